@@ -12,7 +12,7 @@ MAX_SKIPS ?= 15
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
-.PHONY: help demo test test-here test-vm check static format bench setup clean
+.PHONY: help demo test every-test test-here test-vm check static format bench setup clean
 
 help: ## list what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,8 +22,15 @@ demo: $(VENV)/.base ## set up (base install), run a measured job and a workflow
 
 # Tests that watch real processes run side by side on few cores. One that failed only because the machine
 # was busy passes when it is run again alone; one that is broken fails again.
-test: $(VENV)/.dev static ## set up (all extras) and run every test
-	$(BIN)/python -m pytest -n $(WORKERS) --max-skips $(MAX_SKIPS) || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+# Most tests wait for processes, so the static checks run beside them.
+test: $(VENV)/.dev ## set up (all extras) and run every test
+	@$(MAKE) --no-print-directory --jobs 2 static every-test
+
+# worksteal: the tests of a file stay in one process, which shares servers and imports among them.
+# Without make's own variables: jobs of the tests would record them.
+every-test: TEST := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python -m pytest
+every-test:
+	$(TEST) -n $(WORKERS) --dist worksteal --max-skips $(MAX_SKIPS) || $(TEST) --last-failed --last-failed-no-failures none
 
 # SUITE=trixie: Debian 13 instead of 12. ONLY=...: a part of the suite, as pytest's -k.
 test-vm: $(VENV)/.dev ## build and boot a virtual machine with systemd and test joblens there (root, minutes)
@@ -42,10 +49,12 @@ static: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/mypy src tests scripts $(wildcard bench)
 	$(BIN)/lint-imports
+	scripts/check-web $(VENV)
 
 format: $(VENV)/.dev ## rewrite the code in the one format
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+	scripts/check-web $(VENV) --fix
 
 bench: $(VENV)/.dev ## measure joblens against its goals
 	$(BIN)/python -m compileall -q src
@@ -73,5 +82,6 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "Installing joblens with all extras and the development tools into $(VENV)"
 	@scripts/install $(VENV) -e '.[all,dev]'
 	@scripts/crate-validator $(VENV)
+	@scripts/check-web $(VENV) --install
 	@$(BIN)/python -m compileall -q src
 	@touch $@ $(VENV)/.base

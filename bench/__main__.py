@@ -1,4 +1,4 @@
-"""`python -m bench [PART …]`: prints every figure of every part, or of those named, beside its goal."""
+"""`python -m bench [PART …]`: prints every figure of all parts, or of the named ones, with its goal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +15,7 @@ from bench import (
     overhead,
     recipes,
     remembering,
+    scraping,
     workflows,
 )
 from bench.commands import Workbench, new_folder
@@ -31,7 +32,7 @@ def _queue(bench: Workbench) -> Iterator[Figure]:
 
 
 def _slurm(bench: Workbench) -> Iterator[Figure]:
-    from bench import slurm  # needs Slurm and what the tests start it with
+    from bench import slurm  # needs Slurm and the tests' set-up of it
 
     return slurm.figures(bench)
 
@@ -42,10 +43,22 @@ def _scale(bench: Workbench) -> Iterator[Figure]:
     return scale.figures(bench)
 
 
+def _lists(bench: Workbench) -> Iterator[Figure]:
+    from bench import lists  # needs the extra postgres
+
+    return lists.figures(bench)
+
+
 def _ray(bench: Workbench) -> Iterator[Figure]:
     from bench import ray  # needs the extra ray
 
     return ray.figures(bench)
+
+
+def _server(bench: Workbench) -> Iterator[Figure]:
+    from bench import server  # needs the extra server
+
+    return server.figures(bench)
 
 
 PARTS: dict[str, Callable[[Workbench], Iterator[Figure]]] = {
@@ -53,11 +66,14 @@ PARTS: dict[str, Callable[[Workbench], Iterator[Figure]]] = {
     "launching": launching.figures,
     "workflows": workflows.figures,
     "store": remembering.figures,
+    "lists": _lists,
     "faults": faults.figures,
+    "metrics": scraping.figures,
     "queue": _queue,
     "ray": _ray,
     "slurm": _slurm,
     "scale": _scale,
+    "server": _server,
     "gpu": gpu_figures.figures,
     "network": network.figures,
     "containers": containers.figures,

@@ -1,4 +1,4 @@
-"""What the process that looks after jobs costs while they run, with everything measured that there is."""
+"""Cost of the process that manages jobs while they run, with all measurements."""
 
 import os
 import subprocess
@@ -87,12 +87,12 @@ def _watch(bench: Workbench, command: list[str], settles_s: float) -> _Watched:
     finally:
         process.terminate()
         process.wait()
-        # What it could not take away itself, as long as there is a store that knows the jobs.
+        # Groups that it could not remove itself, while there is a store that knows the jobs.
         subprocess.run([*JOBLENS, "list"], env=env, check=True, capture_output=True)
 
 
 def _cpu_s(pid: int) -> float:
-    """In nanoseconds, where the ticks of /proc/PID/stat are as long as what is measured."""
+    """Returns nanoseconds; the ticks of /proc/PID/stat are too coarse."""
     tasks = [
         Path(f"/proc/{pid}/task/{task}/schedstat").read_text(encoding="ascii")
         for task in os.listdir(f"/proc/{pid}/task")

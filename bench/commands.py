@@ -1,4 +1,4 @@
-"""Runs commands and tells what they cost."""
+"""Runs commands and reports their cost."""
 
 import json
 import os

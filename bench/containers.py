@@ -1,6 +1,7 @@
-"""Jobs in containers: is their CPU time true, is it that of the same job outside, what does the engine cost?
+"""Jobs in containers: is their CPU time right, is it that of the same job outside, what does the engine cost?
 
-On the Docker engine and the Podman service that the tests start; one that cannot be had is left out."""
+Uses the Docker engine and the Podman service that the tests start; skips an unavailable one.
+"""
 
 import json
 import subprocess
@@ -16,7 +17,7 @@ from bench.goals import Figure
 from tests.integration.engines import IMAGE, Engine, shared_engine
 
 REPEATS = 12
-# A shell that counts for about a second, and then tells what the kernel says it used, in nanoseconds.
+# A shell that counts for about a second and then prints the kernel's figure of its use, in nanoseconds.
 WORK = "i=0; while [ $i -lt 900000 ]; do i=$((i+1)); done; cat /proc/$$/schedstat"
 
 
@@ -46,7 +47,7 @@ def _figures_of(bench: Workbench, engine: Engine) -> Iterator[Figure]:
     off = median(abs(run.measured_s / run.told_s - 1) for run in inside) * 100
     note = f"{inside[0].measured_s:.3f} s against {inside[0].told_s:.3f} s told by the job"
     yield Figure(f"{name}: CPU time of a job, off what it says itself", off, "%", 2.0, note=note)
-    # The least of each: whatever else runs on the machine only ever adds (shared caches, hyper-threads).
+    # The minimum of each: other load only ever adds (shared caches, hyper-threads).
     ratio = min(run.measured_s for run in inside) / min(run.measured_s for run in outside)
     spread = [run.measured_s for run in outside]
     note = f"the runs outside lie between {min(spread):.3f} and {max(spread):.3f} s"

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 VERSION = "1.6.1"
-# What its default installation leaves out and its command line cannot start without.
+# Missing in its default installation, but required by its command line.
 MISSING = ("aiohttp", "ftfy", "selectolax", "scipy", "nltk")
 
 
@@ -45,14 +45,14 @@ class DataJuicer(Struct, frozen=True):
         return time.perf_counter() - start
 
     def snapshot(self, job_dir: str, folder: str) -> tuple[float, bytes]:
-        """-> seconds of the whole command, what it printed."""
+        """Returns seconds of the whole command, and its output."""
         start = time.perf_counter()
         command = [f"{self.home}/bin/python", "-m", "data_juicer.utils.job.snapshot", job_dir]
         done = subprocess.run(command, env=self._env(folder), check=True, capture_output=True)
         return time.perf_counter() - start, done.stdout
 
     def _env(self, folder: str) -> dict[str, str]:
-        """With a cache of its own: what an earlier run left there would be taken for this one's work."""
+        """Uses a cache of its own: results of an earlier run would count as this one's work."""
         env = {**os.environ, "HF_HOME": f"{folder}/cache", "DATA_JUICER_CACHE_HOME": f"{folder}/cache"}
         env.pop("PYTHONDONTWRITEBYTECODE", None)
         return {**env, "PATH": f"{self.home}/bin:{os.environ['PATH']}"}

@@ -1,5 +1,7 @@
-"""Documents to clean, the same ones every time: web-like text with links, addresses, odd spaces, other
-scripts, rubbish, and copies of one another."""
+"""Documents to clean, reproducible:
+
+web-like text with links, addresses, odd spaces, other scripts, noise, and copies.
+"""
 
 import json
 import random
@@ -51,7 +53,7 @@ class Writer:
         return separator.join(paragraphs)
 
     def nearly(self, text: str) -> str:
-        """The same with a word or two changed."""
+        """Changes a word or two."""
         words = text.split(" ")
         for _ in range(2):
             words[self._random.randrange(len(words))] = self._word()

@@ -17,7 +17,7 @@ _START = 1_754_712_053.0
 
 
 def write_long_event_log(job_dir: str, events: int) -> None:
-    """Of a job that has ended: partitions of 28 events each, as many as are needed."""
+    """Writes the log of an ended job: partitions of 28 events each, as many as needed."""
     clock = _START
     written = 1
     folder = Path(job_dir)

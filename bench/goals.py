@@ -1,4 +1,4 @@
-"""One measured figure beside its goal."""
+"""A measured figure with its goal."""
 
 from typing import NamedTuple
 

@@ -1,8 +1,9 @@
-"""Two jobs on one NVIDIA GPU at once: joblens' numbers beside nvidia-smi's, and what reading them costs.
+"""Two jobs on one NVIDIA GPU at once: joblens' numbers next to nvidia-smi's, and the cost of reading them.
 
 `python -m bench.gpu` (or this file itself) needs a GPU, PyTorch and nvidia-smi, and ends within 4 minutes. It
-prints its results and leaves in the folder $OUT: results.json, nvml.json (every call of NVML and its answer,
-which tests replay), nvml_bursts.json, pmon.txt and samples.json."""
+prints its results and writes to the folder $OUT: results.json, nvml.json (every call of NVML and its answer,
+which tests replay), nvml_bursts.json, pmon.txt and samples.json.
+"""
 
 import json
 import os
@@ -64,7 +65,7 @@ class Started:
         return self.process.returncode
 
     def own_cpu_s(self) -> float:
-        """CPU of the process that looks after the job; its launcher and the job are others."""
+        """Returns CPU of the process that manages the job, without its launcher and the job."""
         words = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -94,7 +95,7 @@ def poll_smi(seconds: float, apps: list[Any], devices: list[Any]) -> None:
 
 
 def record_driver(pids: dict[str, int], seconds: float) -> dict[str, Any]:
-    """joblens' own reader beside the jobs, every call written down."""
+    """Runs joblens' own reader next to the jobs and records every call."""
     recording = RecordingLibrary(load_library())
     driver = NvmlDriver(load=lambda: recording)
     for job, pid in pids.items():
@@ -124,7 +125,7 @@ def record_driver(pids: dict[str, int], seconds: float) -> dict[str, Any]:
 
 
 def ask_everything(pids: dict[str, int]) -> list[Any]:
-    """Calls that the reader does not make (any more): what this GPU answers to them."""
+    """Makes calls that the reader does not use, to record this GPU's answers."""
     library = load_library()
     recording = RecordingLibrary(library)
     handle = recording.nvmlDeviceGetHandleByIndex(0)
@@ -375,7 +376,10 @@ def _uuid_of(name: str) -> str:
 
 
 def costs_without() -> dict[str, Any]:
-    """Own CPU of `joblens run` beside 20 idle seconds, with and without the GPU probe; start-up included."""
+    """Measures own CPU of `joblens run` with 20 idle seconds, with and without the GPU probe;
+
+    start-up included.
+    """
     import resource
 
     result = {}
@@ -400,7 +404,7 @@ def attempt(results: dict[str, Any], name: str, measure: Callable[[], Any]) -> N
 
 
 def code_that_runs() -> dict[str, str]:
-    """The commit where there is one to be had, and what the sources are whether they are in it or not."""
+    """Returns the commit, if known, and a digest of the sources."""
     import hashlib
 
     root = Path(joblens.__file__).parent

@@ -1,4 +1,4 @@
-"""The figures of bench/gpu.py beside their goals; none on a machine without an NVIDIA GPU and PyTorch."""
+"""Figures of bench/gpu.py with their goals; none on a machine without an NVIDIA GPU and PyTorch."""
 
 import importlib.util
 import json

@@ -41,7 +41,7 @@ def figures(bench: Workbench) -> Iterator[Figure]:
 
 
 def floor_rate() -> float:
-    """A plain posix_spawn + wait4 loop in one process: no numbers kept, no record."""
+    """Measures a plain posix_spawn + wait4 loop in one process: no measurements, no record."""
     running, left = 0, JOBS
     start = time.perf_counter()
     while left or running:

@@ -1,4 +1,4 @@
-"""Are a job's network numbers right, and what does counting cost?"""
+"""Accuracy and cost of a job's network counters."""
 
 import os
 import socket

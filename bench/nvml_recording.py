@@ -6,9 +6,12 @@ from typing import Any
 
 
 class RecordingLibrary:
-    """Stands where the binding does. `calls`: one list a call: name, device, other arguments, answer, and
-    what it took in microseconds: wall and CPU. An answer is {"value": …}, {"list": […]}, {"fields": {…}} or
-    {"error": number, "text": …}."""
+    """Replaces the binding.
+
+    `calls`: one list per call: name, device, other arguments, answer, wall and CPU microseconds.
+
+    An answer is {"value": …}, {"list": […]}, {"fields": {…}} or {"error": number, "text": …}.
+    """
 
     def __init__(self, library: Any) -> None:
         self._library = library

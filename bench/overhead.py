@@ -1,4 +1,4 @@
-"""What joblens itself costs, beside peers that measure less."""
+"""Cost of joblens itself, compared with peers that measure less."""
 
 import os
 import subprocess
@@ -11,14 +11,17 @@ from bench.commands import Workbench, cpu_s, median_wall_s, wall_s
 from bench.goals import Figure
 
 IDLE_S = 20
+REPEATS = 3
 PROJECT = str(Path(__file__).parent.parent)
 
 
 def figures(bench: Workbench, peers: Path) -> Iterator[Figure]:
     joblens = [_installed(peers, PROJECT, "joblens")]
-    ours = _own_cpu(bench, [*joblens, "run", "--"], 1, repeats=3)
-    for name, prefix in _peer_commands(bench, peers):
-        theirs = _own_cpu(bench, prefix, 1, repeats=3, as_one_word=name == "psrecord")
+    measured = [*joblens, "run", "--"]
+    tools = {"joblens": measured, **dict(_peer_commands(bench, peers))}
+    used = _own_cpu_in_turns(bench, tools)
+    ours = used.pop("joblens")
+    for name, theirs in used.items():
         yield Figure(
             f"own CPU over {IDLE_S} s, 1 process, against {name}'s",
             ours / theirs,
@@ -26,7 +29,7 @@ def figures(bench: Workbench, peers: Path) -> Iterator[Figure]:
             1.0,
             note=f"{ours:.3f} s against {theirs:.3f} s",
         )
-    many = _own_cpu(bench, [*joblens, "run", "--"], 200, repeats=3)
+    many = median(_own_cpu(bench, measured, 200) for _ in range(REPEATS))
     yield Figure(
         "own CPU with 200 processes, against 1 process",
         many / ours,
@@ -40,15 +43,22 @@ def figures(bench: Workbench, peers: Path) -> Iterator[Figure]:
     yield _modules(bench, peers)
 
 
-def _own_cpu(
-    bench: Workbench, prefix: list[str], processes: int, repeats: int, *, as_one_word: bool = False
-) -> float:
-    """CPU of the tool: everything it ran, less what the job says it used itself."""
+def _own_cpu_in_turns(bench: Workbench, tools: dict[str, list[str]]) -> dict[str, float]:
+    """Returns the median of each tool; alternates, so that other load affects all of them."""
+    used: dict[str, list[float]] = {name: [] for name in tools}
+    for _ in range(REPEATS):
+        for name, prefix in tools.items():
+            used[name].append(_own_cpu(bench, prefix, 1, as_one_word=name == "psrecord"))
+    return {name: median(each) for name, each in used.items()}
+
+
+def _own_cpu(bench: Workbench, prefix: list[str], processes: int, *, as_one_word: bool = False) -> float:
+    """Returns CPU of the tool: everything it ran, minus the job's own figure."""
     job = bench.workload("idle", processes, IDLE_S)
     command = [*prefix, " ".join(job)] if as_one_word else [*prefix, *job]
     if as_one_word:
         command += ["--interval", "1", "--include-children", "--log", bench.path("psrecord.txt")]
-    return median(cpu_s(command, bench.env) - bench.truth() for _ in range(repeats))
+    return cpu_s(command, bench.env) - bench.truth()
 
 
 def _peer_commands(bench: Workbench, peers: Path) -> Iterator[tuple[str, list[str]]]:
@@ -58,8 +68,10 @@ def _peer_commands(bench: Workbench, peers: Path) -> Iterator[tuple[str, list[st
 
 
 def _installed(peers: Path, package: str, command: str) -> str:
-    """Each in a virtual environment of its own, as a user would have it: what else is installed beside a
-    program changes what its start-up costs. Made once; joblens is installed anew every time."""
+    """Installs each in a virtual environment of its own, as a user would.
+
+    Other installed packages change the start-up cost. Created once; joblens is installed again every time.
+    """
     home = peers / command
     python = home / "bin" / "python"
     if not python.exists():

@@ -1,4 +1,4 @@
-"""Memory of a command and of all processes below it, looked at often from outside."""
+"""Memory of a command and its descendants, sampled often from outside."""
 
 import os
 import subprocess
@@ -9,8 +9,10 @@ _EVERY_S = 0.02
 
 
 def peak_bytes(command: list[str], env: dict[str, str]) -> int:
-    """The largest sum of anonymous memory, each process with its share of what it has in common with others.
-    Files do not count: the kernel gives their pages away whenever somebody needs them."""
+    """Returns the largest sum of anonymous memory, with proportional shares of shared pages.
+
+    Files do not count: the kernel reclaims their pages when needed.
+    """
     peak = 0
     with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         while process.poll() is None:

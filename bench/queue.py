@@ -1,4 +1,4 @@
-"""Jobs on a queue of workers: how fast, what a database takes in, and what an outage costs."""
+"""Jobs on a queue of workers: throughput, database load, and the cost of an outage."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def figures(bench: Workbench) -> Iterator[Figure]:
 
 
 def _rate(bench: Workbench) -> Figure:
-    """In turns, over the same Redis: what the machine does besides falls on both."""
+    """Alternates over the same Redis, so that other load affects both."""
     bare, ours = [], []
     with own_server(RedisServer) as server:
         for repeat in range(REPEATS):
@@ -69,7 +69,7 @@ def _our_rate(bench: Workbench, server: RedisServer, store: str) -> float:
 
 
 def _bare_rate(bench: Workbench, server: RedisServer) -> float:
-    """From the first submission until no message is left: nothing is kept of how the jobs went."""
+    """Measures from the first submission until no message is left; results are discarded."""
     os.environ["BARE_BROKER"] = server.url
     if str(WORKLOADS) not in sys.path:
         sys.path.insert(0, str(WORKLOADS))

@@ -1,4 +1,4 @@
-"""Somebody who submits jobs to a queue, and the worker that runs them."""
+"""A submitter of jobs to a queue, and the worker that runs them."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ AT_ONCE = 2
 
 
 class DurablePostgres(PostgresServer):
-    """As it is run for real: what it has confirmed survives a loss of power."""
+    """Runs with durable commits, as in production."""
 
     def command(self) -> list[str]:
         return [word.replace("fsync=off", "fsync=on") for word in super().command()]
@@ -54,7 +54,7 @@ class QueueDesk:
         return [record.job.uuid for record in made]
 
     def is_idle(self) -> bool:
-        """Nothing waits and nothing runs, as far as the store can be asked."""
+        """Whether nothing waits and nothing runs, according to the store."""
         try:
             return not self.store.backlog()
         except StoreError:
@@ -71,7 +71,7 @@ def wait_until(condition: Callable[[], object], most_s: float, what: str, pause_
     deadline = time.perf_counter() + most_s
     while not condition():
         if time.perf_counter() > deadline:
-            raise TimeoutError(f"waited {most_s:g} s in vain for {what}")
+            raise TimeoutError(f"no {what} within {most_s:g} s")
         time.sleep(pause_s)
 
 

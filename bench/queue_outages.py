@@ -20,7 +20,7 @@ BEFORE_S = 5.0
 AFTER_S = 15.0
 JOBS_A_SECOND = 10
 PLACES = 8
-# Each start leaves a file, so that what really ran is known without joblens.
+# Each start writes a file, so that executions are counted without joblens.
 _JOB = 'mkdir -p "$RUNS" && mktemp "$RUNS/$NAME.XXXXXXXX" >/dev/null && sleep 0.05'
 
 
@@ -63,7 +63,7 @@ def _outage(name: str, away: Server, desk: QueueDesk, runs: Path) -> Iterator[Fi
 
 
 class _Flow:
-    """Somebody who has ten jobs a second, and who asks again when the store does not take them."""
+    """Submits ten jobs per second, and retries when the store does not accept them."""
 
     def __init__(self, desk: QueueDesk, runs: Path) -> None:
         self.names: list[str] = []

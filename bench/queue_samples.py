@@ -35,7 +35,7 @@ class Shape(NamedTuple):
 
 
 LONG = Shape(4, 100)  # sampled fast, or brought in from a journal
-LIVE = Shape(100, 2)  # as a recorder writes those of many running jobs, every second tick
+LIVE = Shape(100, 2)  # as a recorder writes many running jobs, every second tick
 
 
 def figure(bench: Workbench) -> Figure:
@@ -59,7 +59,7 @@ def figure(bench: Workbench) -> Figure:
 
 
 def real_job(bench: Workbench, seconds: int) -> tuple[tuple[Sample, ...], Details]:
-    """Of a job that computes, reads and writes, with the instruments it has by default."""
+    """Returns samples of a job that computes, reads and writes, with the default instruments."""
     path = bench.path("samples.db")
     job = [sys.executable, str(WORKLOADS / "mixed.py"), str(seconds)]
     run = [*JOBLENS, "run", "--interval", "50ms", "--", *job]
@@ -75,7 +75,7 @@ def real_job(bench: Workbench, seconds: int) -> tuple[tuple[Sample, ...], Detail
 def _measure(
     server: DurablePostgres, url: str, samples: tuple[Sample, ...], shape: Shape
 ) -> tuple[float, float, float]:
-    """-> a second, seconds, microseconds of CPU for each, agents and server together."""
+    """Returns samples/s, seconds, and CPU microseconds per sample of agents and server together."""
     context = multiprocessing.get_context("fork")
     begin, end, results = context.Barrier(AGENTS + 1), context.Barrier(AGENTS + 1), context.Queue()
     arguments = (url, samples[: shape.piece], shape.jobs, begin, end, results)

@@ -1,4 +1,4 @@
-"""Jobs that Ray gives their places, against bare tasks of Ray in the same cluster."""
+"""Jobs placed by Ray, compared with bare Ray tasks in the same cluster."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ jobs:
 
 
 def figures(bench: Workbench) -> Iterator[Figure]:
-    """In turns, in one cluster: what the machine does besides falls on both."""
+    """Alternates in one cluster, so that other load affects both."""
     bare, ours, whole, bare_whole = [], [], [], []
     with _Cluster(bench) as cluster:
         for repeat in range(REPEATS):
@@ -73,7 +73,7 @@ class _Cluster:
         self._process.communicate()
 
     def run_bare(self) -> tuple[float, float]:
-        """-> (jobs a second once its tasks run, seconds of the whole script)"""
+        """Returns (jobs/s once its tasks run, seconds of the whole script)."""
         start = perf_counter()
         done = subprocess.run(
             [sys.executable, str(WORKLOADS / "bare_ray.py"), self.address, str(WARM_UP), str(JOBS)],

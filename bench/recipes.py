@@ -1,5 +1,4 @@
-"""Recipes: rows a second beside DataJuicer's on the same data with the same rows out, memory whatever
-the size, what events and checkpoints cost, and how soon a snapshot is there."""
+"""Recipes: throughput compared with DataJuicer, memory, cost of events and checkpoints, snapshot latency."""
 
 import hashlib
 import json
@@ -59,7 +58,7 @@ def figures(bench: Workbench, datajuicer_home: Path) -> Iterator[Figure]:
 
 
 def _warm_up(bench: Workbench, other: DataJuicer) -> None:
-    """DataJuicer installs packages in the middle of a first run; that is not what is to be measured."""
+    """DataJuicer installs packages during a first run, which must not be measured."""
     data = bench.path("warm.jsonl")
     write_documents(data, 300)
     for process in (SIX + MORE + EXACT, MINHASH):
@@ -178,7 +177,7 @@ def _folder(bench: Workbench, name: str) -> str:
 
 
 def _fingerprint(path: str) -> tuple[int, str]:
-    """-> rows, a digest over what they say; how their JSON is spelled does not matter."""
+    """Returns rows, and a digest of their content; the spelling of JSON does not matter."""
     digest, count = hashlib.sha256(), 0
     with Path(path).open("rb") as rows:
         for line in rows:

@@ -1,4 +1,4 @@
-"""A store of a million jobs, and what a sample costs on disk."""
+"""A store of a million jobs, and the size of a sample on disk."""
 
 import gzip
 import json
@@ -50,7 +50,7 @@ def _million_jobs(bench: Workbench) -> Iterator[Figure]:
 
 
 def _read_jsonl_s(path: str) -> float:
-    """What answering any question from the plain file takes: every line has to be read."""
+    """Measures a query on the plain file: every line must be read."""
     start = time.perf_counter()
     with open(path, encoding="utf-8") as file:
         count = sum(1 for line in file if json.loads(line)["status"])
@@ -82,7 +82,7 @@ def _life(record: Record) -> list[Write]:
 
 
 def past_lives(jobs: int, began_us: int, apart_us: int) -> Iterator[list[Write]]:
-    """All that is written about jobs that have ended, in batches."""
+    """Yields all writes of ended jobs, in batches."""
     dice = random.Random(11)
     for start in range(0, jobs, BATCH):
         writes: list[Write] = []
@@ -169,7 +169,7 @@ def _bytes_a_sample(bench: Workbench) -> Figure:
 
 
 def _stored_bytes(bench: Workbench, samples: list[Sample]) -> int:
-    """How much a store file grows by them, written one by one as a job does."""
+    """Returns the growth of a store file by samples written one by one, as for a job."""
     path = bench.path("grown.db")
     sizes = []
     for written in ([], samples):

@@ -1,8 +1,10 @@
 """`python -m bench scale`: agents of 2,000 nodes on one PostgreSQL that shares this machine with them.
 
-Each agent runs one job after the other (86.4 s on average, so that 10,000 of them would run ten million a
-day), takes a sample in 10 s, and does everything else that a worker does. People look at it meanwhile.
-BENCH_AGENTS, BENCH_SECONDS, BENCH_PAST_JOBS and BENCH_POOLER=no make it another than that with goals."""
+Each agent runs one job after the other (86.4 s on average, so that 10,000 of them would run ten million per
+day), takes a sample every 10 s, and does everything else that a worker does. Readers query the store
+meanwhile. BENCH_AGENTS, BENCH_SECONDS, BENCH_PAST_JOBS and BENCH_POOLER=no change the set-up that the goals
+are for.
+"""
 
 import contextlib
 import multiprocessing
@@ -44,14 +46,14 @@ _CREWS = 4  # processes that play agents
 _READERS = 2  # processes that play people
 _SERVER_CONNECTIONS = 12
 _SUBMIT_EVERY_S = 0.5
-_PATIENCE_S = 600.0
+_TIMEOUT_S = 600.0
 _SAMPLING_S = 8
 _JOBS_AT_REST = 4000
 _TABLES = ("job", "detail", "sample_piece", "job_details", "ticket", "worker", "rollup", "sketch", "tag")
 
 
 class BigPostgres(DurablePostgres):
-    """As for many: every confirmed write is on disk, and there is memory for what is read often."""
+    """Configured for many clients: every confirmed write is on disk, and memory caches frequent reads."""
 
     def command(self) -> list[str]:
         connections = 100 if WITH_POOLER else AGENTS * 2 + 200
@@ -98,7 +100,7 @@ def figures(bench: Workbench) -> Iterator[Figure]:
 
 
 def _fill(url: str) -> None:
-    """The past: what questions about history have to find their way through."""
+    """Fills the history that queries have to search."""
     begin, store = time.time_ns() // 1000 - PAST_JOBS * 500_000, PostgresStore(url)
     for writes in past_lives(PAST_JOBS, begin, 500_000):
         store.apply(writes)
@@ -107,7 +109,7 @@ def _fill(url: str) -> None:
 
 
 def _at_rest(url: str, samples: tuple[Sample, ...], details: Details) -> dict[str, float]:
-    """Bytes that a job takes in each table once it has ended and everything is tidy."""
+    """Returns bytes per job in each table after it has ended and upkeep has run."""
     store = PostgresStore(url)
     before = _sizes(url)
     for writes in past_lives(_JOBS_AT_REST, time.time_ns() // 1000, 500_000):
@@ -142,8 +144,8 @@ def _play(script: Script, direct: str, server: BigPostgres, pooler: PgBouncer | 
     for process in crews:
         process.start()
     for _ in crews:
-        connected.get(timeout=_PATIENCE_S)
-    wait_until(lambda: not _waiting(direct), _PATIENCE_S, "every agent to have a job", 0.5)
+        connected.get(timeout=_TIMEOUT_S)
+    wait_until(lambda: not _waiting(direct), _TIMEOUT_S, "every agent to have a job", 0.5)
     for process in others:
         process.start()
     time.sleep(SAMPLE_EVERY_S)  # until everyone has come to its pace
@@ -154,7 +156,7 @@ def _play(script: Script, direct: str, server: BigPostgres, pooler: PgBouncer | 
     memory = _memory(server)
     waiting = _waiting(direct)
     stop.set()
-    answers = [results.get(timeout=_PATIENCE_S) for _ in range(_CREWS + _READERS)]
+    answers = [results.get(timeout=_TIMEOUT_S) for _ in range(_CREWS + _READERS)]
     for process in (*crews, *others):
         process.join(60)
     told = [answer for answer in answers if isinstance(answer, Told)]
@@ -188,7 +190,7 @@ def _people(url: str, start: Any, stop: Any, results: Any) -> None:
 
 
 def _submitter(url: str, stop: Any) -> None:
-    """As many new jobs as end: somebody's runs."""
+    """Submits as many new jobs as end."""
     store, owed, last_s = PostgresStore(url), 0.0, time.monotonic()
     while not stop.wait(_SUBMIT_EVERY_S):
         now_s = time.monotonic()
@@ -226,7 +228,7 @@ def _new_jobs(count: int) -> list[Write]:
     return writes
 
 
-# ---- what it took ------------------------------------------------------------------------------------------
+# ---- cost --------------------------------------------------------------------------------------------------
 
 
 def _ask(url: str, question: str) -> list[tuple[Any, ...]]:
@@ -246,7 +248,7 @@ def _stored(url: str) -> dict[str, int]:
 
 
 def _statistics_of_a_day(url: str) -> tuple[float, int]:
-    """What is not kept as sums is counted job by job. -> seconds, jobs"""
+    """Counts job by job what is not stored as sums. Returns seconds and jobs."""
     store = PostgresStore(url, read_only=True)
     since_us = time.time_ns() // 1000 - 86_400_000_000
     began_s = time.perf_counter()
@@ -289,7 +291,7 @@ def _cost(url: str, server: BigPostgres, pooler: PgBouncer | None) -> Cost:
 
 
 def _cpu_s(pid: int, *, with_those_gone: bool = False) -> float:
-    """Of a process and its children; of those that are gone what it was told when they went."""
+    """Returns the CPU of a process and its children, including reaped ones."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     total = 0
     for each in (str(pid), *children):
@@ -301,7 +303,7 @@ def _cpu_s(pid: int, *, with_those_gone: bool = False) -> float:
 
 
 def _memory(server: BigPostgres) -> int:
-    """What its processes have for themselves, and their share of what they have in common."""
+    """Returns private memory of its processes, and their share of common memory."""
     children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text(encoding="ascii").split()
     total = 0
     for pid in (str(server.pid), *children):

@@ -1,6 +1,8 @@
-"""Agents of as many nodes, played by a few processes. What each asks of the store and writes into it is what
-the worker on a node asks and writes, through the same code and two connections of its own; only the jobs are
-played: their samples and details are those of a real one, given out again."""
+"""Simulated agents of many nodes in a few processes.
+
+Each reads and writes the store as the worker on a node does, through the same code and two connections of its
+own; only the jobs are simulated: their samples and details are copies of a real one's.
+"""
 
 import contextlib
 import heapq
@@ -14,7 +16,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.agent.queue.lost_workers import look_every_s
+from joblens.agent.queue.lost_workers import poll_every_s
 from joblens.engine.life.held_claim import renew_every_s
 from joblens.model.delivery import Claim, WorkerInfo
 from joblens.model.errors import StoreError
@@ -26,12 +28,12 @@ from joblens.stores.postgres import PostgresStore
 
 SAMPLE_EVERY_S = 10.0
 LEASE_S = 30.0
-LOOK_FOR_WORK_S = 1.0  # as a worker does where nobody rings a bell
+LOOK_FOR_WORK_S = 1.0  # as a worker without a broker
 _HANDS = 6  # threads of a process that play its agents
 
 
 class Script(NamedTuple):
-    """What is played."""
+    """Parameters of the simulation."""
 
     url: str
     samples: tuple[Sample, ...]
@@ -65,8 +67,10 @@ class _Running(Struct):
 
 
 class Agent:
-    """Each of its duties has its own time; `turn` does the one that is due and says when it is to be called
-    again."""
+    """Each of its duties has its own interval;
+
+    `turn` does the one that is due and returns when to call again.
+    """
 
     def __init__(self, place: int, script: Script, told: Told, dice: random.Random) -> None:
         self._script = script
@@ -92,7 +96,7 @@ class Agent:
         now_s = time.monotonic()
         self._due: dict[str, float] = {
             "renew": now_s + dice.uniform(0, renew_every_s(LEASE_S, is_busy=True, workers=0)),
-            "watch": now_s + dice.uniform(0, look_every_s(LEASE_S)),
+            "watch": now_s + dice.uniform(0, poll_every_s(LEASE_S)),
             "claim": now_s + dice.uniform(0, SAMPLE_EVERY_S),
         }
 
@@ -129,12 +133,12 @@ class Agent:
         self._due["renew"] = time.monotonic() + pause_s
 
     def _watch(self, _: float) -> None:
-        """Whether others are gone, and what the store believes to be held here."""
+        """Checks for lost workers, and for jobs that the store assigns to this one."""
         self._desk.now_us()
         holdings = self._desk.holdings(near=self.info)
         if any(one.worker != self.info.name for one in holdings):
             self._desk.now_us()
-        self._due["watch"] = time.monotonic() + look_every_s(LEASE_S, self._workers)
+        self._due["watch"] = time.monotonic() + poll_every_s(LEASE_S, self._workers)
 
     def _claim(self, _: float) -> None:
         claims = self._desk.claim_waiting(self.info, 1, LEASE_S)
@@ -221,7 +225,7 @@ class Agent:
 
 
 class Crew:
-    """The agents of one process: whoever is due next gets the next free hand."""
+    """Agents of one process: the next due agent gets the next free thread."""
 
     def __init__(self, places: range, script: Script, seed: int) -> None:
         self.told = Told(lags_s=[])

@@ -1,5 +1,7 @@
-"""What one of each thing costs that agents and people do: CPU time of the server, the pooler and who asks.
-One after the other, while nothing else is asked, so that no figure has a part of another in it."""
+"""Cost of single operations of agents and readers: CPU time of server, pooler and client.
+
+One after the other on an idle system, so that the figures are independent.
+"""
 
 import contextlib
 import random
@@ -14,7 +16,7 @@ from bench.scale_readers import PEOPLE, look_of
 from joblens.stores.postgres import PostgresStore
 
 _AGENTS = 100
-_SAMPLES_BEFORE = 8  # a job has so many when it ends
+_SAMPLES_BEFORE = 8  # samples of a job when it ends
 _READS = 10
 
 
@@ -28,7 +30,7 @@ class Once(Struct):
 
 
 class Scale:
-    """Weighs calls by what the processes have used before and after."""
+    """Measures calls by CPU time of the processes before and after."""
 
     def __init__(self, server_pid: int, pooler_pid: int | None) -> None:
         self._server_pid = server_pid
@@ -39,7 +41,7 @@ class Scale:
         server, pooler, asking = self._now()
         call()
         asked = time.process_time() * 1000
-        time.sleep(0.0005)  # until whoever has answered has also put things away
+        time.sleep(0.0005)  # until background work of the server has finished too
         after = self._now()
         one = self.found.setdefault(name, Once())
         one.server += after[0] - server

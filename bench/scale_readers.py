@@ -1,4 +1,4 @@
-"""People who look at the store while the agents write: each asks again and again what one command asks."""
+"""Readers of the store while the agents write: each repeats the queries of one command."""
 
 import random
 import threading
@@ -13,9 +13,9 @@ from joblens.stores.postgres import PostgresStore
 from joblens.views.jobs.running import top_form
 from joblens.views.text.charts import KnownCurves
 
-_SAMPLES_KEPT = 30  # as `top` does
+_MAX_SAMPLES = 30  # as `top` does
 
-# Which command, how many people (in each of two processes), and how often each of them sees it anew.
+# Command, number of readers (in each of two processes), and refresh interval.
 PEOPLE: dict[str, tuple[int, float]] = {
     "top": (1, 1.0),
     "metrics --follow": (4, 0.4),
@@ -66,7 +66,7 @@ def _look_again_and_again(
 
 def _top(store: PostgresStore) -> Callable[[], object]:
     running = RunningJobs(store)
-    tails, curves = SampleTails(store, _SAMPLES_KEPT), KnownCurves()
+    tails, curves = SampleTails(store, _MAX_SAMPLES), KnownCurves()
 
     def look() -> object:
         records = running.look()

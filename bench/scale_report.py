@@ -1,4 +1,4 @@
-"""What the agents and the people of `bench.scale` have seen: lines to read, and figures with goals."""
+"""Report of `bench.scale`: lines to read, and figures with goals."""
 
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -11,7 +11,7 @@ from bench.scale_readers import Reads
 
 
 class Cost(Struct):
-    """What the servers have used and done so far."""
+    """Resources and work of the servers so far."""
 
     server_cpu_s: float
     pooler_cpu_s: float
@@ -26,8 +26,8 @@ class Outcome(Struct):
     day: tuple[float, int]  # seconds that statistics over a day took, and how many jobs they were about
     before: Cost
     after: Cost
-    sizes: dict[str, tuple[int, int]]  # bytes and rows of each table, of what this run has added
-    waiting: int  # jobs that nobody has taken at the end
+    sizes: dict[str, tuple[int, int]]  # bytes and rows that this run added to each table
+    waiting: int  # unclaimed jobs at the end
     stored: int  # samples
     stored_bytes: int
     server_connections: int
@@ -72,18 +72,18 @@ def _ms(values: list[float]) -> str:
 
 
 def report(setting: Setting, found: Outcome, rest: dict[str, float]) -> str:
-    """`rest`: bytes a job in each table, once it has ended."""
+    """Prints the report. `rest`: bytes per job in each table, after it has ended."""
     lines = [*_flow(setting, found), *_costs(found), *_reading(found), *_tables(found)]
     at_rest = ", ".join(f"{table} {size:.0f}" for table, size in rest.items())
-    return "\n".join(["", *lines, f"  at rest       {sum(rest.values()):.0f} bytes a job: {at_rest}", ""])
+    return "\n".join(["", *lines, f"  at rest       {sum(rest.values()):.0f} bytes/job: {at_rest}", ""])
 
 
 def _flow(setting: Setting, found: Outcome) -> Iterator[str]:
     yield f"{setting.agents:,} agents, {setting.past_jobs:,} past jobs, {found.seconds:.0f} s, {setting.way}"
     due = setting.agents / setting.sample_every_s
     ended = found.rate(lambda one: one.jobs_ended)
-    yield f"  samples       {found.rate(lambda one: one.samples):.1f} a second, {due:.1f} while all run"
-    yield f"  jobs          {ended:.2f} end a second, {ended * 86_400:,.0f} a day; {found.waiting} wait"
+    yield f"  samples       {found.rate(lambda one: one.samples):.1f}/s, {due:.1f}/s while all run"
+    yield f"  jobs          {ended:.2f} end per second, {ended * 86_400:,.0f} per day; {found.waiting} wait"
     longest = max(found.lags_s, default=0.0) * 1000
     yield f"  lag           {_ms(found.lags_s)}, longest {longest:.0f} ms"
     late, overdue = found.total(lambda one: one.late), found.total(lambda one: one.overdue)
@@ -96,12 +96,12 @@ def _costs(found: Outcome) -> Iterator[str]:
     commits, log = found.used(lambda cost: cost.commits), found.used(lambda cost: cost.wal_bytes)
     server, pooler = found.used(lambda cost: cost.server_cpu_s), found.used(lambda cost: cost.pooler_cpu_s)
     ended = max(1e-9, found.rate(lambda one: one.jobs_ended))
-    yield f"  asked         {found.rate(lambda one: one.calls):.0f} duties of agents a second"
-    yield f"  transactions  {commits:.0f} a second, {server / max(1e-9, commits) * 1e6:.0f} µs of CPU each"
-    yield f"  log           {log / 1e6:.2f} MB a second, {log / ended:,.0f} bytes a job"
+    yield f"  asked         {found.rate(lambda one: one.calls):.0f} duties of agents per second"
+    yield f"  transactions  {commits:.0f}/s, {server / max(1e-9, commits) * 1e6:.0f} µs of CPU each"
+    yield f"  log           {log / 1e6:.2f} MB/s, {log / ended:,.0f} bytes/job"
     players = found.rate(lambda one: one.cpu_s)
     yield f"  CPU           {server:.2f} cores PostgreSQL, {pooler:.2f} PgBouncer, {players:.2f} the agents"
-    yield f"  a job's share {server / ended * 1e3:.1f} ms of PostgreSQL's CPU, people who look included"
+    yield f"  per job       {server / ended * 1e3:.1f} ms of PostgreSQL's CPU, including readers"
     memory = found.server_memory_bytes / 2**20
     yield (
         f"  connections   {found.client_connections:,} of clients, {found.server_connections} of the server, "
@@ -120,7 +120,7 @@ def _reading(found: Outcome) -> Iterator[str]:
 def _tables(found: Outcome) -> Iterator[str]:
     jobs = max(1, found.sizes["job"][1])
     for table, (size, rows) in found.sizes.items():
-        yield f"  table {table:<13} {size:+13,} bytes, {rows:+9,} rows, {size / jobs:9.1f} bytes a job"
+        yield f"  table {table:<13} {size:+13,} bytes, {rows:+9,} rows, {size / jobs:9.1f} bytes/job"
     yield f"  samples       {found.stored:,} in the store, {found.stored_bytes:,} bytes of data"
 
 

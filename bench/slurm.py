@@ -1,8 +1,11 @@
-"""Small jobs on Slurm: many in one allocation against an sbatch for each, on a Slurm of two nodes of its own.
+"""Small jobs on Slurm:
 
-Jobs of joblens are measured and have a durable record each, on both sides, and the time is that of the whole
-command. The third side is sbatch alone: nothing is measured and nothing is kept. Sides with an sbatch each
-have fewer jobs, and rates are what is compared: they would take minutes."""
+many in one allocation compared with one sbatch each, on a Slurm of two nodes of its own.
+
+Jobs of joblens are measured and recorded durably on both sides, and the time is that of the whole command.
+The third side is sbatch alone: nothing is measured or recorded. Sides with one sbatch each have fewer jobs,
+because they would take minutes; rates are compared.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -28,7 +31,7 @@ _ONE_ALLOCATION = ("--packing", "allocations", "--allocations", "1")
 
 
 def figures(bench: Workbench) -> Iterator[Figure]:
-    """In turns: what the machine does besides falls on all."""
+    """Alternates, so that other load affects all."""
     packed, each, bare = [], [], []
     with own_server(SlurmServer) as server:
         for repeat in range(REPEATS):
@@ -52,7 +55,7 @@ def _compared(with_what: str, packed: list[float], others: list[float]) -> Figur
 
 
 def _bare_rate(server: SlurmServer) -> float:
-    """From the first submission until Slurm has none left that waits or runs."""
+    """Measures from the first submission until none waits or runs."""
     start = perf_counter()
     for _ in range(EACH):
         server.ask(
@@ -64,7 +67,7 @@ def _bare_rate(server: SlurmServer) -> float:
 
 
 def _rate(bench: Workbench, server: SlurmServer, count: int, repeat: int, *, is_sweep: bool) -> float:
-    """Jobs of one sweep share an array: those that are to have an sbatch each are written one by one."""
+    """Jobs of one sweep share an array; for one sbatch each, they are written one by one."""
     name = f"slurm-{'packed' if is_sweep else 'each'}-{repeat}"
     spec, store = Path(bench.path(f"{name}.yaml")), bench.path(f"{name}.db")
     sweep = f'  - {{name: "j{{i}}", command: "true", parameters: {{i: "1:{count}"}}}}\n'
@@ -87,7 +90,7 @@ def _rate(bench: Workbench, server: SlurmServer, count: int, repeat: int, *, is_
 
 
 def _check(path: str, count: int, *, is_packed: bool) -> None:
-    """Every job ran, was measured, and had the kind of place it was to have."""
+    """Checks that every job ran, was measured, and had the right kind of allocation."""
     store = SqliteStore(path)
     records: list[Record] = list(store.records(HistoryQuery(limit=count + 1)))
     store.close()

@@ -1,8 +1,8 @@
-"""`python -m bench.tool_page`: runs the scripts that come with joblens' tools, and writes what it measured of
-each to docs/measured-tools.md. In containers too, where Docker can be had.
+"""`python -m bench.tool_page`: runs the built-in scripts of the tools and writes docs/measured-tools.md.
 
-Every run is a job like any other, in a folder of its own; the machine's own programs are mounted into an
-otherwise empty image, so that inside and outside differ in nothing but the container."""
+Also in containers, if Docker is available. Every run is a job in a folder of its own; the machine's own
+programs are mounted into an otherwise empty image, so that inside and outside differ only in the container.
+"""
 
 import argparse
 import contextlib
@@ -47,7 +47,7 @@ class Case(Struct, frozen=True):
 
 
 CASES = (
-    # DOLFINx compiles its forms, and finds the last of them among those it kept only after a few runs.
+    # DOLFINx compiles its forms, and finds all of them in its cache only after a few runs.
     Case("fenicsx", "poisson.py", {"mesh_size": 64}, in_container=True, warm_ups=6),
     Case("fenicsx", "poisson.py", {"mesh_size": 256}),
     Case("fenicsx", "poisson.py", {"mesh_size": 64, "degree": 3}, warm_ups=6),
@@ -117,7 +117,7 @@ class Measured(Struct, frozen=True):
     case: Case
     outside: list[Result]
     inside: list[Result]
-    overheads: list[dict[str, Any]]  # of those inside
+    overheads: list[dict[str, Any]]  # in containers
 
 
 @contextlib.contextmanager
@@ -127,7 +127,7 @@ def _docker(folder: str) -> Iterator[ContainerJob | None]:
     try:
         with shared_engine("docker", shared) as engine:
             container = host_container(engine)
-            # FEniCSx compiles what it solves once: a container by itself would do it anew every time.
+            # FEniCSx compiles its forms once: a new container would repeat it every time.
             kept = Path(folder) / "compiled"
             kept.mkdir()
             yield replace(container, volumes=(*container.volumes, f"{kept}:/root/.cache"))

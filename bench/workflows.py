@@ -1,5 +1,8 @@
-"""Whole workflows: how fast many small jobs go through, how well large ones are packed, how soon a dependant
-starts, and what a hundred thousand jobs cost before the first of them has run."""
+"""Whole workflows:
+
+throughput of small jobs, packing of large ones, latency to a dependant, and the cost of 100,000 jobs before
+the first has run.
+"""
 
 import json
 import random
@@ -32,7 +35,7 @@ def figures(bench: Workbench) -> Iterator[Figure]:
 
 
 class _Ended:
-    """A run that has ended, as its store tells of it."""
+    """An ended run, from its store."""
 
     def __init__(self, bench: Workbench, name: str, spec: dict[str, Any], *options: str) -> None:
         file, store_path = bench.path(f"{name}.json"), bench.path(f"{name}.db")
@@ -80,8 +83,10 @@ def _makespan(bench: Workbench) -> Figure:
 
 
 def mixed_workflow(dice: random.Random) -> tuple[list[dict[str, Any]], float]:
-    """Jobs that sleep for what they say they take, a third of them after others; and the time no schedule
-    can beat: all the work at full use of the machine, or the longest chain."""
+    """Returns jobs that sleep for their declared time, a third of them after others, and the least makespan.
+
+    That is all work at full use of the machine, or the longest chain.
+    """
     jobs: list[dict[str, Any]] = []
     longest: list[float] = []
     work = {"cpus": 0.0, "memory": 0.0}
@@ -191,8 +196,10 @@ def _many(bench: Workbench) -> Iterator[Figure]:
 
 
 def _driving(bench: Workbench) -> Figure:
-    """All that `joblens run` has in memory while jobs wait, against a run of few. Their text is that of the
-    file, and that of names and commands."""
+    """Returns the memory of `joblens run` while jobs wait, minus that of a run of few jobs.
+
+    The text is that of the file, and that of names and commands.
+    """
     sizes = []
     for count in (MANY, 10):
         began, file = Path(bench.path(f"began-{count}")), bench.path(f"waiting-{count}.yaml")

@@ -2,6 +2,7 @@
 waiting for a condition instead of for a time."""
 
 import importlib.util
+import io
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import hypothesis
 import msgspec
 import pytest
 
+from tests.fork_server import ForkServer
 from tests.limits import pytest_addoption, pytest_sessionfinish, time_limit
 from tests.servers import (
     own_postgres,
@@ -176,22 +178,55 @@ def joblens(store_path: Path, tmp_path: Path) -> RunJoblens:
         timeout: float = 60.0,
         code: int | None = None,
     ) -> Finished:
-        done = subprocess.run(
-            [sys.executable, "-m", "joblens", *map(str, arguments)],
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True,
-            text=True,
+        done = completed_joblens(
+            *arguments,
+            stdin=None if stdin is None else stdin.encode(),
             env={**os.environ, **(env or {})},
             cwd=cwd or tmp_path,
             timeout=timeout,
-            check=False,
         )
-        if code is not None:
-            assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return Finished(done.returncode, done.stdout, done.stderr)
+        return finished(done, code)
 
     return run
+
+
+_forks = ForkServer()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fork_server() -> Iterator[None]:
+    """Ends it after the last test."""
+    yield
+    _forks.close()
+
+
+def completed_joblens(
+    *arguments: str | Path, env: dict[str, str], cwd: Path, stdin: bytes | None = None, timeout: float = 60.0
+) -> "subprocess.CompletedProcess[bytes]":
+    """A process of `joblens ARGUMENTS` from start to end. Input: empty unless given."""
+    words = list(map(str, arguments))
+    if _forks.can_run(env):
+        return _forks.run(words, stdin=stdin, env=env, cwd=cwd, timeout=timeout)
+    return subprocess.run(
+        [sys.executable, "-m", "joblens", *words],
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        env=env,
+        cwd=cwd,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def finished(done: "subprocess.CompletedProcess[bytes]", code: int | None = None) -> Finished:
+    """Its output as text. `code`: the exit code it must have."""
+    stdout, stderr = (
+        io.TextIOWrapper(io.BytesIO(written), "utf-8").read() for written in (done.stdout, done.stderr)
+    )
+    if code is not None:
+        assert done.returncode == code, f"exit code {done.returncode}\n{stdout}\n{stderr}"
+    return Finished(done.returncode, stdout, stderr)
 
 
 def wait_until(condition: Callable[[], T], *, timeout: float = 20.0, what: str = "the condition") -> T:

@@ -1,4 +1,4 @@
-"""A cluster of this one machine, for tests: hired workers are processes of their own, which outlive the
+"""A cluster of this one machine, for tests: pilot workers are processes of their own, which outlive the
 driver and are known by their pids. `python -m tests.local_placer ARGUMENTS` is joblens with `--engine slurm`
 as this cluster.
 
@@ -91,8 +91,8 @@ class LocalPlacer:
             raise PlacingError("the cluster is away")
 
     def _start(self, uuids: tuple[str, ...], queue: str) -> Placed:
-        hire = replace(
-            self._desk.hire,
+        config = replace(
+            self._desk.config,
             tickets=uuids,
             queues=() if uuids else (queue,),
             concurrency=self._packs or 1,
@@ -101,7 +101,7 @@ class LocalPlacer:
             gpus=self._gpus,
             placement=Placement(engine=self.engine, is_allocation=not uuids),
         )
-        path = self._desk.write(hire)
+        path = self._desk.write(config)
         argv = self._desk.argv(path)
         if os.environ.get("JOBLENS_TEST_BROKEN"):
             argv = ["/bin/sh", "-c", "exit 3"]
@@ -131,7 +131,7 @@ class LocalPlacer:
     def withdraw(self, uuids: Sequence[str]) -> None:
         pass  # it begins at once, finds no ticket, and leaves
 
-    def look(self) -> list[AllocationEvent]:
+    def poll(self) -> list[AllocationEvent]:
         self._fail_while_away()
         news = []
         for job_id, placed in list(self._live.items()):
@@ -157,7 +157,7 @@ class LocalPlacer:
         except OSError:
             return 0
 
-    def room(self) -> NodeCapacity | None:
+    def capacity(self) -> NodeCapacity | None:
         return None
 
     def close(self, *, is_over: bool) -> None:

@@ -1,4 +1,4 @@
-"""Celery by itself, as its own tutorial would have it: a task that runs a command, and no results kept."""
+"""Plain Celery, as in its tutorial: a task that runs a command, without stored results."""
 
 import os
 import subprocess

@@ -1,5 +1,9 @@
-"""A job that is sampled ten times a second while an instrument's driver does not come back: SECONDS, and how
-long the driver blocks. Prints how late the latest tick was, in milliseconds."""
+"""A job that is sampled ten times per second while an instrument's driver blocks:
+
+SECONDS, and the blocking time.
+
+Prints the delay of the latest tick, in milliseconds.
+"""
 
 import sys
 import time

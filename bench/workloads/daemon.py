@@ -1,5 +1,7 @@
-"""A double-forked child in a session of its own burns SECONDS of CPU while the main process waits for it;
-the truth (what the child used) is written to a file."""
+"""A double-forked child in a session of its own burns SECONDS of CPU while the main process waits for it.
+
+Writes the true use of the child to a file.
+"""
 
 import os
 import sys

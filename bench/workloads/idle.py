@@ -1,4 +1,4 @@
-"""PROCESSES processes that sleep for SECONDS; writes what they used themselves to a file."""
+"""PROCESSES processes that sleep for SECONDS; writes their own use to a file."""
 
 import os
 import resource

@@ -1,5 +1,7 @@
-"""Sends so many megabytes to itself over TCP, in a network namespace of its own, and writes down what the
-loopback interface of that namespace has counted: loopback.py MEGABYTES ADDRESS TRUTH"""
+"""Sends MEGABYTES to itself over TCP in a network namespace: loopback.py MEGABYTES ADDRESS TRUTH
+
+Writes the counters of the namespace's loopback interface to TRUTH.
+"""
 
 import fcntl
 import socket

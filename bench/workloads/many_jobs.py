@@ -1,4 +1,4 @@
-"""Looks after N jobs that sleep, in one process, each with limits and groups of its own: N SECONDS."""
+"""Manages N sleeping jobs in one process, each with limits and groups of its own: N SECONDS."""
 
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""Maps a file and looks at every page of it."""
+"""Maps a file and reads every page of it."""
 
 import mmap
 import sys

@@ -1,4 +1,4 @@
-"""MEGABYTES held for 0.3 s somewhere in a job of 5 s; writes the truth (its largest size) to a file."""
+"""Holds MEGABYTES for 0.3 s somewhere in a job of 5 s; writes its true peak to a file."""
 
 import mmap
 import resource

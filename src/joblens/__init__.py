@@ -1,4 +1,4 @@
-"""joblens: run jobs, measure exactly what each one used, remember it, say what to change."""
+"""joblens: run jobs, measure exactly what each one used, store it, and suggest what to change."""
 
 __version__ = "0.1.0"
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from joblens.app.recipes.process import RecipeFailed, RecipeResult, process
     from joblens.app.recipes.sizing import PartitionSizeOptimizer
     from joblens.app.recipes.snapshots import ProcessingSnapshotAnalyzer, create_snapshot
+    from joblens.app.remote.async_client import AsyncClient
+    from joblens.app.remote.client import Client
     from joblens.app.reports.rightsizing import compose_advice
     from joblens.app.runs.spawn import Orchestrator, spawn_jobs
     from joblens.data.base.operator import Filter, Mapper
@@ -39,13 +41,15 @@ if TYPE_CHECKING:
     from joblens.data.registry.user_operators import operator
     from joblens.model.errors import InputError, JoblensError, SpecError
 
-# Public name -> module that holds it. Imported on first use, so that `import joblens`
-# and `joblens --version` cost nothing.
+# Public name -> its module. Imported on first use, so that `import joblens` and `joblens --version` cost
+# nothing.
 _PUBLIC = {
     "JobUtils": "joblens.app.recipes.job_tools",
     "ProcessingSnapshotAnalyzer": "joblens.app.recipes.snapshots",
     "create_snapshot": "joblens.app.recipes.snapshots",
     "BenchmarkRunner": "joblens.app.bench.runner",
+    "Client": "joblens.app.remote.client",
+    "AsyncClient": "joblens.app.remote.async_client",
     "JobMonitor": "joblens.app.in_process.monitor",
     "get_monitor": "joblens.app.in_process.monitor",
     "ResourceProfiler": "joblens.app.in_process.profiler",
@@ -88,7 +92,9 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "AsyncClient",
     "BenchmarkRunner",
+    "Client",
     "ContainerResourceMonitor",
     "Filter",
     "InputError",
@@ -148,7 +154,7 @@ def __getattr__(name: str) -> object:
         if sys.platform.startswith("linux"):
             raise
         raise ImportError(f"joblens.{name} works on Linux only: {error}") from error
-    globals()[name] = value  # asked for once only
+    globals()[name] = value  # looked up only once
     return value
 
 

@@ -13,23 +13,31 @@ if TYPE_CHECKING:
     import click
 
 _VERSION = (["--version"], ["-V"])
-_INTERRUPTED = -2  # no exit code but minus SIGINT: the job died of it, and so does joblens
+_INTERRUPTED = -2  # not an exit code but minus SIGINT: the job died of it, and so does joblens
 
 
 def entry() -> "NoReturn":
-    """The process's own start and end. joblens measures others and must not cost much itself: start-up
-    makes no garbage worth looking for, and everything is written and closed when a command returns, so
-    that taking the interpreter apart at the end (a tenth of all the CPU of a short run) is left out."""
+    """Start and end of the process. joblens measures other programs and must not cost much itself:
+    start-up makes little garbage, and everything is written and closed when a command returns, so garbage
+    collection and the teardown of the interpreter (a tenth of the CPU of a short run) are skipped."""
     gc.set_threshold(100_000, 20, 20)
     if sys.argv[1:] not in _VERSION:
         from joblens.files.standard_streams import guard_standard_error, open_missing_streams
 
         open_missing_streams()
         guard_standard_error()
+    if forks := _is_small() and _runs_command_here(sys.argv[1:]):
+        from joblens.agent.launcher.forked import fork_launcher
+
+        fork_launcher()
     try:
         code: object = main()
     except SystemExit as ending:
         code = 0 if ending.code is None else ending.code
+    if forks:
+        from joblens.agent.launcher.forked import dismiss_forked
+
+        dismiss_forked()
     if not isinstance(code, int):
         _write(sys.stderr, f"{code}\n")
         code = 1
@@ -46,8 +54,19 @@ def entry() -> "NoReturn":
     os._exit(code & 0xFF)
 
 
+def _is_small() -> bool:
+    """Whether a fork of this process is cheap and makes a small launcher: nothing has been imported yet, and
+    there are no threads."""
+    return sys.platform == "linux" and "msgspec" not in sys.modules and "threading" not in sys.modules
+
+
+def _runs_command_here(arguments: list[str]) -> bool:
+    """Most likely: options are parsed later, and a launcher that no job takes ends at no cost."""
+    return arguments[:1] == ["run"] and "--" in arguments and "--engine" not in arguments
+
+
 def _die_interrupted() -> None:
-    """A shell stops its script after Ctrl-C only when the command died of the signal, whatever its code."""
+    """A shell stops its script after Ctrl-C only if the command died of the signal, whatever its code."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -55,11 +74,11 @@ def _die_interrupted() -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; the result is the exit code."""
+    """Runs the command line and returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         if arguments in _VERSION:
-            # Asked by scripts all the time: answered before anything else is imported.
+            # Scripts ask for this all the time: answer before anything else is imported.
             _write(sys.stdout, f"joblens {__version__}\n")
             code = 0
         else:
@@ -70,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         if not isinstance(error, BrokenPipeError) and not _stdout_fails(error):
             raise
-        return _leave_stdout(error)
+        return _close_stdout(error)
     return code
 
 
@@ -91,14 +110,14 @@ def _run_command(arguments: list[str]) -> int:
         hint = "raise the limits on open files and processes (ulimit -n, ulimit -u), or free some"
         _write_error(str(error), hint)
         return JoblensError.exit_code
-    except UnicodeEncodeError as error:  # stores and engines take text, arguments may be any bytes
+    except UnicodeEncodeError as error:  # stores and engines need text, arguments may be any bytes
         shown = error.object[:40].encode(errors="backslashreplace").decode()
         _write_error(f"'{shown}' is not UTF-8 text")
         return 2
 
 
 def _lacks_resources(error: Exception) -> bool:
-    """No more files, processes, threads or memory may be had."""
+    """Returns whether files, processes, threads or memory are exhausted."""
     import errno
 
     if isinstance(error, OSError):
@@ -107,18 +126,40 @@ def _lacks_resources(error: Exception) -> bool:
 
 
 def _import_msgspec() -> None:
-    """It takes from typing_extensions, where somebody has installed that, what `typing` has too; half of the
-    import would be typing_extensions and what that imports, some milliseconds of every start."""
-    name = "typing_extensions"
-    if name in sys.modules or "msgspec" in sys.modules:
+    """Imports msgspec without modules that it imports and joblens never uses: 4 of its 10 ms. `typing` has
+    what it takes from typing_extensions. `uuid` wants the name of the system from `platform`, which compiles
+    nine patterns, and `textwrap` indents JSON schemas."""
+    if "msgspec" in sys.modules:
         return
-    sys.modules[name] = None  # type: ignore[assignment]  # not to be had, for a moment
+    instead = {
+        "typing_extensions": None,
+        "platform": _Deferred("platform"),
+        "textwrap": _Deferred("textwrap"),
+    }
+    instead = {name: module for name, module in instead.items() if name not in sys.modules}
+    sys.modules.update(instead)  # type: ignore[arg-type]  # None: cannot be imported
     try:
         import msgspec  # noqa: F401
     except ImportError:
-        pass  # it cannot do without; whoever imports it next gets it
+        pass  # it needs typing_extensions; the next import of msgspec finds that
     finally:
-        del sys.modules[name]
+        for name, module in instead.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
+
+
+class _Deferred(type(sys)):  # type: ignore[misc]  # a module
+    """Module that is imported when something of it is used."""
+
+    def __getattr__(self, name: str) -> object:
+        module = str(self.__name__)
+        if (module, name) == ("platform", "system"):
+            return lambda: os.uname().sysname
+        import importlib
+
+        if sys.modules.get(module) is self:
+            del sys.modules[module]
+        return getattr(importlib.import_module(module), name)
 
 
 def _try_fast_path(arguments: list[str]) -> bool:
@@ -143,8 +184,8 @@ def _run_with_click(arguments: list[str]) -> int:
     try:
         result = cli.main(arguments, prog_name="joblens", standalone_mode=False)
     except SystemExit:
-        # click ends so, with 1 and another stdout, when a reader has enough: `joblens expand FILE | head`.
-        # One that is guarded is the command's own doing: its exit code is a job's.
+        # click exits like this, with 1 and another stdout, when a reader stops early: `joblens expand
+        # FILE | head`. A guarded stdout was closed by the command itself: its exit code is a job's.
         if sys.stdout is not stdout and not hasattr(sys.stdout, "may_wait"):
             return 0
         raise
@@ -172,7 +213,7 @@ def _message(error: "click.ClickException") -> str:
 
 
 def _write_error(text: str, hint: str | None = None) -> None:
-    """Without terminal control: arguments, paths and files are quoted in errors."""
+    """Writes without terminal control characters: arguments, paths and files are quoted in errors."""
     from joblens.views.text.style import clean_text
 
     _write(sys.stderr, clean_text(f"joblens: error: {text}\n" + (f"  {hint}\n" if hint else "")))
@@ -185,8 +226,8 @@ def _write(stream: "TextIO | None", text: str) -> None:
 
 
 def _stdout_fails(error: OSError) -> bool:
-    """What could not be written is still waiting to be, so that trying once more fails again. Without a
-    buffer (PYTHONUNBUFFERED) nothing waits; then an error of no named file can only be of a stream."""
+    """Unwritten output is still buffered, so trying again fails again. Without a buffer
+    (PYTHONUNBUFFERED) nothing is; then an error without a file name can only come from a stream."""
     import errno
 
     try:
@@ -196,9 +237,9 @@ def _stdout_fails(error: OSError) -> bool:
     return error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG)
 
 
-def _leave_stdout(error: OSError) -> int:
-    """Nothing more can be written there, also not when Python flushes at exit. That the reader has gone
-    (`joblens history | head`) is not worth a word; a full disk is."""
+def _close_stdout(error: OSError) -> int:
+    """Nothing more can be written there, not even when Python flushes at exit. A closed reader (`joblens
+    history | head`) is not reported; a full disk is."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         return 0

@@ -4,7 +4,7 @@ import sys
 
 from joblens.ports.store import Deliveries
 from joblens.stores.sqlite import SqliteStore
-from tests.contract.ticket_builders import LEASE_S, worker
+from tests.builders.tickets import LEASE_S, worker
 
 
 def opened(url: str) -> Deliveries:

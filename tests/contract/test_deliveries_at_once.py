@@ -9,11 +9,11 @@ from typing import Any
 
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Status
-from tests.contract.store_builders import samples
-from tests.contract.ticket_builders import LEASE_S, begun, done, ticketed, under, worker
+from tests.builders.tickets import LEASE_S, begun, done, ticketed, under, worker
+from tests.builders.writes import samples
 
 JOBS = 60
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 class Crowd:
@@ -35,7 +35,7 @@ class Crowd:
 
     def join(self) -> None:
         for thread in self._threads:
-            thread.join(PATIENCE_S)
+            thread.join(TIMEOUT_S)
         assert self.errors == []
         assert not any(thread.is_alive() for thread in self._threads)
 
@@ -70,7 +70,7 @@ def test_every_job_ends_once_though_workers_lose_their_leases(open_store: Callab
     store, crowd = open_store(), Crowd()
     uuids = [f"job-{number:03}" for number in range(JOBS)]
     store.apply([write for uuid in uuids for write in ticketed(uuid, most_deliveries=1000)])
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
 
     def is_over() -> bool:
         return time.monotonic() > deadline_s or bool(crowd.errors) or _are_all_over(store, uuids)
@@ -97,12 +97,12 @@ def test_nobody_waits_for_a_job_that_ends_while_it_is_submitted(open_store: Call
 
     def end() -> None:
         for number, uuid in enumerate(firsts):
-            together.wait(PATIENCE_S)
+            together.wait(TIMEOUT_S)
             ender.apply([done(uuid, fences[uuid], Status.FAILED if number % 3 == 0 else Status.SUCCESS)])
 
     def follow() -> None:
         for uuid in firsts:
-            together.wait(PATIENCE_S)
+            together.wait(TIMEOUT_S)
             store.apply(ticketed(f"after-{uuid}", after=uuid))
 
     crowd.start(end)

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from joblens.model.delivery import Claim, FormerWorker, RetryLost, WorkerInfo
+from joblens.model.delivery import Claim, FormerWorker, WorkerInfo
 from joblens.model.errors import UnknownJob
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.details import Details
-from joblens.model.jobs.job import Status
+from joblens.model.jobs.job import RetryLost, Status
 from joblens.model.values.labels import queue_and_label
 from joblens.model.writes import CancelAsked
 from joblens.ports.store import QueueStore
 from joblens.stores.wrappers.fenced import FencedStore
+from tests.builders.tickets import LEASE_S, begun, done, ticketed, under, worker
+from tests.builders.writes import NOON_US, ended, queued, samples, started, threads
 from tests.conftest import python_path
-from tests.contract.store_builders import NOON_US, ended, queued, samples, started, threads
-from tests.contract.ticket_builders import LEASE_S, begun, done, ticketed, under, worker
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -8,12 +8,11 @@ import msgspec
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from joblens.model.delivery import RetryLost
-from joblens.model.jobs.job import Status
+from joblens.model.jobs.job import RetryLost, Status
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import CancelAsked
-from tests.contract.store_builders import NOON_US, samples
-from tests.contract.ticket_builders import LEASE_S, begun, done, ticketed, under, worker
+from tests.builders.tickets import LEASE_S, begun, done, ticketed, under, worker
+from tests.builders.writes import NOON_US, samples
 
 WORKERS = ("w1", "w2", "w3")
 MOST_DELIVERIES = 2

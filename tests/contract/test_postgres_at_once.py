@@ -15,12 +15,12 @@ from joblens.model.writes import CancelAsked
 from joblens.stores.postgres import PostgresStore, tables
 from joblens.stores.postgres.connection import Connection
 from joblens.stores.postgres.writer import Batch
+from tests.builders.tickets import LEASE_S, ticketed, worker
+from tests.builders.writes import ended, queued, started, whole_job
 from tests.contract.conftest import Place
-from tests.contract.store_builders import ended, queued, started, whole_job
-from tests.contract.ticket_builders import LEASE_S, ticketed, worker
 
 _GATE = 7_041_776
-_PATIENCE_S = 20.0
+_TIMEOUT_S = 20.0
 _QUEUES = b"FROM unnest(%(queues)s::text[]) AS wanted (queue)"
 _GATED_QUEUES = (
     b"FROM (SELECT queue, pg_advisory_xact_lock_shared(%d) FROM unnest(%%(queues)s::text[]) AS each (queue)"
@@ -36,7 +36,7 @@ class Gate:
         self._server.execute("SELECT pg_advisory_lock(%s)", (_GATE,))
 
     def wait_for_somebody(self) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND NOT granted"
         while not self._server.execute(waiting, (_GATE,)).fetchall():
             assert time.monotonic() < deadline
@@ -70,7 +70,7 @@ def test_a_ticket_that_went_and_came_back_meanwhile_is_claimed_under_its_present
     assert [claim.fence for claim in quick.claim(worker("quick"), ["a1"], LEASE_S)] == [1]
     quick.give_back("quick", {"a1": 1})
     gate.open()
-    looking.join(_PATIENCE_S)
+    looking.join(_TIMEOUT_S)
     assert [claim.fence for claim in claims] == [2]
     assert [(held.worker, held.fence) for held in quick.holdings()] == [("slow", 2)]
     assert slow.renew(worker("slow"), {"a1": 2}, LEASE_S).fenced == frozenset()
@@ -87,19 +87,19 @@ def test_a_cancel_that_comes_while_the_job_is_ending_is_not_kept_for_ever(place:
         Batch([ended("a1")], 3).write(connection)
         connection.execute("SELECT 1").fetchall()  # all that was sent before has been carried out
         has_written.set()
-        may_commit.wait(_PATIENCE_S)
+        may_commit.wait(_TIMEOUT_S)
 
     threads = [
         threading.Thread(target=lambda: ending._database.write(end), daemon=True),
         threading.Thread(target=lambda: asking.apply([CancelAsked("a1", 1, "ann")]), daemon=True),
     ]
     threads[0].start()
-    assert has_written.wait(_PATIENCE_S)
+    assert has_written.wait(_TIMEOUT_S)
     threads[1].start()
     _wait_for_a_lock(place.database(), threads[1])
     may_commit.set()
     for thread in threads:
-        thread.join(_PATIENCE_S)
+        thread.join(_TIMEOUT_S)
     assert ending.cancel_requests() == {}
     ending.close()
     asking.close()

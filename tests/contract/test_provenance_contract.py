@@ -7,8 +7,8 @@ from joblens.model.writes import ProvenanceSeen
 from joblens.ports.store import Store
 from joblens.stores.sqlite import SqliteStore
 from joblens.stores.wrappers.journal import JournaledStore
+from tests.builders.writes import ended, queued, samples, started
 from tests.contract.conftest import Place
-from tests.contract.store_builders import ended, queued, samples, started
 from tests.contract.test_store_copy import Two, two
 
 __all__ = ["two"]  # a fixture

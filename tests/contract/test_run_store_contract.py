@@ -25,8 +25,8 @@ from joblens.model.runs.run import (
 from joblens.model.runs.workflow_spec import JobSpec
 from joblens.model.writes import RunCreated, Write
 from joblens.ports.store import Store
-from tests.contract.run_builders import OWNER, attempt, begun, noted, over, run, workflow
-from tests.contract.store_builders import NOON_US, SECOND, ended, queued, started, whole_job
+from tests.builders.runs import OWNER, attempt, begun, noted, over, run, workflow
+from tests.builders.writes import NOON_US, SECOND, ended, queued, started, whole_job
 
 A, B = "aaaa1111-0000-4000-8000-000000000000", "bbbb2222-0000-4000-8000-000000000000"
 R1, R2 = "cccc3333-0000-4000-8000-000000000000", "dddd4444-0000-4000-8000-000000000000"

@@ -28,7 +28,7 @@ from joblens.model.jobs.details import (
 from joblens.model.jobs.job import Placement, Record, RunLink, Status
 from joblens.model.writes import CancelAsked, DetailsTaken, Write
 from joblens.ports.store import Store
-from tests.contract.store_builders import (
+from tests.builders.writes import (
     NOON_US,
     SECOND,
     ended,
@@ -46,6 +46,17 @@ def _uuids(store: Store, **query: Any) -> list[str]:
 
 
 # -- what was written is there
+
+
+def test_the_first_samples_behind_an_index_are_read_without_the_others(store: Store) -> None:
+    made = queued()
+    uuid = made.job.uuid
+    store.apply([made, started(uuid), samples(uuid, 0, 3000)])
+    store.apply([samples(uuid, 3000, 5)])
+    assert [index for index, _ in store.samples(uuid, 9, 3)] == [10, 11, 12]
+    assert [index for index, _ in store.samples(uuid, 2998, 4)] == [2999, 3000, 3001, 3002]
+    assert [index for index, _ in store.samples(uuid, 3003, 10)] == [3004]
+    assert store.samples(uuid, 3004, 10) == []
 
 
 def test_a_job_goes_through_its_statuses(store: Store) -> None:
@@ -502,6 +513,24 @@ def test_statistics_of_nothing_are_empty(store: Store) -> None:
     assert store.statistics(HistoryQuery()).overall.duration_s.p50 is None
 
 
+def test_the_last_samples_of_many_jobs_are_read_at_once(store: Store) -> None:
+    """Long jobs have blocks of samples before their last ones; one has ended, and is a block alone."""
+    for uuid in ("long", "short", "none", "over"):
+        store.apply([queued(uuid), started(uuid)])
+    for first in range(0, 700, 7):
+        store.apply([samples("long", first, 7), samples("over", first, 7)])
+    store.apply([samples("short", 0, 1), ended("over")])
+    found = store.tails(dict.fromkeys(("long", "short", "none", "over", "unknown"), -1), 2)
+    assert {uuid: [index for index, _ in tail] for uuid, tail in found.items()} == {
+        "long": [698, 699],
+        "short": [0],
+        "over": [698, 699],
+    }
+    assert found["long"] == store.samples("long")[-2:]
+    assert [index for index, _ in store.tails({"long": 698}, 2)["long"]] == [699]
+    assert store.tails({"long": 699}, 2) == {}
+
+
 # -- details
 
 
@@ -684,9 +713,7 @@ def test_who_types_digits_of_an_id_is_told_that_they_are_a_number(store: Store) 
     store.apply([queued("6105236d-0000-4000-8000-000000000000")])
     with pytest.raises(UnknownJob) as raised:
         store.find("6105")
-    assert "digits alone are a number: of an id that begins so, type 8 characters" in (
-        raised.value.hint or ""
-    )
+    assert "digits alone are a job number; of a UUID, type at least 8 characters" in (raised.value.hint or "")
     assert store.find("6105236d").number == 1
 
 

@@ -7,19 +7,18 @@ from typing import cast
 import pytest
 
 from joblens.app.reports.store_copy import Copied, copy_store
-from joblens.model.delivery import RetryLost
 from joblens.model.errors import InputError, StoreError
 from joblens.model.history import HistoryQuery
-from joblens.model.jobs.job import RunLink, Status
+from joblens.model.jobs.job import RetryLost, RunLink, Status
 from joblens.model.settings import Settings
 from joblens.model.writes import JobStarted
 from joblens.ports.store import Deliveries, Store
 from joblens.stores.sqlite import SqliteStore
+from tests.builders.runs import begun, over, run, workflow
+from tests.builders.tickets import LEASE_S, done, ticketed, worker
+from tests.builders.tickets import begun as begun_by_worker
+from tests.builders.writes import ended, queued, sample, samples, started, threads, whole_job
 from tests.contract.conftest import Place
-from tests.contract.run_builders import begun, over, run, workflow
-from tests.contract.store_builders import ended, queued, sample, samples, started, threads, whole_job
-from tests.contract.ticket_builders import LEASE_S, done, ticketed, worker
-from tests.contract.ticket_builders import begun as begun_by_worker
 
 PAIRS = ["sqlite to sqlite", "sqlite to postgres", "postgres to sqlite"]
 

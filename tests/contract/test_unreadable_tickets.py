@@ -11,8 +11,8 @@ from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Status
 from joblens.model.settings import is_postgres
 from joblens.ports.store import QueueStore
-from tests.contract.store_builders import queued
-from tests.contract.ticket_builders import LEASE_S, begun, ticketed, worker
+from tests.builders.tickets import LEASE_S, begun, ticketed, worker
+from tests.builders.writes import queued
 
 OF_A1 = "(SELECT id FROM job WHERE uuid = 'a1')"
 NEWER_TICKET = b'{"uuid":"a1","queue":"q","order":{},"retry_lost":"whenever"}'
@@ -66,7 +66,7 @@ def test_a_ticket_that_cannot_be_read_ends_its_job_and_no_other(
     outcome = store.find("a1").outcome
     assert outcome is not None
     assert (outcome.status, outcome.reason) == (Status.ERROR, "not-started")
-    assert "cannot read what it is to run" in (outcome.error or "")
+    assert "cannot read its command" in (outcome.error or "")
     assert store.find("c1").status is Status.CANCELLED
 
 
@@ -85,7 +85,7 @@ def test_of_a_lost_worker_a_job_whose_ticket_cannot_be_read_is_lost(store: Queue
     store.claim(worker(), ["a1"], LEASE_S)
     _spoil_ticket(store)
     assert store.take_back("a1", 1) is Status.LOST
-    assert "cannot read what it is to run" in str(store.find("a1").outcome)
+    assert "cannot read its command" in str(store.find("a1").outcome)
 
 
 def test_a_job_whose_ticket_cannot_be_read_can_be_given_back_and_withdrawn(store: QueueStore) -> None:
@@ -118,7 +118,7 @@ def test_a_worker_that_cannot_be_read_hides_no_other(store: QueueStore) -> None:
 
 def test_an_outcome_that_cannot_be_read_is_told_with_the_job_it_is_of(store: QueueStore) -> None:
     from joblens.model.errors import StoreCorrupt
-    from tests.contract.store_builders import ended
+    from tests.builders.writes import ended
 
     store.apply([queued("a1"), ended("a1")])
     _overwrite(store, "detail", "outcome", b"{}", f"job_id = {OF_A1}")

@@ -7,8 +7,8 @@ import pytest
 
 from joblens.ports.store import Store
 from joblens.stores.wrappers.journal import JournaledStore
+from tests.builders.runs import run, workflow
 from tests.contract.conftest import STORES, Place
-from tests.contract.run_builders import run, workflow
 
 FILE = {"source": "/f.yaml", "user": "ann"}
 

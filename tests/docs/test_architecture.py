@@ -12,7 +12,7 @@ PAGE = REPOSITORY / "ARCHITECTURE.md"
 PACKAGE = REPOSITORY / "src" / "joblens"
 # From the top room to the bottom one.
 ROOMS = (
-    *("cli", "app", "agent", "data", "runners", "probes", "stores", "spec", "views"),
+    *("cli", "web", "app", "agent", "data", "runners", "probes", "stores", "spec", "views"),
     *("engine", "plan", "analysis", "ports", "model", "files"),
 )
 UPDATE = bool(os.environ.get("JOBLENS_UPDATE_DOCS"))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.model.settings import Kind, Setting, all_settings
+from joblens.model.setting_list import Kind, Setting, all_settings
 from joblens.spec.settings.config import read_config
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text()

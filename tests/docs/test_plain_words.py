@@ -1,8 +1,12 @@
-"""Documentation, help and messages use the words of docs/glossary.md, and none of its "don't say" column."""
+"""Documentation, help, messages, docstrings and comments use the words of docs/glossary.md, and none of its
+"don't say" column."""
 
 import ast
+import io
 import re
-from collections.abc import Iterator
+import tokenize
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 
 import click
@@ -12,8 +16,29 @@ from joblens.cli.main import COMMANDS, cli
 from tests.conftest import REPOSITORY
 
 # Per area: how many such phrases it still has, and how many statements that begin with a clause. An area that
-# is not listed has none. Remove this once messages are rewritten.
-CEILINGS = {"messages": (100, 31)}
+# is not listed has none. Remove an area once it is rewritten.
+CEILINGS = {
+    "messages": (44, 22),
+    "code of agent/attempts": (5, 4),
+    "code of agent/clusters": (35, 7),
+    "code of agent/launcher": (20, 11),
+    "code of agent/nodes": (13, 4),
+    "code of agent/queue": (25, 8),
+    "code of agent/runtime": (22, 2),
+    "code of agent/session": (14, 6),
+    "code of agent/slots": (38, 13),
+    "code of analysis": (101, 60),
+    "code of data": (62, 32),
+    "code of files": (7, 0),
+    "code of model": (59, 34),
+    "code of plan": (38, 15),
+    "code of ports": (25, 6),
+    "code of probes": (89, 40),
+    "code of runners": (98, 39),
+    "code of spec": (49, 19),
+    "code of stores": (6, 0),
+    "code of views": (45, 32),
+}
 
 DOCS = REPOSITORY / "docs"
 GLOSSARY = DOCS / "glossary.md"
@@ -25,7 +50,7 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`[^`\n]+`")
 SETTING = re.compile(r"^\| `[a-z_0-9]+\.[a-z_0-9.]+` \|.*$", re.MULTILINE)
 OPENER = re.compile(
-    r"(?:^|(?<=[.!?] )|(?<=\| )|(?<=- ))((?:What|Whoever|Those)\b[^.?!|]*[.?!|]?)", re.MULTILINE
+    r"(?:^|(?<=[.!?] )|(?<=\| )|(?<=- ))((?:What(?! to\b)|Whoever|Those)\b[^.?!|]*[.?!|]?)", re.MULTILINE
 )
 Texts = Iterator[tuple[str, str]]
 
@@ -98,32 +123,63 @@ def messages() -> Texts:
             yield f"{path.relative_to(SOURCE)}:{line}", text
 
 
-AREAS = {
+def packages() -> Iterator[tuple[str, list[Path]]]:
+    """Yields the parts of the code: rooms, and packages of the large room `agent`."""
+    for room in sorted(path for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"):
+        parts = sorted(path for path in room.iterdir() if path.is_dir()) if room.name == "agent" else [room]
+        for part in (path for path in parts if path.name != "__pycache__"):
+            yield str(part.relative_to(SOURCE)), sorted(part.rglob("*.py"))
+    yield "joblens", sorted(SOURCE.glob("*.py"))
+
+
+def prose_in(files: list[Path]) -> Texts:
+    """Yields docstrings and comments, without names in backticks."""
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        where = path.relative_to(SOURCE)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                docstring = ast.get_docstring(node)
+                if docstring is not None:
+                    # Lines are joined: a phrase may continue on the next one.
+                    yield f"{where}:{node.body[0].lineno}", INLINE.sub("", docstring.replace("\n", " "))
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                yield f"{where}:{token.start[0]}", INLINE.sub("", token.string.lstrip("# "))
+
+
+AREAS: dict[str, Callable[[], Texts]] = {
     "README": lambda: pages([REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]),
     "examples": lambda: pages([REPOSITORY / "examples" / "README.md"]),
     "pages": lambda: pages(sorted(DOCS.glob("*.md"))),
     "command pages": lambda: pages(sorted((DOCS / "commands").glob("*.md"))),
     "help": help_texts,
     "messages": messages,
-}
+} | {f"code of {name}": partial(prose_in, files) for name, files in packages()}
+
+
+@cache
+def texts_of(area: str) -> tuple[tuple[str, str], ...]:
+    """Parsed once for all tests."""
+    return tuple(AREAS[area]())
 
 
 @pytest.mark.parametrize("area", AREAS)
 def test_nothing_says_what_the_glossary_says_not_to(area: str) -> None:
-    found = [f"{where}: {match[0]}" for where, text in AREAS[area]() for match in DONT_SAY.finditer(text)]
+    found = [f"{where}: {match[0]}" for where, text in texts_of(area) for match in DONT_SAY.finditer(text)]
     assert len(found) <= CEILINGS.get(area, (0, 0))[0], "\n".join(found)
 
 
 @pytest.mark.parametrize("area", AREAS)
 def test_no_statement_begins_with_a_relative_clause(area: str) -> None:
     """A question may."""
-    found = [f"{where}: {each}" for where, text in AREAS[area]() for each in clauses_in(text)]
+    found = [f"{where}: {each}" for where, text in texts_of(area) for each in clauses_in(text)]
     assert len(found) <= CEILINGS.get(area, (0, 0))[1], "\n".join(found)
 
 
 @pytest.mark.parametrize("area", AREAS)
 def test_there_is_text_to_search(area: str) -> None:
-    assert sum(len(text) for _, text in AREAS[area]()) > 300
+    assert sum(len(text) for _, text in texts_of(area)) > 300
 
 
 def test_a_phrase_is_found_and_a_word_that_contains_one_is_not() -> None:

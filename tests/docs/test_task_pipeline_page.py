@@ -1,7 +1,5 @@
-"""docs/task-pipeline.md has every method, every key of what comes back and of a file of tasks, and examples
-that can be used as they stand.
-
-After a change of keys: JOBLENS_UPDATE_DOCS=1 pytest tests/docs, then read the difference."""
+"""docs/task-pipeline.md has every method, every key of what comes back, and Python that works;
+`test_key_pages` checks the keys and examples of files of tasks."""
 
 import ast
 import inspect
@@ -12,11 +10,7 @@ import pytest
 import joblens
 from joblens.app.queue.task_results import parallel_form, result_form, status_form, workflow_form
 from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Record, Status
-from joblens.spec.keys.tool import TASK_SECTIONS
-from joblens.spec.tools.task_list import read_task_list
 from tests.conftest import REPOSITORY
-from tests.docs.key_pages import check_tables, yaml_examples
-from tests.docs.test_recipes_page import table_of
 
 PAGE = REPOSITORY / "docs" / "task-pipeline.md"
 METHODS = [name for name in vars(joblens.TaskPipeline) if not name.startswith("_")]
@@ -43,16 +37,6 @@ def test_every_key_of_what_comes_back_stands_in_the_page() -> None:
     text = PAGE.read_text()
     for key in {key for form in forms for key in form} - {"total_tasks"}:
         assert f"`{key}`" in text, key
-
-
-def test_every_key_of_a_file_stands_in_the_page() -> None:
-    check_tables(PAGE, map(table_of, TASK_SECTIONS.values()))
-
-
-@pytest.mark.parametrize("example", yaml_examples(PAGE))
-def test_a_file_in_the_page_can_be_used_as_it_stands(example: str) -> None:
-    reading = read_task_list(example, "yaml", "tasks.yaml")
-    assert reading.problems == ()
 
 
 def test_the_python_in_the_page_uses_what_there_is() -> None:

@@ -62,7 +62,7 @@ def two_commands(count: int = 12) -> dict[str, Any]:
         "title": "sort",
         "created_time": "2026-11-15T10:00:00.000000+00:00",
         "system_info": SYSTEM,
-        "disturbances": ["the machine was busy when it began: load 9.0 on 8 CPUs"],
+        "disturbances": ["the machine was busy at the start: load 9.0 on 8 CPUs"],
         "rounds": count,
         "stopped": "precision",
         "failure": None,

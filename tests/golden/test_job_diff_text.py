@@ -11,8 +11,8 @@ from joblens.model.jobs.job import FileStamp, Requirements, Status, Usage
 from joblens.model.values.units import GIB, MIB
 from joblens.views.runs.diff import render_job_diff
 from joblens.views.text.style import PLAIN, visible_width
+from tests.builders.records import a_record
 from tests.golden.golden import same_as_golden
-from tests.unit.analysis.records import a_record
 
 BEFORE = Provenance(
     host="node7",

@@ -13,8 +13,8 @@ LENGTH = OperatorInfo(
     kind="filter",
     summary="Keeps texts of so many characters. Spaces count.",
     parameters=(
-        ParameterInfo(name="min_len", type="int", meaning="at least this long", default=10),
-        ParameterInfo(name="max_len", type="int", meaning="at most this long", default=sys.maxsize),
+        ParameterInfo(name="min_len", type="int", meaning="minimum length", default=10),
+        ParameterInfo(name="max_len", type="int", meaning="maximum length", default=sys.maxsize),
     ),
     shared_parameters=(ParameterInfo(name="text_key", type="str", meaning="the field", default=None),),
 )
@@ -51,5 +51,5 @@ def test_one_long_parameter_leaves_room_for_the_meanings_of_the_others() -> None
     info = structs.replace(LENGTH, parameters=(long, *LENGTH.parameters))
     lines = render_operator(info, width=80)
     assert max(map(len, lines)) <= 80
-    assert "  max_len  int = .inf  at most this long" in lines
+    assert "  max_len  int = .inf  maximum length" in lines
     assert not any(len(line.split()) == 1 and line.startswith(" " * 20) for line in lines)

@@ -13,8 +13,8 @@ from joblens.probes.gpu.nvml import NvmlDriver
 from joblens.views.jobs.metrics import render_sample
 from joblens.views.jobs.show import render_parts
 from joblens.views.text.style import PLAIN
+from tests.builders.records import START_US, a_record
 from tests.golden.golden import same_as_golden
-from tests.unit.analysis.records import START_US, a_record
 from tests.unit.probes.gpu_trees import FIXTURES
 from tests.unit.probes.nvml_fake import RecordedNvml
 

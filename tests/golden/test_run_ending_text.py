@@ -20,8 +20,8 @@ FAILED = RunEnding(
     wall_s=75.2,
     counts={JobState.BLOCKED: 1, JobState.COMPLETED: 1200, JobState.FAILED: 12},
     failures=(
-        FailedJob("train_2", JobState.FAILED, "it ended with exit code 1", "/out/job_output/3_1/train_2", 17),
-        FailedJob("late\x1b[31m", JobState.TERMINATED, "its time was up"),
+        FailedJob("train_2", JobState.FAILED, "exit code 1", "/out/job_output/3_1/train_2", 17),
+        FailedJob("late\x1b[31m", JobState.TERMINATED, "timed out"),
     ),
     more_failures=10,
 )

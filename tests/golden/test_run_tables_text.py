@@ -88,14 +88,14 @@ def test_check_tells_limits_that_were_hit_and_likely_causes() -> None:
 
 def test_check_without_a_violation_is_one_friendly_line() -> None:
     (line,) = render_utilization(check_utilization(RECORDS[2:]), show_all=False)
-    assert line == "✓ All jobs stayed within what they asked for (1 result checked)."
+    assert line == "✓ All jobs stayed within their requests (1 result checked)."
 
 
 def test_check_tells_of_jobs_that_asked_for_far_more() -> None:
     needs = Requirements(cpus=8, memory_bytes=8 * GB, timeout_s=7200)
     modest = [_record(at, name, needs, _ended(9, 1), peak_percent=99.0) for at, name in enumerate("aab")]
     lines = render_utilization(check_utilization(modest), show_all=False, run="3.1")
-    told = "2 jobs asked for more than twice what they used. What to write instead: joblens rightsize 3.1"
+    told = "2 jobs requested more than twice what they used. For better values: joblens rightsize 3.1"
     assert lines[1:] == ["", told]
 
 

@@ -23,7 +23,14 @@ FAILURES = (
     JobFailure(
         index=4, name="train_3", attempt=1, reason="exit code 1", number=17, last_line="ValueError: bad rate"
     ),
-    JobFailure(index=5, name="train_4", attempt=2, reason="out of memory", number=21, is_tried_again=True),
+    JobFailure(
+        index=5,
+        name="train_4",
+        attempt=2,
+        reason="out of memory",
+        number=21,
+        retry="retrying with 80.0 MiB (1 of 3)",
+    ),
 )
 PROGRESS = RunProgress(
     name="ml_pipeline",
@@ -272,7 +279,7 @@ def test_jobs_of_a_sweep_stay_apart_where_their_names_are_cut() -> None:
     assert len(set(names)) == 3
     assert all("…" in name and name.endswith("_160") for name in names)
     assert max(map(visible_width, lines)) <= 80
-    assert any(line.startswith("No room for CPU") for line in lines)
+    assert any(line.startswith("Omitted: CPU") for line in lines)
 
 
 def test_a_pipe_gets_every_column_and_whole_names() -> None:

@@ -8,9 +8,9 @@ from joblens.model.clusters.slurm import SlurmJob, SlurmRow
 from joblens.model.jobs.job import Outcome, Placement, Record, Status, Usage
 from joblens.views.jobs.seff import account_notes, account_pairs, render_seff, render_seff_table
 from joblens.views.text.style import PLAIN
+from tests.builders import past_jobs
+from tests.builders.past_jobs import record_of
 from tests.golden.golden import same_as_golden
-from tests.integration import past_jobs
-from tests.integration.past_jobs import record_of
 
 _GIB = 2**30
 _S = 1_000_000

@@ -18,10 +18,11 @@ from joblens.views.jobs.summary import render_summary
 from joblens.views.setup.doctor import render_doctor
 from joblens.views.text.charts import points
 from joblens.views.text.style import PLAIN, Palette, visible_width
+from tests.builders import past_jobs
+from tests.builders.gpu_job import DETAILS, FACTS, gpu_samples
+from tests.builders.past_jobs import MIB, POISSON, RUNNING, record_of, samples
+from tests.builders.records import START_US
 from tests.golden.golden import same_as_golden
-from tests.golden.gpu_job import DETAILS, FACTS, gpu_samples
-from tests.integration import past_jobs
-from tests.integration.past_jobs import MIB, POISSON, RUNNING, START_US, record_of, samples
 
 NOW_US = START_US + 3600 * 1_000_000
 ENDED = [

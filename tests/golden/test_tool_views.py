@@ -1,7 +1,6 @@
 """`joblens list-tools` as it is shown."""
 
-from joblens.model.delivery import RetryLost
-from joblens.model.jobs.job import ContainerJob, Requirements
+from joblens.model.jobs.job import ContainerJob, Requirements, RetryLost
 from joblens.model.tool import ParameterWay, Tool, ToolParameter, ToolScript, ToolStanding
 from joblens.views.setup.tools import render_tool, render_tools, tool_form
 from tests.golden.golden import same_as_golden

@@ -4,7 +4,6 @@ processes at any moment; and the proof that nothing is left in the end."""
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -16,9 +15,9 @@ from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record
 from joblens.model.jobs.sample import Sample
 from joblens.stores.sqlite import SqliteStore
-from tests.conftest import Finished, wait_until
+from tests.conftest import Finished, finished, wait_until
 from tests.integration import run_jobs
-from tests.integration.run_jobs import JOBLENS, Runner, is_gone
+from tests.integration.run_jobs import Runner, is_gone
 
 MODES = ["cgroup", "nobody"]  # control groups as root, the process tree as a user who cannot have any
 BURN = "import time\nwhile time.process_time() < {seconds}: pass\n"
@@ -42,19 +41,7 @@ class Desk(Runner):
         return {**super().env(), "JOBLENS_SUPERVISOR_IDLE": "300ms", **self.extra_env}
 
     def call(self, *arguments: str | Path, timeout: float = 60.0, code: int | None = None) -> Finished:
-        done = subprocess.run(
-            self.as_user(*JOBLENS, *map(str, arguments)),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=self.env(),
-            cwd=self.folder,
-            timeout=timeout,
-            check=False,
-        )
-        if code is not None:
-            assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return Finished(done.returncode, done.stdout, done.stderr)
+        return finished(self.completed(*arguments, timeout=timeout), code)
 
     def submit(self, *arguments: str | Path) -> str:
         """-> the job's uuid"""

@@ -13,10 +13,9 @@ import pytest
 from joblens.app.jobs.requests import Request
 from joblens.app.queue.submission import QueueRequest, enqueue, open_queue_store
 from joblens.app.wiring.settings import load_settings
-from joblens.model.delivery import RetryLost
 from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery
-from joblens.model.jobs.job import Record, Requirements
+from joblens.model.jobs.job import Record, Requirements, RetryLost
 from joblens.ports.store import QueueStore
 from tests.conftest import wait_until
 

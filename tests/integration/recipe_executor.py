@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 
 from joblens.app.recipes.jobs import make_job
-from joblens.app.recipes.process import Wishes, plan_recipe
+from joblens.app.recipes.process import ProcessOptions, plan_recipe
 from joblens.data.base.job_folder import JobFolder
 from joblens.model.recipes.recipe import RecipeEvent, RecipePlan
 from joblens.model.settings import Settings
 
 WORDS = ("the", "of", "a", "job", "row", "text", "data", "clean", "value", "number", "small", "reads", "ends")
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 MAPPERS: list[Any] = [
     {"clean_links_mapper": None},
@@ -64,7 +64,7 @@ def write_lines(path: Path, rows: Sequence[Any]) -> Path:
 def plan(folder: Path, data: Path, process: Sequence[Any], **keys: Any) -> RecipePlan:
     """A job in `folder`, ready to be carried out."""
     wanted = {name: keys.pop(name, False) for name in ("strict", "start_over")}
-    wishes = Wishes(job_id="job", **wanted)
+    options = ProcessOptions(job_id="job", **wanted)
     recipe = {
         "project_name": "kills",
         "dataset_path": str(data),
@@ -75,7 +75,7 @@ def plan(folder: Path, data: Path, process: Sequence[Any], **keys: Any) -> Recip
         "process": list(process),
         **keys,
     }
-    planned = plan_recipe(recipe, wishes, Settings())
+    planned = plan_recipe(recipe, options, Settings())
     make_job(planned.job)
     return planned.job.plan
 
@@ -91,7 +91,7 @@ def start(job: RecipePlan) -> subprocess.Popen[bytes]:
 
 def carry_out(job: RecipePlan) -> int:
     process = start(job)
-    _, told = process.communicate(timeout=PATIENCE_S)
+    _, told = process.communicate(timeout=TIMEOUT_S)
     if told and process.returncode == 0:
         raise AssertionError(told.decode())
     return process.returncode
@@ -120,7 +120,7 @@ def fingerprint(path: str | Path) -> str:
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> bool:
     """False: the process ended first."""
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while time.monotonic() < until:
         if condition():
             return True

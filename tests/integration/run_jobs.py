@@ -13,7 +13,6 @@ import signal
 import struct
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import termios
 import time
@@ -21,14 +20,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import apsw
+import click
 import msgspec
 import pytest
+import yaml
 
 from joblens.agent.cgroups.groups import GroupFactory
 from joblens.model.errors import AccountingUnavailable
 from joblens.model.history import HistoryQuery
 from joblens.stores.sqlite import SqliteStore
-from tests.conftest import wait_until
+from tests.conftest import completed_joblens, wait_until
 
 NOBODY = 65534
 MIB = 1 << 20
@@ -82,17 +84,29 @@ class Runner:
     def __call__(self, *arguments: str | Path, stdin: bytes = b"", timeout: float = 60.0) -> Ran:
         report = self.folder / "report.json"
         report.unlink(missing_ok=True)
-        done = subprocess.run(
-            self.command("--report", report, *arguments),
+        words = ("run", *self._options, "--report", report, *arguments)
+        done = self.completed(*words, stdin=stdin, timeout=timeout)
+        record = msgspec.json.decode(report.read_bytes()) if report.exists() else {}
+        return Ran(done.returncode, done.stdout, done.stderr, record)
+
+    def completed(
+        self, *arguments: str | Path, stdin: bytes | None = None, timeout: float = 60.0
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """`joblens ARGUMENTS` as this user, from start to end."""
+        if not self._prefix and self.interpreter == sys.executable:
+            return completed_joblens(
+                *arguments, stdin=stdin, env=self.env(), cwd=self.folder, timeout=timeout
+            )
+        return subprocess.run(
+            self.as_user(*JOBLENS, *map(str, arguments)),
             input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
             env=self.env(),
             cwd=self.folder,
             timeout=timeout,
             check=False,
         )
-        record = msgspec.json.decode(report.read_bytes()) if report.exists() else {}
-        return Ran(done.returncode, done.stdout, done.stderr, record)
 
     def command(self, *arguments: str | Path) -> list[str]:
         return self.as_user(*JOBLENS, "run", *self._options, *map(str, arguments))
@@ -192,8 +206,14 @@ def runner(mode: str, tmp_path: Path) -> Iterator[Runner]:
     one.assert_nothing_left()
 
 
+# Where the tests' own interpreter has joblens and the packages of its base install from.
 _PACKAGES = os.pathsep.join(
-    (str(Path(__file__).parents[2] / "src"), *dict.fromkeys(map(sysconfig.get_path, ("purelib", "platlib"))))
+    dict.fromkeys(
+        (
+            str(Path(__file__).parents[2] / "src"),
+            *(str(Path(str(package.__file__)).parents[1]) for package in (apsw, click, msgspec, yaml)),
+        )
+    )
 )
 
 

@@ -197,7 +197,7 @@ REFUSED = {
     ),
     "a table of the workflow that is not there": (
         "jobs: [{name: 'a_{i}', command: x, use_parameters_file: true}]",
-        "use_parameters_file in job 'a_{i}' needs a parameters_file",
+        "use_parameters_file in job 'a_{i}' requires a parameters_file",
     ),
     "a shared table beside shared parameters": (
         f"parameters_file: rows.csv\nparameters: {{i: 1}}\n{JOB}",
@@ -215,10 +215,10 @@ REFUSED = {
         "variables: {i: y}\njobs: [{name: 'a_{i}', command: x, parameters: {i: '1:2'}}]",
         "'i' is a variable and a parameter of an entry in jobs",
     ),
-    "a variable's name": (f"variables: {{a b: y}}\n{JOB}", "variables.a b is no name for {…}"),
+    "a variable's name": (f"variables: {{a b: y}}\n{JOB}", "variables.a b is not a valid name for {…}"),
     "a variable's name that begins with a digit": (
         f"variables: {{1a: y}}\n{JOB}",
-        "variables.1a is no name for {…}; it takes letters, digits, _ and -, a letter or _ first",
+        "variables.1a is not a valid name for {…}; use letters, digits, _ and -, starting with a letter or _",
     ),
     "variables that are a list": (f"variables: [a]\n{JOB}", "variables must be a mapping"),
     "metadata that is a list": (f"metadata: [1]\n{JOB}", "metadata must be"),
@@ -249,7 +249,7 @@ REFUSED = {
     ),
     "an empty list of jobs of an action": (
         f"actions: [{{trigger_type: on_jobs_ready, action_type: run_commands, commands: [ls], jobs: []}}]\n{JOB}",
-        "trigger_type on_jobs_ready in an action needs 'jobs' or 'job_name_regexes'",
+        "trigger_type on_jobs_ready in an action requires 'jobs' or 'job_name_regexes'",
     ),
     "a regex of an action that is none": (
         f"actions: [{{trigger_type: on_jobs_ready, action_type: run_commands, commands: [ls], job_name_regexes: ['(']}}]\n{JOB}",
@@ -274,7 +274,7 @@ REFUSED = {
     ),
     "an action on jobs without jobs": (
         f"actions: [{{trigger_type: on_jobs_ready, action_type: run_commands, commands: [ls]}}]\n{JOB}",
-        "trigger_type on_jobs_ready in an action needs 'jobs' or 'job_name_regexes'",
+        "trigger_type on_jobs_ready in an action requires 'jobs' or 'job_name_regexes'",
     ),
     "an action on jobs that do not exist": (
         f"actions: [{{trigger_type: on_jobs_ready, action_type: run_commands, commands: [ls], jobs: [zz]}}]\n{JOB}",
@@ -290,12 +290,12 @@ REFUSED = {
     ),
     "an action without commands": (
         f"actions: [{{trigger_type: on_workflow_start, action_type: run_commands}}]\n{JOB}",
-        "action_type run_commands in an action needs 'commands'",
+        "action_type run_commands in an action requires 'commands'",
     ),
     "an action of an unknown scheduler": (f"actions: [{ASK % ''}]\n{JOB}", "there is no scheduler 's'"),
     "more nodes than the allocation": (
         f"{SCHEDULERS}\nactions: [{ASK % ''}]\njobs: [{{name: a, command: x, scheduler: s, num_nodes: 2}}]",
-        "job 'a' asks for 2 nodes, but scheduler 's' has allocations of 4; ask for 4, or for 1",
+        "job 'a' requests 2 nodes, but scheduler 's' has allocations of 4; request 4, or 1",
     ),
     "one worker for each node with srun": (
         f"execution_config: {{mode: slurm}}\n{SCHEDULERS}\n"
@@ -308,7 +308,7 @@ REFUSED = {
     ),
     "a signal of joblens with srun": (
         f"execution_config: {{mode: slurm, termination_signal: SIGINT}}\n{JOB}",
-        "termination_signal in execution_config goes with mode direct or auto, not slurm",
+        "termination_signal in execution_config requires mode direct or auto, not slurm",
     ),
     "a lead with srun": (
         f"execution_config: {{mode: slurm, sigterm_lead_seconds: 5}}\n{JOB}",
@@ -320,7 +320,7 @@ REFUSED = {
     ),
     "a signal of srun without it": (
         f"execution_config: {{srun_termination_signal: TERM@120}}\n{JOB}",
-        "srun_termination_signal in execution_config goes with mode slurm or auto, not direct",
+        "srun_termination_signal in execution_config requires mode slurm or auto, not direct",
     ),
     "binding without srun": (f"execution_config: {{enable_cpu_bind: true}}\n{JOB}", "enable_cpu_bind in"),
     "an MPI mode that is none": (

@@ -243,7 +243,7 @@ def test_a_container_is_measured_and_its_exit_code_known(engine: Engine, joblens
         assert joblens("show", record["job_uuid"]).stdout.count(f"attach-{os.getpid()}") >= 1
         refusal = joblens("attach", container[:12], "--container-socket", engine.socket)
         assert refusal.code == 2
-        assert "does not run" in refusal.stderr
+        assert "is not running" in refusal.stderr
     finally:
         api.remove(container)
 

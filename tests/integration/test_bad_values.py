@@ -21,7 +21,7 @@ BAD_NUMBERS = (
     *("1" + "0" * 30, "1e308", "nan", "inf", "-1", "", "ü", "x" * 3000, "9" * 5000, "1" + "0" * 30 + "d"),
     *("99999-01-01", "٣", "4294967296"),
 )
-# Numbers and times are read before anything is done, so that nothing runs in this process.
+# Numbers and times are read before anything is done, so that no process is in this process.
 CHEAP = (
     "history",
     "job-history",

@@ -116,7 +116,7 @@ class OddStore:
         for process in self._started:
             if process.poll() is None:
                 process.terminate()
-                process.wait(timeout=30)
+                process.wait(timeout=60)
 
 
 def read_soon(path: Path) -> str:
@@ -150,7 +150,7 @@ def test_neither_sampler_nor_loop_touches_the_store(
         except OSError:  # the other side is closed
             break
     os.close(master)
-    assert job.wait(timeout=30) == code
+    assert job.wait(timeout=60) == code
     assert odd.violations() == ""
 
 
@@ -169,7 +169,7 @@ def test_a_worker_that_looks_after_jobs_never_waits_for_the_store(
         )
         assert done.returncode == 0
     worker.terminate()
-    assert worker.wait(timeout=30) == 0
+    assert worker.wait(timeout=60) == 0
     assert odd.violations() == ""
 
 
@@ -225,13 +225,12 @@ def test_samples_time_outs_and_dependants_do_not_wait_for_a_store_that_blocks(
     run = odd.start("run", "flow.yaml", "--cpus", "8")
     wait_until((odd.folder / "blocked").exists, what="the store to block")
     blocked_at_us = time.time_ns() // 1000
-    wait_until((odd.folder / "second").exists, what="the dependant to start", timeout=10)
-    wait_until((odd.folder / "timed-out").exists, what="the time-out", timeout=10)
-    time.sleep(1)
+    wait_until((odd.folder / "second").exists, what="the dependant to start")
+    wait_until((odd.folder / "timed-out").exists, what="the time-out")
     (odd.folder / "blocked").unlink()
     freed_at_us = time.time_ns() // 1000
     (odd.folder / "over").touch()
-    assert run.wait(timeout=30) == 1
+    assert run.wait(timeout=60) == 1
     records = desk.records()
     assert records["timed"].status == "timeout"
     assert records["second"].status == "success"
@@ -239,8 +238,8 @@ def test_samples_time_outs_and_dependants_do_not_wait_for_a_store_that_blocks(
     times = [sample.at_us for _, sample in store.samples(records["long"].job.uuid)]
     store.close()
     meanwhile = [at_us for at_us in times if blocked_at_us < at_us < freed_at_us]
-    gaps = [later - at_us for at_us, later in pairwise(times)]
-    assert len(meanwhile) >= (freed_at_us - blocked_at_us) // 400_000, gaps
+    # One in 0.2 s on a quiet machine, for at least a second: `timed` may run for two.
+    assert len(meanwhile) >= 3, [later - at_us for at_us, later in pairwise(times)]
 
 
 @pytest.mark.slow
@@ -253,12 +252,12 @@ def test_time_outs_and_dependants_do_not_wait_for_a_server_that_hangs(
     wait_until((desk.folder / "blocked").exists, what="the first job to end")
     own_postgres.freeze()
     try:
-        wait_until((desk.folder / "second").exists, what="the dependant to start", timeout=10)
-        wait_until((desk.folder / "timed-out").exists, what="the time-out", timeout=10)
+        wait_until((desk.folder / "second").exists, what="the dependant to start")
+        wait_until((desk.folder / "timed-out").exists, what="the time-out")
     finally:
         own_postgres.thaw()
     (desk.folder / "over").touch()
-    assert run.wait(timeout=30) == 1
+    assert run.wait(timeout=60) == 1
     rows = desk.call("results", "flow", "--json").json["results"]
     ends = {row["job_name"]: row["status"] for row in rows}
     assert (ends["timed"], ends["second"]) == ("terminated", "completed")

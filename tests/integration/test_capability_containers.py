@@ -1,7 +1,6 @@
 """What doctor tells of container engines: real ones, one that is silent, and none."""
 
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +14,9 @@ from tests.integration.engines import Engine
 VARIABLES = {"docker": "DOCKER_HOST", "podman": "CONTAINER_HOST"}
 
 
-def row_of(name: str, patience_s: float = 20) -> Capability:
+def row_of(name: str, timeout_s: float = 20) -> Capability:
     (row,) = [
-        row for row in container_capabilities(group_advice="ask", patience_s=patience_s) if row.name == name
+        row for row in container_capabilities(group_advice="ask", timeout_s=timeout_s) if row.name == name
     ]
     return row
 
@@ -71,7 +70,7 @@ def test_where_they_cannot_the_row_says_what_is_missed(
     row = row_of("docker")
     assert row.available
     assert "own groups" not in row.mechanism
-    assert "its last moments are missed" in row.reason
+    assert "the last moments are missing" in row.reason
     assert row.fix == "ask"
 
 
@@ -87,13 +86,12 @@ def test_groups_that_systemd_makes_are_told_with_what_would_help(
     assert "native.cgroupdriver=cgroupfs" in row.fix
 
 
+@pytest.mark.within(60)
 def test_an_engine_that_takes_a_connection_and_says_nothing_is_not_waited_for(
     silent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{silent}")
-    began_s = time.monotonic()
-    row = row_of("docker", patience_s=0.1)
-    assert time.monotonic() - began_s < 5
+    row = row_of("docker", timeout_s=0.1)
     assert row.is_gap
     assert row.reason == "it has not answered for 0.1 s"
     assert row.fix
@@ -118,6 +116,6 @@ def test_an_engine_that_is_installed_and_does_not_run_is_a_gap(
     monkeypatch.setenv("PATH", str(tmp_path))
     podman, docker = row_of("podman"), row_of("docker")
     assert podman.is_gap
-    assert "no podman engine answers: nobody listens at" in podman.reason
+    assert "no podman engine answers: nothing listens at" in podman.reason
     assert not docker.applies
     assert docker.reason == "docker is not installed here"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from joblens.agent.cgroups.groups import GroupFactory, JobGroups
-from joblens.agent.cgroups.placement import GroupPlaces, find_places
+from joblens.agent.cgroups.placement import GroupPlacement, find_places
 from joblens.agent.cgroups.systemd_scope import enter_leaf
 from joblens.model.errors import AccountingUnavailable, ProbeError
 from joblens.model.values.ids import new_uuid
@@ -32,14 +32,14 @@ def groups() -> Iterator[JobGroups]:
 
 
 @pytest.fixture
-def own_places() -> Iterator[GroupPlaces]:
+def own_places() -> Iterator[GroupPlacement]:
     """Places of this test alone, so that what other joblens processes do there does not show."""
     factory_or_skip()
     places = find_places(read_layout())
     bases = {key: f"{base}/joblens-test-{os.getpid()}" for key, base in places.bases.items()}
     for base in bases.values():
         os.mkdir(base)
-    yield GroupPlaces(kind=places.kind, bases=bases)
+    yield GroupPlacement(kind=places.kind, bases=bases)
     for base in bases.values():
         os.rmdir(base)
 
@@ -233,14 +233,14 @@ def test_a_group_with_a_process_in_it_is_not_removed_but_named(
     job.wait()
 
 
-def test_a_name_that_is_taken_gets_a_number(own_places: GroupPlaces) -> None:
+def test_a_name_that_is_taken_gets_a_number(own_places: GroupPlacement) -> None:
     factory = GroupFactory(own_places)
     first, second = factory.create("same"), factory.create("same")
     assert set(first.paths.values()).isdisjoint(second.paths.values())
     assert first.remove() == second.remove() == []
 
 
-def test_many_at_once_make_and_remove_groups_in_the_same_place(own_places: GroupPlaces) -> None:
+def test_many_at_once_make_and_remove_groups_in_the_same_place(own_places: GroupPlacement) -> None:
     factory = GroupFactory(own_places)
 
     def make_and_remove(worker: int) -> None:
@@ -255,10 +255,10 @@ def test_many_at_once_make_and_remove_groups_in_the_same_place(own_places: Group
     assert left == []
 
 
-def test_nothing_is_left_when_a_group_cannot_be_made_everywhere(own_places: GroupPlaces) -> None:
+def test_nothing_is_left_when_a_group_cannot_be_made_everywhere(own_places: GroupPlacement) -> None:
     bases = {**own_places.bases, "memory": "/sys/fs/cgroup/there/is/no/such/place"}
     with pytest.raises(AccountingUnavailable, match="cannot make a group"):
-        GroupFactory(GroupPlaces(kind=own_places.kind, bases=bases)).create("half")
+        GroupFactory(GroupPlacement(kind=own_places.kind, bases=bases)).create("half")
 
 
 def test_page_cache_of_an_earlier_job_can_be_given_back(groups: JobGroups, tmp_path: Path) -> None:

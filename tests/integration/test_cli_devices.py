@@ -7,10 +7,10 @@ import pytest
 
 from joblens.model.writes import DetailsTaken, JobStarted, SamplesTaken
 from joblens.stores.sqlite import SqliteStore
+from tests.builders import past_jobs
+from tests.builders.gpu_job import DETAILS, gpu_samples
+from tests.builders.past_jobs import POISSON
 from tests.conftest import RunJoblens
-from tests.golden.gpu_job import DETAILS, gpu_samples
-from tests.integration import past_jobs
-from tests.integration.past_jobs import POISSON
 
 
 @pytest.fixture

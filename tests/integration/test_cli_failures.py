@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from joblens.__main__ import main
+from tests.builders import past_jobs
 from tests.conftest import RunJoblens
-from tests.integration import past_jobs
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_doctor_works_with_a_broken_file(joblens: RunJoblens, tmp_path: Path) ->
 def test_a_file_that_is_no_store_is_told_once(joblens: RunJoblens, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("some text that is no database " * 100)
     done = joblens("store", "check", "--store", tmp_path / "notes.txt", code=125)
-    assert done.stderr.count("is no joblens store") == 1
+    assert done.stderr.count("is not a joblens store") == 1
     assert "store check" not in done.stderr
     assert "journal" not in done.stderr
 
@@ -236,7 +236,7 @@ def test_a_store_in_a_closed_directory_is_not_called_missing(past: Path, command
         [*as_others, *command.split()], capture_output=True, text=True, timeout=30, check=False
     )
     assert done.returncode == 125
-    assert f"you may not enter its directory {past.parent}" in done.stderr
+    assert f"no permission to use its directory {past.parent}" in done.stderr
     assert "there is no store" not in done.stderr
 
 

@@ -16,10 +16,11 @@ import pytest
 from joblens.model.jobs.job import Outcome, Status
 from joblens.model.writes import JobEnded, SamplesTaken
 from joblens.stores.sqlite import SqliteStore
+from tests.builders import past_jobs
+from tests.builders.past_jobs import CAVITY, LAMMPS, POISSON, RUNNING, samples
+from tests.builders.records import START_US
+from tests.builders.writes import whole_job
 from tests.conftest import RunJoblens
-from tests.contract.store_builders import whole_job
-from tests.integration import past_jobs
-from tests.integration.past_jobs import CAVITY, LAMMPS, POISSON, RUNNING, START_US, samples
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from joblens.stores.sqlite import SqliteStore
+from tests.builders.past_runs import FIRST, FLOW, SECOND_RUN, fill
+from tests.builders.runs import run, workflow
 from tests.conftest import RunJoblens
-from tests.contract.run_builders import run, workflow
-from tests.integration.past_runs import FIRST, FLOW, SECOND_RUN, fill
 
 
 @pytest.fixture

@@ -224,7 +224,7 @@ def test_a_job_that_must_not_run_twice_ends_as_lost_with_its_worker(
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 1, output
     assert desk.records()["a"].status is Status.LOST
-    assert "its worker was lost" in output
+    assert "lost with its worker" in output
     assert desk.lines("ran") == ["begun"]
 
 

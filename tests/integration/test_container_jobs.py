@@ -165,7 +165,7 @@ def test_what_an_engine_refuses_is_told_in_its_words(somebody: ContainerDesk, do
 def test_an_engine_that_is_not_there_is_told_with_what_was_tried(somebody: ContainerDesk) -> None:
     ran = somebody("--container", IMAGE, "--container-socket", "/nowhere/engine.sock", "--", "true")
     assert ran.code == 125
-    assert b"nobody listens at /nowhere/engine.sock" in ran.stderr
+    assert b"nothing listens at /nowhere/engine.sock" in ran.stderr
     assert (ran.record["status"], ran.record["reason"]) == ("error", "not-started")
 
 
@@ -385,7 +385,7 @@ def test_a_killed_client_ends_the_job_and_its_container(
     assert ended.outcome is not None
     # Nobody can say how it would have gone; it was not the job that was killed.
     assert (ended.status, ended.outcome.signal) == (Status.LOST, None)
-    assert "looked after its container was killed" in (ended.outcome.error or "")
+    assert "the joblens process of its container was killed" in (ended.outcome.error or "")
     wait_until(lambda: docker.containers_of(record.job.uuid) == [], what="the container to go")
 
 
@@ -421,7 +421,7 @@ def test_an_engine_that_stops_answering_leaves_a_reason(
         record = somebody.record(only_uuid(somebody))
         assert record.status is Status.LOST
         assert record.outcome is not None
-        assert "its exit code is not known" in str(record.outcome.error)
+        assert "its exit code is unknown" in str(record.outcome.error)
         assert record.outcome.usage.cpu_total_usec
         (container,) = docker.containers_of(record.job.uuid)
         docker.api().remove(container)

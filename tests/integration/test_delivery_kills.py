@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.model.delivery import RetryLost
 from joblens.model.history import HistoryQuery
-from joblens.model.jobs.job import Requirements, Status
+from joblens.model.jobs.job import Requirements, RetryLost, Status
 from tests.conftest import wait_until
 from tests.integration.delivery_desk import DeliveryDesk, later, outcomes
 from tests.servers import PostgresServer, RedisServer

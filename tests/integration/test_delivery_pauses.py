@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.model.delivery import RetryLost
-from joblens.model.jobs.job import Status
+from joblens.model.jobs.job import RetryLost, Status
 from tests.conftest import wait_until
 from tests.integration.delivery_desk import DeliveryDesk, later
 from tests.servers import PostgresServer

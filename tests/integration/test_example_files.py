@@ -40,6 +40,8 @@ def test_the_recipe_cleans_pages_and_is_the_one_of_the_guide(joblens: RunJoblens
         [sys.executable, folder / "recipe" / "make_pages.py", "500"], capture_output=True, check=True
     )
     (folder / "pages.jsonl").write_bytes(pages.stdout)
+    assert b"https://" in pages.stdout
+    assert b"@example.org" in pages.stdout
     document = joblens("process", "recipe.yaml", "--json", cwd=folder, code=0).json
     assert (document["status"], document["rows_in"]) == ("completed", 500)
     kept = [use["rows_out"] for use in document["operators"]]

@@ -17,7 +17,7 @@ from joblens.agent.runtime.loop import Sampler
 from joblens.agent.runtime.recorder import Recorder
 from joblens.app.wiring.drivers import SystemClock
 from joblens.stores.sqlite import SqliteStore
-from tests.contract.store_builders import whole_job
+from tests.builders.writes import whole_job
 
 FLOW = "name: w\njobs: [{name: a, command: 'true'}]\n"
 COMMANDS = (

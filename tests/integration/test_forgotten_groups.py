@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from joblens.agent.cgroups.groups import ForgottenGroups, GroupFactory, JobGroups, shared_parents
-from joblens.agent.cgroups.placement import GroupPlaces, find_places, owner_mark, shared_parent
+from joblens.agent.cgroups.placement import GroupPlacement, find_places, owner_mark, shared_parent
 from joblens.agent.runtime.ownership import this_process
 from joblens.model.jobs.job import Owner
 from joblens.model.values.ids import new_uuid
@@ -28,7 +28,7 @@ WEEK_S = 7 * 86_400.0
 class Place:
     """Of this test alone: what is taken away here is nobody else's."""
 
-    def __init__(self, places: GroupPlaces, spool: Path) -> None:
+    def __init__(self, places: GroupPlacement, spool: Path) -> None:
         self.spool = spool
         self._factory = GroupFactory(places)
         self._parents = [shared_parent(base) for base in places.bases.values()]
@@ -56,7 +56,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     bases = {key: f"{base}/joblens-forgotten-{os.getpid()}" for key, base in found.bases.items()}
     for base in dict.fromkeys(bases.values()):
         os.mkdir(base)
-    place = Place(GroupPlaces(kind=found.kind, bases=bases), tmp_path / "mine")
+    place = Place(GroupPlacement(kind=found.kind, bases=bases), tmp_path / "mine")
     yield place
     for groups in place.made:
         groups.kill()

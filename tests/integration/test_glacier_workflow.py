@@ -47,7 +47,7 @@ def test_every_format_gets_the_same_warnings(form: str) -> None:
     said = sorted(text.split(": ", 1)[1].split(";")[0] for text in warnings)
     assert said == [
         "jobs in an action has no effect with trigger_type on_workflow_start",
-        "srun_mpi in execution_config has no effect with this engine: it is for --engine slurm",
+        "srun_mpi in execution_config has no effect with this engine: only for --engine slurm",
         "unknown key 'metrics' in resource_monitor",
     ]
 

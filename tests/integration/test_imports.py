@@ -17,7 +17,7 @@ from joblens.model.jobs.job import Status
 from joblens.model.writes import DetailsTaken, SamplesTaken
 from joblens.stores.sinks.time_series import read_time_series
 from joblens.stores.sqlite import SqliteStore
-from tests.contract.store_builders import ended, queued, started
+from tests.builders.writes import ended, queued, started
 from tests.keystone import KEYSTONE_RECORD
 from tests.unit.stores.sample_series import gpu_series
 

@@ -114,7 +114,7 @@ def test_a_job_gets_its_share_of_the_energy_and_co2_by_the_factor_of_the_setting
     (zone / "energy_uj").write_text("1000000\n")
     counters = partial(EnergyCounters, str(tmp_path / "powercap"))
     monkeypatch.setattr("joblens.probes.host.energy.EnergyCounters", counters)
-    monkeypatch.setattr("joblens.agent.instruments.energy.has_zones", lambda: True)
+    monkeypatch.setattr("joblens.agent.instruments.hardware.has_zones", lambda: True)
     monkeypatch.setenv("JOBLENS_ENERGY_GRID_CO2_G_PER_KWH", "360")
     code = f"""
 import time

@@ -15,12 +15,12 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from joblens.app.recipes.jobs import make_job
-from joblens.app.recipes.process import Wishes, plan_recipe
+from joblens.app.recipes.process import ProcessOptions, plan_recipe
 from joblens.data.base.job_folder import take_lock
 from joblens.data.base.messages import Ended
-from joblens.data.base.reasons import with_place
+from joblens.data.base.reasons import with_location
 from joblens.data.executor.coordinator import Coordinator
-from joblens.data.executor.executor import JobRun, StepsTold
+from joblens.data.executor.executor import JobRun, StepUsage
 from joblens.data.executor.job_summary import JobSummary
 from joblens.data.executor.local_pool import LocalPool
 from joblens.data.partition.worker_context import WorkerContext
@@ -53,7 +53,7 @@ def planned(folder: Path, data: Path, *, start_over: bool = False) -> Any:
         "np": 1,
         "process": MAPPERS,
     }
-    return plan_recipe(recipe, Wishes(job_id="job", start_over=start_over), Settings()).job
+    return plan_recipe(recipe, ProcessOptions(job_id="job", start_over=start_over), Settings()).job
 
 
 # ---- one at a time -----------------------------------------------------------------------------------------
@@ -213,14 +213,14 @@ def test_a_job_whose_folder_is_removed_ends_soon_and_says_so(tmp_path: Path, dat
     events = executors.folder_of(job).events
     executors.wait_for(lambda: os.path.exists(events) and b"op_start" in Path(events).read_bytes(), process)
     shutil.rmtree(job.job_dir)
-    _, told = process.communicate(timeout=executors.PATIENCE_S)
+    _, told = process.communicate(timeout=executors.TIMEOUT_S)
     assert process.returncode == 1
     assert f"the job's folder {job.job_dir} was removed while the job ran" in told.decode()
 
 
 def test_a_full_disk_is_told_with_its_place_and_what_to_do(tmp_path: Path) -> None:
     nameless = OSError(28, "No space left on device")
-    told = with_place(nameless, (str(tmp_path),))
+    told = with_location(nameless, (str(tmp_path),))
     assert told.startswith(f"no space left for {tmp_path} (")
     assert "free some space" in told
 
@@ -247,7 +247,7 @@ def test_the_end_of_a_job_is_told_although_its_events_could_not_be_written(
         told.extend(event.event_type for event in events)
 
     coordinator = Coordinator(WorkerContext(job), pool, log, lambda: None)
-    end = JobRun(job, pool, log, StepsTold(summary)).run(coordinator, summary, is_resumed=False)
+    end = JobRun(job, pool, log, StepUsage(summary)).run(coordinator, summary, is_resumed=False)
     assert (end.status, end.exit_code) == ("failed", 1)
     assert "no space left for" in end.error_message
     assert told == ["step_complete", "job_failed"]

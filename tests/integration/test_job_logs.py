@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from joblens.agent.terminal.streams import CappedFile
-from joblens.app.jobs.logs import LogReader, kept_file
+from joblens.app.jobs.logs import LogReader, output_file_of
 from joblens.model.errors import InputError
-from tests.integration import past_jobs
-from tests.integration.past_jobs import record_of
+from tests.builders import past_jobs
+from tests.builders.past_jobs import record_of
 
 
 def everything(reader: LogReader) -> bytes:
@@ -89,6 +89,6 @@ def test_the_last_lines_are_found_across_pieces_of_a_large_file(tmp_path: Path) 
 
 def test_output_that_was_pruned_is_told_from_output_that_was_never_kept(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no longer exists"):
-        kept_file(record_of(past_jobs.poisson(str(tmp_path / "gone")), 1), "stdout")
+        output_file_of(record_of(past_jobs.poisson(str(tmp_path / "gone")), 1), "stdout")
     with pytest.raises(InputError, match="was not recorded"):
-        kept_file(record_of(past_jobs.poisson(), 1), "stdout")
+        output_file_of(record_of(past_jobs.poisson(), 1), "stdout")

@@ -109,7 +109,7 @@ def test_a_run_in_a_few_lines(desk: WorkflowDesk) -> None:
     assert document["cpu_s"] > 0
     text = desk.call("reports", "summary", code=0).stdout
     assert "4: 1 blocked, 2 completed, 1 failed" in text
-    assert "c: it ended with exit code 1" in text
+    assert "c: exit code 1" in text
 
 
 @pytest.mark.needs("plotly", "matplotlib")
@@ -147,7 +147,7 @@ def test_cancel_of_workflows_means_no_job(desk: WorkflowDesk) -> None:
     ("words", "instead"),
     [
         ("exec -c ls", "joblens map '{}' :::: FILE"),
-        ("workflows delete 1", "joblens prune"),
+        ("workflows archive 1", "joblens workflows delete"),
         ("workflows reinit 1", "joblens rerun RUN --changed"),
         ("jobs update 1", "joblens results RUN"),
         ("reports nothing", "joblens results RUN --json"),

@@ -11,7 +11,7 @@ from joblens.data.base.messages import Assemble, Ended, Failed, Happened, Lost, 
 from joblens.data.executor.local_pool import LocalPool
 from joblens.model.recipes.recipe import EventType
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 def work(task: Task, send: Callable[[Happened], None]) -> Ended | Failed:
@@ -38,7 +38,7 @@ def answers(pool: LocalPool, ids: list[str]) -> list[Message]:
     for each in ids:
         pool.submit(Assemble(each, ()))
     found: list[Message] = []
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while sum(not isinstance(each, Happened) for each in found) < len(ids):
         assert time.monotonic() < until
         found += pool.messages(0.1)
@@ -70,7 +70,7 @@ def test_a_worker_that_dies_is_told_of_and_replaced(pool: LocalPool, task: str, 
 def test_a_worker_that_dies_while_it_waits_is_replaced_in_silence(pool: LocalPool) -> None:
     victim = pool.worker_pids[0]
     os.kill(victim, signal.SIGKILL)
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while victim in pool.worker_pids:
         assert time.monotonic() < until
         assert pool.messages(0.05) == []

@@ -66,7 +66,7 @@ def test_what_is_measured_may_be_said(joblens: RunJoblens) -> None:
     ]
     assert probes == [["threads"], []]
     refused = joblens("map", "--probes", "nothing-such", "echo {}", ":::", "1", code=2)
-    assert "there is no 'nothing-such'" in refused.stderr
+    assert "unknown name 'nothing-such'" in refused.stderr
 
 
 def test_parameters_and_files(joblens: RunJoblens, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_time_out_holds_for_each_job(joblens: RunJoblens) -> None:
     ("arguments", "told"),
     [
         (["echo {}"], "there are no values"),
-        (["echo {x}", "--param", "x=1:3"], "options of map come first"),
+        (["echo {x}", "--param", "x=1:3"], "before it"),
         (["exit {}", ":::", "0", "1", "--json"], "--json is among the values"),
         (["exit {}", ":::", "0", "1", "--name=x"], "--name=x is among the values"),
         (["echo {}", ":::"], "nothing behind it"),

@@ -14,6 +14,7 @@ from joblens.agent.cgroups.placement import LEAF
 from joblens.model.values.ids import new_uuid
 from joblens.probes.cgroup.layout import UNIFIED
 from joblens.probes.proc.kernel_files import list_pids
+from tests.conftest import Finished, completed_joblens, finished
 from tests.integration.cgroup_jobs import factory_or_skip, start_in
 
 MIB = 1 << 20
@@ -98,19 +99,13 @@ BURN = "b = bytearray(b'x') * (90 << 20)\nimport time\nwhile time.process_time()
 
 def job(store: Path, name: str) -> dict[str, object]:
     shown = joblens(store, "show", name, "--json")
-    assert shown.returncode == 0, shown.stderr
+    assert shown.code == 0, shown.stderr
     return json.loads(shown.stdout)  # type: ignore[no-any-return]
 
 
-def joblens(store: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "joblens", *argv],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "JOBLENS_STORE": str(store)},
-    )
+def joblens(store: Path, *argv: str) -> Finished:
+    env = {**os.environ, "JOBLENS_STORE": str(store)}
+    return finished(completed_joblens(*argv, env=env, cwd=Path.cwd(), timeout=120))
 
 
 def numbers(record: dict[str, object]) -> tuple[float, float]:
@@ -128,7 +123,7 @@ def test_the_outer_job_has_the_cpu_time_and_memory_of_the_inner_one(tmp_path: Pa
     factory_or_skip()
     store = tmp_path / "s.db"
     done = joblens(store, "run", "-q", "--name", "outer", "--", *inner_command())
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.stderr
     outer, inner = numbers(job(store, "outer")), numbers(job(store, "inner"))
     assert inner[0] > 0.65
     assert inner[1] > 85
@@ -141,7 +136,7 @@ def test_the_limit_of_the_outer_job_holds_for_the_inner_one(tmp_path: Path) -> N
     store = tmp_path / "s.db"
     limit = ("--memory", "80m")
     done = joblens(store, "run", "-q", "--name", "outer", *limit, "--", *inner_command())
-    assert done.returncode != 0
+    assert done.code != 0
     outer, inner = job(store, "outer"), job(store, "inner")
     assert (outer["status"], inner["status"]) == ("failed", "failed")
     # cgroup v1 counts the kill for the group of the victim alone, and the limit for the outer one.

@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 
+from joblens.model.values.messages import MessageReader, message_line
 from joblens.runners.nodes.listener import (
     Bring,
     FromNode,
     LetGo,
-    Lines,
+    NodeListener,
     PrintsTo,
     Ran,
-    SocketListener,
     connect_to,
-    line_of,
-    read_from_node,
 )
 from joblens.runners.ray.task import PrintedFiles
 from tests.conftest import wait_until
@@ -48,15 +46,15 @@ class Guest:
     def __init__(self, path: str) -> None:
         self._connection = connect_to(path)
         self._connection.settimeout(10)
-        self._lines = Lines()
+        self._messages: MessageReader[FromNode] = MessageReader(FromNode)
 
     def bring(self, *uuids: str, places: int = 1) -> None:
-        self._connection.sendall(line_of(Bring(1, uuids, places=places)))
+        self._connection.sendall(message_line(Bring(1, uuids, places=places)))
 
     def hears(self, count: int) -> list[FromNode]:
         heard: list[FromNode] = []
         while len(heard) < count:
-            heard += [read_from_node(line) for line in self._lines.feed(self._connection.recv(4096))]
+            heard += self._messages.feed(self._connection.recv(4096))
         return heard
 
     def leave(self) -> None:
@@ -64,11 +62,11 @@ class Guest:
 
 
 @pytest.fixture
-def listening(tmp_path: Path) -> Iterator[tuple[SocketListener, Worker, str]]:
+def listening(tmp_path: Path) -> Iterator[tuple[NodeListener, Worker, str]]:
     folder = tmp_path / ("deep" * 30)  # longer than the kernel takes for a socket
     folder.mkdir()
     path, worker, there = str(folder / "socket"), Worker(), threading.Event()
-    ear = SocketListener(path)
+    ear = NodeListener(path)
     thread = threading.Thread(target=ear.run, args=(worker, there.set, lambda _: None))
     thread.start()
     assert there.wait(10)
@@ -80,7 +78,7 @@ def listening(tmp_path: Path) -> Iterator[tuple[SocketListener, Worker, str]]:
 
 
 def test_jobs_are_taken_with_their_room_and_the_room_goes_when_they_have_run(
-    listening: tuple[SocketListener, Worker, str],
+    listening: tuple[NodeListener, Worker, str],
 ) -> None:
     ear, worker, path = listening
     guest = Guest(path)
@@ -96,7 +94,7 @@ def test_jobs_are_taken_with_their_room_and_the_room_goes_when_they_have_run(
     guest.leave()
 
 
-def test_who_goes_away_leaves_no_job_behind(listening: tuple[SocketListener, Worker, str]) -> None:
+def test_who_goes_away_leaves_no_job_behind(listening: tuple[NodeListener, Worker, str]) -> None:
     ear, worker, path = listening
     stays, goes = Guest(path), Guest(path)
     stays.bring("a")
@@ -111,7 +109,7 @@ def test_who_goes_away_leaves_no_job_behind(listening: tuple[SocketListener, Wor
 
 
 def test_a_job_whose_files_are_sent_home_keeps_its_room_until_they_are_whole(
-    listening: tuple[SocketListener, Worker, str],
+    listening: tuple[NodeListener, Worker, str],
 ) -> None:
     ear, worker, path = listening
     guest = Guest(path)

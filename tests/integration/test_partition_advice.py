@@ -29,7 +29,8 @@ from joblens.model.recipes.recipe import (
 from joblens.model.values.units import GIB, MIB
 from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted
 from joblens.stores.sqlite import SqliteStore
-from tests.integration.past_jobs import START_US, attempt
+from tests.builders.past_jobs import attempt
+from tests.builders.records import START_US
 
 MACHINE = LocalResources(cpu_cores=4, available_memory_gb=8, total_memory_gb=16, gpu_count=0)
 UUID = "9d1c0000-1111-4222-8333-444455556666"

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,17 +60,17 @@ def test_every_command_has_a_result_and_a_record(mode: str, store_path: Path) ->
     assert all((result.usage.cpu_total_usec or 0) > 0 for result in results)
 
 
-def test_cpu_time_is_that_of_wait4_over_three_hundred_jobs(mode: str, store_path: Path) -> None:
+def test_cpu_time_is_that_of_wait4_over_a_hundred_jobs(mode: str, store_path: Path) -> None:
     command = [*PYTHON, "sum(range(100000))"]
     truth = 0.0
-    for _ in range(100):
+    for _ in range(50):
         pid = os.posix_spawn(command[0], command, os.environ)
         _, _, usage = os.wait4(pid, 0)
         truth += usage.ru_utime + usage.ru_stime
-    measured = [result.usage for result in joblens.map_commands([command] * 300, jobs=2)]
-    mean = sum(usage.cpu_total_usec or 0 for usage in measured) / 300 / 1e6
+    measured = [result.usage for result in joblens.map_commands([command] * 100, jobs=2)]
+    mean = sum(usage.cpu_total_usec or 0 for usage in measured) / 100 / 1e6
     # Two runs of the same program on a busy machine differ more than the two ways of counting do.
-    assert mean == pytest.approx(truth / 100, rel=0.15)
+    assert mean == pytest.approx(truth / 50, rel=0.15)
     assert all("cpu_total_usec" not in usage.lower_bounds for usage in measured)
 
 
@@ -454,13 +453,13 @@ def test_a_program_that_takes_its_children_itself_is_no_trouble(mode: str, store
     assert done.stdout == "[0, 3]\n4\n", done.stderr
 
 
-def test_time_between_records_is_short(store_path: Path) -> None:
-    """A result is handed over while others still run, not at the end of all."""
-    results = joblens.map_commands([["true"], ["sleep", "2"]], jobs=2)
-    began = time.monotonic()
+@pytest.mark.within(60)
+def test_a_result_is_handed_over_while_others_still_run(store_path: Path, tmp_path: Path) -> None:
+    waits = f"until [ -e {tmp_path}/go ]; do sleep 0.02; done"
+    results = joblens.map_commands([["true"], ["sh", "-c", waits]], jobs=2)
     assert next(results).ok
-    assert time.monotonic() - began < 1.9
-    list(results)
+    (tmp_path / "go").touch()
+    assert [result.ok for result in results] == [True]
 
 
 @pytest.mark.parametrize("limits", [{}, {"timeout": 100}], ids=["slots", "sessions"])

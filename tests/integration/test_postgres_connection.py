@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from joblens.model.errors import InputError, StoreError, StoreTooNew
-from tests.contract.store_builders import ended, queued
+from tests.builders.writes import ended, queued
 from tests.servers import PostgresServer
 
 pytest.importorskip("psycopg")
@@ -89,7 +89,7 @@ def test_what_is_slow_is_ended_by_the_server_unless_it_may_be_slow(postgres_url:
     database = opened(postgres_url, answer_s=0.1)
     with pytest.raises(StoreError, match="did not answer in time"), database.use() as connection:
         connection.execute("SELECT pg_sleep(30)")
-    with database.use(patience_s=30.0) as connection:
+    with database.use(timeout_s=30.0) as connection:
         connection.execute("SELECT pg_sleep(0.2)")
     database.close()
 

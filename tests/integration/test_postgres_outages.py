@@ -17,8 +17,8 @@ from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Status
 from joblens.stores.postgres import PostgresStore
 from joblens.stores.wrappers.journal import JournaledStore
+from tests.builders.writes import ended, queued, samples, started
 from tests.conftest import RunJoblens, wait_until
-from tests.contract.store_builders import ended, queued, samples, started
 from tests.servers import PostgresServer, is_over, own_server, postgres_program, skip_without
 
 JOBLENS = [sys.executable, "-m", "joblens"]
@@ -174,7 +174,7 @@ def test_who_waits_for_a_job_goes_on_waiting_through_an_outage(
     server.stop()
     assert waiting.stderr is not None
     told = waiting.stderr.readline()
-    assert "trying again until it answers" in told
+    assert "retrying until it answers" in told
     server.start()
     (tmp_path / "go").write_text("on\n")
     _, said = waiting.communicate(timeout=60)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from joblens.model.history import HistoryQuery
-from tests.contract.store_builders import queued, samples, started
+from tests.builders.writes import queued, samples, started
 from tests.servers import PgBouncer, PostgresServer, own_server, skip_without
 
 pytest.importorskip("psycopg")

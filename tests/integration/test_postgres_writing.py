@@ -16,7 +16,7 @@ from joblens.model.jobs.job import Status
 from joblens.model.runs.run import RunEnded, RunEvent, RunStatus
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import DetailsTaken, RunNoted, Write
-from tests.contract.store_builders import ended, queued, sample, samples, started, threads, whole_job
+from tests.builders.writes import ended, queued, sample, samples, started, threads, whole_job
 
 pytest.importorskip("psycopg")
 

@@ -384,7 +384,7 @@ def test_health_looks_at_the_broker_also_without_the_store(joblens: RunJoblens, 
     Path(store).write_text("this is no database, " * 100)
     health = joblens("--store", store, "health", "--json", code=1).json
     assert (health["store"]["ok"], health["broker"]["ok"]) == (False, None)
-    assert "not looked at" in joblens("--store", store, "health", code=1).stdout
+    assert "not checked" in joblens("--store", store, "health", code=1).stdout
     folder = joblens("--store", store, "health", "--broker", str(tmp_path / "bell"), "--json", code=1).json
     assert (folder["store"]["ok"], folder["broker"]["ok"]) == (False, True)
 

@@ -41,7 +41,7 @@ def test_what_runs_on_the_other_node_is_in_the_record(
     if not has_mpi:
         text = text[: text.index("  - name: mpi")]
     (desk.folder / "work.py").write_text(WORK)
-    desk.run(text, "--engine", "ray", "--address", cluster.address)
+    desk.run(text, "--engine", "ray", "--address", cluster.address, timeout=180.0)
     store = desk.store()
     try:
         found = {one.job.name: (one, store.details(one.job.uuid)) for one in store.records(HistoryQuery())}

@@ -60,7 +60,7 @@ def exported(job: RecipePlan) -> str:
 
 def ended(job: RecipePlan) -> tuple[int, str]:
     process = executors.start(job)
-    _, told = process.communicate(timeout=executors.PATIENCE_S)
+    _, told = process.communicate(timeout=executors.TIMEOUT_S)
     return process.returncode, told.decode()
 
 
@@ -114,7 +114,7 @@ def test_a_stop_is_written_down_and_ends_the_work(tmp_path: Path, data: Path, cl
     process = executors.start(job)
     assert executors.wait_for(lambda: executors.count_lines(path) >= 12, process)
     os.kill(process.pid, signal.SIGTERM)
-    process.communicate(timeout=executors.PATIENCE_S)
+    process.communicate(timeout=executors.TIMEOUT_S)
     assert process.returncode != 0
     assert executors.events_of(job)[-1].event_type == "job_stopped"
 

@@ -109,7 +109,7 @@ def test_a_killed_worker_is_replaced_and_its_partition_tried_again(
     process = executors.start(job)
     assert executors.wait_for(lambda: executors.count_lines(path) >= 15, process)
     os.kill(executors.children_of(process.pid)[0], signal.SIGKILL)
-    process.communicate(timeout=executors.PATIENCE_S)
+    process.communicate(timeout=executors.TIMEOUT_S)
     assert process.returncode == 0
     assert executors.fingerprint(tmp_path / "out.jsonl") == executors.fingerprint(undisturbed)
 
@@ -235,7 +235,7 @@ def test_a_stopped_job_says_so_and_can_be_gone_on_with(tmp_path: Path, data: Pat
     process = executors.start(job)
     assert executors.wait_for(lambda: executors.count_lines(path) >= 12, process)
     process.terminate()
-    process.communicate(timeout=executors.PATIENCE_S)
+    process.communicate(timeout=executors.TIMEOUT_S)
     assert process.returncode == 128 + signal.SIGTERM
     assert kinds(job)[-1] == "job_stopped"
     assert executors.summary_of(job)["status"] == "stopped"

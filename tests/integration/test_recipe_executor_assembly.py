@@ -35,7 +35,7 @@ def test_killed_at_any_step_of_assembly_the_export_is_the_same_and_nothing_is_do
     ended = subprocess.run(
         [sys.executable, "-m", "tests.integration.assembly_kills", str(tmp_path), str(shard_bytes)],
         stdout=subprocess.PIPE,
-        timeout=executors.PATIENCE_S,
+        timeout=executors.TIMEOUT_S,
         check=True,
     )
     told = json.loads(ended.stdout)
@@ -78,7 +78,7 @@ def repeated_rows(folder: Path) -> Path:
 def kill_while_moving(job: RecipePlan) -> Path:
     """-> the export that is being written, with the first part in it and a half of the second."""
     command = [sys.executable, "-m", "tests.integration.assembly_kills", "once", job.job_dir, "4"]
-    subprocess.run(command, timeout=executors.PATIENCE_S, check=True)
+    subprocess.run(command, timeout=executors.TIMEOUT_S, check=True)
     partitions = Path(executors.folder_of(job).partitions)
     assert sorted(path.name[-8:] for path in partitions.glob("part*.jsonl")) == ["01.jsonl", "02.jsonl"]
     (half,) = Path(job.recipe.export_path).parent.glob(".out*.partial")

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from joblens.app.recipes.jobs import make_job
-from joblens.app.recipes.process import Wishes, plan_recipe
+from joblens.app.recipes.process import ProcessOptions, plan_recipe
 from joblens.model.settings import Settings
 from tests.integration.recipe_executor import (
     MAPPERS,
@@ -64,7 +64,7 @@ def test_shards_of_the_export_before_are_taken_away(tmp_path: Path, data: Path, 
             "export_shard_size": size,
             "process": MAPPERS,
         }
-        job = plan_recipe(recipe, Wishes(job_id=job_id, start_over=True), Settings()).job
+        job = plan_recipe(recipe, ProcessOptions(job_id=job_id, start_over=True), Settings()).job
         make_job(job)
         assert carry_out(job.plan) == 0
         found.append(sorted(os.listdir(tmp_path / "out")))

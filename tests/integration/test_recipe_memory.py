@@ -12,7 +12,7 @@ from joblens.model.recipes.recipe import EventType
 from tests.integration.cgroup_jobs import make_groups, start_in
 from tests.integration.recipe_executor import (
     MAPPERS,
-    PATIENCE_S,
+    TIMEOUT_S,
     count_lines,
     events_of,
     plan,
@@ -59,7 +59,7 @@ def test_a_worker_that_runs_out_of_memory_is_told_of_as_such_and_costs_its_parti
     )
     argv = [sys.executable, "-P", "-m", "joblens.data", job.job_dir]
     process = start_in(small_group, *argv, stderr=subprocess.DEVNULL)
-    assert process.wait(PATIENCE_S) == 1
+    assert process.wait(TIMEOUT_S) == 1
     summary = summary_of(job)
     assert summary["status"] == "partial"
     assert summary["failed_partitions"] == [3]
@@ -93,7 +93,7 @@ def test_a_parquet_export_keeps_to_the_memory_budget(
         partition={"max_retries": 0, "max_size_mb": 16},
     )
     argv = [sys.executable, "-P", "-m", "joblens.data", job.job_dir]
-    assert start_in(small_group, *argv).wait(PATIENCE_S) == 0
+    assert start_in(small_group, *argv).wait(TIMEOUT_S) == 0
     export = pq.ParquetFile(tmp_path / "out.parquet")
     assert export.read(["id"]).column("id").to_pylist() == list(range(20_000))
     # Groups are of one size, which depends on the rows alone.

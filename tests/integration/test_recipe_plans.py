@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from joblens.app.recipes.jobs import make_job, new_job_id
-from joblens.app.recipes.process import PlannedRecipe, Wishes, plan_recipe
+from joblens.app.recipes.process import PlannedRecipe, ProcessOptions, plan_recipe
 from joblens.app.wiring.settings import load_settings
 from joblens.data.base.job_folder import read_plan
 from joblens.model.errors import InputError, RecipeError
@@ -39,8 +39,8 @@ def recipe(**other: Any) -> dict[str, Any]:
     }
 
 
-def plan(given: "str | dict[str, Any] | None", **wishes: Any) -> PlannedRecipe:
-    return plan_recipe(given, Wishes(**wishes), load_settings().settings)
+def plan(given: "str | dict[str, Any] | None", **options: Any) -> PlannedRecipe:
+    return plan_recipe(given, ProcessOptions(**options), load_settings().settings)
 
 
 def test_a_plan_has_stages_columns_inputs_and_partitions(place: Path) -> None:
@@ -109,12 +109,12 @@ def test_what_cannot_work_is_refused(place: Path, other: dict[str, Any], words: 
 
 
 @pytest.mark.parametrize(
-    "wishes",
+    "options",
     [{"job_id": "a/b"}, {"resume": "../x"}, {"job_id": "a", "resume": "b"}, {"np": 0}, {"executor": "cloud"}],
 )
-def test_wishes_that_cannot_be_are_refused(place: Path, wishes: dict[str, Any]) -> None:
+def test_wishes_that_cannot_be_are_refused(place: Path, options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
-        plan(recipe(), **wishes)
+        plan(recipe(), **options)
 
 
 def test_a_job_that_is_not_there_cannot_be_gone_on_with(place: Path) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from joblens.agent.launcher.launcher import TOTALS, write_outcome
 from joblens.agent.recovery.adoption import AdoptedJob
-from joblens.agent.recovery.settlement import Seen
+from joblens.agent.recovery.settlement import History
 from joblens.agent.runtime.ownership import this_process
 from joblens.app.queue.recovery import recover_dead_owners
 from joblens.app.wiring.agent_context import close_context, current_user, open_context, open_recovery
@@ -151,7 +151,7 @@ def test_a_job_from_before_a_restart_of_the_machine_is_lost_and_nothing_is_kille
     record = recovered(store, settings, uuid)
     assert record.outcome is not None
     assert record.status is Status.LOST
-    assert record.outcome.error == "the machine was started anew while it ran"
+    assert record.outcome.error == "the machine was restarted while it ran"
     assert record.outcome.duration_s == pytest.approx(0.7)
     assert marked.poll() is None
 
@@ -221,7 +221,10 @@ def test_a_job_that_its_creator_can_no_longer_start_is_lost_with_a_reason(
 ) -> None:
     record = recovered(store, settings, put(store, created_by=gone()))
     assert record.outcome is not None
-    assert (record.status, record.outcome.error) == ("lost", "the program that was to start it is gone")
+    assert (record.status, record.outcome.error) == (
+        "lost",
+        "the program that should have started it is gone",
+    )
 
 
 def test_a_job_whose_creator_lives_stays_queued(store: SqliteStore, settings: Settings) -> None:
@@ -306,7 +309,7 @@ def test_the_last_sample_of_an_adopted_job_replaces_none_when_the_store_fails(
         raise StoreError("no answer")
 
     ended: list[AdoptedJob] = []
-    seen = Seen(store.samples(uuid))
+    seen = History(store.samples(uuid))
     monkeypatch.setattr(context.recorder.store, "samples", fail)
     AdoptedJob(store.find(uuid), seen, context, open_recovery(context, settings), ended.append).start()
     context.loop.run_until(lambda: bool(ended))

@@ -38,7 +38,7 @@ def test_a_job_that_failed_since_runs_again_and_the_reason_says_so(desk: Workflo
     desk.run(CHAIN, code=1)
     (desk.folder / "broken").unlink()
     assert _would_run(desk, CHAIN) == {
-        "train": "did not succeed in run 1.2, where it was last tried",
+        "train": "did not succeed in run 1.2, its last attempt",
         "report": "needs 'train', which runs again",
     }
     assert states(desk.run(CHAIN, "--rerun-changed")) == DONE

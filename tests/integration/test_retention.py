@@ -13,9 +13,10 @@ from joblens.app.jobs.retention import prune
 from joblens.app.wiring.drivers import logs_root, spool_dir
 from joblens.model.settings import JobMetricsSettings, Settings, StoreSettings
 from joblens.stores.sqlite import SqliteStore
+from tests.builders import past_jobs
+from tests.builders.past_jobs import LAMMPS, POISSON, RUNNING
+from tests.builders.records import START_US
 from tests.conftest import wait_until
-from tests.integration import past_jobs
-from tests.integration.past_jobs import LAMMPS, POISSON, RUNNING, START_US
 from tests.integration.workflow_desk import WorkflowDesk
 
 DAY_US = 86_400_000_000

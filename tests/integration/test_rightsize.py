@@ -259,7 +259,7 @@ def test_a_job_that_did_not_make_its_output_takes_nothing_away(desk: WorkflowDes
     [memory] = [part for part in group["advice"] if part["resource"] == "memory"]
     assert not memory["change"]
     assert memory["quantiles"] == {}
-    assert "none came to its end" in memory["reason"]
+    assert "none completed" in memory["reason"]
 
 
 def test_short_jobs_by_the_dozen_are_told(desk: WorkflowDesk) -> None:

@@ -175,7 +175,7 @@ def test_a_job_that_must_not_run_twice_fails_with_its_worker(desk: WorkflowDesk,
     os.kill(pid, signal.SIGKILL)
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 1, output
-    assert "its worker was lost" in output
+    assert "lost with its worker" in output
     assert desk.lines("ran") == ["begin_1"]
 
 

@@ -159,7 +159,7 @@ def test_there_is_always_a_first_and_a_last_sample(run: Runner) -> None:
     ran = run("--interval", "0.1", "--", "sleep", "0.55")
     samples = samples_of(run)
     assert ran.record["samples"] == len(samples) >= 5
-    assert samples[0].elapsed_us < 200_000
+    assert samples[0].elapsed_us < samples[-1].elapsed_us / 2
     assert samples[-1].elapsed_us >= 550_000
     assert [sample.elapsed_us for sample in samples] == sorted(sample.elapsed_us for sample in samples)
     assert samples[-1].cpu_total_usec is not None

@@ -78,8 +78,8 @@ def test_results_and_summary_keep_what_a_job_said_last(joblens: RunJoblens, tmp_
         for each in joblens("results", "wrong", "--json", code=0).json["results"]
     }
     assert reasons == {
-        "lacking": "it ended with exit code 1: ModuleNotFoundError: No module named 'nomodule'",
-        "misspelt": "it could not be started: pyhton3: command not found",
+        "lacking": "exit code 1: ModuleNotFoundError: No module named 'nomodule'",
+        "misspelt": "not started: pyhton3: command not found",
     }
     assert all(f"{name} failed: {why}" in summary for name, why in reasons.items())
 

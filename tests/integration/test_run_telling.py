@@ -32,15 +32,18 @@ def test_a_job_that_did_not_make_its_files_is_told_once(desk: WorkflowDesk) -> N
     lines = [line for line in told.splitlines() if "liar:" in line]
     assert len(lines) == 1
     assert "✗ liar" in lines[0]
-    assert "it did not make all of its output files" in lines[0]
+    assert "output files are missing" in lines[0]
     assert "✓ honest: done in" in told
 
 
 def test_a_signal_has_the_same_words_while_it_runs_and_at_the_end(desk: WorkflowDesk) -> None:
     told = desk.call("run", desk.write(CRASH), code=1).stdout
-    assert "✗ seg: signal 11, is tried again" in told
-    assert "seg failed: signal 11 after 1 retry" in told
-    assert desk.call("results", "crash", "--json").json["results"][0]["reason"] == "signal 11 after 1 retry"
+    assert "✗ seg: killed by signal 11, retrying (1 of 1)" in told
+    assert "seg failed: killed by signal 11 after 1 retry" in told
+    assert (
+        desk.call("results", "crash", "--json").json["results"][0]["reason"]
+        == "killed by signal 11 after 1 retry"
+    )
 
 
 @pytest.mark.parametrize("options", [(), ("--follow",)])

@@ -65,7 +65,7 @@ def test_a_dict_is_a_workflow_and_events_come_in_order() -> None:
     assert (result.ok, result.jobs[1].returncode, result.jobs[1].reason) == (
         False,
         3,
-        "it ended with exit code 3",
+        "exit code 3",
     )
     with pytest.raises(joblens.InputError, match="no job 'third' ran"):
         result.result("third")
@@ -121,7 +121,7 @@ def test_bad_input_is_raised_before_anything_runs(store_path: Path) -> None:
 
 
 def test_with_check_a_failed_run_is_raised_with_its_result() -> None:
-    with pytest.raises(joblens.RunFailed, match="second: it ended with exit code 3") as raised:
+    with pytest.raises(joblens.RunFailed, match="second: exit code 3") as raised:
         joblens.run_workflow(CHAIN, check=True)
     assert raised.value.result.status == "failed"
 

@@ -163,10 +163,8 @@ def test_a_launcher_that_ends_on_its_way_into_the_scope_spoils_nothing_for_the_n
     dead, other = LauncherProcess(None), LauncherProcess(None)
     os.kill(dead.pid, signal.SIGKILL)
     os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)  # nobody has waited for it
-    started_s = time.monotonic()
     with pytest.raises(LaunchError, match="the launcher ended before it was ready"):
         accountant.groups_for_process(new_uuid(), Accounting.AUTO, dead.pid)
-    assert time.monotonic() - started_s < 1.5
     groups = accountant.groups_for_process(new_uuid(), Accounting.CGROUP, other.pid)
     assert groups is not None
     assert warnings == []

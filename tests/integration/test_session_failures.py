@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,13 @@ from msgspec.structs import replace
 import joblens
 from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.session.context import AgentContext
-from joblens.agent.session.pool import SessionPool
+from joblens.agent.session.host import SessionOrder, SessionPool
 from joblens.agent.session.session import JobSession
-from joblens.agent.terminal.streams import OutputFiles
 from joblens.app.jobs.preparation import PreparedJob, prepare
 from joblens.app.jobs.requests import Request
 from joblens.app.wiring.agent_context import close_context, open_context
 from joblens.app.wiring.settings import load_settings
+from joblens.files.processes import is_running
 from joblens.model.errors import LaunchError, ProbeError
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record
@@ -193,16 +193,10 @@ def test_when_the_loop_itself_fails_no_job_goes_on_unwatched(
 ) -> None:
     started = tmp_path / "started"
     one = a_job(tmp_path, "sh", "-c", f"echo > {started}; exec sleep 60")
-    sessions: list[JobSession] = []
+    plan = LaunchPlan(argv=one.argv, env=one.env, cwd=one.cwd)
 
-    def first(on_end: Callable[[JobSession], None]) -> JobSession:
-        sessions.append(
-            session_of(one, context, on_end=on_end, output=OutputFiles(str(tmp_path / "logs"), 10**6))
-        )
-        return sessions[0]
-
-    def commands() -> Iterator[Any]:
-        yield first
+    def orders() -> Iterator[SessionOrder]:
+        yield SessionOrder(job=one.job, plan=plan, folder=str(tmp_path / "logs"), output_max_bytes=10**6)
         wait_for_file(started)
 
         def fault() -> None:
@@ -211,10 +205,11 @@ def test_when_the_loop_itself_fails_no_job_goes_on_unwatched(
         context.loop.call(fault)
 
     with pytest.raises(RuntimeError, match="a fault of joblens"):
-        list(SessionPool(context, 2).run(commands()))
-    attempt = sessions[0].record.attempt
+        list(SessionPool(context, 2).run(orders()))
+    (record,) = stored(store_path)
+    attempt = record.attempt
     assert attempt is not None
-    wait_until(lambda: sessions[0].pids() == [], what="the job to be gone")
+    wait_until(lambda: not is_running(attempt.pid or 0, attempt.pid_start_ticks), what="the job to be gone")
     os.kill(attempt.launcher_pid or 0, signal.SIGKILL)
     os.waitpid(attempt.launcher_pid or 0, 0)
 

@@ -10,7 +10,7 @@ import pytest
 from joblens.agent.launcher.slot_ledger import jobs_begun, ledgers
 from joblens.agent.measuring.readings import LiveReadings
 from joblens.agent.session.context import AgentContext
-from joblens.agent.slots.loop import SlotLoop, SlotPlan
+from joblens.agent.slots.loop import SlotListener, SlotLoop, SlotPlan
 from joblens.agent.slots.slot import Finished, Slot, SlotJob
 from joblens.app.wiring.agent_context import close_context, open_context
 from joblens.app.wiring.settings import load_settings
@@ -106,7 +106,7 @@ def test_stopping_a_job_does_not_let_the_one_behind_it_begin(slot: Slot, tmp_pat
     assert [slot.receive(), slot.receive()] == [("skipped", second.job.uuid), ("skipped", third.job.uuid)]
     assert [slot.skipped(second.job.uuid), slot.skipped(third.job.uuid)] == [None, None]
     assert not slot.is_busy
-    assert slot.room == 1
+    assert slot.free_ahead == 1
     assert not (tmp_path / "second").exists()
 
 
@@ -170,7 +170,7 @@ def test_of_a_job_that_nobody_looked_at_the_record_says_so(
     start(slot, job("/bin/true"))
     wait_until(slot._home.launcher.has_answered, what="the job's end")
     _, finished = slot.finish(slot.receive(), {})
-    assert finished.origins.unknown["energy"] == "no sample fell between start and end"
+    assert finished.origins.unknown["energy"] == "no sample was taken between start and end"
     assert finished.origins.unknown["open_files"]
     assert not opened
 
@@ -212,7 +212,8 @@ def test_jobs_that_the_store_refused_stay_in_the_ledger(
     context: AgentContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next joblens records them."""
-    loop = SlotLoop(context, SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20))
+    plan = SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20)
+    loop = SlotLoop(context, plan, SlotListener())
 
     def refuse(_writes: object) -> None:
         raise ValueError("no such table")
@@ -228,7 +229,8 @@ def test_jobs_that_the_store_refused_stay_in_the_ledger(
 
 
 def test_nothing_is_left_of_a_ledger_whose_jobs_are_recorded(context: AgentContext, tmp_path: Path) -> None:
-    loop = SlotLoop(context, SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20))
+    plan = SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20)
+    loop = SlotLoop(context, plan, SlotListener())
     loop.feed(job("true"))
     loop.feed_no_more()
     loop.drive()
@@ -253,7 +255,8 @@ def test_a_live_reading_of_a_slot_job_leaves_out_its_launcher(slot: Slot, contex
 def test_a_cancel_request_that_comes_while_the_slots_close_is_written_nowhere_else(
     context: AgentContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop = SlotLoop(context, SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20))
+    plan = SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20)
+    loop = SlotLoop(context, plan, SlotListener())
     written: list[int] = []
     closing = threading.Thread(target=loop.close)
 

@@ -16,7 +16,7 @@ import joblens
 from joblens.app.recipes.snapshots import LiveSnapshot
 from joblens.model.recipes.recipe import RecipePlan
 from tests.integration.recipe_executor import (
-    PATIENCE_S,
+    TIMEOUT_S,
     carry_out,
     documents,
     plan,
@@ -138,7 +138,7 @@ def killed(tmp_path: Path) -> RecipePlan:
 def stopped(tmp_path: Path) -> RecipePlan:
     job = ready(tmp_path / "stopped", "hold")
     process = held(job)
-    assert joblens.JobUtils(job.job_dir).stop(timeout=PATIENCE_S).success
+    assert joblens.JobUtils(job.job_dir).stop(timeout=TIMEOUT_S).success
     process.communicate()
     return job
 

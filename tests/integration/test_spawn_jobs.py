@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from joblens.agent.runs.driver import RunDriver
-from joblens.agent.runs.facts import News, RunFacts, whole_batch
+from joblens.agent.runs.facts import ReportedFact, RunFacts, whole_batch
 from joblens.agent.runs.signals import RunSignals
 from joblens.agent.runtime.ownership import SupervisorLock
 from joblens.app.driving.driver import drive
@@ -640,7 +640,7 @@ def test_the_last_answer_about_actions_of_workers_hides_no_added_jobs(one: Desk)
 
 
 class IgnoringInbox:
-    def take(self, news: Iterable[News]) -> None:
+    def take(self, news: Iterable[ReportedFact]) -> None:
         pass
 
 

@@ -257,14 +257,14 @@ def test_a_node_of_kdl_is_named_as_kdl_names_it(tmp_path: Path) -> None:
         (
             'name: w\njobs:\n  - name: "a\n    command: ls\n',
             "yaml",
-            "3:11: not valid YAML: the quoted text that begins here is never closed",
+            "3:11: not valid YAML: unterminated quoted string",
         ),
         ("name: @w\n", "yaml", "1:7: not valid YAML: a text that begins with '@' needs quotes"),
         ("name: w\nuser: x\0\n", "yaml", "2:8: not valid YAML: the control character '\\x00' is not allowed"),
         (
             'name = "w"\n\nname = "v"\n',
             "toml",
-            "3:1: not valid TOML: duplicate key 'name'; first given on line 1",
+            "3:1: not valid TOML: duplicate key 'name'; first defined on line 1",
         ),
         (
             'name = "w"\n[jobs]\nname = "a"\n',

@@ -107,7 +107,7 @@ def test_a_table_stands_beside_no_other_parameters(tmp_path: Path, entry: str) -
         found = problems(spec_in(tmp_path, f"{head}{entry % f'parameters_file: t.csv, {other}'}\n", **table))
         assert any(f"{key} in " in one and "cannot be combined with parameters_file" in one for one in found)
     (found_one,) = problems(spec_in(tmp_path, f"{head}{entry % 'use_parameters_file: true'}\n"))
-    assert "needs a parameters_file at the top of the file" in found_one
+    assert "requires a parameters_file at the top of the file" in found_one
 
 
 VARIED = """\

@@ -55,7 +55,7 @@ def test_several_nodes_without_a_cluster_are_warned_of_where_they_stand(desk: Wo
 
 def test_a_warning_is_for_the_engine_of_the_run(desk: WorkflowDesk) -> None:
     desk.write(FLOW.replace("access_groups: [team]", "slurm_defaults: {constraint: ib}"))
-    message = "slurm_defaults has no effect with this engine: it is for --engine slurm"
+    message = "slurm_defaults has no effect with this engine: only for --engine slurm"
     assert message in desk.call("validate", "flow.yaml", code=0).stdout
     assert message in desk.call("run", "flow.yaml", "--dry-run", code=0).stderr
     assert message not in desk.call("validate", "flow.yaml", "--engine", "slurm", code=0).stdout

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.attempts.hosts import Standby
 from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.session.context import AgentContext
+from joblens.agent.session.host import Standby
 from joblens.agent.session.session import JobSession
 from joblens.agent.terminal.streams import OutputFiles
 from joblens.app.jobs.preparation import prepare
@@ -40,10 +40,10 @@ def until(context: AgentContext, condition: Callable[[], bool]) -> None:
 def session_in(
     context: AgentContext, standby: Standby, tmp_path: Path, argv: list[str], needs: Requirements
 ) -> JobSession:
-    place = None
-    while place is None:
+    launcher = None
+    while launcher is None:
         context.loop.run_once()
-        place = standby.take()
+        launcher = standby.take()
     settings = load_settings(overrides={"store.url": str(tmp_path / "jobs.db")}).settings
     prepared = prepare(Request(argv=tuple(argv), requirements=needs), settings)
     output = OutputFiles(str(tmp_path / prepared.job.uuid), 1 << 20)
@@ -53,7 +53,7 @@ def session_in(
         cwd=str(tmp_path),
         stdio=("/dev/null", output.stdout.path, output.stderr.path),
     )
-    return JobSession(prepared.job, plan, context, output=output, prepared=place)
+    return JobSession(prepared.job, plan, context, output=output, prepared=launcher)
 
 
 @pytest.mark.parametrize("accounting", ACCOUNTING)
@@ -90,7 +90,7 @@ def test_nothing_is_left_of_launchers_nobody_needed(context: AgentContext) -> No
     standby = Standby(context, Accounting.AUTO)
     standby.want(3)
     context.loop.run_once()
-    launchers = list(standby._coming.values()) + [place.launcher for place in standby._ready]
+    launchers = list(standby._coming.values()) + [one.launcher for one in standby._ready]
     groups = [path for one in standby._ready if one.groups for path in one.groups.paths.values()]
     standby.close()
     assert len(launchers) == 3

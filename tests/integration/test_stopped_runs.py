@@ -47,7 +47,7 @@ def test_everyone_tells_the_same_of_a_run_that_was_ended(desk: WorkflowDesk, how
             assert f"{row['job_name']} {row['status']}: {row['reason']}" in told
     watched = desk.call("watch", "mixed", code=1).stdout
     assert "1 of 4 done, 2 failed, 1 canceled: run stopped" in watched
-    assert "tried again" not in watched
+    assert "retrying" not in watched
     shown = desk.call("workflows", "show", "mixed", "--json", code=0).json["runs"][-1]
     assert (shown["completed"], shown["failed"], shown["left"]) == (1, 2, 1)
 
@@ -55,8 +55,8 @@ def test_everyone_tells_the_same_of_a_run_that_was_ended(desk: WorkflowDesk, how
 def test_the_state_of_a_run_that_was_ended_says_what_a_resume_does(desk: WorkflowDesk) -> None:
     _stop(desk, "time")
     why = {row["job_name"]: row["reason"] for row in desk.call("results", "mixed", "--json").json["results"]}
-    assert why["long"] == "the run's time was up; `joblens resume` starts it again"
-    assert why["after"] == "the run's time was up before it began; `joblens resume` continues it"
+    assert why["long"] == "the run timed out; `joblens resume` starts it again"
+    assert why["after"] == "the run timed out before it started; `joblens resume` continues it"
 
 
 def test_watch_tells_programs_how_an_ended_run_ended(desk: WorkflowDesk) -> None:

@@ -91,7 +91,7 @@ def test_cancelling_a_job_that_waits_keeps_it_from_starting(one: Desk) -> None:
     assert record.outcome is not None
     assert (record.status, record.outcome.error) == (
         "cancelled",
-        "cancelled before it was started",
+        "cancelled before it started",
     )
     assert not ran.exists()
 

@@ -144,7 +144,7 @@ def test_systemd_understands_the_units(unit: Path, tmp_path: Path) -> None:
 
 
 def test_there_are_units() -> None:
-    assert len(UNITS) == 4
+    assert len(UNITS) == 6
 
 
 # ---- inside another job ------------------------------------------------------------------------------

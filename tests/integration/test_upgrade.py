@@ -57,6 +57,8 @@ class Installed:
         """For those who look into the store with the version that is tested."""
         wait_until(lambda: self._desk.supervisor_pid() is None, what="the supervisor's end")
         connection = apsw.Connection(str(self._desk.store))
+        # The supervisor gives up its lock before it exits: its last checkpoint may still hold the database.
+        connection.set_busy_timeout(20_000)
         assert connection.pragma("user_version") == self._schema + 1
         connection.pragma("user_version", self._schema)
         connection.close()

@@ -8,9 +8,9 @@ import pytest
 from joblens.app.reports.plot_sources import source_of_run
 from joblens.model.history import BENCH_TAG
 from joblens.stores.sqlite import SqliteStore
+from tests.builders import past_runs
+from tests.builders.writes import NOON_US, SECOND, whole_job
 from tests.conftest import RunJoblens
-from tests.contract.store_builders import NOON_US, SECOND, whole_job
-from tests.integration import past_runs
 
 
 @pytest.fixture

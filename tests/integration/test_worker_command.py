@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from joblens.app.jobs.preparation import prepare
 from joblens.app.jobs.requests import Request
-from joblens.app.queue.notifiers import open_bell
+from joblens.app.queue.notifiers import open_notifier
 from joblens.app.wiring.drivers import open_deliveries
 from joblens.app.wiring.settings import load_settings
 from joblens.model.delivery import Order, Ticket
@@ -63,7 +63,7 @@ class Queue:
         tickets = [Ticket(uuid=one.uuid, queue=one.queue, order=order) for one in jobs]
         self.store.apply([JobQueued(one) for one in jobs] + [TicketMade(one) for one in tickets])
         if ring:
-            bell = open_bell(self.settings, self.store)
+            bell = open_notifier(self.settings, self.store)
             bell.ring([(one.uuid, one.queue) for one in tickets])
             bell.close()
         return [one.uuid for one in tickets]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.model.delivery import RetryLost
-from joblens.model.jobs.job import Requirements, Status
+from joblens.model.jobs.job import Requirements, RetryLost, Status
 from tests.conftest import wait_until
 from tests.integration.run_jobs import is_gone
 from tests.integration.worker_jobs import WorkerDesk, worker_desk
@@ -19,7 +18,7 @@ _ASKS = """
 import time
 from joblens.app.queue import worker as worker_running
 from joblens.model.errors import StoreError
-from joblens.stores.wrappers.wrapper import StoreWrapper
+from joblens.stores.wrappers import StoreWrapper
 
 class Odd(StoreWrapper):
     def __init__(self, store):

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.model.delivery import RetryLost
-from joblens.model.jobs.job import ContainerJob, Requirements, Status
+from joblens.model.jobs.job import ContainerJob, Requirements, RetryLost, Status
 from joblens.model.writes import CancelAsked
 from tests.conftest import wait_until
 from tests.integration.engines import IMAGE, Engine

@@ -249,6 +249,6 @@ def test_on_a_pipe_every_end_is_a_line_and_the_last_words_say_what_to_do(desk: W
     desk.write(FAILING.format(policy=""))
     done = desk.call("run", "flow.yaml", code=1)
     assert "good" in done.stdout
-    assert "bad failed: it ended with exit code 3" in done.stdout
+    assert "bad failed: exit code 3" in done.stdout
     assert "job_output/1_1/bad" in done.stdout
     assert "joblens rerun 1.1 --failed" in done.stdout

@@ -97,7 +97,10 @@ jobs:
     assert printed == {"a": "early\nlate\n", "b": "b\n", "c": "c\n"}
 
 
-def test_a_third_ctrl_c_ends_an_action_that_does_not_listen(desk: WorkflowDesk) -> None:
+def test_a_third_ctrl_c_ends_an_action_that_does_not_listen(
+    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_LIMITS_GRACE", "10m")
     desk.write(
         """
 name: deaf
@@ -113,7 +116,5 @@ jobs: [{name: a, command: "true"}]
     for _ in range(3):
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
-    began_s = time.monotonic()
-    output, _ = process.communicate(timeout=30)
-    assert time.monotonic() - began_s < 8
+    output, _ = process.communicate(timeout=60)
     assert "waiting for 1 action" in output

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from joblens.agent.runtime.ownership import SupervisorLock
-from joblens.model.delivery import RetryLost
-from joblens.model.jobs.job import Record, Requirements, Status
+from joblens.model.jobs.job import Record, Requirements, RetryLost, Status
 from tests.conftest import wait_until
 from tests.integration import run_jobs
 from tests.integration.background_jobs import Desk

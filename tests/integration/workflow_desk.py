@@ -100,6 +100,8 @@ class WorkflowDesk:
             if process.poll() is None:
                 process.terminate()
                 process.communicate(timeout=30)
+            if process.stdout is not None:  # a pipe left open is a warning in some later test
+                process.stdout.close()
 
     def store(self) -> SqliteStore:
         return SqliteStore(str(self.store_path))

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from joblens import __version__
+from tests.conftest import XDG_FOLDERS
+
+MOST_MODULES = 120  # each costs a start 0.1 ms or more
 
 
 def modules_after(*arguments: str) -> set[str]:
@@ -54,18 +57,48 @@ def test_python_dash_m_joblens_works() -> None:
     assert done.stdout == f"joblens {__version__}\n"
 
 
+def loaded_by(*arguments: str) -> set[str]:
+    """Modules that a command line imports."""
+    command = [sys.executable, "-X", "importtime", "-m", "joblens", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+
+
+def test_a_plain_job_imports_few_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JOBLENS_STORE", raising=False)
+    for variable, folder in XDG_FOLDERS.items():
+        monkeypatch.setenv(variable, str(tmp_path / folder))
+    loaded_by("run", "--", "true")  # creates the store, which takes more
+    ours = {name for name in loaded_by("run", "--", "true") if name.partition(".")[0] == "joblens"}
+    assert "joblens.agent.session.session" in ours
+    assert len(ours) <= MOST_MODULES, sorted(ours)
+
+
 def test_a_job_without_probes_imports_nothing_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOBLENS_STORE", str(tmp_path / "jobs.db"))
-    command = [sys.executable, "-X", "importtime", "-m", "joblens", "run", "--probes", "none", "--", "true"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    loaded = loaded_by("run", "--probes", "none", "--", "true")
     assert "joblens.agent.session.session" in loaded
-    instruments = ("counters", "endpoints", "energy", "gpu", "memory", "network", "threads")
+    instruments = ("endpoints", "gpu", "hardware", "memory", "network", "threads")
     assert not loaded & {f"joblens.agent.instruments.{name}" for name in instruments}
     assert not loaded & {
         "ctypes",
         "joblens.probes.network.cgroup_network",
         "joblens.agent.instruments.network",
     }
+
+
+def test_a_job_imports_telemetry_only_where_it_is_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_STORE", str(tmp_path / "jobs.db"))
+    sinks = {f"joblens.stores.sinks.{name}" for name in ("gpu_job_map", "open_lineage", "otel", "queued")}
+    assert not loaded_by("run", "--", "true") & {
+        *sinks,
+        "joblens.model.jobs.trace",
+        "opentelemetry",
+        "urllib",
+    }
+    monkeypatch.setenv("JOBLENS_LINEAGE_FILE", str(tmp_path / "events.jsonl"))
+    assert "joblens.stores.sinks.open_lineage" in loaded_by("run", "--", "true")

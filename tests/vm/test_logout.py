@@ -61,7 +61,7 @@ def test_a_job_of_an_ssh_session_outlives_it_without_a_warning(logins: Machine) 
 
 def test_a_job_of_the_user_manager_ends_with_the_last_session_and_says_so(logins: Machine) -> None:
     done = joblens(logins, "submit", "--json", "--name", "desktop", "--", "sleep", "600", before=SCOPE)
-    assert "warning: logging out ends this job" in done.stderr
+    assert "warning: logging out stops this job" in done.stderr
     assert "enable-linger" in json.loads(done.stdout)["warnings"][0]
     wait_for_manager_to_stop(logins)
     found = record(logins, "desktop")

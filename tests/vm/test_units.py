@@ -180,6 +180,4 @@ def test_stopping_a_unit_ends_its_jobs_and_names_that(alices_service: Service) -
     alices_service.joblens("submit", "--name", "stopped", "--", "sleep", "600")
     alices_service.systemctl("restart")
     found = alices_service.record("stopped")
-    assert (found["status"], found["error"]) == ("cancelled", "ended because its supervisor was stopped"), (
-        found
-    )
+    assert (found["status"], found["error"]) == ("cancelled", "cancelled: its supervisor was stopped"), found

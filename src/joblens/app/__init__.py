@@ -1,1 +1,1 @@
-"""Use cases and wiring; the only room that picks drivers."""
+"""Use cases and wiring; the only layer that picks drivers."""

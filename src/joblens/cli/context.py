@@ -13,21 +13,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from joblens.app.driving.start import Runs
+    from joblens.app.jobs.logs import Output
+    from joblens.app.runs.control import Drivers
     from joblens.app.wiring.agent_context import OwnLog
     from joblens.app.wiring.drivers import StoreConnection
     from joblens.app.wiring.settings import LoadedSettings
+    from joblens.model.jobs.job import Record
     from joblens.model.settings import Settings
     from joblens.ports.store import QueueStore, Store
+    from joblens.stores.remote import RemoteStore
     from joblens.views.text.style import Palette
 
 _WIDTH_UNKNOWN = 80
 _NO_EDGE = 1 << 20
+_SERVER = "JOBLENS_SERVER"
 
 
 class Globals(Struct, frozen=True, kw_only=True):
     """Options accepted before or after the command."""
 
     store: str | None = None
+    server: str | None = None
     config: str | None = None
     json: bool = False
     no_color: bool = False
@@ -39,6 +45,7 @@ def with_given(before: Globals, given: dict[str, Any]) -> Globals:
     wants_json = before.json if format_name is None else format_name == "json"
     return Globals(
         store=given["global_store"] if given["global_store"] is not None else before.store,
+        server=given["global_server"] if given["global_server"] is not None else before.server,
         config=given["global_config"] if given["global_config"] is not None else before.config,
         json=given["global_json"] or wants_json,
         no_color=given["global_no_color"] or before.no_color,
@@ -102,18 +109,18 @@ class Session:
         """Yields the valid settings; raises the error about invalid ones at the end."""
         from joblens.app.wiring.settings import config_error
 
-        loaded = self._load(leave_out_bad=True)
+        loaded = self._load(skip_invalid=True)
         yield loaded
         if loaded.problems:
             raise config_error(loaded.problems)
 
-    def _load(self, *, leave_out_bad: bool = False) -> LoadedSettings:
+    def _load(self, *, skip_invalid: bool = False) -> LoadedSettings:
         from joblens.app.wiring.settings import load_settings
 
         store = self.options.store
         overrides = self._overrides if store is None else {**self._overrides, "store.url": store}
         return load_settings(
-            config=self.options.config, overrides=overrides, leave_out_bad=leave_out_bad, warn=self.warn
+            config=self.options.config, overrides=overrides, skip_invalid=skip_invalid, warn=self.warn
         )
 
     @property
@@ -121,7 +128,66 @@ class Session:
         return self.loaded.settings
 
     @property
+    def server_url(self) -> str | None:
+        """The server to use in place of a store. An option overrides the environment."""
+        from joblens.model.errors import InputError
+
+        if self.options.server is not None and self.options.store is not None:
+            raise InputError("--server and --store cannot be combined", hint="give one of them")
+        if self.options.server is not None or self.options.store is not None:
+            return self.options.server
+        return os.environ.get(_SERVER) or None
+
+    def refuse_server(self, command: str) -> None:
+        """Raises InputError if a server was chosen: the command needs the store itself, or its machine."""
+        if self.server_url is not None:
+            from joblens.model.errors import InputError
+
+            raise InputError(
+                f"joblens {command} does not work on a server",
+                hint=f"run it on the machine with the store, without --server and {_SERVER}",
+            )
+
+    @property
+    def remote(self) -> RemoteStore | None:
+        """The store behind the chosen server; None: there is no server between."""
+        if self.server_url is None:
+            return None
+        from joblens.app.wiring.server_connection import ServerStoreConnection
+
+        connection = self.connection
+        assert isinstance(connection, ServerStoreConnection)
+        return connection.remote
+
+    @property
+    def drivers(self) -> Drivers:
+        """The drivers of runs on the store's machine."""
+        if self.server_url is not None:
+            return self.store  # type: ignore[return-value]  # a remote store knows them
+        from joblens.app.runs.control import LocalDrivers
+
+        return LocalDrivers(self.settings)
+
+    def open_output(self, record: Record, stream: str) -> Output:
+        """Opens output of a job. Raises InputError that says why there is none."""
+        from joblens.app.jobs.logs import check_output, open_output
+
+        remote = self.remote
+        if remote is None:
+            return open_output(record, stream)
+        from joblens.stores.remote import RemoteLog
+
+        check_output(record)
+        return RemoteLog(remote.server, record, stream, self.note)
+
+    @property
     def connection(self) -> StoreConnection:
+        if self._connection is None and self.server_url is not None:
+            from joblens.app.wiring.server_connection import ServerStoreConnection
+
+            self._connection = ServerStoreConnection(
+                self.server_url, self.settings, lambda text: self.note(f"joblens: {text}")
+            )
         if self._connection is None:
             from joblens.app.wiring.drivers import AGENT_ANSWER_S, READER_ANSWER_S, StoreConnection
 
@@ -151,8 +217,8 @@ class Session:
         return self.connection.if_exists()
 
     def own_runs(self) -> None:
-        """This command drives runs over its own connection to the store: a server that does not answer is
-        given up as soon as it is for other processes that look after jobs. Before the store is opened."""
+        """This command drives runs over its own connection to the store: a silent server is given up as
+        early as in other processes that run jobs. Call it before the store is opened."""
         assert self._connection is None
         self._drives_runs = True
 
@@ -177,6 +243,9 @@ class Session:
 
     def recover_orphans(self) -> None:
         """Records the end of jobs whose owner has died."""
+        if self.server_url is not None:
+            self.store.recover()  # type: ignore[attr-defined]  # of a remote store
+            return
         from joblens.app.queue.recovery import recover_dead_owners
         from joblens.model.errors import SupervisorError
 
@@ -190,12 +259,19 @@ class Session:
         from joblens.app.queue.notifiers import remind_workers
 
         self.recover_orphans()
+        if self.server_url is not None:
+            return  # the server did both
         remind_workers(self.settings, self.queue_store, self.options.config)
 
     @property
     def queue_store(self) -> QueueStore:
         """The store as workers see it."""
         return self.store  # type: ignore[return-value]  # every store is both
+
+    @property
+    def queue_writer(self) -> QueueStore:
+        """The store for changes that must be in it when the command ends; created if it does not exist."""
+        return self.connection.to_write()
 
     def wait_for_store(self, timeout_s: float | None = None) -> None:
         """Retries from now on while the store is unreachable, with a notice; until the time-out, if any."""

@@ -76,6 +76,8 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "operators": _entry("operators", "List the operators that recipes can use."),
         "export": _entry("export", "Export records or samples to files."),
         "import": _entry("import_", "Import records or samples from other systems."),
+        "delete": _entry("delete", "Delete jobs with their samples and output."),
+        "sql": _entry("sql", "Query the store with SQL."),
         "prune": _entry("prune", "Delete old samples and logs; records stay."),
         "store": _entry("store", "Check, back up, compact or copy the store."),
     },
@@ -83,6 +85,10 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "config": _entry("config", "Show the settings and where each comes from."),
         "doctor": _entry("doctor", "Show what can be measured on this machine."),
         "worker": _entry("worker", "Run queued jobs on this machine."),
+        "serve": _entry("serve", "Serve the store over HTTP."),
+        "token": _entry("token", "Create and revoke access tokens of the server."),
+        "mcp": _entry("mcp", "Serve jobs to an AI assistant (Model Context Protocol)."),
+        "exporter": _entry("exporter", "Serve metrics of jobs to Prometheus."),
         "supervisor": _entry("supervisor", "Run background jobs, under a service manager."),
         "health": _entry("health", "Check the store, the broker and the workers."),
         "completion": _entry("completion", "Print a shell completion script."),
@@ -139,7 +145,7 @@ class LazyGroup(click.Group):
 def unknown_command(name: str, ctx: click.Context) -> click.UsageError:
     import difflib
 
-    begun = [command for command in COMMANDS if command.startswith(name)]
+    begun = [command for command in COMMANDS if name and command.startswith(name)]
     near = begun or difflib.get_close_matches(name, COMMANDS, n=2, cutoff=0.6)
     meant = " or ".join(f"'joblens {word}'" for word in near)
     hint = f"did you mean {meant}?" if near else "'joblens help' lists all commands"

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 from joblens.agent.terminal.tty import is_in_background
 
-_PATIENCE_S = 2.0
-_LOOK_EVERY = 64
+_SHOW_AFTER_S = 2.0
+_POLL_EVERY = 64
 _DRAW_EVERY_S = 0.1
 _BAR_WIDTH = 40
 
@@ -23,25 +23,25 @@ _BAR_WIDTH = 40
 class ProgressBar:
     """One line on standard error, drawn once a command takes long and erased at its end."""
 
-    def __init__(self, label: str, total: int | None = None, look_every: int = _LOOK_EVERY) -> None:
+    def __init__(self, label: str, total: int | None = None, poll_every: int = _POLL_EVERY) -> None:
         self._label = label
         self._total = total
-        self._look_every = look_every
+        self._poll_every = poll_every
         self._done = 0
         self._looked_at = 0
         self._started_at_s = time.monotonic()
-        self._next_draw_s = self._started_at_s + _PATIENCE_S
+        self._next_draw_s = self._started_at_s + _SHOW_AFTER_S
         self._is_wanted = sys.stderr.isatty()
         self._is_drawn = False
 
     def expect(self, total: int) -> Callable[[int], None]:
-        """Sets the total where it is known only after a while. Returns `advance`."""
+        """Sets the total if it becomes known later. Returns `advance`."""
         self._total = total
         return self.advance
 
     def advance(self, count: int) -> None:
         self._done += count
-        if not self._is_wanted or self._done - self._looked_at < self._look_every:
+        if not self._is_wanted or self._done - self._looked_at < self._poll_every:
             return
         self._looked_at = self._done
         now_s = time.monotonic()
@@ -85,8 +85,8 @@ _CLEAR_BELOW = "\x1b[J"
 
 
 class Keys:
-    """Keys without Enter, where standard input is a terminal that this process may read from now. It is given
-    back as it was, also after Ctrl-C or SIGTERM."""
+    """Reads keys without Enter, if standard input is a terminal that this process may read from now.
+    Restores its modes, also after Ctrl-C or SIGTERM."""
 
     def __init__(self) -> None:
         self._input = sys.stdin.fileno()
@@ -108,7 +108,7 @@ class Keys:
             termios.tcsetattr(self._input, termios.TCSADRAIN, self._before)
 
     def key(self, timeout_s: float) -> str:
-        """The key pressed within that time, or ''."""
+        """Returns the key pressed within that time, or ''."""
         if self._before is None:
             select.select([], [], [], timeout_s)
             return ""
@@ -119,12 +119,12 @@ class Keys:
         return os.read(self._input, 1).decode(errors="replace") if ready else ""
 
     def wants_to_quit(self, timeout_s: float) -> bool:
-        """Whether q or Esc is pressed within that time."""
+        """Returns whether q or Esc is pressed within that time."""
         return self.key(timeout_s) in ("q", "Q", "\x1b")
 
 
 class Screen(Keys):
-    """The whole terminal besides."""
+    """The alternate screen of the terminal."""
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -139,14 +139,14 @@ class Screen(Keys):
         super().__exit__(kind, error, trace)
 
     def draw(self, lines: list[str]) -> None:
-        """Over the picture before, without wiping it first: that is what would flicker."""
+        """Draws over the previous frame without erasing it, which would flicker."""
         body = "\r\n".join(line + _CLEAR_LINE for line in lines[: self.height])
         sys.stdout.write(_HOME + body + _CLEAR_BELOW)
         sys.stdout.flush()
 
     @property
     def height(self) -> int:
-        # a terminal that does not know its size says 0
+        # a terminal of unknown size reports 0
         return os.get_terminal_size(sys.stdout.fileno()).lines or _USUAL_HEIGHT
 
 

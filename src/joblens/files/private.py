@@ -10,7 +10,7 @@ _OPEN_TRIES = 10
 
 
 def make_private_folder(path: str) -> None:
-    """With every folder above it that is not there yet; os.makedirs would leave those open to all."""
+    """Creates a folder and its missing parents, all private; os.makedirs would leave those open to all."""
     if os.path.isdir(path):
         return
     above = os.path.dirname(os.path.abspath(path))
@@ -24,7 +24,7 @@ def make_private_folder(path: str) -> None:
 
 
 def open_with_folder(path: str, flags: int) -> int:
-    """Makes the folder too, again when somebody takes it away in between because nothing is in it."""
+    """Opens a file and creates its folder, again if another process removes the empty folder meanwhile."""
     for _ in range(_OPEN_TRIES):
         make_private_folder(os.path.dirname(path))
         with contextlib.suppress(FileNotFoundError):
@@ -40,7 +40,7 @@ def create_with(path: str, data: bytes) -> int:
     try:
         descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
         is_named = False
-    except OSError:  # a file system without files that have no name
+    except OSError:  # a file system without unnamed files
         descriptor = open_with_folder(path, os.O_RDWR | os.O_EXCL)
         is_named = True
     try:
@@ -77,7 +77,7 @@ def untrusted_reason(path: str, opened: int | None = None) -> str:
         if about.st_uid not in (os.geteuid(), 0):
             return f"{place} belongs to another user ({_user_name(about.st_uid)})"
         if about.st_mode & stat.S_IWOTH:
-            return f"everybody may write to {place}"
+            return f"{place} is writable by all users"
     return ""
 
 
@@ -91,17 +91,17 @@ def _user_name(uid: int) -> str:
 
 
 def open_to_append(path: str) -> int:
-    """-> a descriptor, for reading as well; the file is made when it is not there."""
+    """Returns a descriptor for reading and appending; creates the file if needed."""
     return os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 def make_private_file(path: str) -> None:
-    """Empty; one that is there stays as it is."""
+    """Creates an empty file; an existing one stays unchanged."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def append_whole(descriptor: int, data: bytes) -> None:
-    """All of it or, with an OSError, nothing."""
+    """Appends all of it or, with an OSError, nothing."""
     size = os.fstat(descriptor).st_size
     try:
         if os.write(descriptor, data) != len(data):
@@ -112,7 +112,10 @@ def append_whole(descriptor: int, data: bytes) -> None:
 
 
 def open_plain_file(path: str) -> BinaryIO:
-    """For reading. Raises OSError for anything else: a FIFO would wait for a writer, a device has no end."""
+    """Opens for reading.
+
+    Raises OSError for anything else: a FIFO would wait for a writer, a device has no end.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return open(descriptor, "rb")

@@ -3,8 +3,8 @@
 import contextlib
 import fcntl
 import os
+from collections.abc import Callable
 
-from joblens.files.atomic import atomic_file
 from joblens.files.private import append_whole, open_to_append
 
 _FAST = 1  # compression level: the process that appends waits for it
@@ -44,6 +44,21 @@ class RotatingFile:
             finally:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
 
+    def remove_lines(self, is_unwanted: Callable[[bytes], bool]) -> int:
+        """Rewrites the file, and those rotated before, without some lines. Processes that append continue
+        with the new file. Returns how many lines went."""
+        if not os.path.exists(self.path):
+            return 0
+        descriptor = self._lock_current()
+        try:
+            number, removed = 1, 0
+            while os.path.exists(self._backup(number)):
+                removed += _rewrite(self._backup(number), is_unwanted)
+                number += 1
+            return removed + _rewrite(self.path, is_unwanted)
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
     def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -66,6 +81,8 @@ class RotatingFile:
         if self._backup_count < 1:
             os.unlink(self.path)
         elif self._suffix:
+            from joblens.files.atomic import atomic_file
+
             with atomic_file(self._backup(1)) as part:
                 _compress(self.path, part)
                 self._shift()
@@ -81,6 +98,18 @@ class RotatingFile:
 
     def _backup(self, number: int) -> str:
         return f"{self.path}.{number}{self._suffix}"
+
+
+def _rewrite(path: str, is_unwanted: Callable[[bytes], bool]) -> int:
+    with open(path, "rb") as source:
+        removed = sum(map(is_unwanted, source))
+        if removed:
+            from joblens.files.atomic import atomic_file  # the log of most jobs is only appended to
+
+            source.seek(0)
+            with atomic_file(path) as part, open(part, "wb") as target:
+                target.writelines(line for line in source if not is_unwanted(line))
+    return removed
 
 
 def _compress(source: str, target: str) -> None:

@@ -1,20 +1,25 @@
 """Standard output and standard error that never raise, and never block while a job needs attention."""
 
+from __future__ import annotations
+
 import io
 import os
 import select
 import sys
-from collections.abc import Callable
-from typing import TextIO
+
+TYPE_CHECKING = False  # importing typing would make the launcher larger, which is forked after this
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
 
 _MOST_HELD = 1 << 24  # bytes; a reader that never reads costs no more memory than this
 
 
 class GuardedStream(io.TextIOWrapper):
-    """Drops text that cannot be written: the disk is full, the terminal closed, the reader gone."""
+    """Drops text that cannot be written: the disk is full, the terminal closed, the reader has exited."""
 
     def __init__(self, descriptor: int, encoding: str, on_error: Callable[[OSError], None]) -> None:
-        """`on_error` is called once, unless the reader has gone."""
+        """`on_error` is called once, unless the reader has exited."""
         raw = io.FileIO(descriptor, "w", closefd=False)
         is_terminal = raw.isatty()
         super().__init__(
@@ -26,12 +31,12 @@ class GuardedStream(io.TextIOWrapper):
         self._on_error: Callable[[OSError], None] | None = on_error
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
-        self._held = bytearray()  # encoded text that a reader had no room for
+        self._held = bytearray()  # encoded text that did not fit in the pipe
         self._may_wait = True
 
     @property
     def may_wait(self) -> bool:
-        """False: text that there is no room for is written later."""
+        """False: text that does not fit is written later."""
         return self._may_wait
 
     @may_wait.setter
@@ -60,7 +65,7 @@ class GuardedStream(io.TextIOWrapper):
             self._failed(error)
 
     def _write_held(self) -> None:
-        """In pieces that a pipe has room for whenever it has any: a larger one would wait."""
+        """Writes in pieces that fit in a pipe whenever it has space: a larger one would block."""
         try:
             while self._held and (self._may_wait or self._poll.poll(0)):
                 del self._held[: os.write(self.fileno(), self._held[: select.PIPE_BUF])]
@@ -75,13 +80,15 @@ class GuardedStream(io.TextIOWrapper):
 
 
 def open_missing_streams() -> None:
-    """Opens /dev/null for each standard stream that this process was started without (`>&-`): the next file
-    that is opened would get its number, and everything printed would go into that file."""
+    """Opens /dev/null for each missing standard stream (`>&-`).
+
+    Else the next opened file would get its number, and everything printed would go there.
+    """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(descriptor)
         except OSError:
-            # The lowest free number is taken, which is this one.
+            # The lowest free number is used, which is this one.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         if getattr(sys, name) is None:
             mode = "r" if descriptor == 0 else "w"
@@ -89,13 +96,15 @@ def open_missing_streams() -> None:
 
 
 def guard_standard_error() -> None:
-    """From now on no write to standard error fails. There is nowhere to report that one did."""
+    """Makes writes to standard error never fail: there is nowhere to report a failure."""
     sys.stderr = GuardedStream(2, sys.stderr.encoding, lambda _error: None)
 
 
 def guard_standard_output(warn: Callable[[str], None]) -> None:
-    """The same for standard output; the first failure is reported by `warn`. For commands whose exit code is
-    a job's: others end with an error when their output cannot be written."""
+    """Makes writes to standard output never fail; the first failure is reported by `warn`.
+
+    For commands whose exit code is a job's: others end with an error when their output cannot be written.
+    """
     if isinstance(sys.stdout, GuardedStream) or _descriptor_of(sys.stdout) != 1:
         return
 
@@ -107,7 +116,7 @@ def guard_standard_output(warn: Callable[[str], None]) -> None:
 
 
 def wait_for_readers(*, may_wait: bool) -> None:
-    """Whether writing may wait for a reader. Text that there is no room for meanwhile is written later."""
+    """Whether writing may block on a reader. Text that does not fit meanwhile is written later."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, GuardedStream):
             stream.may_wait = may_wait

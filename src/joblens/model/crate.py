@@ -1,4 +1,4 @@
-"""What goes into an RO-Crate: jobs with the files they read and made, and the run they belong to."""
+"""Content of an RO-Crate: jobs with their input and output files, and their run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from joblens.model.runs.run import Run
 class CrateFile(Struct, frozen=True, kw_only=True):
     """A file (or folder) as a job found or left it."""
 
-    id: str  # its place in the crate, or a URI of where it was
+    id: str  # its path in the crate, or the URI of its origin
     name: str  # as the job names it
     bytes: int | None = None
     sha256: str = ""
@@ -24,7 +24,7 @@ class CrateFile(Struct, frozen=True, kw_only=True):
     description: str = ""
     is_folder: bool = False
     files: int | None = None  # in a dataset
-    hash_mode: str = ""  # of a dataset: what its sha256 is made from
+    hash_mode: str = ""  # of a dataset: input of its sha256
     is_inside: bool = False  # the crate has a copy
 
 
@@ -50,7 +50,7 @@ class CrateStep(Struct, frozen=True, kw_only=True):
 
 
 class CrateTool(Struct, frozen=True, kw_only=True):
-    """One entry of a workflow file: what several jobs of a sweep have in common."""
+    """One entry of a workflow file, shared by the jobs of a sweep."""
 
     name: str
     command: str = ""
@@ -61,17 +61,17 @@ class CrateRun(Struct, frozen=True, kw_only=True):
     label: str  # 3.2
     plan: Plan
     steps: tuple[CrateStep, ...]
-    tools: Mapping[int, CrateTool]  # by place of the entry
+    tools: Mapping[int, CrateTool]  # by index of the entry
     spec_file: CrateFile
     inputs: Mapping[str, CrateFile]  # by name in the workflow
     outputs: Mapping[str, CrateFile]
     parameters: Mapping[str, Any]
-    about: Mapping[str, Any] = {}  # what the workflow file says of itself: project, metadata
+    about: Mapping[str, Any] = {}  # from the workflow file: project, metadata
     identifiers: Mapping[str, str] = {}  # that files have elsewhere, by their names in the workflow
 
 
 class CrateAbout(Struct, frozen=True, kw_only=True):
-    """What a crate says of itself."""
+    """Metadata of a crate."""
 
     license: str
     published_at_us: int

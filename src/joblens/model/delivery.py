@@ -1,40 +1,33 @@
-"""How a job gets to a worker: its ticket, who holds it, and what that worker is to run.
+"""Delivery of a job to a worker: its ticket, its holder, and its command.
 
-The message that travels through a broker only names the job. Everything that counts lies in the store: a
-worker takes a ticket by a lease, each taking has a number of its own (the fence), and what is written under
-an older number is ignored. So a message may be lost or come twice, and a worker come back from the dead."""
+A broker message only names the job. Everything that counts is in the store: a worker claims a ticket by a
+lease, each claim has a fencing token, and writes under an older token are ignored. So a message may be lost
+or duplicated, and a lost worker may return.
+"""
 
-import enum
 from typing import Any
 
 from msgspec import Struct, field
 
-from joblens.model.jobs.job import Attempt, Job
-
-
-class RetryLost(enum.StrEnum):
-    """What becomes of a job whose worker was lost after it may have begun."""
-
-    NEVER = "never"  # it must not run twice: it ends as `lost`
-    SAFE = "safe"  # it may: another worker takes it up
+from joblens.model.jobs.job import Attempt, Job, RetryLost
 
 
 class SoughtProgram(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A word of a command in which there is a program that only the machine it runs on can tell."""
+    """A word of a command with a program that is resolved on the machine it runs on."""
 
     place: int  # of the word
-    around: tuple[str, ...]  # what of the word stands before it and after it
+    around: tuple[str, ...]  # parts of the word before and after it
     names: tuple[str, ...]  # the first that is there and passes the check
     check: tuple[str, ...] = ()  # arguments with which it has to end with 0
 
 
 class ToolPrograms(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a tool's job needs of the machine that it runs on."""
+    """Requirements of a tool's job on its machine."""
 
     tool: str
     sought: tuple[SoughtProgram, ...] = ()
     needs: tuple[str, ...] = ()  # others that have to be there
-    install: str = ""  # what to say when one is not
+    install: str = ""  # hint if one is missing
 
 
 class WorkerCommand(Struct, frozen=True):
@@ -57,13 +50,13 @@ class WorkerActions(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker really runs. Not redacted: it lies in the store only until the job has ended."""
+    """What a worker runs. Not redacted: it is in the store only until the job has ended."""
 
     argv: tuple[str, ...] = ()  # of a container job: the command inside; () the image's own
     env: dict[str, str] = field(default_factory=dict)  # on top of the worker's environment
     cwd: str = ""  # '': a folder of the job's own
     folder: str = ""  # where it prints; '': below the worker's own folder for logs
-    streams: str = ""  # as slots take it: which streams are kept, together or apart
+    streams: str = ""  # streams to capture, together or separately
     files: dict[str, str] = field(default_factory=dict)  # text files to put into `cwd` before it starts
     notify: tuple[str, ...] = ()
     programs: ToolPrograms | None = None  # to be found by the worker; until then `argv` has names
@@ -78,16 +71,16 @@ class Ticket(Struct, frozen=True, kw_only=True, omit_defaults=True):
     queue: str  # or its route, where a label is needed (model.labels)
     order: Order
     retry_lost: RetryLost = RetryLost.SAFE
-    most_deliveries: int = 3  # a job that takes its machine down with it must not take down all of them
+    most_deliveries: int = 3  # a job that takes down its machine must not take down all of them
     label: str = ""  # that a worker needs to take it; '': one without a label
-    after: str = ""  # uuid of a job that has to succeed first; when it does not, this one is cancelled
+    after: str = ""  # uuid of a job that must succeed first; otherwise this one is cancelled
 
 
 class FormerWorker(Struct, frozen=True):
-    """The last worker that began a job and did not finish it."""
+    """The last worker that started a job and did not finish it."""
 
     name: str
-    gave_back: bool = False  # it had to stop, and said so: its node or its time was at an end
+    gave_back: bool = False  # it stopped and said so: its node or its time was at an end
     host: str = ""
 
 
@@ -112,11 +105,11 @@ class Holding(Struct, frozen=True):
 
 
 class Renewal(Struct, frozen=True):
-    """What a worker learns when it says that it is alive."""
+    """Response to a worker's heartbeat."""
 
-    fenced: frozenset[str]  # jobs it holds no more: somebody else has them, or they have ended
-    cancelled: frozenset[str]  # jobs it holds that somebody wants to end
-    workers: int = 0  # how many there are, all told; 0: not counted this time
+    fenced: frozenset[str]  # jobs it no longer holds: they were claimed by another, or have ended
+    cancelled: frozenset[str]  # held jobs that were cancelled
+    workers: int = 0  # number of workers; 0: not counted this time
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -128,7 +121,7 @@ class WorkerInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     user: str
     queues: tuple[str, ...]
     concurrency: int  # jobs at a time
-    broker: str = ""  # without user and password; '': it looks into the store only
+    broker: str = ""  # without user and password; '': it only polls the store
     cpus: float | None = None
     memory_bytes: int | None = None
     gpus: int = 0
@@ -154,9 +147,9 @@ class WorkerInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Backlog(Struct, frozen=True):
-    """How a queue stands."""
+    """State of a queue."""
 
     queue: str  # or a route (model.labels)
-    waiting: int  # nobody has taken them
+    waiting: int  # unclaimed
     held: int
     oldest_waiting_us: int = 0  # for how long the oldest has waited

@@ -1,5 +1,5 @@
 """Errors of joblens, one tree. The class is the kind of error; the message says what is wrong and what to do.
-`exit_code` is the exit code of the command line."""
+`exit_code` is the exit code of the command line, `http_status` the status of a server's answer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +9,7 @@ class JoblensError(Exception):
     """The operation failed."""
 
     exit_code = 125
+    http_status = 500
 
     def __init__(self, message: str = "", *, hint: str = "") -> None:
         super().__init__(message or (self.__doc__ or "").split("\n", 1)[0])
@@ -19,6 +20,7 @@ class InputError(JoblensError):
     """Invalid input."""
 
     exit_code = 2
+    http_status = 400
 
 
 class ConfigError(InputError):
@@ -28,25 +30,41 @@ class ConfigError(InputError):
 class UnknownJob(InputError):
     """No job has that id."""
 
+    http_status = 404
+
+
+class DeletedJob(UnknownJob):
+    """The job with that id was deleted."""
+
 
 class AmbiguousJob(InputError):
     """Several jobs match that id prefix."""
+
+    http_status = 409
 
 
 class UnknownWorkflow(InputError):
     """No workflow has that id."""
 
+    http_status = 404
+
 
 class UnknownRun(InputError):
     """No run has that id."""
+
+    http_status = 404
 
 
 class AmbiguousRun(InputError):
     """Several workflows or runs match that id."""
 
+    http_status = 409
+
 
 class SpecError(InputError):
     """A workflow file has mistakes; the message lists all of them with their positions."""
+
+    http_status = 422
 
     def __init__(self, message: str = "", *, hint: str = "", problems: Sequence[str] = ()) -> None:
         super().__init__(message, hint=hint)
@@ -55,6 +73,8 @@ class SpecError(InputError):
 
 class BatchRefused(SpecError):
     """A batch of added jobs has mistakes; `found`: each with its path in the batch."""
+
+    http_status = 422
 
     def __init__(self, found: Sequence[tuple[tuple[str | int, ...], str]]) -> None:
         texts = [_located(path, text) for path, text in found]
@@ -73,6 +93,8 @@ def _located(path: tuple[str | int, ...], text: str) -> str:
 class PlanError(InputError):
     """A workflow cannot run: a job can never fit, a file is missing, or an option does not apply."""
 
+    http_status = 422
+
     lacks: tuple[Any, ...] = ()  # model.fitting.Lack of each job that can never fit
 
 
@@ -85,9 +107,13 @@ class RecoveryRefused(JoblensError):
 class RunIsDriven(InputError):
     """Another process drives that run."""
 
+    http_status = 409
+
 
 class RecipeError(InputError):
     """A recipe has a mistake: a key, an operator, a parameter, or a dataset."""
+
+    http_status = 422
 
     def __init__(self, message: str = "", *, hint: str = "", problems: Sequence[str] = ()) -> None:
         super().__init__(message, hint=hint)
@@ -99,11 +125,15 @@ class UnknownOperator(RecipeError):
 
 
 class ToolError(InputError):
-    """A tool's file has mistakes, or the tool cannot run what it was given."""
+    """A tool's file has mistakes, or its input is invalid."""
+
+    http_status = 422
 
 
 class UnknownTool(ToolError):
     """No tool has that name."""
+
+    http_status = 404
 
 
 class BenchmarkError(InputError):
@@ -113,6 +143,8 @@ class BenchmarkError(InputError):
 class JobIsRunning(InputError):
     """Another process runs that recipe's job."""
 
+    http_status = 409
+
 
 class FormatError(InputError):
     """A file to import does not have the given format."""
@@ -121,10 +153,44 @@ class FormatError(InputError):
 class MissingExtra(InputError):
     """The feature needs an optional dependency that is not installed."""
 
+    http_status = 501
+
 
 def how_to_install(extra: str) -> str:
     """Returns the command for an installation from an index and for one from a checkout."""
     return f"pip install 'joblens[{extra}]', or in a checkout: scripts/install .venv -e '.[{extra}]'"
+
+
+class SignInRequired(InputError):
+    """The server needs a valid token or a session."""
+
+    http_status = 401
+
+
+class AccessDenied(InputError):
+    """The role of the token does not allow that."""
+
+    http_status = 403
+
+
+class UnknownToken(InputError):
+    """No access token has that id."""
+
+    http_status = 404
+
+
+class Conflict(InputError):
+    """The request does not fit the present state."""
+
+    http_status = 409
+
+
+class IncompatibleServer(InputError):
+    """The server and this joblens do not understand each other: their versions differ too much."""
+
+
+class ServeError(JoblensError):
+    """The server cannot start: an address, a certificate or a socket cannot be used."""
 
 
 class ProbeError(JoblensError):
@@ -184,17 +250,29 @@ class BrokenOperator(JoblensError):
 class SupervisorError(JoblensError):
     """The background supervisor could not be started or did not answer."""
 
+    http_status = 503
+
 
 class BrokerError(JoblensError):
     """The broker is unreachable or refuses a request. Jobs stay in the store."""
+
+    http_status = 503
 
 
 class PlacingError(JoblensError):
     """A cluster is unreachable or refuses a request."""
 
+    http_status = 503
+
 
 class StoreError(JoblensError):
     """The store could not be read or written."""
+
+    http_status = 503
+
+
+class ServerUnreachable(StoreError):
+    """The server could not be reached or did not answer."""
 
 
 class StoreTooNew(StoreError):

@@ -4,7 +4,7 @@ import enum
 
 from msgspec import Struct, field
 
-from joblens.model.jobs.job import Status
+from joblens.model.jobs.job import Record, Status
 
 BENCH_TAG = "joblens:bench"  # of runs of `joblens bench`, which lists and statistics leave out
 
@@ -23,7 +23,7 @@ class HistoryQuery(Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     statuses: tuple[Status, ...] = ()
     tags: tuple[str, ...] = ()  # 'key=value' or 'word'; all must match
-    without_tag: str = ""  # jobs that have it are left out
+    without_tag: str = ""  # jobs with it are excluded
     names: tuple[str, ...] = ()  # exact, or with * and ?
     since_us: int | None = None  # started at or after
     until_us: int | None = None  # started before
@@ -34,6 +34,44 @@ class HistoryQuery(Struct, frozen=True, kw_only=True):
     external_id: str | None = None  # the id that the caller gave them
     run_uuid: str | None = None  # attempts of this run's jobs, and of its actions
     cluster_job: str | None = None  # the cluster's own id of where they ran; of an array: all its elements
+    name_contains: str = ""  # the name has this text in it; upper and lower case differ
+    hosts: tuple[str, ...] = ()  # where their last attempt started; any of them
+    findings: tuple[str, ...] = ()  # codes; any of them
+    after: str | None = None  # a cursor (model.cursor): jobs behind that position of the list
+
+
+# Findings of jobs that reached a limit: the filter "over limit" of lists.
+OVER_LIMIT = ("out-of-memory", "child-out-of-memory", "timed-out", "pids-limit", "cpu-throttled")
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """Part of a list of jobs."""
+
+    records: tuple[Record, ...]
+    next: str | None = None  # the cursor for `HistoryQuery.after`; None: this is the last part
+
+
+class Annotation(Struct, frozen=True, kw_only=True):
+    """A note that a user attached to a job."""
+
+    uuid: str
+    job_uuid: str
+    at_us: int
+    author: str
+    text: str
+
+
+class Tombstone(Struct, frozen=True, kw_only=True):
+    """A job that was deleted."""
+
+    uuid: str
+    number: int
+    external_id: str | None
+    name: str
+    user: str
+    status: Status  # that it had
+    deleted_at_us: int
+    deleted_by: str
 
 
 class Distribution(Struct, frozen=True, kw_only=True):
@@ -70,7 +108,7 @@ class GroupStatistics(Struct, frozen=True, kw_only=True):
 
     @property
     def _judged(self) -> int:
-        """Those of which it is known how they ended."""
+        """Returns jobs with a known outcome."""
         return self.jobs - self.by_status.get(Status.MEASURED, 0)
 
 

@@ -1,22 +1,20 @@
-"""Settings of joblens: their values, the list of them with kind, range, default and meaning, and names of
-stores.
-"""
+"""Settings of joblens, and names of stores.
 
-import enum
-from functools import cache
-from typing import Annotated, Any, Literal
+Annotations are texts: they say what each setting means, which only `model.setting_list` reads."""
 
-from msgspec import Meta, Struct, inspect
+from __future__ import annotations
 
-from joblens.model.delivery import RetryLost
-from joblens.model.jobs.job import Accounting
-from joblens.model.jobs.probe_choice import ALL_PROBES
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from joblens.model.jobs.job import Accounting, RetryLost
 
 Duration = Annotated[float, Meta(ge=0, extra={"unit": "duration"})]  # seconds; written '5s', '1h30m'
 SampleInterval = Annotated[float, Meta(ge=0.05, extra={"unit": "duration"})]
 Size = Annotated[int, Meta(ge=0, extra={"unit": "size"})]  # bytes; written '512m', '2g'
 GridFactor = Annotated[float, Meta(ge=0, le=5000)]  # g/kWh; the dirtiest grids have 1200
-# Absolute once read: what a file says is relative to that file, the rest to the current directory.
+# Absolute once read: paths in a file are relative to that file, others to the current directory.
 Path = Annotated[str, Meta(extra={"unit": "path"})]
 Probes = Annotated[str, Meta(extra={"unit": "probes"})]  # as model.probe_choice reads it
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
@@ -30,11 +28,11 @@ class JobMetricsSettings(Struct, frozen=True, kw_only=True):
     enabled: Annotated[bool, _doc("Measure jobs while they run.")] = True
     default_sample_rate: Annotated[
         SampleInterval | None,
-        _doc("Time between samples where neither option nor spec says, 50ms at least. Unset: 1 s a job."),
+        _doc("Default sampling interval, at least 50ms. Unset: 1 s per job."),
     ] = None
     probes: Annotated[
         Probes,
-        _doc("What is measured beside CPU, memory and I/O: all, none, default, names, +NAME, -NAME."),
+        _doc("Measurements besides CPU, memory and I/O: all, none, default, names, +NAME, -NAME."),
     ] = "default"
     storage_dir: Annotated[
         Path | None, _doc("When set, also write samples live to STORAGE_DIR/UUID/TIMESTAMP.jsonl.gz.")
@@ -66,10 +64,12 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
 
 
 class HistoryFileSettings(Struct, frozen=True, kw_only=True):
-    enabled: Annotated[bool, _doc("Keep jobs_history.jsonl beside the store, one line a finished job.")] = (
-        True
-    )
-    path: Annotated[Path | None, _doc("Where; unset: jobs_history.jsonl beside the store.")] = None
+    enabled: Annotated[
+        bool, _doc("Keep jobs_history.jsonl next to the store, one line per finished job.")
+    ] = True
+    path: Annotated[
+        Path | None, _doc("Path of the history file. Unset: jobs_history.jsonl next to the store.")
+    ] = None
     max_size: Annotated[Size, _doc("Rotate the file when it grows past this. 0: never.")] = 100 * 1024**2
     backup_count: Annotated[int, _doc("Rotated files to keep.", least=0)] = 5
 
@@ -88,9 +88,9 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
 
 
 class OutputSettings(Struct, frozen=True, kw_only=True):
-    capture: Annotated[bool, _doc("Keep what jobs print.")] = True
+    capture: Annotated[bool, _doc("Keep the output of jobs.")] = True
     dir: Annotated[
-        Path | None, _doc("Where the job's stdout and stderr files go. Unset: logs/ beside the store.")
+        Path | None, _doc("Folder for stdout and stderr files of jobs. Unset: logs/ next to the store.")
     ] = None
     max_size: Annotated[Size, _doc("Bytes kept per stream: the first half and the last half.")] = 20 * 1024**2
 
@@ -98,13 +98,49 @@ class OutputSettings(Struct, frozen=True, kw_only=True):
 class EnergySettings(Struct, frozen=True, kw_only=True):
     grid_co2_g_per_kwh: Annotated[
         GridFactor | None,
-        _doc("Grams of CO2 that a kilowatt-hour of your electricity stands for. Unset: no CO2."),
+        _doc("Grams of CO2 per kilowatt-hour of your electricity. Unset: no CO2."),
     ] = None
+
+
+class GpuSettings(Struct, frozen=True, kw_only=True):
+    job_mapping_dir: Annotated[
+        Path | None,
+        _doc("Write the jobs of each NVIDIA GPU here, for dcgm-exporter --hpc-job-mapping-dir."),
+    ] = None
+
+
+class OtelSettings(Struct, frozen=True, kw_only=True):
+    enabled: Annotated[
+        bool, _doc("Export runs and jobs as OpenTelemetry traces and metrics; needs the extra 'otel'.")
+    ] = False
+    endpoint: Annotated[
+        str | None,
+        _doc("OTLP/HTTP receiver. Unset: $OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318."),
+    ] = None
+    metrics: Annotated[bool, _doc("Export metrics beside traces.")] = True
+    dashboard_url: Annotated[
+        str | None, _doc("URL of a joblens server, for links from spans to jobs and runs.")
+    ] = None
+    flush: Annotated[Duration, _doc("Wait at most this long at the end for the receiver.")] = 5.0
+
+
+class LineageSettings(Struct, frozen=True, kw_only=True):
+    file: Annotated[
+        Path | None, _doc("Append OpenLineage events to this file, one JSON object per line.")
+    ] = None
+    url: Annotated[
+        str | None, _doc("Post OpenLineage events to this URL; $OPENLINEAGE_API_KEY is sent as bearer token.")
+    ] = None
+    namespace: Annotated[str, _doc("Namespace of jobs in OpenLineage events.")] = "joblens"
+    flush: Annotated[Duration, _doc("Wait at most this long at the end for the URL.")] = 5.0
 
 
 class ProvenanceSettings(Struct, frozen=True, kw_only=True):
     enabled: Annotated[
-        bool, _doc("Note what each job ran in: code, programs, packages, machine, files it read and left.")
+        bool,
+        _doc(
+            "Record the environment of each job: code, programs, packages, machine, input and output files."
+        ),
     ] = True
     max_hash_size: Annotated[
         Size, _doc("Files and programs up to this size are known by a digest, larger ones by size and time.")
@@ -118,25 +154,23 @@ class SupervisorSettings(Struct, frozen=True, kw_only=True):
 class QueueSettings(Struct, frozen=True, kw_only=True):
     broker: Annotated[
         str | None,
-        _doc(
-            "redis://…, rediss://…, amqp://… or a folder; tells workers of jobs. Unset: a folder of joblens."
-        ),
+        _doc("redis://…, rediss://…, amqp://… or a folder; notifies workers. Unset: a folder of joblens."),
     ] = None
     name: Annotated[str, _doc("Queue that jobs go to, and that a worker serves, when none is named.")] = (
         "default"
     )
-    lease: Annotated[Duration, _doc("A worker that is not heard of for this long has lost its jobs.")] = 30.0
+    lease: Annotated[Duration, _doc("A worker without a heartbeat for this long loses its jobs.")] = 30.0
     retry_lost: Annotated[
-        RetryLost, _doc("safe: a job whose worker was lost is taken up again; never: it ends as lost.")
+        RetryLost, _doc("If a job's worker is lost: safe runs it again; never ends it as lost.")
     ] = RetryLost.SAFE
     most_deliveries: Annotated[int, _doc("Workers a job may lose before it ends as lost.", least=1)] = 3
     poll: Annotated[
         Duration,
-        _doc("How often a worker with nothing to do looks into the store for jobs the broker forgot."),
+        _doc("How often an idle worker polls the store, in case a broker message was lost."),
     ] = 5.0
     any_user: Annotated[bool, _doc("A worker also takes jobs that other users have submitted.")] = False
     idle: Annotated[
-        Duration, _doc("A worker that was started for a job ends when it had none for this long.")
+        Duration, _doc("An automatically started worker exits after being idle for this long.")
     ] = 30.0
 
 
@@ -153,9 +187,9 @@ class SlurmSettings(Struct, frozen=True, kw_only=True):
     setup: Annotated[
         str | None, _doc("Shell lines to run on a node before its worker, such as 'module load gcc'.")
     ] = None
-    agent_memory: Annotated[
-        Size, _doc("Memory that is asked for beside a job's own, for the worker that measures it.")
-    ] = 128 * 1024**2
+    agent_memory: Annotated[Size, _doc("Additional memory for the worker that measures a job.")] = (
+        128 * 1024**2
+    )
     most_queued: Annotated[int, _doc("Jobs and allocations of a run that Slurm has at a time.", least=1)] = (
         1000
     )
@@ -163,9 +197,9 @@ class SlurmSettings(Struct, frozen=True, kw_only=True):
         int, _doc("Jobs of one array that may run at a time (--array=…%N). 0: no bound.", least=0)
     ] = 0
     idle: Annotated[
-        Duration, _doc("An allocation ends when it had no job for this long, where the spec does not say.")
+        Duration, _doc("An idle allocation ends after this long, unless the spec says otherwise.")
     ] = 60.0
-    poll: Annotated[Duration, _doc("How often Slurm is asked how things stand.")] = 5.0
+    poll: Annotated[Duration, _doc("How often to query Slurm.")] = 5.0
 
 
 class RaySettings(Struct, frozen=True, kw_only=True):
@@ -177,7 +211,7 @@ class RaySettings(Struct, frozen=True, kw_only=True):
         str | None, _doc("Resources of the cluster's own that each job takes: 'ssd=1, licence=0.5'.")
     ] = None
     wait_for_nodes: Annotated[
-        bool, _doc("Jobs that no node is large enough for wait for one, as where a cluster grows by itself.")
+        bool, _doc("Jobs too large for every node wait for a larger one, for clusters that scale.")
     ] = False
 
 
@@ -192,6 +226,56 @@ class LogSettings(Struct, frozen=True, kw_only=True):
     backup_count: Annotated[int, _doc("Rotated log files to keep, gzip-compressed.", least=0)] = 5
 
 
+class ServerSettings(Struct, frozen=True, kw_only=True):
+    host: Annotated[
+        str, _doc("Address that `serve` listens on. Others than loopback need TLS or a proxy.")
+    ] = "127.0.0.1"
+    port: Annotated[int, _doc("Port that `serve` listens on. 0: any free one.", least=0, most=65535)] = 7373
+    socket: Annotated[
+        Path | None, _doc("Unix socket of `serve` for its owner. Unset: in the spool directory of the store.")
+    ] = None
+    tls_cert: Annotated[Path | None, _doc("Certificate of `serve`, PEM; loaded again when it changes.")] = (
+        None
+    )
+    tls_key: Annotated[Path | None, _doc("Key of that certificate, PEM, without a password.")] = None
+    client_ca: Annotated[
+        Path | None, _doc("Clients must have a certificate of this authority (mutual TLS).")
+    ] = None
+    base_path: Annotated[str, _doc("Path below which a reverse proxy serves joblens, such as /joblens.")] = ""
+    hosts: Annotated[
+        str, _doc("More names that requests may have in their Host header, separated by commas.")
+    ] = ""
+    session: Annotated[Duration, _doc("A session of a browser ends after this time.")] = 43200.0
+    max_body: Annotated[Size, _doc("Largest request body.")] = 4 * 1024**2
+    max_connections: Annotated[int, _doc("Connections at the same time.", least=1)] = 1000
+    max_streams: Annotated[int, _doc("Event streams at the same time.", least=1)] = 500
+    rate: Annotated[
+        float, _doc("Requests per second from one address; ten times as many at once.", least=0.1)
+    ] = 50.0
+    header_timeout: Annotated[Duration, _doc("Time for a client to send all headers.")] = 10.0
+    body_timeout: Annotated[Duration, _doc("Time for a client to send a whole body.")] = 30.0
+    write_timeout: Annotated[Duration, _doc("A client that reads nothing for this long is disconnected.")] = (
+        30.0
+    )
+    idle_timeout: Annotated[Duration, _doc("A connection without requests is closed after this time.")] = 65.0
+    metrics_compat: Annotated[
+        str, _doc("Names of other exporters in /metrics: cgroup, ceems, cadvisor, separated by commas.")
+    ] = ""
+    metrics_job_ids: Annotated[bool, _doc("One series per running job in /metrics.")] = False
+
+
+class ClientSettings(Struct, frozen=True, kw_only=True):
+    token_file: Annotated[
+        Path | None,
+        _doc("File with the token for `--server`, mode 0600. Unset: ~/.config/joblens/token if it exists."),
+    ] = None
+    ca: Annotated[
+        Path | None, _doc("Certificate authority of the server, PEM. Unset: those of the system.")
+    ] = None
+    cert: Annotated[Path | None, _doc("Own certificate for a server with mutual TLS, PEM.")] = None
+    key: Annotated[Path | None, _doc("Key of that certificate, PEM, without a password.")] = None
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     job_metrics: JobMetricsSettings = JobMetricsSettings()
     store: StoreSettings = StoreSettings()
@@ -199,58 +283,17 @@ class Settings(Struct, frozen=True, kw_only=True):
     limits: LimitSettings = LimitSettings()
     output: OutputSettings = OutputSettings()
     energy: EnergySettings = EnergySettings()
+    gpu: GpuSettings = GpuSettings()
+    otel: OtelSettings = OtelSettings()
+    lineage: LineageSettings = LineageSettings()
     provenance: ProvenanceSettings = ProvenanceSettings()
     supervisor: SupervisorSettings = SupervisorSettings()
     queue: QueueSettings = QueueSettings()
     slurm: SlurmSettings = SlurmSettings()
     ray: RaySettings = RaySettings()
+    server: ServerSettings = ServerSettings()
+    client: ClientSettings = ClientSettings()
     logs: LogSettings = LogSettings()
-
-
-class Kind(enum.StrEnum):
-    BOOL = "bool"
-    INT = "int"
-    FLOAT = "float"
-    TEXT = "text"
-    PATH = "path"
-    DURATION = "duration"
-    SIZE = "size"
-    CHOICE = "choice"
-    PROBES = "probes"
-
-
-EXPECTED = {
-    Kind.BOOL: "true or false",
-    Kind.INT: "a whole number",
-    Kind.FLOAT: "a number",
-    Kind.TEXT: "text",
-    Kind.PATH: "a path",
-    Kind.DURATION: "a duration such as 5s, 500ms or 1h30m",
-    Kind.SIZE: "a size such as 512m or 2GB",
-    Kind.PROBES: f"all, none, default, or some of {', '.join(ALL_PROBES)}; + and - change the default",
-}
-
-
-class Setting(Struct, frozen=True, kw_only=True):
-    name: str  # dotted: job_metrics.enabled
-    kind: Kind
-    is_optional: bool  # may be null: not set
-    choices: tuple[str, ...] = ()
-    choice_class: type[enum.StrEnum] | None = None
-    least: float | None = None
-    most: float | None = None
-    default: Any = None
-    meaning: str = ""
-
-    @property
-    def variable(self) -> str:
-        return variable_of(self.name)
-
-    @property
-    def expected(self) -> str:
-        if self.kind is Kind.CHOICE:
-            return "one of " + ", ".join(self.choices)
-        return EXPECTED[self.kind]
 
 
 def variable_of(name: str) -> str:
@@ -258,7 +301,7 @@ def variable_of(name: str) -> str:
 
 
 def names_of(section: Struct, prefix: str = "") -> list[str]:
-    """Dotted names of all settings, without looking at types: cheap enough for every start."""
+    """Returns dotted names of all settings without evaluating types: cheap enough for every start."""
     names: list[str] = []
     for field in section.__struct_fields__:
         value = getattr(section, field)
@@ -267,71 +310,6 @@ def names_of(section: Struct, prefix: str = "") -> list[str]:
         else:
             names.append(prefix + field)
     return names
-
-
-@cache
-def all_settings() -> dict[str, Setting]:
-    return {setting.name: setting for setting in _settings_in(inspect.type_info(Settings), "")}
-
-
-def _settings_in(section: Any, prefix: str) -> list[Setting]:
-    found: list[Setting] = []
-    for field in section.fields:
-        bare, meaning, unit = _bare(field.type)
-        name = prefix + field.name
-        if isinstance(bare, inspect.StructType):
-            found += _settings_in(bare, name + ".")
-        else:
-            found.append(_setting(name, bare, meaning, unit, field.default))
-    return found
-
-
-def _bare(type_: inspect.Type) -> tuple[inspect.Type, str, str]:
-    """The type below its annotations, with what they said: meaning and unit."""
-    meaning = unit = ""
-    while isinstance(type_, inspect.Metadata):
-        meaning = meaning or (type_.extra_json_schema or {}).get("description", "")
-        unit = unit or (type_.extra or {}).get("unit", "")
-        type_ = type_.type
-    return type_, meaning, unit
-
-
-def _setting(name: str, type_: inspect.Type, meaning: str, unit: str, default: Any) -> Setting:
-    is_optional = False
-    if isinstance(type_, inspect.UnionType):
-        (type_,) = (one for one in type_.types if not isinstance(one, inspect.NoneType))
-        type_, _, unit = _bare(type_)
-        is_optional = True
-    choices: tuple[str, ...] = ()
-    choice_class = None
-    least: float | None = None
-    most: float | None = None
-    match type_:
-        case inspect.BoolType():
-            kind = Kind.BOOL
-        case inspect.IntType():
-            kind, least, most = Kind(unit or Kind.INT), type_.ge, type_.le
-        case inspect.FloatType():
-            kind, least, most = Kind(unit or Kind.FLOAT), type_.ge, type_.le
-        case inspect.StrType():
-            kind = Kind(unit or Kind.TEXT)
-        case inspect.EnumType(cls=cls) if issubclass(cls, enum.StrEnum):
-            kind, choices, choice_class = Kind.CHOICE, tuple(member.value for member in cls), cls
-        case inspect.LiteralType(values=values):
-            kind, choices = Kind.CHOICE, tuple(str(value) for value in values)
-        case _:
-            raise TypeError(f"setting {name} has a type configuration cannot give: {type_}")
-    return Setting(
-        name=name,
-        kind=kind,
-        is_optional=is_optional,
-        choices=choices,
-        choice_class=choice_class,
-        least=least,
-        most=most,
-        default=default,
-        meaning=meaning,
-    )
 
 
 _SCHEME = "postgresql://"
@@ -344,12 +322,12 @@ def is_postgres(url: str) -> bool:
 
 
 def without_password(url: str) -> str:
-    """The same store under its one name. What is no URL of PostgreSQL stays as it is."""
+    """Returns the URL without its password. Anything but a PostgreSQL URL is returned unchanged."""
     if not is_postgres(url):
         return url
     # The last '@': a password may hold one that should have been written %40, and must not be shown for it.
     user, at, rest = url.partition("://")[2].rpartition("@")
-    if "?" in user and ":" not in user.partition("?")[0]:  # it stands in a parameter
+    if "?" in user and ":" not in user.partition("?")[0]:  # it is in a parameter
         place, mark, query = f"{user}{at}{rest}".partition("?")
         user, at, place = place.rpartition("@")
     else:
@@ -364,5 +342,5 @@ def has_password(url: str) -> bool:
 
 
 def same_store(name: str, url: str) -> bool:
-    """Whether a name without a password stands for the store at this URL."""
+    """Whether a name without a password refers to the store at this URL."""
     return is_postgres(name) and not has_password(name) and without_password(url) == without_password(name)

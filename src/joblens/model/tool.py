@@ -6,8 +6,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from joblens.model.delivery import RetryLost
-from joblens.model.jobs.job import ContainerJob, Requirements
+from joblens.model.jobs.job import ContainerJob, Requirements, RetryLost
 
 # Among the volumes of a container: the folder of the job's own, which is made where the job runs.
 OWN_FOLDER = "{folder}"
@@ -34,7 +33,7 @@ class ParameterWay(enum.StrEnum):
 class ToolParameter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A parameter that the tool or one of its scripts is known to take."""
 
-    default: Any = None  # also says what kind of value it takes
+    default: Any = None  # also sets the type
     description: str = ""
     least: float | None = None
     most: float | None = None
@@ -51,7 +50,7 @@ class ToolScript(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolDevice(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is different on a device: cpu, gpu, intel-gpu."""
+    """Differences on a device: cpu, gpu, intel-gpu."""
 
     arguments: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
@@ -62,8 +61,8 @@ class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     description: str = ""
     source: str = ""  # the file it was read from; '' built in
-    # The command; {program}, {script}, {interpreter...}, {params...}, {device...}, {cpus} and ${NAME} of its
-    # environment stand for what they say. Words, never a shell line.
+    # The command, with placeholders {program}, {script}, {interpreter...}, {params...}, {device...}, {cpus}
+    # and ${NAME} of its environment. Words, never a shell line.
     command: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()  # the first that is there and passes `check` is {program}
     check: tuple[str, ...] = ()  # arguments with which it has to end with 0
@@ -82,11 +81,11 @@ class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True):
     scripts: dict[str, ToolScript] = field(default_factory=dict)
     benchmark: str = ""  # which of its scripts `bench run` runs
     devices: dict[str, ToolDevice] = field(default_factory=dict)
-    install: str = ""  # what to say when its program is not there
+    install: str = ""  # hint if its program is missing
 
 
 class ToolStanding(Struct, frozen=True, kw_only=True):
-    """A tool as it stands on a machine."""
+    """State of a tool on a machine."""
 
     name: str
     tool: Tool | None = None  # None: its file has mistakes

@@ -1,19 +1,22 @@
-"""Facts to be remembered, as values: a store applies them, a journal keeps them until it can.
+"""Writes: facts as values that a store applies and a journal holds meanwhile.
 
-Applying the same write twice changes nothing, so a journal can be replayed safely. Of a job that workers
-take in turns, only writes under its present fence count."""
+Writes are idempotent, so a journal can be replayed safely. For a queued job, only writes under its current
+fencing token count.
+"""
 
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 import joblens
-from joblens.model.delivery import Ticket
 from joblens.model.jobs.details import Details, Provenance
 from joblens.model.jobs.job import Attempt, Job, Outcome
 from joblens.model.jobs.sample import Sample
 
 if TYPE_CHECKING:
+    import joblens.model.access
+    import joblens.model.delivery
+    import joblens.model.history
     import joblens.model.runs.run
 
 
@@ -37,7 +40,7 @@ class SamplesTaken(Struct, frozen=True, tag="samples"):
 
 
 class DetailsTaken(Struct, frozen=True, tag="details"):
-    """What is known of a job beside its samples now; parts that are None here stay as they were."""
+    """Current details of a job besides its samples; None leaves a part unchanged."""
 
     uuid: str
     details: Details
@@ -53,7 +56,7 @@ class JobEnded(Struct, frozen=True, tag="ended"):
 
 
 class CancelAsked(Struct, frozen=True, tag="cancel"):
-    """Someone wants the job to end. Its owner sees this at its next tick, on whatever machine it is."""
+    """A user asked to cancel the job. Its owner sees this at its next tick, on any machine."""
 
     uuid: str
     asked_at_us: int
@@ -63,17 +66,18 @@ class CancelAsked(Struct, frozen=True, tag="cancel"):
 class TicketMade(Struct, frozen=True, tag="ticket"):
     """The job is for a worker. Comes with its JobQueued; ignored when the job has ended or has a ticket."""
 
-    ticket: Ticket
+    ticket: "joblens.model.delivery.Ticket"
 
 
 class ProvenanceSeen(Struct, frozen=True, tag="provenance"):
-    """What jobs ran in, known by a digest of itself; ignored when it is there already."""
+    """Environment of jobs, identified by its digest; ignored if it exists."""
 
     digest: str
     provenance: Provenance
 
 
-# Types of runs are named by their module, which most processes never load: import it before decoding these.
+# Types of tickets, runs, notes and audit entries are named by their modules, which most processes never load:
+# import those before decoding writes.
 
 
 class WorkflowCreated(Struct, frozen=True, tag="workflow"):
@@ -92,6 +96,18 @@ class RunNoted(Struct, frozen=True, tag="run-event"):
     event: "joblens.model.runs.run.RunEvent"
 
 
+class JobAnnotated(Struct, frozen=True, tag="annotation"):
+    """A note about a job, known by its own uuid; ignored when the job is not in the store."""
+
+    annotation: "joblens.model.history.Annotation"
+
+
+class AuditNoted(Struct, frozen=True, tag="audit"):
+    """Known by its uuid."""
+
+    entry: "joblens.model.access.AuditEntry"
+
+
 Write = (
     JobQueued
     | TicketMade
@@ -101,6 +117,8 @@ Write = (
     | JobEnded
     | CancelAsked
     | ProvenanceSeen
+    | JobAnnotated
+    | AuditNoted
     | WorkflowCreated
     | RunCreated
     | RunNoted

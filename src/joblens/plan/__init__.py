@@ -1,1 +1,1 @@
-"""Pure: from a workflow as written to the jobs it stands for, their graph, and which of them to run."""
+"""Plans: a workflow's expanded jobs, their graph, and the selection to run. Pure."""

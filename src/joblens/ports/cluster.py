@@ -79,12 +79,12 @@ class ClusterBackend(Protocol):
         Running jobs learn it from the store."""
         ...
 
-    def look(self) -> list[AllocationEvent]:
+    def poll(self) -> list[AllocationEvent]:
         """Returns the changes since the last call. `uuids` of an event on an allocation that serves a queue:
         the jobs known to have been there."""
         ...
 
-    def room(self) -> NodeCapacity | None:
+    def capacity(self) -> NodeCapacity | None:
         """Returns how much the run may fill at once; None: no limit, the cluster queues."""
         ...
 

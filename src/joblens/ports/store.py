@@ -5,12 +5,13 @@ from typing import Protocol
 
 from joblens.model.clusters.placement import NodeCapacity
 from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
-from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck, TaggedJobs
+from joblens.model.history import HistoryQuery, Page, PruneReport, Statistics, StoreCheck, TaggedJobs
 from joblens.model.jobs.details import Details, Provenance
 from joblens.model.jobs.job import Record, Status
-from joblens.model.jobs.sample import Sample
+from joblens.model.jobs.sample import Sample, SampleSeries
 from joblens.model.runs.run import JobResult, Run, RunEvent, Workflow
 from joblens.model.writes import CancelAsked, Write
+from joblens.ports.access import ServerStore
 
 
 class StoreWriter(Protocol):
@@ -40,6 +41,12 @@ class StoreReader(Protocol):
         """Newest first unless the query sorts otherwise."""
         ...
 
+    def page(self, query: HistoryQuery) -> Page:
+        """One part of the list of at most `query.limit` records, and where the next part begins. Jobs that
+        start, end or are deleted between two parts make no other job appear twice or not at all.
+        Raises InputError for a cursor (`query.after`) that is none, or of a list in another order."""
+        ...
+
     def count(self, query: HistoryQuery) -> int:
         """How many records there are; the limit does not count."""
         ...
@@ -62,8 +69,14 @@ class StoreReader(Protocol):
         """Of jobs that have not ended, by uuid. Asked at every tick, so it must be cheap."""
         ...
 
-    def samples(self, uuid: str, after: int = -1) -> list[tuple[int, Sample]]:
-        """(index, sample) with index > after, in order, none missing, none twice."""
+    def samples(self, uuid: str, after: int = -1, most: int | None = None) -> list[tuple[int, Sample]]:
+        """(index, sample) with index > after, in order, none missing, none twice; the first `most` of them.
+        The others are not decoded."""
+        ...
+
+    def series(self, uuid: str, names: Sequence[str], from_us: int, to_us: int) -> SampleSeries:
+        """Some columns (of SAMPLE_COLUMNS) of samples in a span of time, with one sample before it, if there
+        is any, for rates. Only these columns are decoded."""
         ...
 
     def tails(self, after: Mapping[str, int], most: int) -> dict[str, list[tuple[int, Sample]]]:
@@ -138,12 +151,17 @@ class Deliveries(Protocol):
     ticket; the fence stays."""
 
     def claim(
-        self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float, *, room: NodeCapacity | None = None
+        self,
+        worker: WorkerInfo,
+        uuids: Sequence[str],
+        lease_s: float,
+        *,
+        capacity: NodeCapacity | None = None,
     ) -> list[Claim]:
         """Of these, those that are waiting and that the worker may take (its user's, unless `any_user`; with
         one of its labels, or without one where it has none).
-        `room`: together they take no more than that; what does not fit is left to others. A job takes what
-        was written that it needs, of places and of time only where that is counted."""
+        `capacity`: together they take no more than that; others may claim the rest. A job takes what was
+        written that it needs, of places and of time only where that is counted."""
         ...
 
     def claim_waiting(
@@ -153,11 +171,11 @@ class Deliveries(Protocol):
         lease_s: float,
         *,
         older_than_s: float = 0.0,
-        room: NodeCapacity | None = None,
+        capacity: NodeCapacity | None = None,
     ) -> list[Claim]:
         """The oldest waiting ones of the worker's queues and labels, whose message may have been lost. Claims
-        by several workers at once never wait for each other and never get the same ticket. `room` as above;
-        behind those that do not fit so many are looked at as is cheap."""
+        by several workers at once never wait for each other and never get the same ticket. `capacity` as
+        above; behind those that do not fit, it reads as many as is cheap."""
         ...
 
     def renew(self, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:
@@ -217,7 +235,7 @@ class Deliveries(Protocol):
         ...
 
 
-class QueueStore(Store, Deliveries, Protocol):
+class QueueStore(Store, Deliveries, ServerStore, Protocol):
     """What every driver provides."""
 
 
@@ -231,5 +249,11 @@ class Sink(Protocol):
     def details_taken(self, uuid: str, details: Details) -> None: ...
 
     def jobs_ended(self, records: Sequence[Record]) -> None: ...
+
+    def provenance_seen(self, digest: str, provenance: Provenance) -> None: ...
+
+    def run_changed(self, workflow: Workflow, run: Run) -> None:
+        """A run of a workflow was started or ended by this process; its status says which."""
+        ...
 
     def close(self) -> None: ...

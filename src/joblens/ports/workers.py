@@ -49,10 +49,10 @@ class BrokerConsumer(Protocol):
 class WorkerConfigWriter(Protocol):
     """Of one run. On the placer's thread."""
 
-    folder: str  # private and of this run: for scripts, and for what hired workers print
-    hire: WorkerConfig  # what every worker of the run is told; a placer says the rest with `replace`
+    folder: str  # private and of this run: for scripts, and for what pilot workers print
+    config: WorkerConfig  # what every worker of the run is told; a placer says the rest with `replace`
 
-    def write(self, hire: WorkerConfig) -> str:
+    def write(self, config: WorkerConfig) -> str:
         """-> the path of a private file. Raises PlacingError when it cannot be written."""
         ...
 
@@ -66,33 +66,9 @@ class WorkerConfigWriter(Protocol):
         ...
 
     def drop(self, path: str) -> None:
-        """Nobody is to be hired by it any more; nothing happens where it is gone already."""
+        """No worker starts with it any more; nothing happens where it is gone already."""
         ...
 
     def close(self) -> None:
         """Nothing of the run is to stay."""
-        ...
-
-
-class NodeListener(BrokerConsumer, Protocol):
-    """Receives the tickets of a worker that stays on a node, from tasks that the cluster starts there
-    (`WorkerConfig.listen`). Calls `take` of the worker with each ticket, and before that `lend` with the GPUs
-    that the cluster assigned by name."""
-
-    def has_run(self, uuid: str, seconds: float | None) -> None:
-        """It has come to its end, and its room is free; what is to be written of it is under way. None: it
-        was not begun."""
-        ...
-
-    def has_ended(self, uuids: Sequence[str]) -> None:
-        """Their outcomes are in the store. On the worker's loop; returns at once."""
-        ...
-
-    def has_let_go(self, uuids: Sequence[str]) -> None:
-        """It does not have them (any more): others had them first, or it gave them back."""
-        ...
-
-    def prints_to(self, uuid: str, here: str, meant: str) -> None:
-        """What the job prints goes to the folder `here`, since that which it was `meant` to go to is not on
-        this machine."""
         ...

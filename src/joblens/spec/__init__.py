@@ -1,1 +1,1 @@
-"""Text that people write (configuration, later workflow specs) into values, with line numbers."""
+"""Files that people write (configuration, workflows, recipes, tools), parsed into values with positions."""

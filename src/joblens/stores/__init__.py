@@ -1,1 +1,1 @@
-"""What remembers: the SQLite store, sample blocks, the journal and the plain-file sinks."""
+"""Stores: SQLite and PostgreSQL, sample blocks, the journal, and sinks that write plain files."""

@@ -28,10 +28,10 @@ JOB_MISTAKES = [
     ('invocation_script: "a\\0b"', "invocation_script in job 'a' must not have a NUL character"),
     ("memory: 0", "memory in job 'a' must be more than 0, not 0"),
     ("num_gpus: -1", "num_gpus in job 'a' must be 0 or more, not -1"),
-    ("cpus: 1, num_cpus: 2", "num_cpus in job 'a' says the same as cpus; write only one of them"),
+    ("cpus: 1, num_cpus: 2", "num_cpus in job 'a' means the same as cpus; write only one of them"),
     (
         "blocked_by: [b], depends_on: [c]",
-        "depends_on in job 'a' says the same as blocked_by; write only one of them",
+        "depends_on in job 'a' means the same as blocked_by; write only one of them",
     ),
     ("cpus: 1, resource_requirements: big", "cpus in job 'a' cannot be combined with resource_requirements"),
     (
@@ -53,7 +53,10 @@ JOB_MISTAKES = [
     ),
     (
         "parameters: {1a: 1}",
-        "parameters.1a in job 'a' is no name for {…}; it takes letters, digits, _ and -, a letter or _ first",
+        (
+            "parameters.1a in job 'a' is not a valid name for {…}; use letters, digits, _ and -, "
+            "starting with a letter or _"
+        ),
     ),
     (
         "parameters_file: t.csv, parameters: {i: 1}",
@@ -61,13 +64,13 @@ JOB_MISTAKES = [
     ),
     (
         "use_parameters_file: true",
-        "use_parameters_file in job 'a' needs a parameters_file at the top of the file",
+        "use_parameters_file in job 'a' requires a parameters_file at the top of the file",
     ),
     (
         "env: {A=B: 1}",
         (
-            "env.A=B in job 'a' is no name of an environment variable; "
-            "it takes letters, digits and _, no digit first"
+            "env.A=B in job 'a' is not a valid environment variable; "
+            "use letters, digits and _, not starting with a digit"
         ),
     ),
     ("env: {A: [1]}", "env.A in job 'a' must be text, not a list"),
@@ -102,11 +105,11 @@ SECTION_MISTAKES = [
     ),
     (
         "execution_config: {enable_cpu_bind: true}",
-        "enable_cpu_bind in execution_config goes with mode slurm or auto, not direct",
+        "enable_cpu_bind in execution_config requires mode slurm or auto, not direct",
     ),
     (
         "execution_config: {mode: slurm, limit_resources: false}",
-        "limit_resources in execution_config goes with mode direct or auto, not slurm",
+        "limit_resources in execution_config requires mode direct or auto, not slurm",
     ),
     (
         "execution_config: {termination_signal: SIGSTOPP}",
@@ -118,11 +121,11 @@ SECTION_MISTAKES = [
     ),
     (
         "slurm_defaults: {partition: long}",
-        "'partition' cannot stand in slurm_defaults; it belongs in slurm_schedulers",
+        "'partition' is not allowed in slurm_defaults; it belongs in slurm_schedulers",
     ),
     (
         "slurm_defaults: {job-name: x}",
-        "'job-name' cannot stand in slurm_defaults; it belongs in slurm_schedulers, as 'name'",
+        "'job-name' is not allowed in slurm_defaults; it belongs in slurm_schedulers, as 'name'",
     ),
     ("slurm_defaults: {acount: x}", "sbatch has no option 'acount'; did you mean 'account'?"),
     ("slurm_defaults: {qos: []}", "qos in slurm_defaults must be text, a number or true, not a list"),
@@ -133,11 +136,11 @@ SECTION_MISTAKES = [
     ),
     (
         "actions: [{trigger_type: on_jobs_ready, action_type: run_commands, commands: [ls]}]",
-        "trigger_type on_jobs_ready in an action needs 'jobs' or 'job_name_regexes' beside it",
+        "trigger_type on_jobs_ready in an action requires 'jobs' or 'job_name_regexes'",
     ),
     (
         "actions: [{trigger_type: on_workflow_start, action_type: run_commands}]",
-        "action_type run_commands in an action needs 'commands' beside it",
+        "action_type run_commands in an action requires 'commands'",
     ),
     (
         "failure_handlers: [{name: h, rules: [{max_retries: 2}]}]",
@@ -154,7 +157,7 @@ SECTION_MISTAKES = [
     (
         "resource_requirements: [{name: default}]",
         (
-            "name in resource requirements 'default' must not be 'default': that word is reserved for jobs "
+            "name in resource requirements 'default' must not be 'default': that name is reserved for jobs "
             "without requirements"
         ),
     ),

@@ -28,7 +28,7 @@ from joblens.model.history import HistoryQuery
 from joblens.stores.sqlite import SqliteStore
 from tests.vm.inside.jobs import answer, facts, knowing_its_start, own_store, python
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 WITHIN = 0.01
 BURN_S = 1.0
 END_S = 0.1  # a process cannot tell what its own end takes; a loaded host charges an emulated CPU for waiting
@@ -103,7 +103,7 @@ class Try:
 
     def _record(self) -> dict[str, Any]:
         """As `joblens show` has it, once it has an end."""
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         self._read("list")
         store = SqliteStore(self._store)
         (record,) = store.records(HistoryQuery())
@@ -159,7 +159,7 @@ class Try:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
             check=False,
         )
         assert done.returncode == 0, f"joblens {arguments[0]}: {done.stderr}"
@@ -175,9 +175,9 @@ def _is_alive(pid: int) -> bool:
 
 
 def _wait_until(is_done: Callable[[], bool], what: str) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not is_done():
-        assert time.monotonic() < deadline_s, f"waited {PATIENCE_S:g} s for {what}"
+        assert time.monotonic() < deadline_s, f"waited {TIMEOUT_S:g} s for {what}"
         time.sleep(0.01)
 
 

@@ -1,6 +1,5 @@
-"""Attachment to something that runs already: a process, a control group or a container, found and measured
-until it ends, never touched.
-"""
+"""Attachment to a running process, control group or container: finds it and measures it until it ends,
+without touching it."""
 
 import contextlib
 import os
@@ -44,7 +43,8 @@ _HINT = "a process id, a control group (/sys/fs/cgroup/… or its path below tha
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """`told`: what it is, for the record. `pid`: its first process; its end is the end of all of it."""
+    """Target of an attachment. `told`: description for the record. `pid`: its first process, whose end is
+    the end of the target."""
 
     told: str
     name: str
@@ -56,11 +56,11 @@ class Target(Struct, frozen=True, kw_only=True):
     groups: dict[str, str] = {}  # hierarchy -> directory; empty: it is a process tree
     container: ContainerInfo | None = None
     engine: str = ""
-    ask_container: Callable[[], ContainerInfo] | None = None  # how it ended; may raise JoblensError
+    ask_container: Callable[[], ContainerInfo] | None = None  # returns how it ended; may raise JoblensError
 
 
 def find_target(text: str, engine: str = "", socket: str = "") -> Target:
-    """Raises InputError, or what the container engine has to say."""
+    """Raises InputError, or the error of the container engine."""
     kind, separator, rest = text.partition(":")
     if separator and kind in ("pid", "cgroup", "container"):
         text = rest
@@ -80,15 +80,13 @@ def _process(text: str) -> Target:
         raise InputError(f"{text} is not a process id", hint=_HINT)
     pid = int(text)
     if pid == os.getpid():
-        raise InputError(
-            "joblens cannot look at itself from here", hint="joblens run -- COMMAND measures one"
-        )
+        raise InputError("joblens cannot measure itself", hint="joblens run -- COMMAND measures one")
     ticks = process_start_ticks(pid)
     status = read_text(f"/proc/{pid}/status")
     if ticks is None or status is None or "\nState:\tZ" in status:
         raise InputError(
             f"there is no process {pid}, or it has ended",
-            hint=f"container:{text} is a container of that name",
+            hint=f"for a container, write container:{text}",
         )
     if f"\nTgid:\t{pid}\n" not in status:
         raise InputError(f"{pid} is a thread, not a process", hint="give the id of its process")
@@ -133,7 +131,7 @@ def _group(text: str) -> Target:
         and os.path.isdir(directory := os.path.join(hierarchy.mount_point, path.lstrip("/")))
     }
     if UNIFIED in groups:
-        groups.pop("cpuacct", None)  # the unified one counts the same, finer
+        groups.pop("cpuacct", None)  # the unified hierarchy has the same counters, finer
     if not groups:
         raise InputError(f"there is no control group {text}", hint=_HINT)
     return Target(
@@ -148,7 +146,7 @@ def _group(text: str) -> Target:
 def _path_below_mount(text: str, layout: CgroupLayout) -> str:
     whole = os.path.normpath(text)
     mounts = {hierarchy.mount_point for hierarchy in layout.hierarchies.values()}
-    for mount in sorted(mounts, key=len, reverse=True):  # one mount may lie inside another
+    for mount in sorted(mounts, key=len, reverse=True):  # mounts may be nested
         if whole == mount or whole.startswith(mount + "/"):
             return whole[len(mount) :] or "/"
     return os.path.normpath("/" + text.lstrip("/"))
@@ -157,10 +155,10 @@ def _path_below_mount(text: str, layout: CgroupLayout) -> str:
 def _container(name: str, engine: str, socket: str) -> Target:
     api, info = _inspect(name, engine, socket)
     if info.pid is None:
-        raise InputError(f"the container {name} does not run: it is {info.status or 'not started'}")
+        raise InputError(f"the container {name} is not running: it is {info.status or 'not started'}")
     if not info.groups:
         raise InputError(
-            f"the control group of the container {name} cannot be seen from here",
+            f"the control group of the container {name} is not visible here",
             hint="its engine runs on another machine, or joblens is in a container itself",
         )
     return Target(
@@ -178,7 +176,7 @@ def _container(name: str, engine: str, socket: str) -> Target:
 
 
 def _inspect(name: str, engine: str, socket: str) -> "tuple[ContainerApi, ContainerInfo]":
-    """From the first engine that knows it."""
+    """Asks the first engine that knows it."""
     from joblens.model.errors import ContainerError
     from joblens.probes.containers.api import connect
 
@@ -190,7 +188,7 @@ def _inspect(name: str, engine: str, socket: str) -> "tuple[ContainerApi, Contai
             return api, api.inspect(name)
         except ContainerError as error:
             (answers if error.status else silent).append(str(error))
-    group = f"cgroup:{name} is the control group of that name; " if _has_group(name) else ""
+    group = f"for the control group, write cgroup:{name}; " if _has_group(name) else ""
     raise InputError(f"no container {name} was found: {'; '.join(answers or silent)}", hint=group + _HINT)
 
 
@@ -207,11 +205,11 @@ def _container_argv(info: ContainerInfo) -> tuple[str, ...]:
 
 
 _ENGINE_NOTICES_S, _ASK_AGAIN_S = 2.0, 0.02
-_LOOK_EVERY_S = 0.5  # whether a group is empty, or someone wants the looking to end
+_LOOK_EVERY_S = 0.5  # interval of checks for an empty group and for requests to stop
 
 
 class Attachment:
-    """Driven by the loop; `is_over` once the outcome is recorded."""
+    """Measures the target on the loop; `is_over` once the outcome is recorded."""
 
     def __init__(
         self,
@@ -219,9 +217,9 @@ class Attachment:
         target: Target,
         context: AgentContext,
         on_sample: Callable[[Sample], None] | None = None,
-        look_s: float | None = None,
+        measure_s: float | None = None,
     ) -> None:
-        """`look_s`: how long at the most. Raises InputError when it has ended meanwhile."""
+        """`look_s`: time limit of the measurement. Raises InputError if the target has ended."""
         self.job = job
         self.record = Record(status=Status.QUEUED, job=job)
         self.is_over = False
@@ -232,8 +230,8 @@ class Attachment:
         self._group = target.groups.get(UNIFIED) or next(iter(target.groups.values()), "")
         self._pidfd = _hold(target)
         if self._pidfd < 0 and self._is_empty():
-            raise InputError(f"nothing runs in {target.told}")
-        self._end_at_s = None if look_s is None else time.monotonic() + look_s
+            raise InputError(f"no process is in {target.told}")
+        self._end_at_s = None if measure_s is None else time.monotonic() + measure_s
         self._next_look_s = time.monotonic() + _LOOK_EVERY_S
         self._has_ended = False
         self._meter: JobMeter | None = None
@@ -251,7 +249,7 @@ class Attachment:
             started_at_us=context.clock.now_us(),
             owner=context.owner,
             accounting=self._target.kind or PROCESS_TREE,
-            # No groups and no processes: what the record names as the job's is ended by whoever clears up.
+            # Names no groups and no processes: recovery kills whatever a record names as the job's.
             kernel=context.host.kernel,
             cpu_count=context.host.cpu_count,
             memory_total_bytes=context.host.memory_total_bytes,
@@ -269,11 +267,11 @@ class Attachment:
         context.sampler.add(self.job.uuid, self.job.interval_s, self.take_sample)
 
     def take_sample(self) -> None:
-        """From the sampler's thread, or at the start."""
+        """Called on the sampler's thread, or at the start."""
         self._measurement.take(NOTHING_REAPED)
 
     def stop(self) -> None:
-        """Ends the looking; what is looked at goes on."""
+        """Stops measuring; the target keeps running."""
         if not self._is_ending:
             self._finish()
 
@@ -358,7 +356,7 @@ class Attachment:
     # ---- the end -------------------------------------------------------------------------------------
 
     def _is_empty(self) -> bool:
-        return not list_pids(self._group)  # nobody either where it was taken away
+        return not list_pids(self._group)  # a removed group is empty too
 
     def _ended(self) -> None:
         self._has_ended = True
@@ -367,7 +365,7 @@ class Attachment:
     def _finish(self) -> None:
         self._is_ending = True
         context = self._context
-        # Before anything else: a container's group is taken away soon after its end.
+        # First of all: a container's group is removed soon after its end.
         ended_mono_ns = context.clock.mono_ns()
         if self._pidfd >= 0:
             context.loop.unwatch(self._pidfd)
@@ -410,7 +408,8 @@ class Attachment:
             self._pidfd = -1
 
     def _engine_saw_no_oom_kill(self) -> bool:
-        """Once the engine itself has seen the end; it is not waited for long."""
+        """Returns whether the engine reports the end without an out-of-memory kill; it is not waited for
+        long."""
         ask, deadline_s = self._target.ask_container, time.monotonic() + _ENGINE_NOTICES_S
         with contextlib.suppress(JoblensError, OSError):
             while ask is not None and time.monotonic() < deadline_s:
@@ -431,8 +430,7 @@ class Attachment:
 
 
 def _hold(target: Target) -> int:
-    """A descriptor of the very process, readable when it has ended; -1: there is no such process to wait
-    for."""
+    """Returns a pidfd of exactly this process, readable once it has ended; -1: no such process."""
     if target.pid is None:
         return -1
     try:

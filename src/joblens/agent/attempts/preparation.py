@@ -28,6 +28,7 @@ from joblens.model.jobs.job import (
     Requirements,
     RunLink,
 )
+from joblens.model.jobs.trace import TRACE_VARIABLE, trace_variables
 from joblens.model.redaction.names import seeds_of
 from joblens.model.redaction.secrets import (
     SecretValues,
@@ -130,7 +131,7 @@ _OWN_VARIABLES = frozenset(
 
 
 class RunSetup(Struct, frozen=True, kw_only=True):
-    """What all attempts of one run have in common. Holds the real environment: never stored."""
+    """Settings that all attempts of one run share. Holds the real environment: never stored."""
 
     run: Run
     plan: Plan
@@ -149,6 +150,7 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     output_max_bytes: int
     grid_co2_g_per_kwh: float | None = None
     secrets: SecretValues = _NO_SECRETS  # hidden wherever they occur
+    has_traces: bool = False  # jobs get their span of a trace
 
 
 class PreparedAttempt(Struct, frozen=True):
@@ -260,6 +262,8 @@ class AttemptMaker:
         given = {name: data[name] for name in self._data_names(planned) if name in data}
         if given:
             job = replace(secret_values(given).hide_in_job(job), name=job.name, tags=job.tags)
+        if self._setup.has_traces:
+            env |= trace_variables(job)
         folder = os.path.join(self._logs_dir, self._folder(planned.name, start.attempt))
         return PreparedAttempt(
             job, argv, env, folder, streams_of(planned.stdio or self._plan.execution.stdio), refusal
@@ -283,7 +287,8 @@ class AttemptMaker:
         asked = start.requirements if start is not None else _NO_REQUIREMENTS
         recorded, added = setup.recorded_env, redact_env(env) if env else {}
         if container is not None:  # into it goes what was written, and nothing of the surroundings
-            recorded, added = {}, redact_params(env)
+            caller = recorded.get(TRACE_VARIABLE) if setup.has_traces else None
+            recorded, added = {} if caller is None else {TRACE_VARIABLE: caller}, redact_params(env)
         params = redact_params(planned.parameters) if planned is not None and planned.parameters else {}
         job = Job(
             uuid=self._new_uuid(),
@@ -334,12 +339,12 @@ class AttemptMaker:
         return with_whole_paths(planned.container, self._setup.cwd)
 
     def _data_names(self, planned: PlannedJob) -> list[str]:
-        return [self._plan.user_data[place].name for place in planned.input_user_data]
+        return [self._plan.user_data[index].name for index in planned.input_user_data]
 
     def _output_paths(self, planned: PlannedJob | None) -> tuple[str, ...]:
         if planned is None or not planned.output_files:
             return ()
-        return tuple(self._plan.files[place].path for place in planned.output_files)
+        return tuple(self._plan.files[index].path for index in planned.output_files)
 
     def _seeds(self, argv: tuple[str, ...], params: dict[str, Any], env: dict[str, str]) -> dict[str, str]:
         """Of what may be remembered."""
@@ -376,8 +381,8 @@ class AttemptMaker:
         """Commands that each worker of the run is to run; None: the plan has none."""
         start, complete = (
             tuple(
-                self._worker_command(place, action, trigger)
-                for place, action in enumerate(self._plan.actions)
+                self._worker_command(index, action, trigger)
+                for index, action in enumerate(self._plan.actions)
             )
             for trigger in (TriggerType.ON_WORKER_START, TriggerType.ON_WORKER_COMPLETE)
         )
@@ -390,15 +395,15 @@ class AttemptMaker:
         )
 
     def _worker_command(
-        self, place: int, action: PlannedAction, trigger: TriggerType
+        self, index: int, action: PlannedAction, trigger: TriggerType
     ) -> tuple[WorkerCommand, ...]:
         spec = action.spec
         if spec.trigger_type is not trigger or spec.action_type is not ActionType.RUN_COMMANDS:
             return ()
-        made = [self.make_action(RunActionCommand(place, number)) for number in range(len(spec.commands))]
+        made = [self.make_action(RunActionCommand(index, number)) for number in range(len(spec.commands))]
         # It belongs to the worker that runs it, and has that one's environment.
         return tuple(
-            WorkerCommand(place, number, replace(one.job, created_by=None, env={}), one.argv, one.folder)
+            WorkerCommand(index, number, replace(one.job, created_by=None, env={}), one.argv, one.folder)
             for number, one in enumerate(made)
         )
 

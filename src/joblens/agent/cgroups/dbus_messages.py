@@ -1,4 +1,4 @@
-"""D-Bus messages: calls in little-endian order, answers in either; no length in them is trusted."""
+"""D-Bus messages: calls in little-endian order, replies in either; no length in them is trusted."""
 
 import struct
 from collections.abc import Iterable, Sequence
@@ -14,18 +14,18 @@ _NUMBERS = {"y": "B", "n": "h", "q": "H", "i": "i", "u": "I", "x": "q", "t": "Q"
 
 
 class BadMessage(Exception):
-    """Says why bytes are not a message that can be read."""
+    """Bytes that are not a readable message."""
 
 
 class Message(Struct, frozen=True):
     kind: int
     fields: dict[int, Any]
-    order: str  # byte order as struct has it
+    order: str  # byte order for struct
     body: bytes
 
 
 def message_bytes(head: bytes | bytearray) -> int:
-    """Size of the whole message that begins with these HEAD_BYTES."""
+    """Returns the size of the message that begins with these HEAD_BYTES."""
     order = _byte_order(head[0])
     body, _, fields = struct.unpack_from(f"{order}III", head, 4)
     return _aligned(HEAD_BYTES + int(fields), 8) + int(body)
@@ -44,7 +44,7 @@ def _byte_order(first: int) -> str:
 
 
 class Writer:
-    """Values in little-endian order, each at its boundary."""
+    """Writes values in little-endian order, aligned."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -74,19 +74,19 @@ class Writer:
             self.number("u", pid)
 
     def array(self, boundary: int, elements: Iterable[bytes]) -> None:
-        """Elements that begin at this boundary, each marshalled by itself."""
+        """Writes elements that are aligned to this boundary."""
         self.number("u", 0)
-        place = len(self._data) - 4
+        position = len(self._data) - 4
         self.align(boundary)
         start = len(self._data)
         for element in elements:
             self.align(boundary)
             self._data += element
-        struct.pack_into("<I", self._data, place, len(self._data) - start)
+        struct.pack_into("<I", self._data, position, len(self._data) - start)
 
 
 def named_variant(name: str, signature: str, value: Any) -> bytes:
-    """One (sv), of a basic type or au."""
+    """Writes one (sv) with a basic type or au."""
     writer = Writer()
     writer.text(name)
     writer.signature(signature)
@@ -122,7 +122,7 @@ def _header_field(code: int, signature: str, value: str) -> bytes:
 
 
 def values_of(message: Message, signature: str) -> list[Any]:
-    """The first values of the body: basic types, and variants of those and of arrays of strings."""
+    """Returns the first values of the body: basic types, and variants of basic types and string arrays."""
     return _Reader(message).values(signature)
 
 
@@ -132,7 +132,7 @@ def decode(data: bytes) -> Message:
     end = HEAD_BYTES + int(fields_bytes)
     header = Message(data[1], {}, order, data[:end])
     reader = _Reader(header, HEAD_BYTES)
-    while reader.place < end:
+    while reader.position < end:
         reader.align(8)
         code = reader.values("y")[0]
         header.fields[code] = reader.values("v")[0]
@@ -140,15 +140,15 @@ def decode(data: bytes) -> Message:
 
 
 class _Reader:
-    """Values of a message, with no trust in the lengths it names."""
+    """Reads values of a message without trusting its lengths."""
 
-    def __init__(self, message: Message, place: int = 0) -> None:
+    def __init__(self, message: Message, position: int = 0) -> None:
         self._data = message.body
         self._order = message.order
-        self.place = place
+        self.position = position
 
     def align(self, boundary: int) -> None:
-        self.place = _aligned(self.place, boundary)
+        self.position = _aligned(self.position, boundary)
 
     def values(self, signature: str) -> list[Any]:
         try:
@@ -167,20 +167,20 @@ class _Reader:
             return self._texts(self._value("u"))
         form = f"{self._order}{_NUMBERS[code]}"
         self.align(struct.calcsize(form))
-        value = struct.unpack_from(form, self._data, self.place)[0]
-        self.place += struct.calcsize(form)
+        value = struct.unpack_from(form, self._data, self.position)[0]
+        self.position += struct.calcsize(form)
         return bool(value) if code == "b" else value
 
     def _texts(self, size: int) -> list[str]:
-        end, texts = self.place + size, []
-        while self.place < end:
+        end, texts = self.position + size, []
+        while self.position < end:
             texts.append(self._value("s"))
         return texts
 
     def _text(self, size: int) -> str:
-        end = self.place + size
-        if self._data[end] != 0:  # past the end of the message, or not where a text ends
+        end = self.position + size
+        if self._data[end] != 0:  # beyond the end of the message, or text without its terminator
             raise IndexError
-        text = self._data[self.place : end].decode()
-        self.place = end + 1
+        text = self._data[self.position : end].decode()
+        self.position = end + 1
         return text

@@ -1,8 +1,9 @@
-"""Control groups of one job: made, limited, read and removed, also those that killed processes left behind.
+"""Control groups of one job: creates, limits, reads and removes them, also those that killed processes
+left behind.
 
-Groups lie in `<own group>/joblens-<uid>/<name>` in each hierarchy. Any number of joblens processes share
-that parent; each makes it when missing and tries to remove it when done, so every step here has to
-stand another process doing the same at that moment.
+Groups are in `<own group>/joblens-<uid>/<name>` in each hierarchy. Any number of joblens processes share
+that parent; each creates it if missing and tries to remove it when done, so every step must tolerate
+another process that does the same at that moment.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 from joblens.agent.cgroups.placement import (
     GROUP_HINT,
     LEAF,
-    GroupPlaces,
+    GroupPlacement,
     divide,
     enable_controllers,
     find_places,
@@ -40,40 +41,40 @@ if TYPE_CHECKING:
 
 
 _CPU_PERIOD_USEC = 100_000
-_CPU_QUOTA_FLOOR_USEC = 1_000  # the kernel takes no less
+_CPU_QUOTA_FLOOR_USEC = 1_000  # minimum of the kernel
 _CREATE_TRIES = 50
-_REMOVE_PATIENCE_S = 1.0
-_KILL_PATIENCE_S = 5.0
+_REMOVE_TIMEOUT_S = 1.0
+_KILL_TIMEOUT_S = 5.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_RECLAIM_BYTES = 1 << 40  # more than there is: all that can be had
+_RECLAIM_BYTES = 1 << 40  # more than any group has
 
 
 class GroupFactory:
-    """Makes job groups in the places found on this machine."""
+    """Creates job groups in the directories found on this machine."""
 
-    def __init__(self, places: GroupPlaces) -> None:
-        self.kind = places.kind
-        self.gaps: Mapping[str, str] = places.gaps  # controller -> why job groups lack it
-        self._places = places
+    def __init__(self, placement: GroupPlacement) -> None:
+        self.kind = placement.kind
+        self.gaps: Mapping[str, str] = placement.gaps  # controller -> why job groups lack it
+        self._placement = placement
 
     @classmethod
     def detect(
         cls, parent: str | None = None, *, layout: CgroupLayout | None = None, may_borrow: bool = True
     ) -> GroupFactory:
-        """`parent` is a path below each mount; default: chosen from this process's own group (group_places).
-        Inside a job of joblens, or with `may_borrow` alone in a delegated unit, this process and all beside
-        it move into a leaf; `close` undoes the latter. Raises AccountingUnavailable with the reason and the
-        fix."""
+        """`parent` is a path below each mount; default: chosen from this process's own group
+        (`placement`). Inside a job of joblens, or with `may_borrow` alone in a delegated unit, this
+        process and all others of the group move into a leaf; `close` undoes the latter. Raises
+        AccountingUnavailable with the reason and the fix."""
         layout = layout or read_layout()
-        places = find_places(layout, parent, may_borrow=may_borrow)
-        if not places.divided:
-            return cls(places)
-        reason = divide(places.divided)
+        placement = find_places(layout, parent, may_borrow=may_borrow)
+        if not placement.divided:
+            return cls(placement)
+        reason = divide(placement.divided)
         if not reason:
-            return cls(places)
-        if places.is_lent:
-            undo_division(places.divided)
-        # The layout is read again: this process may be in the leaf by now.
+            return cls(placement)
+        if placement.is_borrowed:
+            undo_division(placement.divided)
+        # Read the layout again: this process may be in the leaf by now.
         try:
             return cls(find_places(read_layout(), parent, may_divide=False))
         except AccountingUnavailable as error:
@@ -82,23 +83,23 @@ class GroupFactory:
             ) from None
 
     def close(self) -> None:
-        """Puts a unit's group back as it was, unless jobs still run in it."""
-        if self._places.is_lent:
-            undo_division(self._places.divided)
+        """Restores a unit's group, unless jobs still run in it."""
+        if self._placement.is_borrowed:
+            undo_division(self._placement.divided)
 
     @property
     def parents(self) -> list[str]:
-        """Where it makes them, in each hierarchy."""
-        bases = (*self._places.bases.values(), *self._places.spare.values())
+        """Returns the parent of job groups in each hierarchy."""
+        bases = (*self._placement.bases.values(), *self._placement.spare.values())
         return list(dict.fromkeys(map(shared_parent, bases)))
 
     def create(self, name: str) -> JobGroups:
-        """Fresh groups, empty and without limits. A number is added to a name that is taken."""
+        """Creates empty groups without limits. If the name exists, a number is added."""
         candidate = name
         for attempt in range(1, _CREATE_TRIES + 1):
-            groups = JobGroups(self.kind, {}, spare=self._places.spare)
+            groups = JobGroups(self.kind, {}, spare=self._placement.spare)
             try:
-                for key, base in self._places.bases.items():
+                for key, base in self._placement.bases.items():
                     groups.paths[key] = _make_group(base, candidate, known=groups.paths.values())
             except OSError as error:
                 groups.remove()
@@ -110,15 +111,15 @@ class GroupFactory:
                     hint=GROUP_HINT,
                 ) from error
             if UNIFIED in groups.paths:
-                # After the group is made: while it stands nobody can remove its parent, so this holds.
+                # After creating the group: while it exists, its parent cannot be removed.
                 enable_controllers(os.path.dirname(groups.paths[UNIFIED]))
             return groups
         raise AccountingUnavailable(f"no free name for a group '{name}' after {_CREATE_TRIES} tries")
 
 
 class JobGroups:
-    """One job's group in each hierarchy. `paths`: hierarchy -> directory; co-mounted v1 controllers
-    share one. `spare` are hierarchies that are joined only when a limit needs them."""
+    """Control groups of one job. `paths`: hierarchy -> directory; co-mounted v1 controllers share one.
+    `spare`: hierarchies that are joined only if a limit needs them."""
 
     def __init__(self, kind: str, paths: Mapping[str, str], spare: Mapping[str, str] | None = None) -> None:
         self.kind = kind
@@ -128,8 +129,8 @@ class JobGroups:
 
     @classmethod
     def open(cls, kind: str, paths: Mapping[str, str]) -> JobGroups:
-        """Groups that an earlier process made. Refuses directories that joblens cannot have made for this
-        user, as everything in them may be killed next, and whoever wrote the paths may have made them up."""
+        """Opens groups that an earlier process made. Refuses directories that joblens cannot have made
+        for this user: everything in them may be killed next, and the paths may be forged."""
         mounts = {hierarchy.mount_point for hierarchy in read_layout().hierarchies.values()}
         for path in paths.values():
             if not is_job_group(path, mounts):
@@ -140,8 +141,8 @@ class JobGroups:
         return any(os.path.isdir(path) for path in self.paths.values())
 
     def attach_files(self) -> list[str]:
-        """A child that is to be the job writes '0' to each before it execs. A job that was divided for inner
-        ones takes processes in its leaf alone."""
+        """Returns the files to which the child that becomes the job writes '0' before exec. A job that
+        was divided for inner jobs takes processes only in its leaf."""
         leaves = ((path, f"{path}/{LEAF}") for path in dict.fromkeys(self.paths.values()))
         return [f"{leaf if os.path.isdir(leaf) else path}/cgroup.procs" for path, leaf in leaves]
 
@@ -150,8 +151,8 @@ class JobGroups:
     def set_limits(
         self, cpus: float | None = None, memory_bytes: int | None = None, pids: int | None = None
     ) -> dict[str, str]:
-        """Limit -> mechanism, for those the kernel now enforces; `limit_gaps` says why the others are not.
-        To be called before the job joins."""
+        """Returns limit -> mechanism for limits that the kernel now enforces; `limit_gaps` has the
+        reasons for the others. Call it before the job joins."""
         mechanisms = {
             "cpus": self._limit_cpus(cpus) if cpus is not None else None,
             "memory": self._limit_memory(memory_bytes) if memory_bytes is not None else None,
@@ -174,13 +175,13 @@ class JobGroups:
         return self._write("cpus", UNIFIED, "cpu.max", f"{quota} {_CPU_PERIOD_USEC}")
 
     def _limit_memory(self, memory_bytes: int) -> str | None:
-        """Swap is closed too: a job that pages out instead of ending is not held to its memory."""
+        """Disables swap too: otherwise a job could exceed its memory by paging out."""
         if "memory" in self.paths:
             limited = self._write("memory", "memory", "memory.limit_in_bytes", memory_bytes)
             swap_file = "memory.memsw.limit_in_bytes"
             if limited and os.path.exists(f"{self.paths['memory']}/{swap_file}"):
-                # One page more than the memory: were they equal, the kernel would run into this limit
-                # first, which it does not count as reaching the memory limit.
+                # One page more than the memory: if they were equal, the kernel would hit this limit
+                # first, which does not count as reaching the memory limit.
                 self._write("memory_swap", "memory", swap_file, memory_bytes + _PAGE_BYTES)
             return limited
         limited = self._write("memory", UNIFIED, "memory.max", memory_bytes)
@@ -202,15 +203,15 @@ class JobGroups:
     # processes
 
     def pids(self) -> list[int]:
-        """Live processes of the job, those in groups it made below its own included."""
+        """Returns live processes of the job, including those in groups it made below its own."""
         return list_pids(self._main_path())
 
     def is_empty(self, spare: Collection[int] = ()) -> bool:
         return not (self._pids_anywhere() - set(spare))
 
     def signal(self, number: int, spare: Collection[int] = ()) -> int:
-        """To every process of the job but `spare`; how many it was sent to. A pid that was reused between
-        listing and sending is not hit: the second listing is made with the processes already held."""
+        """Signals every process of the job except `spare`; returns how many. A pid that was reused in
+        between is not hit: the second listing is made while the processes are held."""
         held: dict[int, int] = {}
         try:
             for pid in self._pids_anywhere() - set(spare):
@@ -230,23 +231,23 @@ class JobGroups:
             for descriptor in held.values():
                 os.close(descriptor)
 
-    def kill(self, spare: Collection[int] = (), patience_s: float = _KILL_PATIENCE_S) -> bool:
-        """End every process of the job but `spare`, new ones included, and wait for that as long as
-        `patience_s`; True when none is left."""
+    def kill(self, spare: Collection[int] = (), timeout_s: float = _KILL_TIMEOUT_S) -> bool:
+        """Kills every process of the job except `spare`, including new ones, and waits up to
+        `timeout_s`; returns True if none is left."""
         if spare or _write_file(f"{self._main_path()}/cgroup.kill", 1):
             self._stop_forking(pids_max=len(spare))
-        return self._kill_until_empty(spare, patience_s)
+        return self._kill_until_empty(spare, timeout_s)
 
     def _stop_forking(self, pids_max: int) -> None:
-        """So that killing one after the other comes to an end: v1 forks run into the pids limit, and a
-        frozen v2 group does not run at all but can be killed."""
+        """Stops forks, so that killing processes one by one terminates: v1 forks hit the pids limit, and
+        a frozen v2 group does not run but can be killed."""
         if "pids" in self.paths:
             _write_file(f"{self.paths['pids']}/pids.max", pids_max)
         elif not pids_max and UNIFIED in self.paths:
             _write_file(f"{self.paths[UNIFIED]}/cgroup.freeze", 1)
 
-    def _kill_until_empty(self, spare: Collection[int], patience_s: float) -> bool:
-        deadline, pause = time.monotonic() + patience_s, 0.0005
+    def _kill_until_empty(self, spare: Collection[int], timeout_s: float) -> bool:
+        deadline, pause = time.monotonic() + timeout_s, 0.0005
         while not self.is_empty(spare):
             if time.monotonic() > deadline:
                 return False
@@ -259,7 +260,7 @@ class JobGroups:
         return self.paths.get(UNIFIED) or next(iter(self.paths.values()))
 
     def _pids_anywhere(self) -> set[int]:
-        """A process that was moved out of one hierarchy is still the job's by the others."""
+        """A process that was moved out of one hierarchy still belongs to the job in the others."""
         found: set[int] = set()
         for path in dict.fromkeys(self.paths.values()):
             found.update(list_pids(path))
@@ -268,28 +269,28 @@ class JobGroups:
     # use again, removal
 
     def reclaim(self) -> bool:
-        """Give back the page cache an earlier job left charged here."""
+        """Reclaims page cache that an earlier job left charged to the group."""
         if "memory" in self.paths:
             return not _write_file(f"{self.paths['memory']}/memory.force_empty", 0)
-        # The kernel answers EAGAIN when there was less than that to take, which is what is wanted.
+        # The kernel answers EAGAIN if there was less to reclaim, which is fine.
         _write_file(f"{self.paths[UNIFIED]}/memory.reclaim", _RECLAIM_BYTES)
         return os.path.exists(f"{self.paths[UNIFIED]}/memory.reclaim")
 
     def remove(self) -> list[str]:
-        """Take away the job's groups, those it left below them, and the shared parent when nothing else is
-        in it. Returns the directories that would not go because processes are still inside."""
+        """Removes the job's groups, those it left below them, and the shared parent if it is empty.
+        Returns the directories that still contain processes."""
         stuck = []
         for path in dict.fromkeys(self.paths.values()):
-            if not _remove_tree(path, time.monotonic() + _REMOVE_PATIENCE_S):
+            if not _remove_tree(path, time.monotonic() + _REMOVE_TIMEOUT_S):
                 stuck.append(path)
                 continue
-            with contextlib.suppress(OSError):  # other jobs are in it, or another process was faster
+            with contextlib.suppress(OSError):  # it has other jobs, or another process was faster
                 os.rmdir(os.path.dirname(path))
         return stuck
 
 
 def _make_group(base: str, name: str, known: Collection[str] = ()) -> str:
-    """`known`: directories of this job already; v1 controllers mounted together have one between them."""
+    """`known`: directories of this job; co-mounted v1 controllers share one."""
     parent = shared_parent(base)
     if f"{parent}/{name}" in known:
         return f"{parent}/{name}"
@@ -299,7 +300,7 @@ def _make_group(base: str, name: str, known: Collection[str] = ()) -> str:
         try:
             os.mkdir(f"{parent}/{name}", 0o755)
         except FileNotFoundError:
-            continue  # another process removed the empty parent in between
+            continue  # another process removed the empty parent meanwhile
         return f"{parent}/{name}"
     raise OSError(f"another process keeps removing {parent}")
 
@@ -315,7 +316,7 @@ def _remove_tree(path: str, deadline: float) -> bool:
         except FileNotFoundError:
             return True
         except OSError:
-            # A process that has just been killed still counts for a moment.
+            # A process that was just killed is still counted for a moment.
             if time.monotonic() > deadline:
                 return False
             time.sleep(pause)
@@ -325,7 +326,7 @@ def _remove_tree(path: str, deadline: float) -> bool:
 
 
 def _write_file(path: str, value: int | str) -> str:
-    """Why it could not be written; empty when it was."""
+    """Returns why the file could not be written; empty: it was."""
     try:
         with open(path, "wb", buffering=0) as file:
             file.write(str(value).encode())
@@ -334,14 +335,14 @@ def _write_file(path: str, value: int | str) -> str:
     return ""
 
 
-# Other stores may have jobs here, too. One that was killed has that long to be followed by a joblens that
-# reads there what its jobs used.
+# Other stores may have jobs here too. After a joblens was killed, its successor has this long to read
+# there what its jobs used.
 _FORGOTTEN_S = 7 * 86_400
 
 
 def shared_parents(layout: CgroupLayout, parent: str | None = None) -> list[str]:
-    """Where job groups of this user may lie, from this process's own groups upwards. `parent`: a path below
-    each mount where they are made instead (limits.cgroup_parent)."""
+    """Returns where job groups of this user may be, from this process's own groups upwards. `parent`: a
+    path below each mount where they are made instead (limits.cgroup_parent)."""
     found = {}
     for hierarchy in layout.hierarchies.values():
         mount = hierarchy.mount_point.rstrip("/")
@@ -355,15 +356,15 @@ def shared_parents(layout: CgroupLayout, parent: str | None = None) -> list[str]
 
 
 def sweep_groups(spool_dir: str, store: Store, cgroup_parent: str | None = None) -> None:
-    """Asks the store only about groups of processes that are dead, and about old ones."""
+    """Asks the store only about groups of dead processes and about old ones."""
     layout = read_layout()
     forgotten = ForgottenGroups(spool_dir, _Needed(spool_dir, store))
     forgotten.remove(shared_parents(layout, cgroup_parent), layout)
 
 
 def sweep_own_groups(spool_dir: str, store: Store, parents: Iterable[str]) -> None:
-    """The same for groups whose names say that processes of this store made them, in `parents` alone. Costs a
-    listing of each when there are none."""
+    """Removes groups whose names say that processes of this store made them, only in `parents`. Costs a
+    listing of each if there are none."""
     ForgottenGroups(spool_dir, _Needed(spool_dir, store), older_than_s=None).remove(parents)
 
 
@@ -375,7 +376,7 @@ def has_mark(spool_dir: str, uuid: str) -> bool:
 
 
 class _Needed:
-    """Whether this store needs groups of that name, which have these paths. Asks it once."""
+    """Returns whether this store needs the groups of that name and these paths. Asks it once."""
 
     def __init__(self, spool_dir: str, store: Store) -> None:
         self._spool_dir = spool_dir
@@ -384,7 +385,7 @@ class _Needed:
 
     def __call__(self, name: GroupName, paths: Iterable[str]) -> bool:
         if name.is_slot and has_mark(self._spool_dir, name.uuid):
-            return True  # sweep_slots takes it away
+            return True  # sweep_slots removes it
         if self._running is None:
             self._running = self._store.running()
         groups = {path for one in self._running if one.attempt for path in one.attempt.groups.values()}
@@ -392,9 +393,10 @@ class _Needed:
 
 
 class ForgottenGroups:
-    """Removes groups that no process is in, in no hierarchy. Those that a process of this store made go once
-    it is dead and no unfinished job needs them; so do groups of a slot whose spool directory is gone. Others
-    stay for `older_than_s`: they may be of jobs that another store has yet to bring to their end."""
+    """Removes groups that are empty in all hierarchies. Groups made by a process of this store are
+    removed once it is dead and no unfinished job needs them; so are groups of a slot whose spool
+    directory is gone. Others stay for `older_than_s`: another store may still have to finalize their
+    jobs."""
 
     def __init__(
         self,
@@ -402,20 +404,23 @@ class ForgottenGroups:
         is_wanted: Callable[[GroupName, Iterable[str]], bool],
         older_than_s: float | None = _FORGOTTEN_S,
     ) -> None:
-        """`is_wanted`: whether this store needs groups of that name, which have these paths. `older_than_s`
-        None: others stay, however old they are."""
+        """`is_wanted`: returns whether this store needs groups of that name and these paths.
+        `older_than_s` None: others stay, however old they are."""
         self._spool_dir = spool_dir
         self._is_wanted = is_wanted
         self._older_than_s = older_than_s
         self._own_mark = spool_mark(spool_dir)
-        self._spools: set[str] | None = None  # marks of the directories beside this one
+        self._own_root = f"-{self._own_mark.partition('_')[0]}_"  # in names of groups made by its processes
+        self._spools: set[str] | None = None  # marks of the neighbouring directories
 
     def remove(self, parents: Iterable[str], layout: CgroupLayout | None = None) -> None:
         """Judges groups by their names first: a machine may have thousands of other stores."""
         found = [
             (parsed, paths)
             for name, paths in _by_name(parents).items()
-            if (parsed := parse_group_name(name)) is not None and self._may_go(parsed, paths.values())
+            if (self._older_than_s is not None or self._own_root in name)
+            and (parsed := parse_group_name(name)) is not None
+            and self._may_go(parsed, paths.values())
         ]
         if not found:
             return
@@ -430,10 +435,10 @@ class ForgottenGroups:
                     groups.remove()
 
     def _may_go(self, name: GroupName, paths: Iterable[str]) -> bool:
-        is_made_here = name.spool == self._own_mark or (name.is_slot and self._is_spool_gone(name))
+        is_made_here = name.spool == self._own_mark or (name.is_slot and self._is_spool_missing(name))
         if is_made_here and is_owner_dead(name):
             return True
-        # A slot that an earlier version made stays: its mark says whose it is.
+        # A slot of an earlier version stays: its mark names its owner.
         older_than_s = self._older_than_s
         return (
             older_than_s is not None
@@ -441,8 +446,9 @@ class ForgottenGroups:
             and all(_age_s(path) > older_than_s for path in paths)
         )
 
-    def _is_spool_gone(self, name: GroupName) -> bool:
-        """Of another store; known only of those whose spool directories lie beside this one."""
+    def _is_spool_missing(self, name: GroupName) -> bool:
+        """Returns whether another store's spool directory is gone; known only for directories next to
+        this one."""
         if name.spool.partition("_")[0] != self._own_mark.partition("_")[0]:
             return False
         if self._spools is None:
@@ -458,24 +464,24 @@ class ForgottenGroups:
 
 
 def is_owner_dead(name: GroupName) -> bool:
-    """False also when it cannot be known: the name does not say, or it was in another pid namespace."""
+    """Returns False also if unknown: the name has no owner, or it was in another pid namespace."""
     if name.pid is None or name.pid_namespace != pid_namespace():
         return False
     return not is_running(name.pid, name.start_ticks)
 
 
 def _by_name(parents: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Paths by their parents, by name."""
+    """Returns paths by their parents, by name."""
     found: dict[str, dict[str, str]] = {}
     for parent in parents:
-        with contextlib.suppress(OSError):  # it has just been taken away
+        with contextlib.suppress(OSError):  # it was just removed
             for name in os.listdir(parent):
                 found.setdefault(name, {})[parent] = os.path.join(parent, name)
     return found
 
 
 def _age_s(path: str) -> float:
-    """0 when it is gone."""
+    """Returns 0 if it is gone."""
     try:
         return time.time() - os.stat(path).st_mtime
     except OSError:

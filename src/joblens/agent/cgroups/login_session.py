@@ -1,9 +1,10 @@
-"""Logout and shutdown by systemd: which background processes they end, and whether one is happening now.
+"""Logout and shutdown by systemd: which background processes they kill, and whether one is in progress.
 
-A process belongs to the first unit of its control group's path. That is the scope of a login session, which
-logind ends at logout only with KillUserProcesses=yes; the user manager, which stops with the user's last
-session unless the user lingers; or a unit of the machine, which no logout touches. A process that stays in a
-session's scope keeps the session, and with it the user manager, alive."""
+A process belongs to the first unit of its control group's path. That is the scope of a login session,
+which logind stops at logout only with KillUserProcesses=yes; the user manager, which stops with the
+user's last session unless the user lingers; or a unit of the machine, which no logout affects. A process
+that stays in a session's scope keeps the session, and with it the user manager, alive.
+"""
 
 import contextlib
 import os
@@ -21,7 +22,7 @@ from joblens.probes.proc.kernel_files import read_text
 _SYSTEMD, _SYSTEMD_PATH = "org.freedesktop.systemd1", "/org/freedesktop/systemd1"
 _LOGIN = "org.freedesktop.login1"
 _BUS = "/run/dbus/system_bus_socket"
-_PATIENCE_S = 1.0
+_TIMEOUT_S = 1.0
 _POLKIT = "/usr/share/dbus-1/system-services/org.freedesktop.PolicyKit1.service"
 _ERRORS = {
     LOGOUT: "the login session ended, and systemd stopped its processes",
@@ -32,7 +33,7 @@ _STOPPED = ("deactivating", "inactive", "failed")
 
 
 class SystemBus:
-    """Properties of the machine's systemd and logind, over the system bus. None: no answer."""
+    """Properties of the machine's systemd and logind over the system bus. None: no answer."""
 
     def __init__(self, socket: str = _BUS) -> None:
         self._socket = socket
@@ -54,7 +55,7 @@ class SystemBus:
         from joblens.agent.cgroups.systemd_manager import ManagerError, SystemdManager
 
         try:
-            manager = SystemdManager([self._socket], _PATIENCE_S)
+            manager = SystemdManager([self._socket], _TIMEOUT_S)
             return manager.object_property(path, interface, name, destination=service)
         except ManagerError:
             return None
@@ -64,14 +65,14 @@ class LoginRules(Struct, frozen=True, kw_only=True):
     """Rules of logind for this user's logout."""
 
     is_lingering: bool
-    kills_processes: bool  # of the session
+    kills_processes: bool  # with the session
 
 
 def system_unit(pid: int | str = "self", proc: str = "/proc") -> str:
-    """The unit of the machine's manager that a process is in; empty: it is in none."""
+    """Returns the unit of the machine's manager that contains a process; empty: none."""
     for line in (read_text(f"{proc}/{pid}/cgroup") or "").splitlines():
         fields = line.split(":", 2)
-        # On a hybrid machine systemd has a hierarchy of its own.
+        # On a hybrid machine systemd has its own hierarchy.
         if len(fields) == 3 and fields[1] in ("", "name=systemd"):
             unit = unit_of_path(fields[2])
             if unit:
@@ -80,7 +81,7 @@ def system_unit(pid: int | str = "self", proc: str = "/proc") -> str:
 
 
 def unit_of_path(path: str) -> str:
-    """The unit of the machine's manager that a control group is in, by its path."""
+    """Returns the unit of the machine's manager that contains a control group, by its path."""
     return next((part for part in path.split("/") if part.endswith((".service", ".scope"))), "")
 
 
@@ -98,7 +99,7 @@ def read_login_rules(user: str, bus: SystemBus | None = None) -> LoginRules:
 
 
 def _kills_processes(user: str, bus: SystemBus) -> bool:
-    """As logind decides it: the exceptions first, then the list of users, then the switch for all others."""
+    """Decides like logind: the exceptions first, then the list of users, then the switch for all others."""
     if user in (bus.login("KillExcludeUsers") or ()):
         return False
     only = bus.login("KillOnlyUsers")
@@ -106,15 +107,15 @@ def _kills_processes(user: str, bus: SystemBus) -> bool:
 
 
 def ends_at_logout(unit: str, rules: LoginRules) -> bool:
-    """Whether a process in that unit, and with it its jobs, ends when the user logs out."""
+    """Returns whether a process in that unit, and its jobs, are stopped when the user logs out."""
     if is_user_manager(unit):
         return not rules.is_lingering
     return is_session(unit) and rules.kills_processes
 
 
 def logout_warning(pid: int, user: str, what: str, bus: SystemBus | None = None, proc: str = "/proc") -> str:
-    """A warning for the user who handed something (such as 'this job') to that background process; empty:
-    logging out does not end it."""
+    """Returns a warning for a user who gave something (such as 'this job') to that background process;
+    empty: it survives a logout."""
     service = _shared_service(pid, proc)
     if service:
         return f"the end of {service} ends {what}, unless the service has KillMode=process"
@@ -125,24 +126,24 @@ def logout_warning(pid: int, user: str, what: str, bus: SystemBus | None = None,
     if not ends_at_logout(unit, rules):
         return ""
     if is_user_manager(unit):
-        return f"logging out ends {what}; enable lingering to let it run on: {linger_command(user)}"
+        return f"logging out stops {what}; enable lingering to keep it running: {linger_command(user)}"
     why = "logind has KillUserProcesses=yes"
     if rules.is_lingering:  # it was started before that, or the user manager did not answer
-        return f"logging out ends {what}, as {why}"
-    return f"logging out ends {what}, as {why}; enable lingering and submit again: {linger_command(user)}"
+        return f"logging out stops {what}, as {why}"
+    return f"logging out stops {what}, as {why}; enable lingering and submit again: {linger_command(user)}"
 
 
 def _shared_service(pid: int, proc: str) -> str:
-    """The service that both that background process and this one run in: systemd ends all of its processes
-    with the main one. Empty: there is none."""
+    """Returns the service that contains both that background process and this one: systemd stops all its
+    processes with the main one. Empty: there is none."""
     own, other = (read_text(f"{proc}/{name}/cgroup") or "" for name in ("self", pid))
     path = own.strip().rpartition(":")[2]
     return os.path.basename(path) if own == other and path.endswith(".service") else ""
 
 
 def leave_session(user: str, bus: SystemBus | None = None) -> None:
-    """Moves this process, which is to outlive its login session, into a scope of the user manager. Only where
-    logind would end it with the session and the user lingers."""
+    """Moves this process, which should outlive its login session, into a scope of the user manager; only
+    if logind would stop it with the session and the user lingers."""
     if os.geteuid() == 0 or not is_lingering(user) or not is_session(system_unit()):
         return
     if not read_login_rules(user, bus).kills_processes:
@@ -159,17 +160,17 @@ def leave_session(user: str, bus: SystemBus | None = None) -> None:
         tasks_max=NO_LIMIT if terms.tasks_max is None else terms.tasks_max,
         description="joblens in the background",
     )
-    with contextlib.suppress(ManagerError):  # then it ends with the session, as the next submit warns
+    with contextlib.suppress(ManagerError):  # then it stops with the session, and the next submit warns
         SystemdManager().start_scope(scope, os.getpid(), lambda: is_user_manager(system_unit()))
 
 
 def linger_command(user: str) -> str:
-    """Users may enable it for themselves where polkit is installed."""
+    """Returns the command. Users may run it for themselves where polkit is installed."""
     return "loginctl enable-linger" if os.path.exists(_POLKIT) else f"sudo loginctl enable-linger {user}"
 
 
 def stop_reason(units: set[str], bus: SystemBus | None = None) -> str:
-    """Why systemd stops processes of these units now: LOGOUT, SHUTDOWN, or empty when it does not."""
+    """Returns why systemd is stopping processes of these units now: LOGOUT, SHUTDOWN, or empty."""
     watched = [unit for unit in units if unit]
     if not watched:
         return ""
@@ -182,8 +183,8 @@ def stop_reason(units: set[str], bus: SystemBus | None = None) -> str:
 
 
 def name_stop(record: Record, bus: SystemBus | None = None) -> Record:
-    """Returns the record with the logout or shutdown that ended its job. Jobs that ended otherwise stay as
-    they are, at no cost."""
+    """Returns the record with the logout or shutdown that stopped its job. Other records are returned
+    unchanged, at no cost."""
     outcome = record.outcome
     if outcome is None or not _was_stopped(outcome):
         return record
@@ -196,7 +197,8 @@ def name_stop(record: Record, bus: SystemBus | None = None) -> Record:
 
 
 def _was_stopped(outcome: Outcome) -> bool:
-    """By this process, or by a signal such as systemd sends; a shell shows those as exit codes."""
+    """Returns whether this process or a signal like systemd's stopped it; a shell shows such signals as
+    exit codes."""
     if outcome.status is Status.CANCELLED:
         return outcome.reason == "cancelled"
     codes = [128 + number for number in _STOP_SIGNALS]

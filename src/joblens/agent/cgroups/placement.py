@@ -1,17 +1,17 @@
-"""Placement of control groups: below which group those of jobs are made, and how a group that holds
-processes is divided.
+"""Placement of control groups: the parent of job groups, and how a group that has processes is divided.
 
-A group that joblens made for a job stays divided. The group of a delegated unit is put back as it was.
+A group that joblens made for a job stays divided. The group of a delegated unit is restored.
 
-Job groups go below the process's own group in each hierarchy, so that all limits joblens itself is under hold
-for its jobs too. On v2 the kernel gives no controllers to groups below one with processes, and joblens' own
-group holds at least joblens. There job groups go, first that works, below
+Job groups go below the process's own group in each hierarchy, so that all limits of joblens also apply to
+its jobs. On v2 the kernel gives no controllers to groups below one with processes, and joblens' own group
+contains at least joblens. There the first of these that works is used:
 - the job group of joblens that this process is in: it can be divided, and counts its inner jobs;
-- an ancestor that hands controllers down, if no limit is left behind on the way up. Inside a Slurm job that
-  way ends at the step: above it are groups by which Slurm counts and ends its jobs;
-- the own group, if systemd has delegated it and no foreign process is in it: it can be divided for a while.
-Groups without the memory controller are not used on pure v2: the process tree tells more of memory there, and
-lets joblens watch its limit.
+- an ancestor that delegates controllers, if no limit is left behind on the way up. Inside a Slurm job the
+  search ends at the step: Slurm counts and kills its jobs by the groups above;
+- the own group, if systemd has delegated it and it has no foreign process: it can be divided for a while.
+
+Groups without the memory controller are not used on pure v2: the process tree knows more about memory
+there, and lets joblens watch the limit.
 """
 
 import contextlib
@@ -32,16 +32,18 @@ from joblens.probes.proc.kernel_files import parse_stat, read_text, read_words, 
 
 LEAF = "joblens-self"
 V2_CONTROLLERS = ("memory", "pids", "cpu", "io")  # memory first: see enable_controllers
-_DIVIDE_PATIENCE_S = 2.0
+_DIVIDE_TIMEOUT_S = 2.0
 _PAUSE_S = 0.001
 
 
 def enable_controllers(directory: str) -> dict[str, str]:
-    """Hand the v2 controllers on to the groups below; controller -> why not, for those that are missing.
+    """Delegates the v2 controllers to the groups below; returns controller -> why not, for those that are
+    missing.
 
-    Never in a group that holds processes: there the kernel refuses memory and io, but takes pids and cpu and
-    turns the group into a threaded one, in which no job can run. Memory comes first, since no process can
-    enter the group once it is enabled."""
+    Never in a group that has processes: there the kernel refuses memory and io, but accepts pids and cpu
+    and makes the group threaded, so that no job can run in it. Memory comes first, since no process can
+    enter the group once it is enabled.
+    """
     offered = read_words(f"{directory}/cgroup.controllers")
     enabled = read_words(f"{directory}/cgroup.subtree_control")
     gaps = {}
@@ -50,7 +52,7 @@ def enable_controllers(directory: str) -> dict[str, str]:
         if controller in enabled:
             continue
         if controller not in offered:
-            gaps[controller] = f"the {controller} controller is not handed down to {directory}"
+            gaps[controller] = f"the {controller} controller is not delegated to {directory}"
             continue
         if not refusal and holds_processes(directory):
             refusal = f"{directory} holds processes, so the kernel gives no controllers to groups below it"
@@ -70,34 +72,34 @@ def enable_controllers(directory: str) -> dict[str, str]:
 
 
 def missing_controllers(directory: str) -> dict[str, str]:
-    """Controller -> why groups below this one lack it, as things are."""
+    """Returns controller -> why groups below this one lack it."""
     enabled = read_words(f"{directory}/cgroup.subtree_control")
     why = "holds processes and " if holds_processes(directory) else ""
     return {
-        controller: f"{directory} {why}does not hand down the {controller} controller"
+        controller: f"{directory} {why}does not delegate the {controller} controller"
         for controller in V2_CONTROLLERS
         if controller not in enabled
     }
 
 
 def holds_processes(directory: str) -> bool:
-    """Whether processes keep the kernel from giving controllers to groups below. Processes in the root of all
-    groups, which has no type, do not."""
+    """Returns whether processes prevent the kernel from giving controllers to groups below. Processes in
+    the root group, which has no type, do not."""
     if not os.path.exists(f"{directory}/cgroup.type"):
         return False
     processes = read_text(f"{directory}/cgroup.procs")
     return processes is None or bool(processes.strip())  # None: a threaded group
 
 
-def divide(directory: str, patience_s: float = _DIVIDE_PATIENCE_S) -> str:
-    """Move all processes of the group into its leaf and enable its controllers. Any number of joblens
-    processes may do so at once. Returns why that failed; empty: it is done."""
+def divide(directory: str, timeout_s: float = _DIVIDE_TIMEOUT_S) -> str:
+    """Moves all processes of the group into its leaf and enables its controllers. Any number of joblens
+    processes may do so at once. Returns why that failed; empty: it worked."""
     leaf = f"{directory}/{LEAF}"
     try:
         os.makedirs(leaf, exist_ok=True)
     except OSError as error:
         return f"cannot make {leaf}: {error.strerror}"
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     while True:
         reason = _move_processes(directory, leaf)
         if reason:
@@ -107,22 +109,22 @@ def divide(directory: str, patience_s: float = _DIVIDE_PATIENCE_S) -> str:
             return ""
         if not holds_processes(directory):
             return gaps["memory"]
-        # A process forked while its parent was being moved; the next round moves the child.
+        # A process was forked while its parent was moved; the next round moves the child.
         if time.monotonic() > deadline:
             return f"processes keep starting in {directory} faster than they can be moved into {leaf}"
         time.sleep(_PAUSE_S)
 
 
-def undo_division(directory: str, patience_s: float = _DIVIDE_PATIENCE_S) -> None:
-    """Put a group back as it was before `divide`: no controllers below it, its processes in it, no leaf.
-    Each step is tried even if one before it fails. Leaves it alone while groups of jobs are in it."""
+def undo_division(directory: str, timeout_s: float = _DIVIDE_TIMEOUT_S) -> None:
+    """Restores a group after `divide`: no controllers below it, its processes in it, no leaf. Tries each
+    step even if an earlier one fails. Does nothing while the group has job groups."""
     leaf = f"{directory}/{LEAF}"
     if any(group != leaf for group in subgroups(directory)):
         return
     for controller in reversed(V2_CONTROLLERS):
         if controller in read_words(f"{directory}/cgroup.subtree_control"):
             _write(f"{directory}/cgroup.subtree_control", f"-{controller}")
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     while os.path.isdir(leaf):
         _move_processes(leaf, directory)
         with contextlib.suppress(OSError):
@@ -134,7 +136,7 @@ def undo_division(directory: str, patience_s: float = _DIVIDE_PATIENCE_S) -> Non
 
 
 def is_delegated(directory: str, own_path: str) -> bool:
-    """Whether systemd has handed the group of this process over to it. The system's manager says so at the
+    """Returns whether systemd has delegated the group of this process. The system's manager marks the
     group itself; a user's manager has to be asked about the unit."""
     for name in ("user.delegate", "trusted.delegate"):
         with contextlib.suppress(OSError):
@@ -150,9 +152,9 @@ def is_delegated(directory: str, own_path: str) -> bool:
 
 
 def holds_only_own_processes(directory: str, proc: str = "/proc") -> bool:
-    """Whether all processes of the group are this one and its descendants."""
-    words = (read_text(f"{directory}/cgroup.procs") or "0").split()
-    return all(_is_own(int(word), proc) for word in words)
+    """Returns whether all processes of the group are this one and its descendants."""
+    values = (read_text(f"{directory}/cgroup.procs") or "0").split()
+    return all(_is_own(int(word), proc) for word in values)
 
 
 def _is_own(pid: int, proc: str) -> bool:
@@ -169,7 +171,8 @@ def _is_own(pid: int, proc: str) -> bool:
 
 
 def _move_processes(source: str, target: str) -> str:
-    """Why not all that were in it could be moved; empty: they were, though more may have started since."""
+    """Returns why not all its processes could be moved; empty: they were, though more may have started
+    since."""
     try:
         with open(f"{source}/cgroup.procs", "rb", buffering=0) as file:
             pids = file.read().split()
@@ -211,26 +214,26 @@ _GROUP_NAME = (
 GROUP_HINT = "joblens doctor shows how to get one; --accounting process_tree does without"
 
 
-class GroupPlaces(Struct, frozen=True, kw_only=True):
-    """`bases`: hierarchy -> directory to make groups in, for every job. `spare`: the same for hierarchies
-    that a job joins only when a limit needs them, as joining each one waits for the whole kernel.
-    `gaps`: controller -> why job groups here do without it. `divided`: the base whose processes have to move
-    into a leaf first (leaf_group); `is_lent`: it is a unit's, and has to be put back as it was."""
+class GroupPlacement(Struct, frozen=True, kw_only=True):
+    """`bases`: hierarchy -> directory for the groups of every job. `spare`: the same for hierarchies that
+    a job joins only if a limit needs them, because joining is slow. `gaps`: controller -> why job groups
+    lack it. `divided`: the base whose processes have to move into a leaf first (leaf_group); `is_borrowed`:
+    it belongs to a unit and has to be restored."""
 
     kind: str
     bases: dict[str, str]
     spare: dict[str, str] = {}
     gaps: dict[str, str] = {}
     divided: str = ""
-    is_lent: bool = False
+    is_borrowed: bool = False
 
 
 def find_places(
     layout: CgroupLayout, parent: str | None = None, *, may_divide: bool = True, may_borrow: bool = True
-) -> GroupPlaces:
-    """`parent`: a path below each mount, made for joblens, where controllers may be enabled. `may_divide`:
-    groups may go where processes have to be moved first; `may_borrow`: also into a unit's group. Raises
-    AccountingUnavailable with the reason when not even CPU time could be counted by group."""
+) -> GroupPlacement:
+    """`parent`: a path below each mount, made for joblens, where controllers may be enabled.
+    `may_divide`: groups may go where processes have to be moved first; `may_borrow`: also into a unit's
+    group. Raises AccountingUnavailable with the reason if groups could not even count CPU time."""
     if layout.kind == "none":
         raise AccountingUnavailable(
             "no cgroup hierarchy is mounted here", hint="mount one (cgroup2) or use --accounting process_tree"
@@ -240,15 +243,15 @@ def find_places(
     if unified is not None:
         base = _base(unified, parent)
         if parent is None and base is not None and layout.kind == "cgroup-v2":
-            places = _places_on_pure_v2(unified, base, may_divide=may_divide, may_borrow=may_borrow)
-            if places is not None:
-                return places
+            placement = _placement_on_pure_v2(unified, base, may_divide=may_divide, may_borrow=may_borrow)
+            if placement is not None:
+                return placement
         refusal = _refusal(unified, base)
         if not refusal:
-            places = _places_with_unified(layout, parent, base or "")
-            if layout.kind != "cgroup-v2" or "memory" not in places.gaps:
-                return places
-            refusal = places.gaps["memory"]
+            placement = _placement_with_unified(layout, parent, base or "")
+            if layout.kind != "cgroup-v2" or "memory" not in placement.gaps:
+                return placement
+            refusal = placement.gaps["memory"]
     cpuacct = layout.hierarchies.get("cpuacct")
     v1_refusal = _refusal(cpuacct, _base(cpuacct, parent)) if cpuacct else "no cpuacct hierarchy is mounted"
     if v1_refusal:
@@ -258,20 +261,20 @@ def find_places(
         )
     bases, gaps = _v1_bases(layout, parent, ("cpuacct", "memory", "pids"))
     spare, _ = _v1_bases(layout, parent, ("cpu",))
-    if spare.get("cpu") == bases["cpuacct"]:  # mounted together: joining one is joining both
+    if spare.get("cpu") == bases["cpuacct"]:  # mounted together: joining one joins both
         bases.update(spare)
         spare = {}
-    return GroupPlaces(kind="cgroup-v1", bases=bases, spare=spare, gaps=gaps)
+    return GroupPlacement(kind="cgroup-v1", bases=bases, spare=spare, gaps=gaps)
 
 
 def shared_parent(base: str) -> str:
-    """Of all job groups of this user there."""
+    """Returns the parent of all job groups of this user there."""
     return f"{base}/joblens-{os.geteuid()}"
 
 
 def is_job_group(path: str, mounts: Collection[str]) -> bool:
-    """Whether joblens can have made it for a job or a slot of this user: below a cgroup mount, reached
-    through no link, and named as joblens names groups."""
+    """Returns whether joblens can have made it for a job or a slot of this user: below a cgroup mount,
+    without links in its path, and with a name that joblens uses."""
     parent, name = os.path.split(path)
     is_mounted = any(parent.startswith(mount.rstrip("/") + "/") for mount in mounts)
     is_ours = parent == shared_parent(os.path.dirname(parent))
@@ -282,16 +285,16 @@ def is_job_group(path: str, mounts: Collection[str]) -> bool:
 class GroupName(Struct, frozen=True):
     """Parsed name of a job group."""
 
-    uuid: str  # of its job, or its own
+    uuid: str  # uuid of its job, or its own
     is_slot: bool
-    pid: int | None = None  # of the process that made it; None: an earlier version did
+    pid: int | None = None  # process that made it; None: an earlier version did
     start_ticks: int = 0
     pid_namespace: int = 0
     spool: str = ""  # mark of that process's spool directory
 
 
 def owner_mark(owner: Owner, spool_dir: str) -> str:
-    """Ends the names of groups that this process creates: the owner can be read from it."""
+    """Returns the suffix of groups that this process creates, from which its owner can be read."""
     return f".{owner.pid}-{owner.start_ticks}-{owner.pid_namespace}-{spool_mark(spool_dir)}"
 
 
@@ -317,14 +320,14 @@ def is_slot_group(path: str) -> bool:
 
 
 def slurm_step(directory: str) -> str:
-    """The group that Slurm gave the processes of a step, if this is it or lies in it; else empty."""
+    """Returns the group that Slurm gave to a step, if this is it or is inside it; otherwise empty."""
     found = re.search(_SLURM_STEP, directory)
     return directory[: found.end()] if found else ""
 
 
 def enclosing_job_group(directory: str, mount_point: str) -> str:
-    """The group that joblens, of any user, made for the job or slot that a process in `directory` belongs to;
-    empty: there is none. The innermost of several."""
+    """Returns the innermost group that joblens, of any user, made for the job or slot of a process in
+    `directory`; empty: there is none."""
     mount = mount_point.rstrip("/")
     while directory.startswith(f"{mount}/"):
         parent, name = os.path.split(directory)
@@ -334,7 +337,7 @@ def enclosing_job_group(directory: str, mount_point: str) -> str:
     return ""
 
 
-def _places_with_unified(layout: CgroupLayout, parent: str | None, base: str) -> GroupPlaces:
+def _placement_with_unified(layout: CgroupLayout, parent: str | None, base: str) -> GroupPlacement:
     v1_keys = [key for key in ("memory", "pids") if key in layout.hierarchies]
     bases, gaps = _v1_bases(layout, parent, v1_keys)
     spare, _ = _v1_bases(layout, parent, ["cpu"] if "cpu" in layout.hierarchies else [])
@@ -342,12 +345,12 @@ def _places_with_unified(layout: CgroupLayout, parent: str | None, base: str) ->
     for controller, reason in missing.items():
         if controller not in layout.hierarchies:
             gaps[controller] = reason
-    return GroupPlaces(kind=layout.kind, bases={UNIFIED: base, **bases}, spare=spare, gaps=gaps)
+    return GroupPlacement(kind=layout.kind, bases={UNIFIED: base, **bases}, spare=spare, gaps=gaps)
 
 
-def _places_on_pure_v2(
+def _placement_on_pure_v2(
     unified: Hierarchy, own: str, *, may_divide: bool, may_borrow: bool
-) -> GroupPlaces | None:
+) -> GroupPlacement | None:
     """None: no group below or above the own one can give jobs the memory controller."""
     job_group = enclosing_job_group(own, unified.mount_point)
     if may_divide and job_group and _can_divide(unified, own, job_group):
@@ -356,32 +359,32 @@ def _places_on_pure_v2(
     if best:
         return _places_in(best)
     if may_divide and may_borrow and not job_group and _can_borrow(unified, own):
-        return _places_in(own, is_divided=True, is_lent=True)
+        return _places_in(own, is_divided=True, is_borrowed=True)
     return None
 
 
-def _places_in(base: str, *, is_divided: bool = False, is_lent: bool = False) -> GroupPlaces:
+def _places_in(base: str, *, is_divided: bool = False, is_borrowed: bool = False) -> GroupPlacement:
     gaps = missing_controllers(base)
     if is_divided:
         gaps = {controller: gap for controller, gap in gaps.items() if controller not in _offered(base)}
-    return GroupPlaces(
+    return GroupPlacement(
         kind="cgroup-v2",
         bases={UNIFIED: base},
         gaps=gaps,
         divided=base if is_divided else "",
-        is_lent=is_lent,
+        is_borrowed=is_borrowed,
     )
 
 
 def _can_divide(unified: Hierarchy, own: str, job_group: str) -> bool:
-    """Whether the processes of the job around this one can be moved into a leaf. Not where the job has made
+    """Returns whether the processes of the enclosing job can be moved into a leaf; not if the job made
     groups itself and this process is in one of them."""
     is_direct = own in (job_group, f"{job_group}/{LEAF}")
     return is_direct and "memory" in _offered(job_group) and not _refusal(unified, job_group)
 
 
 def _can_borrow(unified: Hierarchy, own: str) -> bool:
-    """Whether the own group may be divided until this process ends."""
+    """Returns whether the own group may be divided until this process ends."""
     return (
         "memory" in _offered(own)
         and not _refusal(unified, own)
@@ -396,8 +399,8 @@ def _offered(directory: str) -> frozenset[str]:
 
 
 def _best_on_the_way_up(unified: Hierarchy, own: str, roof: str) -> str:
-    """The group, from `own` up to `roof`, that hands down memory and most other controllers, the nearest of
-    those; empty: there is none."""
+    """Returns the nearest group from `own` up to `roof` that delegates memory and most other controllers;
+    empty: none."""
     best, most = "", 0
     candidate = own
     while True:
@@ -411,9 +414,9 @@ def _best_on_the_way_up(unified: Hierarchy, own: str, roof: str) -> str:
 
 
 def limit_of(directory: str) -> str:
-    """The first limit of this group, other than the one on tasks, that a job outside of it would escape:
-    'memory.max 104857600'; empty: it has none."""
-    memory = _first_word(f"{directory}/memory.max")
+    """Returns the first limit of this group, other than the one on tasks, that a job outside would
+    escape: 'memory.max 104857600'; empty: none."""
+    memory = _limit_value(f"{directory}/memory.max")
     if memory.isdigit() and int(memory) < _memory_total():
         return f"memory.max {memory}"
     for file in _LIMIT_FILES:
@@ -424,20 +427,20 @@ def limit_of(directory: str) -> str:
 
 
 def _limits_anything(directory: str) -> bool:
-    """Whether a job placed above this group would get away from a limit that holds here."""
-    return bool(limit_of(directory)) or _first_word(f"{directory}/pids.max") not in ("max", "")
+    """Returns whether a job above this group would escape a limit."""
+    return bool(limit_of(directory)) or _limit_value(f"{directory}/pids.max") not in ("max", "")
 
 
-def _first_word(path: str) -> str:
-    """What a limit file says; empty where there is none."""
-    words = (read_text(path) or "").split()
-    return words[0] if words else ""
+def _limit_value(path: str) -> str:
+    """Returns the first word of a limit file; empty: no file."""
+    values = (read_text(path) or "").split()
+    return values[0] if values else ""
 
 
 def _memory_total() -> int:
-    """A limit of more than there is limits nothing."""
-    words = (read_text("/proc/meminfo") or "MemTotal: 0 kB").split()
-    return int(words[1]) * 1024
+    """A limit above this limits nothing."""
+    values = (read_text("/proc/meminfo") or "MemTotal: 0 kB").split()
+    return int(values[1]) * 1024
 
 
 def _v1_bases(
@@ -462,7 +465,7 @@ def _base(hierarchy: Hierarchy, parent: str | None) -> str | None:
 
 
 def _refusal(hierarchy: Hierarchy, base: str | None) -> str:
-    """Why no group of ours can be made and joined there; empty when nothing speaks against it."""
+    """Returns why no job group can be made and joined there; empty: nothing prevents it."""
     if base is None:
         return f"{hierarchy.mount_point} does not show the group {hierarchy.own_path} of this process"
     if not hierarchy.is_writable:
@@ -471,11 +474,11 @@ def _refusal(hierarchy: Hierarchy, base: str | None) -> str:
         return f"there is no group {base}"
     if not os.access(base, os.W_OK | os.X_OK):
         return f"{base} may not be written by uid {os.geteuid()}"
-    # To move a process the kernel wants write permission on the group both places have in common.
+    # To move a process, the kernel requires write permission on the common ancestor of both groups.
     shared = os.path.commonpath([base, hierarchy.directory]) if hierarchy.directory else base
     if hierarchy.version == 2 and not os.access(f"{shared}/cgroup.procs", os.W_OK):
         return f"uid {os.geteuid()} may not move processes below {shared}"
     kind = (read_text(f"{base}/cgroup.type") or "domain").strip() if hierarchy.version == 2 else "domain"
-    if kind != "domain":  # in a threaded one no group with a job is possible
+    if kind != "domain":  # a threaded group cannot contain a group with a job
         return f"{base} is a {kind} group"
     return ""

@@ -1,9 +1,10 @@
 """D-Bus client of the systemd manager that runs this user's units, or for root the machine's.
 
-Speaks just enough of the protocol to create a scope, attach processes to it and read a property. Each request
-opens a connection of its own: systemd sends every signal to each open private connection, and one that is
-not read would fill its queue. A manager that does not answer within the patience is not asked again by this
-process."""
+Speaks just enough of the protocol to create a scope, attach processes to it and read a property. Each
+request opens its own connection: systemd sends every signal to each open private connection, and one that
+is not read would fill its queue. A manager that does not answer in time is not asked again by this
+process.
+"""
 
 import _socket
 import os
@@ -38,7 +39,7 @@ from joblens.agent.cgroups.dbus_messages import (
     values_of,
 )
 
-PATIENCE_S = 2.0
+TIMEOUT_S = 2.0
 NO_LIMIT = (1 << 64) - 1  # of TasksMax
 _MAX_MESSAGE_BYTES = 1 << 20  # systemd's largest signals have a few KiB
 _MAX_LINE_BYTES = 1024
@@ -59,7 +60,7 @@ _silent: set[str] = set()  # sockets of managers that did not answer in time
 
 
 class ManagerError(Exception):
-    """Says why the manager did not do what was asked. `name`: of the D-Bus error; empty: there was none."""
+    """Why the manager did not do what was asked. `name`: of the D-Bus error; empty: there was none."""
 
     def __init__(self, reason: str, name: str = "") -> None:
         super().__init__(reason)
@@ -76,12 +77,12 @@ class Scope(Struct, frozen=True, kw_only=True):
 
 
 def manager_sockets(environ: Mapping[str, str] | None = None, run: str = "/run") -> list[str]:
-    """Sockets of the manager that exist, best first. Connects to none of them."""
+    """Returns the sockets of the manager that exist, best first. Connects to none of them."""
     if os.geteuid() == 0:
         candidates = [f"{run}/systemd/private", f"{run}/dbus/system_bus_socket"]
         return [path for path in candidates if os.path.exists(path)]
     variable = (os.environ if environ is None else environ).get("XDG_RUNTIME_DIR", "")
-    # The variable may be another user's, after su or sudo: the usual directory is tried, too.
+    # The variable may be another user's, after su or sudo: try the usual directory too.
     folders = dict.fromkeys(filter(None, (variable.rstrip("/"), f"{run}/user/{os.geteuid()}")))
     candidates = [f"{folder}/{name}" for folder in folders for name in ("systemd/private", "bus")]
     return [path for path in candidates if os.path.exists(path)]
@@ -90,10 +91,10 @@ def manager_sockets(environ: Mapping[str, str] | None = None, run: str = "/run")
 class SystemdManager:
     """Raises ManagerError from every method. Safe to use from several threads."""
 
-    def __init__(self, sockets: Sequence[str] | None = None, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, sockets: Sequence[str] | None = None, timeout_s: float = TIMEOUT_S) -> None:
         """`sockets`: paths to try in this order. Default: those of this user's manager."""
         self._sockets = sockets
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
 
     def start_scope(self, scope: Scope, pid: int, is_inside: Callable[[], bool]) -> None:
         """Creates the scope, with `pid` in it, and waits until `is_inside` is true."""
@@ -126,17 +127,17 @@ class SystemdManager:
             connection.call("AttachProcessesToUnit", "ssau", bytes(body))
 
     def manager_property(self, name: str) -> Any:
-        """A property of the manager itself, such as SystemState or Version."""
+        """Returns a property of the manager itself, such as SystemState or Version."""
         return self.object_property(_MANAGER_PATH, f"{_SYSTEMD}.Manager", name)
 
     def unit_property(self, unit: str, name: str) -> Any:
-        """A property of a unit's own kind, such as ControlGroup. Also of a unit that is not loaded: the
-        manager then answers with the default."""
+        """Returns a property of a unit's own kind, such as ControlGroup. For a unit that is not loaded,
+        the manager answers with the default."""
         kind = unit.rpartition(".")[2].capitalize()
         return self.object_property(unit_path(unit), f"{_SYSTEMD}.{kind}", name)
 
     def object_property(self, path: str, interface: str, name: str, *, destination: str = _SYSTEMD) -> Any:
-        """A property of any object. `destination`: the service that has it, on a message bus."""
+        """Returns a property of any object. `destination`: the service that has it, on a message bus."""
         body = Writer()
         body.text(interface)
         body.text(name)
@@ -155,17 +156,17 @@ class SystemdManager:
         sockets = manager_sockets() if self._sockets is None else self._sockets
         if not sockets:
             raise ManagerError("no systemd manager runs for this user")
-        # The bus alone may be silent: login_session asks it, too. Sockets before it are still good.
+        # Only the bus may be silent: login_session asks it too. Earlier sockets are still usable.
         sockets = list(takewhile(lambda path: path not in _silent, sockets))
         if not sockets:
-            patience = f"{self._patience_s:g} s"
+            timeout = f"{self._timeout_s:g} s"
             raise ManagerError(
-                f"the systemd manager has not answered within {patience}, and is not asked again"
+                f"the systemd manager has not answered within {timeout}, and is not asked again"
             )
-        deadline_s = time.monotonic() + self._patience_s
+        deadline_s = time.monotonic() + self._timeout_s
         reasons = []
         for path in sockets:
-            connection = _Connection(path, deadline_s, self._patience_s)
+            connection = _Connection(path, deadline_s, self._timeout_s)
             try:
                 connection.open()
             except ManagerError as error:
@@ -182,22 +183,22 @@ class SystemdManager:
 
 
 def unit_path(unit: str) -> str:
-    """The unit's object path: all but letters and digits are written as _ and two hex digits."""
+    """Returns the unit's object path: all but letters and digits become _ and two hex digits."""
     escaped = "".join(
-        chr(byte) if chr(byte).isalnum() and byte < 128 and not (place == 0 and chr(byte).isdigit())
+        chr(byte) if chr(byte).isalnum() and byte < 128 and not (position == 0 and chr(byte).isdigit())
         else f"_{byte:02x}"
-        for place, byte in enumerate(unit.encode())
+        for position, byte in enumerate(unit.encode())
     )  # fmt: skip
     return f"{_MANAGER_PATH}/unit/{escaped}"
 
 
 class _Connection:
-    """One deadline for everything that is done with it."""
+    """A connection with one deadline for everything done with it."""
 
-    def __init__(self, path: str, deadline_s: float, patience_s: float) -> None:
+    def __init__(self, path: str, deadline_s: float, timeout_s: float) -> None:
         self._path = path
         self._deadline_s = deadline_s
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         try:
             self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         except OSError as error:
@@ -215,14 +216,14 @@ class _Connection:
         self._socket.close()
 
     def open(self) -> None:
-        """Connects, proves who this process is and, on a message bus, asks for a name."""
+        """Connects, authenticates and, on a message bus, requests a name."""
         _check_owner(os.path.dirname(self._path))
         self._connect()
         credentials = self._socket.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
         peer = struct.unpack("=iII", credentials)[1]
         if peer not in (0, os.geteuid()):
             raise ManagerError(f"{self._path} belongs to a process of uid {peer}")
-        # In one piece: systemd ignores bytes that it has read together with BEGIN but that come after it.
+        # In one write: systemd ignores bytes that it reads together with BEGIN but that follow it.
         self._send(f"\0AUTH EXTERNAL {str(os.geteuid()).encode().hex()}\r\nBEGIN\r\n".encode())
         answer = self._line()
         if not answer.startswith(b"OK"):
@@ -272,7 +273,7 @@ class _Connection:
                 raise _refusal(message)
 
     def wait_for_job(self, job: str, is_done: Callable[[], bool]) -> None:
-        """Waits for the end of a job of the manager. Signals tell it at once on a private connection; a
+        """Waits for the end of a job of the manager. A private connection gets a signal at once; a
         message bus sends none without a subscription."""
         pause_s = _POLL_FIRST_S
         while not is_done():
@@ -296,7 +297,7 @@ class _Connection:
 
     def _has_not_answered(self) -> ManagerError:
         _silent.add(self._path)
-        return ManagerError(f"the systemd manager has not answered within {self._patience_s:g} s")
+        return ManagerError(f"the systemd manager has not answered within {self._timeout_s:g} s")
 
     def _send(self, data: bytes) -> None:
         self._set_timeout()
@@ -308,7 +309,7 @@ class _Connection:
             raise ManagerError(f"{self._path}: {error.strerror or error}") from error
 
     def _read_more(self, at_most_s: float | None = None) -> bool:
-        """False: nothing came in `at_most_s`."""
+        """Returns False if nothing came within `at_most_s`."""
         self._set_timeout(at_most_s)
         try:
             data = self._socket.recv(65536)
@@ -333,13 +334,13 @@ class _Connection:
         return line
 
     def _receive(self) -> Message:
-        """The next message."""
+        """Returns the next message."""
         while (message := self._next(None)) is None:
             pass
         return message
 
     def _next(self, at_most_s: float | None) -> Message | None:
-        """The next message; None: none came in `at_most_s`."""
+        """Returns the next message; None: none came within `at_most_s`."""
         while True:
             size = self._message_bytes()
             if size is not None and len(self._buffer) >= size:
@@ -351,7 +352,7 @@ class _Connection:
                 return None
 
     def _message_bytes(self) -> int | None:
-        """Of the message that the buffer begins with; None: too little of it has come."""
+        """Returns the size of the first message in the buffer; None: it is incomplete."""
         if len(self._buffer) < HEAD_BYTES:
             return None
         with _readable():
@@ -362,7 +363,7 @@ class _Connection:
 
 
 def _check_owner(folder: str) -> None:
-    """Refuses a socket in a directory that another user can put sockets into."""
+    """Refuses a socket in a directory that another user can write to."""
     try:
         owner = os.stat(folder).st_uid
     except OSError as error:
@@ -393,6 +394,7 @@ def _refusal(message: Message) -> ManagerError:
 
 
 def _printable(text: str) -> str:
-    """One short line without control characters: a peer chose the text, and a terminal may show it."""
+    """Returns one short line without control characters: a peer chose the text, and a terminal may show
+    it."""
     line = "".join(each if each.isprintable() else "?" for each in text)
     return line if len(line) <= _MAX_REASON else f"{line[:_MAX_REASON]}…"

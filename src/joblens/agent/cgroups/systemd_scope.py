@@ -1,14 +1,14 @@
-"""Systemd scope that holds all jobs of this process: when one is allowed, which limits it carries, and its
+"""Systemd scope that contains all jobs of this process: when it is allowed, which limits it has, and its
 life.
 
-A scope takes its processes out of the unit that joblens runs in. A job must never get more than its caller
-had, so a scope is allowed only where the unit and the groups between it and the scope's slice have no limit.
-A limit on tasks is the exception: every unit has one by default, and the scope takes it over. A process that
-something else than systemd has put into its group (Slurm, HTCondor, a container engine) stays there. So does
-one that would depend on a user manager which stops at a logout elsewhere.
+A scope takes its processes out of the unit that joblens runs in. A job must never get more than its
+caller had, so a scope is allowed only if the unit and the groups between it and the scope's slice have no
+limit. A limit on tasks is the exception: every unit has one by default, and the scope copies it. A
+process that something other than systemd has put into its group (Slurm, HTCondor, a container engine)
+stays there. So does one that would depend on a user manager which stops at a logout elsewhere.
 
-The scope is delegated: joblens makes the groups of its jobs below it. The kernel gives controllers only to
-groups below one without processes, so launchers stay in a leaf of it. A supervisor that systemd started in a
+The scope is delegated: joblens makes the groups of its jobs below it. The kernel gives controllers only
+to groups below one without processes, so launchers stay in a leaf. A supervisor that systemd started in a
 delegated unit moves itself into such a leaf (`own_group`).
 """
 
@@ -36,9 +36,9 @@ _BATCH_UNITS = re.compile(r"^(slurmd|slurmstepd|condor|htcondor|pbs|sgeexecd|lsf
 
 
 class ScopeTerms(Struct, frozen=True, kw_only=True):
-    """`refusal`: why no scope is allowed; empty: one is. `is_unit`: whether joblens runs in a unit of
-    systemd. `needs_linger`: lingering would allow one. `slice`: the unit to put it into, empty for the
-    manager's default. `tasks_max`: the smallest limit on tasks that it takes over."""
+    """`refusal`: why no scope is allowed; empty: one is. `is_unit`: joblens runs in a unit of systemd.
+    `needs_linger`: lingering would allow one. `slice`: the unit to put it into, empty for the manager's
+    default. `tasks_max`: the smallest limit on tasks, which it copies."""
 
     refusal: str = ""
     is_unit: bool = True
@@ -50,8 +50,8 @@ class ScopeTerms(Struct, frozen=True, kw_only=True):
 def scope_terms(
     layout: CgroupLayout, uid: int | None = None, proc: str = "/proc", linger: str = LINGER
 ) -> ScopeTerms:
-    """`uid`: decides which manager makes the scope: the system's for root, else the user's own. `linger`: the
-    folder that names users whose managers run without a login."""
+    """`uid`: decides which manager makes the scope: the system's for root, otherwise the user's.
+    `linger`: the folder that names users whose managers run without a login."""
     uid = os.geteuid() if uid is None else uid
     unified = layout.unified
     if layout.kind != "cgroup-v2" or unified is None:
@@ -61,7 +61,7 @@ def scope_terms(
             is_unit=False,
             refusal=f"{unified.mount_point} does not show the group {unified.own_path} of this process",
         )
-    if _sees_other_pids(proc):
+    if _has_other_pids(proc):
         return ScopeTerms(
             is_unit=False, refusal="this process is in a pid namespace that systemd does not share"
         )
@@ -89,32 +89,33 @@ def user_name(uid: int) -> str:
 
 
 def is_lingering(user: str, folder: str = LINGER) -> bool:
-    """Whether the user's manager runs from boot on, logged in or not."""
+    """Returns whether the user's manager runs from boot on, logged in or not."""
     return os.path.exists(f"{folder}/{user}")
 
 
 def _why_not_a_unit(own_path: str, names: list[str]) -> str:
-    """Why the group of this process is not one that systemd made for a unit and no other program divides."""
+    """Returns why the group of this process is not one that systemd made for a unit and no other program
+    divides."""
     if slurm_step(own_path):
-        return f"{own_path} belongs to a Slurm step, which counts and ends its processes by that group"
+        return f"{own_path} belongs to a Slurm step, which counts and kills its processes by that group"
     if any(_CONTAINER.search(name) or name.startswith("kubepods") for name in names):
         return f"{own_path} belongs to a container, whose engine counts and limits it by that group"
     if not names[-1].endswith(_UNIT_ENDS):
         return f"{own_path} is not the group of a systemd unit: another program manages it"
     if _BATCH_UNITS.match(names[-1]):
-        return f"{own_path} belongs to a batch system, which would lose sight of the job"
+        return f"{own_path} belongs to a batch system, which would lose track of the job"
     return ""
 
 
 def _slice_for_scope(names: list[str], uid: int) -> tuple[int, str, str]:
-    """-> (how many groups from the top hold the unit as well as the scope, slice, why there is none)"""
+    """Returns (how many groups from the top contain the unit and the scope, slice, why there is none)."""
     slices = _leading_slices(names)
     below = names[slices:]
     if len(below) > 1 and below[0].startswith("user@"):
         below = below[1:]
         below = below[_leading_slices(below) :]
     if len(below) != 1:
-        return 0, "", f"/{'/'.join(names)} lies inside another unit: another program manages it"
+        return 0, "", f"/{'/'.join(names)} is inside another unit: another program manages it"
     if uid == 0:
         return slices, names[slices - 1] if slices else "", ""
     manager = ["user.slice", f"user-{uid}.slice", f"user@{uid}.service"]
@@ -126,7 +127,7 @@ def _slice_for_scope(names: list[str], uid: int) -> tuple[int, str, str]:
 
 
 def _leading_slices(names: list[str]) -> int:
-    return next((place for place, name in enumerate(names) if not name.endswith(".slice")), len(names))
+    return next((index for index, name in enumerate(names) if not name.endswith(".slice")), len(names))
 
 
 def _with_limits(own: str, levels: int, slice_name: str) -> ScopeTerms:
@@ -137,7 +138,7 @@ def _with_limits(own: str, levels: int, slice_name: str) -> ScopeTerms:
         limit = limit_of(directory)
         if limit:
             name = os.path.basename(directory)
-            why = f"{name} has a limit ({limit}), which a job in a scope of its own would escape"
+            why = f"{name} has a limit ({limit}), which a job in its own scope would escape"
             return ScopeTerms(refusal=why)
         pids_max = (read_text(f"{directory}/pids.max") or "").strip()
         if pids_max.isdigit():
@@ -146,8 +147,8 @@ def _with_limits(own: str, levels: int, slice_name: str) -> ScopeTerms:
     return ScopeTerms(slice=slice_name, tasks_max=tasks_max)
 
 
-def _sees_other_pids(proc: str) -> bool:
-    """Whether process numbers here differ from those systemd knows: a scope would get a wrong process."""
+def _has_other_pids(proc: str) -> bool:
+    """Returns whether pids here differ from those of systemd: a scope would get a wrong process."""
     try:
         if os.readlink(f"{proc}/self") != str(os.getpid()):
             return True
@@ -156,7 +157,7 @@ def _sees_other_pids(proc: str) -> bool:
     first = read_text(f"{proc}/1/comm")
     if first is not None:
         return first.strip() not in ("systemd", "init")
-    try:  # a /proc with hidepid does not show processes of others
+    try:  # a /proc with hidepid hides processes of others
         return os.readlink(f"{proc}/self/ns/pid") != _FIRST_PID_NAMESPACE
     except OSError:
         return True
@@ -166,8 +167,8 @@ LEAF = "joblens-self"
 
 
 class OwnScope:
-    """Creates the scope with the first launcher, and once more when the last process in it has ended since.
-    Safe to use from several threads."""
+    """Creates the scope with the first launcher, and again if its last process has ended since. Safe to
+    use from several threads."""
 
     def __init__(self, terms: ScopeTerms, manager: SystemdManager | None = None) -> None:
         self._terms = terms
@@ -177,7 +178,7 @@ class OwnScope:
         self._lock = threading.Lock()
 
     def take_in(self, pid: int) -> GroupFactory:
-        """Moves a launcher of ours into the scope; groups of its jobs can be made until it ends. Raises
+        """Moves one of our launchers into the scope; groups of its jobs can be made until it ends. Raises
         ManagerError, AccountingUnavailable, ProbeError or OSError."""
         with self._lock:
             if self._factory is not None and self._attach(pid):
@@ -190,11 +191,12 @@ class OwnScope:
             return self._factory
 
     def _attach(self, pid: int) -> bool:
-        """False: the scope is gone."""
+        """Returns False if the scope is gone."""
         try:
             self._manager.attach(self._unit, f"/{LEAF}", [pid])
         except ManagerError as error:
-            # Without an answer nothing is known of the scope. A process that has ended cannot be attached.
+            # Without an answer the state of the scope is unknown. A process that has ended cannot be
+            # attached.
             if not error.name or not is_alive(pid):
                 raise
             return False
@@ -213,13 +215,13 @@ class OwnScope:
     def _is_inside(self, pid: int) -> bool:
         if (read_text(f"/proc/{pid}/cgroup") or "").rstrip().endswith(f"/{self._unit}"):
             return True
-        if not is_alive(pid):  # it never comes
+        if not is_alive(pid):  # it never will be
             raise ManagerError(f"the launcher (process {pid}) ended before it was in {self._unit}")
         return False
 
 
 def is_alive(pid: int) -> bool:
-    """False also for a zombie."""
+    """Returns False also for a zombie."""
     try:
         return parse_stat(read_bytes(f"/proc/{pid}/stat")).is_alive
     except (OSError, ValueError, ProbeError):
@@ -227,9 +229,9 @@ def is_alive(pid: int) -> bool:
 
 
 def enter_leaf(layout: CgroupLayout | None = None, pid: int | None = None) -> str:
-    """Move a process of ours (default: this one) from its group into a leaf below; `layout` is that
-    process's. Returns the group's path below the mount, to be given to GroupFactory.detect as parent. Refuses
-    when any other process is in the group."""
+    """Moves one of our processes (default: this one) from its group into a leaf below; `layout` is that
+    process's. Returns the group's path below the mount, the parent for GroupFactory.detect. Refuses if
+    any other process is in the group."""
     moved = pid or os.getpid()
     unified = (layout or read_layout(pid=str(moved))).unified
     if unified is None or unified.directory is None:
@@ -251,8 +253,8 @@ def enter_leaf(layout: CgroupLayout | None = None, pid: int | None = None) -> st
 
 
 def own_group(layout: CgroupLayout | None = None) -> str:
-    """The delegated group this process was started in, whether it stands there or in a leaf of it already
-    (DelegateSubgroup=): a path below the mount, as GroupFactory.detect takes it."""
+    """Returns the delegated group this process was started in, whether it is there or already in a leaf
+    of it (DelegateSubgroup=): a path below the mount, as for GroupFactory.detect."""
     unified = (layout or read_layout()).unified
     if unified is not None and unified.directory is not None and os.path.basename(unified.directory) == LEAF:
         above = os.path.dirname(unified.directory)

@@ -22,12 +22,12 @@ from joblens.ports.cluster import ClusterBackend
 from joblens.runners.slurm.terms import seconds_asked
 
 
-class RunPlaces:
+class LiveAllocations:
     def __init__(self) -> None:
         self.live: dict[str, Placed] = {}  # by the cluster's own id
-        self._of: dict[str, set[str]] = {}  # uuid -> places that are for it
-        self._serving: dict[str, set[str]] = {}  # queue -> places that serve it
-        self._in_use: set[str] = set()  # places of which it is known that something began there
+        self._of: dict[str, set[str]] = {}  # uuid -> allocations that are for it
+        self._serving: dict[str, set[str]] = {}  # queue -> allocations that serve it
+        self._in_use: set[str] = set()  # allocations of which it is known that something began there
 
     def add(self, placed: Placed) -> None:
         job_id = placed.placement.job_id
@@ -82,7 +82,7 @@ class RunPlaces:
         return [uuid for uuid in waiting if queue_of(uuid) == placed.queue]
 
 
-_MOST = 3  # places of one job
+_MOST = 3  # allocations of one job
 _MOST_NAMES = 5
 
 
@@ -104,38 +104,40 @@ class AllocationRetryLimit:
         self._counts.pop(uuid, None)
 
     def count(self, ended: Iterable[tuple[AllocationEvent, Sequence[str]]]) -> list[FailedAllocation]:
-        """`ended`: places, and the jobs that wait which each was for. A cluster or a node that goes away says
-        nothing of the jobs that it had: they may have any number of places."""
+        """`ended`: allocations, each with the waiting jobs that it was for. A cluster or node that goes away
+        says nothing about its jobs: they may have any number of allocations."""
         alike: dict[tuple[str, bool], dict[str, list[str]]] = {}
         for news, uuids in ended:
             if uuids:
                 key = (_words(news), news.is_by_others)
                 alike.setdefault(key, {})[news.job_id] = list(uuids)
         return [
-            self._all_of(places, words, is_by_others=is_by_others)
-            for (words, is_by_others), places in alike.items()
+            self._all_of(allocations, words, is_by_others=is_by_others)
+            for (words, is_by_others), allocations in alike.items()
         ]
 
-    def _all_of(self, places: Mapping[str, list[str]], words: str, *, is_by_others: bool) -> FailedAllocation:
-        uuids = list(dict.fromkeys(uuid for some in places.values() for uuid in some))
+    def _all_of(
+        self, allocations: Mapping[str, list[str]], words: str, *, is_by_others: bool
+    ) -> FailedAllocation:
+        uuids = list(dict.fromkeys(uuid for some in allocations.values() for uuid in some))
         if not is_by_others:
             self._counts.update(uuids)
         hopeless = tuple(uuid for uuid in uuids if self._counts[uuid] >= _MOST)
         again = [uuid for uuid in uuids if self._counts[uuid] < _MOST]
         how = f"ended before anything began there ({words})"
-        what = f"{self._named(places)} {how}"
-        its = what if len(places) == 1 else f"its place at {self._engine} {how}"
+        what = f"{self._named(allocations)} {how}"
+        its = what if len(allocations) == 1 else f"its allocation at {self._engine} {how}"
         return FailedAllocation(
             hopeless,
             f"{its}, and so did {_MOST - 1} before it",
             f"{what}: {self._listed(again)} placed again" if again else "",
         )
 
-    def _named(self, places: Mapping[str, list[str]]) -> str:
-        if len(places) > 1:
-            return f"{len(places)} places at {self._engine}"
-        ((job_id, uuids),) = places.items()
-        return f"a place at {self._engine}" if job_id in uuids else f"{self._engine} job {job_id}"
+    def _named(self, allocations: Mapping[str, list[str]]) -> str:
+        if len(allocations) > 1:
+            return f"{len(allocations)} allocations at {self._engine}"
+        ((job_id, uuids),) = allocations.items()
+        return f"an allocation at {self._engine}" if job_id in uuids else f"{self._engine} job {job_id}"
 
     def _listed(self, uuids: Sequence[str]) -> str:
         names = ", ".join(map(self._name_of, uuids[:_MOST_NAMES]))
@@ -245,7 +247,7 @@ def _is_allocation(placed: Placed) -> bool:
 
 
 T = TypeVar("T")
-_PATIENCE_S = 30.0  # with a cluster that does not answer, at the end of a run
+_TIMEOUT_S = 30.0  # with a cluster that does not answer, at the end of a run
 
 
 class AsyncPlacer:
@@ -277,9 +279,9 @@ class AsyncPlacer:
         self._asked.put(None)
 
     def wait(self) -> None:
-        """Returns when the cluster has been told, unless it does not answer."""
+        """Returns when the cluster was notified, or does not answer."""
         if self._thread.is_alive():
-            self._thread.join(_PATIENCE_S)
+            self._thread.join(_TIMEOUT_S)
 
     def _run(self) -> None:
         while (asked := self._asked.get()) is not None:
@@ -288,7 +290,7 @@ class AsyncPlacer:
                 answer = question(self._placer)
             except JoblensError as error:
                 self._loop.call(partial(otherwise, error))
-            except BaseException as error:  # noqa: BLE001 - a fault of joblens is told on the loop
+            except BaseException as error:  # noqa: BLE001 - a fault of joblens is raised on the loop
                 self._loop.call(partial(_raise, error))
                 return
             else:

@@ -22,7 +22,7 @@ class RunCalling(Protocol):
         ...
 
     def follow(self, parcels: Sequence[PlacementRequest]) -> None:
-        """What an earlier driver had queued, and workers may have."""
+        """Takes over jobs that an earlier driver queued; workers may have them."""
         ...
 
     def is_now(self, uuid: str, status: Status) -> None:
@@ -47,7 +47,7 @@ class RunCalling(Protocol):
 
 
 class WorkerCall(Protocol):
-    """Who tells workers. Both may raise BrokerError or SupervisorError: workers find jobs by themselves."""
+    """Notifies workers. Both may raise BrokerError or SupervisorError: workers find jobs by themselves."""
 
     def ring(self, tickets: Tickets) -> None: ...
 

@@ -2,7 +2,6 @@
 it; what it starts for them are workers (`app.hired`), which are like any others. So what is told here only
 decides who comes: a job that was placed twice runs once, and one whose place is gone is placed again."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -12,13 +11,14 @@ from msgspec import Struct
 from joblens.agent.clusters.allocations import (
     AllocationRetryLimit,
     AsyncPlacer,
+    LiveAllocations,
     ReplacedAllocations,
-    RunPlaces,
 )
 from joblens.agent.queue.lost_workers import Journals, RunLostTickets
 from joblens.agent.queue.store_client import AsyncStoreClient, StoreWatch
+from joblens.agent.runtime.loop import mono_s
 from joblens.agent.session.context import AgentContext
-from joblens.engine.progress.allocations import PlaceOfJob, TellsWhy
+from joblens.engine.progress.allocations import JobAllocation
 from joblens.model.clusters.placement import (
     AllocationEvent,
     NodeCapacity,
@@ -31,16 +31,17 @@ from joblens.model.errors import InputError, JoblensError, PlanError
 from joblens.model.jobs.job import Status
 from joblens.model.runs.run import PlaceEnded, PlacesWait, RunFact, WorkPlaced
 from joblens.ports.cluster import ClusterBackend
+from joblens.views.runs.cluster_waits import WaitReasons, describe_wait
 
-_LOOK_SOON_S, _LOOK_LATE_S = 0.5, 2.0
+_POLL_SOON_S, _POLL_LATE_S = 0.5, 2.0
 _PAUSE_FIRST_S, _PAUSE_LONGEST_S = 1.0, 30.0  # after the cluster could not be asked
-_UNCOVERED_S = 3.0  # before what the cluster took but gave no place is handed in again
+_UNCOVERED_S = 3.0  # before what the cluster took but gave no allocation is requested again
 _LOST_EVERY_S = 2.0
-_WITHOUT_A_PLACE = (Status.CANCELLED, Status.ERROR, Status.LOST)  # how a job may end that nobody began
+_WITHOUT_ALLOCATION = (Status.CANCELLED, Status.ERROR, Status.LOST)  # how a job may end that nobody began
 
 
 class ClusterSide(Struct, frozen=True, kw_only=True):
-    """What a run on a cluster has beside others on workers."""
+    """Parts of a run on a cluster."""
 
     placer: ClusterBackend
     lease_s: float
@@ -49,32 +50,32 @@ class ClusterSide(Struct, frozen=True, kw_only=True):
 
 
 class PlacementEvents(Struct, frozen=True, kw_only=True):
-    """Whom it tells, on the loop."""
+    """Callbacks to the run, on its loop."""
 
-    warn: Callable[[str], None]
-    say: Callable[[str], None]
-    note: Callable[[RunFact], None]
-    room: Callable[[NodeCapacity], None]  # what the run may fill at once
-    waits: Callable[[str, str], None]  # (uuid, why): a job waits at the cluster
-    has_taken_back: Callable[[], None]
-    cannot_be: Callable[[Sequence[str], str], None]  # these jobs will never get a place, and why
+    on_warning: Callable[[str], None]
+    on_message: Callable[[str], None]
+    on_fact: Callable[[RunFact], None]
+    on_capacity: Callable[[NodeCapacity], None]  # of the run, altogether
+    on_waiting: Callable[[str, str], None]  # (uuid, why): a job waits at the cluster
+    on_requeued: Callable[[], None]
+    on_unplaceable: Callable[[Sequence[str], str], None]  # these jobs will never get an allocation, and why
     # These jobs end with the allocation of this id.
-    ended_with_place: Callable[[Collection[str], str, PlaceEnding], None]
+    on_ended: Callable[[Collection[str], str, PlaceEnding], None]
 
 
 class RunPlacing:
     """RunCalling."""
 
     def __init__(
-        self, context: AgentContext, side: ClusterSide, store: AsyncStoreClient, telling: PlacementEvents
+        self, context: AgentContext, side: ClusterSide, store: AsyncStoreClient, events: PlacementEvents
     ) -> None:
         self._context = context
         self._side = side
         self._store = store
-        self._telling = telling
-        self._desk = AsyncPlacer(side.placer, context.loop)
+        self._events = events
+        self._client = AsyncPlacer(side.placer, context.loop)
         self._lost = RunLostTickets(StoreWatch(side.lease_s, _LOST_EVERY_S), context.host, side.journals)
-        self._places = RunPlaces()
+        self._allocations = LiveAllocations()
         self._parcels: dict[str, PlacementRequest] = {}  # of jobs that have not ended
         self._waiting: set[str] = set()  # of them, those that nobody has begun
         self._in_hand: set[str] = set()  # of those, the ones that are being placed
@@ -82,28 +83,28 @@ class RunPlacing:
         self._began_in: dict[str, str] = {}  # uuid -> id of the allocation where it last began
         self._in_vain = AllocationRetryLimit(side.placer.engine, lambda uuid: self._parcels[uuid].name)
         self._whys: dict[str, str] = {}  # by place
-        self._tells_why = TellsWhy(side.placer.engine)
+        self._wait_reasons = WaitReasons(side.placer.engine)
         self._told: set[str] = set()
         self._replaced = ReplacedAllocations(side.placer.engine)
-        self._is_looking = self._is_placing = self._is_seeking = False
-        self._next_look_s = self._next_placing_s = self._next_seeking_s = 0.0
+        self._is_polling = self._is_placing = self._is_seeking = False
+        self._next_poll_s = self._next_placing_s = self._next_seeking_s = 0.0
         self._pause_s = 0.0
 
     # ---- what the run tells ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._desk.start()
+        self._client.start()
         for placed in self._side.placed:
             self._add(placed)
         if self._side.placed:
-            self._desk.ask(lambda placer: placer.follow(self._side.placed), lambda _: None, self._is_away)
+            self._client.ask(lambda placer: placer.follow(self._side.placed), lambda _: None, self._is_away)
         self._context.loop.add_timed(self)
 
     def call(self, parcels: Sequence[PlacementRequest]) -> None:
         for parcel in parcels:
             self._parcels[parcel.uuid] = parcel
             self._waiting.add(parcel.uuid)
-        self._next_placing_s = min(self._next_placing_s, time.monotonic() + self._pause_s)
+        self._next_placing_s = min(self._next_placing_s, mono_s(self._context.clock) + self._pause_s)
 
     def follow(self, parcels: Sequence[PlacementRequest]) -> None:
         self.call(parcels)
@@ -120,7 +121,7 @@ class RunPlacing:
         self._waiting.discard(uuid)
         self._whys.pop(uuid, None)
         self._in_vain.forget(uuid)
-        self._places.has_begun(uuid, parcel.queue)
+        self._allocations.has_begun(uuid, parcel.queue)
         if status.is_final:
             self._forget(uuid)
 
@@ -131,7 +132,7 @@ class RunPlacing:
 
     def _may_be_expected(self, uuid: str, status: Status) -> bool:
         """At a place, still: it ended by somebody who does not know of that, or it has another one."""
-        return status in _WITHOUT_A_PLACE or self._places.has_several(uuid)
+        return status in _WITHOUT_ALLOCATION or self._allocations.has_several(uuid)
 
     def _forget(self, uuid: str) -> None:
         self._parcels.pop(uuid, None)
@@ -145,10 +146,10 @@ class RunPlacing:
 
     def withdraw(self, uuid: str) -> None:
         if uuid in self._parcels:
-            self._desk.ask(lambda placer: placer.withdraw([uuid]), lambda _: None, self._is_away)
+            self._client.ask(lambda placer: placer.withdraw([uuid]), lambda _: None, self._is_away)
 
     def ask_for_nodes(self, action: int) -> None:
-        self._desk.ask(
+        self._client.ask(
             lambda placer: placer.ask_for_nodes(action),
             partial(self._has_placed, ()),
             lambda error: self._no_nodes(action, error),
@@ -156,19 +157,19 @@ class RunPlacing:
 
     def _no_nodes(self, action: int, error: JoblensError) -> None:
         if isinstance(error, PlanError):
-            self._telling.warn(f"action {action + 1}: {error}")
+            self._events.on_warning(f"action {action + 1}: {error}")
             return
         self._is_away(error)
         self._context.loop.call(lambda: self.ask_for_nodes(action))
 
     def close(self, *, is_over: bool) -> None:
         self._context.loop.remove_timed(self)
-        self._desk.close(is_over=is_over)
+        self._client.close(is_over=is_over)
         if is_over:
-            self._note_ended(self._places.live, "closed")
+            self._note_ended(self._allocations.live, "closed")
 
     def wait(self) -> None:
-        self._desk.wait()
+        self._client.wait()
 
     # ---- timed -----------------------------------------------------------------------------------------
 
@@ -176,8 +177,8 @@ class RunPlacing:
         due = []
         if self._waiting and not self._is_placing:
             due.append(self._next_placing_s)
-        if self._parcels and not self._is_looking:
-            due.append(self._next_look_s)
+        if self._parcels and not self._is_polling:
+            due.append(self._next_poll_s)
         if self._parcels and not self._is_seeking:
             due.append(self._next_seeking_s)
         if self._parcels and (replacing_s := self._replaced.due_at_s()) is not None:
@@ -185,14 +186,14 @@ class RunPlacing:
         return min(due, default=None)
 
     def wake(self) -> None:
-        now_s = time.monotonic()
+        now_s = mono_s(self._context.clock)
         if self._waiting and not self._is_placing and now_s >= self._next_placing_s:
-            self._next_placing_s = now_s + _LOOK_SOON_S
+            self._next_placing_s = now_s + _POLL_SOON_S
             self._place(self._uncovered(now_s))
-        if self._parcels and not self._is_looking and now_s >= self._next_look_s:
-            self._is_looking = True
+        if self._parcels and not self._is_polling and now_s >= self._next_poll_s:
+            self._is_polling = True
             busy = frozenset(parcel.queue for parcel in self._parcels.values())
-            self._desk.ask(partial(_look, busy), self._take_news, self._could_not_look)
+            self._client.ask(partial(_poll, busy), self._take_news, self._poll_failed)
         if self._parcels and not self._is_seeking and now_s >= self._next_seeking_s:
             self._seek(now_s)
         if self._parcels:
@@ -210,17 +211,17 @@ class RunPlacing:
     def _has_sought(self, count: int) -> None:
         self._is_seeking = False
         if count:
-            self._telling.has_taken_back()
+            self._events.on_requeued()
 
     # ---- placing ---------------------------------------------------------------------------------------
 
     def _uncovered(self, now_s: float) -> list[PlacementRequest]:
-        """Those that wait, for which there is no place, and which the cluster was not just given."""
+        """Returns waiting jobs without an allocation that the cluster was not just asked for."""
         return [
             self._parcels[uuid]
             for uuid in self._waiting
             if uuid not in self._in_hand
-            and not self._places.are_for(uuid, self._parcels[uuid].queue)
+            and not self._allocations.are_for(uuid, self._parcels[uuid].queue)
             and now_s - self._placed_at_s.get(uuid, -_UNCOVERED_S) >= _UNCOVERED_S
         ]
 
@@ -229,36 +230,36 @@ class RunPlacing:
             return
         self._is_placing = True
         self._in_hand |= {parcel.uuid for parcel in parcels}
-        self._desk.ask(
+        self._client.ask(
             lambda placer: placer.place(parcels),
             partial(self._has_placed, parcels),
-            partial(self._could_not_place, parcels),
+            partial(self._placing_failed, parcels),
         )
 
     def _has_placed(self, parcels: Sequence[PlacementRequest], placed: Sequence[Placed]) -> None:
         self._is_there()
-        now_s = time.monotonic()
+        now_s = mono_s(self._context.clock)
         self._no_longer_in_hand(parcels)
         for parcel in parcels:
             self._placed_at_s[parcel.uuid] = now_s
         for one in placed:
             self._add(one)
         if placed:
-            self._telling.note(WorkPlaced(tuple(placed)))
-        self._next_look_s = min(self._next_look_s, now_s + _LOOK_SOON_S)
+            self._events.on_fact(WorkPlaced(tuple(placed)))
+        self._next_poll_s = min(self._next_poll_s, now_s + _POLL_SOON_S)
 
     def _add(self, placed: Placed) -> None:
-        self._places.add(placed)
-        self._replaced.added(placed, self._places.serving(placed.queue))
+        self._allocations.add(placed)
+        self._replaced.added(placed, self._allocations.serving(placed.queue))
 
     def _replace_lost(self, now_s: float) -> None:
         """Allocations that ended while jobs are left."""
         allocations = self._side.placer.allocations
         waiting = Counter(self._parcels[uuid].queue for uuid in self._waiting)
-        for one in self._replaced.due(waiting, self._places.serving, now_s):
-            self._telling.warn(one.message)
+        for one in self._replaced.due(waiting, self._allocations.serving, now_s):
+            self._events.on_warning(one.message)
             if one.count and allocations is not None:
-                self._desk.ask(
+                self._client.ask(
                     partial(_more_allocations, one.queue, one.count),
                     partial(self._has_placed, ()),
                     self._is_away,
@@ -269,7 +270,7 @@ class RunPlacing:
             self._is_placing = False
         self._in_hand -= {parcel.uuid for parcel in parcels}
 
-    def _could_not_place(self, parcels: Sequence[PlacementRequest], error: JoblensError) -> None:
+    def _placing_failed(self, parcels: Sequence[PlacementRequest], error: JoblensError) -> None:
         self._no_longer_in_hand(parcels)
         if not isinstance(error, InputError):
             self._is_away(error)
@@ -287,16 +288,16 @@ class RunPlacing:
             self._place(alike)
 
     def _cannot_be(self, parcels: Sequence[PlacementRequest], error: JoblensError) -> None:
-        self._telling.cannot_be([parcel.uuid for parcel in parcels], str(error))
-        now_s = time.monotonic()
+        self._events.on_unplaceable([parcel.uuid for parcel in parcels], str(error))
+        now_s = mono_s(self._context.clock)
         self._placed_at_s.update((parcel.uuid, now_s) for parcel in parcels)
 
     def _is_away(self, error: JoblensError) -> None:
         self._pause_s = min(_PAUSE_LONGEST_S, self._pause_s * 2 or _PAUSE_FIRST_S)
-        self._next_placing_s = time.monotonic() + self._pause_s
+        self._next_placing_s = mono_s(self._context.clock) + self._pause_s
         if str(error) not in self._told:
             self._told.add(str(error))
-            self._telling.warn(f"{error}; jobs wait, and the cluster is asked again")
+            self._events.on_warning(f"{error}; jobs wait, and the cluster is asked again")
 
     def _is_there(self) -> None:
         self._pause_s = 0.0
@@ -304,42 +305,42 @@ class RunPlacing:
 
     # ---- what the cluster says -------------------------------------------------------------------------
 
-    def _could_not_look(self, error: JoblensError) -> None:
-        self._is_looking = False
+    def _poll_failed(self, error: JoblensError) -> None:
+        self._is_polling = False
         if isinstance(error, InputError):  # asking again does not help
             self._cannot_be([self._parcels[uuid] for uuid in self._waiting], error)
         else:
             self._is_away(error)
-        self._next_look_s = time.monotonic() + max(_LOOK_LATE_S, self._pause_s)
+        self._next_poll_s = mono_s(self._context.clock) + max(_POLL_LATE_S, self._pause_s)
 
     def _take_news(self, answer: tuple[Sequence[AllocationEvent], NodeCapacity | None]) -> None:
-        self._is_looking = False
-        news, room = answer
-        if room is not None:
-            self._telling.room(room)
+        self._is_polling = False
+        news, capacity = answer
+        if capacity is not None:
+            self._events.on_capacity(capacity)
         whys: dict[str, str] = {}
         in_vain: list[tuple[AllocationEvent, list[str]]] = []
         ended: dict[tuple[str, bool], list[str]] = {}
         for one in news:
             if one.state in (PlaceState.ENDED, PlaceState.GONE):
-                if one.job_id in self._places.live:
+                if one.job_id in self._allocations.live:
                     ended.setdefault((one.word, self._is_gone(one)), []).append(one.job_id)
                 in_vain.append((one, self._has_ended(one)))
             elif one.state is PlaceState.WAITING:
-                whys.update(self._tell_why(one))
+                whys.update(self._report_wait(one))
             else:
-                self._replaced.runs(one.job_id, time.monotonic())
+                self._replaced.runs(one.job_id, mono_s(self._context.clock))
                 self._whys.pop(one.job_id, None)
         for (word, is_gone), job_ids in ended.items():
             self._note_ended(job_ids, word, is_gone=is_gone)
         self._tell_of(in_vain)
         if whys:
-            self._telling.note(PlacesWait(whys))
-            for line in self._tells_why.lines(self._labelled(whys)):
-                self._telling.say(line)
-        for line in self._tells_why.nothing_waits() if not self._whys else ():
-            self._telling.say(line)
-        self._next_look_s = time.monotonic() + (_LOOK_SOON_S if news else _LOOK_LATE_S)
+            self._events.on_fact(PlacesWait(whys))
+            for line in self._wait_reasons.lines(self._labelled(whys)):
+                self._events.on_message(line)
+        for line in self._wait_reasons.nothing_waits() if not self._whys else ():
+            self._events.on_message(line)
+        self._next_poll_s = mono_s(self._context.clock) + (_POLL_SOON_S if news else _POLL_LATE_S)
 
     def _is_gone(self, news: AllocationEvent) -> bool:
         """An allocation that failed after its job had ended ended with the exit code of the job."""
@@ -347,26 +348,26 @@ class RunPlacing:
             news.uuids and not any(uuid in self._parcels for uuid in news.uuids)
         )
 
-    def _tell_why(self, news: AllocationEvent) -> dict[str, str]:
+    def _report_wait(self, news: AllocationEvent) -> dict[str, str]:
         """-> what is new of it"""
         why = news.reason
-        placed = self._places.live.get(news.job_id)
+        placed = self._allocations.live.get(news.job_id)
         if placed is None or not why or self._whys.get(news.job_id) == why:
             return {}
         self._whys[news.job_id] = why
-        place = PlaceOfJob(
+        place = JobAllocation(
             engine=self._side.placer.engine,
             job_id="" if news.job_id in self._parcels else news.job_id,  # one that the cluster knows
             why=why,
             is_shared=not placed.uuids,
         )
-        text = place.in_words()
+        text = describe_wait(place)
         for uuid in self._waiting_for(placed):
-            self._telling.waits(uuid, text)
+            self._events.on_waiting(uuid, text)
         return {news.job_id: why}
 
     def _waiting_for(self, placed: Placed) -> list[str]:
-        return self._places.waiting_for(placed, self._waiting, lambda uuid: self._parcels[uuid].queue)
+        return self._allocations.waiting_for(placed, self._waiting, lambda uuid: self._parcels[uuid].queue)
 
     def _labelled(self, whys: Mapping[str, str]) -> dict[str, str]:
         """Where the cluster has no names for places they have those of their jobs."""
@@ -375,11 +376,11 @@ class RunPlacing:
 
     def _has_ended(self, news: AllocationEvent) -> list[str]:
         """-> the jobs that waited for it in vain"""
-        was_used = self._places.was_used(news.job_id)
-        placed = self._places.remove(news.job_id)
+        was_used = self._allocations.was_used(news.job_id)
+        placed = self._allocations.remove(news.job_id)
         self._whys.pop(news.job_id, None)
         if placed is not None:
-            self._replaced.ended(placed, news, time.monotonic())
+            self._replaced.ended(placed, news, mono_s(self._context.clock))
         named = frozenset(news.uuids or (placed.uuids if placed is not None else ()))
         if news.ending is not None:
             self._end_with_place(news.job_id, news.ending, named)
@@ -392,8 +393,8 @@ class RunPlacing:
             )
         for uuid in named & self._waiting if news.ending is None else ():
             self._placed_at_s.pop(uuid, None)
-        self._next_placing_s = min(self._next_placing_s, time.monotonic() + self._pause_s)
-        if placed is None or was_used or (not placed.uuids and self._places.serving(placed.queue)):
+        self._next_placing_s = min(self._next_placing_s, mono_s(self._context.clock) + self._pause_s)
+        if placed is None or was_used or (not placed.uuids and self._allocations.serving(placed.queue)):
             return []  # others serve the same jobs
         return [uuid for uuid in self._waiting_for(placed) if news.ending is None or uuid not in named]
 
@@ -402,33 +403,33 @@ class RunPlacing:
         tickets are taken back: the store is asked in order."""
         began = {uuid for uuid, place in self._began_in.items() if place == job_id}
         uuids = (set(named) or began) & self._parcels.keys()
-        now_s = time.monotonic()
+        now_s = mono_s(self._context.clock)
         self._placed_at_s.update((uuid, now_s) for uuid in uuids)  # none is placed again meanwhile
         if not named:
             count = f"{len(uuids)} job{'' if len(uuids) == 1 else 's'}"
-            self._telling.warn(
+            self._events.on_warning(
                 f"allocation {job_id} was {ending.text}: {count} that ran there ended with it,"
                 " jobs that had not begun go elsewhere"
             )
-        self._telling.ended_with_place(uuids, job_id, ending)
+        self._events.on_ended(uuids, job_id, ending)
 
     def _note_ended(self, job_ids: Collection[str], word: str, *, is_gone: bool = False) -> None:
         """In one event: at Ray every job has a place of its own."""
         if job_ids:
             first, *others = job_ids
-            self._telling.note(PlaceEnded(first, word, is_gone, tuple(others)))
+            self._events.on_fact(PlaceEnded(first, word, is_gone, tuple(others)))
 
     def _has_sought_place(self, count: int) -> None:
         if count:
-            self._telling.has_taken_back()
+            self._events.on_requeued()
 
     def _tell_of(self, in_vain: Sequence[tuple[AllocationEvent, Sequence[str]]]) -> None:
         for one in self._in_vain.count(in_vain):
             if one.warning:
-                self._telling.warn(one.warning)
+                self._events.on_warning(one.warning)
             if one.hopeless:
-                self._telling.cannot_be(one.hopeless, one.why)
-                now_s = time.monotonic()
+                self._events.on_unplaceable(one.hopeless, one.why)
+                now_s = mono_s(self._context.clock)
                 self._placed_at_s.update((uuid, now_s) for uuid in one.hopeless)
 
 
@@ -436,9 +437,9 @@ def _more_allocations(queue: str, count: int, placer: ClusterBackend) -> list[Pl
     return placer.allocations.more_allocations(queue, count) if placer.allocations is not None else []
 
 
-def _look(
+def _poll(
     busy: Collection[str], placer: ClusterBackend
 ) -> tuple[Sequence[AllocationEvent], NodeCapacity | None]:
     if placer.allocations is not None:
         placer.allocations.are_busy(busy)
-    return placer.look(), placer.room()
+    return placer.poll(), placer.capacity()

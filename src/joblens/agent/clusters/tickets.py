@@ -17,11 +17,12 @@ from joblens.agent.measuring.outcome import not_started
 from joblens.agent.queue.lost_workers import held_in_place
 from joblens.agent.queue.outcomes import cut_off_with_place
 from joblens.agent.queue.store_client import AsyncStoreClient
+from joblens.agent.runtime.loop import mono_s
 from joblens.agent.session.context import ALL_JOBS, AgentContext
 from joblens.model.clusters.placement import NodeCapacity, PlaceEnding, PlacementRequest
-from joblens.model.delivery import FormerWorker, Order, RetryLost, Ticket, WorkerActions, WorkerInfo
+from joblens.model.delivery import FormerWorker, Order, Ticket, WorkerActions, WorkerInfo
 from joblens.model.errors import LaunchError
-from joblens.model.jobs.job import Attempt, Code, Job, Record, Status
+from joblens.model.jobs.job import Attempt, Code, Job, Record, RetryLost, Status
 from joblens.model.redaction.secrets import NO_SECRETS
 from joblens.model.runs.plan import PlannedJob
 from joblens.model.runs.run import JobCancelled, RunFact
@@ -38,7 +39,7 @@ _END_LEASE_S = 60.0  # while a job that can have no place is ended
 
 
 class QueueSide(Struct, frozen=True, kw_only=True):
-    """What a run on a queue has beside the others."""
+    """Parts of a run on a queue."""
 
     store: QueueStore
     call: WorkerCall | ClusterSide  # who tells workers, or the cluster that starts them
@@ -49,7 +50,7 @@ class QueueSide(Struct, frozen=True, kw_only=True):
     own_labels: frozenset[str] = frozenset()  # of jobs that workers without a label run as well
     served: Callable[[Deliveries], frozenset[str]] | None = None  # routes that workers of now take jobs from
     call_labelled: WorkerCall | None = None  # on a cluster: who tells workers with a label
-    # CPUs and memory that its workers have together now; None: there are no workers. A cluster has its room.
+    # CPUs and memory that its workers have together now; None: there are no workers. A cluster has its own.
     offer: Callable[[Deliveries], tuple[float, int] | None] | None = None
 
 
@@ -84,7 +85,7 @@ class RunTickets:
             concurrency=0,
             any_user=True,
         )
-        self._desk = AsyncStoreClient(side.store, context.loop, note)
+        self._client = AsyncStoreClient(side.store, context.loop, note)
         self._say = note
         self._note_fact = note_fact
         self._placing: RunPlacing | None = None  # on a cluster
@@ -93,12 +94,12 @@ class RunTickets:
         self._held: dict[str, Status] = {}  # jobs that have not ended, as they were last seen
         self._ending: set[str] = set()  # of them, those that this run wants to end
         self._lost_attempts: Counter[int] = Counter()  # with their workers, of each job of the plan
-        self._told_lost: set[str] = set()  # jobs under way of which it was told that their worker was lost
+        self._told_lost: set[str] = set()  # jobs under way whose worker was reported lost
         self._labelled: dict[str, str] = {}  # jobs for workers with a label, and the route of each
-        self._unserved: set[str] = set()  # routes that no worker serves, as was told
+        self._unserved: set[str] = set()  # routes reported as served by no worker
         self._is_asking = False
         self._pause_s = _SOONEST_S
-        self._next_look_s = 0.0
+        self._next_poll_s = 0.0
         self._next_reminder_s = 0.0
         self._has_begun = False
 
@@ -106,17 +107,17 @@ class RunTickets:
         side, loop = self._side, self._context.loop
         if not isinstance(side.call, ClusterSide):
             return Ringing(side.call, lambda text: loop.call(lambda: side.warn(text)))
-        telling = PlacementEvents(
-            warn=side.warn,
-            say=self._say,
-            note=note_fact,
-            room=self._take_room,
-            waits=self._reports.waits,
-            has_taken_back=self._look_soon,
-            cannot_be=self._cannot_be,
-            ended_with_place=self._ended_with_place,
+        events = PlacementEvents(
+            on_warning=side.warn,
+            on_message=self._say,
+            on_fact=note_fact,
+            on_capacity=self._take_capacity,
+            on_waiting=self._reports.waits,
+            on_requeued=self._poll_soon,
+            on_unplaceable=self._cannot_be,
+            on_ended=self._ended_with_place,
         )
-        placing = self._placing = RunPlacing(self._context, side.call, self._desk, telling)
+        placing = self._placing = RunPlacing(self._context, side.call, self._client, events)
         if side.call_labelled is None:
             return placing
         return CallingByLabel(
@@ -131,9 +132,9 @@ class RunTickets:
         env = dict(attempt.env)
         if attempt.job.container is None:
             env = {**self._common_env, **env}
-        lost = self._lost_attempts.get(_place(attempt.job), 0)
+        lost = self._lost_attempts.get(_index_of(attempt.job), 0)
         env |= {name: str(int(env[name]) + lost) for name in RUN_ATTEMPT_VARIABLES if lost and name in env}
-        # It belongs to whoever holds its ticket, and has that one's environment.
+        # It belongs to the holder of its ticket, and has the environment of that process.
         job = replace(attempt.job, queue=queue, created_by=None, env=written)
         ticket = Ticket(
             uuid=job.uuid,
@@ -157,7 +158,7 @@ class RunTickets:
         self._bundle.append((job, ticket, _parcel(job, planned)))
 
     def follow(self, records: Sequence[Record], jobs: Sequence[PlannedJob]) -> None:
-        """What an earlier driver had queued and has not ended, and which jobs of the plan these are."""
+        """Takes over unfinished jobs that an earlier driver queued, with their jobs of the plan."""
         self._begin()
         for record in records:
             self._held[record.job.uuid] = record.status
@@ -181,7 +182,7 @@ class RunTickets:
     def _begin(self) -> None:
         if not self._has_begun:
             self._has_begun = True
-            self._desk.start()
+            self._client.start()
             self._calling.start()
             self._context.loop.add_timed(self)
 
@@ -190,29 +191,29 @@ class RunTickets:
 
         def then(_done: None) -> None:
             self._calling.call([one for one in parcels if one.uuid in self._held])
-            self._look_soon()
+            self._poll_soon()
 
-        self._desk.ask(lambda _: self._side.store.apply(writes), then, lambda: self._queue(writes, parcels))
+        self._client.ask(lambda _: self._side.store.apply(writes), then, lambda: self._queue(writes, parcels))
 
     # ---- how they stand ------------------------------------------------------------------------------
 
     def next_wake_s(self) -> float | None:
-        return self._next_look_s if self._held and not self._is_asking else None
+        return self._next_poll_s if self._held and not self._is_asking else None
 
     def wake(self) -> None:
-        now_s = time.monotonic()
-        if not self._held or self._is_asking or now_s < self._next_look_s:
+        now_s = mono_s(self._context.clock)
+        if not self._held or self._is_asking or now_s < self._next_poll_s:
             return
         if now_s >= self._next_reminder_s:
             self._next_reminder_s = now_s + _REMIND_EVERY_S
             self._calling.remind()
             if self._side.offer is not None:
-                self._desk.ask(self._side.offer, self._take_offer, lambda: None)
+                self._client.ask(self._side.offer, self._take_offer, lambda: None)
             if self._side.served is not None and self._labelled:
-                self._desk.ask(self._side.served, self._take_served, lambda: None)
+                self._client.ask(self._side.served, self._take_served, lambda: None)
         self._is_asking = True
         before = dict(self._held)
-        self._desk.ask(lambda _: _changed(self._side.store, before), self._take_news, self._look_later)
+        self._client.ask(lambda _: _changed(self._side.store, before), self._take_news, self._poll_later)
 
     def _take_offer(self, together: tuple[float, int] | None) -> None:
         """Workers that came while it runs."""
@@ -233,8 +234,8 @@ class RunTickets:
                 self._reports.waits(uuid, f"waits for a worker with the label '{label}'")
         self._unserved = set(waiting)
 
-    def _take_room(self, room: NodeCapacity) -> None:
-        self._reports.offered(float(room.places or 0), room.memory_bytes or 0)
+    def _take_capacity(self, capacity: NodeCapacity) -> None:
+        self._reports.offered(float(capacity.places or 0), capacity.memory_bytes or 0)
 
     def _take_news(self, news: tuple[list[Record], dict[str, FormerWorker], float]) -> None:
         self._is_asking = False
@@ -247,7 +248,7 @@ class RunTickets:
             self._pause_s = soonest_s
         else:
             self._pause_s = min(_LATEST_S, max(soonest_s, self._pause_s * 1.5))
-        self._next_look_s = time.monotonic() + self._pause_s
+        self._next_poll_s = mono_s(self._context.clock) + self._pause_s
 
     def _tell_of_lost(self, records: Sequence[Record], former: Mapping[str, FormerWorker]) -> None:
         """One line for each worker that did not finish its jobs, however many these are."""
@@ -258,7 +259,7 @@ class RunTickets:
                 self._told_lost.add(uuid)
                 names.setdefault(former[uuid], []).append(record.job.name)
             elif attempt is not None and record.outcome is not None and uuid in self._held:
-                self._lost_attempts[_place(record.job)] += attempt.number - 1
+                self._lost_attempts[_index_of(record.job)] += attempt.number - 1
                 was_told = uuid in self._told_lost
                 self._told_lost.discard(uuid)
                 for finding in record.outcome.findings:
@@ -295,7 +296,7 @@ class RunTickets:
                 self._began(record, attempt)
             if attempt is None and record.status is Status.CANCELLED:
                 # The job was taken out of the queue without asking the run. Resume leaves it alone, too.
-                self._note_fact(JobCancelled(_place(record.job), self._user))
+                self._note_fact(JobCancelled(_index_of(record.job), self._user))
                 outcome = replace(outcome, reason=_CANCELLED)
             self._reports.ended(uuid, outcome)
         self._reports.recorded(record)
@@ -307,18 +308,18 @@ class RunTickets:
             self._placing.began_in(record.job.uuid, attempt.placement.job_id)
 
     def _began(self, record: Record, attempt: Attempt) -> None:
-        lost = self._lost_attempts.get(_place(record.job), 0)
+        lost = self._lost_attempts.get(_index_of(record.job), 0)
         if not record.status.is_final:
             lost += attempt.number - 1
         self._reports.began(record.job.uuid, attempt.started_at_us, lost)
 
-    def _look_soon(self) -> None:
+    def _poll_soon(self) -> None:
         self._pause_s = _SOONEST_S
-        self._next_look_s = min(self._next_look_s, time.monotonic() + _SOONEST_S)
+        self._next_poll_s = min(self._next_poll_s, mono_s(self._context.clock) + _SOONEST_S)
 
-    def _look_later(self) -> None:
+    def _poll_later(self) -> None:
         self._is_asking = False
-        self._next_look_s = time.monotonic() + _LATEST_S
+        self._next_poll_s = mono_s(self._context.clock) + _LATEST_S
 
     # ---- ending --------------------------------------------------------------------------------------
 
@@ -337,9 +338,9 @@ class RunTickets:
 
         def then(_done: None) -> None:
             self._calling.withdraw(uuid)
-            self._look_soon()
+            self._poll_soon()
 
-        self._desk.ask(ask, then, lambda: self.end(uuid, at_once=at_once))
+        self._client.ask(ask, then, lambda: self.end(uuid, at_once=at_once))
 
     def _cannot_be(self, uuids: Sequence[str], why: str) -> None:
         """Nobody will ever come for them: they end here, as jobs that could not be started."""
@@ -354,7 +355,7 @@ class RunTickets:
                 ]
             )
 
-        self._desk.ask(end, lambda _: self._look_soon(), lambda: self._cannot_be(uuids, why))
+        self._client.ask(end, lambda _: self._poll_soon(), lambda: self._cannot_be(uuids, why))
 
     def _ended_with_place(self, uuids: Collection[str], job_id: str, ending: PlaceEnding) -> None:
         """Their worker could not write how they ended, or gave them back. What it has written stays."""
@@ -378,18 +379,18 @@ class RunTickets:
         def again() -> None:
             self._ended_with_place(uuids, job_id, ending)
 
-        self._desk.ask(end, lambda _: self._look_soon(), again)
+        self._client.ask(end, lambda _: self._poll_soon(), again)
 
     def ask_for_nodes(self, action: int) -> None:
         self._begin()
         self._calling.ask_for_nodes(action)
 
     def close(self, *, is_over: bool) -> None:
-        """What workers hold goes on, unless nothing is left of the run."""
+        """Jobs that workers hold continue, unless the run is over."""
         if self._has_begun:
             self._context.loop.remove_timed(self)
             self._calling.close(is_over=is_over and not self._held)
-            self._desk.close()
+            self._client.close()
             self._has_begun = False
 
     def wait(self) -> None:
@@ -425,5 +426,5 @@ def _parcel(job: Job, planned: PlannedJob) -> PlacementRequest:
     )
 
 
-def _place(job: Job) -> int:
+def _index_of(job: Job) -> int:
     return -1 if job.run is None else job.run.index

@@ -1,9 +1,10 @@
-"""The main process of a job that runs in a container: has the engine make the container, carries its streams,
-hands signals on, waits for its end, takes it away, and ends as it ended. A program of its own, outside of the
-job's control groups: `python -m joblens.agent.containers.client COMMAND…`, its order in the environment.
+"""Main process of a job that runs in a container: creates the container, forwards its streams and
+signals, waits for its end, removes it, and exits as it did. A program of its own outside the job's
+control groups: `python -m joblens.agent.containers.client COMMAND…`, with its order in the environment.
 
-An engine may stop answering at any moment. Every question has a time limit, and the container's first process
-is also watched through the kernel, so that the job's end never hangs on the engine."""
+An engine may stop answering at any moment. Every request has a time limit, and the kernel also reports
+the end of the container's first process, so that the job's end never depends on the engine.
+"""
 
 import os
 import select
@@ -26,7 +27,7 @@ from joblens.agent.containers.protocol import (
 )
 from joblens.model.errors import ContainerError
 
-_ENGINE_PATIENCE_S = 5.0  # between the container's end and the engine's word about it
+_ENGINE_TIMEOUT_S = 5.0  # between the container's end and the engine's report
 _LAST_OUTPUT_S = 2.0  # between that and the end of its output
 _KILL_S = 5.0
 _LAST_TRY_S = 1.0
@@ -34,7 +35,7 @@ _INTERRUPT_KEY = b"\x03"
 
 
 class Abandoned(Exception):
-    """A signal that ends the job came while the container was being made."""
+    """A signal that stops the job came while the container was being created."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -45,10 +46,10 @@ class Client:
     def __init__(self, order: ContainerOrder, argv: list[str], env: dict[str, str]) -> None:
         self._container = JobContainer(order, argv, env)
         self._is_starting = True
-        self._came: list[int] = []  # signals that were not looked at yet
-        self._died_of: int | None = None  # what a program outside of a container would have died of
+        self._came: list[int] = []  # signals that were not handled yet
+        self._died_of: int | None = None  # signal that would have killed a program outside a container
         self._handed_on: set[int] = set()
-        self._gives_up_at_s: float | None = None  # told to end, whatever the engine does
+        self._gives_up_at_s: float | None = None  # exit then, whatever the engine does
         self._exit_code: int | None = None
         self._wait_failure = ""
         self._wake_read, self._wake_write = os.pipe()
@@ -60,7 +61,7 @@ class Client:
         try:
             self._container.make()
             self._is_starting = False
-            self._container.look_at_started()
+            self._container.read_started()
         except Abandoned as abandoned:
             self._container.take_away()
             self._leave(128 + abandoned.number, abandoned.number)
@@ -87,12 +88,12 @@ class Client:
     # ---- while it runs -----------------------------------------------------------------------------
 
     def _ask_for_the_end(self) -> None:
-        """Where the kernel tells when it has ended, not before: some engines look all the time while they
-        are asked, which costs more than many a job."""
+        """If the kernel reports the end, ask only afterwards: some engines poll while they are asked,
+        which costs more than many a job."""
         threading.Thread(target=self._wait, daemon=True).start()
 
     def _wait(self) -> None:
-        """On a thread of its own: the engine answers when the container has ended, or never."""
+        """Waits on its own thread: the engine answers when the container has ended, or never."""
         try:
             self._exit_code = self._container.api.wait(self._container.note.id)
         except (ContainerError, KeyError, TypeError, ValueError) as error:
@@ -100,7 +101,7 @@ class Client:
         os.write(self._wake_write, b"w")
 
     def _serve(self) -> None:
-        """Until the container has ended and all it printed is shown, or nobody will tell any more."""
+        """Serves until the container has ended and all its output is written, or no report can come."""
         streams = self._container.streams
         give_up_s: float | None = None
         has_answered = False
@@ -108,16 +109,16 @@ class Client:
             ready = self._poll(give_up_s)
             if self._container.ended_pidfd >= 0 and self._container.ended_pidfd in ready:
                 self._first_process_ended()
-                give_up_s = time.monotonic() + _ENGINE_PATIENCE_S
+                give_up_s = time.monotonic() + _ENGINE_TIMEOUT_S
             if self._container.oom_watch.fd in ready:
                 self._container.oom_watch.read()
             typed = streams.serve(ready)
             if _INTERRUPT_KEY in typed and interrupts_by_key(self._container.note.pid):
                 self._came.append(signal.SIGINT)
-            if streams.reader_has_left and signal.SIGPIPE not in self._handed_on:
+            if streams.is_reader_gone and signal.SIGPIPE not in self._handed_on:
                 self._handed_on.add(signal.SIGPIPE)
-                self._came.append(signal.SIGPIPE)  # what writing would have brought the program outside
-            self._heed_signals()
+                self._came.append(signal.SIGPIPE)  # writing would have caused this signal outside a container
+            self._handle_signals()
             if self._has_answered and not has_answered:
                 has_answered = True
                 give_up_s = time.monotonic() + _LAST_OUTPUT_S
@@ -131,7 +132,7 @@ class Client:
 
     @property
     def _has_answered(self) -> bool:
-        """How it ended is known, or it has ended and nobody will say how."""
+        """Returns whether the exit status is known, or cannot become known."""
         return self._exit_code is not None or (bool(self._wait_failure) and self._container.ended_pidfd < 0)
 
     def _poll(self, give_up_s: float | None) -> dict[int, int]:
@@ -149,7 +150,7 @@ class Client:
         return ready
 
     def _first_process_ended(self) -> None:
-        """At once: the engine is about to take the container's groups away."""
+        """Reads the groups at once: the engine is about to remove them."""
         last = self._container.gauge.last_reading()
         watch = self._container.oom_watch
         watch.read()
@@ -175,20 +176,20 @@ class Client:
             raise Abandoned(signal.SIGKILL if number == GIVE_UP else number)
         self._came.append(number)
 
-    def _heed_signals(self) -> None:
+    def _handle_signals(self) -> None:
         while self._came:
             number = self._came.pop(0)
             if number == signal.SIGWINCH:
                 self._container.copy_size()
             elif number == GIVE_UP:
-                self._gives_up_at_s = self._gives_up_at_s or time.monotonic() + _ENGINE_PATIENCE_S
+                self._gives_up_at_s = self._gives_up_at_s or time.monotonic() + _ENGINE_TIMEOUT_S
                 self._send(signal.SIGKILL)
             else:
                 self._hand_on(number)
 
     def _hand_on(self, number: int) -> None:
-        """The kernel keeps from a container's first process whatever it does not handle. A program that
-        would have died of it anywhere else is to die here too."""
+        """The kernel withholds from a container's first process every signal that it does not handle. A
+        program that would have died of it elsewhere has to die here too."""
         if self._container.note.pid is not None and is_deadly(number, self._container.note.pid):
             self._died_of = number
             self._send(signal.SIGKILL)
@@ -197,7 +198,7 @@ class Client:
             self._send(number)
 
     def _send(self, number: int) -> None:
-        """Straight to the process where that is certain to reach it, else through the engine."""
+        """Sends directly to the process if that certainly reaches it, otherwise through the engine."""
         if number == signal.SIGKILL and self._send_directly(number):
             return
         try:
@@ -221,16 +222,16 @@ class Client:
         if not container.note.has_ended:
             container.noted(overhead=container.gauge.overhead(), has_ended=True)
         try:
-            # Silent so far: it is not given much more time.
-            patience_s = _KILL_S if self._has_answered else _LAST_TRY_S
-            info = container.api.inspect(container.note.id, timeout_s=patience_s)
+            # The engine has been silent so far: wait only a little longer.
+            timeout_s = _KILL_S if self._has_answered else _LAST_TRY_S
+            info = container.api.inspect(container.note.id, timeout_s=timeout_s)
             container.noted(oom_killed=info.oom_killed or container.note.oom_killed)
             code = info.exit_code if code is None else code
         except ContainerError as error:
             self._wait_failure = self._wait_failure or str(error)
         if code is None:
-            why = self._wait_failure or f"{container.api.engine} did not answer any more"
-            container.noted(silence=f"its exit code is not known: {why}")
+            why = self._wait_failure or f"{container.api.engine} stopped answering"
+            container.noted(silence=f"its exit code is unknown: {why}")
         container.take_away(REMOVE_S if code is not None else _LAST_TRY_S)
         if code is None:
             os.write(2, f"joblens: warning: {container.note.silence}\n".encode(errors="replace"))
@@ -238,7 +239,7 @@ class Client:
         self._leave(code, self._signal_behind(code))
 
     def _signal_behind(self, code: int) -> int | None:
-        """Engines tell a signal as 128 and its number, as a shell does."""
+        """Engines report a signal as 128 plus its number, like a shell."""
         if self._died_of is not None and code == 128 + signal.SIGKILL:
             return self._died_of
         return code - 128 if code - 128 in self._handed_on else None

@@ -1,8 +1,9 @@
-"""Container of a job, as its client handles it: created, its streams carried, its numbers read, removed;
-and what an engine's refusal means.
+"""Container of a job, as its client handles it: creation, streams, numbers, removal, and the meaning of
+an engine's refusal.
 
-Nothing here blocks: the client has to hear signals and the container's end at any time. What its reader has
-not taken yet is held back; beyond a bound the engine is not read either, so that the container waits.
+Nothing here blocks: the client must react to signals and the container's end at any time. Output that the
+reader has not taken yet is buffered; above a bound the engine is not read either, so that the container
+waits.
 """
 
 import fcntl
@@ -34,12 +35,13 @@ from joblens.probes.proc.kernel_files import USEC_PER_TICK, parse_stat
 
 REFUSED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 
-# runc, crun and the engines above them, in small letters: what they say only of the program to be run.
+# Lower-case messages of runc, crun and the engines above them that concern only the program to run.
 _OF_THE_PROGRAM = ("exec: ", "executable", "to invoke a command that")
 
 
 def code_for(text: str) -> int:
-    """As the engines' own command lines end. A missing device or folder is 'no such file', too."""
+    """Returns the exit code of the engines' own command lines. A missing device or folder is 'no such
+    file' too."""
     said = text.lower()
     if not any(words in said for words in _OF_THE_PROGRAM):
         return REFUSED
@@ -51,7 +53,7 @@ def code_for(text: str) -> int:
 
 
 def why_refused(text: str) -> str:
-    """What an engine's words mean, where they do not say it; '' for most."""
+    """Returns an explanation of an engine's message that does not explain itself; '' for most."""
     if "device driver" in text and "gpu" in text:
         return ": there is no NVIDIA runtime here (nvidia-container-toolkit)"
     return ""
@@ -59,30 +61,30 @@ def why_refused(text: str) -> str:
 
 _HELD_BACK_AT_MOST = 1 << 18
 _PIECE = 1 << 16
-_PIPE_BUF = 4096  # a pipe that takes anything takes so much at once
+_PIPE_BUF = 4096  # atomic size of a write to a pipe
 _FRAME_HEAD = 8
 
 
 class ContainerStreams:
-    """`is_terminal`: input and output are one terminal's, and no frames divide them."""
+    """`is_terminal`: input and output are one terminal's, without frames."""
 
     def __init__(self, stream: socket.socket, first: bytes, *, is_terminal: bool) -> None:
         self._stream = stream
         self._stream.setblocking(False)
         self._is_terminal = is_terminal
-        self._undivided = bytearray(first)  # read from the engine, not looked at yet
+        self._undivided = bytearray(first)  # read from the engine, not parsed yet
         self._to_show = {1: bytearray(), 2: bytearray()}
         self._to_send = bytearray()
         self._takes_input = True
         self.engine_has_hung_up = False
-        self.reader_has_left = False  # of something that it printed
+        self.is_reader_gone = False  # of some output
         self._modes: list[object] | None = None
         if is_terminal:
             self._take_keys_one_by_one()
         self._divide()
 
     def register(self, poll: select.poll) -> None:
-        """What is to be waited for now."""
+        """Registers the descriptors to wait for."""
         waiting = sum(len(held) for held in self._to_show.values())
         events = select.POLLIN if waiting < _HELD_BACK_AT_MOST else 0
         events |= select.POLLOUT if self._to_send else 0
@@ -92,21 +94,21 @@ class ContainerStreams:
             poll.register(self._stream, events)
         if self._takes_input and not self._to_send:
             poll.register(0, select.POLLIN)
-        for place, held in self._to_show.items():
+        for descriptor, held in self._to_show.items():
             if held:
-                poll.register(place, select.POLLOUT)
+                poll.register(descriptor, select.POLLOUT)
 
     def serve(self, ready: dict[int, int]) -> bytes:
-        """Carries on what can be carried on; -> keys that were typed."""
+        """Forwards what can be forwarded; returns typed keys."""
         typed = b""
         if self._stream.fileno() in ready:
             self._send()
             self._receive()
         if 0 in ready:
             typed = self._read_input()
-        for place, held in self._to_show.items():
-            if held and place in ready:
-                self._show(place, held)
+        for descriptor, held in self._to_show.items():
+            if held and descriptor in ready:
+                self._show(descriptor, held)
         return typed
 
     @property
@@ -114,7 +116,7 @@ class ContainerStreams:
         return not any(self._to_show.values())
 
     def size(self) -> tuple[int, int]:
-        """Rows and columns of the terminal."""
+        """Returns rows and columns of the terminal."""
         rows, columns, _, _ = struct.unpack("4H", fcntl.ioctl(1, termios.TIOCGWINSZ, b"\0" * 8))
         return rows, columns
 
@@ -127,7 +129,8 @@ class ContainerStreams:
         self._stream.close()
 
     def _take_keys_one_by_one(self) -> None:
-        """The container's terminal edits lines, echoes and makes signals of keys."""
+        """Puts the terminal into raw mode: the container's terminal edits lines, echoes and turns keys
+        into signals."""
         import tty
 
         try:
@@ -158,18 +161,18 @@ class ContainerStreams:
             size = int.from_bytes(self._undivided[4:_FRAME_HEAD], "big")
             if len(self._undivided) < _FRAME_HEAD + size:
                 return
-            place = 2 if self._undivided[0] == 2 else 1
-            self._to_show[place] += self._undivided[_FRAME_HEAD : _FRAME_HEAD + size]
+            descriptor = 2 if self._undivided[0] == 2 else 1
+            self._to_show[descriptor] += self._undivided[_FRAME_HEAD : _FRAME_HEAD + size]
             del self._undivided[: _FRAME_HEAD + size]
 
-    def _show(self, place: int, held: bytearray) -> None:
+    def _show(self, descriptor: int, held: bytearray) -> None:
         try:
-            done = os.write(place, held[:_PIPE_BUF])
+            done = os.write(descriptor, held[:_PIPE_BUF])
         except BlockingIOError:
             return
         except OSError:
             held.clear()
-            self.reader_has_left = True
+            self.is_reader_gone = True
             return
         del held[:done]
 
@@ -205,14 +208,14 @@ class ContainerStreams:
         del self._to_send[:done]
 
 
-_NOT_KEPT = ("devices",)  # tables; the totals of a group say the same
+_SKIPPED_FIELDS = ("devices",)  # tables; the totals of a group contain the same
 
 
 class ContainerGauge:
-    """To be made when the container has just been started. The engine's helper is the process above the
-    container's first one: a shim, or conmon. The kernel adds to a process's numbers those of what it waited
-    for, in the end the container itself: so that counts up to the start only, when it was the runtime which
-    made the container."""
+    """Create it right after the container was started. The engine's helper is the parent of the
+    container's first process: a shim, or conmon. The kernel adds to a process's numbers those of its
+    reaped children, in the end the container itself: so they are read only up to the start, when the
+    child was the runtime that created the container."""
 
     def __init__(self, note: ContainerNote, engine: "EngineProcess") -> None:
         self._engine = engine
@@ -231,19 +234,19 @@ class ContainerGauge:
                 pass  # it has ended already
 
     def last_reading(self) -> dict[str, Any]:
-        """To be called the moment the container's first process has ended: no other outlives it, and the
-        engine has yet to take the groups away."""
+        """Call it the moment the container's first process has ended: no other process outlives it, and
+        the engine has yet to remove the groups."""
         if self._probe is None:
             return {}
         try:
             reading = self._probe.read()
         except ProbeError:
             return {}
-        return {name: value for name, value in reading.items() if name not in _NOT_KEPT}
+        return {name: value for name, value in reading.items() if name not in _SKIPPED_FIELDS}
 
     def overhead(self) -> dict[str, float]:
-        """What is known of it; the engine's own time is for all that it did meanwhile. Of a helper that has
-        ended with its container it is what it had used when that began, which is most."""
+        """Returns the known overhead; the engine's own time includes all that it did meanwhile. For a
+        helper that ended with its container it is what it had used at the start, which is most of it."""
         used = self._of_helper() if self._helper is not None else {}
         used = used or dict(self._helper_at_start)
         engine_s = self._engine.used_s()
@@ -273,7 +276,7 @@ class ContainerGauge:
 
 
 class EngineProcess:
-    """The engine itself, from the moment the container is asked for."""
+    """The engine itself, from the request for the container on."""
 
     def __init__(self, pid: int | None) -> None:
         self._pid = pid
@@ -285,7 +288,7 @@ class EngineProcess:
 
 
 def _cpu_usec(pid: int) -> tuple[int, int] | None:
-    """Of the process itself, and of all it has waited for."""
+    """Returns the CPU time of the process and of its reaped children."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             stat = parse_stat(file.read())
@@ -296,13 +299,13 @@ def _cpu_usec(pid: int) -> tuple[int, int] | None:
 
 
 def _io_of(paths: list[str]) -> tuple[int, int]:
-    """Bytes read from and written to disks, added up."""
+    """Returns the sum of bytes read from and written to disks."""
     read = sum(_line_value(path, b"read_bytes:") or 0 for path in paths)
     return read, sum(_line_value(path, b"write_bytes:") or 0 for path in paths)
 
 
 def _task_files(pid: int) -> list[str]:
-    """Threads count for themselves alone, without what the process has waited for."""
+    """Threads count only for themselves, without reaped children."""
     return glob.glob(f"/proc/{pid}/task/*/io")
 
 
@@ -319,7 +322,7 @@ def _line_value(path: str, name: bytes) -> int | None:
 
 
 def _parent_of(pid: int) -> int | None:
-    """None: it is gone, or it has nobody above it but the machine's first process."""
+    """Returns None if it is gone or its parent is init."""
     value = _line_value(f"/proc/{pid}/status", b"PPid:")
     return value if value is not None and value > 1 and value != os.getpid() else None
 
@@ -329,7 +332,7 @@ _LABELLED_S = 5.0
 
 
 class Refused(Exception):
-    """The container did not come to run."""
+    """The container did not start."""
 
     def __init__(self, message: str, code: int = REFUSED, hint: str = "") -> None:
         super().__init__(message)
@@ -338,7 +341,7 @@ class Refused(Exception):
 
 
 class JobContainer:
-    """`note` is what is known of it so far, on disk as soon as it is known."""
+    """Creates and removes the container. `note` has what is known of it so far and is on disk at once."""
 
     api: ContainerApi
     streams: ContainerStreams
@@ -352,14 +355,14 @@ class JobContainer:
         self._engine: EngineProcess
         self._asked_at_s = 0.0
         self.note = ContainerNote(image=order.container.image)
-        self.ended_pidfd = -1  # of its first process; -1: not seen from here, or it has ended
+        self.ended_pidfd = -1  # of its first process; -1: not visible here, or it has ended
 
     def noted(self, **changes: Any) -> None:
         self.note = replace(self.note, **changes)
         write_note(self._order.note_path, self.note)
 
     def make(self) -> None:
-        """It runs when this returns. Raises Refused or ContainerError."""
+        """Returns when the container runs. Raises Refused or ContainerError."""
         asked = self._order.container
         self.api = connect(asked.engine, asked.socket)
         self._engine = EngineProcess(self.api.engine_pid())
@@ -372,7 +375,7 @@ class JobContainer:
             except ContainerError as error:
                 self.take_away()
                 if order.cgroup_parent and "cgroup" in str(error).lower():
-                    continue  # an engine that has systemd make its groups takes no place of ours
+                    continue  # an engine that lets systemd make its groups accepts no parent
                 raise self._could_not(error) from error
             break
 
@@ -401,8 +404,8 @@ class JobContainer:
             raise
         self.streams = ContainerStreams(stream, first, is_terminal=is_terminal_job())
 
-    def look_at_started(self) -> None:
-        """Its limits, its groups and its first process, through which the kernel tells of its end."""
+    def read_started(self) -> None:
+        """Reads its limits, its groups and its first process, whose end the kernel reports."""
         self.copy_size()
         unknown: dict[str, str] = {}
         try:
@@ -416,14 +419,14 @@ class JobContainer:
             try:
                 self.ended_pidfd = os.pidfd_open(info.pid)
             except OSError as error:
-                unknown["processes"] = f"its processes are not seen from here: {error.strerror}"
+                unknown["processes"] = f"its processes are not visible here: {error.strerror}"
         self.noted(unknown=unknown)
         self.oom_watch = OomWatch(self.note.groups)
         self.gauge = ContainerGauge(self.note, self._engine)
 
     def _could_not(self, error: ContainerError) -> Refused:
-        """With the codes of engines' own command lines. What the engine and all below it said of a program
-        that is not there is kept, and not told."""
+        """Uses the exit codes of engines' own command lines. Messages about a missing program are
+        recorded but not printed."""
         text = str(error)
         code = code_for(text) if self.note.id else REFUSED
         program = self._argv[0] if self._argv else self._order.container.entrypoint or "its command"
@@ -443,8 +446,8 @@ class JobContainer:
         except (ContainerError, OSError):
             pass
 
-    def take_away(self, patience_s: float = REMOVE_S) -> None:
-        """The container itself. One whose id the engine could not tell any more is found by its label."""
+    def take_away(self, timeout_s: float = REMOVE_S) -> None:
+        """Removes the container. If the engine did not report its id, it is found by its label."""
         if not hasattr(self, "api"):
             self.note = replace(self.note, is_removed=True)
             return
@@ -452,7 +455,7 @@ class JobContainer:
         try:
             ids = [self.note.id] if self.note.id else self.api.labelled(label, timeout_s=_LABELLED_S)
             for container_id in ids:
-                self.api.remove(container_id, timeout_s=patience_s)
+                self.api.remove(container_id, timeout_s=timeout_s)
             self.note = replace(self.note, is_removed=True)
         except ContainerError:
             pass  # the next joblens finds it by its note

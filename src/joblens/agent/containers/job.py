@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from joblens.agent.cgroups.groups import GroupFactory, JobGroups
-from joblens.agent.cgroups.placement import GroupPlaces, find_places
+from joblens.agent.cgroups.placement import GroupPlacement, find_places
 from joblens.agent.containers.protocol import (
     GIVE_UP,
     ContainerNote,
@@ -35,8 +35,8 @@ from joblens.probes.proc.kernel_files import list_pids
 
 
 def make_container_groups(name: str, parent: str | None = None) -> JobGroups | None:
-    """`parent`: a path below each mount. None: no such groups can be made by this user; the container is
-    then measured where the engine puts it."""
+    """`parent`: a path below each mount. None: this user cannot make such groups; the container is then
+    measured where the engine puts it."""
     layout = read_layout()
     try:
         return _factory(layout, parent).create(name)
@@ -45,7 +45,7 @@ def make_container_groups(name: str, parent: str | None = None) -> JobGroups | N
 
 
 def path_in_every_mount(groups: JobGroups) -> str:
-    """As an engine is told it; '' when the groups are not at one path."""
+    """Returns the path for the engine; '' if the groups have no common path."""
     mounts = sorted(
         {hierarchy.mount_point.rstrip("/") for hierarchy in read_layout().hierarchies.values()},
         key=len,
@@ -64,19 +64,19 @@ def _factory(layout: CgroupLayout, parent: str | None) -> GroupFactory:
     if layout.kind == "cgroup-v2":
         return GroupFactory.detect(parent, layout=layout, may_borrow=False)
     path = _common_path(layout) if parent is None else parent.strip("/")
-    places = find_places(layout, path)
-    bases = {**places.bases, **places.spare}
+    placement = find_places(layout, path)
+    bases = {**placement.bases, **placement.spare}
     for key, hierarchy in layout.hierarchies.items():
         base = f"{hierarchy.mount_point.rstrip('/')}/{path}".rstrip("/")
         if key not in bases and hierarchy.is_writable and os.access(base, os.W_OK | os.X_OK):
             bases[key] = base
     first = {UNIFIED: bases.pop(UNIFIED)} if UNIFIED in bases else {}
-    return GroupFactory(GroupPlaces(kind=places.kind, bases={**first, **bases}, gaps=places.gaps))
+    return GroupFactory(GroupPlacement(kind=placement.kind, bases={**first, **bases}, gaps=placement.gaps))
 
 
 def _common_path(layout: CgroupLayout) -> str:
-    """This process's own group where that is the same everywhere, so that its limits hold for containers
-    too; else the root, which is where engines put their containers."""
+    """Returns this process's own group if it is the same in every hierarchy, so that its limits also
+    apply to containers; otherwise the root, where engines put their containers."""
     own = {
         (hierarchy.directory or "?").removeprefix(hierarchy.mount_point).strip("/")
         for hierarchy in layout.hierarchies.values()
@@ -84,7 +84,7 @@ def _common_path(layout: CgroupLayout) -> str:
     return own.pop() if len(own) == 1 and "?" not in own else ""
 
 
-# What the kernel counts for the group alone in which it happened, not for those above it.
+# Counted by the kernel only in the group where it happened, not in its ancestors.
 _OF_ITS_OWN_GROUP = (
     "cpu_periods",
     "cpu_throttled_periods",
@@ -93,7 +93,7 @@ _OF_ITS_OWN_GROUP = (
     "memory_limit_events",
     "pids_limit_events",
 )
-# What it held the moment it ended. The engine takes its files away, and with them their page cache.
+# Held when it ended. The engine removes its files, and with them their page cache.
 _HELD_AT_ITS_END = (
     "memory_current_bytes",
     "memory_anon_bytes",
@@ -104,12 +104,12 @@ _HELD_AT_ITS_END = (
     "memory_file_dirty_bytes",
     "memory_file_writeback_bytes",
 )
-_NOT_YET = "the container's control group has not been seen"
+_NOT_YET = "the container's control group was not found"
 _GONE = "the container's control group was gone before its last numbers could be read"
 
 
 class NoteReader:
-    """The client's note, read again as long as it may change."""
+    """Reads the client's note as long as it may change."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -122,9 +122,9 @@ class NoteReader:
 
 
 class ContainerProbe:
-    """Totals come from the job's own groups, above those of the container: they are still there when the
-    container is gone. Where the engine put it elsewhere (`groups` None, or not used) they come from the
-    container's groups, and at its end from what its client read the moment it ended."""
+    """Totals come from the job's own groups, above those of the container: they still exist when the
+    container is gone. If the engine put it elsewhere (`groups` None, or unused), they come from the
+    container's groups, and at its end from the client's last reading."""
 
     name = "container"
 
@@ -183,12 +183,12 @@ class ContainerProbe:
             if self._own is None:
                 self._own = CgroupProbe(note.groups, note.layout)
             return self._own.read()
-        except ProbeError:  # it has just ended; its client is about to say so
+        except ProbeError:  # it has just ended; its client is about to report that
             return {}
 
 
 class ContainerFactsProbe:
-    """What is known of the container itself, told again whenever there is more."""
+    """Facts about the container itself, reported whenever there are more."""
 
     name = "container"
     interval_s = 0.5
@@ -228,9 +228,8 @@ _LATE = "from a moment after its start: the engine put the container into groups
 
 
 class ContainerNetworkProbe:
-    """`ours` counts at the job's group, above the container. An engine that put it elsewhere is found out
-    when it runs; then the same is counted at its own group, from that moment on. What was counted stays when
-    the group is gone."""
+    """`ours` counts at the job's group, above the container. If the engine put it elsewhere, which shows
+    only when it runs, its own group is counted from that moment on. Counts stay when the group is gone."""
 
     name = NETWORK
 
@@ -285,29 +284,27 @@ class ContainerNetworkProbe:
 
 
 BY_ENGINE = "container engine"
-_CLIENT_PATIENCE_S = 20.0  # its own time limits are shorter
-_REMOVAL_PATIENCE_S = 5.0
+_CLIENT_TIMEOUT_S = 20.0  # its own time limits are shorter
+_REMOVAL_TIMEOUT_S = 5.0
 _POLL_S = 0.01
-_CLIENT_KILLED = (
-    "the process of joblens that looked after its container was killed, so the container was ended"
-)
+_CLIENT_KILLED = "the joblens process of its container was killed, and the container with it"
 
 
 class ContainerProcesses(JobProcesses):
-    """Those in the container. The client is told of the end; it takes the container away."""
+    """Processes in the container. The client gets the request to stop it, and removes it."""
 
     def __init__(self, notes: NoteReader) -> None:
         super().__init__()
         self._notes = notes
         self._first_kill_s: float | None = None
-        self.tell_client: Callable[[int], None] | None = None
+        self.signal_client: Callable[[int], None] | None = None
 
     def pids(self) -> list[int]:
         found = self.groups.pids() if self.groups is not None else []
         return found or self._pids_elsewhere()
 
     def _pids_elsewhere(self) -> list[int]:
-        """Where the engine put the container into groups of its own choice."""
+        """Returns processes if the engine put the container into groups of its own choice."""
         note = self._notes.latest()
         if note is None or note.is_below_ours or note.has_ended or not note.groups:
             return []
@@ -318,11 +315,11 @@ class ContainerProcesses(JobProcesses):
             self.groups.signal(number)
 
     def kill(self) -> None:
-        if self.tell_client is not None:
+        if self.signal_client is not None:
             now_s = time.monotonic()
             self._first_kill_s = self._first_kill_s or now_s
-            is_deaf = now_s - self._first_kill_s > _CLIENT_PATIENCE_S
-            self.tell_client(signal.SIGKILL if is_deaf else GIVE_UP)
+            is_deaf = now_s - self._first_kill_s > _CLIENT_TIMEOUT_S
+            self.signal_client(signal.SIGKILL if is_deaf else GIVE_UP)
         if self.groups is not None:
             self.groups.kill()
 
@@ -337,11 +334,11 @@ class ContainerHold:
 
     def begin(self, launcher: LauncherProcess, accountant: Accountant, plan: LaunchPlan) -> None:
         self.processes.groups = make_container_groups(self._job.uuid, accountant.parent)
-        self.processes.tell_client = launcher.signal_main
+        self.processes.signal_client = launcher.signal_main
         launcher.give(self.plan(plan))
 
     def plan(self, plan: LaunchPlan) -> LaunchPlan:
-        """The client in place of the command, which goes to it as its arguments."""
+        """Runs the client in place of the command, which becomes its arguments."""
         job, groups = self._job, self.processes.groups
         assert job.container is not None
         asked = job.requirements
@@ -361,7 +358,7 @@ class ContainerHold:
         return replace(plan, argv=(*client, *plan.argv), env={**plan.env, **as_variables(order)})
 
     def limit(self) -> Limits:
-        """The engine holds the container to them; where the job has groups above it, these do as well."""
+        """The engine enforces them; groups of the job above the container do too."""
         job, groups = self._job, self.processes.groups
         asked = job.requirements
         if not job.enforce:
@@ -379,7 +376,7 @@ class ContainerHold:
 
     @property
     def accounting(self) -> str:
-        """How it is measured where joblens can make no groups: by those the engine makes."""
+        """Returns how it is measured if joblens can make no groups: by those of the engine."""
         return read_layout().kind
 
     @property
@@ -391,7 +388,7 @@ class ContainerHold:
         return ContainerProbe(self.processes.groups, self.notes)
 
     def bound(self, probes: Sequence[Probe]) -> tuple[Probe, ...]:
-        """Those of them that look at the job's groups look where the container really is."""
+        """Returns probes that read the group where the container really is."""
         return tuple(
             ContainerNetworkProbe(probe, self.notes) if probe.name == NETWORK else probe for probe in probes
         )
@@ -400,12 +397,12 @@ class ContainerHold:
         return ContainerFactsProbe(self.notes)
 
     def last_facts(self) -> Details:
-        """For whoever comes too late to take them while it runs."""
+        """Returns facts for an owner that comes too late to sample them."""
         return self.facts().read()
 
     def judged(self, ending: Ending) -> Ending:
-        """What the client found out that its exit status does not tell. Who waited for the container's
-        processes is the engine, and it does not say what they used."""
+        """Adds what the client knows beyond its exit status. The engine reaped the container's processes,
+        and does not report their usage."""
         note = self.notes.latest()
         ending = replace(ending, reaped=None)
         if note is None:
@@ -414,28 +411,29 @@ class ContainerHold:
             return replace(ending, wait_status=None, why_lost=note.silence)
         status = ending.wait_status
         if status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-            return replace(ending, wait_status=None, why_lost=_CLIENT_KILLED)  # it never ends itself so
+            # it never exits this way itself
+            return replace(ending, wait_status=None, why_lost=_CLIENT_KILLED)
         return replace(ending, refusal=note.refusal)
 
     def end_left(self) -> None:
-        """Whatever is still there of the container when its client is gone. An engine that does not answer
-        is not waited for: the note stays, and the next joblens tries again (`sweep_notes`)."""
+        """Removes what is left of the container after its client is gone, without waiting for an engine
+        that does not answer: the note stays, and the next joblens retries (`sweep_notes`)."""
         note = self.notes.latest()
         if note is None or note.is_removed or not note.engine:
             return
         pid = start_removal(self._note_path, self._job.uuid)
         if pid is not None and not note.silence:
-            _wait_for(pid, _REMOVAL_PATIENCE_S)
+            _wait_for(pid, _REMOVAL_TIMEOUT_S)
 
     def forget(self) -> None:
-        """When the outcome is recorded."""
+        """Called when the outcome is recorded."""
         note = self.notes.latest()
         if note is None or note.is_removed or not note.engine:
             remove_note(self._note_path)
 
 
 def start_removal(path: str, uuid: str) -> int | None:
-    """A process that takes the container away, with time limits of its own."""
+    """Starts a process that removes the container, with its own time limits."""
     argv = [sys.executable, "-P", "-m", "joblens.agent.containers.removal", path, uuid]
     files = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
     try:
@@ -444,12 +442,12 @@ def start_removal(path: str, uuid: str) -> int | None:
         return None
 
 
-def _wait_for(pid: int, patience_s: float) -> None:
-    deadline_s = time.monotonic() + patience_s
+def _wait_for(pid: int, timeout_s: float) -> None:
+    deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:
         try:
             if os.waitpid(pid, os.WNOHANG)[0]:
                 return
         except ChildProcessError:
-            return  # the host program takes its children itself
+            return  # the host program reaps its children itself
         time.sleep(_POLL_S)

@@ -1,4 +1,4 @@
-"""Out-of-memory kills of a container, noticed when they happen."""
+"""Out-of-memory kills of a container, recorded as they happen."""
 
 import os
 from collections.abc import Mapping

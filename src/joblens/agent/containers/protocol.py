@@ -1,6 +1,5 @@
-"""Protocol between the owner of a job and its container client: the order, the signals, and the note that
-is left for the owner.
-"""
+"""Protocol between the owner of a job and its container client: the order, the signals, and the note for
+the owner."""
 
 import contextlib
 import os
@@ -20,7 +19,7 @@ from joblens.model.jobs.job import ContainerJob
 from joblens.probes.containers.info import JOB_LABEL
 from joblens.probes.proc.kernel_files import read_text
 
-# What the client is told when the job has to end now, whatever the container thinks of it.
+# Tells the client that the job must end now, whatever the container does.
 GIVE_UP = signal.SIGRTMAX
 
 HANDED_ON = (
@@ -34,8 +33,8 @@ HANDED_ON = (
 
 
 def is_deadly(number: int, pid: int) -> bool:
-    """Whether the process neither handles nor ignores nor blocks it. The first process of a container would
-    not even notice; anywhere else it would die."""
+    """Returns whether the process neither handles nor ignores nor blocks the signal. The first process of
+    a container would not even notice it; anywhere else it would die."""
     status = read_text(f"/proc/{pid}/status")
     if status is None:
         return False
@@ -49,8 +48,8 @@ def is_deadly(number: int, pid: int) -> bool:
 
 
 def interrupts_by_key(pid: int | None) -> bool:
-    """Whether Ctrl-C on the container's terminal is meant for its first process, which is then out of reach
-    of it: the terminal makes a signal of the key, and that process is in front."""
+    """Returns whether Ctrl-C on the container's terminal reaches its first process: the terminal turns
+    the key into a signal, and that process is in the foreground."""
     if pid is None or not is_deadly(signal.SIGINT, pid):
         return False
     try:
@@ -71,7 +70,7 @@ _SUFFIX = ".container"
 
 
 class ContainerNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Parts that are not known yet are empty."""
+    """Facts about a container; unknown parts are empty."""
 
     engine: str = ""
     engine_version: str = ""
@@ -96,13 +95,13 @@ class ContainerNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     devices: tuple[str, ...] = ()
     overhead: dict[str, float] = {}
     unknown: dict[str, str] = {}
-    last: dict[str, Any] = {}  # counters of its own groups, read the moment it ended
+    last: dict[str, Any] = {}  # counters of its own groups, read when it ended
     oom_killed: bool = False
     has_ended: bool = False
     refusal: str = ""  # why it never ran
-    silence: str = ""  # why its exit code is not known
-    is_removed: bool = False  # nothing of it is left with the engine
-    tries: int = 0  # to take it away, without an answer
+    silence: str = ""  # why its exit code is unknown
+    is_removed: bool = False  # the engine has removed it
+    tries: int = 0  # attempts to remove it without an answer
 
 
 def note_path(spool_dir: str, uuid: str) -> str:
@@ -110,7 +109,7 @@ def note_path(spool_dir: str, uuid: str) -> str:
 
 
 def noted(spool_dir: str) -> list[str]:
-    """Jobs that have a note, by uuid."""
+    """Returns jobs that have a note, by uuid."""
     try:
         return [name.removesuffix(_SUFFIX) for name in os.listdir(spool_dir) if name.endswith(_SUFFIX)]
     except OSError:
@@ -118,7 +117,7 @@ def noted(spool_dir: str) -> list[str]:
 
 
 def write_note(path: str, note: ContainerNote) -> None:
-    """All or nothing. A disk that is full must not end the container."""
+    """Writes it atomically. A full disk must not stop the container."""
     with contextlib.suppress(OSError):
         make_private_folder(os.path.dirname(path))
         write_atomically(path, msgspec.json.encode(note))
@@ -138,18 +137,19 @@ def remove_note(path: str) -> None:
 
 
 ORDER_VARIABLE = "JOBLENS_CONTAINER"
-ENV_PREFIX = "JOBLENS_CONTAINER_ENV_"  # the container's variables, kept apart from the client's own
+ENV_PREFIX = "JOBLENS_CONTAINER_ENV_"  # the container's variables, separate from the client's own
 _CPU_PERIOD_USEC = 100_000
 _CPU_QUOTA_FLOOR_USEC = 1_000
 
 
 class ContainerOrder(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Holds no secret: the container's variables travel as variables of the client."""
+    """Order for the client. Has no secret: the container's variables are passed as variables of the
+    client."""
 
     uuid: str
     container: ContainerJob
-    note_path: str  # where the client leaves what it knows
-    cgroup_parent: str = ""  # path below every mount; '': where the engine likes
+    note_path: str  # where the client writes its facts
+    cgroup_parent: str = ""  # path below every mount; '': chosen by the engine
     cpus: float | None = None
     memory_bytes: int | None = None
     pids: int | None = None
@@ -166,7 +166,7 @@ def order_from(environ: Mapping[str, str]) -> ContainerOrder:
 
 
 def with_whole_paths(container: ContainerJob, cwd: str = "") -> ContainerJob:
-    """Volumes and socket from `cwd` on; '': from the current directory."""
+    """Returns it with volumes and socket resolved from `cwd`; '': the current directory."""
 
     def whole(path: str) -> str:
         return os.path.abspath(os.path.join(cwd, os.path.expanduser(path)))
@@ -182,7 +182,7 @@ def with_whole_paths(container: ContainerJob, cwd: str = "") -> ContainerJob:
 
 
 def client_variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Variables of the client by which these get into the container."""
+    """Returns the variables of the client that become these variables of the container."""
     return {ENV_PREFIX + name: value for name, value in env.items()}
 
 
@@ -200,7 +200,7 @@ def body_for(
     *,
     is_terminal: bool,
 ) -> dict[str, Any]:
-    """What `ContainerApi.create` takes."""
+    """Returns the body for `ContainerApi.create`."""
     make = _podman_body if engine == "podman" else _docker_body
     return make(order, argv, env, is_terminal=is_terminal)
 
@@ -212,13 +212,13 @@ def _docker_body(
     host: dict[str, Any] = {
         "Binds": list(asked.volumes),
         "Devices": [_device(text) for text in asked.devices],
-        "LogConfig": {"Type": "none", "Config": {}},  # what it prints comes to us, and is not kept twice
+        "LogConfig": {"Type": "none", "Config": {}},  # output comes to us and is not stored twice
         **_present(
             CgroupParent=order.cgroup_parent,
             NetworkMode=asked.network,
             CpusetCpus=order.cpu_list,
             Memory=order.memory_bytes,
-            MemorySwap=order.memory_bytes,  # of both together: no swap beside the memory
+            MemorySwap=order.memory_bytes,  # memory and swap together: no swap
             PidsLimit=order.pids,
         ),
     }
@@ -269,7 +269,7 @@ def _podman_body(
         "stdin": True,
         "labels": {JOB_LABEL: order.uuid},
         "log_configuration": {"driver": "none"},
-        "cgroups_mode": "no-conmon",  # the engine's own helper is no part of the job
+        "cgroups_mode": "no-conmon",  # the engine's own helper is not part of the job
         **_present(
             command=list(argv),
             entrypoint=[asked.entrypoint] if asked.entrypoint else None,
@@ -291,7 +291,7 @@ def _podman_cpu(order: ContainerOrder) -> dict[str, Any]:
 
 
 def _podman_mounts(texts: Sequence[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Folders of this machine, and volumes that the engine keeps by name."""
+    """Returns folders of this machine, and named volumes of the engine."""
     mounts: list[dict[str, Any]] = []
     volumes: list[dict[str, Any]] = []
     for text in texts:

@@ -1,5 +1,5 @@
-"""Takes away the container of a job whose client could not, as `container_removal NOTE UUID`.
-A process of its own, because an engine may take any time to answer."""
+"""Removes the container of a job whose client could not, as `container_removal NOTE UUID`. A separate
+process, because an engine may take any time to answer."""
 
 import os
 import sys
@@ -15,14 +15,14 @@ from joblens.probes.containers.api import connect
 from joblens.probes.containers.info import JOB_LABEL
 
 _ANSWER_S = 10.0
-_TRIES = 20  # while somebody else is at it
+_TRIES = 20  # while another process removes it
 _PAUSE_S = 0.1
 _TRIES_IN_ALL = 20
 _BETWEEN_TRIES_S = 60.0
 
 
 def remove_container(path: str, uuid: str) -> bool:
-    """False: the engine did not answer; the note stays for the next try."""
+    """Returns False if the engine did not answer; the note stays for the next attempt."""
     note = read_note(path)
     if note is None or not note.engine:
         remove_note(path)
@@ -45,8 +45,8 @@ def remove_container(path: str, uuid: str) -> bool:
 
 
 def sweep_notes(spool_dir: str, is_over: Callable[[str], bool]) -> None:
-    """Tries again to take away what was left while an engine did not answer. `is_over`: the job of that
-    UUID has ended. Nobody waits for it."""
+    """Retries the removal of containers whose engine did not answer, without waiting.
+    `is_over`: returns whether the job of a UUID has ended."""
     for uuid in noted(spool_dir):
         path = note_path(spool_dir, uuid)
         note = read_note(path)

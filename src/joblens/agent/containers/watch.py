@@ -1,4 +1,4 @@
-"""Watch on a container that joblens did not start: its runs found by name and measured."""
+"""Watch on a container that joblens did not start: finds its runs by name and measures them."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ from joblens.ports.probe import Probe
 from joblens.probes.containers.api import ContainerApi
 from joblens.probes.containers.info import ContainerInfo, EngineCounters, counters_of
 
-# What begins again with every run of a container.
+# Counters that start again with every run of a container.
 COUNTERS_OF_A_RUN = (
     "cpu_total_usec",
     "cpu_user_usec",
@@ -47,10 +47,10 @@ _PEAK = "memory_kernel_peak_bytes"
 
 
 class Found(Struct, frozen=True):
-    """A container that runs, as its engine tells it."""
+    """A running container, as its engine reports it."""
 
     info: ContainerInfo
-    counters: dict[str, Any]  # empty where its group can be read from here
+    counters: dict[str, Any]  # empty if its group is readable here
 
     @property
     def run(self) -> tuple[str, int | None]:
@@ -58,7 +58,7 @@ class Found(Struct, frozen=True):
 
 
 class Reader(Protocol):
-    """Samples since the watch began; ProbeError when the run is over."""
+    """Returns samples since the watch began; raises ProbeError when the run is over."""
 
     def sample(self) -> Sample: ...
 
@@ -74,7 +74,7 @@ OpenReader = Callable[[Found, int, "dict[str, int] | None"], Reader]
 
 
 class EngineReader:
-    """Reads what the engine has told last."""
+    """Reads the last report of the engine."""
 
     details = Details()
 
@@ -98,7 +98,7 @@ class EngineReader:
             if name in fields:
                 fields[name] = max(0, fields[name] - self._base.get(name, 0))
         if (fields.get(_PEAK) or 0) <= self._peak_before:
-            fields.pop(_PEAK, None)  # of the time before, until it rises
+            fields.pop(_PEAK, None)  # belongs to the time before, until it rises
         elapsed_us = (time.monotonic_ns() - self._start_mono_ns) // 1000
         return Sample(at_us=time.time_ns() // 1000, elapsed_us=elapsed_us, **{**self._read_host(), **fields})
 
@@ -110,7 +110,7 @@ class EngineReader:
 
 
 class GroupReader:
-    """Reads the container's control group, and what instruments see of it. Linux."""
+    """Reads the container's control group and its instruments. Linux only."""
 
     def __init__(
         self,
@@ -172,21 +172,21 @@ class GroupReader:
         self._taker.close()
 
 
-_LOOK_S = 1.0
+_POLL_S = 1.0
 _FIRST_ANSWER_S = 0.25
 _MOST_KEPT = 4096
 
 
 class ContainerFinder:
-    """The Driver: asks for the container until it runs."""
+    """Asks for the container until it runs."""
 
     name = "container engine"
-    interval_s = _LOOK_S
+    interval_s = _POLL_S
 
-    def __init__(self, container: str, connect: Callable[[], ContainerApi], *, sees_groups: bool) -> None:
+    def __init__(self, container: str, connect: Callable[[], ContainerApi], *, can_read_groups: bool) -> None:
         self._container = container
         self._connect = connect
-        self._sees_groups = sees_groups
+        self._can_read_groups = can_read_groups
         self._api: ContainerApi | None = None
 
     def read(self) -> Found:
@@ -195,9 +195,9 @@ class ContainerFinder:
             self._api = api
             info = api.inspect(self._container)
             if not info.is_running:
-                raise ContainerError(f"container {self._container} does not run: it is {info.status}")
-            is_seen = self._sees_groups and has_group_here(info)
-            return Found(info, {} if is_seen else counters_of(api.stats(info.id)))
+                raise ContainerError(f"container {self._container} is not running: it is {info.status}")
+            is_found = self._can_read_groups and has_group_here(info)
+            return Found(info, {} if is_found else counters_of(api.stats(info.id)))
         except ContainerError as error:
             if not error.status:
                 self._api = None  # another engine may answer next time
@@ -208,13 +208,13 @@ class ContainerFinder:
 
 
 def has_group_here(info: ContainerInfo) -> bool:
-    """Its process number may mean another process here: engines put the id into the group's name."""
+    """Its pid may be another process's here: engines put the id into the group's name."""
     return bool(info.groups) and all(info.id in path for path in info.groups.values())
 
 
 class ContainerWatch:
-    """Begins at once, on a thread of its own. `open_reader(found, start_mono_ns, base)` reads a container
-    whose group is here; a base of None: take it now."""
+    """Starts at once, on its own thread. `open_reader(found, start_mono_ns, base)` reads a container
+    whose group is here; a base of None: read it now."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class ContainerWatch:
         self._taken = 0  # number of the finder's last answer that was used …
         self._sampled = 0  # … and of the last that became a sample
         self._carried: dict[str, int] = {}  # counters of runs that are over
-        self._last_seen: Sample | None = None
+        self._last_values: Sample | None = None
         self._samples: list[Sample] = []
         self._count = 0
         self._origins: tuple[dict[str, str], dict[str, str]] = ({}, {})
@@ -251,12 +251,12 @@ class ContainerWatch:
         threading.Thread(target=self._work, name="joblens-container", daemon=True).start()
 
     def problem(self) -> str:
-        """Why it could not be measured, as far as that is known."""
+        """Returns why it could not be measured, if known."""
         return self._driver.problem()
 
-    def was_seen(self) -> bool:
+    def was_found(self) -> bool:
         with self._lock:
-            return self._last_seen is not None
+            return self._last_values is not None
 
     def peek(self) -> Measurement:
         with self._lock:
@@ -264,13 +264,13 @@ class ContainerWatch:
             return self._measurement()
 
     def end(self) -> Measurement:
-        """Takes the last sample and lets go."""
+        """Takes the last sample and stops."""
         with self._lock:
             if not self._stopped.is_set():
                 self._stopped.set()
                 self._take()
                 if self._has_nothing_new():
-                    self._add(self._without_container())  # how long it was
+                    self._add(self._without_container())  # marks the duration
                 self._lose()
                 if self._is_asking:
                     self._driver.leave()
@@ -281,7 +281,7 @@ class ContainerWatch:
             return tuple(self._samples)
 
     def _await_answer(self) -> None:
-        """An engine at hand answers at once: a container that runs already is then seen from the start."""
+        """A local engine answers at once: a container that already runs is then measured from the start."""
         deadline_s = time.monotonic() + _FIRST_ANSWER_S
         while time.monotonic() < deadline_s and self._driver.latest() is None and not self._driver.problem():
             time.sleep(_FIRST_ANSWER_S / 50)
@@ -300,12 +300,13 @@ class ContainerWatch:
                     self._take()
 
     def _take(self) -> None:
-        self._look_for_it()
+        self._find()
         if not self._has_nothing_new():
             self._add(self._sample())
 
     def _has_nothing_new(self) -> bool:
-        """An engine tells numbers once a second: taken twice they would be a rate of 0 and then a peak."""
+        """An engine updates its numbers once per second: read twice, they would give a rate of 0 and then
+        a peak."""
         return isinstance(self._reader, EngineReader) and self._sampled == self._taken
 
     def _add(self, sample: Sample) -> None:
@@ -314,7 +315,7 @@ class ContainerWatch:
         if len(self._samples) >= _MOST_KEPT:
             self._samples = self._samples[::2]
 
-    def _look_for_it(self) -> None:
+    def _find(self) -> None:
         latest = self._driver.latest()
         if latest is None or latest.number == self._taken:
             return
@@ -328,7 +329,7 @@ class ContainerWatch:
             self._reader.probe.latest = found.counters
 
     def _open(self, found: Found) -> None:
-        # One that was started after we were counts from nothing.
+        # A container that was started after the watch counts from zero.
         began_us = found.info.started_at_us
         is_new = self._count > 0 and began_us is not None and began_us > self._started_at_us
         base: dict[str, int] | None = {} if is_new else None
@@ -379,22 +380,22 @@ class ContainerWatch:
             self._sampled = self._taken
             before_us = self._samples[-1].elapsed_us if self._samples else 0
             sample = structs.replace(sample, elapsed_us=max(before_us, self._answered_us))
-        self._last_seen = sample
+        self._last_values = sample
         self._counted_until_us = sample.elapsed_us
         return sample
 
     def _lose(self) -> None:
-        """The run is over, or we are; what it came to stays."""
+        """The run is over, or the watch is; its totals stay."""
         reader, self._reader = self._reader, None
         if reader is None:
             return
         self._origins, self._details = reader.origins(), self._details.updated(reader.details)
         reader.close()
-        if self._last_seen is not None:
+        if self._last_values is not None:
             self._carried = {
                 name: value
                 for name in COUNTERS_OF_A_RUN
-                if (value := getattr(self._last_seen, name)) is not None
+                if (value := getattr(self._last_values, name)) is not None
             }
         if not self._is_asking and not self._stopped.is_set():
             self._driver.use()
@@ -407,7 +408,7 @@ class ContainerWatch:
         layout = "" if self.info is None else self.info.layout or "cgroup by its engine"
         duration_s = self._samples[-1].elapsed_us / 1e6
         usage = total_usage(self._samples, None, accounting=layout, sources=sources, unknown=unknown)
-        mean = mean_unreclaimable(self._samples, self._samples)  # it was there at the first and at the last
+        mean = mean_unreclaimable(self._samples, self._samples)  # it ran at the first and at the last sample
         return Measurement(
             ended_at_us=time.time_ns() // 1000,
             duration_s=duration_s,

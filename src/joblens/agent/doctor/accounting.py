@@ -1,6 +1,5 @@
-"""Accounting check of doctor: a trial of the groups that jobs get here, also inside Slurm, and advice
-where they get none.
-"""
+"""Accounting check of doctor: tries the groups that jobs get here, also inside Slurm, and gives advice if
+they get none."""
 
 import contextlib
 import os
@@ -35,7 +34,7 @@ def slurm_group_capability(
     environ: Mapping[str, str] = os.environ,
     layout: CgroupLayout | None = None,
 ) -> list[Capability]:
-    """Nothing outside of Slurm jobs. `refusal`: why no groups can be made, where none can."""
+    """Returns nothing outside Slurm jobs. `refusal`: why no groups can be made."""
     if "SLURM_JOB_ID" not in environ:
         return []
     hierarchies = (layout or read_layout()).hierarchies.values()
@@ -62,21 +61,21 @@ _WRITABLE = {
     "podman": "podman run --security-opt unmask=/sys/fs/cgroup IMAGE …",
 }
 _USER_MANAGER = re.compile(r"/user@(\d+)\.service/")
-_ANY_GROUP = "name a control group that this user may divide, with the setting limits.cgroup_parent"
+_ANY_GROUP = "set limits.cgroup_parent to a control group that this user may divide"
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """Who runs joblens, and in which group of which manager."""
+    """The user who runs joblens, and the group and manager it runs in."""
 
     uid: int
     user: str
     own_path: str = ""  # of its group in cgroup v2
     has_systemd: bool = True  # as init
-    has_manager: bool = True  # a manager of this user's units runs
+    has_manager: bool = True  # a manager of this user's units is running
     is_transient: bool = False  # systemd-run made the unit
     is_delegated: bool = False  # the unit has Delegate=yes
-    may_have_scope: bool = True  # no limit of the unit speaks against one
-    needs_linger: bool = False  # but the manager would stop at a logout
+    may_have_scope: bool = True  # no limit of the unit prevents one
+    needs_linger: bool = False  # the manager would stop at a logout
     is_read_only: bool = False  # the cgroup mount
     cgroup_parent: str = ""  # the setting limits.cgroup_parent
     container: str = ""  # docker, podman, container; empty: none
@@ -84,7 +83,7 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     @property
     def unit(self) -> str:
-        """Scope or service that joblens runs in; empty: none."""
+        """Scope or service that contains joblens; empty: none."""
         name = os.path.basename(self.own_path)
         return name if name.endswith((".scope", ".service")) else ""
 
@@ -95,7 +94,7 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     @property
     def is_login(self) -> bool:
-        """Whether the unit is a login session, of whatever user."""
+        """Whether the unit is a login session of any user."""
         return self.unit.startswith("session-") and self.unit.endswith(".scope")
 
 
@@ -105,7 +104,7 @@ def read_caller(
     root: str = "",
     cgroup_parent: str | None = None,
 ) -> Caller:
-    """`root`: before every path, for tests."""
+    """`root`: prefix of every path, for tests."""
     uid = os.geteuid()
     unified = layout.unified
     own_path = unified.own_path if unified is not None else ""
@@ -130,8 +129,8 @@ def read_caller(
 
 
 def group_advice(caller: Caller, kind: str) -> str:
-    """How this user gets control groups for jobs, with the controllers that they need. `kind`: of the mounted
-    cgroups."""
+    """Returns how this user gets control groups for jobs, with the controllers that they need. `kind`: of
+    the mounted cgroups."""
     if kind == "none":
         return "mount a cgroup hierarchy: mount -t cgroup2 none /sys/fs/cgroup"
     if caller.cgroup_parent:
@@ -162,7 +161,7 @@ def _with_systemd(caller: Caller) -> str:
 
 
 def io_advice(caller: Caller, kind: str) -> str:
-    """How job groups get the io controller."""
+    """Returns how job groups get the io controller."""
     if caller.cgroup_parent and kind == "cgroup-v2":
         return f"enable io in cgroup.subtree_control of {caller.cgroup_parent} and of the groups above it"
     is_below_manager = caller.own_path.startswith("/user.slice/")
@@ -176,7 +175,7 @@ def io_advice(caller: Caller, kind: str) -> str:
     ]
     if caller.uid != 0:
         steps.append("systemctl --user daemon-reexec")
-    return _commands("let user managers hand on the io controller, too:", *steps)
+    return _commands("let user managers delegate the io controller, too:", *steps)
 
 
 def _in_container(caller: Caller) -> str:
@@ -199,7 +198,7 @@ def _in_container(caller: Caller) -> str:
 def _without_systemd(caller: Caller) -> str:
     if caller.uid == 0:
         return _commands(
-            "let the root of all groups hand on its controllers:",
+            "let the root group delegate its controllers:",
             "echo '+cpu +io +memory +pids' > /sys/fs/cgroup/cgroup.subtree_control",
         )
     group = f"/sys/fs/cgroup/{caller.user}"
@@ -238,7 +237,7 @@ def _delegate_unit(caller: Caller) -> str:
 
 def _restart_manager(caller: Caller) -> str:
     return _commands(
-        f"restart the systemd manager of {caller.user}; that ends its services:",
+        f"restart the systemd manager of {caller.user}; that stops its services:",
         f"sudo systemctl restart user@{caller.uid}.service",
     )
 
@@ -248,7 +247,7 @@ def _commands(text: str, *commands: str) -> str:
 
 
 def _container(environ: Mapping[str, str], root: str) -> str:
-    """As engines mark the containers that they start."""
+    """Reads the marks that engines put into their containers."""
     for file, name in _CONTAINER_FILES.items():
         if os.path.exists(root + file):
             return name
@@ -265,14 +264,15 @@ _CONTROLLERS = ("memory", "pids", "cpu", "io")
 
 
 class Trial(Struct, kw_only=True):
-    """`kind`: of the mounted cgroups. `accounting`: as in records. `reason`: why jobs are counted without
-    groups, or by groups that lack the memory controller. `missing`: controllers that job groups lack."""
+    """`kind`: of the mounted cgroups. `accounting`: as in records. `reason`: why jobs are measured
+    without groups, or by groups that lack the memory controller. `missing`: controllers that job groups
+    lack."""
 
     kind: str
     accounting: str = PROCESS_TREE
     way: Way = Way.PROCESS_TREE
     slot_way: Way = Way.PROCESS_TREE
-    base: str = ""  # group that holds those of jobs: name of a unit, or path
+    base: str = ""  # parent of job groups: name of a unit, or path
     reason: str = ""
     slot_reason: str = ""
     missing: frozenset[str] = frozenset()
@@ -351,7 +351,7 @@ def _short_name(directory: str) -> str:
 
 
 def _missing(groups: JobGroups) -> frozenset[str]:
-    """Controllers that give nothing for these groups."""
+    """Returns controllers without any effect for these groups."""
     unified = groups.paths.get(UNIFIED)
     present = set(groups.paths) | (set(read_words(f"{unified}/cgroup.controllers")) if unified else set())
     return frozenset(controller for controller in _CONTROLLERS if controller not in present)
@@ -371,8 +371,8 @@ def _way_of(groups: JobGroups | None, parent: str | None, layout: CgroupLayout) 
 
 
 def way_of(group: str, own: str, *, is_configured: bool, lacks_memory: bool, mounts: list[str]) -> Way:
-    """How a job came to its group. `group`: its directory in cgroup v2, empty where it has none there. `own`:
-    the same of this process."""
+    """Returns how a job gets its group. `group`: its directory in cgroup v2, empty if it has none there.
+    `own`: that of this process."""
     if lacks_memory:
         return Way.WITHOUT_CONTROLLERS
     if is_configured:

@@ -1,6 +1,5 @@
 """Capabilities of this machine: what joblens can measure and enforce here, tried as for a job, and fixes
-for gaps.
-"""
+for gaps."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -19,7 +18,7 @@ from joblens.agent.doctor.instruments import (
     container_capabilities,
     energy_capabilities,
     gpu_capabilities,
-    look_capabilities,
+    instrument_capabilities,
     network_capabilities,
 )
 from joblens.agent.measuring.accounting import Accountant
@@ -54,8 +53,8 @@ def fix_for_number(
     group_advice: str = "",
     io_advice: str = "",
 ) -> str:
-    """For a group of sample fields on a machine of that cgroup kind where groups can be made. `missing`:
-    controllers that they lack; the advice says how to get them."""
+    """Returns the fix for a group of sample fields on a machine of that cgroup kind where groups can be
+    made. `missing`: controllers that they lack; the advice says how to get them."""
     if kind != "cgroup-v2" and group in _ONLY_ON_V2:
         return _V2_ALONE
     if kind == "cgroup-v1" and group.endswith("_pressure"):
@@ -68,7 +67,7 @@ def fix_for_number(
 
 
 def _controller(group: str) -> str:
-    """The cgroup controller that gives a group of fields; pressure needs none."""
+    """Returns the cgroup controller that provides a group of fields; pressure needs none."""
     if group.endswith("_pressure") or group == "cpu":
         return ""
     if group == "throttling":
@@ -83,8 +82,8 @@ def _controller(group: str) -> str:
 _LIMITS = ("cpus", "memory", "pids")
 _WITHOUT_KERNEL = {
     "cpus": "CPU affinity: whole CPUs only",
-    "memory": "watched by joblens, ten to twenty times a second",
-    "pids": "watched by joblens, ten times a second",
+    "memory": "watched by joblens, 10 to 20 times per second",
+    "pids": "watched by joblens, 10 times per second",
 }
 _GROUP_WAYS = {
     Way.SCOPE: "a control group for each job, in a systemd scope",
@@ -93,7 +92,7 @@ _GROUP_WAYS = {
     Way.CONFIGURED: "a control group for each job, inside {base} (limits.cgroup_parent)",
     Way.WITHOUT_CONTROLLERS: "a control group for each job, which counts CPU time only",
 }
-_TREE = "/proc of every process below the launcher, and what it waited for"
+_TREE = "/proc of every process below the launcher, and its reaped processes"
 _PR_GET_CHILD_SUBREAPER = 37
 
 
@@ -105,7 +104,7 @@ class Advice(Struct, frozen=True):
 
 
 def probe_capabilities(clock: Clock, parent: str | None = None) -> list[Capability]:
-    """The whole matrix but the store's part. `parent` as for Accountant."""
+    """Returns all capabilities except the store's. `parent` as for Accountant."""
     layout = read_layout()
     caller = read_caller(layout, cgroup_parent=parent)
     advice = Advice(group_advice(caller, layout.kind), io_advice(caller, layout.kind))
@@ -119,7 +118,7 @@ def probe_capabilities(clock: Clock, parent: str | None = None) -> list[Capabili
         accountant.close()
     network = network or network_capabilities({}, advice.groups)
     numbers = [*_numbers(trial, advice), *network, *gpu_capabilities()]
-    numbers += [*energy_capabilities(), *look_capabilities()]
+    numbers += [*energy_capabilities(), *instrument_capabilities()]
     ways = [*_limits(trial, advice), *_ending(trial, advice), _terminal()]
     return [*_accounting(trial, advice), *numbers, *ways, *container_capabilities(parent, advice.groups)]
 
@@ -161,7 +160,7 @@ def _control_groups(kind: str, trial: Trial, advice: Advice) -> Capability:
 
 
 def _slots(trial: Trial, advice: Advice) -> Capability:
-    """For slots that are measured in another way than single jobs."""
+    """Returns capabilities of slots that are measured in another way than single jobs."""
     mechanism = _GROUP_WAYS.get(trial.slot_way, _TREE).format(base=trial.base)
     return Capability(
         area="accounting",
@@ -216,7 +215,7 @@ def _numbers(trial: Trial, advice: Advice) -> list[Capability]:
 
 
 def _source_of(fields: tuple[str, ...], source: str, unknown: Mapping[str, str]) -> tuple[str, str]:
-    """(where the group is read, why some or all of it is unknown)."""
+    """Returns (where the group is read, why some or all of it is unknown)."""
     gaps = [unknown[field].removesuffix(SEE_DOCTOR) for field in fields if field in unknown]
     return ("" if len(gaps) == len(fields) else source), next(iter(gaps), "")
 
@@ -253,7 +252,7 @@ def _ending(trial: Trial, advice: Advice) -> list[Capability]:
     return [
         Capability(
             area="ending",
-            name="end every process",
+            name="kill every process",
             available=bool(trial.kill) or subreaper,
             mechanism=trial.kill or "SIGKILL to everything below the launcher until nothing is left",
             reason="" if trial.kill else trial.reason,

@@ -23,8 +23,8 @@ from joblens.probes.network.endpoints import group_ids
 from joblens.probes.network.socket_dump import SocketDump
 
 
-def look_capabilities(proc: str = "/proc") -> list[Capability]:
-    """Tried on this very process."""
+def instrument_capabilities(proc: str = "/proc") -> list[Capability]:
+    """Tries them on this process."""
     own = f"{proc}/{os.getpid()}"
     return [
         _row(
@@ -55,7 +55,7 @@ def _row(name: str, path: str, *, mechanism: str, fix: str) -> Capability:
 _LEVEL = "kernel.perf_event_paranoid"
 _OPEN_TO_ALL = (
     "chmod a+r /sys/class/powercap/*/energy_uj, after every boot "
-    "(its price: everybody here can then guess at what others compute)"
+    "(at a price: all users can then infer what others compute)"
 )
 
 
@@ -101,7 +101,7 @@ def _counter(name: str, reason: str, mechanism: str) -> Capability:
     )
 
 
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 _AREA = "numbers"
 _KINDS = {"nvidia": "NVIDIA GPUs", "drm": "AMD and Intel GPUs"}
 _FIXES = {
@@ -111,21 +111,19 @@ _FIXES = {
 Answer = tuple[list[GpuFacts], dict[str, str]]
 
 
-def gpu_capabilities(
-    ask: Callable[[], Answer] = ask_gpus, patience_s: float = _PATIENCE_S
-) -> list[Capability]:
-    """A driver that hangs costs `patience_s`, and is told so."""
+def gpu_capabilities(ask: Callable[[], Answer] = ask_gpus, timeout_s: float = _TIMEOUT_S) -> list[Capability]:
+    """A driver that hangs costs `timeout_s` and is reported."""
     answers: list[Answer] = []
     thread = threading.Thread(target=lambda: answers.append(ask()), name="joblens-gpus", daemon=True)
     thread.start()
-    thread.join(patience_s)
+    thread.join(timeout_s)
     if not answers:
         return [
             Capability(
                 area=_AREA,
                 name="gpu",
                 available=False,
-                reason=f"the GPU's driver has not answered for {patience_s:.0f} s",
+                reason=f"the GPU's driver has not answered for {timeout_s:.0f} s",
                 fix="see whether nvidia-smi answers; a driver that hangs often needs the machine restarted",
             )
         ]
@@ -142,7 +140,7 @@ def gpu_capabilities(
         name="gpu",
         available=False,
         applies=False,
-        reason="this machine has no GPU that can be asked",
+        reason="this machine has no readable GPU",
     )
     return rows or [nothing]
 
@@ -162,11 +160,11 @@ _NETWORK_FIXES = {
     MAY_NOT: "run joblens as root, or give it CAP_BPF and CAP_NET_ADMIN",
 }
 _NEWER_KERNEL = "Linux 5.9 or later, with CONFIG_CGROUP_BPF and CONFIG_INET_DIAG"
-_LISTING = "sock_diag, at moments up to 10 seconds apart: whom it is connected to"
+_LISTING = "sock_diag, up to 10 seconds apart: its peers"
 
 
 def network_capabilities(groups: Mapping[str, str], group_advice: str) -> list[Capability]:
-    """`groups`: of a job; empty where none could be made, and `group_advice` says how to get some."""
+    """`groups`: of a job; empty if none could be made, and `group_advice` says how to get some."""
     fixes = {**_NETWORK_FIXES, NO_GROUP: group_advice}
     return [
         _network_row("network", *_packets(groups), fixes),
@@ -175,7 +173,7 @@ def network_capabilities(groups: Mapping[str, str], group_advice: str) -> list[C
 
 
 def _packets(groups: Mapping[str, str]) -> tuple[str, str]:
-    """(by what, why not)"""
+    """Returns (how packets are counted, why they are not)."""
     group, why = v2_group(groups)
     if why:
         return "", why
@@ -211,7 +209,7 @@ def _network_row(name: str, mechanism: str, reason: str, fixes: Mapping[str, str
 
 
 AREA = "containers"
-_CONTAINERS_PATIENCE_S = 3.0
+_CONTAINERS_TIMEOUT_S = 3.0
 _ANSWER_S = 1.0
 _PROGRAMS = {"docker": ("docker", "dockerd"), "podman": ("podman",)}
 _START = {
@@ -220,9 +218,9 @@ _START = {
 }
 _OWN = "totals from the job's own groups above it"
 _NOT_OWN = (
-    "a container is measured in the engine's own groups, which end with it: its last moments are missed"
+    "a container is measured in the engine's own groups, which end with it, so the last moments are missing"
 )
-_SYSTEMD = "it has systemd make its groups, which takes no place of ours"
+_SYSTEMD = "it lets systemd make its groups, which accepts no parent of ours"
 _NO_GROUPS = "joblens cannot make groups at one path of every hierarchy here"
 _USE_CGROUPFS = {
     "docker": 'set "exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json',
@@ -232,13 +230,13 @@ _USE_CGROUPFS = {
 
 class _Answer(Struct, frozen=True):
     api: ContainerApi
-    driver: str  # who makes its groups: cgroupfs, systemd
+    driver: str  # maker of its groups: cgroupfs, systemd
 
 
 def container_capabilities(
-    parent: str | None = None, group_advice: str = "", patience_s: float = _CONTAINERS_PATIENCE_S
+    parent: str | None = None, group_advice: str = "", timeout_s: float = _CONTAINERS_TIMEOUT_S
 ) -> list[Capability]:
-    """One row per engine. One that takes a connection and does not answer costs `patience_s`."""
+    """Returns one row per engine. One that accepts a connection and does not answer costs `timeout_s`."""
     found: dict[str, _Answer | ContainerError] = {}
     threads = [
         threading.Thread(target=_ask, args=(engine, found), name=f"joblens-{engine}", daemon=True)
@@ -247,10 +245,10 @@ def container_capabilities(
     for thread in threads:
         thread.start()
     can_be_below = _can_be_below(parent)
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    silent = ContainerError(f"it has not answered for {patience_s:g} s")
+    silent = ContainerError(f"it has not answered for {timeout_s:g} s")
     return [
         _containers_row(engine, found.get(engine, silent), group_advice, can_be_below=can_be_below)
         for engine in _PROGRAMS
@@ -266,7 +264,7 @@ def _ask(engine: str, found: dict[str, _Answer | ContainerError]) -> None:
 
 
 def _can_be_below(parent: str | None) -> bool:
-    """Whether groups can be made as a job in a container gets them."""
+    """Returns whether groups can be made as for a job in a container."""
     groups = make_container_groups(f"doctor-{os.getpid()}-container", parent)
     if groups is None:
         return False

@@ -1,9 +1,10 @@
-"""Measures stretches of the calling process's own life: what it, its threads and the children it starts
-use between `begin` and `end`, any number at once, with one sampling thread for all of them.
+"""Meter of windows inside the calling process: the usage of the process, its threads and the children it
+starts between `begin` and `end`. Any number of windows share one sampling thread.
 
-The host program is left alone: no signal handler, no subreaper, nobody is waited for. Everything is the
-difference of two looks. Where measurements overlap, the looks cut time into segments: what happens while
-only one is under way is its own; beside others, it gets what its thread and that thread's children used."""
+The host program is not disturbed: no signal handler, no subreaper, no wait. Everything is the difference
+of two readings. If windows overlap, readings split time into segments: usage while only one window is
+open belongs to it; otherwise a window gets the usage of its thread and that thread's children.
+"""
 
 import os
 import resource
@@ -21,10 +22,10 @@ from joblens.model.jobs.sample import Sample
 from joblens.probes.proc.own_tree import OwnTree
 
 MIN_INTERVAL_S = 0.05
-_LINGER_NS = 5_000_000_000  # the sampling thread waits this long for another measurement before it ends
-_IDLE_LOOK_NS = 250_000_000
-_OVERLAP_LOOK_NS = 20_000_000  # between looks while measurements overlap, to see short children
-_OVERLAP_BUDGET = 50  # … but no more often than this many times what a look costs
+_LINGER_NS = 5_000_000_000  # how long the sampling thread waits for another window before it ends
+_IDLE_READ_NS = 250_000_000
+_OVERLAP_READ_NS = 20_000_000  # between readings while windows overlap, to catch short children
+_OVERLAP_BUDGET = 50  # … but at most 1/50 of the time is spent on them
 _SAMPLES_A_WRITE = 20
 _WRITE_EVERY_NS = 5_000_000_000
 
@@ -35,14 +36,14 @@ _enclosing: ContextVar[tuple[Window, ...]] = ContextVar("joblens_enclosing", def
 
 class InProcessMeter:
     def __init__(self, read_host: Callable[[], dict[str, Any]] = dict) -> None:
-        """`read_host` gives the host_… fields of a sample."""
+        """`read_host` returns the host_… fields of a sample."""
         self._read_host = read_host
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
-        """Also in a forked child: there the sampling thread does not exist, the lock may be held by a
-        thread that does not exist either, and the measurements are the parent's."""
+        """Also called in a forked child: the sampling thread does not exist there, the lock may be held
+        by a thread that does not exist either, and the windows are the parent's."""
         self._changed = threading.Condition(threading.RLock())
         self._windows: list[Window] = []
         self._tree = OwnTree()
@@ -52,8 +53,8 @@ class InProcessMeter:
         self._thread: threading.Thread | None = None
         self._overhead_usec = 0  # CPU of all sampling threads so far
         self._thread_spent_usec = 0  # of the present one
-        self._next_look_ns = 0
-        self._sleeps_until_ns = 0  # the sampling thread, when nobody wakes it
+        self._next_read_ns = 0
+        self._sleeps_until_ns = 0  # when the sampling thread wakes up by itself
         self._is_closing = False
 
     def begin(
@@ -64,8 +65,8 @@ class InProcessMeter:
         is_whole: bool = False,
         instruments: WindowInstruments | None = None,
     ) -> Window:
-        """`is_whole`: of the whole process, and no overlap with others; else what overlaps is shared out.
-        `instruments` are closed when the window ends."""
+        """`is_whole`: measures the whole process and overlaps with nothing; otherwise overlapping usage
+        is divided. `instruments` are closed when the window ends."""
         thread = threading.get_native_id()
         interval_ns = int(max(interval_s, MIN_INTERVAL_S) * 1e9)
         with self._changed:
@@ -111,24 +112,24 @@ class InProcessMeter:
         return measured
 
     def peek(self, window: Window) -> Measurement:
-        """What it comes to so far. It goes on, with one sample more."""
+        """Returns the usage so far. The window stays open and gets one more sample."""
         with self._changed:
             return self._measure(window)
 
     def is_under_way(self, window: Window) -> bool:
-        """False in a forked child: there it is the parent's."""
+        """Returns False in a forked child: there the window is the parent's."""
         with self._changed:
             return window in self._windows
 
     def pids(self) -> list[int]:
-        """This process and what descends from it, as last seen."""
+        """Returns this process and its descendants, as last read."""
         with self._changed:
             below = () if self._last is None else self._last.live
             return [os.getpid(), *(pid for pid, _ in below)]
 
     def _measure(self, window: Window, *, final: bool = False) -> Measurement:
         if window not in self._windows:
-            raise ValueError("this measurement has ended already, or was begun before a fork")
+            raise ValueError("this measurement has already ended, or was started before a fork")
         last = self._advance(set())
         level = self._tree.level()
         window.take_sample(self._tree.looked_mono_ns, level, self._host_fields(), final=final)
@@ -148,14 +149,14 @@ class InProcessMeter:
         )
 
     def hand_over(self) -> None:
-        """Give every window's samples to its `on_samples`, for when the host program ends."""
+        """Passes every window's samples to its `on_samples`, for the end of the host program."""
         with self._changed:
             windows = list(self._windows)
         for window in windows:
             self._write(window)
 
     def close(self) -> None:
-        """End the sampling thread; a later `begin` starts another."""
+        """Ends the sampling thread; a later `begin` starts another."""
         with self._changed:
             thread, self._is_closing = self._thread, True
             self._changed.notify_all()
@@ -166,7 +167,7 @@ class InProcessMeter:
     # -- with the lock held
 
     def _advance(self, more_threads: set[int]) -> Snapshot:
-        """Look, and give what happened since the last look to those it belongs to."""
+        """Reads counters and gives the usage since the last reading to the windows it belongs to."""
         threads = {window.thread for window in self._windows if not window.is_whole} | more_threads
         snapshot = self._tree.look(threads, self._overhead_usec)
         self._parents.update(process.thread for process in snapshot.live.values() if process.thread)
@@ -213,7 +214,7 @@ class InProcessMeter:
     def _next_due_ns(self) -> int:
         due_ns = min(window.due_mono_ns for window in self._windows)
         is_overlapping = any(window.rivals_among(self._windows) for window in self._windows)
-        return min(due_ns, self._next_look_ns) if is_overlapping else due_ns
+        return min(due_ns, self._next_read_ns) if is_overlapping else due_ns
 
     # -- the sampling thread
 
@@ -230,7 +231,7 @@ class InProcessMeter:
                     self._write(window)
 
     def _wait_for_due(self) -> bool:
-        """False: nothing was to do for a while."""
+        """Returns False if there was nothing to do for a while."""
         idle_since_ns = time.monotonic_ns()
         while not self._is_closing:
             now_ns = time.monotonic_ns()
@@ -241,8 +242,8 @@ class InProcessMeter:
             else:
                 if idle_since_ns + _LINGER_NS <= now_ns:
                     return False
-                # Short, so that the next measurement need not wake us: it may be over before we look.
-                self._sleeps_until_ns = now_ns + _IDLE_LOOK_NS
+                # Short, so that the next window need not wake the thread: it may be over before that.
+                self._sleeps_until_ns = now_ns + _IDLE_READ_NS
             self._changed.wait((self._sleeps_until_ns - now_ns) / 1e9)
         return False
 
@@ -254,11 +255,11 @@ class InProcessMeter:
             level, host = self._tree.level(), self._host_fields()
             for window in due:
                 window.take_sample(self._tree.looked_mono_ns, level, host)
-                # Missed places are skipped, never made up for in a burst.
+                # Missed samples are skipped, never made up for in a burst.
                 missed = (began_ns - window.due_mono_ns) // window.interval_ns
                 window.due_mono_ns += (missed + 1) * window.interval_ns
         now_ns = time.monotonic_ns()
-        self._next_look_ns = now_ns + max(_OVERLAP_LOOK_NS, _OVERLAP_BUDGET * (now_ns - began_ns))
+        self._next_read_ns = now_ns + max(_OVERLAP_READ_NS, _OVERLAP_BUDGET * (now_ns - began_ns))
         spent_usec = time.thread_time_ns() // 1000
         self._overhead_usec += spent_usec - self._thread_spent_usec
         self._thread_spent_usec = spent_usec

@@ -1,6 +1,6 @@
-"""Measures stretches of the calling process's life where there is no Linux: what psutil gives, on one thread
-for all of them. Every measurement is of the whole process and its descendants, so overlapping ones count the
-same work twice, and say so."""
+"""Meter of windows for systems other than Linux: numbers of psutil, on one thread for all windows. Every
+window measures the whole process and its descendants, so overlapping windows count the same work twice,
+and a finding says so."""
 
 import os
 import threading
@@ -44,7 +44,7 @@ _SAMPLED = ("memory_peak_bytes", "memory_largest_process_bytes", "processes_peak
 
 
 class PortableWindow(Struct, eq=False, kw_only=True):
-    """Only the meter changes it, under its lock."""
+    """Changed only by the meter, under its lock."""
 
     interval_s: float
     started_mono_s: float
@@ -55,13 +55,14 @@ class PortableWindow(Struct, eq=False, kw_only=True):
     is_shared: bool = False
     samples: int = 0
     kept: list[Sample] = field(default_factory=list)
-    peaks: dict[str, int] = field(default_factory=dict)  # of all samples, by the numbers they become
+    # peaks over all samples, by the usage numbers they become
+    peaks: dict[str, int] = field(default_factory=dict)
     pending: list[Sample] = field(default_factory=list)
     first_pending: int = 0
 
 
 class PortableMeter:
-    """The same questions as `InProcessMeter` answers."""
+    """Has the interface of `InProcessMeter`."""
 
     def __init__(self) -> None:
         self._reset()
@@ -133,7 +134,7 @@ class PortableMeter:
 
     def _measure(self, window: PortableWindow) -> Measurement:
         if window not in self._windows:
-            raise ValueError("this measurement has ended already, or was begun before a fork")
+            raise ValueError("this measurement has already ended, or was started before a fork")
         fields = self._read()
         _take(window, fields, self._tree.looked_mono_s)
         duration_s = window.kept[-1].elapsed_us / 1e6
@@ -213,7 +214,7 @@ def _usage_of(window: PortableWindow) -> Usage:
     numbers: dict[str, int | None] = {name: getattr(last, name) for name in _TOTALS} | window.peaks
     numbers["memory_mean_bytes"] = mean_unreclaimable(window.kept, window.kept)
     known = {name: value for name, value in numbers.items() if value is not None}
-    why = "not told by psutil on this system" if has_psutil() else "psutil is not installed"
+    why = "not provided by psutil on this system" if has_psutil() else "psutil is not installed"
     return Usage(
         **known,
         sources=dict.fromkeys(

@@ -1,6 +1,5 @@
-"""Window of measurement inside a host program: its instruments, what is noted at every sample, and the
-usage it comes to.
-"""
+"""Window of measurement inside a host program: its instruments, what is recorded with every sample, and
+the resulting usage."""
 
 import contextlib
 import resource
@@ -24,7 +23,7 @@ from joblens.model.writes import DetailsTaken
 from joblens.probes.proc.own_tree import Level
 from joblens.probes.proc.processes import IO_FIELDS
 
-# Numbers of Usage that only instruments tell.
+# Numbers of Usage that only instruments provide.
 NUMBERS = (
     "network_rx_bytes",
     "network_tx_bytes",
@@ -42,7 +41,7 @@ NUMBERS = (
 )
 
 
-_NEWS_A_WRITE = 16  # each replaces the one before it
+_DETAILS_PER_WRITE = 16  # each replaces the one before it
 
 
 class WindowInstruments:
@@ -59,15 +58,15 @@ class WindowInstruments:
         return self._taker.latest
 
     def read(self) -> dict[str, Any]:
-        """Sample fields; counters since they were first read."""
+        """Returns sample fields; counters since they were first read."""
         fields = self._others.read()
         for name in COUNTERS.intersection(fields):
             fields[name] = max(0, fields[name] - self._base.setdefault(name, fields[name]))
         return fields
 
     def take_news(self) -> list[DetailsTaken]:
-        """Details that nobody has taken yet, from any thread."""
-        taken: deque[DetailsTaken] = deque(maxlen=_NEWS_A_WRITE)
+        """Returns new details once; from any thread."""
+        taken: deque[DetailsTaken] = deque(maxlen=_DETAILS_PER_WRITE)
         with contextlib.suppress(IndexError):  # none is left, or another thread has just taken the last
             while True:
                 taken.append(self._news.popleft())
@@ -77,7 +76,7 @@ class WindowInstruments:
         self._taker.tick(final=final)
 
     def add_to(self, usage: Usage, samples: Sequence[Sample]) -> Usage:
-        """`usage` with what the instruments have seen, and why the rest is not known."""
+        """Returns `usage` with the numbers of the instruments, and why the rest is unknown."""
         sources, reasons, lower = self._others.origins()
         told = total_usage(
             samples,
@@ -88,7 +87,7 @@ class WindowInstruments:
             lower_bounds=lower,
         )
         known = {name: value for name in NUMBERS if (value := getattr(told, name)) is not None}
-        # CPU, memory and I/O of a host program have sources of their own.
+        # CPU, memory and I/O of a host program have other sources.
         more = {group: source for group, source in told.sources.items() if group not in usage.sources}
         unknown = usage.unknown | {name: told.unknown[name] for name in NUMBERS if name in told.unknown}
         return replace(
@@ -108,11 +107,11 @@ _MOST_KEPT = 4096
 
 
 class Window(Struct, eq=False, kw_only=True):
-    """Only the meter changes it, under its lock."""
+    """Changed only by the meter, under its lock."""
 
     thread: int
     interval_ns: int
-    enclosing: tuple["Window", ...]  # begun before it in the same context (call stack or asyncio task)
+    enclosing: tuple["Window", ...]  # windows around it in the same context (call stack or asyncio task)
     started_at_us: int
     started_mono_ns: int
     due_mono_ns: int
@@ -121,7 +120,7 @@ class Window(Struct, eq=False, kw_only=True):
     base_own: resource.struct_rusage
     base_own_peak_bytes: int
     had_children: bool  # some were alive at the start
-    is_whole: bool = False  # of the whole process whatever else is measured; nobody's rival
+    is_whole: bool = False  # measures the whole process, whatever else is measured; never a rival
     instruments: WindowInstruments | None = None
     used: Counters = NOTHING
     peak_bytes: int = 0
@@ -129,25 +128,26 @@ class Window(Struct, eq=False, kw_only=True):
     largest_bytes: int = 0
     own_mark: Mark = Mark()
     child_mark: Mark = Mark()
-    file_peak_bytes: int = 0  # files that one of the processes maps
+    file_peak_bytes: int = 0  # files mapped by one of the processes
     processes_peak: int = 1
     threads_peak: int = 1
     open_files_peak: int | None = None
-    rivals: int = 0  # most at once of the others that neither enclose it nor are enclosed by it
+    rivals: int = 0  # largest number of other windows at once that neither enclose it nor are enclosed by it
     has_rival_on_thread: bool = False
     has_thread_ended: bool = False
     estimated_usec: int = 0
     unclaimed_usec: int = 0
     samples: int = 0
     first_pending: int = 0
-    pending: list[Sample] = field(default_factory=list)  # taken, not yet handed over
+    pending: list[Sample] = field(default_factory=list)  # not yet passed on
     kept: list[Sample] = field(default_factory=list)  # for the profile: all, or evenly thinned out
     written_mono_ns: int = 0
     last_mono_ns: int = 0
 
     def own_bytes(self, level: Level) -> tuple[int, bool]:
-        """The most this process held since the start, and whether that is exact: its high-water mark is
-        of its whole life, and tells about this window only when it rose within it."""
+        """Returns the peak memory of this process since the start, and whether it is exact: the
+        high-water mark covers its whole life, and says something about this window only if it rose within
+        it."""
         if level.own_peak_bytes > self.base_own_peak_bytes:
             return level.own_peak_bytes, True
         return level.own_rss_bytes, False
@@ -155,7 +155,7 @@ class Window(Struct, eq=False, kw_only=True):
     def take_sample(
         self, at_mono_ns: int, level: Level, host: dict[str, Any], *, final: bool = False
     ) -> None:
-        """`at_mono_ns`: when `used` was looked at."""
+        """`at_mono_ns`: when `used` was read."""
         self.last_mono_ns = max(at_mono_ns, self.started_mono_ns)
         self.peak_bytes = max(self.peak_bytes, level.anon_bytes + level.shmem_bytes + level.kernel_bytes)
         self.peak_is_lower_bound |= level.is_lower_bound
@@ -173,11 +173,11 @@ class Window(Struct, eq=False, kw_only=True):
         self.pending.append(sample)
         self.kept.append(sample)
         if len(self.kept) >= _MOST_KEPT:
-            # Counters are cumulative, so every other sample tells the same story, less finely.
+            # Counters are cumulative, so every other sample is enough, at lower resolution.
             self.kept = self.kept[::2]
 
     def _find_spike(self, level: Level) -> None:
-        """High-water marks that have risen since the last sample, less the files that are mapped."""
+        """Returns high-water marks that have risen since the last sample, minus mapped files."""
         own = Mark(level.own_peak_bytes, level.own_file_bytes)
         before = self.own_mark._replace(highest=self.own_mark.highest or self.base_own_peak_bytes)
         highest_child = max(self.child_mark.highest or 0, level.largest_child_bytes)
@@ -198,7 +198,7 @@ class Window(Struct, eq=False, kw_only=True):
         return first, samples
 
     def rivals_among(self, others: Sequence["Window"]) -> list["Window"]:
-        """Those under way that neither enclose it nor are enclosed by it."""
+        """Returns open windows that neither enclose it nor are enclosed by it."""
         if self.is_whole:
             return []
         return [
@@ -242,11 +242,11 @@ class Window(Struct, eq=False, kw_only=True):
 _KIB = 1024
 _NOTICEABLE_USEC = 20_000  # CPU below this is not worth a finding
 _NOT_ASKED = "not asked for"
-_NO_GROUP = "the host program's control group holds more than this measurement"
+_NO_GROUP = "the host program's control group has more than this measurement"
 
 
 def usage_of(window: Window, level: Level, *, has_children: bool) -> Usage:
-    """`level` as it stood at the end; `has_children`: some were alive then."""
+    """`level`: at the end; `has_children`: some were alive then."""
     waited = resource.getrusage(resource.RUSAGE_CHILDREN)
     numbers: dict[str, int | None] = {
         "cpu_total_usec": window.used.cpu_usec,
@@ -276,7 +276,7 @@ def usage_of(window: Window, level: Level, *, has_children: bool) -> Usage:
     }
     if not has_switches:
         for name in ("context_switches_voluntary", "context_switches_involuntary"):
-            unknown[name] = "told by the kernel only of processes that were waited for, and not by thread"
+            unknown[name] = "the kernel provides it only for reaped processes, and not by thread"
     usage = Usage(
         **{name: value for name, value in numbers.items() if value is not None},
         sources=_sources(window, has_switches=has_switches),
@@ -284,16 +284,16 @@ def usage_of(window: Window, level: Level, *, has_children: bool) -> Usage:
         lower_bounds=tuple(lower),
         estimates=(),
         memory_peak_basis=UNRECLAIMABLE,
-        shared=bool(window.rivals) or _is_beside_earlier_children(window),
+        shared=bool(window.rivals) or _has_earlier_children(window),
     )
     return usage if window.instruments is None else window.instruments.add_to(usage, window.kept)
 
 
 def findings_of(window: Window) -> tuple[Finding, ...]:
-    """Said only where numbers could not be told apart."""
+    """Reports only numbers that could not be separated."""
     said: list[str] = []
     if window.has_rival_on_thread:
-        said.append("another measurement ran on the same thread at the same time, so both hold its CPU time")
+        said.append("another measurement ran on the same thread at the same time, so both have its CPU time")
     if window.estimated_usec > _NOTICEABLE_USEC:
         said.append(
             f"{window.estimated_usec / 1e6:.2f} s of child processes' CPU time is an estimate:"
@@ -306,8 +306,8 @@ def findings_of(window: Window) -> tuple[Finding, ...]:
         )
     if window.has_thread_ended:
         said.append("the thread it was started on ended before it did")
-    if not window.rivals and _is_beside_earlier_children(window):
-        said.append("child processes of the enclosing measurement were running when it began")
+    if not window.rivals and _has_earlier_children(window):
+        said.append("child processes of the enclosing measurement were running when it started")
     if not said:
         return ()
     return (
@@ -315,20 +315,20 @@ def findings_of(window: Window) -> tuple[Finding, ...]:
             code=Code.SHARED,
             severity=Severity.INFO,
             text="Measurements overlapped in one process: " + "; ".join(said) + ".",
-            advice="Run such work as a command of its own (joblens.run) to have it counted apart.",
+            advice="Run such work as a separate command (joblens.run) to count it separately.",
         ),
     )
 
 
 def _mean_memory(window: Window) -> int:
-    """Unlike a job that is launched, a host program is all there at its first sample and at its last."""
+    """Unlike a launched job, a host program is complete at its first and at its last sample."""
     return mean_unreclaimable(window.kept, window.kept) or 0
 
 
 def _lower_counters(window: Window) -> list[str]:
     if not window.rivals:
         return []
-    # I/O of children that were waited for is added to the process as a whole.
+    # I/O of reaped children is added to the process as a whole.
     lower = [*IO_FIELDS]
     if window.unclaimed_usec > _NOTICEABLE_USEC or window.has_thread_ended:
         lower += ["cpu_total_usec", "cpu_user_usec", "cpu_system_usec", "faults_minor", "faults_major"]
@@ -343,16 +343,16 @@ def _add_memory(
     *,
     has_waited: bool,
 ) -> list[str]:
-    """-> what is only a lower bound."""
+    """Returns the names of lower bounds."""
     own_bytes, own_is_exact = window.own_bytes(level)
     largest = max(window.largest_bytes, own_bytes)
     is_exact, spike_bytes = own_is_exact, 0
-    # A child's own figure begins with the size of the process it was forked from, which is us: it is the
-    # child's only when it is above what we ever were. And it is the largest of all children ever waited for.
+    # A child's own peak begins with the size of the process it was forked from, which is us: it is the
+    # child's only if it exceeds our own peak. And it is the largest of all children ever reaped.
     child_bytes = waited.ru_maxrss * _KIB
     if child_bytes > level.own_peak_bytes and waited.ru_maxrss > window.base_waited.ru_maxrss:
         largest, is_exact = max(largest, child_bytes), True
-        # The files that it mapped are known of a child that was seen.
+        # Mapped files are known for children that were sampled.
         spike = step_peak(window.child_mark, Mark(child_bytes))
         spike_bytes = child_bytes if spike is None else spike.least
     numbers["memory_largest_process_bytes"] = largest
@@ -378,7 +378,7 @@ def _context_switches(window: Window, waited: resource.struct_rusage) -> dict[st
     }
 
 
-def _is_beside_earlier_children(window: Window) -> bool:
+def _has_earlier_children(window: Window) -> bool:
     return bool(window.enclosing) and window.had_children
 
 

@@ -1,4 +1,5 @@
-"""Endpoints instrument: whom one job exchanges data with, including what an earlier owner has seen."""
+"""Endpoints instrument: the peers that a job exchanges data with, including those that an earlier owner
+saw."""
 
 import time
 from collections.abc import Sequence
@@ -6,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from joblens.agent.instruments.table import Instruments, MissingDetails, Watched, look_again, read_last
+from joblens.agent.instruments.table import Instruments, MissingDetails, Watched, read_last, rescan
 from joblens.model.jobs.details import Details, Endpoint, EndpointTable
 from joblens.probes.network.cgroup_network import v2_group
 
@@ -22,10 +23,11 @@ _COUNTED = ("sockets", "gone", "rx_bytes", "tx_bytes", "retransmits")
 
 
 class EndpointsGoOn:
-    """Gives what `probe` gives, with what was in the table of the one before.
+    """Returns the endpoints of `probe`, added to those of an earlier owner.
 
-    A connection that is open at the first look was counted by both of us, from its beginning: it is counted
-    once. What it carried while nobody looked may be missing where it shares an endpoint with others."""
+    A connection that is open at the first scan was counted by both owners from its start: it is counted
+    once. Bytes between the two owners may be missing if the connection shares an endpoint with others.
+    """
 
     def __init__(self, probe: "DetailProbe", earlier: EndpointTable) -> None:
         self.name = probe.name
@@ -40,8 +42,8 @@ class EndpointsGoOn:
     def read(self) -> Details:
         return self._with_earlier(self._probe.read())
 
-    def look_again(self) -> None:
-        look_again(self._probe)
+    def rescan(self) -> None:
+        rescan(self._probe)
 
     def read_last(self) -> Details:
         return self._with_earlier(read_last(self._probe))
@@ -98,13 +100,13 @@ def _busiest(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
 _DRIVER = "sock_diag"
 _BEGIN_AFTER_S = 0.5
 _SHORTEST_S, _LONGEST_S = 1.0, 5.0
-_LAST_LOOK_S = 0.05  # the end of a job waits no longer for it; most looks take a millisecond
-_TOO_SHORT = "it was over before its sockets were listed for the first time"
-_NO_NEWS = Details()
+_LAST_SCAN_S = 0.05  # the end of a job waits no longer for it; most scans take a millisecond
+_TOO_SHORT = "it ended before its sockets were first listed"
+_NOTHING_NEW = Details()
 
 
 class EndpointProbe:
-    """Hands out what the driver has seen. The driver is not bothered with a job that is over at once: its
+    """Returns endpoints that the driver has found. The driver does not scan a job that ends at once: its
     sockets are gone before they could be listed."""
 
     name = "endpoints"
@@ -116,12 +118,12 @@ class EndpointProbe:
         self._thread: DriverThread[Any] | None = None
         self._opened_s = time.monotonic()
         self._taken_at_us = 0
-        # Of a job that was there before, the first look says where its connections stand: it comes at once.
+        # The first scan of a running job sets the baseline of its connections: take it at once.
         self._is_guest = not watched.is_own and not watched.is_resumed
 
     @property
     def interval_s(self) -> float:
-        """The driver looks less and less often, too."""
+        """Grows, because the driver scans less and less often."""
         return min(_LONGEST_S, max(_SHORTEST_S, (time.monotonic() - self._opened_s) / 10))
 
     def read(self) -> Details:
@@ -129,11 +131,11 @@ class EndpointProbe:
             return self._news(self._thread)
         if self._is_guest or time.monotonic() - self._opened_s >= _BEGIN_AFTER_S:
             self._begin()
-        return _NO_NEWS
+        return _NOTHING_NEW
 
-    def look_again(self) -> None:
-        """The job's groups are about to go, or nobody will look from here on: what its sockets carried since
-        the last look is told now or never."""
+    def rescan(self) -> None:
+        """The job's groups are about to be removed, or no scan follows: read what its sockets carried
+        since the last scan."""
         if self._thread is None:
             return
         job, asked_at_us = self._watched.job.uuid, time.time_ns() // 1000
@@ -143,12 +145,14 @@ class EndpointProbe:
             table, _ = known.get(job, (None, ""))
             return table is not None and table.at_us >= asked_at_us
 
-        self._thread.read_until(has_come, _LAST_LOOK_S)
+        self._thread.read_until(has_come, _LAST_SCAN_S)
 
     def read_last(self) -> Details:
-        news = self._news(self._thread) if self._thread is not None else _NO_NEWS
+        news = self._news(self._thread) if self._thread is not None else _NOTHING_NEW
         return (
-            Details(unknown={"endpoints": _TOO_SHORT}) if news is _NO_NEWS and not self._taken_at_us else news
+            Details(unknown={"endpoints": _TOO_SHORT})
+            if news is _NOTHING_NEW and not self._taken_at_us
+            else news
         )
 
     def close(self) -> None:
@@ -179,7 +183,7 @@ class EndpointProbe:
         known = latest.value if latest is not None else {}
         table, problem = known.get(self._watched.job.uuid, (None, ""))
         if table is None or table.at_us == self._taken_at_us:
-            return _NO_NEWS
+            return _NOTHING_NEW
         self._taken_at_us = table.at_us
         return Details(endpoints=table, unknown={"endpoints": problem} if problem else {})
 

@@ -1,4 +1,4 @@
-"""GPU instrument: opens the GPUs of a job where there are any, read on threads of their own."""
+"""GPU instrument: opens the GPUs of a job, if any; drivers are read on their own threads."""
 
 import time
 from collections.abc import Callable
@@ -21,8 +21,8 @@ _BOUNDED = frozenset({"gpu", "gpu_energy"})
 
 
 class GpuProbe:
-    """Each reading of a driver is handed out once; in samples between two readings there is none. What the
-    job did before the first and after the last one is not seen."""
+    """Returns each reading of a driver once; samples between two readings have none. Work before the
+    first and after the last reading is not measured."""
 
     name = "gpu"
 
@@ -87,7 +87,7 @@ class GpuProbe:
 
 
 class GpuFactsProbe:
-    """What the job's GPUs are, told when that changes: it may take to another one at any time."""
+    """Facts about the job's GPUs, reported when they change: a job may open another GPU at any time."""
 
     name = "gpu_facts"
     interval_s = _FACTS_S
@@ -129,7 +129,7 @@ def _make_drm() -> "Driver[Any]":
     return DrmDriver(watch=IntelGpuTop())
 
 
-# Driver -> whether this machine needs it, seen in some microseconds, and what makes it.
+# Driver -> check whether this machine needs it (microseconds), and its factory.
 _KINDS: dict[str, tuple[Callable[[], bool], Callable[[], "Driver[Any]"]]] = {
     "nvml": (has_nvidia, _make_nvml),
     "drm": (has_drm, _make_drm),

@@ -1,4 +1,4 @@
-"""Memory in depth of the jobs that ask for it: on a thread of its own, because the kernel takes its time."""
+"""Memory-in-depth instrument for jobs that ask for it: on its own thread, because the kernel is slow."""
 
 import threading
 import time
@@ -17,13 +17,13 @@ from joblens.probes.cgroup.memory_detail import look_at_memory, memory_group
 if TYPE_CHECKING:
     from joblens.ports.probe import DetailProbe, Probe
 
-_FIRST_AFTER_S = 0.5  # a program has to be loaded before there is something to see
+_FIRST_AFTER_S = 0.5  # a program has to be loaded first
 _SHORTEST_PAUSE_S = 5.0
-_NO_NEWS = Details()
-_NOT_YET = "nobody has looked: it had just begun, or it was over already"
+_NOTHING_NEW = Details()
+_NOT_YET = "not scanned: it had just started, or had already ended"
 
 
-class _Patient(Struct):
+class _ScannedJob(Struct):
     watched: Watched
     due_s: float
     looks: int = 0
@@ -31,69 +31,69 @@ class _Patient(Struct):
 
 
 class MemoryDriver:
-    """Looks at one job after the other; each has its own pause, after what its last look cost."""
+    """Scans one job after the other; each has its own pause, in proportion to the cost of its last scan."""
 
     name = "memory"
     interval_s = 1.0
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._patients: dict[str, _Patient] = {}
+        self._scanned: dict[str, _ScannedJob] = {}
 
     def add(self, watched: Watched) -> None:
         with self._lock:
-            if watched.job.uuid not in self._patients:
+            if watched.job.uuid not in self._scanned:
                 due_s = time.monotonic() + _FIRST_AFTER_S
-                self._patients[watched.job.uuid] = _Patient(watched, due_s)
+                self._scanned[watched.job.uuid] = _ScannedJob(watched, due_s)
 
     def remove(self, uuid: str) -> None:
         with self._lock:
-            self._patients.pop(uuid, None)
+            self._scanned.pop(uuid, None)
 
     def latest(self, uuid: str) -> tuple[int, MemoryDepth | None]:
-        """-> (how many looks there were, what the last one saw)"""
+        """Returns (number of scans, the last result)."""
         with self._lock:
-            patient = self._patients.get(uuid)
+            patient = self._scanned.get(uuid)
             return (patient.looks, patient.latest) if patient is not None else (0, None)
 
     def read(self) -> None:
         with self._lock:
-            due = [patient for patient in self._patients.values() if patient.due_s <= time.monotonic()]
+            due = [patient for patient in self._scanned.values() if patient.due_s <= time.monotonic()]
         for patient in due:
             self._look_at(patient)
 
     def idle_until_s(self) -> float:
         with self._lock:
-            return min((patient.due_s for patient in self._patients.values()), default=float("inf"))
+            return min((patient.due_s for patient in self._scanned.values()), default=float("inf"))
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Nothing to close."""
 
-    def _look_at(self, patient: _Patient) -> None:
+    def _look_at(self, patient: _ScannedJob) -> None:
         cpu_before_ns = time.thread_time_ns()
         depth: MemoryDepth | None = None
-        with suppress(JoblensError, OSError):  # it is just going away
+        with suppress(JoblensError, OSError):  # it is just ending
             depth = look_at_memory(patient.watched.pids(), patient.watched.groups, within_s=1.0)
         pause_s = max(_SHORTEST_PAUSE_S, pause_ns(time.thread_time_ns() - cpu_before_ns) / 1e9)
         with self._lock:
             patient.due_s = time.monotonic() + pause_s
-            if depth is not None and depth.seen:  # else the look before this one is the last
+            if depth is not None and depth.seen:  # otherwise the scan before this one is the last
                 patient.looks += 1
                 patient.latest = depth
 
 
 class MemoryProbe:
-    """PSS in the sample that follows a look; huge pages too where the job's group does not tell of them."""
+    """Adds PSS to the sample after a scan; also huge pages, if the job's group has no such counter."""
 
     name = "memory"
 
     def __init__(self, look: Callable[[], tuple[int, MemoryDepth | None]], groups: Mapping[str, str]) -> None:
         self._look = look
         self._told = 0
-        self._group_tells = memory_group(groups) is not None
+        self._has_group_counter = memory_group(groups) is not None
         self.sources: Mapping[str, str] = {
             "memory_pss_bytes": "/proc/PID/smaps_rollup",
-            **({} if self._group_tells else {"memory_huge_bytes": "/proc/PID/smaps_rollup"}),
+            **({} if self._has_group_counter else {"memory_huge_bytes": "/proc/PID/smaps_rollup"}),
         }
         self.unknown: dict[str, str] = {}
 
@@ -104,12 +104,12 @@ class MemoryProbe:
             self._told = looks
             if depth.pss_bytes is not None:
                 fields["memory_pss_bytes"] = depth.pss_bytes
-            if not self._group_tells and depth.huge_bytes is not None:
+            if not self._has_group_counter and depth.huge_bytes is not None:
                 fields["memory_huge_bytes"] = depth.huge_bytes
         return fields
 
     def close(self) -> None:
-        """The details' probe lets go of the driver."""
+        """The probe of details releases the driver."""
 
 
 class MemoryDetails:
@@ -127,7 +127,7 @@ class MemoryDetails:
         looks, depth = memory.latest(self._uuid)
         why = "" if depth is not None else self._driver.problem() or _NOT_YET
         if (looks, why) == self._told:
-            return _NO_NEWS
+            return _NOTHING_NEW
         self._told = looks, why
         return Details(memory=depth, unknown={"memory": why} if why else {})
 

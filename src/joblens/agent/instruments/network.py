@@ -1,4 +1,4 @@
-"""Network instrument: what one job sends and receives, also after its owner was killed."""
+"""Network instrument: bytes that one job sends and receives, also after its owner was killed."""
 
 import time
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 def open_probe(watched: Watched, _instruments: Instruments) -> "Probe":
-    """Bytes and packets, counted at its group."""
+    """Counts bytes and packets at the job's group."""
     group, why = v2_group(watched.groups)
     if why:
         return MissingProbe("network", dict.fromkeys(FIELDS, why))
-    # The group is the job's own, also where it is a container that is going to be in it.
+    # The group is the job's own, also for a container that will be in it.
     begin = count_here if watched.is_own else count_as_guest
     if watched.is_resumed:
         begin = go_on_counting
@@ -36,14 +36,15 @@ def open_probe(watched: Watched, _instruments: Instruments) -> "Probe":
 
 
 def open_interfaces(watched: Watched, _instruments: Instruments) -> "Probe":
-    """Those of its network namespace, should it have one."""
+    """Reads the interfaces of its network namespace, if it has its own."""
     if watched.is_resumed:
         return InterfacesProbe(watched.pids, age_s=max(0.0, time.time() - watched.job.created_at_us / 1e6))
     return InterfacesProbe(watched.pids, has_begun=not watched.is_own)
 
 
 def network_counted(groups: Mapping[str, str]) -> "Probe":
-    """What an earlier owner of the job had counted at its groups, and the kernel has gone on counting."""
+    """Returns the counters that an earlier owner attached to the job's groups; the kernel has kept
+    counting."""
     group, why = v2_group(groups)
     if why:
         return MissingProbe("network", dict.fromkeys(FIELDS, why))
@@ -52,11 +53,11 @@ def network_counted(groups: Mapping[str, str]) -> "Probe":
     return probe
 
 
-_KILLED = "joblens was killed while it looked at the job, and nobody went on"
+_KILLED = "joblens was killed while it measured the job, and no other process continued"
 
 
-def left_instruments(job: Job, groups: Mapping[str, str]) -> tuple["Probe", ...]:
-    """The kernel has gone on counting packets; of the others there is only the reason."""
+def orphan_instruments(job: Job, groups: Mapping[str, str]) -> tuple["Probe", ...]:
+    """The kernel has kept counting packets; for the others there is only the reason."""
     if not job.monitor:
         return ()
     left: list[Probe] = []

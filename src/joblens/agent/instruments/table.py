@@ -1,8 +1,8 @@
-"""Instruments of a job beside its control groups: the table of them, their budget, and stand-ins for those
-that are missing.
+"""Instruments of a job beyond its control groups: their table, their budget, and substitutes for missing
+ones.
 
-Each instrument is a row in `_MAKERS`: its probe lives in a file of its own, is imported when the first job
-wants it, and one that cannot be had leaves the reason in the record. Nothing here raises.
+Each instrument is a row in `_MAKERS`: its probe has its own file, which is imported when the first job
+needs it; if it is unavailable, the record has the reason. Nothing here raises.
 """
 
 import contextlib
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from joblens.ports.probe import DetailProbe, Driver, Probe
 
 
-# Of one core, for one job …
+# Share of one core for one job …
 _SHARE = 1 / 2000
-# … and for so many: what more of them take comes out of the share of each.
+# … and for all jobs: more jobs reduce the share of each.
 _FULL_SHARES = 8
 
-# Of CPU time: for the first looks at a job, which find all there is to be seen; a short one has no others.
+# CPU time for the first scans of a job, which find most of it; a short job has no others.
 _FREE_NS = 20_000_000
 
-# What this process measures: everyone who looks at a job is in it for as long.
+# Time that this process spends on measuring: every instrument adds to it.
 MEASURED: set[object] = set()
 
 
 def pause_ns(cost_ns: int, spent_ns: int | None = None) -> int:
-    """How long to look no more at a job after a look that took so much CPU time. `spent_ns`: what all looks
-    have taken so far, this one included, by someone who begins with much to find."""
+    """Returns the pause after a scan that took this much CPU time. `spent_ns`: what all scans have taken
+    so far, including this one, for an instrument with much to find at first."""
     jobs = max(1.0, len(MEASURED) / _FULL_SHARES)
     if spent_ns is not None and spent_ns <= _FREE_NS / jobs:
         return 0
@@ -59,11 +59,11 @@ class MissingProbe:
         return {}
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Nothing to close."""
 
 
 class MissingDetails:
-    interval_s = 1e6  # it will have nothing new to say
+    interval_s = 1e6  # it never has anything new
 
     def __init__(self, name: str, unknown: Mapping[str, str]) -> None:
         """`unknown`: part of the details -> why."""
@@ -74,11 +74,11 @@ class MissingDetails:
         return self._details
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Nothing to close."""
 
 
 def missing(name: str, why: str) -> MissingProbe | MissingDetails:
-    """For the instrument of that name."""
+    """Returns a substitute for the instrument of that name."""
     instrument = INSTRUMENTS[name]
     if instrument.detail:
         return MissingDetails(name, {instrument.detail: why})
@@ -98,23 +98,23 @@ class OtherProbes:
         return iter(self._probes)
 
     def read(self) -> dict[str, Any]:
-        """Sample fields as the kernel counts them, of all that could be read."""
+        """Returns all sample fields that could be read, as the kernel counts them."""
         fields: dict[str, Any] = {}
         for probe in self._probes:
             try:
                 fields.update(probe.read())
-                self._failures.pop(probe.name, None)  # what is well again is no reason any more
-            except Exception as error:  # noqa: BLE001 - told in the record
-                self._failures[probe.name] = _told(error)
+                self._failures.pop(probe.name, None)  # readable again
+            except Exception as error:  # noqa: BLE001 - the record has it
+                self._failures[probe.name] = _reason_of(error)
         return fields
 
     def origins(self) -> tuple[dict[str, str], dict[str, str], set[str]]:
-        """-> (where numbers are read, why others are unknown, which may be too low)"""
+        """Returns (sources of numbers, why others are unknown, which may be too low)."""
         sources: dict[str, str] = {}
         unknown: dict[str, str] = {}
         lower: set[str] = set()
         for probe in self._probes:
-            with contextlib.suppress(Exception):  # a broken one has nothing to say about itself
+            with contextlib.suppress(Exception):  # a broken one has nothing to report
                 given = dict(probe.sources)
                 failure = self._failures.get(probe.name)
                 why = dict(probe.unknown) if failure is None else dict.fromkeys(given, failure)
@@ -125,11 +125,11 @@ class OtherProbes:
 
     def close(self) -> None:
         for probe in self._probes:
-            with contextlib.suppress(Exception):  # what one of them has left open is all that is lost
+            with contextlib.suppress(Exception):  # at worst a descriptor stays open
                 probe.close()
 
 
-def _told(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
@@ -146,7 +146,7 @@ class DetailTaker:
         put: Callable[[list[DetailsTaken]], object],
         earlier: Details = _NOTHING,
     ) -> None:
-        """`earlier`: what another process has taken of the job."""
+        """`earlier`: details that another process recorded."""
         self._uuid = uuid
         self._probes = tuple(probes)
         self._put = put
@@ -155,12 +155,12 @@ class DetailTaker:
         self.latest = earlier
 
     def tick(self, *, final: bool = False) -> None:
-        """`final`: the job is about to be taken away; everyone looks once more."""
+        """`final`: the job is about to be removed; everything is scanned again."""
         now_ns = time.monotonic_ns()
         if final:
             for probe in self._probes:
-                with contextlib.suppress(Exception):  # then what was seen before has to do
-                    look_again(probe)
+                with contextlib.suppress(Exception):  # then earlier details remain
+                    rescan(probe)
         taken = [
             self._look(probe, now_ns, final=final)
             for probe in self._probes
@@ -178,8 +178,8 @@ class DetailTaker:
             self._put([DetailsTaken(self._uuid, news)])
 
     def end(self) -> Details:
-        """The job is over, and others may be in its place already: nobody looks at it once more, but what is
-        at hand is taken, and its threads have ended. -> all that was seen"""
+        """The job is over, and others may have its pids already: nothing is scanned again, but results at
+        hand are taken. Returns all details."""
         news = _NOTHING
         for probe in self._probes:
             if hasattr(probe, "read_last"):
@@ -193,14 +193,14 @@ class DetailTaker:
 
     def close(self) -> None:
         for probe in self._probes:
-            with contextlib.suppress(Exception):  # what one of them has left open is all that is lost
+            with contextlib.suppress(Exception):  # at worst a descriptor stays open
                 probe.close()
 
     def _look(self, probe: "DetailProbe", now_ns: int, *, final: bool) -> Details:
         cpu_before_ns = time.thread_time_ns()
         try:
             details = read_last(probe) if final else probe.read()
-        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from looking
+        except Exception as error:  # noqa: BLE001 - a failure must not affect the others
             details = Details(unknown={probe.name: str(error) or type(error).__name__})
         cost_ns = time.thread_time_ns() - cpu_before_ns
         spent_ns = self._spent_ns[probe.name] = self._spent_ns[probe.name] + cost_ns
@@ -209,15 +209,15 @@ class DetailTaker:
         return details
 
 
-def look_again(probe: "DetailProbe") -> None:
-    """Of one that hands out what another thread has seen: that one looks once more, right now."""
-    look: Callable[[], None] | None = getattr(probe, "look_again", None)
-    if look is not None:
-        look()
+def rescan(probe: "DetailProbe") -> None:
+    """For a probe that returns the results of another thread: scans again, right now."""
+    scan: Callable[[], None] | None = getattr(probe, "rescan", None)
+    if scan is not None:
+        scan()
 
 
 def read_last(probe: "DetailProbe") -> Details:
-    """Its last look."""
+    """Takes the last reading."""
     read: Callable[[], Details] = getattr(probe, "read_last", probe.read)
     return read()
 
@@ -233,27 +233,27 @@ T = TypeVar("T", bound=_Closable)
 
 
 class Watched(Struct, frozen=True, kw_only=True):
-    """The job that is to be looked at, and where it can be found."""
+    """The job to measure, and where to find it."""
 
     job: Job
-    main_pid: int | None  # the process that is about to become the job; None: it runs already
-    kind: str = ""  # of its groups: cgroup-v2, …; '' where there are none
+    main_pid: int | None  # process that is about to become the job; None: it already runs
+    kind: str = ""  # kind of its groups: cgroup-v2, …; '' without groups
     groups: Mapping[str, str] = {}  # hierarchy -> directory
-    pids: Callable[[], list[int]]  # those of its processes that are alive
-    is_resumed: bool = False  # another process began to measure it: what that left counting goes on
-    last_gpus: Mapping[str, GpuReading] = {}  # what that one saw last of its GPUs
-    earlier: Details = Details()  # … and of the rest
-    has_new_processes: bool = False  # it runs already, but nothing in it is older than itself (a slot's job)
+    pids: Callable[[], list[int]]  # returns its live processes
+    is_resumed: bool = False  # another process began to measure it: its counters continue
+    last_gpus: Mapping[str, GpuReading] = {}  # its last GPU readings
+    earlier: Details = Details()  # … and other details
+    has_new_processes: bool = False  # it already runs, but its processes are all new (a slot's job)
 
     @property
     def is_own(self) -> bool:
-        """All that is in its groups began with it: there is nothing earlier to take off."""
+        """Everything in its groups began with it: there is no baseline to subtract."""
         is_new = self.main_pid is not None or self.job.container is not None or self.has_new_processes
         return is_new and not self.is_resumed
 
 
 class InstrumentSet(Struct, frozen=True):
-    """What looks at one job."""
+    """Instruments of one job."""
 
     probes: tuple["Probe", ...] = ()
     details: tuple["DetailProbe", ...] = ()
@@ -261,41 +261,41 @@ class InstrumentSet(Struct, frozen=True):
     def close(self) -> None:
         everyone: list[Probe | DetailProbe] = [*self.probes, *self.details]
         for probe in everyone:
-            with contextlib.suppress(Exception):  # what one of them has left open is all that is lost
+            with contextlib.suppress(Exception):  # at worst a descriptor stays open
                 probe.close()
 
 
 NO_INSTRUMENTS = InstrumentSet()
 
-# name -> modules that have `open_probe(watched, instruments) -> Probe | DetailProbe | None` (or
-# 'module:function'). None: there is nothing of the kind on this machine, and nothing to be said about it.
+# name -> modules with `open_probe(watched, instruments) -> Probe | DetailProbe | None` (or
+# 'module:function'). None: this machine has nothing of the kind, and there is nothing to report.
 _MAKERS: dict[str, tuple[str, ...]] = {
     "gpu": ("joblens.agent.instruments.gpu", "joblens.agent.instruments.gpu:open_gpu_facts"),
     "network": ("joblens.agent.instruments.network", "joblens.agent.instruments.network:open_interfaces"),
     "endpoints": ("joblens.agent.instruments.endpoints",),
-    "counters": ("joblens.agent.instruments.counters",),
+    "counters": ("joblens.agent.instruments.hardware:open_counters",),
     "threads": ("joblens.agent.instruments.threads",),
-    "energy": ("joblens.agent.instruments.energy",),
+    "energy": ("joblens.agent.instruments.hardware:open_energy",),
     "memory": ("joblens.agent.instruments.memory", "joblens.agent.instruments.memory:open_details"),
 }
 
 
 class Instruments:
-    """Made once for each process that owns jobs. `drivers` are shared by all its jobs."""
+    """Created once per process that owns jobs. `drivers` are shared by all its jobs."""
 
     def __init__(self, chosen: Sequence[str] = DEFAULT_PROBES) -> None:
         self._chosen = tuple(chosen)
         self._drivers: dict[str, DriverThread[Any]] = {}
-        self._shared: dict[str, Any] = {}  # what can be closed
+        self._shared: dict[str, Any] = {}  # everything that can be closed
         self._waking: _WakingCounter | None = None
-        self._lock = threading.Lock()  # jobs are begun on the loop, and in slots by the sampler
+        self._lock = threading.Lock()  # jobs start on the loop, and in slots on the sampler
 
     def is_chosen(self, name: str) -> bool:
-        """For jobs that do not choose themselves."""
+        """For jobs without a choice of their own."""
         return name in self._chosen
 
     def open(self, watched: Watched, leave_out: Container[str] = ()) -> InstrumentSet:
-        """`leave_out`: what is measured some other way."""
+        """`leave_out`: instruments that are replaced by others."""
         probes: list[Probe] = []
         details: list[DetailProbe] = []
         for opened in self._all(watched, self._wanted(watched.job), leave_out) if watched.job.monitor else ():
@@ -322,19 +322,19 @@ class Instruments:
         try:
             open_probe = getattr(importlib.import_module(module), function or "open_probe")
             opened: Probe | DetailProbe | None = open_probe(watched, self)
-        except Exception as error:  # noqa: BLE001 - told in the record, as the reason why numbers are missing
-            told = str(error) or type(error).__name__
-            return missing(name, f"the {name} probe could not be opened: {told}")
+        except Exception as error:  # noqa: BLE001 - the record has it as the reason for missing numbers
+            reason = str(error) or type(error).__name__
+            return missing(name, f"the {name} probe could not be opened: {reason}")
         return opened
 
     def get_ready(self, job: Job) -> None:
-        """Begins what takes the kernel a while the first time, beside the start of a launcher."""
+        """Opens what is slow the first time, while a launcher starts."""
         if job.monitor and "counters" in self._wanted(job) and self._waking is None:
             self._waking = _WakingCounter()
             threading.Thread(target=self._waking.open, name="joblens-ready", daemon=True).start()
 
     def close(self) -> None:
-        """When no job is looked at any more. Drivers' threads end by themselves."""
+        """Called when no job is measured. Drivers' threads end by themselves."""
         with self._lock:
             shared, self._shared = self._shared, {}
         for thing in (*shared.values(), self._waking):
@@ -342,7 +342,7 @@ class Instruments:
                 thing.close()
 
     def driver(self, name: str, make: Callable[[], "Driver[Any]"]) -> "DriverThread[Any]":
-        """The one driver of that name in this process; its thread runs while somebody uses it."""
+        """Returns the driver of that name in this process; its thread runs while it is used."""
         from joblens.agent.runtime.driver_thread import DriverThread
 
         with self._lock:
@@ -351,7 +351,8 @@ class Instruments:
             return self._drivers[name]
 
     def shared(self, name: str, make: Callable[[], T]) -> T:
-        """The one thing of that name in this process, for all its jobs: what is read of the whole machine."""
+        """Returns the object of that name in this process, for all its jobs: readings of the whole
+        machine."""
         with self._lock:
             if name not in self._shared:
                 self._shared[name] = make()
@@ -360,8 +361,8 @@ class Instruments:
 
 
 class _WakingCounter:
-    """The first counter of all waits until every CPU has taken notice of it, milliseconds, and the kernel
-    forgets a second after the last: who keeps this one open does not have to wait when a job begins."""
+    """The first counter waits until every CPU knows it, which takes milliseconds, and the kernel forgets
+    a second after the last one is closed: keeping this one open avoids the wait when a job starts."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -369,7 +370,7 @@ class _WakingCounter:
         self._is_closed = False
 
     def open(self) -> None:
-        """On a thread of its own; `close` may come before it is done."""
+        """Runs on its own thread; `close` may come before it is done."""
         from joblens.probes.host.perf_counters import open_own_counter
 
         descriptor = open_own_counter()

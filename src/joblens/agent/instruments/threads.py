@@ -7,18 +7,18 @@ from joblens.agent.instruments.table import Instruments, Watched
 from joblens.model.jobs.details import Details
 from joblens.probes.proc.kernel_files import read_bytes
 
-if TYPE_CHECKING:  # most jobs are over before there is something to see
+if TYPE_CHECKING:  # most jobs end before it is needed
     from joblens.ports.probe import DetailProbe
     from joblens.probes.proc.threads import ThreadsProbe
 
-_TOO_SHORT = "it was over before its threads were looked at for the first time"
-_NO_NEWS = Details()
+_TOO_SHORT = "it ended before its threads were first scanned"
+_NOTHING_NEW = Details()
 _FILES = ("schedstat", "stat", "sched")
 
 
 class ThreadsFromTheStart:
-    """Of a job that is about to begin: its first process waits, and what that has used so far is not the
-    job's. The first reading is taken at the very start, when there is nothing to see yet."""
+    """Threads of a job that is about to start: its first process waits, and its usage so far is not the
+    job's. The first reading is taken at the very start."""
 
     name = "threads"
 
@@ -37,7 +37,7 @@ class ThreadsFromTheStart:
         if self._probe is None:
             if self._is_at_start:
                 self._is_at_start = False
-                return _NO_NEWS
+                return _NOTHING_NEW
             from joblens.probes.proc.threads import ThreadsProbe
 
             self._probe = ThreadsProbe(self._watched.pids, _never, waited=self._waited)
@@ -47,7 +47,7 @@ class ThreadsFromTheStart:
         return Details(unknown={"threads": _TOO_SHORT}) if self._probe is None else self._probe.read()
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Nothing to close."""
 
 
 def _never(_tid: int, _start_ticks: int) -> bool:

@@ -9,5 +9,9 @@ because it survives a killed owner: then it waits for the job, writes exit statu
 groups' counter files into a file, and ends. In a systemd scope the groups vanish with its last process, so
 this file is what recovery reads.
 
+`joblens run -- COMMAND` forks its launcher before it imports anything (`forked`), which costs half of what a
+new interpreter does. All other launchers are started as programs.
+
 Modules here are imported as plain files from this folder (`launcher.start_argv`): they import nothing from
-joblens, and no name here may shadow a module of the standard library."""
+joblens, except `launch` and `forked`, which owners import. No name here may shadow a module of the standard
+library."""

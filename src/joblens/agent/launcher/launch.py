@@ -3,13 +3,12 @@
 import _socket
 import marshal
 import os
-import signal
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from joblens.agent.launcher import launcher
+from joblens.agent.launcher import forked, launcher
 from joblens.agent.launcher.launcher import main_of
 from joblens.model.errors import (
     CommandNotExecutable,
@@ -21,17 +20,14 @@ from joblens.model.errors import (
 from joblens.model.jobs.job import ExitUsage
 from joblens.probes.proc.kernel_files import parse_stat
 
-_MAX_MESSAGE = 1 << 17
 _PIECE = 1 << 16  # of a description that is larger than a socket takes at once
 _ENOENT, _EACCES, _ENOEXEC = 2, 13, 8
 _EXHAUSTED = (11, 12, 23, 24)  # EAGAIN, ENOMEM, ENFILE, EMFILE: no more processes, memory or files
 _INTERPRETERS = {".py": "python3", ".sh": "bash", ".pl": "perl", ".R": "Rscript", ".jl": "julia"}
-# Held back while the launcher starts, so that a Ctrl-C in that moment does not end it.
-_HELD_BACK = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
 
 
 class LaunchPlan(Struct, frozen=True, kw_only=True):
-    """What really runs: unredacted, never stored."""
+    """The command that really runs: unredacted, never stored."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -51,23 +47,33 @@ class LauncherProcess:
     def __init__(self, plan: LaunchPlan | None) -> None:
         """Does not wait until it runs: `prepare` does. Without a plan it stands by: `greeted`, `join` and
         `give` come before."""
+        self._plan = plan or _NOTHING
+        self._is_up = False
+        taken = forked.take_forked() if plan is not None else None
+        self._is_forked = taken is not None
+        self.pid, self.socket = taken or self._spawn()
+
+    def _spawn(self) -> tuple[int, int]:
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-        self.socket = ours.detach()
-        os.set_inheritable(self.socket, False)
+        os.set_inheritable(ours.fileno(), False)
         their_end = theirs.detach()
         argv = [*launcher.start_argv("launcher"), str(their_end)]
-        self._plan = plan or _NOTHING
-        passed = [their_end, *(fd for fd in self._plan.stdio if isinstance(fd, int) and fd > 2)]
         # dup2 onto itself is how posix_spawn says "do not close this one".
-        actions = [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in dict.fromkeys(passed)]
+        actions = [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in (their_end, *self._files)]
+        mask = launcher.HELD_BACK
         try:
-            self.pid = os.posix_spawnp(argv[0], argv, os.environ, file_actions=actions, setsigmask=_HELD_BACK)
+            pid = os.posix_spawnp(argv[0], argv, os.environ, file_actions=actions, setsigmask=mask)
         except OSError as error:
-            os.close(self.socket)
+            ours.close()
             raise LaunchError(f"the launcher could not be started: {error}") from error
         finally:
             os.close(their_end)
-        self._is_up = False
+        return pid, ours.detach()
+
+    @property
+    def _files(self) -> list[int]:
+        """Descriptors of the job's streams, as far as they are not this process's own streams."""
+        return list(dict.fromkeys(fd for fd in self._plan.stdio if isinstance(fd, int) and fd > 2))
 
     def greeted(self) -> None:
         """Waits until it runs."""
@@ -84,7 +90,7 @@ class LauncherProcess:
         self._expect("joined")
 
     def give(self, plan: LaunchPlan) -> None:
-        """What it has stood by for. Its streams have to be files: nothing can be handed down any more."""
+        """Sets the job of a launcher on standby. Its streams must be files: it inherits no descriptor."""
         self._plan = plan
 
     def prepare(
@@ -95,17 +101,18 @@ class LauncherProcess:
         rlimits: Sequence[tuple[int, int, int]] = (),
         affinity: Sequence[int] | None = None,
         groups: Sequence[str] = (),
-        leash: str = "",
+        ends_with_owner: str = "",
     ) -> tuple[int, int]:
         """Has the job's process made and put into its groups, where it waits. -> (pid, start ticks)
-        `groups`: of a job whose process does not join them; taken away too should it never run. `leash`: what
-        ends when this process is gone: job, container, or nothing."""
+        `groups`: of a job whose process does not join them; removed too if it never runs. `ends_with_owner`:
+        what ends when this process is gone: job, container, or nothing."""
         self.greeted()
         plan = self._plan
         start: dict[str, Any] = {
             "argv": [os.fsencode(word) for word in plan.argv],
             "env": {os.fsencode(name): os.fsencode(value) for name, value in plan.env.items()},
             "cwd": os.fsencode(plan.cwd),
+            "files": self._files,
             "stdio": [os.fsencode(end) if isinstance(end, str) else end for end in plan.stdio],
             "attach": list(attach),
             "groups": list(groups),
@@ -115,12 +122,12 @@ class LauncherProcess:
             "controlling_terminal": plan.controlling_terminal,
             "outcome_path": outcome_path,
             "terminal_modes": plan.terminal_modes,
-            "leash": leash,
+            "leash": ends_with_owner,
         }
         description = marshal.dumps(start)
-        for place in range(0, len(description), _PIECE):
-            self._say("part", description[place : place + _PIECE])
-        self._say("start")
+        for start_at in range(0, len(description), _PIECE):
+            self._say("part", description[start_at : start_at + _PIECE])
+        self._say("start", files=self._files if self._is_forked else ())
         ready = self._expect("ready")
         return int(ready[1]), int(ready[2])
 
@@ -149,18 +156,21 @@ class LauncherProcess:
     def receive(self) -> tuple[Any, ...]:
         """The next message; raises LauncherLost when the launcher is gone."""
         try:
-            data = os.read(self.socket, _MAX_MESSAGE)
+            data = os.read(self.socket, launcher.MAX_MESSAGE)
         except OSError:
             data = b""
         if not data:
-            raise LauncherLost("the launcher ended before it told how the job went")
+            raise LauncherLost("the launcher ended before it reported how the job ended")
         message = marshal.loads(data)
         assert isinstance(message, tuple)
         return message
 
-    def _say(self, *message: Any) -> None:
+    def _say(self, *message: Any, files: Sequence[int] = ()) -> None:
         try:
-            os.write(self.socket, marshal.dumps(message))
+            if files:
+                forked.send_with_files(self.socket, marshal.dumps(message), files)
+            else:
+                os.write(self.socket, marshal.dumps(message))
         except OSError:
             pass  # it is gone; `receive` will say so
 
@@ -232,7 +242,7 @@ def is_inside_a_job(proc: str = "/proc") -> bool:
     pid = os.getppid()
     while pid > 1:
         try:
-            if _is_launcher(_read(f"{proc}/{pid}/cmdline")):
+            if _is_launcher(f"{proc}/{pid}"):
                 return True
             pid = parse_stat(_read(f"{proc}/{pid}/stat")).parent_pid
         except (OSError, ValueError, ProbeError):
@@ -240,8 +250,9 @@ def is_inside_a_job(proc: str = "/proc") -> bool:
     return False
 
 
-def _is_launcher(command_line: bytes) -> bool:
-    return any(word.endswith(_LAUNCHERS) for word in command_line.split(b"\0"))
+def _is_launcher(folder: str) -> bool:
+    words = _read(f"{folder}/cmdline").split(b"\0")
+    return any(word.endswith(_LAUNCHERS) for word in words) or _read(f"{folder}/comm").strip() == forked.NAME
 
 
 def _read(path: str) -> bytes:

@@ -1,7 +1,8 @@
 """The launcher: a tiny process between joblens and the job.
 
-It runs in a bare `python -I -S` (see `start_argv`) and imports next to nothing, because its memory is the
-floor under the job's `ru_maxrss` and its start-up is paid for every job. It
+It runs in a bare `python -I -S` (see `start_argv`) or in a fork of an owner that has imported nothing yet,
+and imports next to nothing: its memory is the floor under the job's `ru_maxrss`, and every job pays for its
+start. It
 - is the subreaper of everything the job starts, so nothing of it can slip away from being waited for,
 - puts the job into its control groups before the first instruction of the job runs,
 - waits for every process with `wait4` and adds up what the kernel says each one used,
@@ -13,12 +14,11 @@ Owner and launcher talk over one SEQPACKET socket, one marshalled tuple a messag
   launcher -> owner   ("hello", pid)  ("joined",)  ("ready", pid, start ticks)  ("running", mono ns)
                       ("failed", errno, stage, name)
                       ("exited", wait status, totals, mono ns)  ("reaped", totals)  ("empty", totals)
-The parts put together are the marshalled description of what to start, which can be larger than a socket
-takes at once. ("join", …) has the child made and put into its groups before it is known what it is to run:
-that takes the kernel longer than all the rest. `totals` is the tuple TOTALS names. ("bye",) after "empty"
-ends the launcher; an owner that vanishes instead makes it write the outcome file, with the contents of the
-counter files (systemd removes the job's groups as soon as this process ends), and give the terminal its modes
-back."""
+The parts put together are the marshalled description of what to start: a socket takes less at once.
+("join", …) makes the child and puts it into its groups, which takes longest, before it is known what it will
+run. `totals` is the tuple TOTALS names. ("bye",) after "empty" ends the launcher. If the owner vanishes
+instead, it writes the outcome file with the contents of the counter files (systemd removes the job's
+groups as soon as this process ends) and restores the terminal's modes."""
 
 from __future__ import annotations
 
@@ -52,10 +52,11 @@ TOTALS = (
     "rss_floor_bytes",
 )
 NOTE_BYTES, NOTE_HEAD_BYTES = 4096, 48  # of a note in the ledger of slot jobs (slot_ledger.py)
-_MAX_MESSAGE = 1 << 17
+MAX_MESSAGE = 1 << 17
 _COUNTER_BYTES = 1 << 16
-_IGNORED_HERE = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP)
-_HANDLED_HERE = (_signal.SIGCHLD, *_IGNORED_HERE)
+# Blocked while a launcher starts, so that a Ctrl-C in that moment does not end it; then ignored.
+HELD_BACK = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP)
+_HANDLED_HERE = (_signal.SIGCHLD, *HELD_BACK)
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -76,7 +77,7 @@ def become_subreaper() -> None:
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def prctl(option: int, argument: int) -> None:
+def prctl(option: int, argument: int | bytes) -> None:
     try:
         import _ctypes  # the package around it costs several milliseconds of start-up
 
@@ -395,9 +396,12 @@ class Launcher:
         elif self.outcome_path:
             write_outcome(self.outcome_path, self.main_status, totals, self.ended_ns, self.counter_files)
 
+    def read_message(self) -> bytes:
+        return os.read(self.socket, MAX_MESSAGE)
+
     def _receive(self) -> tuple[Any, ...] | None:
         try:
-            data = os.read(self.socket, _MAX_MESSAGE)
+            data = self.read_message()
         except OSError:
             data = b""
         if not data:
@@ -433,10 +437,7 @@ class Launcher:
             return
         # Safe from pid reuse: the main process has not been waited for, so its pid is still its own.
         try:
-            if whole_group:
-                os.killpg(self.main_pid, number)
-            else:
-                os.kill(self.main_pid, number)
+            (os.killpg if whole_group else os.kill)(self.main_pid, number)
         except OSError:
             pass
 
@@ -446,7 +447,7 @@ class Launcher:
         os.set_blocking(wake_read, False)
         _signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
-        for number in _IGNORED_HERE:  # it ends when the job has ended, not before
+        for number in HELD_BACK:  # it ends when the job has ended, not before
             if _signal.getsignal(number) == _signal.SIG_IGN:
                 self.ignored_before.append(number)
             else:

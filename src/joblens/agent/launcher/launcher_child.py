@@ -99,9 +99,9 @@ def _apply_limits(start: dict[str, Any]) -> None:
 
 def _set_up_files(start: dict[str, Any]) -> None:
     wanted = []
-    for place, source in enumerate(start["stdio"]):
+    for target, source in enumerate(start["stdio"]):
         if isinstance(source, bytes):
-            flags = os.O_RDONLY if place == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            flags = os.O_RDONLY if target == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
             wanted.append(os.open(source, flags | os.O_CLOEXEC, 0o600))
         else:
             os.set_inheritable(source, False)  # the job is to have it under its own number alone
@@ -110,8 +110,8 @@ def _set_up_files(start: dict[str, Any]) -> None:
     import fcntl
 
     wanted = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10) for descriptor in wanted]
-    for place, descriptor in enumerate(wanted):
-        os.dup2(descriptor, place, inheritable=True)
+    for target, descriptor in enumerate(wanted):
+        os.dup2(descriptor, target, inheritable=True)
     if start["controlling_terminal"] is not None:
         import termios
 

@@ -19,7 +19,7 @@ _CALL = _signal.SIGUSR2  # what the kernel is asked to send
 _GIVE_UP = _signal.SIGRTMAX  # what the client of a container takes the container away at
 _PAUSE_S = 0.005
 _REMOVE_TRIES = 50
-_PATIENCE_S = 30.0  # for a client whose engine does not answer, and for what the kernel cannot end
+_TIMEOUT_S = 30.0  # for a client whose engine does not answer, and for what the kernel cannot end
 
 
 def call_at_owners_end(then: Callable[[], None]) -> None:
@@ -58,7 +58,7 @@ def end_job(groups: list[str], main_pid: int = 0, reap: Callable[[], object] | N
     `main_pid`: the client of a container, which is asked first: it takes the container away. `reap`: waits
     for processes that have ended."""
     reap = reap or _reap
-    deadline_s = time.monotonic() + _PATIENCE_S
+    deadline_s = time.monotonic() + _TIMEOUT_S
     if main_pid:
         _send((main_pid,), _GIVE_UP)
     while time.monotonic() < deadline_s:

@@ -5,10 +5,10 @@ the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare 
 
   owner -> launcher   ("groups", files to join them, packets?, peak?) with the descriptors that these say:
                       where the owner can make the groups only once this process runs, and first of all
-                      ("counters", paths, place of the peak) the files of the groups to read after each job;
+                      ("counters", paths, index of the peak) the files of the groups to read after each job;
                       the peak among them is read through the descriptor that both have, and reset, where
                       it can be; what the kernel has counted of packets, where it does, is read with them
-                      [(uuid, argv, env changes, cwd, folder, streams, place in the ledger, sent ahead?)…];
+                      [(uuid, argv, env changes, cwd, folder, streams, offset in the ledger, sent ahead?)…];
                       large: ("part", bytes)…
                       ("start",)
                       ("reap",) when what outlived the job has been ended  |  () to end
@@ -59,6 +59,7 @@ _EINVAL = 22
 _REAP_PATIENCE_NS = 2_000_000_000
 _ENDING_NS = 100_000_000  # for processes that end together with the main one
 _LONG_NS = 1_000_000_000
+_TOTALS, _OWN_USEC, _ALIVE, _CONTENTS = 2, 3, 9, 10  # in the "done" message: slot_ledger.JobDone
 _NOTE_ROOM = launcher.NOTE_BYTES - launcher.NOTE_HEAD_BYTES
 
 
@@ -97,9 +98,9 @@ class CountedCalls:
         self._writes += 1
         self._written_bytes += os.write(descriptor, data)
 
-    def pwrite(self, descriptor: int, data: bytes, place: int) -> None:
+    def pwrite(self, descriptor: int, data: bytes, offset: int) -> None:
         self._writes += 1
-        self._written_bytes += os.pwrite(descriptor, data, place)
+        self._written_bytes += os.pwrite(descriptor, data, offset)
 
     def of_others(self) -> tuple[int, ...] | None:
         """What those that were waited for since the last call have read and written, in the order of
@@ -147,9 +148,9 @@ class SlotLauncher:
         self.parts: list[bytes] = []
         self.counters: list[int] = []
         self.contents: list[bytes] = []  # as they were last read
-        self.peak_place = -1
+        self.peak_index = -1
         self.groups: list[str] = []
-        self.outlived: tuple[Any, ...] = ()  # uuid, place, answer of a job of which processes still run
+        self.outlived: tuple[Any, ...] = ()  # uuid, offset, answer of a job of which processes still run
         packets, self.peak = descriptors  # -1: there is none
         if self.peak >= 0:
             os.set_inheritable(self.peak, False)
@@ -209,10 +210,10 @@ class SlotLauncher:
             except OSError:
                 pass
 
-    def _open_counters(self, paths: list[str], peak_place: int) -> None:
-        self.peak_place = peak_place
-        for place, path in enumerate(paths):
-            is_shared = place == peak_place and self.peak >= 0
+    def _open_counters(self, paths: list[str], peak_index: int) -> None:
+        self.peak_index = peak_index
+        for index, path in enumerate(paths):
+            is_shared = index == peak_index and self.peak >= 0
             self.counters.append(self.peak if is_shared else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         self._answer("counters", self._read_counters()[0])
 
@@ -232,7 +233,7 @@ class SlotLauncher:
         cwd: str,
         folder: str,
         streams: str,
-        place: int,
+        offset: int,
         is_ahead: bool,  # noqa: FBT001 - one marshalled message
     ) -> None:
         if os.getppid() != self.owner_pid:
@@ -240,7 +241,7 @@ class SlotLauncher:
         if is_ahead and not (self._has_permit() and self.is_clean):
             self._answer("skipped", uuid)
         else:
-            self._one(uuid, argv, changes, cwd, folder, streams, place)
+            self._one(uuid, argv, changes, cwd, folder, streams, offset)
 
     def _reset_peak(self) -> None:
         try:
@@ -262,9 +263,9 @@ class SlotLauncher:
         cwd: str,
         folder: str,
         streams: str,
-        place: int,
+        offset: int,
     ) -> None:
-        self._note_begin(uuid, place)
+        self._note_begin(uuid, offset)
         if self.peak >= 0:
             self._reset_peak()  # once more: the kernel frees some memory of an ended job late
         # Before, not after: the call returns when the program is loaded, and a short one has ended by then.
@@ -272,12 +273,12 @@ class SlotLauncher:
         try:
             pid = self._spawn(uuid, argv, changes, cwd, streams)
         except ValueError:  # a null character where none can be
-            self._could_not_start(uuid, place, _EINVAL, "execute", "")
+            self._could_not_start(uuid, offset, _EINVAL, "execute", "")
             return
         except OSError as error:
             name = error.filename
             stage = "enter the directory" if name == cwd else "execute"
-            self._could_not_start(uuid, place, error.errno or 0, stage, launcher.as_text(name))
+            self._could_not_start(uuid, offset, error.errno or 0, stage, launcher.as_text(name))
             return
         _, status, usage = os.wait4(pid, 0)
         ended_ns = time.monotonic_ns()
@@ -300,29 +301,29 @@ class SlotLauncher:
         answer = ("done", status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive, contents)
         self.tally = tally
         self.is_clean = not alive and not os.WIFSIGNALED(status)
-        self.outlived = (uuid, place, answer) if alive else ()
-        self._note_and_answer(uuid, place, answer)
+        self.outlived = (uuid, offset, answer) if alive else ()
+        self._note_and_answer(uuid, offset, answer)
         if ended_ns - started_ns > _LONG_NS:
             self.calls.of_others()  # the page may have been written back: to dirty it again counts as ours
 
-    def _could_not_start(self, uuid: str, place: int, error: int, stage: str, name: str) -> None:
+    def _could_not_start(self, uuid: str, offset: int, error: int, stage: str, name: str) -> None:
         self.is_clean = True
-        self._note_and_answer(uuid, place, ("failed", error, stage, name))
+        self._note_and_answer(uuid, offset, ("failed", error, stage, name))
 
-    def _note_begin(self, uuid: str, place: int) -> None:
-        if place < 0 or self.ledger < 0:
+    def _note_begin(self, uuid: str, offset: int) -> None:
+        if offset < 0 or self.ledger < 0:
             return
         reaped_s = os.times()[2:4] if not self.counters else (0.0, 0.0)
         begin = time.monotonic_ns(), self.name, self.peak >= 0, reaped_s, self.contents
-        self._note(uuid, place, begin, marshal.dumps(begin))
+        self._note(uuid, offset, begin, marshal.dumps(begin))
 
-    def _note_and_answer(self, uuid: str, place: int, answer: tuple[Any, ...]) -> None:
+    def _note_and_answer(self, uuid: str, offset: int, answer: tuple[Any, ...]) -> None:
         data = marshal.dumps(answer)
-        if place >= 0 and self.ledger >= 0:
-            self._note(uuid, place + launcher.NOTE_BYTES, answer, data)
+        if offset >= 0 and self.ledger >= 0:
+            self._note(uuid, offset + launcher.NOTE_BYTES, answer, data)
         self._send(data)
 
-    def _note(self, uuid: str, place: int, facts: tuple[Any, ...], data: bytes) -> None:
+    def _note(self, uuid: str, offset: int, facts: tuple[Any, ...], data: bytes) -> None:
         """`data`: the facts, which end with the contents of counters."""
         if len(data) > _NOTE_ROOM:
             data = marshal.dumps((*facts[:-1], []))
@@ -330,7 +331,7 @@ class SlotLauncher:
             uuid.encode() + (time.time_ns() // 1000).to_bytes(8, "little") + len(data).to_bytes(4, "little")
         )
         try:
-            self.calls.pwrite(self.ledger, head + data, place)
+            self.calls.pwrite(self.ledger, head + data, offset)
         except OSError:
             pass  # a full disk: the owner will hear of it, if it lives
 
@@ -351,14 +352,16 @@ class SlotLauncher:
         self.tally.add_io(self.calls.of_others())
         totals: tuple[Any, ...] = self.tally.totals()
         if self.outlived and not alive:
-            (uuid, place, answer), self.outlived = self.outlived, ()
+            (uuid, offset, answer), self.outlived = self.outlived, ()
             contents, own_usec = self._read_counters()
             if self.peak >= 0:  # it was reset when the main process had ended
-                before = answer[10][self.peak_place]
-                contents[self.peak_place] = max(before, contents[self.peak_place], key=int)
-            done = ("done", answer[1], totals, answer[3] + own_usec, *answer[4:9], alive, contents)
-            if place >= 0 and self.ledger >= 0:
-                self._note(uuid, place + launcher.NOTE_BYTES, done, marshal.dumps(done))
+                before = answer[_CONTENTS][self.peak_index]
+                contents[self.peak_index] = max(before, contents[self.peak_index], key=int)
+            times_and_output = answer[_OWN_USEC + 1 : _ALIVE]
+            own_usec += answer[_OWN_USEC]
+            done = (*answer[:_TOTALS], totals, own_usec, *times_and_output, alive, contents)
+            if offset >= 0 and self.ledger >= 0:
+                self._note(uuid, offset + launcher.NOTE_BYTES, done, marshal.dumps(done))
         return totals
 
     def _spawn(
@@ -408,7 +411,7 @@ class SlotLauncher:
                 self._put_file_away(f"{self.files}.{suffix}", descriptor, os.path.join(folder, name))
             fresh = [self._open(suffix) for suffix, _, _ in files]
         except OSError:
-            # No place to keep it: the next job must not find it in its own.
+            # It cannot be kept: the next job must not find it in its own.
             self._throw_output_away()
             return *sizes, ""
         for (_, descriptor, _), new in zip(files, fresh, strict=True):
@@ -477,8 +480,8 @@ def main() -> None:
             os.write(int(socket), marshal.dumps(("failed", error.errno or 0, "join", path)))
             return
     nothing = os.open("/dev/null", os.O_RDWR)
-    for place in (0, 1, 2):
-        os.dup2(nothing, place)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a program that ignores it hands that down
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)

@@ -14,8 +14,8 @@ import os
 import struct
 import time
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator
-from typing import Any
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -52,9 +52,39 @@ class Begin(Struct, frozen=True):
     counters: list[bytes]  # contents of the files of the slot's groups; empty: too large, or there are none
 
 
+class JobDone(NamedTuple):
+    """A launcher's report of a job that ran, as it is sent and noted."""
+
+    kind: str  # "done"
+    wait_status: int
+    totals: tuple[Any, ...]  # as in launcher.TOTALS
+    own_cpu_usec: int  # of the launcher
+    started_ns: int
+    ended_ns: int
+    stdout_bytes: int
+    stderr_bytes: int
+    logs_dir: str
+    has_leftovers: bool
+    counters: list[bytes]  # contents of the files of the slot's groups
+
+
+class StartFailed(NamedTuple):
+    """A launcher's report of a job that could not be started."""
+
+    kind: str  # "failed"
+    number: int  # of the system's error
+    stage: str
+    name: str
+
+
+def report_of(message: Sequence[Any]) -> JobDone | StartFailed:
+    """Raises TypeError for a report of another version."""
+    return StartFailed(*message) if message[0] == "failed" else JobDone(*message)
+
+
 class End(Struct, frozen=True):
     at_us: int
-    answer: tuple[Any, ...]  # the launcher's "done" or "failed"
+    report: JobDone | StartFailed
 
 
 class LedgerJob(Struct, frozen=True, kw_only=True):
@@ -64,7 +94,7 @@ class LedgerJob(Struct, frozen=True, kw_only=True):
     begin: Begin
     end: End | None  # None: it still runs, or its launcher was killed
     path: str
-    place: int
+    offset: int
 
     @property
     def uuid(self) -> str:
@@ -77,9 +107,9 @@ class SlotLedger:
     def __init__(self, spool_dir: str, owner: Owner) -> None:
         self.name = f"slots-{new_uuid()}"
         self.path = os.path.join(spool_dir, self.name + _SUFFIX)
-        self._cells: dict[str, tuple[int, int]] = {}  # uuid -> place, pages
-        self._free: defaultdict[int, list[int]] = defaultdict(list)  # pages -> places
-        self._filled_at_s: dict[int, float] = {}  # place -> when its whole length was written
+        self._cells: dict[str, tuple[int, int]] = {}  # uuid -> offset, pages
+        self._free: defaultdict[int, list[int]] = defaultdict(list)  # pages -> offsets
+        self._filled_at_s: dict[int, float] = {}  # offset -> when its whole length was written
         self._end = NOTE_BYTES
         self._file = -1
         try:
@@ -88,7 +118,7 @@ class SlotLedger:
             self.path = ""
 
     def add(self, sent: SentJob) -> int:
-        """-> the place for the launcher's notes; -1: none. The same for a job that comes again."""
+        """-> the offset for the launcher's notes; -1: none. The same for a job that comes again."""
         if self._file < 0:
             return -1
         uuid = sent.job.uuid
@@ -98,36 +128,36 @@ class SlotLedger:
             if known is None:
                 return -1
             self._cells[uuid] = known
-        place, pages = known
-        return place + (pages - _NOTES_PAGES) * NOTE_BYTES
+        offset, pages = known
+        return offset + (pages - _NOTES_PAGES) * NOTE_BYTES
 
     def _write_cell(self, text: bytes) -> tuple[int, int] | None:
-        """-> place, pages; None: the disk is full"""
+        """-> offset, pages; None: the disk is full"""
         pages = -(-(_HEAD_BYTES + len(text)) // NOTE_BYTES) + _NOTES_PAGES
         free = self._free[pages]
-        place = free[-1] if free else self._end
+        offset = free[-1] if free else self._end
         cell = _head(_USED, pages, len(text)) + text
         now_s = time.monotonic()
-        is_filled = now_s - self._filled_at_s.get(place, 0.0) <= _REFILL_S
+        is_filled = now_s - self._filled_at_s.get(offset, 0.0) <= _REFILL_S
         if not is_filled:
             cell = cell.ljust(pages * NOTE_BYTES, b"\0")
-        if not _is_written(self._file, cell, place):
+        if not _is_written(self._file, cell, offset):
             return None
         if not is_filled:
-            self._filled_at_s[place] = now_s
+            self._filled_at_s[offset] = now_s
         if free:
             free.pop()
         else:
             self._end += pages * NOTE_BYTES
-        return place, pages
+        return offset, pages
 
     def remove(self, uuids: Iterable[str]) -> None:
         """Jobs whose end the store has, or that will never begin."""
         for uuid in uuids:
-            place, pages = self._cells.pop(uuid, (-1, 0))
+            offset, pages = self._cells.pop(uuid, (-1, 0))
             if pages:
-                _is_written(self._file, _FREE, place)
-                self._free[pages].append(place)
+                _is_written(self._file, _FREE, offset)
+                self._free[pages].append(offset)
 
     def close(self, unwritten: Container[str] = ()) -> None:
         """`unwritten`: jobs that the store refused. The next joblens finds them in the file."""
@@ -183,30 +213,30 @@ def _opened(path: str) -> Iterator[int]:
 def read_again(job: LedgerJob) -> LedgerJob:
     """Its end may have been noted since."""
     with _opened(job.path) as file:
-        found = _job_at(file, job.path, job.place) if file >= 0 else None
+        found = _job_at(file, job.path, job.offset) if file >= 0 else None
     return found if found is not None and found.uuid == job.uuid else job
 
 
 def _jobs_begun(file: int, path: str) -> Iterator[LedgerJob]:
-    place = NOTE_BYTES
-    while len(head := os.pread(file, _HEAD_BYTES, place)) == _HEAD_BYTES:
+    offset = NOTE_BYTES
+    while len(head := os.pread(file, _HEAD_BYTES, offset)) == _HEAD_BYTES:
         _, pages, _ = _HEAD.unpack(head)
         if not pages:
             return  # its owner was killed in between
-        job = _job_at(file, path, place)
+        job = _job_at(file, path, offset)
         if job is not None:
             yield job
-        place += pages * NOTE_BYTES
+        offset += pages * NOTE_BYTES
 
 
-def _job_at(file: int, path: str, place: int) -> LedgerJob | None:
+def _job_at(file: int, path: str, offset: int) -> LedgerJob | None:
     """None: the cell is free, or no launcher has begun its job."""
-    head = os.pread(file, _HEAD_BYTES, place)
+    head = os.pread(file, _HEAD_BYTES, offset)
     state, pages, length = _HEAD.unpack(head) if len(head) == _HEAD_BYTES else (_FREE, 0, 0)
     if state != _USED:
         return None
-    notes = place + (pages - _NOTES_PAGES) * NOTE_BYTES
-    text = os.pread(file, length, place + _HEAD_BYTES)
+    notes = offset + (pages - _NOTES_PAGES) * NOTE_BYTES
+    text = os.pread(file, length, offset + _HEAD_BYTES)
     with contextlib.suppress(msgspec.MsgspecError, ValueError, TypeError, EOFError):
         sent = msgspec.msgpack.decode(text, type=SentJob)
         begin = _note(file, notes, sent.job.uuid)
@@ -215,16 +245,16 @@ def _job_at(file: int, path: str, place: int) -> LedgerJob | None:
             return LedgerJob(
                 sent=sent,
                 begin=Begin(begin[0], *begin[1]),
-                end=None if end is None else End(*end),
+                end=None if end is None else End(end[0], report_of(end[1])),
                 path=path,
-                place=place,
+                offset=offset,
             )
     return None
 
 
-def _note(file: int, place: int, uuid: str) -> tuple[int, Any] | None:
+def _note(file: int, offset: int, uuid: str) -> tuple[int, Any] | None:
     """-> µs UTC, what was noted; None: nothing, or only a part of it"""
-    data = os.pread(file, NOTE_BYTES, place)
+    data = os.pread(file, NOTE_BYTES, offset)
     if data[:36] != uuid.encode():
         return None
     at_us, length = int.from_bytes(data[36:44], "little"), int.from_bytes(data[44:48], "little")
@@ -232,10 +262,10 @@ def _note(file: int, place: int, uuid: str) -> tuple[int, Any] | None:
     return (at_us, marshal.loads(text)) if len(text) == length else None
 
 
-def _is_written(file: int, data: bytes, place: int) -> bool:
+def _is_written(file: int, data: bytes, offset: int) -> bool:
     """Whether all of it is: a full disk may take a part."""
     try:
-        return os.pwrite(file, data, place) == len(data)
+        return os.pwrite(file, data, offset) == len(data)
     except OSError:
         return False
 
@@ -273,11 +303,12 @@ def read_left_outcome(spool_dir: str, uuid: str, slot_job: LedgerJob | None) -> 
 
 
 def _outcome_in_ledger(job: LedgerJob | None) -> LeftOutcome | None:
-    if job is None or job.end is None or job.end.answer[0] != "done":
+    if job is None or job.end is None or isinstance(job.end.report, StartFailed):
         return None
-    _, status, totals, _, _, ended_ns, _, _, logs_dir, *_ = job.end.answer
-    ended_at_us = job.begin.at_us + (ended_ns - job.begin.mono_ns) // 1000
-    return LeftOutcome(status, exit_usage_of(totals), ended_at_us, ended_ns, logs_dir, slot_job=job)
+    done = job.end.report
+    ended_at_us = job.begin.at_us + (done.ended_ns - job.begin.mono_ns) // 1000
+    reaped = exit_usage_of(done.totals)
+    return LeftOutcome(done.wait_status, reaped, ended_at_us, done.ended_ns, done.logs_dir, slot_job=job)
 
 
 def _read_file(spool_dir: str, uuid: str) -> LeftOutcome | None:

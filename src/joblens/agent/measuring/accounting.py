@@ -1,8 +1,5 @@
-"""Accounting of jobs: the control groups or process tree that count one, its limits, and its living
-processes.
-
-The last resort where no control group stands and no launcher is left to ask.
-"""
+"""Accounting of jobs: the control groups or process tree that count a job, its limits, and its live
+processes."""
 
 import contextlib
 import os
@@ -22,7 +19,6 @@ from joblens.probes.cgroup.layout import read_layout
 from joblens.probes.cgroup.probe import CgroupProbe
 from joblens.probes.host.machine_load import HostProbe
 from joblens.probes.proc.kernel_files import read_text
-from joblens.probes.proc.process_tree import ProcessTreeProbe
 from joblens.probes.proc.processes import ProcessesProbe, RecentReading
 
 if TYPE_CHECKING:
@@ -37,7 +33,8 @@ _PAUSE_S = 0.01
 
 
 def end_marked(uuid: str) -> bool:
-    """New ones included: until a look finds none. -> whether there were any"""
+    """Kills processes with the job's mark until a scan finds none, including new ones. Returns whether
+    there were any."""
     for round_ in range(_ROUNDS):
         if not _kill_each(uuid):
             return round_ > 0
@@ -46,7 +43,7 @@ def end_marked(uuid: str) -> bool:
 
 
 def marked_processes(uuid: str) -> list[int]:
-    """Living ones. Only those we may look at can be ours."""
+    """Returns live processes with the job's mark. Only readable processes can be ours."""
     mark = f"{JOB_ID_VARIABLE}={uuid}".encode()
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and _has_mark(int(name), mark)]
 
@@ -58,7 +55,7 @@ def _kill_each(uuid: str) -> int:
         with contextlib.suppress(OSError):
             held = os.pidfd_open(pid)
             try:
-                # Held now: it is still the process that was found, not one that got its number since.
+                # Held now: it is still the process that was found, not one that reused its pid.
                 if _has_mark(pid, mark):
                     signal.pidfd_send_signal(held, signal.SIGKILL)
                     killed += 1
@@ -75,46 +72,47 @@ def _has_mark(pid: int, mark: bytes) -> bool:
         return False
 
 
-# As the kernel has their names: 15 letters at most. mpirun leaves the srun behind that started its daemons.
+# Names as the kernel truncates them: 15 characters. mpirun leaves the srun behind that started its
+# daemons.
 _NAMES = frozenset({"srun", "orted", "prted", "hydra_pmi_proxy", "hydra_bstrap_pr"})
-STEP_END_S = 5.0  # as long as Slurm may take to end a step whose tasks are gone
+STEP_END_S = 5.0  # how long Slurm may take to end a step whose tasks are gone
 
 
 def are_step_launchers(pids: Iterable[int], proc: str = "/proc") -> bool:
-    """Nothing but those is left: not what the job has forgotten to wait for."""
+    """Returns whether only step launchers are left, not processes that the job forgot."""
     return all(_name(pid, proc) in {*_NAMES, ""} for pid in pids)
 
 
 def _name(pid: int, proc: str) -> str:
-    """'' when it has just gone."""
+    """Returns '' if it has just ended."""
     with contextlib.suppress(OSError), open(f"{proc}/{pid}/comm", encoding="utf-8", errors="replace") as file:
         return file.read().strip()
     return ""
 
 
-_SAME_LOOK_S = 0.01
-_KILL_TRIES = 20  # a fork may slip between listing and killing
+_CACHE_S = 0.01
+_KILL_TRIES = 20  # a fork may happen between listing and killing
 
 
 class JobProcesses:
-    """`groups` and `meter` are set as soon as they are there; until then there is nobody."""
+    """Processes of a job. `groups` and `meter` are set as soon as they exist; until then there are none."""
 
     def __init__(self) -> None:
         self.groups: JobGroups | None = None
         self.meter: JobMeter | None = None
         self._seen: list[int] = []
-        self._seen_at_s = 0.0
+        self._read_at_s = 0.0
 
     def seen(self) -> list[int]:
-        """As they were a moment ago: for those who look at the job together, not for signals."""
+        """Returns the processes of a moment ago: for instruments, not for signals."""
         now_s = time.monotonic()
-        if now_s - self._seen_at_s > _SAME_LOOK_S:
+        if now_s - self._read_at_s > _CACHE_S:
             self._seen = self.pids()
-            self._seen_at_s = now_s
+            self._read_at_s = now_s
         return self._seen
 
     def pids(self) -> list[int]:
-        """Every process of the job that is alive now."""
+        """Returns all live processes of the job."""
         if self.groups is not None:
             return self.groups.pids()
         return self.meter.living() if self.meter is not None else []
@@ -144,7 +142,7 @@ def signal_each(pids: list[int], number: int) -> None:
         except ProcessLookupError:
             continue
         except PermissionError:
-            continue  # it became another user's (setuid); the group kill reaches it
+            continue  # it became another user's (setuid); killing the group reaches it
 
 
 PROCESS_TREE = "process-tree"
@@ -153,16 +151,16 @@ BY_TIMER = "joblens timer"
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """How the job is held to what it was given."""
+    """How the job's limits are enforced."""
 
     enforced_by: dict[str, str] = {}
     affinity: tuple[int, ...] | None = None
-    watched_memory_bytes: int | None = None  # joblens ends the job above these
+    watched_memory_bytes: int | None = None  # joblens kills the job above these
     watched_pids: int | None = None
 
 
 class Accountant:
-    """Knows what this machine offers; makes groups, limits and meters for jobs."""
+    """Creates groups, limits and meters for jobs, as this machine allows."""
 
     def __init__(
         self,
@@ -171,7 +169,7 @@ class Accountant:
         warn: Callable[[str], None] | None = None,
         owner_mark: str = "",
     ) -> None:
-        """`owner_mark`: the end of the names of groups (group_places)."""
+        """`owner_mark`: suffix of group names (`placement`)."""
         self._clock = clock
         self._parent = cgroup_parent
         self._warn = warn
@@ -180,16 +178,16 @@ class Accountant:
         self._factory: GroupFactory | None = None
         self._unavailable: AccountingUnavailable | None = None  # why there is no factory
         self._scope: OwnScope | None = None
-        self._why_no_scope: str | None = None  # None: not known yet; empty: there is one, or none is needed
+        self._why_no_scope: str | None = None  # None: unknown; empty: there is a scope, or none is needed
 
     @property
     def parent(self) -> str | None:
-        """Where job groups are to lie, below each mount; None: nobody said."""
+        """Parent of job groups below each mount; None: not configured."""
         return self._parent
 
     @property
     def parents(self) -> list[str]:
-        """Directories of the groups that were made; empty: there were none."""
+        """Directories of the groups that were made; empty: none."""
         return self._factory.parents if self._factory is not None else []
 
     def close(self) -> None:
@@ -198,7 +196,7 @@ class Accountant:
             self._factory.close()
 
     def factory(self) -> GroupFactory | None:
-        """Makes groups that need no scope. None: there are none here."""
+        """Makes groups that need no scope. None: impossible here."""
         if self._factory is None and self._unavailable is None:
             try:
                 self._factory = GroupFactory.detect(self._parent)
@@ -208,21 +206,21 @@ class Accountant:
 
     @property
     def why_not(self) -> str:
-        """Why jobs of this process are not counted and limited by control groups with all they need. Empty:
-        they are, unless systemd refuses a scope later."""
+        """Returns why jobs of this process are not measured and limited by control groups with all
+        controllers. Empty: they are, unless systemd refuses a scope later."""
         if not self._lacks_memory() or self.needs_scope(Accounting.AUTO):
             return ""
         return self._why_no_scope or str(self._unavailable or "") or self._memory_gap()
 
     def reason_for(self, job: Job) -> str:
-        """`why_not` for the record of a job that has begun; empty where the process tree was asked for."""
+        """Returns `why_not` for the record of a started job; empty if the process tree was requested."""
         return "" if job.accounting is Accounting.PROCESS_TREE else self.why_not
 
     def groups_for_process(self, name: str, accounting: Accounting, pid: int | None) -> JobGroups | None:
-        """Fresh control groups for jobs that `pid` starts, a launcher of ours that has yet to start one, or
-        None where the process tree has to do. It is moved into a systemd scope where groups can only be made
-        there. `pid` None: only where that needs no scope. `name`: never used before, and never again. Raises
-        LaunchError when the launcher has ended."""
+        """Returns new control groups for jobs that `pid` will start, a launcher of ours without a job, or
+        None if the process tree has to be used. The launcher is moved into a systemd scope if groups can
+        only be made there. `pid` None: only without a scope. `name`: unique. Raises LaunchError if the
+        launcher has ended."""
         if accounting is Accounting.PROCESS_TREE:
             return None
         factory = self._factory_in_scope(pid) if pid is not None else None
@@ -232,18 +230,18 @@ class Accountant:
         factory = factory or self.factory()
         if factory is None:
             self._refuse_when_required(accounting)
-            self._tell_of_wrong_parent(self._unavailable)
+            self._warn_of_wrong_parent(self._unavailable)
             return None
         try:
             return factory.create(name + self._owner_mark)
         except (OSError, AccountingUnavailable) as error:
             if accounting is Accounting.CGROUP:
                 raise AccountingUnavailable(f"no control group could be made for the job: {error}") from error
-            self._tell_of_wrong_parent(error)
+            self._warn_of_wrong_parent(error)
             return None
 
     def give_up_groups(self, reason: str) -> None:
-        """Groups were made, but no job can run in them: the process tree has to do from here on."""
+        """Groups were made, but no job can run in them: use the process tree from now on."""
         if self._factory is not None:
             self._factory.close()
         self._factory, self._scope = None, None
@@ -252,7 +250,7 @@ class Accountant:
             self._warn(f"jobs are measured by their process tree: {reason}")
 
     def needs_scope(self, accounting: Accounting) -> bool:
-        """Whether groups can only be made in a systemd scope, for a launcher that runs already."""
+        """Returns whether groups can only be made in a systemd scope, for a running launcher."""
         if accounting is Accounting.PROCESS_TREE:
             return False
         if self._why_no_scope is None:
@@ -288,7 +286,7 @@ class Accountant:
 
         terms = scope_terms(read_layout())
         if terms.refusal:
-            # Outside of units of systemd no scope is expected: there the own group is the reason.
+            # Outside systemd units no scope is expected: there the own group is the reason.
             self._why_no_scope = f"no systemd scope: {terms.refusal}" if terms.is_unit else ""
             return
         from joblens.agent.cgroups.systemd_manager import manager_sockets
@@ -306,8 +304,8 @@ class Accountant:
     def _memory_gap(self) -> str:
         return self._factory.gaps.get("memory", "") if self._factory is not None else ""
 
-    def _tell_of_wrong_parent(self, reason: Exception | None) -> None:
-        """Once. Who configured none did not ask for groups, and gets what the machine has."""
+    def _warn_of_wrong_parent(self, reason: Exception | None) -> None:
+        """Reports it once. Without a configured parent, jobs silently get what the machine offers."""
         if self._parent is not None and self._warn is not None:
             self._warn(
                 f"limits.cgroup_parent {self._parent} is not used: {reason}; jobs are measured by their "
@@ -322,9 +320,10 @@ class Accountant:
         others: Sequence["Probe"] = (),
         pids: Callable[[], list[int]] | None = None,
     ) -> JobMeter:
-        """`others`: what looks at the job beside its groups. `pids`: where it is known already who is in
-        them."""
+        """`others`: instruments beyond its groups. `pids`: its processes, if known."""
         if groups is None:
+            from joblens.probes.proc.process_tree import ProcessTreeProbe  # few machines lack groups
+
             tree = ProcessTreeProbe(launcher_pid, include_root=False)
             return JobMeter(tree, None, self._host, self._clock, probe_counts_reaped=False, others=others)
         probe = CgroupProbe(groups.paths, groups.kind)
@@ -333,15 +332,15 @@ class Accountant:
     def meter_of(
         self, probe: "Probe", pids: Callable[[], list[int]], others: Sequence["Probe"] = ()
     ) -> JobMeter:
-        """`probe` counts whatever the job starts; `pids` are its living processes."""
+        """`probe` counts everything that the job starts; `pids` are its live processes."""
         details = ProcessesProbe(pids)
         return JobMeter(probe, details, self._host, self._clock, probe_counts_reaped=True, others=others)
 
 
 def limit(job: Job, groups: JobGroups | None) -> Limits:
-    """Sets what the kernel can hold by itself and says how the rest is watched."""
+    """Sets limits that the kernel can enforce, and returns how the rest are watched."""
     asked = job.requirements
-    placed = place_on_cpus(job)
+    placed = bind_to_cpus(job)
     if not job.enforce:
         return placed
     if not job.limits_resources:
@@ -371,9 +370,9 @@ def limit(job: Job, groups: JobGroups | None) -> Limits:
     )
 
 
-def place_on_cpus(job: Job) -> Limits:
-    """Where it runs is no limit of what it may use: it holds whether those are enforced or not. A container
-    is bound by its engine."""
+def bind_to_cpus(job: Job) -> Limits:
+    """CPU affinity is not a limit: it applies whether limits are enforced or not. A container is bound by
+    its engine."""
     if not job.cpu_list or job.container is not None:
         return Limits()
     from joblens.model.values.units import parse_cpu_list
@@ -382,7 +381,7 @@ def place_on_cpus(job: Job) -> Limits:
 
 
 def _some_cpus(cpus: float, among: Sequence[int] | None = None) -> tuple[int, ...] | None:
-    """Whole CPUs only; which ones is spread by our pid so that several jobs do not share the first."""
+    """Whole CPUs only; the choice is spread by our pid so that several jobs do not share the first."""
     allowed = sorted(among or os.sched_getaffinity(0))
     wanted = max(1, -int(-cpus // 1))
     if wanted >= len(allowed):
@@ -392,5 +391,5 @@ def _some_cpus(cpus: float, among: Sequence[int] | None = None) -> tuple[int, ..
 
 
 def _shares_group(pid: int) -> bool:
-    """Whether a process is in the same group of cgroup v2 as this one."""
+    """Returns whether a process is in the same cgroup v2 group as this one."""
     return read_text(f"/proc/{pid}/cgroup") == read_text("/proc/self/cgroup")

@@ -1,8 +1,9 @@
-"""Meter of one job: reads its probes, writes samples and details to the store, and checks limits that no
-kernel enforces.
+"""Meter of one job: reads its probes, writes samples and details to the store, and checks limits that the
+kernel does not enforce.
 
-Memory is what cannot be reclaimed, as everywhere. No limit of the address space stands in for it: programs
-reserve far more than they use, and one that is refused memory ends in its own way instead of being killed.
+Memory is unreclaimable memory, as everywhere. A limit of the address space is no substitute: programs
+reserve far more than they use, and one that is refused memory fails in its own way instead of being
+killed.
 """
 
 import threading
@@ -20,14 +21,13 @@ from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import ExitUsage, Job
 from joblens.model.jobs.sample import DeviceIo, Sample
 from joblens.model.writes import DetailsTaken, SamplesTaken
-from joblens.probes.proc.process_tree import ProcessTreeProbe
-from joblens.probes.proc.processes import IO_FIELDS, ProcessesProbe
+from joblens.probes.proc.processes import IO_FIELDS
 
 if TYPE_CHECKING:
     from joblens.ports.clock import Clock
     from joblens.ports.probe import DetailProbe, Probe
 
-# Fields that only ever grow; the value at the start is taken off. All others are as they stand.
+# Counters: the value at the start is subtracted. All others are gauges.
 COUNTERS = frozenset(
     {
         "cpu_total_usec",
@@ -79,9 +79,9 @@ _REAPED_FIELDS = ("cpu_user_usec", "cpu_system_usec", "faults_minor", "faults_ma
 
 
 class JobMeter:
-    """`probe` gives the job's totals. `details`, where there is one, looks at each process.
-    `probe_counts_reaped` is False for the process tree, which sees only who is alive. `others` measure
-    what is beside the group; one of them failing is its own affair."""
+    """`probe` returns the job's totals. `details`, if any, reads single processes. `probe_counts_reaped`
+    is False for the process tree, which sees only live processes. `others` measure beyond the group;
+    their failures do not matter here."""
 
     def __init__(
         self,
@@ -103,37 +103,38 @@ class JobMeter:
         self._io_base: dict[str, Any] = {}
         self._knows_devices = True
         self._high: dict[str, int] = {}
-        self._last_seen: dict[str, int] = {}  # by the one who measured before
+        self._last_values: dict[str, int] = {}  # by the previous owner
         self._start_mono_ns = 0
         self._details_due_ns = 0
         self.has_end = False  # the last sample was read after the job's end
         MEASURED.add(self)
-        self._lock = threading.RLock()  # what looks at the job beside its totals may ask who is alive
+        self._lock = threading.RLock()  # instruments may ask for live processes
 
     def take_base(self) -> dict[str, int]:
         """Called when the job's process waits in its group, just before it becomes the job."""
         reading = {**self.others.read(), **self.probe.read()}
-        # From nothing there is nothing to take off, and most counters begin with nothing.
+        # Most counters of a new group are 0: there is nothing to subtract.
         self._base = {
             name: value
             for name, value in reading.items()
             if value and (name in COUNTERS or name == "devices")
         }
         if self.details is not None:
-            # What the waiting process has read and written so far is ours, not the job's.
+            # I/O of the waiting process so far is ours, not the job's.
             self._io_base = self.details.read()
         for probe in (self.probe, self.details):
-            if isinstance(probe, ProcessTreeProbe | ProcessesProbe):
-                probe.forget_peaks()
+            forget_peaks = getattr(probe, "forget_peaks", None)  # of probes that read processes
+            if forget_peaks is not None:
+                forget_peaks()
         return {name: value for name, value in self._base.items() if name != "devices"}
 
     def start_at(self, mono_ns: int) -> None:
         self._start_mono_ns = mono_ns
 
     def resume(self, base: Mapping[str, int], start_mono_ns: int, last: Sample | None = None) -> None:
-        """Goes on with a job that another process began to measure; `last` is what it saw last."""
+        """Continues with a job that another process began to measure; `last` is its last sample."""
         self._base = {name: value for name, value in base.items() if name in COUNTERS}
-        # How much of it was on which device is written down nowhere: it can be told only from nothing.
+        # The split by device is not recorded: it is known only from 0.
         self._knows_devices = not any(base.get(name) for name in _DEVICE_TOTALS)
         self._start_mono_ns = start_mono_ns
         for name in (*_REAPED_FIELDS, *IO_FIELDS) if last is not None else ():
@@ -141,24 +142,26 @@ class JobMeter:
             if value is not None:
                 self._high[name] = value
         if last is not None:
-            self._last_seen = {name: value for name in COUNTERS if (value := getattr(last, name)) is not None}
+            self._last_values = {
+                name: value for name in COUNTERS if (value := getattr(last, name)) is not None
+            }
 
     def counter_files(self) -> list[str]:
-        """Files that tell the job's totals at its end; empty: no group counts them."""
+        """Returns files with the job's totals at its end; empty: no group counts them."""
         probe = getattr(self.probe, "main", self.probe)  # of several trees
         files: list[str] = getattr(probe, "noted_files", list)()
         return files
 
     def read_totals_by(self, probe: "Probe") -> None:
-        """Takes the job's totals from a probe of its groups from now on. Closes the one before."""
+        """Reads the job's totals from a probe of its groups from now on. Closes the previous one."""
         with self._lock:
             self.probe, earlier = probe, self.probe
             self._probe_counts_reaped = True
         earlier.close()
 
     def sample(self, reaped: ExitUsage, *, final: bool = False, goes_on: bool = False) -> Sample:
-        """`reaped` is what the launcher has waited for so far: it was read before the living are. `final`:
-        the last one; the job itself `goes_on` where only the looking ends."""
+        """`reaped`: usage of reaped processes, read before the live ones. `final`: the last sample; the
+        job itself `goes_on` if only the measurement ends."""
         with self._lock:
             at_us, mono_ns = self._clock.now_us(), self._clock.mono_ns()
             if final and (look_at_all := getattr(self.probe, "look_at_all", None)):
@@ -175,19 +178,19 @@ class JobMeter:
             return self._put_together(fields, reaped, at_us, mono_ns)
 
     def look(self, reaped: ExitUsage) -> Sample:
-        """A sample that nobody keeps, of the job's totals alone: much of what is read beside them is told
-        once, and belongs in one that is kept."""
+        """Takes a sample that is not stored, of the totals only: much of the rest is reported once and
+        belongs in a stored sample."""
         with self._lock:
             at_us, mono_ns = self._clock.now_us(), self._clock.mono_ns()
             return self._put_together(self._since_start(self.probe.read()), reaped, at_us, mono_ns)
 
     def beside(self) -> dict[str, Any]:
-        """What was read last beside the job's totals, when there is nobody left to count those of."""
+        """Returns the last readings beyond the totals, when there is no process left to count."""
         with self._lock:
             return {**self._beside(self.others.read(), {}), **self._host.read()}
 
     def living(self) -> list[int]:
-        """The job's processes where only the process tree knows them."""
+        """Returns the job's processes if only the process tree knows them."""
         with self._lock:
             pids: list[int] = self.probe.descendants()  # type: ignore[attr-defined]
             return pids
@@ -206,9 +209,9 @@ class JobMeter:
         return Sample(at_us=at_us, elapsed_us=(mono_ns - self._start_mono_ns) // 1000, **fields)
 
     def _beside(self, others: dict[str, Any], totals: dict[str, Any]) -> dict[str, Any]:
-        """Both since the start; what the totals have is the better source."""
+        """Both since the start; totals are the better source."""
         fields = self._since_start({**others, **totals})
-        if self._last_seen:
+        if self._last_values:
             self._go_on(fields, others)
         return fields
 
@@ -223,21 +226,22 @@ class JobMeter:
         return reading
 
     def _go_on(self, fields: dict[str, Any], others: Mapping[str, Any]) -> None:
-        """Counters that began anew with us go on from where they were last seen."""
-        for name, seen in self._last_seen.items():
+        """Counters that started again with this process continue at their last value."""
+        for name, seen in self._last_values.items():
             if name in others and fields[name] < seen:
                 self._base[name] = self._base.get(name, 0) - (seen - fields[name])
                 fields[name] = seen
-        # Some are not told every time.
-        self._last_seen = {name: seen for name, seen in self._last_seen.items() if name not in fields}
+        # Some are not reported every time.
+        self._last_values = {name: seen for name, seen in self._last_values.items() if name not in fields}
 
     def _add_io(self, fields: dict[str, Any], living: dict[str, Any], reaped: ExitUsage) -> None:
-        """What living processes did (each counts what it has reaped) plus what the launcher reaped."""
+        """Adds the I/O of live processes (each includes its reaped children) and of processes that the
+        launcher reaped."""
         fields.update({name: value for name, value in living.items() if name not in IO_FIELDS})
         for name in IO_FIELDS:
             done = getattr(reaped, name)
             if name in fields or done is None or (living and name not in living):
-                continue  # the group's own counter is the better source, or a part is unknown
+                continue  # the group's own counter is better, or a part is unknown
             alive = max(0, living[name] - self._io_base.get(name, 0)) if living else 0
             fields[name] = self._never_back(name, done + alive)
 
@@ -255,11 +259,11 @@ class JobMeter:
                 done = getattr(reaped, name)
                 fields[name] = self._never_back(name, fields[name] + (done or 0))
                 if done is None and not fields[name]:
-                    del fields[name]  # what has ended did something, and nobody knows what
+                    del fields[name]  # ended processes did something, but how much is unknown
 
     def _never_back(self, name: str, value: int) -> int:
-        # A process that ends between two readings is for a moment in neither; a counter
-        # must not go back for that.
+        # A process that ends between two readings is for a moment in neither; the counter must not
+        # decrease.
         highest = max(value, self._high.get(name, 0))
         self._high[name] = highest
         return highest
@@ -280,13 +284,13 @@ def devices_since(now: dict[str, DeviceIo], base: dict[str, DeviceIo]) -> dict[s
     }
 
 
-CALM_S = 0.1  # between looks
-CLOSE_S = 0.05  # where the next one may already come too late
+CALM_S = 0.1  # between checks
+CLOSE_S = 0.05  # when the next check may already be too late
 _CLOSE_PART = 0.5  # of its limit
 
 
 class LimitWatch:
-    """One job's. `interval_s` is how soon it should be looked at again."""
+    """Limits of one job. `interval_s`: when to check again."""
 
     def __init__(self, memory_bytes: int | None = None, pids: int | None = None) -> None:
         self.interval_s = CALM_S
@@ -297,7 +301,7 @@ class LimitWatch:
         return self._memory_bytes is not None or self._pids is not None
 
     def judge(self, sample: Sample) -> EndCause | None:
-        """What it has to be ended for."""
+        """Returns why the job must be killed."""
         used = unreclaimable_bytes(sample)
         if used is not None and self._memory_bytes is not None:
             if used > self._memory_bytes:
@@ -309,7 +313,7 @@ class LimitWatch:
 
 
 class Measurement:
-    """`take` and `look` are called on the sampler's thread, `finish` when that has let go of the job."""
+    """`take` and `look` are called on the sampler's thread, `finish` when that has released the job."""
 
     def __init__(
         self,
@@ -330,11 +334,11 @@ class Measurement:
 
     @property
     def details(self) -> Details:
-        """As last seen."""
+        """Details as last read."""
         return self._details.latest
 
     def take(self, reaped: ExitUsage) -> Sample | None:
-        """A sample that is kept. None: the group has just vanished."""
+        """Takes a sample that is stored. None: the group has just vanished."""
         sample = self._read(reaped)
         if sample is not None:
             self._keep(sample)
@@ -342,7 +346,7 @@ class Measurement:
         return sample
 
     def look(self, reaped: ExitUsage) -> Sample | None:
-        """One that is not kept, but may have seen a peak."""
+        """Takes a sample that is not stored, but may show a peak."""
         try:
             sample = self.meter.look(reaped)
         except ProbeError:
@@ -351,8 +355,8 @@ class Measurement:
         return sample
 
     def finish(self, reaped: ExitUsage, *, goes_on: bool = False) -> Sample | None:
-        """The last sample, while the groups are still there. None: they are not. `goes_on`: what was
-        measured does, and nobody looks any more."""
+        """Takes the last sample while the groups still exist. None: they do not. `goes_on`: the job
+        continues, and only the measurement ends."""
         last = self._read(reaped, final=True, goes_on=goes_on)
         if last is not None:
             self._keep(last)
@@ -371,7 +375,7 @@ class Measurement:
 
     def _keep(self, sample: Sample) -> None:
         if not self._job.monitor:
-            self.summary.add_unstored(sample)  # the first and the last look give the totals
+            self.summary.add_unstored(sample)  # the first and the last sample give the totals
             return
         self.summary.add(sample)
         self._recorder.put([SamplesTaken(self._job.uuid, self._next_index, (sample,))], can_wait=True)

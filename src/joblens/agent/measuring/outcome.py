@@ -1,4 +1,4 @@
-"""How a job ended: the kernel's wait status and what joblens did to it, as an Outcome."""
+"""Outcome of a job, from the kernel's wait status and what joblens did to the job."""
 
 import os
 import signal
@@ -21,19 +21,19 @@ from joblens.model.jobs.job import USAGE_NUMBERS, ExitUsage, Job, Outcome, Recor
 from joblens.model.jobs.sample import Sample
 from joblens.model.redaction.secrets import redact_text
 
-_ENDED_BY_JOBLENS: dict[EndCause, tuple[Status, str, str | None]] = {
-    EndCause.TIMEOUT: (Status.TIMEOUT, "timeout", "its time was up"),
-    EndCause.CANCELLED: (Status.CANCELLED, "cancelled", "ended because someone asked"),
-    EndCause.OWNER_STOPPED: (Status.CANCELLED, "cancelled", "ended because its supervisor was stopped"),
+_STOPPED_BY_JOBLENS: dict[EndCause, tuple[Status, str, str | None]] = {
+    EndCause.TIMEOUT: (Status.TIMEOUT, "timeout", "timed out"),
+    EndCause.CANCELLED: (Status.CANCELLED, "cancelled", "cancelled"),
+    EndCause.OWNER_STOPPED: (Status.CANCELLED, "cancelled", "cancelled: its supervisor was stopped"),
     EndCause.MEMORY_LIMIT: (
         Status.FAILED,
         "out-of-memory",
-        "ended by joblens: it used more memory than its limit",
+        "out of memory: joblens killed it above its memory limit",
     ),
     EndCause.PIDS_LIMIT: (
         Status.FAILED,
         "limit",
-        "ended by joblens: it had more processes than its limit",
+        "killed by joblens: it had more processes than its limit",
     ),
 }
 
@@ -43,18 +43,18 @@ _NEVER_RAN = "it was never started"
 
 
 class Ending(Struct, frozen=True, kw_only=True):
-    wait_status: int | None  # None: nobody could wait for it
+    wait_status: int | None  # None: it could not be waited for
     cause: EndCause
     duration_s: float
     ended_at_us: int
     leftovers: int
-    reaped: ExitUsage | None  # None: what it used was told by nobody
-    refusal: str = ""  # why it never ran, though its main process did
-    why_lost: str = "its launcher was killed, so its exit status is not known"
+    reaped: ExitUsage | None  # None: its usage is unknown
+    refusal: str = ""  # why it never ran, although its main process did
+    why_lost: str = "its launcher was killed, so its exit status is unknown"
 
 
 class Origins(Struct, frozen=True):
-    """Where a job's numbers were read, why others are unknown, which groups of them may be too low."""
+    """Sources of a job's numbers, why others are unknown, and which groups of them may be too low."""
 
     sources: Mapping[str, str] = {}
     unknown: Mapping[str, str] = {}
@@ -62,16 +62,16 @@ class Origins(Struct, frozen=True):
     has_end: bool = True  # the last sample was read after the job's end
 
     def without_end(self) -> "Origins":
-        """Of a job that went on, or may have, after its last sample."""
+        """Returns origins for a job that continued, or may have, after its last sample."""
         return Origins(self.sources, self.unknown, {*self.lower_bounds, *GROWING}, has_end=False)
 
 
 class Printed(Struct, frozen=True):
-    """What the job wrote to its streams; None: they were not kept."""
+    """Output of the job; None: it was not recorded."""
 
     stdout_bytes: int | None = None
     stderr_bytes: int | None = None
-    stderr_tail: Callable[[], str] = str  # asked for only when the job failed
+    stderr_tail: Callable[[], str] = str  # called only if the job failed
 
 
 def outcome_of(
@@ -84,14 +84,14 @@ def outcome_of(
     complete: Callable[[Outcome], Outcome] | None = None,
     origins: Origins | None = None,
 ) -> Outcome:
-    """`meter` None: nothing could be read any more but what was sampled. `complete` adds what was measured
-    elsewhere. `origins`: where the samples come from, if not from the meter."""
+    """`meter` None: there are only samples. `complete` adds numbers of other sources. `origins`: sources
+    of the samples, if not the meter."""
     samples = summary.samples
     printed = Printed(output.stdout_bytes, output.stderr_bytes, output.stderr_tail) if output else Printed()
     outcome = measured_outcome(record, ending, samples, summary.count, origins or origins_of(meter), printed)
     if complete is not None:
         outcome = complete(outcome)
-    # What joblens found running was there at the first sample, and maybe at the last.
+    # A job that was found running already existed at the first sample, and maybe at the last.
     running = [sample for sample in samples if sample.processes] if record.job.attached else None
     return with_findings(record, with_profile(outcome, samples, details, running), samples)
 
@@ -104,7 +104,7 @@ def measured_outcome(
     origins: Origins,
     printed: Printed,
 ) -> Outcome:
-    """How it ended and what it used. `samples` may be a selection of all there were."""
+    """Returns how it ended and what it used. `samples` may be a selection."""
     assert record.attempt is not None
     if ending.refusal:
         usage = Usage(unknown=dict.fromkeys(USAGE_NUMBERS, _NEVER_RAN))
@@ -138,7 +138,7 @@ def measured_outcome(
 
 
 def _with_last_line(outcome: Outcome, stderr_tail: str) -> str | None:
-    """Adds the last line on standard error, which mostly gives the reason of a failure."""
+    """Adds the last line on standard error, which usually has the reason of a failure."""
     from joblens.views.jobs.summary import last_words  # few jobs fail
 
     words = last_words(replace(outcome, stderr_tail=stderr_tail))
@@ -175,7 +175,7 @@ def with_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -
 
 
 def origins_of(meter: JobMeter | None) -> Origins:
-    """For a job that is over."""
+    """Returns the origins for an ended job."""
     if meter is None:
         return Origins().without_end()
     return origins_so_far(meter) if meter.has_end else origins_so_far(meter).without_end()
@@ -184,7 +184,7 @@ def origins_of(meter: JobMeter | None) -> Origins:
 def origins_so_far(meter: JobMeter) -> Origins:
     sources, unknown, lower = meter.others.origins()
     unknown["co2"] = NO_GRID_FACTOR
-    # What the group counts itself is the better source; single processes fill its gaps.
+    # The group's own counters are the better source; single processes fill gaps.
     sources.update(meter.details.sources if meter.details is not None else {})
     sources.update(meter.probe.sources)
     unknown.update(meter.probe.unknown)
@@ -225,16 +225,16 @@ def _judge(
 ) -> tuple[Status, str, str | None]:
     if ending.refusal and ending.cause is EndCause.NONE:
         return Status.ERROR, "not-started", ending.refusal
-    if ending.cause in _ENDED_BY_JOBLENS:
-        return _ENDED_BY_JOBLENS[ending.cause]
+    if ending.cause in _STOPPED_BY_JOBLENS:
+        return _STOPPED_BY_JOBLENS[ending.cause]
     if ending.wait_status is None:
         return Status.LOST, "lost", ending.why_lost
     if code == 0:
         return Status.SUCCESS, "exited", None
     if oom:
-        return Status.FAILED, "out-of-memory", "the kernel killed it for lack of memory"
+        return Status.FAILED, "out-of-memory", "out of memory: killed by the kernel"
     if number is not None:
-        return Status.FAILED, "signal", f"ended by signal {number} ({signal_name(number)})"
+        return Status.FAILED, "signal", f"killed by signal {number} ({signal_name(number)})"
     return Status.FAILED, "exited", f"exit code {code}"
 
 

@@ -1,4 +1,4 @@
-"""Readings of running jobs as they are now, and what one job of a slot used of the slot's counters."""
+"""Current readings of running jobs, and the share of one job in the counters of its slot."""
 
 import os
 import time
@@ -20,12 +20,12 @@ from joblens.probes.proc.process_tree import ProcessTreeProbe
 if TYPE_CHECKING:
     from joblens.ports.probe import Probe
 
-NOBODY_LOOKED = "no sample fell between start and end"
-NO_SINGLE_PROCESSES = "the processes of a slot's job are not looked at one by one"
+NOBODY_LOOKED = "no sample was taken between start and end"
+NO_SINGLE_PROCESSES = "single processes of a slot's job are not scanned"
 PEAK_STAYS = (
     "the peak of a slot's groups cannot be reset (Linux 6.12 and later can), and an earlier job's was higher"
 )
-_GAUGES = (  # what the launcher itself holds is taken off these
+_GAUGES = (  # the launcher's own share is subtracted from these
     "memory_current_bytes",
     "memory_anon_bytes",
     "memory_file_bytes",
@@ -48,12 +48,12 @@ _FILES = "memory_file_bytes"
 _LASTING_PARTS = ("memory_anon_bytes", "memory_kernel_bytes", "memory_sock_bytes")
 _PARTS_CHARGED = (_FILES, *_LASTING_PARTS)
 _LESS_BASE = frozenset((*COUNTERS, *_GAUGES))
-_COUNTED_BY_LOOKING = ("processes", "threads")
+_COUNTED_BY_SCANS = ("processes", "threads")
 
 
 def live_numbers(reading: Mapping[str, Any], base: Mapping[str, int]) -> dict[str, Any]:
-    """Of the job that runs now, without its launcher. The peak is the whole slot's, and is left out.
-    `base`: of the attempt."""
+    """Returns numbers of the running job, without its launcher. The peak belongs to the whole slot and is
+    omitted. `base`: of the attempt."""
     launcher = {"processes": 1, "threads": 1, **base}
     return SlotNumbers(launcher).since_start(
         {name: value for name, value in reading.items() if name != _PEAK and value is not None}
@@ -61,7 +61,7 @@ def live_numbers(reading: Mapping[str, Any], base: Mapping[str, int]) -> dict[st
 
 
 class SlotNumbers:
-    """`base` is a reading of the groups with nothing but the launcher inside."""
+    """`base`: a reading of the groups with only the launcher inside."""
 
     def __init__(self, base: dict[str, Any], *, can_reset_peak: bool = True) -> None:
         self._can_reset_peak = can_reset_peak
@@ -69,20 +69,20 @@ class SlotNumbers:
 
     def rebase(self, base: dict[str, Any]) -> None:
         self.base = base
-        self._most_seen = 0
+        self._maxima = 0
 
     def base_of_attempt(self) -> dict[str, int]:
-        """Counters for recovery after a crash, and the launcher's own memory for live readings."""
+        """Returns counters for recovery after a crash, and the launcher's own memory for live readings."""
         counters = {name: self.base[name] for name in COUNTERS if name in self.base}
         return counters | {name: held for name in _GAUGES if (held := self.base.get(name))}
 
     def at_start(self) -> dict[str, Any]:
-        """What the first sample of a job says, which begins now: it has used nothing yet."""
-        self._most_seen = 0
+        """Returns the first sample of a job, which has used nothing yet."""
+        self._maxima = 0
         fields: dict[str, Any] = {
             name: 0 if name in _LESS_BASE else value for name, value in self.base.items()
         }
-        for name in _COUNTED_BY_LOOKING:
+        for name in _COUNTED_BY_SCANS:
             fields.pop(name, None)
         if _PEAK in fields:
             fields[_PEAK] = 0
@@ -96,7 +96,8 @@ class SlotNumbers:
     def since_start(
         self, reading: Mapping[str, Any], own_usec: int = 0, *, was_looked_at: bool = True
     ) -> dict[str, Any]:
-        """`own_usec`: CPU time of the launcher since the base. `was_looked_at`: while the job ran."""
+        """`own_usec`: CPU time of the launcher since the base. `was_looked_at`: it was sampled while it
+        ran."""
         base, before = self.base, self.base.get
         fields: dict[str, Any] = {
             name: value
@@ -108,8 +109,8 @@ class SlotNumbers:
         }
         self._set_charged(fields, self._held_since(reading))
         if not was_looked_at:
-            # How many processes there were is not known, and was not 0.
-            for name in _COUNTED_BY_LOOKING:
+            # The number of processes is unknown, and was not 0.
+            for name in _COUNTED_BY_SCANS:
                 fields.pop(name, None)
         if own_usec and "cpu_total_usec" in fields:
             _take_off(fields, own_usec)
@@ -118,9 +119,9 @@ class SlotNumbers:
         return fields
 
     def _held_since(self, reading: Mapping[str, Any]) -> int:
-        """Memory that is not the job's. The kernel frees some of an ended job late, page tables above all:
-        what the base has more than there is now was that. Pages it charges in advance are the next
-        job's as soon as they are used."""
+        """Returns memory that is not the job's. The kernel frees some memory of an ended job late, mainly
+        page tables: if the base has more than there is now, it was that. Pages charged in advance belong
+        to the next job once they are used."""
         before = self.base.get
         charged: int = before(_CHARGED, 0)
         if self.base.keys().isdisjoint(_PARTS_CHARGED):
@@ -133,22 +134,23 @@ class SlotNumbers:
         return min(charged, held)
 
     def _set_charged(self, fields: dict[str, Any], held: int) -> None:
-        """No sum below its parts: the base may hold what this job then uses, or what is gone by then."""
+        """Keeps sums at or above their parts: the base may include memory that this job then uses, or
+        that is freed by then."""
         seen = sum(fields.get(part, 0) for part in _PARTS_CHARGED)
-        self._most_seen = max(self._most_seen, seen)
+        self._maxima = max(self._maxima, seen)
         if _CHARGED in fields:
             fields[_CHARGED] = max(seen, fields[_CHARGED])
         if _PEAK in fields:
             if not self._can_reset_peak and fields[_PEAK] <= self.base.get(_PEAK, 0):
                 del fields[_PEAK]  # of an earlier job
             else:
-                # The launcher resets it at the job's end, a moment before it tells of that.
-                highest = max(self._most_seen, fields[_PEAK] - held)
-                self._most_seen = fields[_PEAK] = highest
+                # The launcher resets it at the job's end, just before it reports that.
+                highest = max(self._maxima, fields[_PEAK] - held)
+                self._maxima = fields[_PEAK] = highest
 
     def unknown(self) -> dict[str, str]:
-        """Why numbers that the groups give are unknown all the same, where they are."""
-        reasons = dict.fromkeys(_COUNTED_BY_LOOKING, NOBODY_LOOKED)
+        """Returns why numbers that groups usually provide are unknown."""
+        reasons = dict.fromkeys(_COUNTED_BY_SCANS, NOBODY_LOOKED)
         reasons["open_files"] = NO_SINGLE_PROCESSES
         if not self._can_reset_peak:
             reasons[_PEAK] = PEAK_STAYS
@@ -156,7 +158,7 @@ class SlotNumbers:
 
 
 def _take_off(fields: dict[str, Any], own_usec: int) -> None:
-    """The launcher's part, in the proportion of user and system that the whole has."""
+    """Subtracts the launcher's part, in the proportion of user and system time of the whole."""
     whole = fields["cpu_total_usec"]
     total = fields["cpu_total_usec"] = max(0, whole - own_usec)
     user = fields.get("cpu_user_usec")
@@ -166,7 +168,7 @@ def _take_off(fields: dict[str, Any], own_usec: int) -> None:
 
 
 def never_back(fields: dict[str, Any], before: Callable[[str], int | None]) -> None:
-    """A process that ends between two looks is for a moment in neither; a counter must not go back."""
+    """A process that ends between two readings is for a moment in neither; the counter must not decrease."""
     for name in COUNTERS & fields.keys():
         seen = before(name)
         if seen is not None and seen > fields[name]:
@@ -174,14 +176,15 @@ def never_back(fields: dict[str, Any], before: Callable[[str], int | None]) -> N
 
 
 class LiveReadings:
-    """Of jobs on this machine whose counters this user may read."""
+    """Readings of jobs on this machine whose counters this user may read."""
 
     def __init__(self, host: HostFacts) -> None:
         self._host = host
         self._probes: dict[str, Probe | None] = {}  # None: it cannot be read
 
     def read(self, record: Record) -> Sample | None:
-        """Its counters since its start, as they are now. None: it does not run here, or has just ended."""
+        """Returns its counters since its start, as they are now. None: it does not run here, or has just
+        ended."""
         uuid, attempt = record.job.uuid, record.attempt
         if attempt is None or record.status.is_final:
             return None
@@ -223,7 +226,7 @@ class LiveReadings:
 
 
 def _since_start(fields: dict[str, Any], attempt: Attempt) -> dict[str, Any]:
-    fields.pop("devices", None)  # how much of it was there at the start is not in the record
+    fields.pop("devices", None)  # its value at the start is not in the record
     base = attempt.base
     if any(is_slot_group(path) for path in attempt.groups.values()):
         return live_numbers(fields, base)

@@ -1,4 +1,4 @@
-"""What a measurement inside a host program came to. No kernel is needed to know this."""
+"""Result of a measurement inside a host program. Runs on every system."""
 
 from msgspec import Struct
 
@@ -8,7 +8,7 @@ from joblens.model.jobs.sample import Sample
 
 
 class Measurement(Struct, frozen=True, kw_only=True):
-    """A window that has ended, or as it stands."""
+    """A window that has ended, or its current state."""
 
     ended_at_us: int
     duration_s: float
@@ -17,7 +17,7 @@ class Measurement(Struct, frozen=True, kw_only=True):
     samples: int
     sampling_interval_s: float
     first_pending: int
-    pending: tuple[Sample, ...]  # not yet handed to `on_samples`
-    kept: tuple[Sample, ...]  # all of them, or evenly thinned out where they are very many
+    pending: tuple[Sample, ...]  # not yet passed to `on_samples`
+    kept: tuple[Sample, ...]  # all samples, or evenly thinned out
     details: Details = Details()
-    counted_s: float | None = None  # over which counters were counted; None: over all of `duration_s`
+    counted_s: float | None = None  # time that counters cover; None: all of `duration_s`

@@ -104,13 +104,13 @@ def merged_usage(first: Usage, others: Sequence[NodePart]) -> Usage:
 
 def _told(sources: dict[str, str], first: Usage, others: Sequence[NodePart]) -> dict[str, str]:
     count = 1 + len(others)
-    told = {group: f"{source}; {count} nodes" for group, source in sources.items()}
+    shown = {group: f"{source}; {count} nodes" for group, source in sources.items()}
     if _PEAK in sources:
         largest = max(others, key=lambda part: part.usage.memory_peak_bytes or 0)
         is_first = (first.memory_peak_bytes or 0) >= (largest.usage.memory_peak_bytes or 0)
         where = "the first node" if is_first else largest.node
-        told[_PEAK] = f"{sources[_PEAK]}; of the node that needed the most, {where}, of {count}"
-    return told
+        shown[_PEAK] = f"{sources[_PEAK]}; of the node that needed the most, {where}, of {count}"
+    return shown
 
 
 _READY_S = 20.0  # for agents to come, before the job is started without them
@@ -163,7 +163,7 @@ class MultiNodeJob:
     # ---- before the job ------------------------------------------------------------------------------
 
     def begin(self, plan: LaunchPlan) -> LaunchPlan:
-        """-> what the command is told of its nodes. Waits for agents on the others, not for ever."""
+        """Returns the plan with the variables of its nodes. Waits a limited time for agents on the others."""
         env: dict[str, str] = {}
         prolog = self._files["prolog"]
         is_slurm = self._agents.allocation.engine == "slurm"
@@ -190,17 +190,17 @@ class MultiNodeJob:
         on_follow: Callable[[], None],
     ) -> None:
         """Tasks that begin here count as the job's from now on. `on_over`: a limit was passed on another
-        node; `on_follow`: a task could only be followed. Both on threads of the desk's own."""
+        node; `on_follow`: a task could only be followed. Both are called on threads of this object."""
         self._on_over = on_over
         self._accounting = groups.kind if groups is not None else PROCESS_TREE
         trees = SeveralTrees(meter.probe)
         meter.probe = trees
 
         def take(pid: int) -> str:
-            told = join_or_follow(pid, groups, trees)
-            if told == FOLLOWED:
+            how = join_or_follow(pid, groups, trees)
+            if how == FOLLOWED:
                 on_follow()
-            return told
+            return how
 
         try:
             self._door = TaskDoor(self._job.uuid, self._here, take)
@@ -281,7 +281,7 @@ class MultiNodeJob:
         )
 
     def kill(self) -> None:
-        """What of the job runs on the other nodes."""
+        """Kills the job's processes on the other nodes."""
         self._say(KILL)
 
     # ---- the end ---------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def report_lines(report: NodeReport) -> list[bytes]:
     text = msgspec.json.encode(report)
-    pieces = [text[place : place + _PIECE] for place in range(0, len(text), _PIECE)]
+    pieces = [text[offset : offset + _PIECE] for offset in range(0, len(text), _PIECE)]
     node = report.part.node.encode()
     return [
         b"%s %s %d/%d %s\n" % (_MARK, node, index, len(pieces), piece)
@@ -95,7 +95,7 @@ class ReportReader:
             self.said = [*self.said[-9:], text[:500]]
 
 
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 # A node's agent may come later than the first task there; on this node the door is open before the job.
 PROLOG_WAIT_S = 5.0
 
@@ -123,7 +123,7 @@ class TaskDoor:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
-        self._thread.join(_PATIENCE_S)
+        self._thread.join(_TIMEOUT_S)
         self._socket.close()
 
     def _serve(self) -> None:
@@ -133,7 +133,7 @@ class TaskDoor:
             except OSError:
                 return  # closed
             try:
-                caller.settimeout(_PATIENCE_S)
+                caller.settimeout(_TIMEOUT_S)
                 self._answer(caller)
             except OSError:
                 pass  # it has gone away
@@ -150,14 +150,14 @@ class TaskDoor:
         if not _belongs_to(pid, uid):
             return
         try:
-            told = self._take(pid)
+            answer = self._take(pid)
             self.taken += 1
             if len(words) > 1 and words[1].isdecimal():
                 self.ranks.add(int(words[1]))
         except Exception as error:  # noqa: BLE001 - the task runs all the same
-            told = str(error) or type(error).__name__
-            self.errors.append(told)
-        caller.send(told.encode())
+            answer = str(error) or type(error).__name__
+            self.errors.append(answer)
+        caller.send(answer.encode())
 
 
 def _belongs_to(pid: int, uid: int) -> bool:

@@ -1,5 +1,5 @@
-"""What jobs run in is looked up beside them, on a thread of its own: no start waits for it, and an end only
-for a moment, where the job was shorter than the look."""
+"""Provenance collector: looks up the environment of jobs on its own thread. No start waits for it, and an
+end only briefly if the job was shorter than the lookup."""
 
 import os
 import threading
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
     from joblens.agent.provenance.parts import ProvenanceParts
     from joblens.agent.runtime.recorder import Recorder
 
-_NO_CHANGE_S = 0.002  # nothing runs and changes a file in less: many starts at once look but once
-_FRESH_S = 2.0  # so long what was found for one kind of command is taken for the next
-_PATIENCE_S = 0.1  # that ends of jobs may wait in all, in the life of a process
-_MOST_KINDS = 500  # of commands, in one process: more are not told apart by the files that they start
+_NO_CHANGE_S = 0.002  # no program can run and change a file in less: many starts at once share a lookup
+_FRESH_S = 2.0  # how long a lookup is reused for the next command of its kind
+_TIMEOUT_S = 0.1  # total time that ends of jobs may wait, per process
+_MOST_KINDS = 500  # kinds of commands per process that are distinguished by the files they start
 
 
-class _Look:
-    """At the parts of one kind of command."""
+class _Lookup:
+    """Lookup of the parts for one kind of command."""
 
     def __init__(self, *, is_after_change: bool = False) -> None:
         self.is_after_change = is_after_change
-        self.begun_s = time.monotonic()
-        self.begun_at_ns = time.time_ns()
-        self.marks: dict[str, Mark] = {}  # of the files that it depends on, when these were read
+        self.started_s = time.monotonic()
+        self.lookup_started_at_ns = time.time_ns()
+        self.marks: dict[str, Mark] = {}  # marks of the files that it depends on, when they were read
         self.digest = ""
-        self.partial: Provenance | None = None  # without what git has yet to say
+        self.partial: Provenance | None = None  # without the answer of git
         self.is_done = threading.Event()
         self._checked_s = 0.0
 
     def holds(self) -> bool:
-        """For a job that starts now."""
+        """Returns whether it is valid for a job that starts now."""
         now_s = time.monotonic()
-        if self.is_done.is_set() and now_s - self.begun_s > _FRESH_S:
+        if self.is_done.is_set() and now_s - self.started_s > _FRESH_S:
             return False
         if now_s - self._checked_s < _NO_CHANGE_S:
             return True
@@ -57,19 +57,19 @@ class _Look:
 
 
 class _Asked:
-    """For one job."""
+    """Request of one job."""
 
-    def __init__(self, look: _Look, *, wants_digests: bool) -> None:
-        self.look = look
-        self.attempt: Attempt | None = None  # written already, to be written again with the digest
+    def __init__(self, lookup: _Lookup, *, wants_digests: bool) -> None:
+        self.look = lookup
+        self.attempt: Attempt | None = None  # already written, to be written again with the digest
         self.inputs: tuple[FileStamp, ...] = ()
         self.has_inputs = threading.Event()
         self.wants_digests = wants_digests
 
 
 class ProvenanceCollector:
-    """`begin` when a job starts, `follow` when that is written, `complete` when it has ended. From any
-    thread."""
+    """Call `begin` when a job starts, `follow` when its attempt is written, `complete` when it has ended.
+    Thread-safe."""
 
     def __init__(
         self,
@@ -86,40 +86,40 @@ class ProvenanceCollector:
         self._largest = largest_hashed
         self._is_on = is_on
         self._lock = threading.Lock()
-        self._looks: dict[CommandKind, _Look] = {}
+        self._lookups: dict[CommandKind, _Lookup] = {}
         self._asked: dict[str, _Asked] = {}
         self._told: set[str] = set()  # digests that were written
-        self._wanted: SimpleQueue[tuple[CommandKind | None, _Look | None, _Asked | None, Job | None]] = (
+        self._wanted: SimpleQueue[tuple[CommandKind | None, _Lookup | None, _Asked | None, Job | None]] = (
             SimpleQueue()
         )
-        self._patience_s = _PATIENCE_S
+        self._timeout_s = _TIMEOUT_S
         self._thread: threading.Thread | None = None
 
-    # ---- whoever looks after jobs ------------------------------------------------------------------
+    # ---- called by owners of jobs ------------------------------------------------------------------
 
     def begin(self, job: Job) -> str:
-        """-> the digest of what it runs in; '': it is not known yet, and looked up now"""
+        """Returns the digest of its environment; '': unknown, and looked up now."""
         if not self._is_on or job.attached:
             return ""
         kind = self._kind(job)
         with self._lock:
-            look = self._looks.get(kind)
-            is_new = look is None or not look.holds()
+            lookup = self._lookups.get(kind)
+            is_new = lookup is None or not lookup.holds()
             if is_new:
-                has_changed = look is not None and not are_unchanged(look.marks)
-                look = self._looks[kind] = _Look(is_after_change=has_changed)
-            assert look is not None
+                has_changed = lookup is not None and not are_unchanged(lookup.marks)
+                lookup = self._lookups[kind] = _Lookup(is_after_change=has_changed)
+            assert lookup is not None
             wants_digests = any(each.digest is None and each.size is not None for each in job.inputs)
-            if look.digest and not wants_digests:
-                return look.digest
-            asked = self._asked[job.uuid] = _Asked(look, wants_digests=wants_digests)
+            if lookup.digest and not wants_digests:
+                return lookup.digest
+            asked = self._asked[job.uuid] = _Asked(lookup, wants_digests=wants_digests)
             if is_new or wants_digests:
-                self._wanted.put((kind, look if is_new else None, asked, job))
+                self._wanted.put((kind, lookup if is_new else None, asked, job))
                 self._start_thread()
-        return look.digest
+        return lookup.digest
 
     def follow(self, uuid: str, attempt: Attempt) -> None:
-        """That attempt is written; it is written again as soon as what it runs in is known."""
+        """The attempt is written; it is written again once its environment is known."""
         with self._lock:
             asked = self._asked.get(uuid)
             if asked is None or attempt.provenance:
@@ -130,7 +130,7 @@ class ProvenanceCollector:
             self._write_again(uuid, asked)
 
     def complete(self, record: Record) -> Record:
-        """With what it ran in, and its files as it left them."""
+        """Adds the environment, and the files as the job left them."""
         job, attempt, outcome = record.job, record.attempt, record.outcome
         with self._lock:
             asked = self._asked.pop(job.uuid, None)
@@ -154,38 +154,38 @@ class ProvenanceCollector:
         return replace(record, attempt=attempt, outcome=outcome)
 
     def close(self) -> None:
-        """What is being looked at is not waited for."""
+        """Does not wait for running lookups."""
         if self._thread is not None:
             self._wanted.put((None, None, None, None))
 
     def _kind(self, job: Job) -> CommandKind:
         search = os.environ.get("PATH", "") if job.queue else job.env.get("PATH", "")
         environment = None
-        if job.background and not job.queue:  # it brings its own
+        if job.background and not job.queue:  # it has its own
             environment = tuple(sorted((name, job.env[name]) for name in job.env if is_lasting_env(name)))
         words: tuple[str, ...] = ()
         if job.container is None:
             shell = shell_of_workflows() if job.is_shell and is_of_workflow(job) else "/bin/sh"
             words = starting_words(job.argv, is_shell=job.is_shell, shell=shell)
         kind = CommandKind(job.cwd, words, search, environment)
-        if kind not in self._looks and len(self._looks) >= _MOST_KINDS:
+        if kind not in self._lookups and len(self._lookups) >= _MOST_KINDS:
             return CommandKind(job.cwd, (), "", is_one_of_many=True)
         return kind
 
     def _awaited(self, asked: _Asked) -> str:
-        look = asked.look
-        if self._waits_for(look.is_done):
-            return look.digest
-        partial = look.partial
+        lookup = asked.look
+        if self._waits_for(lookup.is_done):
+            return lookup.digest
+        partial = lookup.partial
         return "" if partial is None else self._tell(partial)
 
     def _waits_for(self, event: threading.Event) -> bool:
-        """A moment, where it has not come yet; all of them together are bounded."""
+        """Waits briefly for the lookup; the sum of all waits is bounded."""
         if event.is_set():
             return True
         began_s = time.monotonic()
-        is_there = self._patience_s > 0 and event.wait(self._patience_s)
-        self._patience_s -= time.monotonic() - began_s
+        is_there = self._timeout_s > 0 and event.wait(self._timeout_s)
+        self._timeout_s -= time.monotonic() - began_s
         return is_there
 
     def _tell(self, provenance: Provenance) -> str:
@@ -221,35 +221,35 @@ class ProvenanceCollector:
 
         parts = ProvenanceParts(*self._about)
         while True:
-            kind, look, asked, job = self._wanted.get()
+            kind, lookup, asked, job = self._wanted.get()
             if kind is None or asked is None or job is None:
                 return
-            if look is not None:
+            if lookup is not None:
                 try:
-                    self._look(parts, kind, look)
-                except Exception as error:  # noqa: BLE001 - whatever a machine may hold, the next jobs are looked at
-                    look.digest = self._tell(Provenance(unknown={"all of it": f"{error!r}"}))
+                    self._look(parts, kind, lookup)
+                except Exception as error:  # noqa: BLE001 - the next lookups must still run
+                    lookup.digest = self._tell(Provenance(unknown={"all of it": f"{error!r}"}))
                 finally:
-                    look.is_done.set()
-                self._tell_followers(look)
+                    lookup.is_done.set()
+                self._notify_followers(lookup)
             if asked.wants_digests:
                 unread = (each for each in job.inputs if each.digest is None and each.size is not None)
                 asked.inputs = tuple(with_digest(each, job.cwd, self._largest) for each in unread)
                 asked.has_inputs.set()
 
-    def _look(self, parts: "ProvenanceParts", kind: CommandKind, look: _Look) -> None:
+    def _look(self, parts: "ProvenanceParts", kind: CommandKind, lookup: _Lookup) -> None:
         marks: dict[str, Mark] = {}
-        if look.is_after_change:
+        if lookup.is_after_change:
             parts.forget_changes()
-        found, question, root = parts.look(kind, started_at_ns=look.begun_at_ns, marks=marks)
-        look.marks = marks
+        found, question, root = parts.look(kind, started_at_ns=lookup.lookup_started_at_ns, marks=marks)
+        lookup.marks = marks
         if question is not None:
-            look.partial = found
+            lookup.partial = found
             found = parts.with_changes(found, question, root)
-        look.digest = self._tell(found)
+        lookup.digest = self._tell(found)
 
-    def _tell_followers(self, look: _Look) -> None:
+    def _notify_followers(self, lookup: _Lookup) -> None:
         with self._lock:
-            waiting = [(uuid, asked) for uuid, asked in self._asked.items() if asked.look is look]
+            waiting = [(uuid, asked) for uuid, asked in self._asked.items() if asked.look is lookup]
         for uuid, asked in waiting:
             self._write_again(uuid, asked)

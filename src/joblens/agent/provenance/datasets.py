@@ -1,9 +1,9 @@
-"""Datasets that jobs leave: files, bytes and one sha256 over all of them, finalized on threads.
+"""Datasets that jobs make: number of files, bytes and one sha256 over all of them, computed on threads.
 
-Relative paths are hashed in sorted order, so the same files give the same digest everywhere. With `manifest`,
-size and modification time of each file go in; with `content`, the sha256 of its content. A symbolic link goes
-in with the text of its target and is never followed, so nothing outside of the directory is read; only the
-dataset's own path may be a link. Files that vanish meanwhile are left out.
+Relative paths are hashed in sorted order, so the same files give the same digest everywhere. With
+`manifest`, size and modification time of each file are included; with `content`, the sha256 of its
+content. A symbolic link is included with the text of its target and never followed, so nothing outside
+the directory is read; only the dataset's own path may be a link. Files that vanish meanwhile are skipped.
 """
 
 import hashlib
@@ -24,10 +24,10 @@ from joblens.model.runs.run import DatasetFinalized
 from joblens.model.runs.workflow_spec import HashMode
 
 _PIECE = 1 << 20
-_CHECKED_EVERY = 256  # files between two questions whether to go on
-_LONGEST_SHOWN = 500  # of a path in a message: its end
+_CHECKED_EVERY = 256  # files between two checks for cancellation
+_LONGEST_SHOWN = 500  # of a path in a message: the last part of it
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe that takes its place does not block
+_OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe of that name must not block
 
 
 class DatasetSummary(Struct, frozen=True):
@@ -37,23 +37,23 @@ class DatasetSummary(Struct, frozen=True):
 
 
 class DatasetError(Exception):
-    """It cannot be read; the message says which path and why."""
+    """It cannot be read; the message names the path and the reason."""
 
 
 class Abandoned(Exception):
-    """Nobody wants the summary any more."""
+    """The summary is no longer needed."""
 
 
 def summarize(
     path: str, mode: HashMode, is_wanted: Callable[[], bool] = lambda: True, shown: str = ""
 ) -> DatasetSummary:
-    """`shown`: how messages call the path. A plain file is a dataset of one file. Raises DatasetError, and
-    Abandoned once it is not wanted any more."""
+    """`shown`: the path in messages. A plain file is a dataset of one file. Raises DatasetError, and
+    Abandoned once the summary is no longer needed."""
     return _Summing(mode, is_wanted, shown or path).sum(path)
 
 
 def dataset_now(path: str, mode: str, cwd: str) -> FileStamp:
-    """Returns the stamp of a dataset as it is; without `files` where it cannot be read."""
+    """Returns the present stamp of a dataset; without `files` if it is unreadable."""
     try:
         found = summarize(os.path.join(cwd, path), HashMode(mode))
     except DatasetError:
@@ -80,15 +80,15 @@ class _Summing:
                 self._add_file(os.fsencode(name), found, os.fsencode(path), None)
             else:
                 raise DatasetError(f"{self._shown}: neither a directory nor a file")
-        except OSError as error:  # of the dataset itself; those of paths inside have become DatasetErrors
+        except OSError as error:  # of the dataset itself; errors of paths inside are DatasetErrors
             raise self._error(b"", error) from error
         digest = "" if self._mode is HashMode.NONE else self._digest.hexdigest()
         return DatasetSummary(self._files, self._bytes, digest)
 
     def _sum_directory(self, path: str) -> None:
-        """Depth first, each directory in the order of its entries: only the names of the directories on the
-        way are in memory. Directories are opened one inside the other, so a link that is put in the place of
-        one meanwhile leads nowhere."""
+        """Walks depth first, each directory in the order of its entries: only the names of the
+        directories on the current path are in memory. Directories are opened relative to their parent, so
+        a link that replaces one meanwhile leads nowhere."""
         levels = [_Level(os.open(path, _OPEN_DIRECTORY), b"")]
         try:
             while levels:
@@ -104,7 +104,7 @@ class _Summing:
                 os.close(level.descriptor)
 
     def _take(self, level: "_Level", entry: "_Entry") -> "_Level | None":
-        """Adds a file, or returns the directory to go on with."""
+        """Adds a file, or returns the directory to enter."""
         relative = level.path + entry.name
         try:
             if entry.is_directory:
@@ -124,7 +124,7 @@ class _Summing:
             self._count(0)
         elif stat.S_ISREG(found.st_mode):
             self._add_file(relative, found, name, parent)
-        # Sockets, pipes and devices hold no data of their own: they are neither opened nor counted.
+        # Sockets, pipes and devices have no data: they are neither opened nor counted.
 
     def _add_file(self, relative: bytes, found: os.stat_result, name: bytes, parent: int | None) -> None:
         size = found.st_size
@@ -165,7 +165,7 @@ class _Entry(Struct, frozen=True):
 
 
 class _Level:
-    """A directory on the way down, open. `path` has a slash at its end; b"" at the top."""
+    """An open directory on the current path. `path` ends in a slash; b"" at the top."""
 
     def __init__(self, descriptor: int, path: bytes) -> None:
         self.descriptor = descriptor
@@ -182,7 +182,7 @@ def _open_inside(name: bytes, parent: int, relative: bytes) -> _Level:
 
 
 def _entries(descriptor: int) -> list[_Entry]:
-    """In an order that gives sorted relative paths: a directory stands where 'name/' would."""
+    """Returns entries in an order that gives sorted relative paths: a directory sorts as 'name/'."""
     with os.scandir(descriptor) as listed:
         found = [_Entry(os.fsencode(one.name), one.is_dir(follow_symlinks=False)) for one in listed]
     found.sort(key=lambda entry: entry.name + b"/" if entry.is_directory else entry.name)
@@ -195,12 +195,12 @@ Then = Callable[[DatasetFinalized], None]
 
 
 def finalize(
-    plan: Plan, place: int, cwd: str, is_wanted: Callable[[], bool] = lambda: True
+    plan: Plan, number: int, cwd: str, is_wanted: Callable[[], bool] = lambda: True
 ) -> DatasetFinalized:
     """Counts and hashes a dataset of a plan. Raises Abandoned."""
-    dataset = plan.datasets[place]
+    dataset = plan.datasets[number]
     began_s = time.monotonic()
-    fact = partial(DatasetFinalized, place, dataset.name, dataset.path, dataset.hash_mode)
+    fact = partial(DatasetFinalized, number, dataset.name, dataset.path, dataset.hash_mode)
     try:
         found = summarize(os.path.join(cwd, dataset.path), dataset.hash_mode, is_wanted, shown=dataset.path)
     except DatasetError as error:
@@ -212,7 +212,7 @@ def finalize(
 
 class RunDatasets:
     def __init__(self, loop: Loop, plan: Plan, cwd: str, then: Then) -> None:
-        """`then` is called on the loop for each dataset that was finalized or could not be."""
+        """`then` is called on the loop for each dataset that was finalized or failed."""
         self._loop = loop
         self._plan = plan
         self._cwd = cwd
@@ -222,23 +222,23 @@ class RunDatasets:
         self._asked = 0
         self._is_closed = False
 
-    def finalize(self, place: int) -> None:
+    def finalize(self, number: int) -> None:
         self._asked += 1
-        self._wanted.put(place)
+        self._wanted.put(number)
         if self._threads < min(_MOST_THREADS, self._asked):
             self._threads += 1
             threading.Thread(target=self._run, name="joblens-datasets", daemon=True).start()
 
     def close(self) -> None:
-        """A finalization under way is given up; nobody waits for it."""
+        """Cancels running finalizations without waiting for them."""
         self._is_closed = True
         for _ in range(self._threads):
             self._wanted.put(None)
 
     def _run(self) -> None:
-        while (place := self._wanted.get()) is not None and not self._is_closed:
+        while (number := self._wanted.get()) is not None and not self._is_closed:
             try:
-                fact = finalize(self._plan, place, self._cwd, lambda: not self._is_closed)
+                fact = finalize(self._plan, number, self._cwd, lambda: not self._is_closed)
             except Abandoned:
                 return
             self._loop.call(partial(self._then, fact))

@@ -1,7 +1,8 @@
-"""Files as jobs find them: size, time and a digest of the content, read on a thread of its own.
+"""File stamps: size, time and a digest of the content of a job's files, read on a separate thread.
 
-Content is read once as long as size and time stay the same; small files are read at once, because asking the
-thread would take longer."""
+Content is read once as long as size and time stay the same; small files are read at once, because using
+the thread would take longer.
+"""
 
 import os
 import threading
@@ -14,7 +15,7 @@ from joblens.model.jobs.job import FileStamp
 from joblens.model.values.ids import sha256
 
 _READ_AT_ONCE = 1 << 16
-LARGEST_READ = 256 << 20  # beyond, size and time have to do: reading would delay the job for too long
+LARGEST_READ = 256 << 20  # larger files have only size and time: reading them would delay the job
 _PIECE = 1 << 20
 
 Then = Callable[[tuple[FileStamp, ...]], None]
@@ -23,7 +24,7 @@ _Key = tuple[str, int, int, int]  # path, size, mtime, inode
 
 class FileStamps:
     def __init__(self, loop: Loop, cwd: str) -> None:
-        """Relative paths are looked for from `cwd`."""
+        """Relative paths start at `cwd`."""
         self._loop = loop
         self._cwd = cwd
         self._digests: dict[_Key, str | None] = {}
@@ -31,7 +32,7 @@ class FileStamps:
         self._thread: threading.Thread | None = None
 
     def stamp(self, paths: Sequence[str], then: Then) -> None:
-        """`then` is called with the stamps: before this returns where that is quick, else on the loop."""
+        """Calls `then` with the stamps: before this returns if that is quick, otherwise on the loop."""
         wanted = tuple(paths)
         if sum(map(self._bytes_to_read, wanted)) <= _READ_AT_ONCE:
             then(self._stamps(wanted))
@@ -42,7 +43,7 @@ class FileStamps:
         self._wanted.put((wanted, then))
 
     def close(self) -> None:
-        """What is being read is not waited for."""
+        """Does not wait for files that are being read."""
         self._wanted.put(None)
 
     def _run(self) -> None:
@@ -74,7 +75,7 @@ class FileStamps:
 
 
 def digest_of(path: str, size: int) -> str | None:
-    """None: no plain file, too large to be read, or not readable."""
+    """Returns None if it is no plain file, too large, or unreadable."""
     if size > LARGEST_READ or not os.path.isfile(path):
         return None
     digest = sha256(size)

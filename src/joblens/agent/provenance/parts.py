@@ -1,11 +1,11 @@
-"""Parts of provenance: the machine, the code, the packages and the files that a command reads and leaves."""
+"""Parts of provenance: the machine, the code, the packages and the files that a command reads and writes."""
 
 import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.model.jobs.details import CodeVersion, Program, Provenance
@@ -36,33 +36,35 @@ from joblens.probes.provenance.repository import AskedChanges, Changes, Reposito
 
 MOST_FILES = 200
 _MOST_NAMED = 50
-_LONGEST_WORD = 1024
-_MAGIC = "*?["  # signs of a pattern
-_CLOCK_SLACK_NS = 20_000_000  # a file system's clock lags behind by a tick of the kernel
-_MOST_READ = 4  # times the largest file that is read at all: whoever waits for the outcome waits for that
+_LONGEST_ARGUMENT = 1024
+_MAGIC = "*?["  # special characters of a pattern
+_CLOCK_SLACK_NS = 20_000_000  # a file system's clock is up to one kernel tick behind
+_MOST_READ = 4  # times the largest file that is read at all, because the outcome waits for it
 
 
 def named_inputs(argv: Sequence[str], cwd: str, *, is_shell: bool) -> list[str]:
-    """Words of a command that are plain files now, or `--option=FILE`. What is started is not among them."""
+    """Returns arguments of a command that are plain files now, also as `--option=FILE`. The program
+    itself is not included."""
     found: dict[str, None] = {}
     started = starting_words(argv, is_shell=is_shell)
-    for word in _path_words(argv, is_shell=is_shell):
-        if word not in started and _plain(remembered_path(word, cwd)) is not None:
-            found.setdefault(word)
+    for argument in _path_arguments(argv, is_shell=is_shell):
+        if argument not in started and _plain(remembered_path(argument, cwd)) is not None:
+            found.setdefault(argument)
             if len(found) == _MOST_NAMED:
                 break
     return list(found)
 
 
 def expanded(patterns: Iterable[str], cwd: str) -> list[str]:
-    """Files that the patterns stand for, relative to `cwd` where they are; a name without a sign of a
-    pattern stands for itself, there or not, and so does one of a file that has such signs in its name."""
+    """Returns files that match the patterns, relative to `cwd` if they are inside; a name without special
+    characters matches itself, whether it exists or not, and so does a file that has such characters in
+    its name."""
     found: dict[str, None] = {}
     for pattern in patterns:
         if not any(sign in pattern for sign in _MAGIC) or os.path.lexists(remembered_path(pattern, cwd)):
             found.setdefault(pattern)
             continue
-        import glob  # seldom needed, and it brings others along
+        import glob  # seldom needed, and imports others
 
         for path in sorted(glob.iglob(pattern, root_dir=cwd or None, recursive=True)):
             if os.path.isfile(os.path.join(cwd, path)):
@@ -71,7 +73,7 @@ def expanded(patterns: Iterable[str], cwd: str) -> list[str]:
 
 
 def stamp(path: str, cwd: str) -> FileStamp:
-    """Without its content. Of a folder it is known that it was there."""
+    """Returns the stamp without a digest. Of a folder, only its existence is recorded."""
     name = as_text(path)
     try:
         found = os.stat(remembered_path(path, cwd))
@@ -83,7 +85,7 @@ def stamp(path: str, cwd: str) -> FileStamp:
 
 
 def with_digest(before: FileStamp, cwd: str, largest: int) -> FileStamp:
-    """With a digest of the content, as long as it is still the file that was stamped."""
+    """Adds a digest of the content, if it is still the file that was stamped."""
     path = remembered_path(before.path, cwd)
     found = _plain(path)
     if found is None or (found.st_size, found.st_mtime_ns) != (before.size, before.mtime_ns):
@@ -93,8 +95,8 @@ def with_digest(before: FileStamp, cwd: str, largest: int) -> FileStamp:
 
 
 def outputs_of(job: Job, cwd: str, started_at_us: int, largest: int) -> tuple[FileStamp, ...]:
-    """As they are now: those it was said to make, there or not; of those that match a pattern, or that a
-    command outside of workflows names, the ones that are newer than its start."""
+    """Returns the present outputs: declared ones, whether they exist or not; for patterns and for names
+    in a command outside workflows, the files that are newer than its start."""
     newest_before_ns = started_at_us * 1000 - _CLOCK_SLACK_NS
     paths: dict[str, None] = {}
     for asked in job.outputs:
@@ -103,12 +105,12 @@ def outputs_of(job: Job, cwd: str, started_at_us: int, largest: int) -> tuple[Fi
             if path == asked or (found is not None and found.st_mtime_ns >= newest_before_ns):
                 paths.setdefault(path)
     if not is_of_workflow(job) and not job.attached and job.container is None:
-        for word in _path_words(job.argv, is_shell=job.is_shell):
-            found = _plain(remembered_path(word, cwd)) if word not in paths else None
+        for argument in _path_arguments(job.argv, is_shell=job.is_shell):
+            found = _plain(remembered_path(argument, cwd)) if argument not in paths else None
             if found is not None and found.st_mtime_ns >= newest_before_ns and len(paths) < MOST_FILES:
-                paths.setdefault(word)
+                paths.setdefault(argument)
     stamps = []
-    left = largest // _MOST_READ if is_of_workflow(job) else largest * _MOST_READ  # others wait behind it
+    left = largest // _MOST_READ if is_of_workflow(job) else largest * _MOST_READ  # other jobs wait for it
     for path in paths:
         one = stamp(path, cwd)
         if one.size is not None and one.size <= min(left, largest):
@@ -118,17 +120,17 @@ def outputs_of(job: Job, cwd: str, started_at_us: int, largest: int) -> tuple[Fi
     return tuple(stamps)
 
 
-def _path_words(argv: Sequence[str], *, is_shell: bool) -> Iterator[str]:
-    """Those that could be names of files. The first one is what is started."""
-    words: Sequence[str] = argv
+def _path_arguments(argv: Sequence[str], *, is_shell: bool) -> Iterator[str]:
+    """Returns arguments that could be names of files. The first one is the program."""
+    arguments: Sequence[str] = argv
     if is_shell:
-        words = argv[0].split() if argv and not any(sign in argv[0] for sign in "'\"\\") else ()
-    for word in words[1:]:
-        name, equals, value = word.partition("=")
-        path = word
-        if word.startswith("-"):
+        arguments = argv[0].split() if argv and not any(sign in argv[0] for sign in "'\"\\") else ()
+    for argument in arguments[1:]:
+        name, equals, value = argument.partition("=")
+        path = argument
+        if argument.startswith("-"):
             path = value if equals and name.startswith("--") else ""
-        if path and len(path) <= _LONGEST_WORD and "\n" not in path and "\0" not in path:
+        if path and len(path) <= _LONGEST_ARGUMENT and "\n" not in path and "\0" not in path:
             yield path
 
 
@@ -140,11 +142,11 @@ def _plain(path: str) -> os.stat_result | None:
     return found if stat.S_ISREG(found.st_mode) else None
 
 
-_GIT_PATIENCE_S = 5.0
-_CHANGES_HOLD_S = 2.0  # so long nobody asks git again, unless the commit or the index is another
-_LEAST_PAUSE = 20  # times what the answer took: of a large repository it is asked less often
+_GIT_TIMEOUT_S = 5.0
+_CHANGES_HOLD_S = 2.0  # how long git is not asked again, unless the commit or the index changes
+_LEAST_PAUSE = 20  # times the duration of the last answer: large repositories are asked less often
 LARGEST_HASHED = 64 << 20
-TOO_MANY = "more kinds of commands were started by one process than are told apart"
+TOO_MANY = "one process started too many kinds of commands to distinguish them"
 FILTERS = "the repository configures filters, or includes configuration that may: git would run these"
 NOT_ASKED = "git is not started within other programs"
 NOT_ANSWERED = "git had not answered yet when the job ended"
@@ -180,9 +182,9 @@ class ProvenanceParts:
         started_at_ns: int | None = None,
         marks: dict[str, Mark] | None = None,
     ) -> tuple[Provenance, AskedChanges | None, str]:
-        """-> all but what git has to be asked for, the question, and the root it is about. `started_at_ns`:
-        what was changed later is not what started. `marks` is filled with those of the files that all of it
-        depends on, as they were before they were read."""
+        """Returns everything except git's answer, the question for git, and its root. `started_at_ns`:
+        later changes are not what started. `marks` gets those of all files that it depends on, as they
+        were before reading."""
         base = self._base = self._base or self._of_this_process()
         unknown = dict(base.unknown)
         marks = {} if marks is None else marks
@@ -202,7 +204,7 @@ class ProvenanceParts:
                 unknown["changes"] = changes.why
         environment = self._environment if kind.environment is None else dict(kind.environment)
         python_path = environment.get("PYTHONPATH", "")
-        programs, versions = self._look_at_programs(kind, python_path, unknown, started_at_ns, marks)
+        programs, versions = self._read_programs(kind, python_path, unknown, started_at_ns, marks)
         found = Provenance(
             host=base.host,
             system=base.system,
@@ -222,7 +224,7 @@ class ProvenanceParts:
         from msgspec.structs import replace
 
         assert found.code is not None
-        changes = question.answer(_GIT_PATIENCE_S)
+        changes = question.answer(_GIT_TIMEOUT_S)
         self._changes[root] = _KnownChanges(
             found.code.commit, question.index, question.asked_s, time.monotonic(), changes
         )
@@ -233,7 +235,7 @@ class ProvenanceParts:
         return replace(found, code=code, unknown=unknown)
 
     def forget_changes(self) -> None:
-        """A file is known to be another one now: git is asked anew."""
+        """A file is known to have changed: git is asked again."""
         self._changes.clear()
 
     def _known_changes(self, repository: Repository) -> Changes | None:
@@ -256,7 +258,7 @@ class ProvenanceParts:
 
     # ---- programs ------------------------------------------------------------------------------------
 
-    def _look_at_programs(
+    def _read_programs(
         self,
         kind: CommandKind,
         python_path: str,
@@ -277,7 +279,7 @@ class ProvenanceParts:
             if is_script(path):
                 unknown["versions"] = f"{_clean(path)} is a script that starts some Python"
                 continue
-            options = [word for word in kind.words[1:] if word.startswith("-")]
+            options = [argument for argument in kind.words[1:] if argument.startswith("-")]
             more_folders = python_path_folders(python_path, kind.cwd, options)
             marks |= marks_of((*more_folders, *package_folders(path)))
             versions = {"python": python_version(path), **self._packages_of(path, more_folders)}
@@ -302,14 +304,14 @@ class ProvenanceParts:
         return known
 
     def _packages_of(self, path: str, more_folders: list[str]) -> dict[str, str]:
-        """Read again when something was installed."""
+        """Reads them again after an installation."""
         key = tuple((folder, _mtime_ns(folder)) for folder in (*more_folders, *package_folders(path)))
         if key not in self._packages:
             self._packages[key] = packages_of(path, more_folders)
         return self._packages[key]
 
 
-class _KnownChanges(NamedTuple):
+class _KnownChanges(Struct, frozen=True):
     commit: str
     index_mark: Mark
     asked_s: float
@@ -336,16 +338,16 @@ def _limits(job_rlimits: tuple[tuple[int, int, int], ...]) -> dict[str, str]:
     import resource
 
     changed = {number: soft for number, soft, _ in job_rlimits}
-    told: dict[str, str] = {}
+    notes: dict[str, str] = {}
     for name, constant in _LIMITS.items():
         number = getattr(resource, constant, None)
         if number is not None:
             soft = changed.get(number, resource.getrlimit(number)[0])
-            told[name] = "unlimited" if soft == resource.RLIM_INFINITY else str(soft)
+            notes[name] = "unlimited" if soft == resource.RLIM_INFINITY else str(soft)
     for line in (read_text("/proc/self/status") or "").splitlines():
         if line.startswith("Umask:"):
-            told["umask"] = line.split()[1]
-    return told
+            notes["umask"] = line.split()[1]
+    return notes
 
 
 def _mtime_ns(path: str) -> int:
@@ -360,5 +362,5 @@ def as_texts(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _clean(text: str) -> str:
-    """Names of files may hold bytes that are no text."""
+    """File names may contain bytes that are not text."""
     return text if text.isascii() else os.fsencode(text).decode("utf-8", "backslashreplace")

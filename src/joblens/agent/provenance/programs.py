@@ -1,4 +1,4 @@
-"""Programs that tools need, looked for on this machine."""
+"""Programs that tools need, searched on this machine."""
 
 import os
 import shutil
@@ -13,8 +13,8 @@ _CHECK_S = 30.0
 
 
 class Programs:
-    """Which of those that a tool can do with are here. `check_s`: for how long one is waited for that is
-    checked. `failed_s`: for how long one that failed is not asked again: it may be installed any time."""
+    """Finds usable programs of a tool. `check_s`: time limit of a check. `failed_s`: how long a failed
+    program is not checked again, because it may be installed any time."""
 
     def __init__(self, check_s: float = _CHECK_S, failed_s: float = 0.0) -> None:
         self._check_s = check_s
@@ -23,7 +23,7 @@ class Programs:
         self._failed: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def usable(self, names: tuple[str, ...], check: tuple[str, ...]) -> str | None:
-        """The path of the first that is there and passes."""
+        """Returns the path of the first program that exists and passes its check."""
         for name in names:
             for path in _all_named(name):
                 if not check or self._passes(path, check):
@@ -31,7 +31,7 @@ class Programs:
         return None
 
     def missing(self, names: tuple[str, ...], check: tuple[str, ...], needs: tuple[str, ...] = ()) -> str:
-        """What is not here, in words; '' if all is."""
+        """Returns a description of what is missing; '': nothing."""
         if names and self.usable(names, check) is None:
             there = [name for name in names if shutil.which(name)]
             either = any_of(list(dict.fromkeys(map(os.path.basename, names))))
@@ -42,20 +42,20 @@ class Programs:
         return f"there is no program {others[0]}" if others else ""
 
     def command_of(self, order: Order) -> tuple[str, ...]:
-        """With the programs that it leaves to this machine. Raises CommandNotFound."""
+        """Returns the command with the programs of this machine. Raises CommandNotFound."""
         wanted = order.programs
         if wanted is None:
             return order.argv
-        words = list(order.argv)
+        argv = list(order.argv)
         for sought in wanted.sought:
             found = self.usable(sought.names, sought.check)
             if found is None:
                 self._refuse(order, self.missing(sought.names, sought.check))
             else:
-                words[sought.place] = found.join(sought.around)
+                argv[sought.place] = found.join(sought.around)
         if missing := self.missing((), (), wanted.needs):
             self._refuse(order, missing)
-        return tuple(words)
+        return tuple(argv)
 
     def _refuse(self, order: Order, why: str) -> None:
         wanted = order.programs
@@ -78,7 +78,7 @@ class Programs:
 
 
 def _all_named(program: str) -> Iterator[str]:
-    """A first one in PATH may lack what a second has."""
+    """A second one in PATH may have what the first lacks."""
     folders = [""] if "/" in program else os.environ.get("PATH", os.defpath).split(os.pathsep)
     for folder in folders:
         found = shutil.which(program, path=folder or None) if folder or "/" in program else None
@@ -86,13 +86,13 @@ def _all_named(program: str) -> Iterator[str]:
             yield os.path.abspath(found)
 
 
-def _ends_well(words: list[str], timeout_s: float) -> bool:
+def _ends_well(argv: list[str], timeout_s: float) -> bool:
     import subprocess
 
     nothing = subprocess.DEVNULL
     try:
         asked = subprocess.run(
-            words, stdin=nothing, stdout=nothing, stderr=nothing, timeout=timeout_s, check=False
+            argv, stdin=nothing, stdout=nothing, stderr=nothing, timeout=timeout_s, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return False

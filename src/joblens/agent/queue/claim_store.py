@@ -17,7 +17,7 @@ from joblens.model.jobs.job import Status
 from joblens.ports.store import Deliveries
 from joblens.ports.workers import Notifier
 
-_PATIENCE_S = 30.0  # for which smaller jobs may overtake one
+_MAX_OVERTAKE_S = 30.0  # for which smaller jobs may overtake one
 
 
 class ClaimStore:
@@ -47,7 +47,7 @@ class ClaimStore:
     def claim(self, request: ClaimRequest, deliveries: Deliveries) -> Granted:
         asked_at_s = self._now_s()
         if request.messages:
-            claims = deliveries.claim(self._info, request.uuids, self._plan.lease_s, room=request.free)
+            claims = deliveries.claim(self._info, request.uuids, self._plan.lease_s, capacity=request.free)
         else:
             claims = self._claim_oldest(request, deliveries)
         grants: list[Grant] = []
@@ -68,17 +68,19 @@ class ClaimStore:
         if limit <= 0:
             return patient
         older_than_s = request.older_than_s
-        more = deliveries.claim_waiting(info, limit, lease_s, older_than_s=older_than_s, room=request.free)
+        more = deliveries.claim_waiting(
+            info, limit, lease_s, older_than_s=older_than_s, capacity=request.free
+        )
         return [*patient, *more]
 
     def _claim_patient(self, info: WorkerInfo, request: ClaimRequest, deliveries: Deliveries) -> list[Claim]:
         """A job that has waited for long is not overtaken by smaller ones forever: capacity is kept free."""
-        if request.total is None or self._now_s() - self._last_patient_s <= _PATIENCE_S / 2:
+        if request.total is None or self._now_s() - self._last_patient_s <= _MAX_OVERTAKE_S / 2:
             return []
         self._last_patient_s = self._now_s()
-        older_than_s = max(request.older_than_s, _PATIENCE_S)
+        older_than_s = max(request.older_than_s, _MAX_OVERTAKE_S)
         return deliveries.claim_waiting(
-            info, 1, self._plan.lease_s, older_than_s=older_than_s, room=request.total
+            info, 1, self._plan.lease_s, older_than_s=older_than_s, capacity=request.total
         )
 
     def renew(self, claims: Mapping[str, int], deliveries: Deliveries) -> Renewed:

@@ -36,7 +36,7 @@ _NOWHERE: Mapping[str, str] = {}
 class ClaimedJob(Struct, frozen=True):
     claim: Claim
     attempt: PreparedAttempt
-    work_dir: str  # of its own; '': it runs where it was told to
+    work_dir: str  # of its own; '': it runs in the directory of its order
     weight: int  # places it takes
     is_plain: bool  # nothing has to be set up for it alone: it goes to a slot
 
@@ -55,7 +55,7 @@ class ClaimedJob(Struct, frozen=True):
         return bool(meant) and self.attempt.folder != meant
 
     def with_devices(self, devices: tuple[str, ...]) -> PreparedAttempt:
-        """What is started, with these GPUs and no others."""
+        """Returns the attempt with these GPUs and no others."""
         if not devices:
             return self.attempt
         return replace(
@@ -92,7 +92,7 @@ class ClaimedJobs:
         self._claimed: dict[tuple[str, str], str] = {}  # folder and run -> the folder that it may use
 
     def look_for_programs(self, claim: Claim) -> None:
-        """Those that are checked take their time: on another thread, before `prepare`."""
+        """Checks programs, which takes a while: on another thread, before `prepare`."""
         with contextlib.suppress(LaunchError):
             self._programs.command_of(claim.ticket.order)
 
@@ -229,7 +229,7 @@ class WorkerPlan(Struct, frozen=True, kw_only=True):
     idle_s: float | None = None  # None: it stays
     every_queue: bool = False  # whatever there is, but what was placed by a cluster
     tickets: tuple[str, ...] = ()  # it was started for
-    is_hired: bool = False  # by a run's driver, which looks after tickets of workers that are gone
+    is_pilot: bool = False  # by a run's driver, which looks after tickets of workers that are gone
     is_timed: bool = False  # a cluster ends it when its time is up, whatever it does then
     takes_any: bool = False  # also what wants more memory or GPUs than there are: nobody else would
     memory_bytes: int | None = None  # to share out; None: not counted
@@ -250,7 +250,7 @@ class WorkerPlan(Struct, frozen=True, kw_only=True):
 
 
 class WorkerView:
-    """What a worker tells those who look on. This one tells nobody."""
+    """Receives the progress of a worker. This one ignores it."""
 
     def note(self, text: str) -> None:
         pass
@@ -268,11 +268,11 @@ class WorkerView:
         """Its outcome is in the store."""
 
     def let_go(self, uuids: Sequence[str]) -> None:
-        """It was told of them and does not have them (any more), though they have not ended here."""
+        """The worker does not have them (any more), though they have not ended here."""
 
 
 class Fences(Protocol):
-    """Who stamps what is written about jobs (stores.fenced)."""
+    """Adds fencing tokens to writes about jobs (stores.wrappers.fenced)."""
 
     def hold(self, uuid: str, fence: int) -> None: ...
 

@@ -34,13 +34,13 @@ def workers_ended_here(workers: Iterable[WorkerInfo], host: HostFacts) -> frozen
 
 
 def is_lost(holding: Holding, dead: frozenset[str], *, may_judge: bool) -> bool:
-    """`dead`: workers that are known to be gone. `may_judge`: whoever asks has had the store for a whole
+    """`dead`: workers that are known to be gone. `may_judge`: the caller has had the store for a whole
     lease; before that, others may simply not have come to renew theirs after the same outage."""
     return holding.worker in dead or (may_judge and holding.expired_us > 0)
 
 
 def end_processes_left(uuid: str, attempt: Attempt | None, host: HostFacts) -> None:
-    """Of an attempt whose worker is gone: its leash has ended it, unless its launcher was killed as well. The
+    """Of an attempt whose worker is gone: its launcher has ended it, unless that was killed as well. The
     groups have to be joblens' own, and the processes bear the job's mark."""
     if not was_left_here(attempt, host) or not is_within_reach(attempt.owner, host):
         return
@@ -67,7 +67,7 @@ def was_left_here(attempt: Attempt | None, host: HostFacts) -> TypeGuard[Attempt
 
 
 def remove_container(uuid: str, path: str) -> None:
-    """It goes by the job's id, which the next attempt has as well. Whoever removes it has time limits."""
+    """It goes by the job's id, which the next attempt has as well. Its removal has time limits."""
     pid = start_removal(path, uuid)
     if pid is not None:
         with contextlib.suppress(ChildProcessError):
@@ -133,20 +133,20 @@ _LEAST_LOOKS_A_LEASE = 3  # with fewer, who looks could not tell that the store 
 _LOOKS_A_SECOND = 100  # of all workers together, as far as their leases allow it
 
 
-def look_every_s(lease_s: float, workers: int = 0) -> float:
+def poll_every_s(lease_s: float, workers: int = 0) -> float:
     """Where there are many workers each looks less often: together they see soon enough what ran out."""
     usual_s = min(_MOST_S, max(_LEAST_S, lease_s / _LOOKS_A_LEASE))
     return max(usual_s, min(lease_s / _LEAST_LOOKS_A_LEASE, workers / _LOOKS_A_SECOND))
 
 
 class Journals:
-    """What waits beside the store for it to be there. This one has none."""
+    """Journals of writes that wait for the store. This one has none."""
 
     def bring_in_own(self) -> None:
-        """What this process has kept, if anything. Nobody else may write anything for hours."""
+        """Replays the journal of this process: others may write nothing for hours."""
 
     def bring_in_left_behind(self) -> bool:
-        """What processes of this machine that are gone have kept. False: something is left."""
+        """Replays the journals of dead processes of this machine. False: something is left."""
         return True
 
 
@@ -191,7 +191,7 @@ class LostWorkers:
         self._workers = workers
         self._notify_after = notify_after
         self._report = report
-        self.is_looking = False
+        self.is_polling = False
         self._next_look_s = 0.0
         self.is_more_to_come = False
 
@@ -199,10 +199,10 @@ class LostWorkers:
         return self._next_look_s
 
     def wake(self) -> None:
-        pause_s = look_every_s(self._lease_s, self._workers())
+        pause_s = poll_every_s(self._lease_s, self._workers())
         self._next_look_s = self._clock.mono_ns() / 1e9 + pause_s
-        if not self.is_looking:
-            self.is_looking = True
+        if not self.is_polling:
+            self.is_polling = True
             self._client.ask(self._look, self._has_looked, self._could_not_look)
 
     def _look(self, deliveries: Deliveries) -> Found:
@@ -251,12 +251,12 @@ class LostWorkers:
             self._notify_after({holding.uuid}, deliveries)
 
     def _has_looked(self, found: Found) -> None:
-        self.is_looking = False
+        self.is_polling = False
         self.is_more_to_come = found.is_more_to_come
         self._report(found)
 
     def _could_not_look(self) -> None:
-        self.is_looking = False
+        self.is_polling = False
 
 
 PLACE = "place"  # among the facts of a worker: the cluster's own id of where it runs
@@ -295,8 +295,8 @@ class RunLostTickets:
         held = deliveries.holdings(of=own)
         if not held:
             return 0
-        places = {worker.name: _place_of(worker) for worker in deliveries.workers()}
-        lost = [one for one in held if _was_there(one, places.get(one.worker, ""), job_id, named)]
+        allocations = {worker.name: _allocation_of(worker) for worker in deliveries.workers()}
+        lost = [one for one in held if _was_there(one, allocations.get(one.worker, ""), job_id, named)]
         return self._take_back(lost, deliveries)
 
     def _take_back(self, lost: Iterable[Holding], deliveries: Deliveries) -> int:
@@ -306,11 +306,11 @@ class RunLostTickets:
 def held_in_place(deliveries: Deliveries, uuids: Collection[str], job_id: str) -> list[Holding]:
     """Returns the tickets of these jobs that workers in the allocation of this id hold."""
     held = deliveries.holdings(of=uuids)
-    places = {worker.name: _place_of(worker) for worker in deliveries.workers()} if held else {}
-    return [one for one in held if _was_there(one, places.get(one.worker, ""), job_id, uuids)]
+    allocations = {worker.name: _allocation_of(worker) for worker in deliveries.workers()} if held else {}
+    return [one for one in held if _was_there(one, allocations.get(one.worker, ""), job_id, uuids)]
 
 
-def _place_of(worker: WorkerInfo) -> str:
+def _allocation_of(worker: WorkerInfo) -> str:
     return str(worker.facts.get(PLACE, ""))
 
 

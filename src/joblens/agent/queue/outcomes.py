@@ -13,13 +13,13 @@ from joblens.agent.queue.claimed_jobs import ClaimedJob, WorkerPlan
 from joblens.agent.terminal.streams import STDERR, STDOUT, tail_of
 from joblens.analysis.findings.job import taken_up_again, with_ending
 from joblens.model.clusters.placement import PlaceEnding
-from joblens.model.delivery import Claim, RetryLost
-from joblens.model.jobs.job import Artifact, Attempt, Job, Outcome, Placement, Record, Status
+from joblens.model.delivery import Claim
+from joblens.model.jobs.job import Artifact, Attempt, Job, Outcome, Placement, Record, RetryLost, Status
 from joblens.model.redaction.secrets import redact_text
 
 MOST_FILES = 1000
 _LARGEST_READ = 64 << 20  # of one file: more is not read for its digest
-_MOST_READ = 256 << 20  # of all: whoever waits for the outcome is not to wait for long
+_MOST_READ = 256 << 20  # of all: the outcome must not wait for long
 _CLOCK_SLACK_NS = 20_000_000  # a file system's clock lags behind by a tick of the kernel
 
 
@@ -180,6 +180,6 @@ def cancelled_before_start(now_us: int, worker: str) -> Outcome:
         ended_at_us=now_us,
         duration_s=0.0,
         reason="not-started",
-        error="cancelled before it began",
+        error="cancelled before it started",
         worker=worker,
     )

@@ -17,7 +17,7 @@ _GAP_LOOKS = 1.5  # at least so many times the pause between two looks
 
 
 class StoreWatch:
-    """Whether whoever lives has had the chance to renew its leases. Told by the store's own clock at every
+    """Whether live workers had the chance to renew their leases. Known by the store's own clock at every
     look: where much of a lease lies between two looks, the store hung, or this process did, or the machine
     slept, or the clock was set; all the others may then just not have come to it. On one thread."""
 
@@ -57,7 +57,7 @@ class AsyncStoreClient:
         log: Callable[[str], None],
         watch: StoreWatch | None = None,
     ) -> None:
-        """`watch` is told when the store is away."""
+        """`watch` is notified when the store is away."""
         self._watch = watch
         self._deliveries = deliveries
         self._loop = loop
@@ -98,7 +98,7 @@ class AsyncStoreClient:
                 if in_vain >= _TRIES_AT_THE_END:
                     return  # leases end by themselves
                 time.sleep(self._pause_s)
-            except BaseException as error:  # noqa: BLE001 - a fault of joblens is told on the loop
+            except BaseException as error:  # noqa: BLE001 - a fault of joblens is raised on the loop
                 self._loop.call(partial(_raise, error))
                 return
             else:

@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from joblens.agent.attempts.hosts import AttemptHosts
 from joblens.agent.measuring.outcome import not_started
 from joblens.agent.queue.claim_store import ClaimStore
 from joblens.agent.queue.claimed_jobs import ClaimedJob, Fences, WorkerPlan, WorkerView
-from joblens.agent.queue.hosts import WorkerHosts
-from joblens.agent.queue.lost_workers import Found, Journals, Leftovers, LostWorkers, look_every_s
+from joblens.agent.queue.lost_workers import Found, Journals, Leftovers, LostWorkers, poll_every_s
 from joblens.agent.queue.outcomes import (
     cancelled_before_start,
     count_of_jobs,
@@ -29,6 +29,7 @@ from joblens.agent.queue.worker_actions import ServedRuns
 from joblens.agent.queue.write_filter import ClaimWriteFilter
 from joblens.agent.runtime.loop import Timed
 from joblens.agent.session.context import AgentContext
+from joblens.agent.slots.loop import SlotPlan
 from joblens.engine.life import claim_events as on
 from joblens.engine.life.claim_search import SearchPlan
 from joblens.engine.life.claims import Claims
@@ -42,6 +43,9 @@ from joblens.model.redaction.secrets import SecretValues
 from joblens.model.writes import JobEnded
 from joblens.ports.store import Deliveries
 from joblens.ports.workers import Notifier
+
+_SLOTS = "worker:slots"
+_SLOTS_EVERY_S = 1.0
 
 
 class QueueWorker:
@@ -72,7 +76,7 @@ class QueueWorker:
         self._may_leave = may_leave
         self._maker = plan.maker(context.clock)
         self._claims = self._new_claims()
-        watch = StoreWatch(plan.lease_s, look_every_s(plan.lease_s))
+        watch = StoreWatch(plan.lease_s, poll_every_s(plan.lease_s))
         self._client = AsyncStoreClient(deliveries, context.loop, self._view.note, watch)
         self._leftovers = Leftovers(context.spool_dir, context.host, context.loop)
         self._store = ClaimStore(plan, context, self._maker, self._leftovers, notifier, self._view.note)
@@ -89,9 +93,15 @@ class QueueWorker:
             notify_after=self._store.notify_after,
             report=self._on_found,
         )
-        self._hosts = WorkerHosts(plan, context, self)
+        slots = SlotPlan(
+            width=1,
+            logs_dir=plan.logs_dir,
+            output_max_bytes=plan.output_max_bytes,
+            accounting=plan.accounting,
+        )
+        self._hosts = AttemptHosts(context, slots, self, environ=plan.environ, end_signal=plan.end_signal)
         self._served = ServedRuns(
-            plan.info.name, context, self._maker, start=self._hosts.start_beside, report=self._on_service
+            plan.info.name, context, self._maker, start=self._hosts.start_session, report=self._on_service
         )
         self._events: deque[on.Event] = deque()
         self._is_handling = False
@@ -103,7 +113,12 @@ class QueueWorker:
         self._is_known = False
         self._is_evicting = False
         self._ended_by: tuple[PlaceEnding, dict[str, Job]] | None = None  # with the allocation
-        self._commands: dict[type, Callable[[Any], None]] = {
+        self._commands = self._command_table()
+        for uuid in plan.tickets:
+            self.take(uuid, lambda: None)
+
+    def _command_table(self) -> dict[type, Callable[[Any], None]]:
+        return {
             on.AskFor: self._ask_for,
             on.Ack: lambda command: command.message.ack(),
             on.LetGo: lambda command: self._view.let_go(command.uuids),
@@ -121,8 +136,6 @@ class QueueWorker:
             on.ReportStrays: self._report_strays,
             on.Release: self._release,
         }
-        for uuid in plan.tickets:
-            self.take(uuid, lambda: None)
 
     def _new_claims(self) -> Claims:
         plan, clock = self._plan, self._context.clock
@@ -151,14 +164,14 @@ class QueueWorker:
         timed: list[Timed] = [self, self._lost_workers, self._served]
         for one in timed:
             context.loop.add_timed(one)
-        self._hosts.begin_samples()
+        context.sampler.add(_SLOTS, _SLOTS_EVERY_S, self._hosts.slots.take_samples)
         self._claims.restart_idle_time(self._now_s())
         try:
             context.loop.run_until(self._is_done)
         finally:
             for one in timed:
                 context.loop.remove_timed(one)
-            self._hosts.end_samples()
+            context.sampler.remove(_SLOTS)
             self._writes.open()
             self._leave()
 
@@ -181,9 +194,9 @@ class QueueWorker:
             return self._served.leave()  # outcomes that are not in the store are in the journal
         if claims.is_draining or idle_s is None or self._is_poll_asked or self._inbox:
             return False
-        if self._leftovers.is_busy or self._lost_workers.is_looking:
+        if self._leftovers.is_busy or self._lost_workers.is_polling:
             return False
-        if self._lost_workers.is_more_to_come and not self._plan.is_hired:
+        if self._lost_workers.is_more_to_come and not self._plan.is_pilot:
             return False
         if not claims.is_idle(idle_s, now_s) or not self._served.leave():
             return False
@@ -207,7 +220,7 @@ class QueueWorker:
         is_poll_asked, self._is_poll_asked = self._is_poll_asked, False
         self._post(*([on.PollAsked()] if is_poll_asked else []))
 
-    def look_now(self) -> None:
+    def poll_now(self) -> None:
         """There may be new jobs in the store. From a signal handler, too."""
         self._is_poll_asked = True
 
@@ -335,7 +348,7 @@ class QueueWorker:
                     break
         finally:
             self._is_handling = False
-        self._hosts.flush()
+        self._hosts.slots.flush()
         self._flush_returns()
 
     def _ask_for(self, command: on.AskFor) -> None:
@@ -374,7 +387,12 @@ class QueueWorker:
     def _start(self, command: on.Start) -> None:
         held = self._claimed[command.uuid]
         self._view.starting(held)
-        self._hosts.start(held, command.share)
+        attempt = held.with_devices(command.share.devices)
+        if held.is_plain:
+            self._hosts.slots.start(attempt, command.share.weight, behind=command.share.is_behind)
+        else:
+            self._hosts.sessions.expect(2)  # another may follow: a launcher stands by
+            self._hosts.start_session(attempt)
 
     def _record_cancelled(self, command: on.RecordCancelled) -> None:
         now_us = self._context.clock.now_us()

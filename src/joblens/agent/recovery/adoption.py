@@ -1,9 +1,8 @@
-"""Adoption of a job that an earlier owner started: looked after until its launcher ends."""
+"""Adoption of a job that an earlier owner started: measures and controls it until its launcher ends."""
 
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -13,7 +12,8 @@ from joblens.agent.instruments.table import DetailTaker, OtherProbes, Watched
 from joblens.agent.measuring.accounting import BY_WATCHING
 from joblens.agent.measuring.meter import COUNTERS, JobMeter, LimitWatch
 from joblens.agent.recovery.orphans import Recovery
-from joblens.agent.recovery.settlement import Circumstances, Seen, standing_groups
+from joblens.agent.recovery.settlement import Circumstances, History, standing_groups
+from joblens.agent.runtime.loop import mono_s
 from joblens.agent.session.context import AgentContext, hold_of, limits_key
 from joblens.agent.slots.after_kill import without_peak
 from joblens.agent.terminal.streams import NOTHING_NEW, OutputFiles
@@ -33,30 +33,30 @@ from joblens.engine.life.job_life import (
     on_event,
 )
 from joblens.files.processes import is_running
-from joblens.model.errors import ProbeError
+from joblens.model.errors import JoblensError, ProbeError
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import NOTHING_REAPED, EarlySignal, ExitUsage, Record
 from joblens.model.jobs.sample import Sample
 from joblens.model.writes import JobEnded, JobStarted, SamplesTaken, Write
 from joblens.probes.proc.kernel_files import USEC_PER_TICK, parse_stat
 
-_SETTLE_S = 0.1  # what ends together with the main process is not a leftover
-_WATCHED = (BY_WATCHING, "joblens sampler")  # the latter: in records of earlier versions
+_SETTLE_S = 0.1  # processes that end with the main process are not leftovers
+_WATCHED = (BY_WATCHING, "joblens sampler")  # the second: in records of earlier versions
 _FAR_ENOUGH_BACK = 1000  # samples
 
 
 class AdoptedJob:
-    """Driven by the loop like a session of one's own: time-out, cancelling and leftovers as there."""
+    """Driven by the loop like a session: time-out, cancellation and leftovers work the same."""
 
     def __init__(
         self,
         record: Record,
-        seen: Seen,
+        seen: History,
         context: AgentContext,
         recovery: Recovery,
         on_end: Callable[["AdoptedJob"], None],
     ) -> None:
-        """`seen`: in the store."""
+        """`seen`: samples in the store."""
         assert record.attempt is not None
         self._attempt = replace(record.attempt, owner=context.owner)
         self.record = replace(record, attempt=self._attempt)
@@ -68,18 +68,18 @@ class AdoptedJob:
         self._container = hold_of(record.job, context.spool_dir)
         if self._container is not None:
             self._container.processes.groups = self._groups
-            self._container.processes.tell_client = self._signal_main
+            self._container.processes.signal_client = self._signal_main
         stored, earlier = seen.samples, seen.details
         self._slot_job = recovery.slot_job(record.job.uuid)
-        # First of all: where there are no groups, it knows who is alive.
+        # First of all: without groups, the meter knows the live processes.
         self._meter = self._open_meter()
         self._details = self._open_instruments(stored, earlier)
-        last = _last_seen(stored)
+        last = _last_values(stored)
         self._next_index = stored[-1][0] + 1 if stored else 0
         self._meter.resume(self._attempt.base, self._attempt.started_mono_ns or 0, last)
         early = self._early_signal_to_come(last)
         self._life = JobLife(
-            timeout_s=self._time_left_s(),
+            timeout_s=self._remaining_s(),
             early_signal=early.signal if early else None,
             early_lead_s=early.lead_s if early else 0.0,
             lead_is_grace=self._lead_is_grace(),
@@ -89,6 +89,7 @@ class AdoptedJob:
         self._launcher_fd = self._main_fd = -1
         self._settle_until_s: float | None = None
         self.is_over = False
+        self.error: JoblensError | None = None
 
     def _open_meter(self) -> JobMeter:
         accountant = self._context.accountant
@@ -146,11 +147,11 @@ class AdoptedJob:
 
     @property
     def is_steady(self) -> bool:
-        """It runs, and nothing is under way that only this process can finish."""
+        """Returns whether it runs, and nothing is pending that only this process can finish."""
         return self._main_fd >= 0 and not self.is_over and not self.was_asked_to_stop
 
     def output(self, max_bytes: int) -> OutputFiles | None:
-        """The files it writes to, where it writes to files."""
+        """Its output files, if it writes to files."""
         folder = self._attempt.logs_dir
         if not folder or not os.path.isdir(folder):
             return None
@@ -160,6 +161,9 @@ class AdoptedJob:
 
     def ask_stop(self, cause: EndCause, number: int = signal.SIGTERM) -> None:
         self._feed(StopAsked(cause, number))
+
+    def kill_now(self) -> None:
+        self._signal_all(signal.SIGKILL)
 
     # ---- on the sampler's thread -------------------------------------------------------------------
 
@@ -177,7 +181,7 @@ class AdoptedJob:
             self._context.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))
 
     def _limit_watch(self) -> LimitWatch:
-        """For limits that the kernel does not enforce."""
+        """Returns limits that the kernel does not enforce."""
         asked, by = self.job.requirements, self._attempt.enforced_by
         return LimitWatch(
             asked.memory_bytes if by.get("memory", "").startswith(_WATCHED) else None,
@@ -195,7 +199,7 @@ class AdoptedJob:
         return sample if self._slot_job is None else without_peak(sample)
 
     def _reaped_so_far(self) -> ExitUsage:
-        """CPU time of ended processes of the job. Of a slot: less that of the jobs before it."""
+        """Returns the CPU time of ended processes of the job; in a slot, without earlier jobs."""
         reaped = _reaped_by(self._attempt.launcher_pid or 0)
         if self._slot_job is None:
             return reaped
@@ -212,17 +216,17 @@ class AdoptedJob:
         return min(due, default=None)
 
     def wake(self) -> None:
-        if self._settle_until_s is not None and time.monotonic() >= self._settle_until_s:
+        if self._settle_until_s is not None and mono_s(self._context.clock) >= self._settle_until_s:
             self._settle_until_s = None
             pids = self._pids()
             if pids:
                 self._feed(Exited(len(pids)))
-            return  # none: its launcher is about to end
+            return  # the launcher is about to end
         self._feed(Tick())
 
     def _main_ended(self) -> None:
         self._main_fd = self._let_go(self._main_fd)
-        self._settle_until_s = time.monotonic() + _SETTLE_S
+        self._settle_until_s = mono_s(self._context.clock) + _SETTLE_S
 
     def _launcher_ended(self) -> None:
         if self.is_over:
@@ -231,7 +235,7 @@ class AdoptedJob:
         context, uuid = self._context, self.job.uuid
         self._main_fd = self._let_go(self._main_fd)
         self._launcher_fd = self._let_go(self._launcher_fd)
-        with contextlib.suppress(OSError):  # it is a child where this process was restarted in place
+        with contextlib.suppress(OSError):  # a child, if this process was restarted in place
             os.waitpid(self._attempt.launcher_pid or 0, os.WNOHANG)
         context.loop.remove_timed(self)
         context.sampler.remove(uuid)
@@ -246,7 +250,7 @@ class AdoptedJob:
     def _settle(self, samples: list[tuple[int, Sample]]) -> None:
         context, uuid = self._context, self.job.uuid
         how = Circumstances(cause=self._life.cause, leftovers=self._life.leftovers)
-        seen = Seen(samples, self._details.latest, self._meter, self._next_index)
+        seen = History(samples, self._details.latest, self._meter, self._next_index)
         context.recorder.put(
             [self._completed(write) for write in self._recovery.settle(self.record, seen, how)]
         )
@@ -276,7 +280,7 @@ class AdoptedJob:
         return -1
 
     def _feed(self, event: Event) -> None:
-        self._life, commands = on_event(self._life, event, time.monotonic())
+        self._life, commands = on_event(self._life, event, mono_s(self._context.clock))
         for command in commands:
             self._carry_out(command)
 
@@ -290,7 +294,7 @@ class AdoptedJob:
             self._signal_all(command.signal)
 
     def _is_early_signal(self) -> bool:
-        """Nothing else is sent to a job that runs and that nobody asked to end."""
+        """Nothing else is sent to a running job that was not cancelled."""
         return self._life.phase is Phase.RUNNING and self._life.cause is EndCause.NONE
 
     def _signal_main(self, number: int) -> None:
@@ -299,12 +303,12 @@ class AdoptedJob:
                 signal.pidfd_send_signal(self._main_fd, number)
 
     def _signal_all(self, number: int) -> None:
-        """To every process of the job, never to its launcher, which has yet to say how it went."""
+        """Signals every process of the job, never its launcher, which has yet to report the outcome."""
         if self._container is not None:
             if number == signal.SIGKILL:
                 self._container.processes.kill()
             else:
-                self._signal_main(number)  # the client hands it on
+                self._signal_main(number)  # the client forwards it
             return
         launcher_pid = self._attempt.launcher_pid or 0
         if self._groups is not None:
@@ -332,7 +336,7 @@ class AdoptedJob:
         return self._meter.living()
 
     def _early_signal_to_come(self, last: Sample | None) -> EarlySignal | None:
-        """None also when it was due while the owner before was still seen at work, who sent it then."""
+        """Returns None also if the previous owner was still active when it was due, and so has sent it."""
         early, timeout_s = self.job.early_signal, self.job.requirements.timeout_s
         if early is None or timeout_s is None:
             return None
@@ -340,19 +344,19 @@ class AdoptedJob:
         return early if seen_s < timeout_s - early.lead_s else None
 
     def _lead_is_grace(self) -> bool:
-        """Not when its time ran out while nobody looked after it: it may never have been told."""
+        """Returns False if its time ran out without an owner: it may never have got the signal."""
         early = self.job.early_signal
-        return early is not None and early.is_grace and bool(self._time_left_s())
+        return early is not None and early.is_grace and bool(self._remaining_s())
 
-    def _time_left_s(self) -> float | None:
+    def _remaining_s(self) -> float | None:
         timeout_s, started_ns = self.job.requirements.timeout_s, self._attempt.started_mono_ns
         if timeout_s is None or started_ns is None or not self.job.enforce:
             return None
         return max(0.0, timeout_s - (self._context.clock.mono_ns() - started_ns) / 1e9)
 
 
-def _last_seen(stored: Sequence[tuple[int, Sample]]) -> Sample | None:
-    """The last sample. Counters that not every sample has are as they were last seen."""
+def _last_values(stored: Sequence[tuple[int, Sample]]) -> Sample | None:
+    """Returns the last sample. Counters that are missing in it have their last known value."""
     if not stored:
         return None
     last = stored[-1][1]
@@ -366,7 +370,7 @@ def _last_seen(stored: Sequence[tuple[int, Sample]]) -> Sample | None:
 
 
 def _hold(pid: int | None, start_ticks: int | None) -> int:
-    """A descriptor of the very process, readable when it has ended; -1 when it has ended already."""
+    """Returns a pidfd of exactly this process, readable once it has ended; -1: it has already ended."""
     if pid is None:
         return -1
     try:
@@ -380,7 +384,7 @@ def _hold(pid: int | None, start_ticks: int | None) -> int:
 
 
 def _reaped_by(launcher_pid: int) -> ExitUsage:
-    """Usage of its ended children, as the kernel adds it up in its stat file."""
+    """Returns the usage of its ended children, as the kernel sums it up in its stat file."""
     try:
         with open(f"/proc/{launcher_pid}/stat", "rb", buffering=0) as file:
             stat = parse_stat(file.read())

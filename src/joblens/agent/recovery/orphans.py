@@ -1,6 +1,5 @@
-"""Orphans: jobs whose owner died, which to adopt and which to settle, and the spool files that killed
-processes left.
-"""
+"""Orphans: jobs whose owner died. Decides which to adopt and which to finalize, and removes spool files
+of killed processes."""
 
 import contextlib
 import glob
@@ -14,7 +13,14 @@ from joblens.agent.cgroups.groups import sweep_groups
 from joblens.agent.containers.protocol import noted
 from joblens.agent.launcher.slot_ledger import LedgerJob, jobs_begun, left_outcomes, outcome_path, read_again
 from joblens.agent.measuring.accounting import Accountant
-from joblens.agent.recovery.settlement import UNKNOWN, Circumstances, Seen, Settling, Tools, standing_groups
+from joblens.agent.recovery.settlement import (
+    UNKNOWN,
+    Circumstances,
+    Finalization,
+    History,
+    Tools,
+    standing_groups,
+)
 from joblens.agent.runtime.ownership import is_gone, is_within_reach
 from joblens.agent.runtime.payload import payload_path, payloads
 from joblens.agent.runtime.recorder import pending_ends
@@ -28,24 +34,24 @@ from joblens.ports.clock import Clock
 from joblens.ports.store import Store
 from joblens.probes.host.machine_load import HostFacts
 
-NEVER_STARTED = "the program that was to start it is gone"
+NEVER_STARTED = "the program that should have started it is gone"
 
 
 class Orphans(Struct, frozen=True, kw_only=True):
-    """Jobs of this user on this machine that nobody looks after any more."""
+    """Jobs of this user on this machine without an owner."""
 
-    adoptable: list[Record]  # the launcher still lives
+    adoptable: list[Record]  # the launcher is still alive
     dead: list[Record]
     never_started: list[Record]
-    superseded: frozenset[str]  # of the dead: their launcher went on to another job, whose the groups are
+    superseded: frozenset[str]  # dead jobs whose launcher runs another job, to which the groups now belong
 
     def __bool__(self) -> bool:
         return bool(self.adoptable or self.dead or self.never_started)
 
 
 class Recovery:
-    """Two processes must not do this at once for the same jobs: agent.locks.alone. `trusts_records` False:
-    somebody else wrote them, who may have named any process, and nothing is done about them."""
+    """Two processes must not recover the same jobs at once: `agent.locks.alone`. `trusts_records` False:
+    others wrote the records, which may name any process, so nothing is done."""
 
     def __init__(
         self,
@@ -66,12 +72,12 @@ class Recovery:
         self._output_max_bytes = output_max_bytes
         self._trusts_records = trusts_records
         self._ledgers_read: set[str] = set()
-        self._slot_jobs: dict[str, LedgerJob] = {}  # of ledgers that are left, each read once
+        self._slot_jobs: dict[str, LedgerJob] = {}  # from remaining ledgers, each read once
         self._disowned: set[str] = set()  # jobs of this process from before it was restarted in place
 
     def orphans(self, records: list[Record]) -> Orphans:
-        """Among unfinished jobs. Other users' and other machines' jobs are not ours to judge, and those of a
-        queue are another worker's when the lease of theirs has run out."""
+        """Returns orphans among unfinished jobs. Jobs of other users and machines are skipped; queued
+        jobs belong to another worker once their lease has expired."""
         mine = [
             record
             for record in records
@@ -83,7 +89,7 @@ class Recovery:
             record for record in orphaned if record.job.uuid not in superseded and self._is_adoptable(record)
         ]
         dead = [record for record in orphaned if record not in adoptable]
-        # The newest job of a slot takes the groups away in which the older ones are read.
+        # The newest job of a slot removes the groups from which the older ones are read.
         dead.sort(key=lambda record: record.job.uuid not in superseded)
         return Orphans(
             adoptable=adoptable,
@@ -93,8 +99,8 @@ class Recovery:
         )
 
     def disown(self, records: list[Record], owner: Owner) -> None:
-        """Makes jobs orphans that this process began before it was restarted in place. To be called before it
-        begins any."""
+        """Turns jobs that this process started before it was restarted in place into orphans. Call it
+        before it starts any."""
         running = (record for record in records if record.status is Status.RUNNING)
         self._disowned.update(one.job.uuid for one in running if one.attempt and one.attempt.owner == owner)
 
@@ -102,12 +108,12 @@ class Recovery:
         self._disowned.discard(uuid)
 
     def has_unrecorded(self) -> bool:
-        """Whether an owner that is gone may have begun jobs that the store does not know."""
+        """Returns whether a dead owner may have started jobs that the store does not know."""
         return bool(self._new_ledgers())
 
     def unrecorded(self, read: Callable[[Callable[[Store], Any]], Any]) -> list[Write]:
-        """Records those jobs, which `orphans` then finds in the store. `read` answers a question to the
-        store; between two questions this waits for launchers."""
+        """Records those jobs, so that `orphans` finds them in the store. `read` answers a query to the
+        store; between queries this waits for launchers."""
 
         def known(uuid: str) -> Record | None:
             try:
@@ -127,9 +133,9 @@ class Recovery:
         return writes
 
     def slot_job(self, uuid: str) -> LedgerJob | None:
-        """The job as it stands in a ledger. None: it did not run in a slot, or no ledger has it."""
+        """Returns the job from a ledger. None: it did not run in a slot, or no ledger has it."""
         if uuid not in self._slot_jobs:
-            for path in self._new_ledgers():  # an owner was killed just now
+            for path in self._new_ledgers():  # an owner was just killed
                 self._slot_jobs.update((job.uuid, job) for job in jobs_begun(path))
         job = self._slot_jobs.get(uuid)
         if job is not None and job.end is None:
@@ -137,7 +143,7 @@ class Recovery:
         return job
 
     def _new_ledgers(self) -> dict[str, Owner]:
-        """Nothing is begun any more in those that were read."""
+        """Ledgers that were read get no new jobs."""
         if not self._trusts_records:
             return {}
         left = left_ledgers(self.spool_dir, self._host)
@@ -168,8 +174,8 @@ class Recovery:
 
     # ---- the end of a job --------------------------------------------------------------------------
 
-    def settle(self, record: Record, seen: Seen, end: Circumstances = UNKNOWN) -> list[Write]:
-        """Ends what is left of the job; -> what is to be remembered about it."""
+    def settle(self, record: Record, seen: History, end: Circumstances = UNKNOWN) -> list[Write]:
+        """Kills what is left of the job; returns its outcome."""
         attempt = record.attempt
         assert attempt is not None
         slot_job = self.slot_job(record.job.uuid)
@@ -178,16 +184,16 @@ class Recovery:
             return [JobEnded(record.job.uuid, failure)]
         tools = Tools(self.spool_dir, self._accountant, self._clock, self._output_max_bytes)
         in_reach = is_within_reach(attempt.owner, self._host)
-        return Settling(record, seen, end, tools, slot_job, is_within_reach=in_reach).writes()
+        return Finalization(record, seen, end, tools, slot_job, is_within_reach=in_reach).writes()
 
     def give_up(self, record: Record, why: str = NEVER_STARTED) -> list[Write]:
-        """For a job that will never be started."""
+        """For a job that will never start."""
         now_us = self._clock.now_us()
         lost = Outcome(status=Status.LOST, ended_at_us=now_us, duration_s=0.0, reason="lost", error=why)
         return [JobEnded(record.job.uuid, lost)]
 
     def forget(self, uuid: str) -> None:
-        """Once the outcome is in the store."""
+        """Called once the outcome is in the store."""
         self._disowned.discard(uuid)
         self._slot_jobs.pop(uuid, None)
         with contextlib.suppress(OSError):
@@ -195,7 +201,7 @@ class Recovery:
 
 
 def _superseded(orphaned: list[Record]) -> frozenset[str]:
-    """A slot's launcher runs one job after another; all but its newest have ended, their records unsaid."""
+    """A slot's launcher runs one job after another; all but its newest have ended without a record."""
     newest: dict[tuple[int, int], Record] = {}
     older: list[str] = []
     for record in orphaned:
@@ -214,13 +220,13 @@ def _superseded(orphaned: list[Record]) -> frozenset[str]:
     return frozenset(older)
 
 
-_FORGOTTEN_US = 86_400_000_000  # nobody asks any more for what belongs to a job that no store knows
+_FORGOTTEN_US = 86_400_000_000  # after this time, data of a job that no store knows is removed
 
 
 def sweep(
     spool_dir: str, store: Store, now_us: int, host: HostFacts, cgroup_parent: str | None = None
 ) -> None:
-    """Cheap when there is nothing: a few listings of a directory. `cgroup_parent`: where groups are made."""
+    """Cheap if there is nothing: a few directory listings. `cgroup_parent`: where groups are made."""
     remove_settled(spool_dir, host, lambda uuid: _is_over(store, uuid))
     if has_slots(spool_dir):
         sweep_slots(spool_dir, host, store.running())
@@ -250,7 +256,7 @@ def _sweep_containers(spool_dir: str, store: Store) -> None:
 
 
 def _sweep_outcome(path: str, record: Record | None, now_us: int) -> None:
-    """The owner recorded the end and was killed before it could take the groups away."""
+    """The owner recorded the end and was killed before it removed the groups."""
     if record is None:
         _remove_when_old(path, now_us)
     elif record.status.is_final:

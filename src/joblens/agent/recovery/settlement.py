@@ -1,7 +1,7 @@
-"""Settlement of a job that has no owner any more: its true outcome where it is known, else lost.
+"""Finalization of a job without an owner: its true outcome if that is known, otherwise lost.
 
-Three things may be left of such a job: an outcome file from its launcher, its processes, its control
-groups. What can still be known is read, and all of it is cleared away.
+Three things may be left of such a job: an outcome file of its launcher, its processes, its control
+groups. Everything that is still readable is read, and all of it is removed.
 """
 
 import contextlib
@@ -36,31 +36,31 @@ if TYPE_CHECKING:
     from joblens.agent.slots.after_kill import SlotReading
 
 
-RESTARTED = "the machine was started anew while it ran"
-_TOLD_BY_LAUNCHER = ("faults_minor", "faults_major", *IO_FIELDS)
+RESTARTED = "the machine was restarted while it ran"
+_FROM_LAUNCHER = ("faults_minor", "faults_major", *IO_FIELDS)
 _NO_HOST = dict.fromkeys(name for name in Sample.__struct_fields__ if name.startswith("host_"))
-NOBODY_WAITED = "joblens and the job's launcher were killed, so its exit status is not known"
+NOT_REAPED = "joblens and the job's launcher were killed, so its exit status is unknown"
 
 
 class Circumstances(Struct, frozen=True, kw_only=True):
-    """What the caller knows about how the job came to its end."""
+    """Facts that the caller has about the end of the job."""
 
     cause: EndCause = EndCause.NONE
     cancel_asked_at_us: int | None = None
     leftovers: int = 0
-    owns_groups: bool = True  # False: its slot went on to another job, and the groups are that one's
+    owns_groups: bool = True  # False: its slot runs another job, to which the groups belong
 
 
 UNKNOWN = Circumstances()
 
 
-class Seen(Struct, frozen=True):
-    """What has been seen of the job."""
+class History(Struct, frozen=True):
+    """Samples and details of the job so far."""
 
     samples: list[tuple[int, Sample]] = []
     details: Details = Details()
-    meter: JobMeter | None = None  # of whoever measured it up to now; closed when it is settled
-    next_index: int = 0  # at least, of the sample that follows
+    meter: JobMeter | None = None  # of its last owner; closed when the job is finalized
+    next_index: int = 0  # minimum index of the next sample
 
 
 class Tools(Struct, frozen=True):
@@ -70,14 +70,14 @@ class Tools(Struct, frozen=True):
     output_max_bytes: int
 
 
-class Settling:
-    """`slot_job`: the job in the ledger of its slot, if it is in one. `is_within_reach` False: neither
-    processes nor groups of the job can be there any more; others may have their numbers and names now."""
+class Finalization:
+    """`slot_job`: the job in the ledger of its slot, if any. `is_within_reach` False: neither processes
+    nor groups of the job can exist; others may have their pids and names now."""
 
     def __init__(
         self,
         record: Record,
-        seen: Seen,
+        seen: History,
         end: Circumstances,
         tools: Tools,
         slot_job: LedgerJob | None,
@@ -100,7 +100,7 @@ class Settling:
         )
         self._slot_job = slot_job
         self._noted = self._noted_reading()
-        # Better than what the groups of its slot say now, unless the job was measured to its end.
+        # Better than the present groups of its slot, unless the job was measured to its end.
         self._slot = self._noted if seen.meter is None else None
         self._container = hold_of(record.job, tools.spool_dir)
         if self._container is not None:
@@ -115,7 +115,7 @@ class Settling:
 
     def writes(self) -> list[Write]:
         uuid = self._record.job.uuid
-        # Before its processes are ended: systemd may remove the groups together with the last of them.
+        # Before its processes are killed: systemd may remove the groups with the last of them.
         meter = self._meter() if self._container is None else None
         before_end = self._sample_of_living(meter)
         if self._is_within_reach:
@@ -142,7 +142,7 @@ class Settling:
         origins = self._slot.origins if self._slot is not None else None
         outcome = outcome_of(record, self._ending(), self._summary, meter, output, details, origins=origins)
         if output is None and self._left is not None and self._left.slot_job is not None:
-            outcome = replace(outcome, stdout_bytes=0, stderr_bytes=0)  # else it would have a folder
+            outcome = replace(outcome, stdout_bytes=0, stderr_bytes=0)  # otherwise it would have a folder
         if meter is not None:
             meter.close()
         if self._groups is not None:
@@ -153,7 +153,7 @@ class Settling:
         return writes
 
     def _noted_reading(self) -> "SlotReading | None":
-        """As the launcher of its slot noted it at its end."""
+        """Returns the reading that its slot's launcher recorded at its end."""
         if self._left is None or self._left.slot_job is None:
             return None
         from joblens.agent.slots.after_kill import reading_of
@@ -177,16 +177,16 @@ class Settling:
         self._was_alive |= end_marked(uuid)
 
     def _meter(self) -> JobMeter | None:
-        """Only what can still be read, or could be at the time, has sources to name."""
+        """Only readings that exist have sources to name."""
         if self._slot is not None:
             return None
         if self._seen.meter is not None:
             return self._seen.meter
-        accountant, others = self._tools.accountant, self._left_instruments()
+        accountant, others = self._tools.accountant, self._orphan_instruments()
         if self._may_read_groups or self._is_in_tree:
             try:
                 meter = accountant.meter(self._groups, self._attempt.launcher_pid or 0, others)
-            except ProbeError:  # the groups went away just now
+            except ProbeError:  # the groups have just been removed
                 self._may_read_groups = False
             else:
                 self._resume(meter)
@@ -203,18 +203,19 @@ class Settling:
             meter.resume(self._attempt.base, self._attempt.started_mono_ns)
 
     def _noted_counters(self) -> CgroupProbe | None:
-        """Its groups as its launcher read them when all its processes had ended. None: it has not."""
+        """Returns its groups as its launcher read them after all its processes had ended. None: there is
+        no such reading."""
         if self._left is None or not self._left.counters or self._container is not None:
             return None
         try:
             attempt = self._attempt
             return CgroupProbe(attempt.groups, attempt.accounting, contents=self._left.counters)
-        except (ProbeError, ValueError):  # not what this version would have noted
+        except (ProbeError, ValueError):  # not in the form of this version
             return None
 
     def _container_meter(self) -> JobMeter | None:
         assert self._container is not None
-        others = self._left_instruments()
+        others = self._orphan_instruments()
         try:
             meter = self._tools.accountant.meter_of(
                 self._container.probe(), self._container.processes.pids, others
@@ -229,15 +230,15 @@ class Settling:
         is_tree = self._attempt.accounting == PROCESS_TREE and self._container is None
         return is_tree and self._attempt.launcher_pid is not None
 
-    def _left_instruments(self) -> tuple[Probe, ...]:
+    def _orphan_instruments(self) -> tuple[Probe, ...]:
         from joblens.agent.instruments.network import (
-            left_instruments,  # not for those that only ask who died
+            orphan_instruments,  # not for callers that only ask who died
         )
 
-        return left_instruments(self._record.job, self._attempt.groups)
+        return orphan_instruments(self._record.job, self._attempt.groups)
 
     def _sample_of_living(self, meter: JobMeter | None) -> Sample | None:
-        """Of a job that is about to be ended; all there is to know if its groups go with it."""
+        """Takes a sample of a job that is about to be killed, in case its groups vanish with it."""
         if meter is None or self._groups is None or self._attempt.started_mono_ns is None:
             return None
         try:
@@ -247,7 +248,7 @@ class Settling:
         return self._with_own_peak(sample) if sample is not None else None
 
     def _final_sample(self, meter: JobMeter | None) -> Sample | None:
-        """None: the last counters of its groups are not known."""
+        """Returns None if the last counters of its groups are unknown."""
         if self._slot is not None:
             ended_at_us, elapsed_us = self._when_it_ended()
             return Sample(at_us=ended_at_us, elapsed_us=elapsed_us, **self._slot.last)
@@ -255,10 +256,10 @@ class Settling:
             return None
         if self._is_in_tree:
             return self._final_of_tree(meter)
-        # The launcher of a slot is in its groups. It has taken itself off what it noted.
+        # A slot's launcher is in its groups. It has subtracted itself from its reading.
         may_read = self._may_read_groups and self._noted is None
         if may_read or self._container is not None:
-            with contextlib.suppress(ProbeError):  # the groups went away just now
+            with contextlib.suppress(ProbeError):  # the groups have just been removed
                 return self._read_groups(meter)
         return self._final_as_noted(meter)
 
@@ -267,12 +268,12 @@ class Settling:
         if left is None:
             return None
         meter.has_end = True
-        # The process that measured it until now has only just stopped: counters of now are those of the end.
+        # Its last owner has only just stopped: present counters are those of the end.
         beside = meter.beside() if self._seen.meter is not None else {}
         return _sample_of(left, *self._when_it_ended(), self._summary.last, beside)
 
     def _final_as_noted(self, meter: JobMeter) -> Sample | None:
-        """From the contents of its groups that a launcher left."""
+        """Builds the sample from the files of its groups that a launcher saved."""
         ended_at_us, elapsed_us = self._when_it_ended()
         if self._noted is not None:
             from joblens.agent.measuring.readings import never_back
@@ -286,7 +287,7 @@ class Settling:
             return None
         meter.read_totals_by(noted)
         sample = replace(meter.sample(self._reaped(), final=True), at_us=ended_at_us, elapsed_us=elapsed_us)
-        # The machine's own counters are those of now, which may be days later.
+        # The machine's counters are current, which may be days later.
         return sample if self._seen.meter is not None else replace(sample, **_NO_HOST)
 
     def _read_groups(self, meter: JobMeter) -> Sample:
@@ -295,7 +296,7 @@ class Settling:
         sample = self._with_own_peak(sample)
         if self._was_alive and left is None:
             return sample
-        # Its counters are those of the end, which was earlier than somebody came to look.
+        # Its counters are those of the end, which was earlier than now.
         ended_at_us, duration_us = self._when_it_ended()
         return replace(sample, at_us=ended_at_us, elapsed_us=duration_us)
 
@@ -308,15 +309,15 @@ class Settling:
 
     def _reaped(self) -> ExitUsage:
         if self._container is not None:
-            return NOTHING_REAPED  # the launcher waited for the engine's client only
+            return NOTHING_REAPED  # the launcher waited only for the engine's client
         return self._left.reaped if self._left else ExitUsage()
 
     def _when_it_ended(self) -> tuple[int, int]:
-        """(µs UTC, µs since the start): as its launcher says, or else when it was last seen."""
+        """Returns (µs UTC, µs since the start): from its launcher, or of its last sample."""
         ended_at_us, duration_us = self._told_end()
         if not self._summary.samples:
             return ended_at_us, duration_us
-        last = self._summary.samples[-1]  # may have been taken just after the main process's end
+        last = self._summary.samples[-1]  # may be just after the end of the main process
         return max(ended_at_us, last.at_us), max(duration_us, last.elapsed_us)
 
     def _told_end(self) -> tuple[int, int]:
@@ -338,19 +339,19 @@ class Settling:
             ended_at_us=ended_at_us,
             leftovers=self._end.leftovers,
             reaped=left.reaped if left else None,
-            why_lost=NOBODY_WAITED if self._is_within_reach else RESTARTED,
+            why_lost=NOT_REAPED if self._is_within_reach else RESTARTED,
         )
         return ending if self._container is None else self._container.judged(ending)
 
     def _cause(self, ended_at_us: int) -> EndCause:
-        """A wish that came when the job had ended already did not end it."""
+        """A request that came after the job's end did not end it."""
         asked_at_us = self._end.cancel_asked_at_us
         if self._end.cause is EndCause.NONE and asked_at_us is not None:
             return EndCause.CANCELLED if self._was_alive or ended_at_us >= asked_at_us else EndCause.NONE
         return self._end.cause
 
     def _with_logs(self) -> Record:
-        """Jobs in slots get a folder for what they printed only when they printed something."""
+        """Jobs in slots get an output folder only if they print something."""
         if self._left is None or not self._left.logs_dir or self._attempt.logs_dir:
             return self._record
         return replace(self._record, attempt=replace(self._attempt, logs_dir=self._left.logs_dir))
@@ -368,8 +369,8 @@ class Settling:
 
 
 def had_secrets(job: Job) -> bool:
-    """Whether values were hidden in its description. Only the process that is gone knew them, so nothing of
-    what the job printed can be stored."""
+    """Returns whether values were hidden in its description. Only the process that is gone knew them, so
+    nothing that the job printed can be stored."""
     return REDACTED in repr((job.argv, job.params)) or any(map(is_secret_name, job.env_given))
 
 
@@ -378,7 +379,7 @@ def _nothing(_text: str) -> str:
 
 
 def standing_groups(attempt: Attempt) -> JobGroups | None:
-    """The job's groups that are still there. Their names are never used twice, so they are nobody else's."""
+    """Returns the job's groups that still exist. Their names are never reused, so they are its own."""
     standing = {key: path for key, path in attempt.groups.items() if os.path.isdir(path)}
     if not standing:
         return None
@@ -391,13 +392,15 @@ def standing_groups(attempt: Attempt) -> JobGroups | None:
 def _sample_of(
     left: LeftOutcome, ended_at_us: int, elapsed_us: int, last: Sample | None, beside: Mapping[str, Any]
 ) -> Sample:
-    """Without a group, what the launcher waited for is all there is to know of the job's totals at the end. A
-    counter that was seen higher, in the kernel's coarser ticks, does not go back."""
+    """Without a group, reaped processes are all that is known of the job's totals at the end. A counter
+    that was higher before, in the kernel's coarser ticks, does not decrease. Ticks divide CPU time into user
+    and system otherwise than wait4, so the total is not the sum of the larger parts."""
     reaped = left.reaped
     counters: dict[str, Any] = {
+        "cpu_total_usec": reaped.user_usec + reaped.system_usec,
         "cpu_user_usec": reaped.user_usec,
         "cpu_system_usec": reaped.system_usec,
-        **{name: getattr(reaped, name) for name in _TOLD_BY_LAUNCHER},
+        **{name: getattr(reaped, name) for name in _FROM_LAUNCHER},
     }
     for name, value in counters.items():
         seen = getattr(last, name) if last is not None else None
@@ -406,7 +409,6 @@ def _sample_of(
     return Sample(
         at_us=ended_at_us,
         elapsed_us=elapsed_us,
-        cpu_total_usec=counters["cpu_user_usec"] + counters["cpu_system_usec"],
         processes=0,
         threads=0,
         **{**beside, **counters},

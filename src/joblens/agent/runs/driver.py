@@ -1,11 +1,11 @@
-"""Drives one run: feeds its schedule with what happens and carries out what it says.
+"""Driver of one run: feeds events to its schedule and executes the commands.
 
-Everything here happens on the loop. Who carries out attempts is in `run_hosts`."""
+Everything here runs on the loop. `hosts` runs the attempts.
+"""
 
 import os
 import signal
 import sys
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -15,11 +15,12 @@ from joblens.agent.clusters.tickets import QueueSide
 from joblens.agent.provenance.datasets import RunDatasets
 from joblens.agent.provenance.file_stamps import FileStamps
 from joblens.agent.recovery.orphans import Recovery
-from joblens.agent.runs.facts import AddedJobs, JobsQuestion, News, RunFacts, RunInbox
+from joblens.agent.runs.facts import AddedJobs, JobsQuestion, ReportedFact, RunFacts, RunInbox
 from joblens.agent.runs.hosts import RunHosts
 from joblens.agent.runs.in_flight import InFlightAttempts, RunStarts
 from joblens.agent.runs.signals import WAKEUP, RunSignals
 from joblens.agent.runs.view import RunView, ViewFeed
+from joblens.agent.runtime.loop import mono_s
 from joblens.agent.runtime.output_folders import RunFolder
 from joblens.agent.session.context import AgentContext
 from joblens.engine.schedule.events import (
@@ -62,10 +63,8 @@ from joblens.model.runs.workflow_spec import WORKER_TRIGGERS
 _SLOTS = "run:slots"
 _POLL_EVERY_S = 1.0
 _DRAW_EVERY_S = 0.2
-_HEADROOM_SHARE = 0.1  # of the time offered, kept for ending what still runs, at most
-_SWITCH_S = (
-    0.0005  # two threads pass jobs to each other; five milliseconds would be most of the pause between two
-)
+_HEADROOM_SHARE = 0.1  # maximum share of the run's time that is reserved for stopping jobs
+_SWITCH_S = 0.0005  # two threads pass jobs to each other; 5 ms would be most of the pause between two jobs
 
 
 @contextmanager
@@ -79,7 +78,7 @@ def _quick_switches() -> Iterator[None]:
 
 
 class RunDriver:
-    """Implements QueueReports for those who carry out attempts."""
+    """Implements QueueReports for the hosts of attempts."""
 
     def __init__(
         self,
@@ -91,7 +90,7 @@ class RunDriver:
         view: RunView,
         side: QueueSide | None = None,
     ) -> None:
-        """`side`: its jobs are carried out by workers of a queue."""
+        """`side`: workers of a queue run its jobs."""
         self._setup = setup
         self._context = context
         self._schedule = schedule
@@ -109,14 +108,15 @@ class RunDriver:
         self._events: deque[Event] = deque()
         self._is_pumping = False
         self._flights = InFlightAttempts()
-        self._uuids: dict[int, str] = {}  # of jobs of the plan that are under way, by index
-        self._exit_codes: dict[int, int | None] = {}  # of the last attempt of jobs that are recovering
+        self._uuids: dict[int, str] = {}  # UUIDs of in-flight jobs of the plan, by index
+        # exit code of the last attempt of jobs with a running recovery script
+        self._exit_codes: dict[int, int | None] = {}
         self._has_worker_actions = side is not None and any(
             action.spec.trigger_type in WORKER_TRIGGERS for action in setup.plan.actions
         )
         self._is_over = False
         self._next_draw_s = 0.0
-        self._next_poll_s = time.monotonic() + _POLL_EVERY_S
+        self._next_poll_s = mono_s(self._context.clock) + _POLL_EVERY_S
         self._deadline_s: float | None = None
         self.added_jobs = AddedJobs(setup.plan, context, self._maker.add_secrets, view.note)
         self.inbox = RunInbox(
@@ -136,12 +136,13 @@ class RunDriver:
             lambda: schedule.stopping is None and self.added_jobs.are_likely,
         )
         self.was_interrupted = False
-        self.interrupted_by: int | None = None  # the first signal that asked for its end
+        self.interrupted_by: int | None = None  # the first signal that asked it to stop
 
     # ---- the whole run -------------------------------------------------------------------------------
 
     def adopt(self) -> list[Record]:
-        """Settles what an earlier driver left. -> what still runs; before the schedule is restored."""
+        """Finalizes jobs of an earlier driver. Returns those that still run; call it before the schedule
+        is restored."""
         return self._hosts.adopt()
 
     def run(self, signals: RunSignals, running: Sequence[Record] = ()) -> RunStatus:
@@ -163,7 +164,7 @@ class RunDriver:
     def _run_to_its_end(self) -> None:
         context = self._context
         try:
-            self._tell_states()
+            self._report_states()
             context.loop.add_timed(self)
             if self._plan.monitor.enabled and self._setup.monitor:
                 interval_s = self._plan.monitor.sample_interval_s
@@ -175,7 +176,7 @@ class RunDriver:
             self._close()
 
     def _begin(self) -> None:
-        now_s = time.monotonic()
+        now_s = mono_s(self._context.clock)
         time_s = self._schedule.offer.time_s
         if time_s is not None:
             headroom_s = min(self._plan.execution.sigkill_headroom_s, time_s * _HEADROOM_SHARE)
@@ -200,7 +201,7 @@ class RunDriver:
         self._hosts.close(is_over=self._is_over)
 
     def wait(self) -> None:
-        """Until a cluster has been told that the run is over."""
+        """Waits until a cluster knows that the run is over."""
         self._hosts.wait()
 
     def _status(self) -> RunStatus:
@@ -219,23 +220,26 @@ class RunDriver:
             self._pump()
 
     def _pump(self, commands: Sequence[Command] = ()) -> None:
-        """One after the other, also those that carrying out a command brings about."""
+        """Executes commands one after the other, including those that they cause."""
         self._is_pumping = True
         try:
             self._carry_out_all(commands)
             while self._events:
                 event = self._events.popleft()
-                following = self._schedule.handle(event, time.monotonic())
+                following = self._schedule.handle(event, mono_s(self._context.clock))
                 if isinstance(event, AttemptEnded):
-                    self._feed.state(
-                        event.index,
-                        self._schedule.state_of(event.index),
-                        self._schedule.whys.get(event.index, ""),
-                    )
+                    self._feed.state(event.index, *self._state_after(event.index, following))
                 self._carry_out_all(following)
         finally:
             self._is_pumping = False
         self._hosts.flush()
+
+    def _state_after(self, index: int, commands: Sequence[Command]) -> tuple[JobState, str]:
+        """Returns the state of a job whose attempt has ended, and how it ended or is retried."""
+        if (state := self._schedule.state_of(index)).is_final:
+            return state, self._schedule.whys.get(index, "")
+        whys = (each.why for each in commands if isinstance(each, StateChanged) and each.index == index)
+        return state, next(whys, "")
 
     def _carry_out_all(self, commands: Sequence[Command]) -> None:
         for command in commands:
@@ -256,16 +260,16 @@ class RunDriver:
             elif kind is AskForNodes:
                 self._hosts.ask_for_nodes(command.action)  # type: ignore[union-attr]
             else:
-                self._start_beside(command)  # type: ignore[arg-type]
+                self._start_auxiliary(command)  # type: ignore[arg-type]
 
     def _end_of_run(self) -> None:
-        """Asks once more how actions went on workers: their last ones may have failed since the last poll."""
+        """Polls actions on workers once more: the last ones may have failed since the last poll."""
         if self._has_worker_actions:
             self._facts.fetch(self._take_last_facts)
         else:
             self._is_over = True
 
-    def _take_last_facts(self, news: list[News]) -> None:
+    def _take_last_facts(self, news: list[ReportedFact]) -> None:
         self.inbox.take([fact for fact in news if isinstance(fact, ActionRan)])
         self._facts.late_jobs += sum(len(fact.jobs) for fact in news if isinstance(fact, JobsSpawned))
         self._is_over = True
@@ -286,7 +290,7 @@ class RunDriver:
         if not self._is_pumping:
             self._hosts.flush()
 
-    def _start_beside(self, command: RunActionCommand | RunRecovery) -> None:
+    def _start_auxiliary(self, command: RunActionCommand | RunRecovery) -> None:
         if isinstance(command, RunActionCommand):
             attempt: PreparedAttempt = self._maker.make_action(command)
         else:
@@ -309,28 +313,29 @@ class RunDriver:
         self._hosts.end(uuid, at_once=at_once)
 
     def stop(self, mode: StopMode, by: str) -> None:
-        """From here on nothing is started; with KILL what runs is ended."""
+        """Starts nothing more; with KILL, stops running jobs."""
         ended = self._flights.attempts() if mode is StopMode.KILL else self._waiting_for_workers()
         self._facts.note(StopAskedFor(mode.value, by, ended))
         if mode is StopMode.DRAIN:
             self._post(StopWanted(mode))
-            for index in self._schedule.running():  # those that were only handed over need not begin any more
+            for index in self._schedule.running():  # jobs that have not started yet need not start
                 if self._schedule.state_of(index) is JobState.PENDING:
                     self._stop(StopAttempt(index))
         else:
-            at_once = self._schedule.stopping is StopMode.KILL  # asked for once more
+            at_once = self._schedule.stopping is StopMode.KILL  # a repeated request
             for uuid in self._flights.beside():
                 self.end(uuid, at_once=at_once)
             self._post(StopWanted(mode))
-        running = self._flights.in_words()
+        running = self._flights.describe()
         if mode is StopMode.KILL:
             self._view.note(f"ending {running}")
         elif self._flights or self._schedule.table.datasets.is_busy:
             awaited = running if self._flights else "datasets to be finalized"
-            self._view.note(f"starting nothing more, waiting for {awaited}; Ctrl-C again ends them")
+            self._view.note(f"starting nothing more, waiting for {awaited}; Ctrl-C again kills them")
 
     def _waiting_for_workers(self) -> tuple[tuple[int, int], ...]:
-        """(index, attempt) of what is queued: it is taken from the queue, and its record stays."""
+        """Returns (index, attempt) of queued jobs: they are removed from the queue, and their records
+        stay."""
         return tuple(
             (flight.what.index, flight.what.attempt)
             for uuid, flight in self._flights.items()
@@ -339,7 +344,7 @@ class RunDriver:
             and self._schedule.state_of(flight.what.index) is JobState.PENDING
         )
 
-    # ---- what those who carry it out tell ----------------------------------------------------------------
+    # ---- reports of hosts --------------------------------------------------------------------------------
 
     def began(self, uuid: str, at_us: int, lost: int = 0) -> None:
         flight = self._flights.get(uuid)
@@ -354,22 +359,22 @@ class RunDriver:
         if isinstance(flight.what, StartAttempt):
             self._job_ended(flight.what, uuid, outcome)
         else:
-            self._beside_ended(flight.what, uuid, outcome.status)
+            self._auxiliary_ended(flight.what, uuid, outcome.status)
 
     def _job_ended(self, start: StartAttempt, uuid: str, outcome: Outcome) -> None:
         index, planned = start.index, self._plan.jobs[start.index]
         self._uuids.pop(index, None)
         if planned.output_user_data or self.added_jobs.are_likely:
-            # Jobs that need the data are not to start without it, and jobs it added start at once.
+            # Jobs that need the data must not start without it, and added jobs start at once.
             self._facts.fetch(lambda news: self._data_came(news, start, uuid, outcome))
         else:
-            self._tell_end(start, uuid, outcome)
+            self._report_end(start, uuid, outcome)
 
-    def _data_came(self, news: list[News], start: StartAttempt, uuid: str, outcome: Outcome) -> None:
+    def _data_came(self, news: list[ReportedFact], start: StartAttempt, uuid: str, outcome: Outcome) -> None:
         self.inbox.take(news)
-        self._tell_end(start, uuid, outcome)
+        self._report_end(start, uuid, outcome)
 
-    def _tell_end(self, start: StartAttempt, uuid: str, outcome: Outcome) -> None:
+    def _report_end(self, start: StartAttempt, uuid: str, outcome: Outcome) -> None:
         index, planned = start.index, self._plan.jobs[start.index]
         missing: tuple[str, ...] = ()
         if planned.output_files and outcome.status is Status.SUCCESS:
@@ -391,8 +396,8 @@ class RunDriver:
             )
         )
 
-    def _missing_outputs(self, places: tuple[int, ...]) -> tuple[str, ...]:
-        paths = (self._plan.files[place].path for place in places)
+    def _missing_outputs(self, numbers: tuple[int, ...]) -> tuple[str, ...]:
+        paths = (self._plan.files[number].path for number in numbers)
         return tuple(path for path in paths if not os.path.exists(os.path.join(self._setup.cwd, path)))
 
     def _dataset_ended(self, fact: DatasetFinalized) -> None:
@@ -404,7 +409,7 @@ class RunDriver:
             self._view.note(f"dataset '{fact.name}' could not be finalized: {fact.error}")
         self._post(FinalizationEnded(fact.place, fact.error))
 
-    def _beside_ended(self, what: RunActionCommand | RunRecovery, uuid: str, status: Status) -> None:
+    def _auxiliary_ended(self, what: RunActionCommand | RunRecovery, uuid: str, status: Status) -> None:
         if isinstance(what, RunActionCommand):
             self._facts.note(ActionRan(what.action, what.command, uuid, status))
             self._post(CommandEnded(status, what.action, what.command))
@@ -421,7 +426,7 @@ class RunDriver:
             start = flight.what
             self._post(AttemptEnded(start.index, start.attempt, Status.CANCELLED, reason=NOT_STARTED))
         else:
-            self._beside_ended(flight.what, uuid, Status.CANCELLED)
+            self._auxiliary_ended(flight.what, uuid, Status.CANCELLED)
 
     def offered(self, cpus: float, memory_bytes: int) -> None:
         offer = self._schedule.offer
@@ -458,10 +463,10 @@ class RunDriver:
         return min((at for at in due if at is not None), default=None)
 
     def wake(self) -> None:
-        now_s = time.monotonic()
+        now_s = mono_s(self._context.clock)
         if self._deadline_s is not None and now_s >= self._deadline_s:
             self._deadline_s = None
-            self._view.note("the time for the run is up")
+            self._view.note("the run timed out")
             self.stop(StopMode.KILL, "time")
         if now_s >= self._next_poll_s:
             self._next_poll_s = now_s + _POLL_EVERY_S
@@ -476,7 +481,7 @@ class RunDriver:
             self._post(Tick())
         self._hosts.flush()
 
-    def _tell_states(self) -> None:
+    def _report_states(self) -> None:
         for index in range(len(self._plan.jobs)):
             state = self._schedule.state_of(index)
             if state is not JobState.UNINITIALIZED:
@@ -486,7 +491,7 @@ class RunDriver:
 
     def _handle_signal(self, number: int) -> None:
         if number == WAKEUP:
-            self._facts.fetch(self.inbox.take)  # someone has written something into the store
+            self._facts.fetch(self.inbox.take)  # another process has written to the store
             return
         self.was_interrupted = True
         self.interrupted_by = self.interrupted_by or number

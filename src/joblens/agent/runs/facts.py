@@ -1,12 +1,11 @@
-"""Facts of a run in the store: those its driver notes, and requests that reach it there (user data, added
-jobs, a stop).
-"""
+"""Facts of a run in the store: those that its driver records, and requests to it (user data, added jobs,
+a stop)."""
 
 import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, structs
@@ -36,11 +35,14 @@ from joblens.model.values.ids import new_uuid
 from joblens.model.writes import CancelAsked, RunNoted
 from joblens.plan.workflows.spawning import PlanExtender
 
-News = UserDataSet | StopAskedFor | JobCancelled | ActionRan | JobsSpawned
+if TYPE_CHECKING:
+    from joblens.agent.runs.driver import RunDriver
+
+ReportedFact = UserDataSet | StopAskedFor | JobCancelled | ActionRan | JobsSpawned
 
 
 def value_of(fact: UserDataSet, spool_dir: str) -> Any:
-    """Returns the value that was set. Where its private file is gone, that is what the store has."""
+    """Returns the value that was set; if its private file is gone, the one in the store."""
     if fact.private:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             return msgspec.json.decode(read_own(os.path.join(spool_dir, os.path.basename(fact.private))))
@@ -56,18 +58,18 @@ class RunFacts:
     def __init__(self, context: AgentContext, run_uuid: str, plan: Plan) -> None:
         self._context = context
         self._run_uuid = run_uuid
-        self._places = {data.name: place for place, data in enumerate(plan.user_data)}
+        self._numbers = {data.name: number for number, data in enumerate(plan.user_data)}
         self.data: dict[str, Any] = {data.name: data.data for data in plan.user_data}
         self._plan = plan
-        self._datasets: dict[int, DatasetFinalized] = {}  # as they were finalized last, by place in the plan
-        self._own: set[str] = set()  # events that this process has noted
+        self._datasets: dict[int, DatasetFinalized] = {}  # last finalizations, by index in the plan
+        self._own: set[str] = set()  # events recorded by this process
         self._seen = 0
-        self.late_jobs = 0  # that were added after the schedule had decided that the run is over
-        self._wishes: set[str] = set()
-        self._is_ending_all = False  # what workers are asked to end from now on is asked by this process
+        self.late_jobs = 0  # added after the schedule had ended the run
+        self._requests: set[str] = set()
+        self._is_ending_all = False  # from now on, this process itself asks workers to stop jobs
 
     def begin(self) -> list[RunEvent]:
-        """Everything that was noted so far, for the schedule; wishes of the past are over."""
+        """Returns all recorded facts for the schedule; earlier requests to stop are dropped."""
         events = self._context.recorder.read(lambda store: store.run_events(self._run_uuid))
         for number, event in events:
             self._seen = number
@@ -78,24 +80,24 @@ class RunFacts:
         return [event for _, event in events]
 
     def take_earlier(self, events: Sequence[RunEvent]) -> None:
-        """Of the run whose outcomes this one keeps; datasets may have another place there."""
-        places = {(one.name, one.path, one.hash_mode): at for at, one in enumerate(self._plan.datasets)}
+        """Reads facts of the run whose outcomes this one keeps; datasets may have another index there."""
+        numbers = {(one.name, one.path, one.hash_mode): at for at, one in enumerate(self._plan.datasets)}
         for event in events:
             fact = event.fact
             if isinstance(fact, UserDataSet):
                 self.take_data(fact)
             elif isinstance(fact, DatasetFinalized):
-                place = places.get((fact.name, fact.path, fact.hash_mode))
-                if place is not None:
-                    self._datasets[place] = fact
+                number = numbers.get((fact.name, fact.path, fact.hash_mode))
+                if number is not None:
+                    self._datasets[number] = fact
 
     def stamps_of_datasets(self, index: int) -> tuple[FileStamp, ...]:
-        """Returns what is known of the datasets that a job reads; nothing of those that are not finalized."""
+        """Returns the stamps of finalized datasets that a job reads."""
         found = []
-        for place in self._plan.jobs[index].input_datasets:
-            fact = self._datasets.get(place)
+        for number in self._plan.jobs[index].input_datasets:
+            fact = self._datasets.get(number)
             if fact is not None and not fact.error:
-                found.append(stamp_of_dataset(self._plan.datasets[place].path, fact))
+                found.append(stamp_of_dataset(self._plan.datasets[number].path, fact))
         return tuple(found)
 
     def note(self, fact: RunFact) -> None:
@@ -104,7 +106,7 @@ class RunFacts:
         self._context.recorder.put([self.write_of(fact)])
 
     def note_now(self, fact: RunFact) -> None:
-        """It is in the store when this returns."""
+        """Returns when it is in the store."""
         self._context.recorder.write([self.write_of(fact)])
 
     def write_of(self, fact: RunFact) -> RunNoted:
@@ -113,9 +115,11 @@ class RunFacts:
         self._own.add(event.uuid)
         return RunNoted(event)
 
-    def fetch(self, then: Callable[[list[News]], None], otherwise: Callable[[], None] | None = None) -> None:
-        """`then` gets, on the loop, what others have noted since the last time. Where the store cannot be
-        asked now `otherwise` is called, or `then` gets nothing."""
+    def fetch(
+        self, then: Callable[[list[ReportedFact]], None], otherwise: Callable[[], None] | None = None
+    ) -> None:
+        """Calls `then` on the loop with facts that others have recorded since the last time. If the store
+        does not answer, calls `otherwise`, or `then` with nothing."""
         recorder, loop, seen = self._context.recorder, self._context.loop, self._seen
         recorder.ask(
             lambda store: store.run_events(self._run_uuid, seen),
@@ -124,8 +128,8 @@ class RunFacts:
         )
 
     def count_late_jobs(self) -> int:
-        """Returns how many jobs were added since the last answer: after the end of the run nobody takes them.
-        Waits for the store."""
+        """Returns how many jobs were added since the last answer: after the end of the run they are not
+        started. Waits for the store."""
         try:
             events = self._context.recorder.read(lambda store: store.run_events(self._run_uuid, self._seen))
         except JoblensError:
@@ -134,9 +138,9 @@ class RunFacts:
             len(event.fact.jobs) for _, event in events if isinstance(event.fact, JobsSpawned)
         )
 
-    def poll(self, then: Callable[[list[News], Mapping[str, CancelAsked]], None]) -> None:
-        """The same for what is asked again and again, with the jobs to cancel. `then` is not
-        called where there is nothing new."""
+    def poll(self, then: Callable[[list[ReportedFact], Mapping[str, CancelAsked]], None]) -> None:
+        """Like `fetch`, for regular polls, with the jobs to cancel. `then` is not called if there is
+        nothing new."""
         recorder, loop, seen = self._context.recorder, self._context.loop, self._seen
 
         def take(answer: tuple[list[tuple[int, RunEvent]], Mapping[str, CancelAsked]]) -> None:
@@ -150,29 +154,29 @@ class RunFacts:
             name="run",
         )
 
-    def _news(self, events: Sequence[tuple[int, RunEvent]]) -> list[News]:
-        news: list[News] = []
+    def _news(self, events: Sequence[tuple[int, RunEvent]]) -> list[ReportedFact]:
+        news: list[ReportedFact] = []
         for number, event in events:
             if number <= self._seen:
-                continue  # the answer to an earlier question had it
+                continue  # an earlier answer had it
             self._seen = number
             is_own = event.uuid in self._own
             self._own.discard(event.uuid)
-            if not is_own and isinstance(event.fact, News):
+            if not is_own and isinstance(event.fact, ReportedFact):
                 news.append(event.fact)
         return news
 
     def take_data(self, fact: UserDataSet) -> int | None:
-        """-> its place in the plan; None: the plan knows no such data."""
-        if fact.name not in self._places:
+        """Returns its index in the plan; None: the plan has no such data."""
+        if fact.name not in self._numbers:
             return None
         value = self.data[fact.name] = value_of(fact, self._context.spool_dir)
         self._context.add_secrets(secret_values({fact.name: value}))
-        return self._places[fact.name]
+        return self._numbers[fact.name]
 
-    def is_first_wish(self, uuid: str) -> bool:
-        is_first = uuid not in self._wishes
-        self._wishes.add(uuid)
+    def is_first_request(self, uuid: str) -> bool:
+        is_first = uuid not in self._requests
+        self._requests.add(uuid)
         return is_first
 
 
@@ -183,14 +187,14 @@ _WITHOUT_SECRETS = "echo 'joblens: the private file with the secrets of this job
 
 
 class PrivateBatch(Struct, frozen=True):
-    """The fields of a JobsSpawned that may hold secrets, whole."""
+    """Complete fields of a JobsSpawned that may contain secrets."""
 
     jobs: tuple[JobSpec, ...]
     state: Any = None
 
 
 def whole_batch(fact: JobsSpawned, spool_dir: str) -> JobsSpawned | None:
-    """Returns the batch as it was given; None where its private file is gone."""
+    """Returns the original batch; None if its private file is gone."""
     if not fact.private:
         return fact
     try:
@@ -210,7 +214,7 @@ def secrets_of_batch(batch: JobsSpawned) -> SecretValues:
 
 
 class AddedJobs:
-    """`are_likely`: the file says so, or it has happened; the driver then asks at the end of every job."""
+    """`are_likely`: the file says so, or it has happened; the driver then polls at the end of every job."""
 
     def __init__(
         self,
@@ -224,13 +228,13 @@ class AddedJobs:
         self._context = context
         self._add_secrets = add_secrets
         self._note = note
-        self._extender: PlanExtender | None = None  # made for the first batch
-        self.batches: list[JobsSpawned] = []  # that came since this process drives the run
+        self._extender: PlanExtender | None = None  # created for the first batch
+        self.batches: list[JobsSpawned] = []  # received by this driver
         self.are_likely = "dynamic_jobs" in plan.other or any(job.spawned_by >= 0 for job in plan.jobs)
 
     def take(self, fact: JobsSpawned) -> int | None:
-        """Adds the jobs of a batch to the plan. -> the index of the first one; None: there are none, or the
-        plan has them already"""
+        """Adds the jobs of a batch to the plan. Returns the index of the first one; None: there are none,
+        or the plan already has them."""
         self.are_likely = True
         if fact.first < len(self._plan.jobs):
             return None
@@ -252,18 +256,18 @@ class AddedJobs:
 
 
 class JobsQuestion:
-    """Nothing is left to do: before the run is over, jobs that others have added must be known. Where jobs of
-    this run add jobs, a store that is away is asked again for a while, unless the run is being stopped;
-    `resume` runs jobs that were missed. Where none does, a store that is gone ends no run later."""
+    """Asks for added jobs before the run ends. If jobs of this run add jobs, an unavailable store is
+    asked again for a while, unless the run is being stopped; `resume` runs jobs that were missed.
+    Otherwise an unavailable store does not delay the end of the run."""
 
     def __init__(
         self,
         facts: RunFacts,
-        take: Callable[[list[News]], None],
+        take: Callable[[list[ReportedFact]], None],
         answered: Callable[[], None],
         may_wait: Callable[[], bool],
     ) -> None:
-        """`may_wait`: whether an answer is worth waiting for."""
+        """`may_wait`: returns whether to wait for an answer."""
         self._facts = facts
         self._take = take
         self._answered = answered
@@ -279,7 +283,7 @@ class JobsQuestion:
         if self.next_wake_s is not None and now_s >= self.next_wake_s:
             self.ask()
 
-    def _then(self, news: list[News]) -> None:
+    def _then(self, news: list[ReportedFact]) -> None:
         self._until_s = None
         self._take(news)
         self._answered()
@@ -295,12 +299,6 @@ class JobsQuestion:
             self._answered()
 
 
-class RunStopping(Protocol):
-    def stop(self, mode: StopMode, by: str) -> None: ...
-
-    def end(self, uuid: str, *, at_once: bool) -> None: ...
-
-
 class RunInbox:
     """Used on the loop."""
 
@@ -314,9 +312,9 @@ class RunInbox:
         feed: ViewFeed,
         *,
         post: Callable[[Event], None],
-        driver: RunStopping,
+        driver: "RunDriver",
     ) -> None:
-        """`running`: UUIDs of jobs of the plan that are under way, by index."""
+        """`running`: UUIDs of in-flight jobs of the plan, by index."""
         self._schedule = schedule
         self._plan = schedule.plan
         self._facts = facts
@@ -327,16 +325,16 @@ class RunInbox:
         self._post = post
         self._driver = driver
 
-    def take(self, news: Iterable[News]) -> None:
+    def take(self, news: Iterable[ReportedFact]) -> None:
         for fact in news:
             self._take_fact(fact)
 
-    def take_poll(self, news: list[News], asked: Iterable[str]) -> None:
-        """`asked`: UUIDs of jobs whose end was asked for."""
+    def take_poll(self, news: list[ReportedFact], asked: Iterable[str]) -> None:
+        """`asked`: UUIDs of jobs to cancel."""
         self.take(news)
         for uuid in asked:
             flight = self._flights.get(uuid)
-            if flight is not None and self._facts.is_first_wish(uuid):
+            if flight is not None and self._facts.is_first_request(uuid):
                 if isinstance(flight.what, StartAttempt):
                     self._facts.note(JobCancelled(flight.what.index))
                     self._post(CancelWanted(flight.what.index))
@@ -344,7 +342,8 @@ class RunInbox:
                     self._driver.end(uuid, at_once=False)
 
     def take_batch(self, batch: JobsSpawned) -> int | None:
-        """Adds its jobs to the plan. -> the index of the first one, for the schedule; None: nothing is new"""
+        """Adds its jobs to the plan. Returns the index of the first one, for the schedule; None: nothing
+        is new."""
         first = self._added_jobs.take(batch)
         if first is not None:
             self._feed.jobs_added(tuple(self._plan.jobs[first:]))
@@ -363,16 +362,16 @@ class RunInbox:
             if first is not None:
                 self._post(JobsAdded(first))
         else:
-            place = self._facts.take_data(fact)
-            if place is not None:
-                self._post(DataChanged(place))
+            number = self._facts.take_data(fact)
+            if number is not None:
+                self._post(DataChanged(number))
 
     def _cancel_job(self, index: int) -> None:
-        """Whether it runs or waits; a recovery script that runs for it is not needed any more."""
+        """Cancels a running or waiting job, and its recovery script."""
         if not 0 <= index < len(self._plan.jobs):
             return
         for uuid in self._flights.recovery_of(index):
             self._driver.end(uuid, at_once=False)
         running = self._running.get(index)
-        if running is None or self._facts.is_first_wish(running):
+        if running is None or self._facts.is_first_request(running):
             self._post(CancelWanted(index))

@@ -1,4 +1,4 @@
-"""In-flight attempts of a run: started by the schedule, handed over, not ended yet."""
+"""In-flight attempts of a run: started by the schedule and not ended yet."""
 
 import time
 from collections import deque
@@ -24,20 +24,20 @@ class InFlightAttempts(dict[str, InFlightAttempt]):
         self[uuid] = InFlightAttempt(what, uuid)
 
     def attempts(self) -> tuple[tuple[int, int], ...]:
-        """(index, attempt) of jobs of the plan."""
+        """Returns (index, attempt) of jobs of the plan."""
         whats = (flight.what for flight in self.values())
         return tuple((what.index, what.attempt) for what in whats if isinstance(what, StartAttempt))
 
     def beside(self) -> list[str]:
-        """Of commands that are no job of the plan."""
+        """Returns commands that are not jobs of the plan."""
         return [uuid for uuid, flight in self.items() if not isinstance(flight.what, StartAttempt)]
 
     def recovery_of(self, index: int) -> list[str]:
         whats = ((uuid, flight.what) for uuid, flight in self.items())
         return [uuid for uuid, what in whats if isinstance(what, RunRecovery) and what.index == index]
 
-    def in_words(self) -> str:
-        """'2 jobs', or '1 job and 1 action' where something runs beside the jobs."""
+    def describe(self) -> str:
+        """Returns '2 jobs', or '1 job and 1 action' if other commands run too."""
         whats = [flight.what for flight in self.values()]
         counts = (
             (sum(isinstance(what, StartAttempt) for what in whats), "job"),
@@ -71,7 +71,7 @@ class RunStarts:
             self._read(start)
 
     def take_out(self, index: int) -> StartAttempt | None:
-        """It is not to be started any more. None: it has been handed over."""
+        """Removes an attempt that should not start. None: it was already passed on."""
         for start in self._in_line:
             if start.index == index:
                 self._in_line.remove(start)
@@ -96,7 +96,7 @@ class RunStarts:
             self._hand_over(start, ())
             return
         self._reading[start.index] = start
-        paths = [self._plan.files[place].path for place in inputs]
+        paths = [self._plan.files[number].path for number in inputs]
         self._stamps.stamp(paths, lambda stamps: self._has_read(start, stamps))
 
     def _has_read(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:

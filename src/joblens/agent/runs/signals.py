@@ -9,14 +9,14 @@ from typing import Any, Protocol
 
 from joblens.agent.runtime.loop import Loop
 
-WAKEUP = signal.SIGUSR1  # sent to the driver of a run when there is something new in the store
+WAKEUP = signal.SIGUSR1  # sent to the driver of a run when the store has news
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Handle = Callable[[int], None]
 
 
 class RunSignals(Protocol):
-    owns_process: bool  # its signals, limits and interpreter are the driver's to use
+    owns_process: bool  # the driver may use its signals, limits and interpreter
 
     def handled(self, loop: Loop, handle: Handle) -> AbstractContextManager[None]:
         """Calls `handle` on the loop with the number of each signal."""
@@ -25,8 +25,8 @@ class RunSignals(Protocol):
 
 @contextmanager
 def wakeups_ignored() -> Iterator[None]:
-    """For as long as the lock of a run is held: WAKEUP may come before the driver listens and after, and
-    would end the process. Nothing is missed: the driver polls the store."""
+    """Ignores WAKEUP while the lock of a run is held: it may come before and after the driver listens,
+    and would kill the process. Nothing is missed: the driver polls the store."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals belong to the main thread
         return
@@ -38,7 +38,7 @@ def wakeups_ignored() -> Iterator[None]:
 
 
 def ignore_wakeups() -> Any:
-    """Returns the handler before. A handler that does nothing: SIG_IGN would be inherited by jobs."""
+    """Returns the previous handler. A handler that does nothing: jobs would inherit SIG_IGN."""
     return signal.signal(WAKEUP, _do_nothing)
 
 
@@ -47,8 +47,8 @@ def _do_nothing(_number: int, _frame: FrameType | None) -> None:
 
 
 class ProcessSignals:
-    """SIGINT, SIGTERM, SIGHUP and WAKEUP of this process. Signals that are ignored stay ignored: nohup, or a
-    script that started the process with '&', wants that."""
+    """SIGINT, SIGTERM, SIGHUP and WAKEUP of this process. Ignored signals stay ignored, as for nohup, or
+    a script that started the process with '&'."""
 
     owns_process = True
 
@@ -71,8 +71,8 @@ class ProcessSignals:
 
 
 class HostSignals:
-    """For a run inside a host program, whose handlers stay as they are. `send` acts like a signal, from any
-    thread; before the run begins it is kept."""
+    """Signals of a run inside a host program, whose handlers stay unchanged. `send` acts like a signal,
+    from any thread; before the run begins it is stored."""
 
     owns_process = False
 

@@ -1,4 +1,4 @@
-"""View of a run while it is driven, and the feed that keeps what it is told in order."""
+"""View of a driven run, and the feed that keeps its updates in order."""
 
 import threading
 from collections import deque
@@ -12,37 +12,38 @@ from joblens.model.runs.run import JobState, RunStatus
 
 
 class RunView(Protocol):
-    """A driver calls it through a ThreadedView: its methods may wait, but not forever."""
+    """A driver calls it through a ThreadedView: its methods may wait, but not indefinitely."""
 
     def state_changed(self, index: int, state: JobState, why: str = "") -> None:
-        """Of a job of the plan. Called for every change; jobs that ended earlier come first."""
+        """Called for every change of a job of the plan; jobs that ended earlier come first."""
         ...
 
     def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None: ...
 
     def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
-        """With its outcome, before `state_changed` reports the job's new state."""
+        """Called with its outcome, before `state_changed` reports the job's new state."""
         ...
 
     def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
-        """The next jobs of the plan: a job of the run has added them. Before any change of their states."""
+        """The next jobs of the plan, which a job of the run has added. Called before any change of their
+        states."""
         ...
 
     def note(self, text: str) -> None:
-        """Something people should read, such as 'starting nothing more, waiting for 3 jobs'."""
+        """Shows a message, such as 'starting nothing more, waiting for 3 jobs'."""
         ...
 
     def tick(self) -> None:
-        """Called a few times a second while the run goes on: the moment to draw."""
+        """Called several times per second during the run, to draw."""
         ...
 
     def close(self, status: RunStatus) -> None:
-        """The run is over, or this process leaves it. The last picture stays."""
+        """The run is over, or this process leaves it. The last drawing stays."""
         ...
 
 
 class NoView:
-    """For runs that nobody looks at."""
+    """View of runs that are not shown."""
 
     def state_changed(self, index: int, state: JobState, why: str = "") -> None:
         pass
@@ -67,7 +68,7 @@ class NoView:
 
 
 class ThreadedView:
-    """Calls another view on a thread of its own, where that may read the store and wait for a terminal or a
+    """Calls another view on its own thread, where it may read the store and wait for a terminal or a
     reader. Calls are passed on in their order, with each tick."""
 
     def __init__(self, view: RunView, warn: Callable[[str], None]) -> None:
@@ -145,7 +146,7 @@ class ViewFeed:
     def __init__(self, view: RunView) -> None:
         self.view = view
         self._is_shown = not isinstance(view, NoView)
-        self._waiting: deque[str | Callable[[], None]] = deque()  # a uuid: its record has to come first
+        self._waiting: deque[str | Callable[[], None]] = deque()  # a uuid: waits for its record
         self._ends: dict[str, tuple[int, int]] = {}
         self._records: dict[str, Record] = {}
 
@@ -172,7 +173,7 @@ class ViewFeed:
             self._tell()
 
     def flush(self) -> None:
-        """Nothing more will come."""
+        """Nothing more follows."""
         self._waiting = deque(
             one for one in self._waiting if not isinstance(one, str) or one in self._records
         )

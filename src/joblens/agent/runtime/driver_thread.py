@@ -46,7 +46,7 @@ class DriverThread(Generic[T]):
                     target=self._run, name=f"joblens-{self.driver.name}", daemon=True
                 )
                 self._thread.start()
-            self._changed.notify_all()  # whoever is new may be due before everyone else
+            self._changed.notify_all()  # a new follower may be due first
 
     def leave(self) -> None:
         with self._changed:
@@ -127,7 +127,7 @@ class DriverThread(Generic[T]):
         error, value = "", None
         try:
             value = self.driver.read()
-        except Exception as failure:  # noqa: BLE001 - told as the reason why numbers are missing
+        except Exception as failure:  # noqa: BLE001 - reported as the reason why numbers are missing
             error = str(failure) or type(failure).__name__
         with self._changed:
             self._asked_at_s, self._error = None, error

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 _LONGEST_WAIT_MS = 3_600_000.0  # poll takes no more than a signed 32-bit number of them
 
 
+def mono_s(clock: "Clock") -> float:
+    """Returns the monotonic time in seconds, as loops and schedules use it."""
+    return clock.mono_ns() / 1e9
+
+
 class Timed(Protocol):
     """Something that must be woken at a certain monotonic time."""
 

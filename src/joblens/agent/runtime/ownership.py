@@ -194,7 +194,7 @@ class RunLock(SupervisorLock):
             return False
 
     def release(self) -> None:
-        """Nobody asks for it any more; whoever drives the run again makes it anew."""
+        """Removes the lock file; the next driver of the run makes another."""
         if self._descriptor is not None:
             _unsignalled.discard(self._path)
             with contextlib.suppress(OSError):
@@ -203,10 +203,10 @@ class RunLock(SupervisorLock):
 
 
 @contextlib.contextmanager
-def alone(spool_dir: str, what: str, patience_s: float) -> Iterator[bool]:
+def alone(spool_dir: str, what: str, timeout_s: float) -> Iterator[bool]:
     """Whether this process is the only one at `what` while this is entered; it waits so long to be."""
     descriptor, is_alone = -1, False
-    path, deadline_s = os.path.join(spool_dir, f"{what}.lock"), time.monotonic() + patience_s
+    path, deadline_s = os.path.join(spool_dir, f"{what}.lock"), time.monotonic() + timeout_s
     with contextlib.suppress(OSError):
         descriptor = open_with_folder(path, os.O_RDWR)
         is_alone = _take(descriptor, deadline_s)
@@ -248,7 +248,7 @@ def remove_idle_folders(spool_dir: str) -> None:
 
 
 def remove_idle_folder(spool_dir: str) -> bool:
-    """Takes a folder away that holds nothing but locks that nobody has. Whoever needs it makes it anew."""
+    """Removes a folder that holds nothing but locks that nobody has; the next process makes another."""
     try:
         names = os.listdir(spool_dir)
         paths = [os.path.join(spool_dir, name) for name in names]

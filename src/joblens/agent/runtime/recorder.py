@@ -26,6 +26,8 @@ from joblens.model.writes import (
     JobEnded,
     JobQueued,
     JobStarted,
+    ProvenanceSeen,
+    RunNoted,
     SamplesTaken,
 )
 
@@ -118,7 +120,7 @@ def forget_ends(path: str, host: HostFacts) -> None:
 T = TypeVar("T")
 WriteFilter: TypeAlias = "Callable[[Sequence[Write]], list[Write]]"
 
-_PATIENCE_S = 1.9  # a little less than two ticks of a second
+_TIMEOUT_S = 1.9  # a little less than two ticks of a second
 
 
 def _ignore(_error: JoblensError) -> None:
@@ -166,13 +168,13 @@ class Recorder:
         self, writes: Sequence[Write], *, can_wait: bool = False, then: Callable[[], None] | None = None
     ) -> int:
         """-> a ticket: once `applied` has reached it, the facts are safe, except for jobs in `unwritten`.
-        Facts that can wait are written together with others, when the next fact comes after `_PATIENCE_S`:
+        Facts that can wait are written together with others, when the next fact comes after `_TIMEOUT_S`:
         waking up costs more than writing. `then` is called on the recorder's thread afterwards."""
         with self._changed:
             self._waiting.extend(writes)
             self._taken += len(writes)
             ticket = self._taken
-            if not can_wait or then is not None or time.monotonic() - self._applied_at_s >= _PATIENCE_S:
+            if not can_wait or then is not None or time.monotonic() - self._applied_at_s >= _TIMEOUT_S:
                 self._is_due = True
             if then is not None:
                 self._questions.append(partial(self._call_back, then))
@@ -358,37 +360,59 @@ class Recorder:
                 self._records.setdefault(write.job.uuid, Record(status=Status.QUEUED, job=write.job))
             elif isinstance(write, JobStarted):
                 self._started(write)
-            elif isinstance(write, SamplesTaken):
+            elif isinstance(write, JobEnded):
+                if record := self._known(write.uuid):
+                    ended.append(_ended(record, write))
+                    self._records.pop(write.uuid, None)
+            elif isinstance(write, RunNoted):
+                self._run_changed(write)
+            else:
                 for sink in self._sinks:
-                    sink.samples_taken(write.uuid, write.samples)
-            elif isinstance(write, DetailsTaken):
-                for sink in self._sinks:
-                    sink.details_taken(write.uuid, write.details)
-            elif isinstance(write, JobEnded) and (record := self._known(write.uuid)):
-                ended.append(_ended(record, write))
-                self._records.pop(write.uuid, None)
+                    _pass_on(write, sink)
         if ended:
             for sink in self._sinks:
                 sink.jobs_ended(ended)
+
+    def _run_changed(self, write: RunNoted) -> None:
+        from joblens.model.runs.run import RunEnded, RunStarted
+
+        if not isinstance(write.event.fact, RunStarted | RunEnded):
+            return
+        try:
+            run = self.store.find_run(write.event.run_uuid)
+            workflow = self.store.find_workflow(run.workflow_uuid)
+        except JoblensError:
+            return  # in the journal
+        for sink in self._sinks:
+            sink.run_changed(workflow, run)
 
     def _known(self, uuid: str) -> Record | None:
         """A job that another process queued or started is in the store."""
         try:
             return self._records.get(uuid) or self.store.find(uuid)
         except JoblensError:
-            return None  # in the journal: whoever brings it in does not mirror it
+            return None  # in the journal: its replay does not mirror it
 
     def _started(self, write: JobStarted) -> None:
         known = self._known(write.uuid)
         if known is None:
             return
-        told = known.attempt if write.uuid in self._records else None
+        before = known.attempt if write.uuid in self._records else None
         record = Record(status=Status.RUNNING, job=known.job, attempt=write.attempt, number=known.number)
         self._records[write.uuid] = record
-        if told is not None and replace(told, provenance=write.attempt.provenance) == write.attempt:
+        if before is not None and replace(before, provenance=write.attempt.provenance) == write.attempt:
             return  # said again, with what it runs in or for a store that was made anew
         for sink in self._sinks:
             sink.job_started(record)
+
+
+def _pass_on(write: Write, sink: Sink) -> None:
+    if isinstance(write, SamplesTaken):
+        sink.samples_taken(write.uuid, write.samples)
+    elif isinstance(write, DetailsTaken):
+        sink.details_taken(write.uuid, write.details)
+    elif isinstance(write, ProvenanceSeen):
+        sink.provenance_seen(write.digest, write.provenance)
 
 
 def uuid_of(write: Write) -> str:

@@ -1,4 +1,4 @@
-"""One attempt of a job from start to outcome (`JobSession`), and the context that all owners of jobs share.
+"""Sessions: one attempt of a job from start to outcome (`JobSession`), their host, and their shared context.
 
 A session makes the job's control groups, sets limits and starts a launcher. It reads the counters of the
 groups (the base), writes job and attempt to the store, and only then lets the child become the job: from

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def hold_of(job: Job, spool_dir: str) -> "ContainerHold | None":
-    """What is different about this job; None: nothing, it runs as a plain process."""
+    """Returns the container of a job; None: it runs as a plain process."""
     if job.container is None:
         return None
     from joblens.agent.containers.job import ContainerHold
@@ -39,7 +39,7 @@ ALL_JOBS = ""
 
 
 class AgentContext(Struct, frozen=True):
-    """What all sessions of one owner share."""
+    """Parts that all sessions of one owner share."""
 
     recorder: Recorder
     sampler: Sampler
@@ -77,7 +77,7 @@ class AgentContext(Struct, frozen=True):
         return replace(record, outcome=secrets.hide_in_outcome(record.outcome))
 
     def secrets_of(self, uuid: str) -> SecretValues:
-        """Those of the job and those of all jobs."""
+        """Returns the secrets of the job and of all jobs."""
         own, common = self.secrets.get(uuid), self.secrets.get(ALL_JOBS)
         return own | common if own and common else own or common or NO_SECRETS
 
@@ -86,8 +86,8 @@ class AgentContext(Struct, frozen=True):
         if secrets:
             self.secrets[uuid] = secrets | self.secrets.get(uuid, NO_SECRETS)
 
-    def desk_for(self, job: Job) -> "MultiNodeJob | None":
-        """Of a job that may have processes which are not its own children."""
+    def multi_node_job(self, job: Job) -> "MultiNodeJob | None":
+        """Returns the coordinator of a job that may have processes on other nodes."""
         return None if self.nodes is None else self.nodes(self, job)
 
 

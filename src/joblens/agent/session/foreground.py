@@ -2,36 +2,35 @@
 
 import os
 import signal
-import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from joblens.agent.launcher.launch import LaunchPlan
+from joblens.agent.runtime.loop import mono_s
 from joblens.agent.session.context import AgentContext
+from joblens.agent.session.host import SessionHost
 from joblens.agent.session.session import JobSession
 from joblens.agent.terminal.streams import JobStreams, OutputFiles
-from joblens.agent.terminal.tty import Keyboard, LiveLine, RawTerminal, is_in_foreground, leaves_line_open
 from joblens.engine.life.job_life import EndCause
 from joblens.model.jobs.job import Job, Record
 from joblens.model.jobs.sample import Sample
-from joblens.model.writes import CancelAsked
 
 if TYPE_CHECKING:
     from joblens.agent.measuring.readings import LiveReadings
+    from joblens.agent.terminal.streams import LiveDisplay
+    from joblens.agent.terminal.tty import Keyboard
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+_FORWARDED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 _KEPT_FOR_LIVE_LINE = 60
-_LOOK_EVERY_S = 1.0
-_LOOK_FOR_PROMPT_S = 0.1
+_POLL_EVERY_S = 1.0
+_POLL_FOR_PROMPT_S = 0.1
 _OLD_US = 800_000  # a sample that is no longer what the job does now
-_LAST_WORDS_S = 1.0  # for the reader to take what is left when the job did not end by itself
-
-RenderLive = Callable[[list[Sample]], str]
+_LAST_OUTPUT_S = 1.0  # for the reader to take what is left when the job did not end by itself
 
 
 class Foreground:
@@ -44,18 +43,17 @@ class Foreground:
         context: AgentContext,
         *,
         output: OutputFiles | None,
-        render_live: RenderLive | None,
+        live: "LiveDisplay | None",
         warn: Callable[[str], None],
     ) -> None:
         """`plan` says what to run; its streams are chosen here. `output` None: the job inherits ours.
-        `render_live` None: no live line."""
+        `live` None: nothing is drawn."""
         self._context = context
         self._warn = warn
-        self._render_live = render_live
-        self._live = LiveLine(2) if render_live is not None else None
+        self._live = live
         self._recent: deque[Sample] = deque(maxlen=_KEPT_FOR_LIVE_LINE)
         self._readings: LiveReadings | None = None
-        self._next_look_s = time.monotonic() + _LOOK_EVERY_S
+        self._next_poll_s = mono_s(self._context.clock) + _POLL_EVERY_S
         self._was_interrupted_by_key = False
         self._was_interrupted = False
         self._has_given_up_showing = False
@@ -63,29 +61,34 @@ class Foreground:
         self.stdout_ends_in_newline = output is not None
         self.stderr_line_is_open = False  # by what was printed last where our own words go
         self._shares_screen = os.isatty(1) and os.isatty(2)
-        takes_keys = os.isatty(0) and is_in_foreground(0)
+        takes_keys = os.isatty(0) and _is_in_foreground(0)
         streams = self._streams = self._connect(output, takes_keys=takes_keys)
-        real = RawTerminal(0, ends_lines=not takes_keys)
-        self._keyboard = (
-            Keyboard(context.loop, real, streams.terminals, self._interrupt)
-            if streams is not None and streams.terminal is not None and os.isatty(0)
-            else None
-        )
+        self._keyboard = self._take_keyboard(streams, takes_keys=takes_keys)
         plan = replace(
             plan,
             stdio=streams.stdio if streams else (0, 1, 2),
             new_session=streams is not None,
             controlling_terminal=streams.controlling if streams else None,
-            terminal_modes=real.modes if self._keyboard and takes_keys else None,
+            terminal_modes=self._keyboard.modes if self._keyboard and takes_keys else None,
         )
+        self._host = SessionHost(context, on_end=lambda _record, _error: None)
         self.session = JobSession(
             job,
             plan,
             context,
             output=output,
             on_sample=self._sampled,
+            on_end=self._host.ended,
             drain=streams.take_rest if streams else None,
         )
+
+    def _take_keyboard(self, streams: JobStreams | None, *, takes_keys: bool) -> "Keyboard | None":
+        if streams is None or streams.terminal is None or not os.isatty(0):
+            return None
+        from joblens.agent.terminal.tty import Keyboard, RawTerminal
+
+        real = RawTerminal(0, ends_lines=not takes_keys)
+        return Keyboard(self._context.loop, real, streams.terminals, self._interrupt)
 
     def _connect(self, output: OutputFiles | None, *, takes_keys: bool) -> JobStreams | None:
         if output is None:
@@ -103,7 +106,7 @@ class Foreground:
         """Raises LaunchError when the job cannot be started; its record is kept all the same."""
         handlers = self._take_signals()
         try:
-            self.session.start()
+            self._host.add(self.session)
             if self._streams is not None:
                 self._streams.let_go_of_job_side()
                 self._streams.start()
@@ -111,11 +114,10 @@ class Foreground:
                 self._keyboard.job_group = self.session.record.attempt.pid or -1
                 self._keyboard.take()
             self._context.loop.add_timed(self)
-            self._context.loop.run_until(lambda: self.session.is_over)
+            self._context.loop.run_until(lambda: not self._host)
             self._show_rest()
         finally:
-            if not self.session.is_over:
-                self.session.kill_now()  # joblens itself failed; the job must not go on unwatched
+            self._host.close()  # if joblens itself failed: the job must not go on unwatched
             if self._live is not None:
                 self._live.erase()
             if self._keyboard is not None:
@@ -134,11 +136,15 @@ class Foreground:
         """The record is safe; what the reader of our output has not taken yet is still to be shown."""
         if self._streams is None:
             return
-        patience_s = _LAST_WORDS_S if self.session.was_asked_to_stop else float("inf")
-        give_up_s = time.monotonic() + patience_s
+        timeout_s = _LAST_OUTPUT_S if self.session.was_asked_to_stop else float("inf")
+        give_up_s = mono_s(self._context.clock) + timeout_s
         streams = self._streams
         self._context.loop.run_until(
-            lambda: streams.have_shown_all or self._has_given_up_showing or time.monotonic() > give_up_s
+            lambda: (
+                streams.have_shown_all
+                or self._has_given_up_showing
+                or mono_s(self._context.clock) > give_up_s
+            )
         )
 
     # ---- keys and signals ----------------------------------------------------------------------
@@ -146,7 +152,7 @@ class Foreground:
     def _interrupt(self) -> None:
         """The key that interrupts was pressed while a plain command runs."""
         self._was_interrupted_by_key = True
-        self._next_look_s = time.monotonic() + _LOOK_FOR_PROMPT_S
+        self._next_poll_s = mono_s(self._context.clock) + _POLL_FOR_PROMPT_S
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
             self._end_job(signal.SIGINT)
         else:
@@ -168,9 +174,9 @@ class Foreground:
         return self._was_interrupted and outcome is not None and outcome.signal == signal.SIGINT
 
     def _take_signals(self) -> dict[int, Any]:
-        """What is ignored already stays so: nohup, or a script that started us with '&', wants that."""
+        """Leaves ignored signals ignored: nohup, or a script that started joblens with '&', wants that."""
         before: dict[int, Any] = {}
-        for number in (*_ENDING, *_PASSED_ON, signal.SIGWINCH):
+        for number in (*_ENDING, *_FORWARDED, signal.SIGWINCH):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 before[number] = signal.signal(number, self._on_signal)
         # Setting up a terminal from the background must not stop us.
@@ -205,12 +211,12 @@ class Foreground:
             self._context.loop.call(self._draw)
 
     def _draw(self) -> None:
-        if self._live is None or self._render_live is None or self.session.is_over or not self._recent:
+        if self._live is None or self.session.is_over or not self._recent:
             return
-        if self._holds_a_conversation() or not is_in_foreground(2):
+        if self._holds_a_conversation() or not _is_in_foreground(2):
             self._live.erase()
         else:
-            self._live.draw(self._render_live(list(self._recent)))
+            self._live.draw(list(self._recent))
 
     def _holds_a_conversation(self) -> bool:
         """The job reads single keys: it is at a prompt, or it draws the screen itself."""
@@ -230,6 +236,8 @@ class Foreground:
             self._live.note_output(chunk)
 
     def _note_line(self, chunk: bytes) -> None:
+        from joblens.agent.terminal.tty import leaves_line_open
+
         self.stderr_line_is_open = leaves_line_open(chunk, was_open=self.stderr_line_is_open)
 
     def _say(self, text: str) -> None:
@@ -239,20 +247,20 @@ class Foreground:
 
     def next_wake_s(self) -> float | None:
         redraw_at_s = self._live.redraw_at_s if self._live is not None else None
-        return self._next_look_s if redraw_at_s is None else min(self._next_look_s, redraw_at_s)
+        return self._next_poll_s if redraw_at_s is None else min(self._next_poll_s, redraw_at_s)
 
     def wake(self) -> None:
-        now_s = time.monotonic()
+        now_s = mono_s(self._context.clock)
         if self._live is not None and (due_s := self._live.redraw_at_s) is not None and due_s <= now_s:
             self._live.redraw_at_s = None
             self._draw()
-        if self._next_look_s <= now_s:
-            self._look()
+        if self._next_poll_s <= now_s:
+            self._poll()
             self._read_now()
 
     def _read_now(self) -> None:
         """For the live line of a job that is sampled seldom. Nothing of it is kept."""
-        if self._live is None or self.session.is_over or self.session.job.interval_s <= _LOOK_EVERY_S:
+        if self._live is None or self.session.is_over or self.session.job.interval_s <= _POLL_EVERY_S:
             return
         if self._recent and self._context.clock.now_us() - self._recent[-1].at_us > _OLD_US:
             if self._readings is None:
@@ -264,17 +272,20 @@ class Foreground:
                 self._recent.append(reading)
                 self._draw()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         # A prompt that comes back after an interrupt is to be seen before the next signal is sent.
-        every_s = _LOOK_FOR_PROMPT_S if self._was_interrupted_by_key else _LOOK_EVERY_S
-        self._next_look_s = time.monotonic() + every_s
+        every_s = _POLL_FOR_PROMPT_S if self._was_interrupted_by_key else _POLL_EVERY_S
+        self._next_poll_s = mono_s(self._context.clock) + every_s
         if self._was_interrupted_by_key and self._holds_a_conversation():
             # It took the interrupt as part of a conversation: it is back at its prompt.
             self._was_interrupted_by_key = False
             self.session.forgive()
         if not self.session.was_asked_to_stop and not self.session.is_over:
-            self._context.recorder.poll_cancels(self._heed_cancel, self._context.loop.call)
+            self._host.poll_cancels()
 
-    def _heed_cancel(self, asked: Mapping[str, CancelAsked]) -> None:
-        if self.session.job.uuid in asked and not self.session.was_asked_to_stop:
-            self.session.ask_stop(EndCause.CANCELLED)
+
+def _is_in_foreground(descriptor: int) -> bool:
+    # The module of terminals is loaded where there is one.
+    from joblens.agent.terminal.tty import is_in_foreground
+
+    return is_in_foreground(descriptor)

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -22,6 +21,7 @@ from joblens.agent.measuring.accounting import (
 )
 from joblens.agent.measuring.meter import CALM_S, CLOSE_S, JobMeter, LimitWatch, Measurement
 from joblens.agent.measuring.outcome import Ending, not_started, outcome_of
+from joblens.agent.runtime.loop import mono_s
 from joblens.agent.session.context import AgentContext, PreparedLauncher, hold_of, limits_key
 from joblens.agent.terminal.streams import OutputFiles
 from joblens.engine.life.job_life import (
@@ -49,7 +49,7 @@ from joblens.model.jobs.sample import Sample
 from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, Write
 from joblens.probes.proc.kernel_files import count_gpus
 
-_SETTLE_S = 0.1  # only a process that is there this long after the main one's end is a leftover
+_LEFTOVERS_S = 0.1  # only a process that is there this long after the main one's end is a leftover
 
 
 class JobSession:
@@ -73,7 +73,7 @@ class JobSession:
         self.record = Record(status=Status.QUEUED, job=job)
         self._plan = plan
         self._context = context
-        self._output = output
+        self.output = output
         self._on_sample = on_sample
         self._on_outcome = on_outcome
         self._on_end = on_end
@@ -89,7 +89,7 @@ class JobSession:
             grace_s=job.grace_s,
         )
         self._container = hold_of(job, context.spool_dir)
-        self._nodes = context.desk_for(job)
+        self._nodes = context.multi_node_job(job)
         self._processes = JobProcesses() if self._container is None else self._container.processes
         self._limits = Limits()
         self._watch = LimitWatch()
@@ -99,7 +99,7 @@ class JobSession:
         self._reaped = NOTHING_REAPED
         self._started_mono_ns = self._ended_mono_ns = 0
         self._wait_status: int | None = None
-        self._settle_until_s: float | None = None
+        self._leftovers_due_s: float | None = None
         self._stops: list[StopAsked] = []  # that came before the job could begin
         self.error: JoblensError | None = None  # why the job could not begin
         self.is_over = False  # and recorded
@@ -112,7 +112,7 @@ class JobSession:
     def is_steady(self) -> bool:
         """It runs, and nothing is under way that only this process can finish."""
         life = self._life
-        return life.phase is Phase.RUNNING and not self.was_asked_to_stop and self._settle_until_s is None
+        return life.phase is Phase.RUNNING and not self.was_asked_to_stop and self._leftovers_due_s is None
 
     # ---- start -------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class JobSession:
             self._plan = self._nodes.begin(self._plan)
         launcher = self._get_launcher()
         ran_in = context.ran_in(self.job)  # looked up while the launcher comes up
-        in_container = self._container
+        in_container, ending = self._container, "job" if self._container is None else "container"
         self._limits = limit(self.job, self._groups) if in_container is None else in_container.limit()
         pid, start_ticks = launcher.prepare(
             attach=self._groups.attach_files() if self._groups and self._main_process_joins else (),
@@ -147,7 +147,7 @@ class JobSession:
             rlimits=context.job_rlimits,
             affinity=self._limits.affinity,
             groups=tuple(self._groups.paths.values()) if self._groups else (),
-            leash=("job" if in_container is None else "container") if context.kill_with_owner else "",
+            ends_with_owner=ending if context.kill_with_owner else "",
         )
         self._measurement = self._measure(launcher.pid, pid if self._main_process_joins else None)
         return Attempt(
@@ -161,7 +161,7 @@ class JobSession:
             accounting_reason=context.accountant.reason_for(self.job) if in_container is None else "",
             groups=dict(self._groups.paths) if self._groups else {},
             enforced_by=self._limits.enforced_by,
-            logs_dir=self._output.directory if self._output else "",
+            logs_dir=self.output.directory if self.output else "",
             kernel=context.host.kernel,
             cpu_count=context.host.cpu_count,
             memory_total_bytes=context.host.memory_total_bytes,
@@ -228,7 +228,7 @@ class JobSession:
             raise
         self._processes.meter = meter
         if self._nodes is not None:
-            self._nodes.watch(meter, groups, on_over=self._over_elsewhere, on_follow=self._look_often)
+            self._nodes.watch(meter, groups, on_over=self._over_elsewhere, on_follow=self._sample_often)
             details = (*details, self._nodes)
         return Measurement(self.job, context.recorder, meter, details, self._on_sample)
 
@@ -271,7 +271,7 @@ class JobSession:
         self._record([JobQueued(self.job), JobEnded(self.job.uuid, outcome)])
 
     def _take_outcome(self, outcome: Outcome) -> Outcome:
-        """-> it, with what whoever looks after the job has to add."""
+        """Returns it as the context completed it."""
         self.record = self._context.completed(replace(self.record, status=outcome.status, outcome=outcome))
         return self.record.outcome or outcome
 
@@ -316,8 +316,8 @@ class JobSession:
         """From the sampler's thread, or at the start."""
         assert self._measurement is not None
         self._measurement.take(self._reaped)
-        if self._output is not None and not self._is_pumped:
-            self._output.trim()
+        if self.output is not None and not self._is_pumped:
+            self.output.trim()
 
     def watch_limits(self) -> None:
         """From the sampler's thread, where the kernel does not enforce a limit. Of a container: until it has
@@ -340,31 +340,31 @@ class JobSession:
     def _over_elsewhere(self, cause: EndCause) -> None:
         self._context.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))  # on another node
 
-    def _look_often(self) -> None:
+    def _sample_often(self) -> None:
         """From now on there is a process that nobody here can wait for."""
         if not self._is_watched:
             self._is_watched = True
             self._context.sampler.add(limits_key(self.job.uuid), CLOSE_S, self.watch_limits)
 
     def next_wake_s(self) -> float | None:
-        times = [due for due in (next_wake_s(self._life), self._settle_until_s) if due is not None]
+        times = [due for due in (next_wake_s(self._life), self._leftovers_due_s) if due is not None]
         return min(times, default=None)
 
     def wake(self) -> None:
-        if self._settle_until_s is not None and time.monotonic() >= self._settle_until_s:
-            self._settle()
+        if self._leftovers_due_s is not None and mono_s(self._context.clock) >= self._leftovers_due_s:
+            self._count_leftovers()
         else:
             self._feed(Tick())
 
-    def _settle(self) -> None:
+    def _count_leftovers(self) -> None:
         alive = self.pids()
         since_s = (self._context.clock.mono_ns() - self._ended_mono_ns) / 1e9
         is_step_ending = self._nodes is not None and since_s < STEP_END_S and are_step_launchers(alive)
         if alive and not is_step_ending:
-            self._settle_until_s = None
+            self._leftovers_due_s = None
             self._feed(Exited(len(alive)))
         else:  # the last ones are just going; the launcher will say so
-            self._settle_until_s = time.monotonic() + _SETTLE_S
+            self._leftovers_due_s = mono_s(self._context.clock) + _LEFTOVERS_S
 
     def pids(self) -> list[int]:
         """Every process of the job that is alive now."""
@@ -383,16 +383,16 @@ class JobSession:
         if word == "exited":
             self._wait_status = int(message[1])
             self._ended_mono_ns = int(message[3])
-            self._settle_until_s = time.monotonic() + _SETTLE_S
+            self._leftovers_due_s = mono_s(self._context.clock) + _LEFTOVERS_S
         elif word == "empty":
-            self._settle_until_s = None
+            self._leftovers_due_s = None
             if self._groups is not None and not self._groups.is_empty():
                 self._groups.kill()  # put there by someone else; nothing of ours is left
             self._feed(Emptied())
 
     def _launcher_is_lost(self) -> None:
         """Someone killed it. What is left of the job cannot be waited for any more, so it is ended. How the
-        main process ended may have been told before."""
+        main process ended may have been reported before."""
         assert self._launcher is not None
         self._context.loop.unwatch(self._launcher.socket)
         self._processes.kill()
@@ -401,7 +401,7 @@ class JobSession:
         self._feed(Emptied())
 
     def _feed(self, event: Event) -> None:
-        self._life, commands = on_event(self._life, event, time.monotonic())
+        self._life, commands = on_event(self._life, event, mono_s(self._context.clock))
         for command in commands:
             self._carry_out(command)
 
@@ -434,8 +434,8 @@ class JobSession:
         self._measurement.finish(self._reaped)
         if self._drain is not None:
             self._drain()
-        if self._output is not None:
-            self._output.finish(self._context.secrets_of(self.job.uuid).hide)
+        if self.output is not None:
+            self.output.finish(self._context.secrets_of(self.job.uuid).hide)
         ended_mono_ns = self._ended_mono_ns or self._context.clock.mono_ns()
         ending = Ending(
             wait_status=self._wait_status,
@@ -453,7 +453,7 @@ class JobSession:
             ending,
             measured.summary,
             measured.meter,
-            self._output,
+            self.output,
             measured.details,
             self._nodes.completed if self._nodes is not None else None,
         )

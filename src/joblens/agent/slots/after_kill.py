@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.agent.launcher.slot_ledger import LedgerJob, jobs_begun, ledger_owner, ledgers
+from joblens.agent.launcher.slot_ledger import LedgerJob, StartFailed, jobs_begun, ledger_owner, ledgers
 from joblens.agent.measuring.accounting import PROCESS_TREE
 from joblens.agent.measuring.outcome import Origins
 from joblens.agent.runtime.ownership import is_gone
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # commands that find nothing left do without
     from joblens.agent.measuring.readings import SlotNumbers
     from joblens.probes.cgroup.probe import CgroupProbe
 
-_PATIENCE_S = 3.0  # for a launcher that has yet to notice that its owner is gone
+_TIMEOUT_S = 3.0  # for a launcher that has yet to notice that its owner is gone
 _LOOK_EVERY_S = 0.005
 _OLD_S = 86_400.0
 
@@ -89,7 +89,7 @@ def _end_unknown(
     """Waits until each launcher runs a job that is recorded or that it has noted, or has ended. Ends the
     others: no record would ever have their job."""
     unfinished = list(unfinished)
-    deadline_s = time.monotonic() + _PATIENCE_S
+    deadline_s = time.monotonic() + _TIMEOUT_S
     while True:
         jobs = begun()
         busy = {job.begin.slot for job in jobs if job.end is None}
@@ -137,14 +137,14 @@ def _writes(job: LedgerJob, owner: Owner, mark: SlotMark | None, host: HostFacts
 
 def start_failure(job: LedgerJob) -> Outcome | None:
     """Of a job whose program could not be started."""
-    if job.end is None or job.end.answer[0] != "failed":
+    if job.end is None or not isinstance(job.end.report, StartFailed):
         return None
     from joblens.agent.slots.records import not_started_outcome
     from joblens.agent.slots.slot import SlotJob
 
     sent = job.sent
     slot_job = SlotJob(sent.job, sent.job.argv, {}, sent.folder, sent.streams)
-    return not_started_outcome(slot_job, job.end.answer[1:], job.end.at_us)
+    return not_started_outcome(slot_job, job.end.report, job.end.at_us)
 
 
 def reading_of(job: LedgerJob) -> SlotReading | None:
@@ -152,9 +152,9 @@ def reading_of(job: LedgerJob) -> SlotReading | None:
     into the ledger, or there are none."""
     mark = read_mark(os.path.dirname(job.path), job.begin.slot)
     before = _noted(job.begin.counters, mark)
-    if job.end is None or mark is None or before is None:
+    if job.end is None or isinstance(job.end.report, StartFailed) or mark is None or before is None:
         return None
-    after = _noted(job.end.answer[-1], mark)
+    after = _noted(job.end.report.counters, mark)
     if after is None:
         return None
     from joblens.agent.slots.instruments import UNSEEN
@@ -167,7 +167,7 @@ def reading_of(job: LedgerJob) -> SlotReading | None:
         sources["network"] = SOURCE
     else:
         unknown |= dict.fromkeys(FIELDS, v2_group(mark.paths)[1] or may_count() or NOT_COUNTED)
-    last = numbers.since_start(fields, job.end.answer[3], was_looked_at=False)
+    last = numbers.since_start(fields, job.end.report.own_cpu_usec, was_looked_at=False)
     return SlotReading(numbers.at_start(), last, Origins(sources, unknown))
 
 

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from joblens.agent.cgroups.groups import JobGroups
 from joblens.agent.launcher import launcher
@@ -65,7 +65,7 @@ class SlotCounters:
                 os.pwrite(self.peak, b"0", 0)
 
     def parse(self, contents: list[bytes]) -> dict[str, Any]:
-        """What the launcher has read."""
+        """Parses what the launcher has read."""
         if not self._is_counted or self._network is None:
             return self._groups.parse(contents)
         fields = self._groups.parse(contents[:-1])
@@ -118,9 +118,16 @@ _MAX_MESSAGE = 1 << 17
 _PIECE = 1 << 16  # of a command that is larger than a socket takes at once
 
 
-Order = tuple[
-    str, list[bytes], dict[bytes, bytes], str, str, str, int
-]  # uuid, argv, env changes, cwd, folder, streams, place in the ledger
+class SlotOrder(NamedTuple):
+    """A job as its launcher gets it."""
+
+    uuid: str
+    argv: list[bytes]
+    env: dict[bytes, bytes]  # changes to the launcher's
+    cwd: str
+    folder: str
+    streams: str
+    ledger_offset: int  # -1: it is in no ledger
 
 
 class SlotProcess:
@@ -204,15 +211,15 @@ class SlotProcess:
         reason = f"{os.strerror(number)} ({path})" if path else os.strerror(number)
         raise LaunchError(f"a launcher cannot use {self._logs_dir} for the output of jobs: {reason}")
 
-    def give_jobs(self, orders: Sequence[Order], *, has_one: bool) -> None:
+    def give_jobs(self, orders: Sequence[SlotOrder], *, has_one: bool) -> None:
         """`has_one`: another job still runs. All that are not to run at once can be taken back until the
         launcher begins them."""
         ahead = len(orders) if has_one else len(orders) - 1
         if ahead:
             os.write(self._permit_end, b"p" * ahead)
-        jobs = [(*order, has_one or place > 0) for place, order in enumerate(orders)]
+        jobs = [(*order, has_one or index > 0) for index, order in enumerate(orders)]
         data = marshal.dumps(jobs)
-        # A launcher that is gone is noticed by whoever waits for its answer.
+        # A launcher that is gone is noticed when its answer is received.
         with contextlib.suppress(BrokenPipeError):
             if len(data) <= _PIECE:
                 os.write(self.socket, data)
@@ -304,7 +311,7 @@ class SlotHome:
         ledger: str,
     ) -> None:
         self._spool_dir = context.spool_dir
-        # Never used again: whoever comes to clear up after this process must not meet another's groups.
+        # Never used again: recovery after this process must not meet the groups of another.
         self._name = f"slot-{new_uuid()}"
         files = os.path.join(logs_dir, f".{self._name}")
         start = partial(
@@ -364,7 +371,7 @@ class SlotHome:
             undo.pop_all()
 
     def parse(self, contents: list[bytes]) -> dict[str, Any]:
-        """What the launcher read with nobody else inside."""
+        """Parses what the launcher read while no job was inside."""
         return {**self.probe.parse(contents), "processes": 1} if self.probe is not None else {}
 
     def job_pids(self) -> list[int]:

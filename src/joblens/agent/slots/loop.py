@@ -7,12 +7,12 @@ import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
-from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
 from joblens.agent.launcher.slot_ledger import SlotLedger
+from joblens.agent.runtime.loop import mono_s
 from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.records import cut_off, ended_record
 from joblens.agent.slots.slot import Finished, Slot, SlotJob
@@ -29,7 +29,7 @@ _ANSWER_PATIENCE_S = 3.0
 _HOST_EVERY_S = 0.1
 _GATHER_S = 0.002  # for answers of tiny jobs: waking up for each costs more than taking it
 _ENOUGH_AHEAD = 4  # jobs that a launcher can begin meanwhile
-_MOST_ROUNDS = 8  # of answers, before what they told is passed on
+_MOST_ROUNDS = 8  # of answers, before their events are passed on
 _NO_SHAPE = object()
 
 
@@ -43,52 +43,46 @@ class SlotPlan(Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}  # what jobs have beside the owner's environment
 
 
-class SlotListener(Protocol):
-    """Hears what becomes of jobs, on the slots' thread: it has to return soon."""
+class SlotListener:
+    """Receives the events of a slot loop, on its thread; every method returns soon."""
 
-    def begun(self, slot_job: SlotJob, attempt: Attempt) -> None: ...
+    def begun(self, slot_job: SlotJob, attempt: Attempt) -> None:
+        """The job runs."""
 
     def finished(self, slot_job: SlotJob, finished: Finished) -> None:
-        """Before its record is put together; `recorded` follows."""
-        ...
+        """The job ended; `recorded` follows."""
 
     def withdrawn(self, slot_job: SlotJob) -> None:
-        """It was asked to end before it had begun, and never runs."""
-        ...
+        """The job was asked to end before it started, and never runs."""
 
     def recorded(self, records: list[Record]) -> None:
-        """They are in the store for good. Told instead of being put into `ended`."""
-        ...
+        """The records are in the store for good."""
 
     def notify(self) -> None:
-        """Nothing more is told for a while: the moment to pass it on."""
-        ...
+        """No more events come for a while: the moment to pass them on."""
 
     def failed(self, error: BaseException) -> None:
-        """The slots are gone, and what ran in them was ended."""
-        ...
+        """The slots are gone, and their jobs were killed."""
 
 
 class SlotLoop:
-    """`drive` runs on a thread of its own. Others feed it, ask it to stop, and read `ended`: records that are
-    in the store for good, or the error that ended it.
+    """`drive` runs on a thread of its own. Others feed it and ask it to stop; `listener` gets its events.
 
-    With `places`, whoever feeds it says there how many jobs of each shape may run at once; jobs beyond that
-    wait behind those of their shape. Without, as many run as the plan is wide."""
+    `capacity` has how many jobs of each shape may run at once; its owner changes it. Jobs beyond that wait
+    behind those of their shape. Without, as many run as the plan is wide."""
 
     def __init__(
         self,
         context: AgentContext,
         plan: SlotPlan,
+        listener: SlotListener,
         *,
-        listener: SlotListener | None = None,
-        places: "Counter[Any] | None" = None,
+        capacity: "Counter[Any] | None" = None,
     ) -> None:
-        self.ended: SimpleQueue[list[Record] | BaseException] = SimpleQueue()
         self._context = context
         self._plan = plan
         self._listener = listener
-        self._places = places
+        self._capacity = capacity
         self._fed: defaultdict[Any, deque[SlotJob]] = defaultdict(deque)  # by shape; not sent to any slot
         self._running: Counter[Any] = Counter()  # by shape
         self._is_hungry = True  # somebody could take a job and there was none
@@ -120,7 +114,7 @@ class SlotLoop:
             self._wake()
 
     def feed_all(self, slot_jobs: Iterable[SlotJob]) -> None:
-        """Their places have been set before."""
+        """Starts jobs whose capacity was set before."""
         for slot_job in slot_jobs:
             self._fed[slot_job.shape].append(slot_job)
         self._is_hungry = True
@@ -179,11 +173,8 @@ class SlotLoop:
                 self._run()
             finally:
                 self._stop()
-        except BaseException as error:  # noqa: BLE001 - whoever waits for records gets it
-            if self._listener is not None:
-                self._listener.failed(error)
-            else:
-                self.ended.put(error)
+        except BaseException as error:  # noqa: BLE001 - the listener gets it
+            self._listener.failed(error)
 
     def _run(self) -> None:
         while not self._is_stopping and not (self._is_all_fed and not self._has_fed() and not self._busy()):
@@ -200,14 +191,13 @@ class SlotLoop:
             self._hand_over()
 
     def _wait_s(self) -> float:
-        """A job that has begun has to be written, one that was written told, one that waits freed."""
+        """Returns how long nothing is due: writing, reporting, or freeing jobs that wait."""
         has_more = self._batch or self._ended_jobs or self._on_their_way or self._asked_to_end or self._to_end
         often_s = _FLUSH_EVERY_S if self._busy() else _FLUSH_QUIET_S
         return often_s if has_more or self._has_waiting() else _IDLE_S
 
     def _take_answers(self, wait_s: float) -> None:
-        if self._listener is not None:
-            self._listener.notify()
+        self._listener.notify()
         if self._slots and all(slot.jobs_ahead >= _ENOUGH_AHEAD for slot in self._slots.values()):
             time.sleep(_GATHER_S)
         ready = self._poll.poll(wait_s * 1000)
@@ -233,29 +223,29 @@ class SlotLoop:
     def _fill_all(self) -> None:
         """One job to run for each slot, and only then those that follow: they start in their order."""
         if not self._is_hungry:
-            return  # every slot had its fill when it last had room
+            return  # every slot had its fill when it could last take a job
         self._is_hungry = False
         for slot in self._slots.values():
             if slot.current is None:
                 self._fill(slot)
-        while self._shape_with_place() is not _NO_SHAPE and not self._is_stopping:
+        while self._startable_shape() is not _NO_SHAPE and not self._is_stopping:
             self._fill(self._add_slot())
         for slot in self._slots.values():
             self._fill(slot)
-        if self._places is not None or len(self._slots) < self._plan.width:
+        if self._capacity is not None or len(self._slots) < self._plan.width:
             self._is_hungry = True
-            if self._shape_with_place() is not _NO_SHAPE:
-                self._wake()  # it came while nobody was told to say so
+            if self._startable_shape() is not _NO_SHAPE:
+                self._wake()  # it came before feeding woke this thread
 
-    def _free_places(self, shape: Any) -> int:
-        if self._places is None:
+    def _free_capacity(self, shape: Any) -> int:
+        if self._capacity is None:
             return self._plan.width - self._running.total()
-        return self._places[shape] - self._running[shape]
+        return self._capacity[shape] - self._running[shape]
 
-    def _shape_with_place(self) -> Any:
+    def _startable_shape(self) -> Any:
         """A shape of which a job waits and may run now."""
         for shape, waiting in list(self._fed.items()):
-            if waiting and self._free_places(shape) > 0:
+            if waiting and self._free_capacity(shape) > 0:
                 return shape
         return _NO_SHAPE
 
@@ -269,11 +259,11 @@ class SlotLoop:
         return slot
 
     def _fill(self, slot: Slot) -> None:
-        room = slot.room
-        if not room or self._is_stopping:
+        free_ahead = slot.free_ahead
+        if not free_ahead or self._is_stopping:
             return
         slot_jobs = (
-            self._next_to_run() if slot.current is None else self._next_ahead(slot.current.shape, room)
+            self._next_to_run() if slot.current is None else self._next_ahead(slot.current.shape, free_ahead)
         )
         if slot_jobs:
             slot.send(slot_jobs)
@@ -281,25 +271,25 @@ class SlotLoop:
                 self._begin(slot, slot_jobs[0])
 
     def _next_to_run(self) -> list[SlotJob]:
-        shape = self._shape_with_place()
+        shape = self._startable_shape()
         if shape is not _NO_SHAPE:
             return [self._fed[shape].popleft()]
         self._is_hungry = True  # from now on feeding wakes
         return self._take_from_others()
 
-    def _next_ahead(self, shape: Any, room: int) -> list[SlotJob]:
+    def _next_ahead(self, shape: Any, free_ahead: int) -> list[SlotJob]:
         """Of the same shape, and only what cannot run at once elsewhere."""
         waiting = self._fed[shape]
-        count = len(waiting) - max(0, self._free_places(shape))
-        wanted = min(room, 1 + len(waiting) // len(self._slots))
+        count = len(waiting) - max(0, self._free_capacity(shape))
+        wanted = min(free_ahead, 1 + len(waiting) // len(self._slots))
         if count < wanted:
             self._is_hungry = True
         return [waiting.popleft() for _ in range(min(wanted, count))]
 
     def _take_from_others(self) -> list[SlotJob]:
-        """A job that waits behind one that is still running, though it has a place of its own."""
+        """A job that waits behind one that is still running, though it may run now."""
         for slot in self._slots.values():
-            if slot.jobs_ahead and slot.current is not None and self._free_places(slot.current.shape) > 0:
+            if slot.jobs_ahead and slot.current is not None and self._free_capacity(slot.current.shape) > 0:
                 slot_job = slot.take_back()
                 if slot_job is not None:
                     return [slot_job]
@@ -312,7 +302,7 @@ class SlotLoop:
         """Short jobs follow each other without a pause; behind a long one none has to wait."""
         if not self._has_waiting():
             return
-        long_ago_ns = time.monotonic_ns() - int(_LONG_S * 1e9)
+        long_ago_ns = self._context.clock.mono_ns() - int(_LONG_S * 1e9)
         for slot in self._slots.values():
             if slot.jobs_ahead and slot.current is not None and slot.running_since_ns < long_ago_ns:
                 self._take_all_back(slot)
@@ -340,7 +330,7 @@ class SlotLoop:
                 self._to_end.pop(uuid, None)  # it had ended before it was asked to
 
     def _withdraw(self) -> None:
-        """Those that were to end and have not begun. One that its launcher has begun stays, and ends."""
+        """Withdraws jobs that are to end and have not started. A job that its launcher started is stopped."""
         if not self._to_end:
             return
         for slot in self._slots.values():
@@ -351,7 +341,7 @@ class SlotLoop:
                 slot_job = waiting.popleft()
                 if self._to_end.pop(slot_job.job.uuid, None) is None:
                     waiting.append(slot_job)
-                elif self._listener is not None:
+                else:
                     self._listener.withdrawn(slot_job)
 
     # ---- answers ---------------------------------------------------------------------------------
@@ -385,21 +375,19 @@ class SlotLoop:
         self._running[slot_job.shape] -= 1
         self._to_end.pop(slot_job.job.uuid, None)
         self._ended_jobs.append((slot_job, finished))
-        if self._listener is not None:
-            self._listener.finished(slot_job, finished)
+        self._listener.finished(slot_job, finished)
 
     def _begin(self, slot: Slot, slot_job: SlotJob, started_ns: int | None = None) -> None:
         attempt = slot.begin(slot_job, self._host_now(), started_ns)
         self._running[slot_job.shape] += 1
         self._attempts[slot_job.job.uuid] = attempt
-        if self._listener is not None:
-            self._listener.begun(slot_job, attempt)
+        self._listener.begun(slot_job, attempt)
         # In the store within `_FLUSH_EVERY_S` of its start; a job that has ended by then is written once.
         self._batch += (JobQueued(slot_job.job), JobStarted(slot_job.job.uuid, attempt))
 
     def _host_now(self) -> dict[str, Any]:
         """The machine as a whole, looked at often enough for jobs of milliseconds."""
-        now_s = time.monotonic()
+        now_s = mono_s(self._context.clock)
         if now_s - self._host_read_at_s > _HOST_EVERY_S:
             self._host_reading, self._host_read_at_s = self._host.read(), now_s
         return self._host_reading
@@ -411,7 +399,7 @@ class SlotLoop:
             self._begin(slot, begun)
             self._has_ended(*slot.finish(None, self._host_now()))
         self._drop_slot(slot)
-        self._is_hungry = True  # there is room for a new one
+        self._is_hungry = True  # a new one can be started
 
     def _drop_slot(self, slot: Slot) -> None:
         self._poll.unregister(slot.socket)
@@ -476,7 +464,7 @@ class SlotLoop:
     # ---- to the store ----------------------------------------------------------------------------
 
     def _flush_if_due(self) -> None:
-        is_due = self._is_quiet or time.monotonic() - self._flushed_at_s > _FLUSH_EVERY_S
+        is_due = self._is_quiet or mono_s(self._context.clock) - self._flushed_at_s > _FLUSH_EVERY_S
         if len(self._ended_jobs) >= _BATCH or ((self._batch or self._ended_jobs) and is_due):
             self._flush()
 
@@ -486,14 +474,12 @@ class SlotLoop:
             return
         self._on_their_way.append((self._context.recorder.put(self._batch), self._batch_records))
         self._batch, self._batch_records = [], []
-        self._flushed_at_s = time.monotonic()
+        self._flushed_at_s = mono_s(self._context.clock)
 
     def _hand_over(self) -> None:
         while self._on_their_way and self._on_their_way[0][0] <= self._context.recorder.applied:
             records = self._on_their_way.popleft()[1]
             uuids = (record.job.uuid for record in records)
             self._ledger.remove(uuid for uuid in uuids if uuid not in self._context.recorder.unwritten)
-            if records and self._listener is not None:
+            if records:
                 self._listener.recorded(records)
-            elif records:
-                self.ended.put(records)

@@ -3,16 +3,17 @@
 import atexit
 import threading
 from collections.abc import Iterable, Iterator
+from queue import SimpleQueue
 
 from joblens.agent.session.context import AgentContext
-from joblens.agent.slots.loop import SlotLoop, SlotPlan
+from joblens.agent.slots.loop import SlotListener, SlotLoop, SlotPlan
 from joblens.agent.slots.slot import SlotJob
 from joblens.model.jobs.job import Record
 
 READ_AHEAD = 256  # jobs that were read and have not come back as records
 
 
-class SlotPool:
+class SlotPool(SlotListener):
     """`run` yields each record once it is in the store for good, in the order the jobs ended.
 
     The slots are looked after on a thread of their own: what the jobs use is booked and recorded whatever
@@ -21,7 +22,14 @@ class SlotPool:
     many ahead as `READ_AHEAD` says, so that a reader who stops for long stops new jobs, not memory."""
 
     def __init__(self, context: AgentContext, plan: SlotPlan) -> None:
-        self._loop = SlotLoop(context, plan)
+        self._loop = SlotLoop(context, plan, self)
+        self._ended: SimpleQueue[list[Record] | BaseException] = SimpleQueue()
+
+    def recorded(self, records: list[Record]) -> None:
+        self._ended.put(records)
+
+    def failed(self, error: BaseException) -> None:
+        self._ended.put(error)
 
     def take_samples(self) -> None:
         """On the sampler's thread."""
@@ -32,7 +40,7 @@ class SlotPool:
         self._loop.heed_cancel_requests()
 
     def run(self, jobs: Iterable[SlotJob]) -> Iterator[Record]:
-        """Closing the generator, or an exception in whoever uses it, ends the jobs and records that; jobs
+        """Closing the generator, or an exception in its caller, ends the jobs and records that; jobs
         that had not begun never were."""
         thread = threading.Thread(target=self._loop.drive, name="joblens-slots", daemon=True)
         # A program may end while it holds on to the generator, when it is too late for threads.
@@ -51,7 +59,7 @@ class SlotPool:
         for slot_job in jobs:
             loop.feed(slot_job)
             under_way += 1
-            while under_way >= READ_AHEAD or not loop.ended.empty():
+            while under_way >= READ_AHEAD or not self._ended.empty():
                 records = self._next()
                 under_way -= len(records)
                 yield from records
@@ -62,7 +70,7 @@ class SlotPool:
             yield from records
 
     def _next(self) -> list[Record]:
-        ended = self._loop.ended.get()
+        ended = self._ended.get()
         if isinstance(ended, BaseException):
             raise ended
         return ended

@@ -1,11 +1,11 @@
 """The record of a slot's job, from what its slot tells of its end."""
 
 import os
-from typing import Any
 
 from msgspec.structs import replace
 
 from joblens.agent.launcher.launch import LaunchPlan, start_error
+from joblens.agent.launcher.slot_ledger import StartFailed
 from joblens.agent.measuring.outcome import (
     Ending,
     Printed,
@@ -72,10 +72,9 @@ def early_outcome(slot_job: SlotJob, finished: Finished) -> Outcome:
     return verdict(_ending(finished), Usage(oom_kills=oom_kills) if oom_kills else _NO_USAGE, slot_job.job)
 
 
-def not_started_outcome(slot_job: SlotJob, error: tuple[Any, ...], now_us: int) -> Outcome:
-    number, stage, name = error
+def not_started_outcome(slot_job: SlotJob, error: StartFailed, now_us: int) -> Outcome:
     plan = LaunchPlan(argv=slot_job.argv, env={}, cwd=slot_job.job.cwd)
-    return not_started(slot_job.job, start_error(int(number), str(stage), str(name), plan), now_us)
+    return not_started(slot_job.job, start_error(error.number, error.stage, error.name, plan), now_us)
 
 
 def _ending(finished: Finished) -> Ending:

@@ -20,12 +20,12 @@ from typing import Any
 from msgspec import Struct
 
 from joblens.agent.launcher.launch import exit_usage_of
-from joblens.agent.launcher.slot_ledger import SentJob, SlotLedger
+from joblens.agent.launcher.slot_ledger import JobDone, SentJob, SlotLedger, StartFailed, report_of
 from joblens.agent.measuring.accounting import end_marked
 from joblens.agent.measuring.outcome import Origins
 from joblens.agent.measuring.readings import NOBODY_LOOKED, SlotNumbers, never_back
 from joblens.agent.session.context import AgentContext
-from joblens.agent.slots.groups import NO_PACKETS, Order, SlotHome
+from joblens.agent.slots.groups import NO_PACKETS, SlotHome, SlotOrder
 from joblens.agent.slots.instruments import UNSEEN, SlotInstruments
 from joblens.agent.terminal.streams import STDERR, STDOUT, CappedFile
 from joblens.analysis.numbers.rates import NO_GRID_FACTOR
@@ -63,7 +63,7 @@ class SlotJob(Struct, frozen=True):
 
 
 class Finished(Struct, kw_only=True):
-    """What is known when a slot's job has ended; turned into an outcome later."""
+    """Facts about a slot's job that has ended; turned into an outcome later."""
 
     status: int | None = 0  # None: the launcher was killed, and nobody knows
     cause: EndCause = EndCause.NONE
@@ -80,7 +80,7 @@ class Finished(Struct, kw_only=True):
     logs_dir: str = ""
     ended_ns: int | None = None
     is_clean: bool = True  # nothing is left behind, so that a job that was sent ahead runs by now
-    error: tuple[Any, ...] | None = None
+    error: StartFailed | None = None
 
 
 class Slot:
@@ -104,7 +104,7 @@ class Slot:
         self.socket = self._home.launcher.socket
         self._probe = self._home.probe
         self._numbers = SlotNumbers(self._home.first_reading, can_reset_peak=self._home.can_reset_peak)
-        self._origins = self._origins_without_look()
+        self._origins = self._origins_without_sample()
         self.current: SlotJob | None = None
         self.is_spent = False
         self._must_reclaim = False
@@ -115,11 +115,11 @@ class Slot:
         self._most_ahead = _LEAST_AHEAD
         self._skips_due = 0  # jobs that were taken back, of which the launcher has yet to hear
         self._lock = threading.Lock()  # for all below, and `current`
-        self._is_answered = False  # the end of `current` is told, and another job may run
+        self._is_answered = False  # the end of `current` is reported, and another job may run
         self._tree: ProcessTreeProbe | None = None
         self._instruments: SlotInstruments | None = None
         self._first: Sample | None = None
-        self._looks: RunningSummary | None = None  # made for jobs that live to see a tick
+        self._samples: RunningSummary | None = None  # made for jobs that live to see a tick
         self._started_ns = self._started_at_us = 0
 
     # ---- jobs to run ---------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Slot:
         return self.current is not None or bool(self._ahead)
 
     @property
-    def room(self) -> int:
+    def free_ahead(self) -> int:
         """How many jobs may be sent: one to run, and a few ahead that follow it without a pause."""
         if self.current is None:
             return 0 if self.is_spent else 1
@@ -158,12 +158,12 @@ class Slot:
         self._home.launcher.give_jobs([self._order(slot_job) for slot_job in slot_jobs], has_one=has_one)
         self._ahead += slot_jobs if has_one else slot_jobs[1:]
 
-    def _order(self, slot_job: SlotJob) -> Order:
+    def _order(self, slot_job: SlotJob) -> SlotOrder:
         job, env, folder, streams = slot_job.job, slot_job.env, slot_job.folder, slot_job.streams
         changes = {os.fsencode(name): os.fsencode(value) for name, value in env.items()} if env else {}
         argv = [os.fsencode(word) for word in slot_job.argv]
-        place = -1 if self._ledger is None else self._ledger.add(SentJob(job, folder, streams))
-        return job.uuid, argv, changes, job.cwd, folder, streams, place
+        offset = -1 if self._ledger is None else self._ledger.add(SentJob(job, folder, streams))
+        return SlotOrder(job.uuid, argv, changes, job.cwd, folder, streams, offset)
 
     def take_back(self) -> SlotJob | None:
         """The last job that was sent ahead, unless the launcher has begun it."""
@@ -173,7 +173,7 @@ class Slot:
         return self._ahead.pop()
 
     def fetch_given_back(self) -> list[SlotJob]:
-        """Those sent ahead that the launcher skipped while it was asked for something else."""
+        """Returns the jobs that the launcher skipped while it was asked for something else."""
         given_back, self._given_back = self._given_back, []
         return given_back
 
@@ -201,7 +201,7 @@ class Slot:
             self._started_ns = started_ns or now_ns
             self._started_at_us = now_us - (now_ns - self._started_ns) // 1000
             self._first = Sample(at_us=self._started_at_us, elapsed_us=0, **self._numbers.at_start(), **host)
-            self._looks = None
+            self._samples = None
             self._cause = EndCause.NONE
             self._is_answered = False
             self.current = slot_job
@@ -233,26 +233,25 @@ class Slot:
             return message
 
     def finish(self, message: tuple[Any, ...] | None, host: dict[str, Any]) -> tuple[SlotJob, Finished]:
-        """What the job used, from the launcher's answer; makes the slot fit for the next one."""
+        """Returns what the job used, from the launcher's answer, and prepares the slot for the next one."""
         with self._lock:
             slot_job = self.current
             assert slot_job is not None
             if message is None:
                 finished = self._launcher_is_lost(slot_job.job.uuid, host)
-            elif message[0] == "failed":
-                finished = Finished(error=message[1:])
+            elif isinstance(report := report_of(message), StartFailed):
+                finished = Finished(error=report)
             else:
-                finished = self._done(message, host)
+                finished = self._done(report, host)
             finished.cause = self._cause
             self.current = None
-            self._forget_looks()
+            self._close_instruments()
             return slot_job, finished
 
-    def _done(self, message: tuple[Any, ...], host: dict[str, Any]) -> Finished:
-        _, status, totals, own_usec, started_ns, ended_ns, out, err, logs_dir, others, contents = message
-        leftovers = 0
-        after = self._home.parse(contents)
-        if others:
+    def _done(self, done: JobDone, host: dict[str, Any]) -> Finished:
+        leftovers, totals, own_usec = 0, done.totals, done.own_cpu_usec
+        after = self._home.parse(done.counters)
+        if done.has_leftovers:
             leftovers, totals = self._end_leftovers(totals)
             peak = after.get(_PEAK)  # of the main process: the launcher has reset it since
             after = self._probe.read() if self._probe is not None else {}
@@ -261,25 +260,25 @@ class Slot:
         reaped = exit_usage_of(totals)
         if self._probe is None:
             after, own_usec = _counters_of(reaped), 0
-        sample = self._sample(after, host, own_usec, ended_ns)
-        if logs_dir and max(out, err) > self._output_max_bytes:
-            self._cut_output(logs_dir)
+        sample = self._sample(after, host, own_usec, done.ended_ns)
+        if done.logs_dir and max(done.stdout_bytes, done.stderr_bytes) > self._output_max_bytes:
+            self._cut_output(done.logs_dir)
         samples, count = self._all_samples(sample)
         finished = Finished(
-            status=status,
+            status=done.wait_status,
             reaped=reaped,
             samples=samples,
             sample_count=count,
             origins=self._origins_now(),
             details=self._last_details(),
-            duration_s=(ended_ns - started_ns) / 1e9,
+            duration_s=(done.ended_ns - done.started_ns) / 1e9,
             ended_at_us=sample.at_us,
             leftovers=leftovers,
-            stdout_bytes=out,
-            stderr_bytes=err,
-            logs_dir=logs_dir,
-            ended_ns=ended_ns,
-            is_clean=not others and not os.WIFSIGNALED(status),
+            stdout_bytes=done.stdout_bytes,
+            stderr_bytes=done.stderr_bytes,
+            logs_dir=done.logs_dir,
+            ended_ns=done.ended_ns,
+            is_clean=not done.has_leftovers and not os.WIFSIGNALED(done.wait_status),
         )
         self._most_ahead = _most_ahead(finished.duration_s)
         self._make_ready(after, leftovers)
@@ -311,12 +310,12 @@ class Slot:
     def _all_samples(self, last: Sample | None) -> tuple[list[Sample], int]:
         """(what is kept of them, how many there were)"""
         assert self._first is not None
-        if self._looks is None:
+        if self._samples is None:
             samples = [self._first, last] if last is not None else [self._first]
             return samples, len(samples)
         if last is not None:
-            self._looks.add(last)
-        return self._looks.samples, self._looks.count
+            self._samples.add(last)
+        return self._samples.samples, self._samples.count
 
     def _sample(
         self, reading: dict[str, Any], host: dict[str, Any], own_usec: int = 0, at_ns: int | None = None
@@ -326,9 +325,9 @@ class Slot:
         at_ns = at_ns or now_ns
         at_us = self._context.clock.now_us() - (now_ns - at_ns) // 1000
         elapsed_us = max(0, at_ns - self._started_ns) // 1000
-        fields = self._numbers.since_start(reading, own_usec, was_looked_at=self._looks is not None)
-        if self._looks is not None:  # the last look may have come between the end and its being told
-            before = self._looks.samples[-1]
+        fields = self._numbers.since_start(reading, own_usec, was_looked_at=self._samples is not None)
+        if self._samples is not None:  # the last sample may have come between the end and its report
+            before = self._samples.samples[-1]
             elapsed_us, at_us = max(elapsed_us, before.elapsed_us), max(at_us, before.at_us)
             if self._probe is None:
                 never_back(fields, lambda name: getattr(before, name))
@@ -391,14 +390,14 @@ class Slot:
             # Asked after reading: no answer yet means that what was read was this job's.
             if self._is_answered or self._home.launcher.has_answered():
                 return None
-            if self._looks is None:
+            if self._samples is None:
                 assert self._first is not None
-                self._looks = RunningSummary()
-                self._looks.add(self._first)
+                self._samples = RunningSummary()
+                self._samples.add(self._first)
             self._instruments.look_closely()
             sample = self._sample(reading, {**others, **host.read()})
-            self._looks.add(sample)
-            return slot_job.job, self._looks.count - 1, sample
+            self._samples.add(sample)
+            return slot_job.job, self._samples.count - 1, sample
 
     def _open_instruments(self) -> None:
         """Without the lock, which the end of the job needs: opening takes a while, at first above all."""
@@ -419,7 +418,7 @@ class Slot:
             self._tree = ProcessTreeProbe(self._home.launcher.pid, include_root=False)
         return self._tree.read()
 
-    def _forget_looks(self) -> None:
+    def _close_instruments(self) -> None:
         if self._tree is not None:
             self._tree.close()
             self._tree = None
@@ -427,7 +426,7 @@ class Slot:
             self._instruments.close()
             self._instruments = None
 
-    def _origins_without_look(self) -> Origins:
+    def _origins_without_sample(self) -> Origins:
         if self._probe is None:
             uncounted = dict.fromkeys(("processes", "threads", "open_files"), NOBODY_LOOKED)
             return Origins({}, {**UNSEEN, **uncounted, **NO_PACKETS, **_NO_CO2})
@@ -439,7 +438,7 @@ class Slot:
 
     def _origins_now(self) -> Origins:
         tree, origins = self._tree, self._origins
-        if tree is not None and self._looks is not None:
+        if tree is not None and self._samples is not None:
             unknown = {**NO_PACKETS, **tree.unknown, **_NO_CO2}
             origins = Origins(dict(tree.sources), unknown, frozenset(tree.lower_bounds))
         return self._instruments.added_to(origins) if self._instruments is not None else origins
@@ -470,7 +469,7 @@ class Slot:
             if self.is_busy:
                 self._kill()
             self.current = None
-            self._forget_looks()
+            self._close_instruments()
         self._home.close()
 
 

@@ -1,1 +1,1 @@
-"""Terminals and streams of a job: pseudo-terminal, keys, live line, output files."""
+"""Terminals and streams of a job: pseudo-terminal, keys, output files."""

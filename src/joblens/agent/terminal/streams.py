@@ -1,34 +1,56 @@
 """Streams of a job: output files with a size limit, and the copy to the user's terminal.
 
-The job (or the pump) appends to a plain file. When the file grows past its bound, the middle is given
-back to the file system as a hole while writing goes on; at the end the file is made short, with a line
-that says what was left out.
+The job (or the pump) appends to a plain file. When the file exceeds its limit, the middle is returned to
+the file system as a hole while writing continues; at the end the file is shortened, with a line that says
+how much was omitted.
 
-Nothing here ever waits for a reader: while one does not read, the job waits (its pipe is left alone until
-there is room again) and joblens goes on heeding time-outs, limits and signals.
+Nothing here waits for a reader: while it does not read, the job waits (its pipe is not read until there
+is space) and joblens still handles time-outs, limits and signals.
 
 On a terminal the job gets pseudo-terminals: one for keys and stdout, which controls it, and one for
-stderr, so that the two can be kept apart. Elsewhere it gets pipes, and our own stdin.
+stderr, so that the two can be separated. Elsewhere it gets pipes, and our own stdin.
 """
+
+from __future__ import annotations
 
 import os
 import select
 import stat
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
-from joblens.agent.runtime.loop import Loop
-from joblens.agent.terminal.tty import PseudoTerminal
 from joblens.files.private import make_private_folder
 
+if TYPE_CHECKING:
+    from joblens.agent.runtime.loop import Loop
+    from joblens.agent.terminal.tty import PseudoTerminal
+    from joblens.model.jobs.sample import Sample
+
 STDOUT, STDERR = "stdout.log", "stderr.log"
-NOTHING_NEW = "oe"  # streams of a job that has its files already
+NOTHING_NEW = "oe"  # streams of a job that already has its files
 _BLOCK = 65536
 _FALLOC_KEEP_SIZE, _FALLOC_PUNCH_HOLE = 1, 2
 
 
+class LiveDisplay(Protocol):
+    """Shows a job while it runs, on the screen that its output goes to."""
+
+    redraw_at_s: float | None  # when the output will be quiet
+
+    def draw(self, samples: list[Sample]) -> None:
+        """Does nothing where it would disturb the output."""
+        ...
+
+    def erase(self) -> None:
+        """Called before anything is written to the screen."""
+        ...
+
+    def note_output(self, chunk: bytes) -> None: ...
+
+
 class CappedFile:
-    """One stream. `max_bytes` is kept half from the start and half from the end."""
+    """One stream. Half of `max_bytes` is kept from the start, half from the end."""
 
     def __init__(self, path: str, max_bytes: int, *, is_used: bool = True) -> None:
         self.path = path
@@ -39,7 +61,7 @@ class CappedFile:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
 
     def trim(self) -> None:
-        """Gives back what lies between head and tail. Safe while others append."""
+        """Punches a hole between head and tail. Safe while others append."""
         size = self.size()
         end = (size - self._half) // _BLOCK * _BLOCK
         # In large steps, so that a busy stream is not trimmed at every tick.
@@ -48,7 +70,7 @@ class CappedFile:
         if _punch_hole(self.path, self._punched_to, end - self._punched_to):
             self._punched_to = end
         else:
-            self._can_punch = False  # this file system cannot; `finish` cuts the file instead
+            self._can_punch = False  # unsupported by this file system; `finish` cuts the file instead
 
     def size(self) -> int:
         try:
@@ -57,13 +79,13 @@ class CappedFile:
             return 0
 
     def finish(self) -> int:
-        """Closes the hole. -> how much the job printed in all."""
+        """Removes the hole. Returns how much the job printed in all."""
         size = self.size()
         if size > 2 * self._half + _BLOCK:
             try:
                 self._cut(size)
             except OSError:
-                pass  # a full disk: the file with its hole is kept as it is
+                pass  # a full disk: the file keeps its hole
         return size
 
     def _cut(self, size: int) -> None:
@@ -83,8 +105,8 @@ class CappedFile:
 
 
 class OutputFiles:
-    """The two streams of one job. `streams`: what is different about them, as slots have it (slot_launcher);
-    only files that something goes to are made."""
+    """The two streams of one job. `streams`: how they differ from the default in slots (slot_launcher);
+    only files that get output are created."""
 
     def __init__(self, directory: str, max_bytes: int, streams: str = "") -> None:
         make_private_folder(directory)
@@ -101,7 +123,7 @@ class OutputFiles:
         self.stderr.trim()
 
     def finish(self, hide: Callable[[str], str] = str) -> None:
-        """`hide`: takes the job's secrets out of what is stored of its output."""
+        """`hide`: removes the job's secrets from its stored output."""
         self._hide = hide
         self.stdout_bytes = self.stdout.finish()
         self.stderr_bytes = self.stderr.finish()
@@ -111,7 +133,7 @@ class OutputFiles:
 
 
 def tail_of(path: str, max_bytes: int = 2000) -> str:
-    """The last part of what was printed; nothing when there is no such file."""
+    """Returns the last part of the output; empty if there is no such file."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - max_bytes))
@@ -131,7 +153,7 @@ def _copy(source: int, target: int, offset: int, count: int) -> None:
 
 
 def _punch_hole(path: str, offset: int, length: int) -> bool:
-    import ctypes  # needed only by jobs that print more than the bound
+    import ctypes  # needed only by jobs that print more than the limit
 
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
@@ -143,20 +165,20 @@ def _punch_hole(path: str, offset: int, length: int) -> bool:
 
 
 _CHUNK = 1 << 16
-_ALWAYS_FITS = select.PIPE_BUF  # what a pipe that says it has room takes without waiting
+_ALWAYS_FITS = select.PIPE_BUF  # a writable pipe takes this much without blocking
 _TRIM_EVERY = 8 << 20
 
 
 class Target:
-    """A stream of ours, written to without waiting. It may be shared with other processes, so its own
-    mode is left as it is: it is opened a second time instead, where that is possible."""
+    """A stream of ours, written to without blocking. It may be shared with other processes, so its mode
+    is not changed: it is opened a second time instead, if possible."""
 
     def __init__(self, descriptor: int) -> None:
         mode = os.fstat(descriptor).st_mode
         self._most_at_once = _CHUNK
         try:
             if not stat.S_ISFIFO(mode) and not os.isatty(descriptor):
-                raise OSError("a file is always ready, and has one place to write at")
+                raise OSError("a file is always ready, and has one offset for writing")
             flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
             self.descriptor = os.open(f"/proc/self/fd/{descriptor}", flags)
             self._poll = None
@@ -168,7 +190,7 @@ class Target:
                 self._most_at_once = _ALWAYS_FITS
 
     def write(self, data: memoryview) -> int:
-        """How much was taken; 0: there is no room now."""
+        """Returns how much was written; 0: it is full."""
         if self._poll is not None and not self._poll.poll(0):
             return 0
         try:
@@ -181,7 +203,7 @@ class Target:
 
 
 class OutputPump:
-    """One stream: from the job's pipe or terminal (`source`) to `target` and to the kept file."""
+    """Copies one stream from the job's pipe or terminal (`source`) to `target` and to the output file."""
 
     def __init__(
         self,
@@ -198,7 +220,9 @@ class OutputPump:
         self._loop = loop
         self._source = source
         self._target: Target | None = Target(target)
-        self._keeper = Keeper(keep, from_terminal=from_terminal, warn=warn) if keep is not None else None
+        self._output_file = (
+            OutputWriter(keep, from_terminal=from_terminal, warn=warn) if keep is not None else None
+        )
         self._before_write = before_write
         self._after_write = after_write
         self._warn = warn
@@ -214,35 +238,34 @@ class OutputPump:
         self._loop.watch(self._source, self._move)
 
     def take_rest(self) -> None:
-        """The job has ended: what it printed and nobody has read yet is kept; it is shown as soon as
-        there is room."""
+        """The job has ended: unread output is stored; it is shown as soon as the target accepts it."""
         while self._is_open and self._read():
             pass
-        if self._keeper is not None:
-            self._keeper.close()
+        if self._output_file is not None:
+            self._output_file.close()
 
     def close(self) -> None:
         self._close_source()
         self._give_up_target()
-        if self._keeper is not None:
-            self._keeper.close()
+        if self._output_file is not None:
+            self._output_file.close()
 
     def _move(self) -> None:
         self._read()
 
     def _read(self) -> bool:
-        """Whether there may be more."""
+        """Returns whether there may be more."""
         try:
             chunk = os.read(self._source, _CHUNK)
         except BlockingIOError:
             return False
-        except OSError:  # a pseudo-terminal says EIO when its last writer is gone
+        except OSError:  # a pseudo-terminal returns EIO when its last writer is gone
             chunk = b""
         if not chunk:
             self._close_source()
             return False
-        if self._keeper is not None:
-            self._keeper.keep(chunk)
+        if self._output_file is not None:
+            self._output_file.keep(chunk)
         if self._target is not None:
             self._unshown.append(memoryview(chunk))
             self._show()
@@ -254,7 +277,7 @@ class OutputPump:
             try:
                 written = self._target.write(self._unshown[0])
             except BrokenPipeError:
-                # The reader has gone. Without joblens the job would get SIGPIPE: let it have that.
+                # The reader is gone. Without joblens the job would get SIGPIPE: it gets that.
                 self._give_up_target()
                 self._close_source()
                 return
@@ -264,7 +287,7 @@ class OutputPump:
                 self._read_on()
                 return
             if not written:
-                self._wait_for_room()
+                self._wait_until_writable()
                 return
             self._after_write(bytes(self._unshown[0][:written]))
             self._unshown[0] = self._unshown[0][written:]
@@ -272,7 +295,7 @@ class OutputPump:
                 self._unshown.popleft()
         self._read_on()
 
-    def _wait_for_room(self) -> None:
+    def _wait_until_writable(self) -> None:
         assert self._target is not None
         if self._is_open:
             self._loop.unwatch(self._source)
@@ -298,8 +321,8 @@ class OutputPump:
         self._unshown.clear()
 
 
-class Keeper:
-    """Appends to the kept file until that fails."""
+class OutputWriter:
+    """Appends to the output file until that fails."""
 
     def __init__(self, file: CappedFile, *, from_terminal: bool, warn: Callable[[str], None]) -> None:
         self._capped = file
@@ -311,7 +334,7 @@ class Keeper:
 
     def keep(self, chunk: bytes) -> None:
         if self._from_terminal:
-            # The terminal ends lines with CR LF for the screen; the file is for reading later.
+            # The terminal ends lines with CR LF for the screen; the file gets LF.
             chunk = (self._held_back + chunk).replace(b"\r\n", b"\n")
             self._held_back = b"\r" if chunk.endswith(b"\r") else b""
             chunk = chunk[: len(chunk) - len(self._held_back)]
@@ -334,7 +357,7 @@ class Keeper:
             while view and self._descriptor is not None:
                 view = view[os.write(self._descriptor, view) :]
         except OSError as error:
-            self._warn(f"the job's output is no longer kept: {self._capped.path}: {error.strerror}")
+            self._warn(f"the job's output is no longer recorded: {self._capped.path}: {error.strerror}")
             assert self._descriptor is not None
             os.close(self._descriptor)
             self._descriptor = None
@@ -344,8 +367,7 @@ Noting = Callable[[bytes], None]
 
 
 class JobStreams:
-    """`terminal` is the job's controlling one, None when it has none; it is also the first of
-    `terminals`."""
+    """`terminal`: the job's controlling one, or None; it is also the first of `terminals`."""
 
     def __init__(
         self,
@@ -357,7 +379,7 @@ class JobStreams:
         after_write: tuple[Noting, Noting],
         warn: Callable[[str], None],
     ) -> None:
-        """`takes_keys`: the real terminal will be in raw mode. `after_write` is told what was written to
+        """`takes_keys`: the real terminal will be in raw mode. `after_write` gets what was written to
         stdout and to stderr."""
         self._loop = loop
         self._before_write = before_write
@@ -370,19 +392,19 @@ class JobStreams:
         on_terminal = [os.isatty(descriptor) for descriptor in (0, 1, 2)]
         if on_terminal[0] or on_terminal[1]:
             self.terminal = self._make_terminal(1 if on_terminal[1] else 0, takes_keys=takes_keys)
-        # A terminal that we may not read from now (we were started with '&') is not the job's to read either.
+        # If we may not read from the terminal now (we were started with '&'), the job may not either.
         stdin = self.terminal.slave if on_terminal[0] and self.terminal else 0
         stdout = self._connect(1, self.terminal if on_terminal[1] else None, output)
         error_terminal = self._make_terminal(2, takes_keys=takes_keys) if on_terminal[2] else None
         stderr = self._connect(2, error_terminal, output)
         if self.terminal is not None and not on_terminal[1]:
-            # Only the keys go through it; what it echoes belongs on the terminal.
+            # Only the keys go through it; its echo belongs on the terminal.
             self._pumps.append(OutputPump(loop, self.terminal.master, 2 if on_terminal[2] else 0))
         self.stdio = (stdin, stdout, stderr)
 
     @property
     def controlling(self) -> int | None:
-        """Which of the job's streams is its controlling terminal."""
+        """Returns which of the job's streams is its controlling terminal."""
         if self.terminal is None:
             return None
         return self.stdio.index(self.terminal.slave)
@@ -392,7 +414,7 @@ class JobStreams:
         return all(pump.has_shown_all for pump in self._pumps)
 
     def let_go_of_job_side(self) -> None:
-        """The job has its own ends now; held open here, they would hide the end of its output."""
+        """Closes the job's ends, which it has now: open here, they would hide the end of its output."""
         for descriptor in self._job_side:
             os.close(descriptor)
         self._job_side.clear()
@@ -417,6 +439,8 @@ class JobStreams:
             terminal.close()
 
     def _make_terminal(self, like: int, *, takes_keys: bool) -> PseudoTerminal:
+        from joblens.agent.terminal.tty import PseudoTerminal  # few jobs have one
+
         terminal = PseudoTerminal(like, ends_lines=takes_keys)
         self.terminals.append(terminal)
         self._job_side.append(terminal.slave)

@@ -16,11 +16,11 @@ from joblens.model.runs.run import JobResult, JobState, OutputsMissing, RunEvent
 from joblens.model.values.units import MIB
 
 MOST_ROWS = 60  # with more attempts than that jobs share rows
-AT_ONCE_US = 100_000  # a job that started within this time after it could was not kept waiting
+AT_ONCE_US = 100_000  # a job that started within this time did not wait
 
 
 class Cause(enum.StrEnum):
-    """What let an attempt start when it did."""
+    """What allowed an attempt to start."""
 
     RUN = "the run started"
     DEPENDENCY = "a job it depends on ended"
@@ -29,8 +29,10 @@ class Cause(enum.StrEnum):
 
 
 class Bar(Struct, frozen=True, kw_only=True):
-    """One attempt. `ready_us`: when it could have started, had there been room; a pause that was asked for
-    before another attempt is over by then. `requirements`: its own, which may have grown since the first."""
+    """One attempt. `ready_us`: when it could have started, given capacity; after a delay before a retry.
+
+    `requirements`: its own, which may have grown since the first attempt.
+    """
 
     index: int
     attempt: int
@@ -51,7 +53,7 @@ class Bar(Struct, frozen=True, kw_only=True):
 
 
 class Link(Struct, frozen=True):
-    """`earlier` and `later` are places in Gantt.bars; `earlier` is None for what the run began with."""
+    """`earlier` and `later` are indexes in Gantt.bars; `earlier` is None for the start of the run."""
 
     later: int
     cause: Cause
@@ -83,7 +85,7 @@ class PlotJob(Struct, frozen=True):
 
 
 class AttemptFacts(Struct, frozen=True, kw_only=True):
-    """What the plan alone does not tell of attempts."""
+    """Facts about attempts that the plan does not have."""
 
     asked: Mapping[str, Requirements] = {}  # by the UUID of the attempt's record
     not_before_us: Mapping[tuple[int, int], int] = {}  # by (index, attempt): until then it was to wait
@@ -164,8 +166,9 @@ def _ready_us(
     starts: Sequence[int],
     facts: AttemptFacts,
 ) -> int:
-    """The run's (last) start, the end of what it depends on, of its attempt before and of the pause after
-    that: the latest."""
+    """Returns the latest of:
+    the run's (last) start, the end of dependencies, of the previous attempt and of the delay after it.
+    """
     before = [at for at in starts if at <= result.began_at_us]
     needed = [ends[index][-1] for index in job.depends_on if index in ends]
     earlier = [at for at in ends[result.index] if at <= result.began_at_us]
@@ -209,56 +212,58 @@ def _shared_rows(bars: Sequence[Bar]) -> list[int]:
     return rows
 
 
-# ---- what determined the end ----------------------------------------------------------------------------
+# ---- critical path -----------------------------------------------------------------------------------------
 
 
 def _critical_path(bars: Sequence[Bar], jobs: Sequence[PlotJob]) -> tuple[Link, ...]:
-    """From the bar that ended last back to the run's start: each time to what let it start. A bar that began
-    as soon as it could waited for its dependency; one that had to wait longer, for the job that ended
-    last before it began."""
-    by_end = sorted(range(len(bars)), key=lambda place: bars[place].ended_us)
-    ends = [bars[place].ended_us for place in by_end]
-    last_of = {bars[place].index: place for place in by_end}
-    attempts = {(bar.index, bar.attempt): place for place, bar in enumerate(bars)}
+    """Follows the bar that ended last back to the run's start, each time to what allowed it to start.
+
+    A bar that started as soon as it could waited for its dependency; one that waited longer, for the job that
+    ended last before it started.
+    """
+    by_end = sorted(range(len(bars)), key=lambda position: bars[position].ended_us)
+    ends = [bars[position].ended_us for position in by_end]
+    last_of = {bars[position].index: position for position in by_end}
+    attempts = {(bar.index, bar.attempt): position for position, bar in enumerate(bars)}
     links: list[Link] = []
-    seen: set[int | None] = {None}  # attempts that took no time could be each other's cause
-    place: int | None = by_end[-1]
-    while place not in seen:
-        assert place is not None
-        seen.add(place)
-        link = _cause_of(place, bars, jobs, last_of, attempts)
-        if link.cause is not Cause.RETRY and bars[place].waited_us > AT_ONCE_US:
-            released = by_end[max(0, bisect.bisect_right(ends, bars[place].began_us) - 1)]
-            if bars[place].ready_us < bars[released].ended_us <= bars[place].began_us:
-                link = Link(place, Cause.RESOURCES, released)
+    visited: set[int | None] = {None}  # attempts that took no time could be each other's cause
+    position: int | None = by_end[-1]
+    while position not in visited:
+        assert position is not None
+        visited.add(position)
+        link = _cause_of(position, bars, jobs, last_of, attempts)
+        if link.cause is not Cause.RETRY and bars[position].waited_us > AT_ONCE_US:
+            released = by_end[max(0, bisect.bisect_right(ends, bars[position].began_us) - 1)]
+            if bars[position].ready_us < bars[released].ended_us <= bars[position].began_us:
+                link = Link(position, Cause.RESOURCES, released)
         links.append(link)
-        place = link.earlier
+        position = link.earlier
     return tuple(links)
 
 
 def _cause_of(
-    place: int,
+    position: int,
     bars: Sequence[Bar],
     jobs: Sequence[PlotJob],
     last_of: Mapping[int, int],
     attempts: Mapping[tuple[int, int], int],
 ) -> Link:
-    bar = bars[place]
+    bar = bars[position]
     retried = attempts.get((bar.index, bar.attempt - 1))
     if retried is not None:
-        return Link(place, Cause.RETRY, retried)
+        return Link(position, Cause.RETRY, retried)
     needed = [last_of[index] for index in jobs[bar.index].depends_on if index in last_of]
     needed = [earlier for earlier in needed if bars[earlier].ended_us <= bar.began_us + AT_ONCE_US]
     if not needed:
-        return Link(place, Cause.RUN)
-    return Link(place, Cause.DEPENDENCY, max(needed, key=lambda earlier: bars[earlier].ended_us))
+        return Link(position, Cause.RUN)
+    return Link(position, Cause.DEPENDENCY, max(needed, key=lambda earlier: bars[earlier].ended_us))
 
 
 MOST_STEPS = 800
 
 
 class Step(Struct, frozen=True):
-    """A number that holds from one instant to another."""
+    """A constant value between two instants."""
 
     from_us: int
     until_us: int
@@ -286,14 +291,14 @@ class MachineUse(Struct, frozen=True, kw_only=True):
 
 
 class JobUse(Struct, frozen=True):
-    """What one job used over time, in few steps: all samples of a long run would not fit in memory."""
+    """Resource use of a job over time, in few steps: all samples of a long run would not fit in memory."""
 
     cpus: StepCurve
     memory: StepCurve
 
 
 def use_of_job(series: JobSeries) -> JobUse | None:
-    """None when it has too few samples to tell."""
+    """Returns None if there are too few samples."""
     if len(series.at_us) < 2:
         return None
     cores = [None if value is None else value / 100 for value in series.cpu_percent]
@@ -304,8 +309,11 @@ def use_of_job(series: JobSeries) -> JobUse | None:
 
 
 def use_of_run(gantt: Gantt, uses: Mapping[int, JobUse], events: Sequence[RunEvent]) -> MachineUse:
-    """`uses` by the number of the attempt's record. An attempt without samples counts with its mean CPU
-    and its peak memory; one without requirements reserved what it is packed as: 1 CPU and 1 MiB."""
+    """Sums uses, by record number of the attempt.
+
+    An attempt without samples counts with its mean CPU and its peak memory; one without requirements reserved
+    1 CPU and 1 MiB, as it is scheduled.
+    """
     cpu: list[Step] = []
     memory: list[Step] = []
     for bar in gantt.bars:
@@ -351,13 +359,13 @@ def _held(gantt: Gantt, asked: Callable[[Requirements], float | None], unasked: 
 
 
 def _waiting(gantt: Gantt) -> StepCurve:
-    kept = [bar for bar in gantt.bars if bar.waited_us > AT_ONCE_US]
-    steps = added_up(Step(bar.ready_us, bar.began_us, 1.0) for bar in kept)
+    waiting_bars = [bar for bar in gantt.bars if bar.waited_us > AT_ONCE_US]
+    steps = added_up(Step(bar.ready_us, bar.began_us, 1.0) for bar in waiting_bars)
     return highest(without_moments(steps, _moment_us(gantt)))
 
 
 def _moment_us(gantt: Gantt) -> int:
-    """What cannot be seen, and is no more than what passes between two jobs."""
+    """Returns a time that is not visible, and usual between two jobs."""
     return min(AT_ONCE_US, max(AT_ONCE_US // 4, (gantt.end_us - gantt.begin_us) // MOST_STEPS))
 
 
@@ -375,7 +383,7 @@ def added_up(steps: Iterable[Step]) -> StepCurve:
             changes[step.from_us] = changes.get(step.from_us, 0.0) + step.value
             changes[step.until_us] = changes.get(step.until_us, 0.0) - step.value
     at_us = sorted(changes)
-    # sums of floats leave dust behind where nothing should be left
+    # sums of floats leave rounding errors where zero is expected
     return StepCurve(
         at_us, [max(0.0, round(value, 6)) for value in itertools.accumulate(map(changes.__getitem__, at_us))]
     )
@@ -385,8 +393,8 @@ def levels(at_us: Sequence[int], values: Sequence[float | None], end_us: int) ->
     """A reading holds until the next one."""
     until = [*at_us[1:], max(end_us, at_us[-1])] if at_us else []
     return [
-        Step(at_us[place], until[place], float(value))
-        for place, value in enumerate(values)
+        Step(at_us[position], until[position], float(value))
+        for position, value in enumerate(values)
         if value is not None
     ]
 
@@ -406,38 +414,38 @@ def without_moments(curve: StepCurve, shortest_us: int) -> StepCurve:
     """Between the end of one job and the start of the next a moment passes. A step that short, above or below
     both its neighbours, is no use to draw: it becomes as the nearer of them."""
     values = list(curve.values)
-    for place in range(1, len(values) - 1):
-        if curve.at_us[place + 1] - curve.at_us[place] <= shortest_us:
-            values[place] = sorted((values[place - 1], values[place], values[place + 1]))[1]
+    for position in range(1, len(values) - 1):
+        if curve.at_us[position + 1] - curve.at_us[position] <= shortest_us:
+            values[position] = sorted((values[position - 1], values[position], values[position + 1]))[1]
     return StepCurve(curve.at_us, values)
 
 
 def averaged(curve: StepCurve, most: int = MOST_STEPS) -> StepCurve:
-    """The mean over equal parts of the time when there are more steps than can be told apart."""
+    """Averages equal parts of the time if there are more steps than are visible."""
     if len(curve.at_us) <= most:
         return curve
     edges = _edges(curve, most)
     totals = [0.0] * (len(edges) - 1)
-    for place, value in enumerate(curve.values[:-1]):
-        begin_us, until_us = curve.at_us[place], curve.at_us[place + 1]
+    for position, value in enumerate(curve.values[:-1]):
+        begin_us, until_us = curve.at_us[position], curve.at_us[position + 1]
         part = bisect.bisect_right(edges, begin_us) - 1
         while begin_us < until_us and part < len(totals):
             cut_us = min(until_us, edges[part + 1])
             totals[part] += value * (cut_us - begin_us)
             begin_us, part = cut_us, part + 1
-    means = [total / (edges[place + 1] - edges[place]) for place, total in enumerate(totals)]
+    means = [total / (edges[position + 1] - edges[position]) for position, total in enumerate(totals)]
     return StepCurve(edges, [*means, curve.values[-1]])
 
 
 def highest(curve: StepCurve, most: int = MOST_STEPS) -> StepCurve:
-    """The largest value in each of equal parts of the time: for what must never look smaller than it was."""
+    """Returns the maximum of equal parts of the time, for values that must not appear smaller."""
     if len(curve.at_us) <= most:
         return curve
     edges = _edges(curve, most)
     tops = [0.0] * (len(edges) - 1)
-    for place, value in enumerate(curve.values[:-1]):
-        first = bisect.bisect_right(edges, curve.at_us[place]) - 1
-        last = bisect.bisect_left(edges, curve.at_us[place + 1]) - 1
+    for position, value in enumerate(curve.values[:-1]):
+        first = bisect.bisect_right(edges, curve.at_us[position]) - 1
+        last = bisect.bisect_left(edges, curve.at_us[position + 1]) - 1
         for part in range(first, min(last, len(tops) - 1) + 1):
             tops[part] = max(tops[part], value)
     return StepCurve(edges, [*tops, curve.values[-1]])

@@ -1,4 +1,4 @@
-"""Sample series for charts: curves on one clock, thinned to few points with every peak kept."""
+"""Sample series for charts: curves on one clock, reduced to few points with every peak preserved."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -39,8 +39,10 @@ def rate_curve(samples: Sequence[Sample], rate: Callable[[Sample, Sample], float
 
 
 def device_curves(samples: Sequence[Sample]) -> dict[str, Curve]:
-    """Network in bytes a second, power in watts, GPUs, by the names that JobSeries has for them. Only what
-    was measured, and was ever more than nothing."""
+    """Returns network in bytes/s, power in watts, GPUs, by their names in JobSeries.
+
+    Only those that were measured and ever above zero.
+    """
     curves = {**_network(samples), **_power(samples), **_gpus(samples)}
     return {name: curve for name, curve in curves.items() if any(curve)}
 
@@ -56,7 +58,7 @@ def _network(samples: Sequence[Sample]) -> dict[str, Curve]:
 
 
 def _power(samples: Sequence[Sample]) -> dict[str, Curve]:
-    """The job's share of what the processors and the memory drew."""
+    """Returns the job's share of the power of processors and memory."""
     if not any(sample.host_energy_package_uj is not None for sample in samples):
         return {}
     from joblens.analysis.numbers.attribution import energy_shares
@@ -117,9 +119,11 @@ class Extremes(Struct, frozen=True):
 
 
 class JobSeries(Struct, frozen=True, kw_only=True):
-    """`at_us` is wall-clock time, ascending; the other lists are as long, None where a number is not known.
-    CPU: 100 is one core, over the time since the point before. A short job may have no points at all. What
-    not every job has (GPU: 100 is one of them; power) is empty where it was not measured."""
+    """`at_us` is wall-clock time, ascending; the other lists are as long, None where a number is unknown.
+
+    CPU: 100 is one core, over the time since the previous point. A short job may have no points. Series that
+    not every job has (GPU: 100 is one device; power) are empty if not measured.
+    """
 
     job_id: int
     name: str
@@ -131,11 +135,11 @@ class JobSeries(Struct, frozen=True, kw_only=True):
     processes: Sequence[int | None]
     gpu_percent: Sequence[float | None] = ()
     gpu_memory_bytes: Sequence[float | None] = ()
-    gpu_power_watts: Sequence[float | None] = ()  # of the devices, whoever uses them
+    gpu_power_watts: Sequence[float | None] = ()  # of the devices, for all users
     network_rx_per_s: Sequence[float | None] = ()
     network_tx_per_s: Sequence[float | None] = ()
     power_watts: Sequence[float | None] = ()  # its share of the processors' and the memory's
-    started_at_us: int | None = None  # None: the first point is all that is known of it
+    started_at_us: int | None = None  # None: only the first point is known
     ended_at_us: int | None = None
     status: Status | None = None
     asked: Requirements = Requirements()
@@ -148,7 +152,7 @@ class JobSeries(Struct, frozen=True, kw_only=True):
 
     @property
     def has_curve(self) -> bool:
-        """The samples at a job's start and end are no curve: what it did lies between them."""
+        """Whether there are samples between a job's start and end."""
         return len(self.at_us) >= _FEWEST_SAMPLES if self.started_at_us is not None else bool(self.at_us)
 
     @property
@@ -169,7 +173,7 @@ class HostSeries(Struct, frozen=True, kw_only=True):
 
 
 class PlotSource(Struct, frozen=True, kw_only=True):
-    """What one run, job or file gives to draw; `label` is for people, `file_label` for file names."""
+    """Data to draw of one run, job or file; `label` is for people, `file_label` for file names."""
 
     label: str
     file_label: str
@@ -187,21 +191,23 @@ def series_of_samples(record: Record, samples: Sequence[Sample]) -> JobSeries:
     attempt, outcome = record.attempt, record.outcome
     begin_us = attempt.started_at_us if attempt is not None else record.job.created_at_us
     label = SUMMED_RSS if is_summed_rss(samples) else "Memory"
+    cpu, memory = rate_curve(samples, cpu_percent), _memory_curve(samples)
+    processes = [sample.processes for sample in samples]
     return JobSeries(
         job_id=record.number or 0,
         name=record.job.name or record.job.external_id or " ".join(record.job.argv)[:60],
         attempt=1 if record.job.run is None else record.job.run.attempt,
         memory_label=label,
         at_us=[begin_us + sample.elapsed_us for sample in samples],
-        cpu_percent=rate_curve(samples, cpu_percent),
-        memory_bytes=_memory_curve(samples),
-        processes=[sample.processes for sample in samples],
+        cpu_percent=cpu,
+        memory_bytes=memory,
+        processes=processes,
         **device_curves(samples),
         started_at_us=begin_us,
         ended_at_us=None if outcome is None else begin_us + round(outcome.duration_s * 1_000_000),
         status=record.status,
         asked=record.job.requirements,
-        extremes=_extremes_of_record(record, samples),
+        extremes=_extremes_of_record(record, extremes_of(cpu, memory, processes)),
     )
 
 
@@ -230,8 +236,37 @@ def thinned(series: JobSeries, most: int = MOST_POINTS) -> JobSeries:
     if len(series.at_us) <= most:
         return series
     curves = [curve for name in _CURVES if (curve := getattr(series, name))]
-    kept = _places_to_keep(series.at_us, curves, max(1, most // (2 * len(curves))))
-    return _only(series, kept)
+    indexes = _indexes_to_keep(series.at_us, curves, max(1, most // (2 * len(curves))))
+    return _only(series, indexes)
+
+
+def joined(parts: Sequence[JobSeries]) -> JobSeries:
+    """Returns one series of consecutive parts. A curve that some parts lack has gaps there."""
+    if len(parts) == 1:
+        return parts[0]
+    curves: dict[str, Any] = {"at_us": [at_us for part in parts for at_us in part.at_us]}
+    for name in _CURVES:
+        if any(getattr(part, name) for part in parts):
+            curves[name] = [
+                value for part in parts for value in (getattr(part, name) or [None] * len(part.at_us))
+            ]
+    found = [part.extremes for part in parts]
+    weights = [len(part.at_us) for part in parts]
+    extremes = Extremes(
+        cpu_peak_percent=_largest([each.cpu_peak_percent for each in found]),
+        cpu_mean_percent=_weighted([each.cpu_mean_percent for each in found], weights),
+        memory_peak_bytes=_largest([each.memory_peak_bytes for each in found]),
+        memory_mean_bytes=_weighted([each.memory_mean_bytes for each in found], weights),
+        processes_peak=max(
+            (each.processes_peak for each in found if each.processes_peak is not None), default=None
+        ),
+    )
+    return structs.replace(parts[0], **curves, extremes=extremes)
+
+
+def without_first(series: JobSeries) -> JobSeries:
+    """Returns the series without its first point, which only rates were computed from."""
+    return _only(series, list(range(1, len(series.at_us))))
 
 
 def points_for_each(jobs: int, total: int = 120_000) -> int:
@@ -244,28 +279,28 @@ def clock_starts(sources: Sequence[tuple[int, int]]) -> list[int]:
     share one, others are laid over each other, each from its own start."""
     starts = [0] * len(sources)
     begun_us = until_us = -1
-    for place in sorted(range(len(sources)), key=lambda place: sources[place]):
-        first_us, last_us = sources[place]
+    for index in sorted(range(len(sources)), key=lambda index: sources[index]):
+        first_us, last_us = sources[index]
         if begun_us < 0 or first_us > until_us:
             begun_us = first_us
         until_us = max(until_us, last_us)
-        starts[place] = begun_us
+        starts[index] = begun_us
     return starts
 
 
-def _only(series: JobSeries, kept: list[int]) -> JobSeries:
+def _only(series: JobSeries, indexes: list[int]) -> JobSeries:
     thin = {
-        name: [curve[place] for place in kept]
+        name: [curve[index] for index in indexes]
         for name in ("at_us", *_CURVES)
         if (curve := getattr(series, name))
     }
     return structs.replace(series, **thin)
 
 
-def _places_to_keep(at_us: Sequence[int], curves: Sequence[Sequence[Any]], parts: int) -> list[int]:
+def _indexes_to_keep(at_us: Sequence[int], curves: Sequence[Sequence[Any]], parts: int) -> list[int]:
     first_us, last_us = at_us[0], at_us[-1]
     width_us = max(1, (last_us - first_us) // parts + 1)
-    kept = {0, len(at_us) - 1}
+    indexes = {0, len(at_us) - 1}
     begin = 0
     while begin < len(at_us):
         part_end_us = at_us[begin] - (at_us[begin] - first_us) % width_us + width_us
@@ -273,35 +308,30 @@ def _places_to_keep(at_us: Sequence[int], curves: Sequence[Sequence[Any]], parts
         while end < len(at_us) and at_us[end] < part_end_us:
             end += 1
         for curve in curves:
-            known = [place for place in range(begin, end) if curve[place] is not None]
+            known = [index for index in range(begin, end) if curve[index] is not None]
             if known:
-                kept.add(min(known, key=curve.__getitem__))
-                kept.add(max(known, key=curve.__getitem__))
+                indexes.add(min(known, key=curve.__getitem__))
+                indexes.add(max(known, key=curve.__getitem__))
         begin = end
-    return sorted(kept)
+    return sorted(indexes)
 
 
-def _extremes_of_record(record: Record, samples: Sequence[Sample]) -> Extremes:
-    """What the record says is exact; what it does not know comes from the samples."""
-    seen = extremes_of(
-        rate_curve(samples, cpu_percent),
-        _memory_curve(samples),
-        [sample.processes for sample in samples],
-    )
+def _extremes_of_record(record: Record, sampled: Extremes) -> Extremes:
+    """Returns exact numbers of the record, and those of the samples where it has none."""
     outcome = record.outcome
     if outcome is None:
-        return seen
+        return sampled
     usage = outcome.usage
-    # without a profile what the record has for a peak is the average
-    shown = () if outcome.profile or seen.cpu_peak_percent is None else (seen.cpu_peak_percent,)
-    # where no sample fell between start and end, the two there are say nothing about what it used on average
+    # without a profile the peak in the record is the average
+    shown = () if outcome.profile or sampled.cpu_peak_percent is None else (sampled.cpu_peak_percent,)
+    # without a sample between start and end there is no average
     is_mean_unknown = usage.memory_mean_bytes is None and "memory_mean_bytes" in usage.unknown
     return Extremes(
         peak_of(shown, peak_cpu_percent(outcome)),
-        _first_known(mean_cpu_percent(outcome), seen.cpu_mean_percent),
-        _first_known(usage.memory_peak_bytes, seen.memory_peak_bytes),
-        None if is_mean_unknown else _first_known(usage.memory_mean_bytes, seen.memory_mean_bytes),
-        usage.processes_peak if usage.processes_peak is not None else seen.processes_peak,
+        _first_known(mean_cpu_percent(outcome), sampled.cpu_mean_percent),
+        _first_known(usage.memory_peak_bytes, sampled.memory_peak_bytes),
+        None if is_mean_unknown else _first_known(usage.memory_mean_bytes, sampled.memory_mean_bytes),
+        usage.processes_peak if usage.processes_peak is not None else sampled.processes_peak,
     )
 
 
@@ -311,6 +341,12 @@ def _first_known(*numbers: float | None) -> float | None:
 
 def _largest(numbers: Sequence[float | None]) -> float | None:
     return max((number for number in numbers if number is not None), default=None)
+
+
+def _weighted(numbers: Sequence[float | None], weights: Sequence[int]) -> float | None:
+    known = [(number, weight) for number, weight in zip(numbers, weights, strict=True) if number is not None]
+    total = sum(weight for _, weight in known)
+    return sum(number * weight for number, weight in known) / total if total else None
 
 
 def _mean(numbers: Sequence[float | None]) -> float | None:

@@ -1,8 +1,7 @@
-"""Benchmark results as plain documents, and their comparison: robust ratios with exact rank-based
-confidence intervals.
+"""Benchmark results as plain documents, and their comparison.
 
-Times are compared by their logarithms: what disturbs a run takes a share of it, and a ratio read from either
-side is the same.
+Robust ratios with exact rank-based confidence intervals. Times are compared by their logarithms: disturbances
+are proportional, and a ratio is the same from either side.
 """
 
 import functools
@@ -68,8 +67,8 @@ def _signed_rank_counts(pairs: int) -> tuple[int, ...]:
     counts = [1]
     for rank in range(1, pairs + 1):
         longer = counts + [0] * rank
-        for place, count in enumerate(counts):
-            longer[place + rank] += count
+        for index, count in enumerate(counts):
+            longer[index + rank] += count
         counts = longer
     return tuple(counts)
 
@@ -80,26 +79,26 @@ def _rank_sum_counts(first: int, second: int) -> tuple[int, ...]:
     size = first * second + 1
     counts = [1] + [0] * (size - 1)
     for step in range(1, first + 1):
-        for place in range(size - 1, second + step - 1, -1):  # times 1 - x^(second + step)
-            counts[place] -= counts[place - second - step]
-        for place in range(step, size):  # divided by 1 - x^step
-            counts[place] += counts[place - step]
+        for index in range(size - 1, second + step - 1, -1):  # times 1 - x^(second + step)
+            counts[index] -= counts[index - second - step]
+        for index in range(step, size):  # divided by 1 - x^step
+            counts[index] += counts[index - step]
     return tuple(counts)
 
 
 CONFIDENCE = 0.95
-_POWER = 0.8  # a difference counts as detectable when it would be seen four times out of five
+_POWER = 0.8  # a difference is detectable if it would be found four times out of five
 _SIGMA_OF_MAD = 1.4826  # a normal distribution's spread in terms of its median deviation
 _OUTLIER_SIGMAS = 3.5
 _LEAST_FOR_OUTLIERS = 5
 _LEAST_SPREAD = 0.005  # of the median: clocks and schedulers alone do as much
-_RANK_EFFICIENCY = 3 / math.pi  # of rank methods, beside the mean of normal values
+_RANK_EFFICIENCY = 3 / math.pi  # of rank methods, relative to the mean of normal values
 
 
 class Interval(Struct, frozen=True):
     low: float
     high: float
-    confidence: float  # that it really has, at least what was asked for
+    confidence: float  # actual coverage, at least the requested one
 
     def holds(self, value: float) -> bool:
         return self.low <= value <= self.high
@@ -110,7 +109,7 @@ class Ratio(Struct, frozen=True, kw_only=True):
 
     value: float
     interval: Interval | None  # None: too few runs for that confidence
-    pairs: int  # of runs side by side; 0: the runs were taken as two heaps
+    pairs: int  # of paired runs; 0: the runs are independent
     detectable: float | None  # the least relative difference that so many runs would mostly show
     method: str
 
@@ -128,8 +127,11 @@ class Ratio(Struct, frozen=True, kw_only=True):
 
 
 def paired_ratio(values: Sequence[float], baseline: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
-    """Of runs that were made side by side, place by place: whatever slowed both down cancels. The estimate is
-    the median of all means of two (Hodges and Lehmann), the interval Wilcoxon's signed-rank one, exact."""
+    """Compares paired runs: common disturbances cancel.
+
+    The estimate is the median of all pairwise means (Hodges and Lehmann), the interval Wilcoxon's signed-rank
+    one, exact.
+    """
     if len(values) != len(baseline):
         raise ValueError("as many values as in the baseline are needed")
     logs = [math.log(value / before) for value, before in zip(values, baseline, strict=True)]
@@ -171,13 +173,15 @@ def ratio_of(values: Sequence[float], baseline: Sequence[float], confidence: flo
 
 
 def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
-    """In which the median of endless runs lies; None: too few of them."""
+    """Returns the interval of the median of infinitely many runs; None: too few runs."""
     return _interval_of(sorted(values), median_cut(len(values), 1 - confidence))
 
 
 def outliers(values: Sequence[float]) -> list[int]:
-    """Places of values that are far from all others, by the median and the median distance from it. Nothing
-    is left out of any estimate because of it: it is told."""
+    """Returns indexes of values far from the others, by the median and the median absolute deviation.
+
+    They are reported, not excluded from estimates.
+    """
     if len(values) < _LEAST_FOR_OUTLIERS:
         return []
     logs = [math.log(value) if value > 0 else None for value in values]
@@ -186,7 +190,7 @@ def outliers(values: Sequence[float]) -> list[int]:
         return []
     middle = median(known)
     far = _OUTLIER_SIGMAS * max(_spread(known), _LEAST_SPREAD)
-    return [place for place, value in enumerate(logs) if value is not None and abs(value - middle) > far]
+    return [index for index, value in enumerate(logs) if value is not None and abs(value - middle) > far]
 
 
 def _spread(logs: Sequence[float]) -> float:
@@ -223,7 +227,7 @@ def _exponential(logs: Interval | None) -> Interval | None:
 
 FORMAT = 1
 COMMANDS, TOOL = "commands", "tool"  # kinds of documents
-# Numbers that are compared -> what people call them.
+# Compared numbers and their display names.
 NUMBERS = {
     "duration_seconds": "wall time",
     "cpu_seconds": "CPU time",
@@ -231,13 +235,13 @@ NUMBERS = {
     "io_read_mb": "read",
     "io_write_mb": "written",
 }
-_LEAST_COMPARED = {"io_read_mb": 1.0, "io_write_mb": 1.0}  # MiB; below, a ratio tells nothing
+_LEAST_COMPARED = {"io_read_mb": 1.0, "io_write_mb": 1.0}  # MiB; below, a ratio is meaningless
 
 Document = dict[str, Any]
 
 
 def run_form(record: Record, run_number: int) -> Document:
-    """One measured run. `round` and `detailed_profile` are added by who knows them."""
+    """Formats one measured run. The caller adds `round` and `detailed_profile`."""
     outcome, attempt = record.outcome, record.attempt
     usage = outcome.usage if outcome else Usage()
     return {
@@ -288,7 +292,7 @@ def metrics_form(runs: Sequence[Mapping[str, Any]], confidence: float = CONFIDEN
         "max_memory": max(memory, default=None),
         "avg_io_read_mb": _mean(_known(good, "io_read_mb")),
         "avg_io_write_mb": _mean(_known(good, "io_write_mb")),
-        "outliers": [good[place]["run_number"] for place in outliers(times)],
+        "outliers": [good[index]["run_number"] for index in outliers(times)],
     }
 
 
@@ -334,7 +338,7 @@ def half_width_of(number: Mapping[str, Any] | None) -> float | None:
 
 
 def variants_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What a stored document of either kind holds: things with `name`, `command` and `runs`."""
+    """Returns the variants of a stored document of either kind: `name`, `command` and `runs`."""
     if document["kind"] == COMMANDS:
         return list(document["variants"])
     return [
@@ -348,7 +352,7 @@ def variants_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def parameters_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What two results of the same tool may differ in besides time: script, container and parameters."""
+    """Returns what results of one tool may differ in besides time: script, container and parameters."""
     if document["kind"] == COMMANDS:
         return {}
     about = {name: document.get(name) for name in ("script", "container")}
@@ -356,8 +360,7 @@ def parameters_of(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parameter_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Document:
-    """name -> [before, after], None where there is none. Only of results of the same tool: those of
-    different ones are told apart by their names."""
+    """Returns name -> [before, after], None if absent. Only for results of the same tool."""
     if before["kind"] == COMMANDS or after["kind"] == COMMANDS or before["tool"] != after["tool"]:
         return {}
     one, two = parameters_of(before), parameters_of(after)
@@ -369,7 +372,7 @@ def are_of_one_machine(before: Mapping[str, Any], after: Mapping[str, Any]) -> b
 
 
 def compared_documents(before: Mapping[str, Any], after: Mapping[str, Any]) -> Document:
-    """The last variant of each: of a comparison of commands, what was tried against the baseline."""
+    """Compares the last variant of each: in a comparison of commands, the one tried against the baseline."""
     one, two = variants_of(before)[-1], variants_of(after)[-1]
     names = (one["name"], two["name"])
     if names[0] == names[1]:

@@ -21,7 +21,7 @@ from joblens.model.jobs.job import Record
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import format_bytes, format_duration
 
-_IDLE_PERCENT = 5.0  # of a core; less is nobody computing
+_IDLE_PERCENT = 5.0  # of a core; less is idle
 
 
 class _Number(Struct, frozen=True):
@@ -82,13 +82,13 @@ def _judged(
     if noise is None:
         return structs.replace(change, verdict=verdict)
     usual = noise.between_two
-    # In percent of what it was, a drop by the same factor is less than a rise.
+    # As a percentage, a drop by some factor is smaller than a rise by it.
     usual_percent = 100 * (usual if after >= before else usual / (1 + usual))
     return structs.replace(change, verdict=verdict, usual_percent=usual_percent, earlier_runs=noise.runs)
 
 
 def numbers_of(record: Record) -> dict[str, float | None]:
-    """Those that the record has; samples are not needed."""
+    """Returns the numbers in the record; needs no samples."""
     outcome, attempt = record.outcome, record.attempt
     if outcome is None:
         return {}
@@ -114,17 +114,17 @@ def _all_numbers(view: JobView) -> dict[str, float | None]:
 
 def _idle_s(samples: Sequence[Sample]) -> float | None:
     """Time between samples in which next to no CPU time was used."""
-    idle_us, seen = 0, False
+    idle_us, is_known = 0, False
     for earlier, later in pairwise(samples):
         busy, usec = cpu_percent(earlier, later), elapsed_usec(earlier, later)
         if busy is None or usec is None:
             continue
-        seen = True
+        is_known = True
         idle_us += usec if busy < _IDLE_PERCENT else 0
-    return idle_us / 1e6 if seen else None
+    return idle_us / 1e6 if is_known else None
 
 
-_SHARE = 0.25  # of the time that was lost or won: less is not worth telling
+_SHARE = 0.25  # share of the time lost or won: less is not reported
 _FITS = 0.15  # two ratios that are as close as this, as logarithms, for each factor e
 _LEAST_SCALE = 0.18  # a smaller change fits everything
 _HEADLINES = (
@@ -153,7 +153,7 @@ _THREADS = (
     "NUMEXPR_NUM_THREADS",
     "CUDA_VISIBLE_DEVICES",
 )
-# What each kind of difference can do anything to, the most telling first.
+# What each kind of difference can affect, most significant first.
 _ALL = frozenset(_HEADLINES) - {"waited_s"}
 _CAN_MOVE: Mapping[str, frozenset[str]] = {
     "inputs": _ALL,
@@ -218,8 +218,8 @@ def causes(
         found.append(
             Cause(
                 kind="possible",
-                text="nothing that is recorded of what ran differs: other load on the machine, caches, "
-                "or something that no record tells of",
+                text="no recorded difference explains it: other load on the machine, caches, "
+                "or something that is not recorded",
                 numbers=tuple(headlines),
             )
         )
@@ -241,7 +241,7 @@ def _endings(before: Record, after: Record) -> Iterator[Cause]:
         f"{'the first' if record is before else 'the second'} ended as {record.status.value}{_after(record)}"
         for record in (before, after)
     )
-    yield Cause(kind="measured", text=f"{ended}: the numbers are of what each got done until then")
+    yield Cause(kind="measured", text=f"{ended}: the numbers cover what each had done by then")
 
 
 def _after(record: Record) -> str:
@@ -346,8 +346,8 @@ def _scaled(text: str, ratio: float, moved: _Moved, headlines: Sequence[str]) ->
 def _is_close(number: NumberChange, ratio: float, power: int) -> bool:
     if not number.ratio or ratio <= 0 or abs(math.log(ratio)) < _LEAST_SCALE:
         return False
-    expected, seen = power * math.log(ratio), math.log(number.ratio)
-    return abs(seen - expected) <= _FITS * max(1.0, abs(expected)) * min(1.0, abs(math.log(ratio)))
+    expected, is_known = power * math.log(ratio), math.log(number.ratio)
+    return abs(is_known - expected) <= _FITS * max(1.0, abs(expected)) * min(1.0, abs(math.log(ratio)))
 
 
 def _input_bytes(record: Record) -> int | None:
@@ -367,7 +367,7 @@ def _kind_of(difference: Difference) -> str:
     return "environment" if difference.group == "environment" else difference.group
 
 
-# ---- whatever else differs ------------------------------------------------------------------------------
+# ---- other differences -------------------------------------------------------------------------------------
 
 
 def _possible(
@@ -378,7 +378,7 @@ def _possible(
         keys = tuple(key for key in headlines if key in can_move)
         if not here or not keys or group in fitted:
             continue
-        if group == "environment":  # threads and devices before everything that only has another value
+        if group == "environment":  # threads and devices before values that merely differ
             here.sort(key=lambda one: one.name not in _THREADS)
         names = ", ".join(one.name for one in here[:_NAMED])
         more = f" and {len(here) - _NAMED} more" if len(here) > _NAMED else ""
@@ -387,7 +387,7 @@ def _possible(
 
 
 def compare_jobs(before: JobView, after: JobView, noises: Mapping[str, Noise]) -> JobDiff:
-    """`noises`: what runs of this job differ by when nothing was changed, as far as that is known."""
+    """Compares two jobs. `noises`: the usual differences between runs of this job, if known."""
     found = differences(before, after)
     numbers = number_changes(before, after, noises)
     return JobDiff(

@@ -18,10 +18,10 @@ from joblens.model.jobs.sample import Sample
 from joblens.model.redaction.names import is_allowed_env, is_lasting_env
 from joblens.model.values.units import MIB, format_bytes, format_duration
 
-LEAST_PERCENT = 10  # of what it was, where nothing is known of earlier runs
-# By unit. Less is not told apart from nothing: without, and with, knowing what earlier runs differ by.
+LEAST_PERCENT = 10  # relative, if earlier runs are unknown
+# By unit. Smaller differences are ignored: without, and with, knowledge of earlier runs.
 _LEAST = {"s": (0.1, 0.02), "bytes": (8 * MIB, MIB), "count": (10, 2), "J": (5, 1), "%": (10, 10)}
-_LEAST_RUNS = 4  # fewer say nothing about their spread
+_LEAST_RUNS = 4  # fewer do not show their spread
 _ENOUGH_FOR_MEDIANS = 8  # from here on outliers do not count
 _MAD_TO_SIGMA = 1.4826
 _SIGMAS = 3.0
@@ -33,18 +33,21 @@ class Noise(Struct, frozen=True):
 
     @property
     def between_two(self) -> float:
-        """A change by more than this is not what two runs usually differ by: relative, of the smaller one."""
+        """Returns the largest usual change between two runs, relative to the smaller one."""
         return math.expm1(_SIGMAS * math.sqrt(2) * self.sigma)
 
 
 def change_percent(before: float | None, after: float | None) -> float | None:
-    """Of what it was before."""
+    """Returns the change relative to the earlier value."""
     return None if before is None or after is None or before <= 0 else 100 * (after - before) / before
 
 
 def has_changed(before: float | None, after: float | None, unit: str, noise: Noise | None = None) -> bool:
-    """The one rule of all comparisons: a number has changed when it differs by more than earlier runs usually
-    do (where they are too few: by 10 %, as it is shown) and by enough to be told apart from nothing."""
+    """Whether a number has changed: the rule of all comparisons.
+
+    It must differ by more than earlier runs usually do (by 10 % if there are too few of them) and by a
+    significant amount.
+    """
     if before is None or after is None:
         return False
     gap = abs(after - before)
@@ -57,7 +60,7 @@ def has_changed(before: float | None, after: float | None, unit: str, noise: Noi
 
 
 def is_too_small(percent: float | None, limit_percent: float | None) -> bool:
-    """Of a number that has not changed: whether that is so because it is too small to tell."""
+    """Whether an unchanged number counts as unchanged only because it is too small."""
     return percent is None or abs(round(percent)) >= (
         LEAST_PERCENT if limit_percent is None else limit_percent
     )
@@ -86,17 +89,20 @@ def noise_of(groups: Iterable[Sequence[float]]) -> Noise | None:
 def noises(groups: Iterable[Sequence[Mapping[str, float | None]]]) -> dict[str, Noise]:
     """By number; `groups`: the numbers of runs that were alike."""
     found: dict[str, Noise] = {}
-    kept = [list(group) for group in groups]
-    keys = {key for group in kept for numbers in group for key in numbers}
+    groups_of_numbers = [list(group) for group in groups]
+    keys = {key for group in groups_of_numbers for numbers in group for key in numbers}
     for key in keys:
-        values = [[value for numbers in group if (value := numbers.get(key)) is not None] for group in kept]
+        values = [
+            [value for numbers in group if (value := numbers.get(key)) is not None]
+            for group in groups_of_numbers
+        ]
         noise = noise_of(values)
         if noise is not None:
             found[key] = noise
     return found
 
 
-# In the order in which they are told.
+# In the order of the report.
 GROUPS = (
     "command",
     "parameters",
@@ -124,7 +130,7 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 class NumberChange(Struct, frozen=True, kw_only=True):
-    """`verdict`: up, down, same (within what is usual), unknown."""
+    """`verdict`: up, down, same (within the usual range), unknown."""
 
     key: str
     title: str
@@ -132,7 +138,8 @@ class NumberChange(Struct, frozen=True, kw_only=True):
     before: float | None
     after: float | None
     verdict: str = "unknown"
-    usual_percent: float | None = None  # what earlier runs differ by in that direction; None: too few of them
+    # usual difference of earlier runs in that direction; None: too few of them
+    usual_percent: float | None = None
     earlier_runs: int = 0  # it was judged by
 
     @property
@@ -151,8 +158,10 @@ class NumberChange(Struct, frozen=True, kw_only=True):
 
 
 class Cause(Struct, frozen=True, kw_only=True):
-    """`kind`: how much is known. measured: the counters say so; fits: it differs by as much; possible: it
-    differs, and could have done it."""
+    """`kind`: certainty.
+
+    measured: by counters; fits: it differs by as much; possible: it differs, and could be the cause.
+    """
 
     kind: str
     text: str
@@ -168,7 +177,7 @@ class JobDiff(Struct, frozen=True, kw_only=True):
     numbers: tuple[NumberChange, ...]
     causes: tuple[Cause, ...]
     same: tuple[str, ...]  # groups that were compared
-    unknown: tuple[str, ...]  # groups of which one side, or both, have no record
+    unknown: tuple[str, ...]  # groups without a record on one or both sides
 
 
 _ONLY_LOOKED_UP = ("limits", "processor")  # parts of groups that are known otherwise, too
@@ -177,7 +186,7 @@ _REQUIREMENTS = {"memory_bytes": "memory", "timeout_s": "timeout", "pids": "proc
 
 
 class JobView(Struct, frozen=True, kw_only=True):
-    """All that is known of one job."""
+    """All facts about one job."""
 
     record: Record
     provenance: Provenance | None = None
@@ -199,7 +208,7 @@ def differences(before: JobView, after: JobView) -> Found:
     same: list[str] = []
     unknown: list[str] = []
     both = before, after
-    if before.provenance is None or after.provenance is None:  # nothing to compare what the other has with
+    if before.provenance is None or after.provenance is None:  # nothing to compare with
         both = replace(before, provenance=None), replace(after, provenance=None)
         unknown += _ONLY_LOOKED_UP
     for group, facts in _FACTS.items():
@@ -224,10 +233,10 @@ def _command(before: JobView, after: JobView) -> Iterator[Difference]:
     """Single words where as many are there, else the whole line."""
     one, other = _words(before.record), _words(after.record)
     if len(one) == len(other) and sum(map(str.__ne__, one, other)) <= max(2, len(one) // 2):
-        for place, (word, later) in enumerate(zip(one, other, strict=True)):
+        for index, (word, later) in enumerate(zip(one, other, strict=True)):
             if word != later:
-                is_value = place > 0 and one[place - 1].startswith("-") and not word.startswith("-")
-                name = one[place - 1] if is_value else f"word {place + 1}"
+                is_value = index > 0 and one[index - 1].startswith("-") and not word.startswith("-")
+                name = one[index - 1] if is_value else f"word {index + 1}"
                 yield Difference(group="command", name=name, before=word, after=later)
     elif one != other:
         yield Difference(group="command", name="line", before=shlex.join(one), after=shlex.join(other))
@@ -304,7 +313,7 @@ def _code(view: JobView) -> Facts:
     code = view.provenance.code
     if code is None:
         return {}
-    changes = {True: code.changes_digest[:_SHORT] or "there are some", False: "none", None: "not looked at"}
+    changes = {True: code.changes_digest[:_SHORT] or "there are some", False: "none", None: "not recorded"}
     facts = {
         "commit": code.commit[:_SHORT],
         "uncommitted changes": changes[code.is_dirty],
@@ -413,3 +422,8 @@ _FACTS = {
     "placement": _placement,
     "outputs": _outputs,
 }
+
+
+def facts_of(view: JobView) -> dict[str, Facts]:
+    """Returns what is known of a job, by group (GROUPS) and name; None: nothing is known."""
+    return {group: facts(view) for group, facts in _FACTS.items()}

@@ -20,11 +20,14 @@ _GROUPS = frozenset(
 
 class SharedDifference(Struct, frozen=True):
     difference: Difference
-    jobs: int  # of which it is true
+    jobs: int  # number of jobs it applies to
 
 
 def shared_differences(pairs: Iterable[tuple[JobView, JobView, int]]) -> tuple[SharedDifference, ...]:
-    """`pairs`: a job before and after, and how many there are like these two. The most common come first."""
+    """Returns common differences, most common first.
+
+    `pairs`: a job before and after, and the number of such pairs.
+    """
     counts: dict[Difference, int] = {}
     for before, after, jobs in pairs:
         for one in differences(before, after).differences:
@@ -103,8 +106,8 @@ class RunDiff(Struct, frozen=True, kw_only=True):
     options: dict[str, tuple[object, object]]
     spec_lines: tuple[str, ...]  # a unified diff; () when it is the same
     totals: dict[str, Change]
-    surroundings: tuple[SharedDifference, ...] = ()  # what jobs of both ran in
-    surroundings_of: int = 0  # jobs that were looked at for that
+    surroundings: tuple[SharedDifference, ...] = ()  # environments of jobs of both
+    surroundings_of: int = 0  # jobs compared for that
 
 
 def compare_runs(before: RunSide, after: RunSide) -> RunDiff:

@@ -20,7 +20,7 @@ _DOCKER_IMAGE = "https://w3id.org/ro/terms/workflow-run#DockerImage"
 
 
 def add_software(graph: CrateGraph, provenance: Provenance) -> list[Ref]:
-    """Programs that the command starts and everything whose version is known."""
+    """Adds programs that the command starts, and everything with a known version."""
     programs = [_program(graph, program) for program in provenance.programs]
     packages = [
         graph.add(
@@ -30,7 +30,7 @@ def add_software(graph: CrateGraph, provenance: Provenance) -> list[Ref]:
             softwareVersion=version,
         )
         for name, version in sorted(provenance.versions.items())
-        if name != "joblens"  # it stands by itself: what ran the jobs
+        if name != "joblens"  # joblens itself, which ran the jobs
     ]
     return [*programs, *packages]
 
@@ -49,7 +49,7 @@ def _program(graph: CrateGraph, program: Program) -> Ref:
 
 
 def add_code(graph: CrateGraph, code: CodeVersion) -> Ref:
-    """The repository that a job was started in, at its commit."""
+    """Adds the repository that a job was started in, at its commit."""
     state = {True: "with changes that were not committed", False: "without changes", None: ""}[code.is_dirty]
     mark = f"-{percent_encoded(code.changes_digest[:12] or 'changed')}" if code.is_dirty else ""
     return graph.add(
@@ -65,7 +65,7 @@ def add_code(graph: CrateGraph, code: CodeVersion) -> Ref:
 
 
 def add_environment(graph: CrateGraph, job: CrateJob) -> list[Ref]:
-    """By the allow-list of the record; what the user added goes before what was there."""
+    """Adds variables by the record's allow-list; the user's own take precedence."""
     there = {} if job.provenance is None else job.provenance.environment
     known = redact_env({**there, **job.record.job.env})
     return [graph.value("environment", name, value) for name, value in sorted(known.items())]
@@ -170,7 +170,7 @@ def status_of(status: Status) -> str | None:
 
 
 def add_action(graph: CrateGraph, job: CrateJob, tool: Ref, parameters: list[Ref]) -> Ref:
-    """`tool` is what it carried out; `parameters` are what it was given beside files."""
+    """Adds an action. `tool`: what it ran; `parameters`: its inputs besides files."""
     record = job.record
     asked, outcome, attempt = record.job, record.outcome, record.attempt
     ident = f"job-{asked.uuid}"
@@ -207,7 +207,7 @@ def add_parameters(graph: CrateGraph, job: Job) -> list[Ref]:
 
 
 def add_tool_of(graph: CrateGraph, job: Job) -> Ref:
-    """Of a job by itself: its tool, or the program that its command starts."""
+    """Adds a single job's tool, or the program that its command starts."""
     name = job.tool or program_name(job)
     return graph.add(f"#tool-{percent_encoded(name)}", "SoftwareApplication", name=name)
 
@@ -227,14 +227,14 @@ def command_line(job: Job) -> str:
 
 
 def error_of(outcome: Outcome) -> str:
-    """How it failed, and the last it said."""
+    """Returns how it failed, with its last output."""
     how = outcome.error or outcome.reason or outcome.status.value
     if not outcome.error and outcome.reason in ("exited", "") and outcome.exit_code is not None:
         how = f"exit code {outcome.exit_code}"
     elif not outcome.error and outcome.signal is not None and outcome.reason == "signal":
-        how = f"signal {outcome.signal}"
-    said = outcome.stderr_tail.strip()
-    text = redact_text(f"{how}\n{said}" if said and said not in how else how)
+        how = f"killed by signal {outcome.signal}"
+    stderr_text = outcome.stderr_tail.strip()
+    text = redact_text(f"{how}\n{stderr_text}" if stderr_text and stderr_text not in how else how)
     return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
 
 
@@ -255,7 +255,7 @@ def _description(record: Record) -> str:
 
 
 def _more(graph: CrateGraph, record: Record) -> list[Ref]:
-    """What it was given of the machine, its seeds, and where it was put: beside what the profiles know."""
+    """Adds resources, seeds and placement, which the profiles do not cover."""
     job, attempt, outcome = record.job, record.attempt, record.outcome
     found = [
         graph.value("requirement", name, value, propertyID=f"joblens:requirement:{name}")

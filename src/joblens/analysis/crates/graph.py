@@ -7,7 +7,7 @@ from joblens.model.crate import CrateAbout, CrateFile
 
 CRATE_VERSION = "https://w3id.org/ro/crate/1.1"
 _TERMS = "https://w3id.org/ro/terms/workflow-run#"
-# What the profiles of runs add to the words of RO-Crate 1.1; written out, so that a reader needs one context.
+# Terms of the run profiles beyond RO-Crate 1.1; inlined, so that a reader needs one context.
 _RUN_TERMS = (
     "ContainerImage",
     "DockerImage",
@@ -31,7 +31,7 @@ Ref = dict[str, str]
 
 
 class CrateGraph:
-    """Adding an entity twice adds to what is said of it: lists grow, everything else stays as first said."""
+    """Adding an entity twice merges it: lists grow, other values stay as first set."""
 
     def __init__(self) -> None:
         self._entities: dict[str, dict[str, Any]] = {}
@@ -41,10 +41,10 @@ class CrateGraph:
     def __contains__(self, ident: str) -> bool:
         return ident in self._entities
 
-    def add(self, ident: str, kind: str | tuple[str, ...], **said: Any) -> Ref:
-        """What is None or empty is not said at all."""
+    def add(self, ident: str, kind: str | tuple[str, ...], **properties: Any) -> Ref:
+        """Adds an entity; omits None and empty values."""
         entity = self._entities.setdefault(ident, {"@id": ident, "@type": kind})
-        for name, value in said.items():
+        for name, value in properties.items():
             if value is None or value in ("", []):
                 continue
             if isinstance(value, list):
@@ -54,7 +54,7 @@ class CrateGraph:
         return {"@id": ident}
 
     def extend(self, ident: str, name: str, values: Iterable[Any]) -> None:
-        """More of a list; what is referred to is in it once."""
+        """Extends a list; references occur once."""
         known = self._entities[ident].setdefault(name, [])
         for value in values:
             key = (ident, name, value["@id"]) if isinstance(value, dict) else None
@@ -66,11 +66,11 @@ class CrateGraph:
     def retype(self, ident: str, kind: tuple[str, ...]) -> None:
         self._entities[ident]["@type"] = kind
 
-    def value(self, kind: str, name: str, value: Any, **said: Any) -> Ref:
+    def value(self, kind: str, name: str, value: Any, **properties: Any) -> Ref:
         """A named value; jobs that have the same share it."""
-        key = (kind, name, repr(value), *(f"{word}={one}" for word, one in sorted(said.items())))
+        key = (kind, name, repr(value), *(f"{word}={one}" for word, one in sorted(properties.items())))
         ident = self._values.setdefault(key, f"#{kind}-{len(self._values) + 1}-{percent_encoded(name)}")
-        return self.add(ident, "PropertyValue", name=name, value=plain(value), **said)
+        return self.add(ident, "PropertyValue", name=name, value=plain(value), **properties)
 
     def document(self) -> dict[str, Any]:
         context: list[Any] = [
@@ -157,7 +157,7 @@ def _license(graph: CrateGraph, license_: str) -> Ref | str:
 
 
 def add_file(graph: CrateGraph, file: CrateFile) -> Ref:
-    """It is part of the crate, or told of with size and hash."""
+    """Adds a file: as part of the crate, or by size and hash."""
     ref = {"@id": file.id}
     graph.extend(ROOT, "hasPart", [ref])
     if file.is_folder:
@@ -185,7 +185,7 @@ def add_file(graph: CrateGraph, file: CrateFile) -> Ref:
 
 
 def _digest(graph: CrateGraph, file: CrateFile) -> Ref | None:
-    """What the record has of a file that cannot be read any more."""
+    """Returns the recorded digest of a file that can no longer be read."""
     if file.sha256 or not file.digest:
         return None
     return graph.add(
@@ -207,7 +207,7 @@ def add_joblens(graph: CrateGraph, version: str) -> Ref:
         "SoftwareApplication",
         name="joblens",
         softwareVersion=version,
-        description="Ran the jobs and measured what they used",
+        description="Ran the jobs and measured their resource use",
     )
 
 

@@ -44,7 +44,7 @@ class _RunCrate:
     def document(self) -> dict[str, Any]:
         found, graph = self._found, self._graph
         tried = [step for step in found.steps if step.attempts]
-        # A run of which nothing was started yet has no steps to tell of.
+        # A run that has not started has no steps.
         profiles = ("process", "workflow", *(("provenance",) if tried else ()), "workflow-crate")
         add_root(graph, self._about, name=run_title(found), description=_summary(found), profiles=profiles)
         self._add_workflow()
@@ -152,7 +152,7 @@ class _RunCrate:
         return ref
 
     def _add_tool(self, job: PlannedJob, index: int, *, is_used: bool) -> Ref:
-        """Jobs of one sweep share theirs. The profile wants only those named as parts that did run."""
+        """Adds a tool; jobs of one sweep share theirs. The profile lists only those that ran."""
         ident, written = _tool_id(job, index), self._found.tools.get(job.spec_job)
         name = job.name if written is None else written.name
         command = job.command if written is None else written.command

@@ -22,7 +22,7 @@ from joblens.model.jobs.job import BY_AFFINITY, Code, Finding, Outcome, Record, 
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import MIB, format_bytes, format_duration
 
-# Shares of the job's time, in percent, from which waiting is worth a word.
+# Shares of the job's time, in percent, from which waiting is reported.
 _CPU_PRESSURE = 25
 _IO_PRESSURE = 25
 _MEMORY_PRESSURE = 5
@@ -30,7 +30,7 @@ _MIN_WAIT_S = LEAST_THROTTLED_S
 # Advice about sizes is for jobs long enough to show how they behave.
 _MIN_DURATION_S = 5.0
 _MIN_MEMORY_SAVED = 128 * MIB
-# Of its CPUs: below the one it is not what filled the machine, above the other it is.
+# Share of its CPUs: below the first it did not fill the machine, above the second it did.
 _FEW_OF_ITS_CPUS, _MOST_OF_ITS_CPUS = 0.5, 0.75
 _FULL = 80  # percent of the machine's CPUs
 _GPU_BUSY = 0.1  # of its time: then the CPU is not where its work is done
@@ -215,9 +215,9 @@ def _is_complete(outcome: Outcome) -> bool:
 
 def _more_cpus(cpus: float, usage: Usage) -> str:
     """Advises one CPU more, but no more than the job had threads."""
-    wanted = math.ceil(cpus + 1)
+    advised = math.ceil(cpus + 1)
     threads = usage.threads_peak
-    return _cpus_option(min(wanted, threads) if threads is not None and threads > cpus else wanted)
+    return _cpus_option(min(advised, threads) if threads is not None and threads > cpus else advised)
 
 
 def _cpus_option(cpus: float) -> str:
@@ -299,11 +299,11 @@ def _slow_start(outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding
         return
     start_s = spans[at_work - 1][0]
     start_percent = sum(rate for _, rate in spans[:at_work]) / at_work
-    kept = sum(rate >= _AT_WORK * later_percent for _, rate in spans[at_work:]) / (len(spans) - at_work)
+    busy_share = sum(rate >= _AT_WORK * later_percent for _, rate in spans[at_work:]) / (len(spans) - at_work)
     share = start_s / outcome.duration_s if outcome.duration_s > 0 else 0.0
     if start_s < _LEAST_START_S or share < _START_SHARE:
         return
-    if start_percent <= _QUIET * later_percent and kept >= _MOSTLY:
+    if start_percent <= _QUIET * later_percent and busy_share >= _MOSTLY:
         text = (
             f"slow start: used {start_percent:.0f} % CPU in its first {format_duration(start_s)} "
             f"({100 * share:.0f} % of its time), {later_percent:.0f} % afterwards"

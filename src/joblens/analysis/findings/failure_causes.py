@@ -1,5 +1,7 @@
-"""Cause of a job's failure, from what was measured and recorded. An exit code alone counts only where nothing
-was measured, and the evidence says so then."""
+"""Cause of a job's failure, from measurements and records.
+
+An exit code alone counts only without measurements, and the evidence says so.
+"""
 
 import enum
 
@@ -20,7 +22,7 @@ class Cause(enum.StrEnum):
     OUT_OF_MEMORY = "out-of-memory"
     TIMEOUT = "timeout"
     LOST = "lost"  # together with the process or the machine that ran it
-    CANCELLED = "cancelled"  # someone asked for its end
+    CANCELLED = "cancelled"  # a user asked for its end
     UNKNOWN = "unknown"
 
 
@@ -45,8 +47,11 @@ class Diagnosis(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def diagnose(record: Record, *, outputs_missing: bool = False, cluster_word: str = "") -> Diagnosis:
-    """Of an attempt that has ended and does not count as a success. `cluster_word`: how the cluster ended the
-    allocation that the job had for itself (OUT_OF_MEMORY); it counts for a job whose agent was lost."""
+    """Diagnoses an ended attempt that is not a success.
+
+    `cluster_word`: how the cluster ended the job's own allocation (OUT_OF_MEMORY); used if the job's agent
+    was lost.
+    """
     outcome = record.outcome
     if outcome is None:
         return Diagnosis(cause=Cause.LOST, evidence="its result was not recorded")
@@ -79,12 +84,12 @@ def _cause(
     record: Record, outcome: Outcome, memory_limit: int | None, time_limit: float | None
 ) -> tuple[Cause, str, bool]:
     if outcome.status is Status.LOST:
-        return Cause.LOST, outcome.error or "the process that ran it is gone", False
+        return Cause.LOST, outcome.error or "the process that ran it was lost", False
     if outcome.status is Status.CANCELLED:
-        return Cause.CANCELLED, "cancelled on request", False
+        return Cause.CANCELLED, "cancelled", False
     if outcome.status is Status.TIMEOUT or outcome.reason == "timeout":
-        limit = "" if time_limit is None else f" of {format_duration(time_limit)}"
-        return Cause.TIMEOUT, f"time limit{limit} reached", False
+        limit = "" if time_limit is None else f" after {format_duration(time_limit)}"
+        return Cause.TIMEOUT, f"timed out{limit}", False
     if is_out_of_memory(outcome):
         return Cause.OUT_OF_MEMORY, _memory_evidence(outcome, memory_limit), False
     if _was_killed_above(outcome, memory_limit):
@@ -98,18 +103,18 @@ def _cause(
 def _memory_evidence(outcome: Outcome, limit: int | None) -> str:
     kills = outcome.usage.oom_kills or 0
     if not kills:
-        return "joblens killed it above its memory limit"
+        return "out of memory: joblens killed it above its memory limit"
     who = "1 process" if kills == 1 else f"{kills} processes"
     where = (
         "the machine or an enclosing limit ran out of memory"
         if limit is None
         else f"at {format_bytes(limit)}"
     )
-    return f"the kernel killed {who} of it for lack of memory: {where}"
+    return f"out of memory: the kernel killed {who} of it: {where}"
 
 
 def _was_killed_above(outcome: Outcome, limit: int | None) -> bool:
-    """Where the kernel's counter cannot be read, the measured peak tells."""
+    """Whether the measured peak shows it, if the kernel's counter cannot be read."""
     peak = outcome.usage.memory_peak_bytes
     return (
         outcome.usage.oom_kills is None
@@ -140,5 +145,5 @@ def _ending(outcome: Outcome) -> str:
     if outcome.reason in ("not-started", "limit"):
         return (outcome.error or "it could not be started").split("\n", 1)[0]
     if outcome.signal is not None:
-        return f"signal {outcome.signal}"
+        return f"killed by signal {outcome.signal}"
     return "it failed" if outcome.exit_code is None else f"exit code {outcome.exit_code}"

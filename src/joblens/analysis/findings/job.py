@@ -2,11 +2,11 @@
 
 import signal
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from joblens.analysis.findings.efficiency import sizing_findings, start_findings, waiting_findings
-from joblens.model.delivery import FormerWorker
 from joblens.model.jobs.job import (
     LOGOUT,
     SHUTDOWN,
@@ -23,6 +23,9 @@ from joblens.model.jobs.job import (
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.ids import short
 from joblens.model.values.units import MIB, format_bytes, format_duration
+
+if TYPE_CHECKING:
+    from joblens.model.delivery import FormerWorker
 
 _LAST_LINE_LENGTH = 200
 _KILLED_BY_SOMEBODY = "sent by neither joblens nor the kernel's out-of-memory killer, perhaps by {}"
@@ -140,12 +143,12 @@ def _timed_out(record: Record, outcome: Outcome) -> Finding:
             "give it a longer runtime in the file, its scheduler a longer walltime, or the run --walltime",
         )
     allowed_s = record.job.requirements.timeout_s
-    given = "" if allowed_s is None else f" of {format_duration(allowed_s)}"
+    limit = "" if allowed_s is None else f" (time limit {format_duration(allowed_s)})"
     had_s = allowed_s or outcome.duration_s
     return Finding(
         Code.TIMED_OUT,
         Severity.PROBLEM,
-        f"time limit{given} reached: killed after {format_duration(outcome.duration_s)}",
+        f"timed out after {format_duration(outcome.duration_s)}{limit}",
         f"it needs more than {format_duration(had_s)}: try {more_time_option(had_s, outcome.duration_s)}",
     )
 
@@ -155,12 +158,15 @@ def _out_of_memory(record: Record, outcome: Outcome) -> Finding:
     by_kernel = bool(outcome.usage.oom_kills)
     who = "the kernel" if by_kernel else "joblens"
     why = (
-        "the machine or an enclosing limit ran out of memory"
+        "because the machine or an enclosing limit ran out of memory"
         if limit is None
-        else f"it reached its memory limit of {format_bytes(limit)}"
+        else f"at its memory limit of {format_bytes(limit)}"
     )
     return Finding(
-        Code.OUT_OF_MEMORY, Severity.PROBLEM, f"killed by {who}: {why}", _more_memory(record, outcome)
+        Code.OUT_OF_MEMORY,
+        Severity.PROBLEM,
+        f"out of memory: killed by {who} {why}",
+        _more_memory(record, outcome),
     )
 
 
@@ -340,7 +346,7 @@ def _caveats(record: Record, usage: Usage) -> Iterator[Finding]:
             for number in usage.lower_bounds
             if number in _FOLLOWED
             and not _is_small_memory(usage, number)
-            # The group of a container is gone with the processes that would tell.
+            # The cgroup of a container is removed with its processes.
             and not (job.container is not None and number.startswith("io_"))
         )
     )
@@ -355,7 +361,7 @@ def _caveats(record: Record, usage: Usage) -> Iterator[Finding]:
         )
 
 
-def taken_up_again(fence: int, former: FormerWorker | None) -> tuple[Finding, ...]:
+def taken_up_again(fence: int, former: "FormerWorker | None") -> tuple[Finding, ...]:
     """`fence`: 1 for the first worker that took it."""
     if former is None:
         return ()  # it has not run before

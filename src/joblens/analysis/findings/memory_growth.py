@@ -17,10 +17,10 @@ from joblens.model.values.units import MIB, format_bytes, format_duration
 
 _PARTS = 16
 _FIRST_PARTS = 2  # in which programs and data are loaded
-LEAST_SAMPLES = 20  # to tell anything
+LEAST_SAMPLES = 20  # minimum for a result
 _LEAST_SECONDS = 60.0
-# From where on a rise is worth a word: it goes on through most of the time, also towards the end, and it is
-# large, in itself and beside what was there before.
+# Thresholds: growth must continue through most of the time, also towards the end, and be large, absolutely
+# and relative to the start.
 _RISING_STEPS = 0.75
 _LATE_SHARE = 0.3  # of the rise, in the second half
 _LEAST_BYTES = 32 * MIB
@@ -60,8 +60,8 @@ class MemoryGrowth(Struct, frozen=True, kw_only=True):
 
 
 def memory_growth(samples: Sequence[Sample]) -> MemoryGrowth | None:
-    """None where the job was too short, or seen too seldom, to tell."""
-    # The first sample is taken before the program is loaded, the last when all is gone.
+    """Returns None if the job was too short, or has too few samples."""
+    # The first sample precedes the program, the last follows its end.
     sizes = [
         (sample.elapsed_us / 1e6, size)
         for sample in samples[1:-1]
@@ -92,7 +92,7 @@ def memory_growth(samples: Sequence[Sample]) -> MemoryGrowth | None:
 
 
 class SteadyRise(Struct, frozen=True, kw_only=True):
-    """Of a job that ran out of memory before a floor could show."""
+    """Growth of a job that ran out of memory too early for a trend."""
 
     first_bytes: int
     last_bytes: int
@@ -100,35 +100,38 @@ class SteadyRise(Struct, frozen=True, kw_only=True):
 
 
 def rise_until_killed(samples: Sequence[Sample], killed_s: float, peak_bytes: int) -> SteadyRise | None:
-    """From the start to the moment it was killed for memory, at its peak. None: it did not grow evenly, or no
-    sample was taken on the way. One large allocation is no leak; neither is loading and then working."""
+    """Returns the growth from the start to the out-of-memory kill at its peak.
+
+    None: it did not grow evenly, or there are no samples in between. One large allocation is not a leak;
+    neither is loading and then working.
+    """
     points = [
         (sample.elapsed_us / 1e6, size)
         for sample in samples[:-1]
         if (size := unreclaimable_bytes(sample)) is not None
     ]
     if len(points) > 2 and points[-1][1] < points[-2][1]:
-        points.pop()  # seen while it was being killed
+        points.pop()  # sampled while it was being killed
     least_step_s = killed_s * _LEAST_STEP
-    kept = points[:1]
+    spaced = points[:1]
     for point in points[1:]:
-        if point[0] - kept[-1][0] >= least_step_s and killed_s - point[0] >= least_step_s:
-            kept.append(point)
-    if len(kept) < 2:
+        if point[0] - spaced[-1][0] >= least_step_s and killed_s - point[0] >= least_step_s:
+            spaced.append(point)
+    if len(spaced) < 2:
         return None
-    kept.append((killed_s, peak_bytes))
-    grown = peak_bytes - kept[0][1]
-    slope = grown / (killed_s - kept[0][0])
+    spaced.append((killed_s, peak_bytes))
+    grown = peak_bytes - spaced[0][1]
+    slope = grown / (killed_s - spaced[0][0])
     slopes = [
-        (later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in itertools.pairwise(kept)
+        (later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in itertools.pairwise(spaced)
     ]
     if grown < _LEAST_BYTES or not all(slope / _EVEN <= one <= slope * _EVEN for one in slopes):
         return None
-    return SteadyRise(first_bytes=kept[0][1], last_bytes=peak_bytes, bytes_per_second=slope)
+    return SteadyRise(first_bytes=spaced[0][1], last_bytes=peak_bytes, bytes_per_second=slope)
 
 
 def _floor(sizes: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
-    """(when, least size) of each part in which the job was looked at."""
+    """Returns (time, minimum) of each part that has samples."""
     begin_s, width_s = sizes[0][0], (sizes[-1][0] - sizes[0][0]) / _PARTS
     parts = itertools.groupby(sizes, lambda size: min(_PARTS - 1, int((size[0] - begin_s) / width_s)))
     return [min(inside, key=lambda size: size[1]) for _, inside in parts]
@@ -159,7 +162,7 @@ def _ran_out(record: Record) -> bool:
 
 
 def _rise(record: Record, samples: Sequence[Sample]) -> str:
-    """Of a job that was killed for memory too soon for a trend."""
+    """Returns the growth of a job that was killed for memory too soon for a trend."""
     outcome = record.outcome
     if outcome is None or outcome.usage.memory_peak_bytes is None:
         return ""
@@ -188,5 +191,5 @@ def _until_limit(record: Record, samples: Sequence[Sample], growth: MemoryGrowth
 
 
 def _was_killed(record: Record) -> bool:
-    """There is no "another" for it."""
+    """A killed job has no future."""
     return record.outcome is not None and record.outcome.signal is not None

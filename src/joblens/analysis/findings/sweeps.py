@@ -9,7 +9,7 @@ from joblens.model.values.units import format_duration
 _MANY = 50
 _SHORT_S = 1.0
 _MOST_TOGETHER = 100
-_ALIKE = 0.6  # the shortest against the usual one: what every start costs is most of it
+_ALIKE = 0.6  # the shortest relative to the usual one: start-up dominates
 
 
 def sweep_findings(groups: Sequence[Group]) -> Iterator[Finding]:

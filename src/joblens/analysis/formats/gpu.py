@@ -1,6 +1,6 @@
 """GPU part of the Joblet sample format, written and read, with tolerant reading of JSON numbers.
 
-What never changes (name, total memory, …) is not in a sample: it comes from the job's GpuFacts.
+Constant facts (name, total memory, …) are not in a sample: they come from the job's GpuFacts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -93,7 +93,7 @@ _FACT_TEXTS = (
 def gpus_form(
     sample: Sample, previous: Sample | None, facts: Sequence[GpuFacts]
 ) -> list[dict[str, Any]] | None:
-    """None: they could not be looked at; empty: the job uses none."""
+    """Returns None if GPUs could not be sampled, empty if the job uses none."""
     if sample.gpus is None:
         return None
     known = {each.id: each for each in facts}
@@ -141,7 +141,7 @@ def _scaled(value: int | None, units: int) -> float | None:
 
 
 def _busy_percent(before: GpuReading | None, now: GpuReading, usec: int) -> float | None:
-    """Share of the time since the sample before in which the job's work kept the device busy."""
+    """Returns the share of time since the previous sample in which the job kept the device busy."""
     if before is None or before.job_busy_usec is None or now.job_busy_usec is None or usec <= 0:
         return None
     grown = now.job_busy_usec - before.job_busy_usec
@@ -153,7 +153,7 @@ def read_gpus(entries: Any, *, is_ours: bool) -> dict[str, GpuReading]:
 
 
 def read_gpu_facts(fields: Any) -> tuple[GpuFacts, ...]:
-    """What a sample object says about its GPUs beside the numbers of the instant. Joblet's are NVIDIA's."""
+    """Reads facts about GPUs from a sample object. Joblet's are NVIDIA's."""
     if not isinstance(fields, dict) or fields.get("gpu") is None:
         return ()
     return tuple(
@@ -180,14 +180,14 @@ def _facts(name: str, entry: dict[str, Any]) -> GpuFacts:
 def _named(entries: Any) -> list[tuple[str, dict[str, Any]]]:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise FormatError("'gpu' is not a list of objects")
-    return [(_name(entry, place), entry) for place, entry in enumerate(entries)]
+    return [(_name(entry, index), entry) for index, entry in enumerate(entries)]
 
 
-def _name(entry: Mapping[str, Any], place: int) -> str:
+def _name(entry: Mapping[str, Any], index: int) -> str:
     for key in ("id", "uuid"):
         if isinstance(entry.get(key), str) and entry[key]:
             return str(entry[key])
-    return str(entry.get("index", place))
+    return str(entry.get("index", index))
 
 
 def _reading(entry: dict[str, Any], *, is_ours: bool) -> GpuReading:

@@ -1,7 +1,7 @@
-"""History format (docs/format.md): a record as one JSON object, with the engine and host it ran on.
+"""History format (docs/format.md): a record as one JSON object, with its engine and host.
 
-The first keys are those of Keystone's jobs_history.jsonl, in its order; what joblens knows beyond them
-follows, so every reader of that file can read ours.
+The first keys are those of Keystone's jobs_history.jsonl, in its order; additional keys follow, so that
+readers of that file can read ours.
 """
 
 import operator
@@ -15,7 +15,7 @@ from joblens.model.values.units import format_instant, in_mb
 TIMEOUT_EXIT_CODE = 124
 _NO_USAGE = Usage()
 
-# Numbers that resource_usage gives in seconds and MiB; all others stand under their own names.
+# Numbers that resource_usage has in seconds and MiB; others keep their names.
 _CONVERTED = ("cpu_total_usec", "cpu_user_usec", "cpu_system_usec", "memory_peak_bytes")
 _COUNTS = tuple(name for name in USAGE_NUMBERS if name not in _CONVERTED)
 _counts_of = operator.attrgetter(*_COUNTS)
@@ -58,8 +58,8 @@ def to_history_record(record: Record) -> dict[str, Any]:
 
 
 def from_history_record(fields: Any) -> Record:
-    """One record of this form, ours or Keystone's. Raises FormatError with what is wrong."""
-    # Reading back is rare and most of the code: kept off the path of a run.
+    """Reads one record of this form, ours or Keystone's. Raises FormatError."""
+    # Reading is rare and most of the code: imported on demand.
     from joblens.analysis.formats.history_import import read_history_record
 
     return read_history_record(fields)
@@ -87,7 +87,7 @@ def finding_form(finding: Finding) -> dict[str, str]:
 
 
 def _has_result(outcome: Outcome) -> bool:
-    """A value that was handed over, or files it left."""
+    """Whether it has a return value or output files."""
     is_there = any(stamp.mtime_ns is not None for stamp in outcome.outputs)
     return outcome.has_result or bool(outcome.artifacts) or is_there
 
@@ -130,7 +130,7 @@ def _add_attempt(form: dict[str, Any], attempt: Attempt | None) -> None:
 
 
 def _add_where(form: dict[str, Any], record: Record) -> None:
-    """Only of jobs that ran on an engine: of others the host says it."""
+    """Adds the engine; only for jobs on an engine."""
     if not record.job.queue:
         return
 
@@ -187,15 +187,15 @@ class WhereItRan(Struct, frozen=True, kw_only=True):
     worker: str | None = None
 
     def describe(self) -> str:
-        """One line for a table; '' for a job of this machine."""
-        place = ",".join(self.nodes) or self.host or ""
-        if self.engine == LOCAL or not place:
+        """Returns one line for a table; '' for a local job."""
+        location = ",".join(self.nodes) or self.host or ""
+        if self.engine == LOCAL or not location:
             return ""
         if self.engine == "slurm":
-            return f"{place} (slurm {self.cluster_job_id})" if self.cluster_job_id else place
+            return f"{location} (slurm {self.cluster_job_id})" if self.cluster_job_id else location
         if self.engine == "ray":
-            return f"{place} (ray {self.node_id[:_ID_LETTERS]})" if self.node_id else place
-        return f"{place} ({self.worker})" if self.worker else place
+            return f"{location} (ray {self.node_id[:_ID_LETTERS]})" if self.node_id else location
+        return f"{location} ({self.worker})" if self.worker else location
 
 
 def where_it_ran(record: Record) -> WhereItRan:

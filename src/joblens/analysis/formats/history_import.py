@@ -1,7 +1,8 @@
-"""Reads the history form: our own records and the ones Keystone wrote.
+"""History format reader: our own records and Keystone's.
 
-Keys that are missing are taken as unknown and keys we do not know are left alone; a value of the wrong
-kind is refused, with the key and what is wrong."""
+Missing keys are unknown, unknown keys are ignored; a value of the wrong kind raises an error that names the
+key.
+"""
 
 import math
 from typing import Any
@@ -74,7 +75,7 @@ def _job(fields: dict[str, Any], uuid: str, task_id: str, created_at_us: int) ->
 
 
 def _was_started(fields: dict[str, Any], status: Status) -> bool:
-    # Our own record of a job that never started says so by having no attempt; Keystone has no such key.
+    # Our record of a job that never started has no attempt; Keystone has no such key.
     return status is not Status.QUEUED and ("attempt" in fields or "job_uuid" not in fields)
 
 
@@ -216,7 +217,7 @@ def _value(fields: dict[str, Any], key: str, kind: Any, absent: Any) -> Any:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise FormatError(f"'{key}' is not what it should be: {error}") from None
+        raise FormatError(f"'{key}' is invalid: {error}") from None
 
 
 def _kind(value: Any) -> str:

@@ -1,9 +1,9 @@
 """Joblet sample format: a sample as one JSON object, written and read; rows of the Torc time series.
 
-Joblet's own keys come first in each group, ours beside them. Where Joblet writes 0 for 'no limit' or for a
-number it never fills, we write null.
+Joblet's own keys come first in each group, ours follow. Where Joblet writes 0 for 'no limit' or for a number
+it never fills, we write null.
 
-Keys that are missing are unknown, keys nobody knows are left alone; a value of the wrong kind is refused.
+Missing keys are unknown, unknown keys are ignored; a value of the wrong kind is an error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -137,7 +137,7 @@ DEVICE_KEYS = (
 INTERFACE_KEYS = tuple(
     (f"{way}_{what}",) * 2 for what in ("bytes", "packets", "errors", "dropped") for way in ("rx", "tx")
 )
-# Rates beside the counters: group -> (key, counter), a second.
+# Rates of counters, per second: group -> (key, counter).
 RATES: dict[str, tuple[tuple[str, str], ...]] = {
     "io": (
         ("read_bps", "io_read_bytes"),
@@ -149,7 +149,7 @@ RATES: dict[str, tuple[tuple[str, str], ...]] = {
 }
 # Joblet writes 0 here for 'no limit' …
 ZERO_IS_NO_LIMIT = ("memory_limit_bytes", "pids_limit", "open_files_limit")
-# … and for what it declares but never fills.
+# … and for fields that it declares but never fills.
 ZERO_IS_UNREAD = ("threads", "open_files")
 
 
@@ -159,8 +159,10 @@ TimeSeriesRow = tuple[int, float, int, int]  # at_us, cpu_percent, memory_bytes,
 def to_sample_object(
     sample: Sample, previous: Sample | None, record: Record, gpus: Sequence[GpuFacts] = ()
 ) -> dict[str, Any]:
-    """Rates are since the previous sample; the first has none. `gpus` is what is known of them beside
-    their numbers (`Details.gpus`)."""
+    """Returns a sample object. Rates are since the previous sample; the first has none.
+
+    `gpus`: facts about the devices (`Details.gpus`).
+    """
     groups: dict[str, Any] = {name: _group_form(sample, previous, name) for name in COUNTERS}
     cpu, memory, io, network = groups["cpu"], groups["memory"], groups["io"], groups["network"]
     cpu["usage_percent"] = None if previous is None else cpu_percent(previous, sample)
@@ -188,10 +190,13 @@ def to_sample_object(
 
 
 def from_sample_object(fields: Any, previous: Sample | None = None) -> Sample:
-    """One sample of the Joblet form: the full one (ours or Joblet's live stream) or one of its two short
-    ones (its stored files, its protocol). `previous` is the sample before it in the same file: time since
-    the start counts from the first, and a short form's CPU share is added up to a counter.
-    Raises FormatError with what is wrong."""
+    """Reads a sample of the Joblet form:
+    the full one (ours or Joblet's live stream) or one of its two short ones.
+
+    The short ones are in its stored files and its protocol. `previous` is the sample before it in the same
+    file: time since the start counts from the first, and a short form's CPU share is summed to a counter.
+    Raises FormatError.
+    """
 
     return read_sample_object(fields, previous)
 
@@ -202,21 +207,21 @@ def is_summed_rss(samples: Sequence[Sample]) -> bool:
 
 
 def time_series_rows(samples: Sequence[Sample], record: Record) -> list[TimeSeriesRow]:
-    """The rows of a job in Torc's job_resource_samples: samples taken while it ran, with CPU since the
-    sample before.
+    """Returns the rows of a job in Torc's job_resource_samples:
+    samples while it ran, with CPU since the previous one.
 
-    The first sample is taken before the program is loaded and the last after its end: they are no rows, so
-    that the average of the rows is the job's. A job that ended before it was sampled in between is one row
-    with its average CPU and its peak memory. Torc's readers accept no NULL: a row that lacks a number is
-    left out."""
+    The first sample precedes the program and the last follows its end: they are not rows, so that the average
+    of the rows is the job's. A job without samples in between is one row with its average CPU and its peak
+    memory. Torc's readers accept no NULL: a row that lacks a number is omitted.
+    """
     if is_summed_rss(samples):  # every row of such a file was taken while the job ran
-        taken, before = samples, Sample(at_us=0, elapsed_us=0, cpu_total_usec=0)
-    elif taken := _while_running(samples):
+        running, before = samples, Sample(at_us=0, elapsed_us=0, cpu_total_usec=0)
+    elif running := _while_running(samples):
         before = samples[0]
     else:
         return _only_row(samples, record)
     rows: list[TimeSeriesRow] = []
-    for sample in taken:
+    for sample in running:
         percent = cpu_percent(before, sample) if sample.elapsed_us > before.elapsed_us else 0.0
         summed = sample.memory_rss_sum_bytes
         memory = unreclaimable_bytes(sample) if summed is None else summed
@@ -226,7 +231,7 @@ def time_series_rows(samples: Sequence[Sample], record: Record) -> list[TimeSeri
 
 
 def _while_running(samples: Sequence[Sample]) -> Sequence[Sample]:
-    """Without the first, and without those that found no process any more."""
+    """Returns samples without the first, and without those that found no process."""
     end = len(samples) - 1
     while end > 1 and samples[end - 1].processes == 0:
         end -= 1
@@ -372,7 +377,7 @@ def _entries(
 
 
 def _short_numbers(fields: dict[str, Any], elapsed_us: int, previous: Sample | None) -> dict[str, Any]:
-    stored = object_in(fields, "data")  # Joblet's files; zeros are left out there
+    stored = object_in(fields, "data")  # Joblet's files omit zeros
     if stored:
         cores = number_in(stored, "cpu_usage") or 0.0
         disk = object_in(stored, "disk_io")
@@ -390,7 +395,7 @@ def _short_numbers(fields: dict[str, Any], elapsed_us: int, previous: Sample | N
             "memory_limit_bytes": integer_in(fields, "memory_limit") or None,
             "io_read_bytes": integer_in(fields, "disk_read_bytes") or 0,
             "io_write_bytes": integer_in(fields, "disk_write_bytes") or 0,
-            "network_rx_bytes": integer_in(fields, "net_recv_bytes") or None,  # 0 where nobody counts
+            "network_rx_bytes": integer_in(fields, "net_recv_bytes") or None,  # 0 if not counted
             "network_tx_bytes": integer_in(fields, "net_sent_bytes") or None,
         }
     else:

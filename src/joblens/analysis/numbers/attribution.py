@@ -1,9 +1,8 @@
-"""Attribution to a job: resource use of a process and its descendants, and the job's share of the
-machine's energy and CO2.
+"""Attribution to a job: resource use of a process tree, and the job's share of the machine's energy and CO2.
 
-A look (`Snapshot`) holds counters of this process, of the children it has waited for, and of the
-descendants alive. `between` takes the difference of two; `claim` picks the part of one thread, for
-when measurements in several threads overlap.
+A `Snapshot` holds counters of this process, of the children it has waited for, and of living descendants.
+`between` takes the difference of two; `claim` selects the part of one thread, for overlapping measurements in
+several threads.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -57,14 +56,16 @@ NOTHING = Counters()
 
 
 class LiveProcess(Struct, frozen=True, kw_only=True):
-    """`own` is CPU and faults of the process itself; `absorbed` those of the children it waited for,
-    and all I/O: the kernel adds a waited-for child's I/O to its parent's, in one number."""
+    """`own`: CPU and faults of the process itself; `absorbed`: those of reaped children, and all I/O.
+
+    The kernel adds a reaped child's I/O to its parent's, in one number.
+    """
 
     branch: Identity  # the child of ours that it descends from
-    thread: int | None  # the thread of ours that started that child; None: not seen
+    thread: int | None  # our thread that started that child; None: unknown
     own: Counters
     absorbed: Counters
-    is_adrift: bool = False  # nobody above it will take over its counters when it ends
+    is_adrift: bool = False  # no ancestor will inherit its counters when it ends
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -76,12 +77,12 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 
 class Segment(Struct, frozen=True, kw_only=True):
-    """What happened between two looks."""
+    """Differences between two snapshots."""
 
     own: Counters
     threads: Mapping[int, Counters]
     branches: Mapping[int | None, Counters]  # living children's growth, by the thread that started them
-    settled: Counters  # what came with children waited for and had not been seen on them before
+    settled: Counters  # counters of reaped children that were not sampled before
     departed: Mapping[int | None, int]  # children waited for, by the thread that started them
     debts: Mapping[Identity | None, Counters]  # for the next segment, by branch; None: this process
 
@@ -92,7 +93,7 @@ class Segment(Struct, frozen=True, kw_only=True):
 def between(
     earlier: Snapshot, later: Snapshot, debts: Mapping[Identity | None, Counters] | None = None
 ) -> Segment:
-    """`debts` are those of the segment before this one."""
+    """Returns the difference. `debts`: those of the previous segment."""
     departed = _departed(earlier, later)
     balance = _taken_over(earlier, later)
     for identity in departed:
@@ -127,7 +128,7 @@ def between(
 
 
 def _departed(earlier: Snapshot, later: Snapshot) -> list[Identity]:
-    """Ended, and waited for by somebody above them. The counters of one adrift stay as last seen."""
+    """Returns processes that ended and were reaped by an ancestor. Orphans keep their last counters."""
     return [
         identity
         for identity, process in earlier.live.items()
@@ -136,12 +137,12 @@ def _departed(earlier: Snapshot, later: Snapshot) -> list[Identity]:
 
 
 def _taken_over(earlier: Snapshot, later: Snapshot) -> dict[Identity | None, Counters]:
-    """How much the living of each branch, and this process, took over from those they waited for."""
+    """Returns how much each branch, and this process, inherited from reaped children."""
     taken: dict[Identity | None, Counters] = {None: later.absorbed - earlier.absorbed}
     for identity, process in later.live.items():
         before = earlier.live.get(identity)
         grown = process.absorbed if before is None else process.absorbed - before.absorbed
-        # A branch whose first process is gone has nobody but this process to answer for it.
+        # If the first process of a branch has ended, this process answers for it.
         keeper = process.branch if process.branch in later.live else None
         taken[keeper] = taken.get(keeper, NOTHING) + grown
     return taken
@@ -157,8 +158,11 @@ def _growth_of_living(earlier: Snapshot, later: Snapshot) -> dict[int | None, Co
 
 
 def _new_debts(balance: Mapping[Identity | None, Counters]) -> dict[Identity | None, Counters]:
-    """Below zero: a process is gone and nobody has taken its counters over. Either it was being waited
-    for while we looked, then the next look shows them; or never, then what was last seen on it stands."""
+    """Negative: a process has ended and no one has inherited its counters.
+
+    Either it was being reaped during the snapshot, then the next one has them; or never, then the last sample
+    counts.
+    """
     debts = {branch: NOTHING - (NOTHING - taken).not_negative() for branch, taken in balance.items()}
     return {branch: debt for branch, debt in debts.items() if debt != NOTHING}
 
@@ -177,14 +181,17 @@ class Claim(Struct, frozen=True, kw_only=True):
 
     used: Counters
     estimated_usec: int = 0  # CPU in `used` that may be another thread's
-    unclaimed_usec: int = 0  # CPU of threads that nobody measures, in nobody's part
+    unclaimed_usec: int = 0  # CPU of threads without a measurement
 
 
 def claim(segment: Segment, thread: int, measured: Collection[int], parents: Collection[int]) -> Claim:
-    """`measured` are the threads with a measurement; `parents` those ever seen to start a child."""
+    """Selects a thread's part.
+
+    `measured`: threads with a measurement; `parents`: threads that started a child.
+    """
     used = segment.threads.get(thread, NOTHING) + segment.branches.get(thread, NOTHING)
     share, is_certain = _share_of_settled(segment, thread, measured, parents)
-    # I/O of waited-for children cannot be told from that of other threads: it stays out.
+    # I/O of reaped children is indistinguishable from that of other threads, and excluded.
     settled = segment.settled.without_io().portion(share)
     others = sum(segment.threads.get(other, NOTHING).cpu_usec for other in set(measured))
     return Claim(
@@ -197,8 +204,10 @@ def claim(segment: Segment, thread: int, measured: Collection[int], parents: Col
 def _share_of_settled(
     segment: Segment, thread: int, measured: Collection[int], parents: Collection[int]
 ) -> tuple[float, bool]:
-    """Children waited for in this segment belong to the threads whose children vanished in it; of
-    children too short to be seen alive it is only known who else has children."""
+    """Attributes reaped children to the threads whose children ended in this segment.
+
+    For children too short to be sampled, only other parents are known.
+    """
     if segment.departed:
         total = sum(segment.departed.values())
         return segment.departed.get(thread, 0) / total, len(segment.departed) == 1
@@ -206,28 +215,24 @@ def _share_of_settled(
     return (1 / len(candidates) if thread in candidates else 0.0), len(candidates) == 1
 
 
-# The host's CPU time is told in hundredths of a second: an interval with less of it has no share worth its
-# name, and is taken together with the one beside it.
+# The host's CPU time has a resolution of 10 ms: a shorter interval is merged with its neighbour.
 _LEAST_BUSY_USEC = 100_000
 _UJ_PER_KWH = 3_600_000_000_000
 _ENERGIES = ("energy_package_uj", "energy_dram_uj", "gpu_energy_uj")
-TOO_SHORT = (
-    "too short: the CPU time of the machine, of which it has a share, is told in hundredths of a second"
-)
+TOO_SHORT = "too short: the machine's CPU time, of which it has a share, has a resolution of 10 ms"
 _Counters = tuple[int, int, int]  # energy, CPU time of the job, of the machine
 _NO_ENERGY = "the energy it used is not known"
 
 
 class EnergyShares(Struct, frozen=True):
-    """The job's part. None: the machine does not tell, or it was too short to tell."""
+    """The job's share. None: unknown on this machine, or too short."""
 
     package_uj: int | None = None
     dram_uj: int | None = None
 
 
 def energy_shares(samples: Sequence[Sample]) -> EnergyShares:
-    """From one sample to the next the job is given what the machine drew in that time, times its part of the
-    CPU time that all of the machine used: who keeps a processor awake pays for it, its idle draw included."""
+    """Attributes the machine's energy by the job's share of CPU time per interval, idle power included."""
     return EnergyShares(
         package_uj=_share(samples, "host_energy_package_uj"),
         dram_uj=_share(samples, "host_energy_dram_uj"),
@@ -247,7 +252,7 @@ def _share(samples: Sequence[Sample], field: str) -> int | None:
     total_uj, has_drawn = 0.0, False
     for start, end in _steps(known):
         energy_uj, job_usec, busy_usec = (later - earlier for later, earlier in zip(end, start, strict=True))
-        # A counter that went back belongs to another count (joblens was started anew): that step is lost.
+        # A counter that went backwards was reset (joblens was restarted): skip that step.
         if energy_uj > 0:
             has_drawn = True
             total_uj += energy_uj * min(1.0, max(0, job_usec) / busy_usec)
@@ -275,12 +280,12 @@ def misses_energy(samples: Sequence[Sample], field: str) -> bool:
 
 
 def co2_mg(uj: int, g_per_kwh: float) -> int:
-    """Milligrams of CO2 for so much energy from a grid that stands for so many grams a kilowatt-hour."""
+    """Returns milligrams of CO2 for this energy from a grid with so many grams per kilowatt-hour."""
     return round(uj / _UJ_PER_KWH * g_per_kwh * 1000)
 
 
 def with_co2(usage: Usage, g_per_kwh: float | None) -> Usage:
-    """Of everything whose energy is known; a lower bound where a part of it is."""
+    """Adds CO2 for all known energy; a lower bound if a part is unknown."""
     if g_per_kwh is None:
         return _without_co2(usage, NO_GRID_FACTOR)
     known = [uj for name in _ENERGIES if (uj := getattr(usage, name)) is not None]

@@ -1,6 +1,6 @@
 """GPU use of a job: busy time and throttling between samples; memory, busy time and energy in total.
 
-A GPU is looked at less often than the rest: samples in between have no `gpus`, and say nothing of them.
+GPUs are sampled less often than the rest: samples in between have no `gpus`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from joblens.model.jobs.sample import GpuReading, Sample
 
-IDLE_PERCENT = 5.0  # below that a GPU does nothing worth its place
-# Bits as NVML names them. What is not here is no slowdown: idle, clocks somebody set, a wait for others.
+IDLE_PERCENT = 5.0  # below this a GPU is idle
+# Bits as NVML names them. Others are not a slowdown: idle, configured clocks, waiting for others.
 THROTTLE_WORDS = {
     0x1: "idle",
     0x2: "clocks set by an application",
@@ -23,16 +23,16 @@ THROTTLE_WORDS = {
     0x80: "power brake (hardware)",
     0x100: "display clocks",
 }
-# At full load the power cap is what sets the clocks of most GPUs: nothing to act on.
+# At full load the power cap sets the clocks of most GPUs: nothing to act on.
 SLOWED_BITS = 0x8 | 0x20 | 0x40 | 0x80
 
 
 class GpuSpan(Struct, frozen=True):
-    """One device over the time between two looks."""
+    """One device between two samples."""
 
     seconds: float
-    reading: GpuReading  # of the later look
-    busy_percent: float | None  # by the job, or by anybody where it cannot be told apart
+    reading: GpuReading  # of the later sample
+    busy_percent: float | None  # by the job, or by all users if indistinguishable
 
 
 def throttle_words(bits: int) -> list[str]:
@@ -49,7 +49,7 @@ def has_part(reading: GpuReading) -> bool:
 
 
 def gpus_used(samples: Sequence[Sample]) -> list[str]:
-    """Devices on which something of the job was seen, by id."""
+    """Returns devices that the job used, by id."""
     used = {name for sample in samples for name, reading in (sample.gpus or {}).items() if has_part(reading)}
     return sorted(used)
 
@@ -64,8 +64,10 @@ def gpu_memory_bytes(sample: Sample) -> int | None:
 
 
 def busy_percent(earlier: GpuReading | None, later: GpuReading, seconds: float) -> float | None:
-    """Time the job's work kept the device busy, or the share its driver gives; where neither is told, how
-    busy the device was with anybody's work: at least the job's."""
+    """Returns the job's busy time of the device, or its driver's figure.
+
+    If neither is known, the device's total: an upper bound.
+    """
     if earlier is not None and earlier.job_busy_usec is not None and later.job_busy_usec is not None:
         grown = later.job_busy_usec - earlier.job_busy_usec
         if seconds > 0 and grown >= 0:
@@ -75,7 +77,7 @@ def busy_percent(earlier: GpuReading | None, later: GpuReading, seconds: float) 
 
 
 def spans_of(samples: Sequence[Sample], name: str) -> Iterator[GpuSpan]:
-    """One device, from each look at it to the next; a look that did not find it there ends the row."""
+    """Returns intervals between samples of one device; a sample without it ends the series."""
     before: tuple[int, GpuReading] | None = None
     for sample in samples:
         if sample.gpus is None:
@@ -88,22 +90,25 @@ def spans_of(samples: Sequence[Sample], name: str) -> Iterator[GpuSpan]:
 
 
 def busy_curve(samples: Sequence[Sample]) -> list[float | None]:
-    """How busy the job kept its GPUs at each sample, added up: 100 is one GPU. Samples between two looks have
-    what the later one tells; None before the first and after the last, and where nobody knows."""
+    """Returns how busy the job kept its GPUs at each sample, summed: 100 is one GPU.
+
+    Samples in between have the value of the later one; None before the first, after the last, and where
+    unknown.
+    """
     curve: list[float | None] = [None] * len(samples)
     before: int | None = None
-    for place, sample in enumerate(samples):
+    for index, sample in enumerate(samples):
         if sample.gpus is None:
             continue
         if before is not None:
             busy = busy_together(samples[before], sample)
-            curve[before + 1 : place + 1] = [busy] * (place - before)
-        before = place
+            curve[before + 1 : index + 1] = [busy] * (index - before)
+        before = index
     return curve
 
 
 def busy_together(earlier: Sample, later: Sample) -> float | None:
-    """How busy the job kept all of its GPUs between two looks: 100 is one."""
+    """Returns how busy the job kept all its GPUs between two samples: 100 is one."""
     seconds = (later.elapsed_us - earlier.elapsed_us) / 1e6
     shares = [
         busy_percent((earlier.gpus or {}).get(name), reading, seconds)
@@ -115,7 +120,7 @@ def busy_together(earlier: Sample, later: Sample) -> float | None:
 
 
 def memory_curve(samples: Sequence[Sample]) -> list[int | None]:
-    """The job's own memory on all GPUs; between two looks what the earlier one saw."""
+    """Returns the job's memory on all GPUs; in between, that of the earlier sample."""
     curve: list[int | None] = []
     for sample in samples:
         standing = curve[-1] if curve else None
@@ -124,7 +129,7 @@ def memory_curve(samples: Sequence[Sample]) -> list[int | None]:
 
 
 class GpuShare(Struct, frozen=True):
-    """Of the time in which the job was looked at: idle, and how busy on average, over `devices` GPUs."""
+    """Idle time and mean utilization over `devices` GPUs, of the sampled time."""
 
     looked_s: float
     idle_s: float
@@ -132,8 +137,10 @@ class GpuShare(Struct, frozen=True):
 
 
 def gpu_share(samples: Sequence[Sample], devices: int) -> GpuShare | None:
-    """`devices`: how many it had; those that it never touched were idle. Time in which nobody told how busy
-    they were does not count. None where no time is left."""
+    """Returns the share. `devices`: GPUs of the job; unused ones were idle.
+
+    Time without a known utilization does not count. None if no time remains.
+    """
     looked = [sample.elapsed_us for sample in samples if sample.gpus is not None]
     if len(looked) < 2 or devices < 1:
         return None
@@ -155,7 +162,7 @@ def gpu_share(samples: Sequence[Sample], devices: int) -> GpuShare | None:
 
 
 def slowed_share(samples: Sequence[Sample], name: str) -> tuple[float, int]:
-    """Of the time in which the job used the device: how much of it the device was held back, and by what."""
+    """Returns how long the device was throttled while the job used it, and why."""
     spans = [span for span in spans_of(samples, name) if has_part(span.reading)]
     whole_s = sum(span.seconds for span in spans)
     held = [span for span in spans if (span.reading.throttle_reasons or 0) & SLOWED_BITS]
@@ -204,16 +211,16 @@ _Reading = tuple[int, GpuReading]  # when, in microseconds since the job's start
 
 
 def gpu_totals(samples: Iterable[Sample]) -> GpuTotals:
-    """`samples` in order; those without a reading of GPUs are between two readings."""
-    taken = [(sample.elapsed_us, sample.gpus) for sample in samples if sample.gpus is not None]
-    if not taken:
+    """Sums samples, in order; those without GPUs are skipped."""
+    timed = [(sample.elapsed_us, sample.gpus) for sample in samples if sample.gpus is not None]
+    if not timed:
         return GpuTotals()
     by_device: dict[str, list[_Reading]] = {}
-    for elapsed_us, gpus in taken:
+    for elapsed_us, gpus in timed:
         for device, reading in gpus.items():
             by_device.setdefault(device, []).append((elapsed_us, reading))
     devices = {device: _device_totals(readings) for device, readings in by_device.items()}
-    together = [_sum([reading.job_memory_bytes for reading in gpus.values()]) for _, gpus in taken]
+    together = [_sum([reading.job_memory_bytes for reading in gpus.values()]) for _, gpus in timed]
     return GpuTotals(
         memory_peak_bytes=_max(together),
         busy_usec=_sum([device.job_busy_usec for device in devices.values()]),
@@ -222,35 +229,35 @@ def gpu_totals(samples: Iterable[Sample]) -> GpuTotals:
     )
 
 
-def _device_totals(taken: Sequence[_Reading]) -> GpuDeviceTotals:
-    readings = [reading for _, reading in taken]
-    observed_usec = taken[-1][0] - taken[0][0]
+def _device_totals(timed: Sequence[_Reading]) -> GpuDeviceTotals:
+    readings = [reading for _, reading in timed]
+    observed_usec = timed[-1][0] - timed[0][0]
     busy = [reading.job_busy_usec for reading in readings if reading.job_busy_usec is not None]
     reasons = [reading.throttle_reasons for reading in readings if reading.throttle_reasons is not None]
-    energy = [_energy_uj(before, now) for before, now in pairwise(taken)]
-    shares = [_energy_share(now) for _, now in taken[1:]]
+    energy = [_energy_uj(before, now) for before, now in pairwise(timed)]
+    shares = [_energy_share(now) for _, now in timed[1:]]
     return GpuDeviceTotals(
         readings=len(readings),
         observed_usec=observed_usec,
-        utilization_mean=_mean(taken, "utilization"),
+        utilization_mean=_mean(timed, "utilization"),
         utilization_max=_max([reading.utilization for reading in readings]),
-        memory_utilization_mean=_mean(taken, "memory_utilization"),
-        memory_used_mean_bytes=_mean(taken, "memory_used_bytes"),
+        memory_utilization_mean=_mean(timed, "memory_utilization"),
+        memory_used_mean_bytes=_mean(timed, "memory_used_bytes"),
         memory_used_max_bytes=_max([reading.memory_used_bytes for reading in readings]),
         temperature_max_c=_max([reading.temperature_c for reading in readings]),
-        temperature_mean_c=_mean(taken, "temperature_c"),
-        power_mean_mw=_mean(taken, "power_mw"),
+        temperature_mean_c=_mean(timed, "temperature_c"),
+        power_mean_mw=_mean(timed, "power_mw"),
         power_max_mw=_max([reading.power_mw for reading in readings]),
         energy_uj=_sum(energy) if energy else None,
         throttle_reasons=_all_bits(reasons) if reasons else None,
         job_processes_max=_max([reading.job_processes for reading in readings]),
         job_memory_peak_bytes=_max([reading.job_memory_bytes for reading in readings]),
-        job_memory_mean_bytes=_mean(taken, "job_memory_bytes"),
+        job_memory_mean_bytes=_mean(timed, "job_memory_bytes"),
         job_busy_usec=_counted(busy) if busy else None,
         job_utilization_mean=min(10_000, (_counted(busy) - busy[0]) * 10_000 // observed_usec)
         if busy and observed_usec
         else None,
-        job_idle_usec=_idle_usec(taken),
+        job_idle_usec=_idle_usec(timed),
         job_energy_uj=_sum(
             [
                 None if drawn is None or share is None else round(drawn * share)
@@ -263,12 +270,12 @@ def _device_totals(taken: Sequence[_Reading]) -> GpuDeviceTotals:
 
 
 def _counted(values: Sequence[int]) -> int:
-    """What a counter came to. It begins anew where another process took over the measuring."""
+    """Returns the increase of a counter, which restarts when another process continues the measurement."""
     return values[0] + sum(now - before if now >= before else now for before, now in pairwise(values))
 
 
 def _energy_uj(before: _Reading, now: _Reading) -> int | None:
-    """What the device drew between two readings: by its counter, or where it has none, by its power."""
+    """Returns the device's energy between two readings: by its counter, or else by its power."""
     (began_us, first), (ended_us, last) = before, now
     if first.energy_mj is not None and last.energy_mj is not None:
         return max(0, last.energy_mj - first.energy_mj) * 1000
@@ -278,8 +285,11 @@ def _energy_uj(before: _Reading, now: _Reading) -> int | None:
 
 
 def _energy_share(reading: GpuReading) -> float | None:
-    """Of what the device drew up to this reading. All of it where nobody else is there, what it draws while
-    it waits included; otherwise by utilisation, or among processes that all wait, by their number."""
+    """Returns the job's share of the device's energy up to this reading.
+
+    All of it if the job is alone, idle power included; otherwise by utilization, or among idle processes by
+    their number.
+    """
     own, everyone = reading.job_processes, reading.processes
     if own is None:
         return None
@@ -295,15 +305,15 @@ def _energy_share(reading: GpuReading) -> float | None:
     return job / max(job, device)
 
 
-def _idle_usec(taken: Sequence[_Reading]) -> int | None:
-    if len(taken) < 2 or any(reading.job_utilization is None for _, reading in taken[1:]):
+def _idle_usec(timed: Sequence[_Reading]) -> int | None:
+    if len(timed) < 2 or any(reading.job_utilization is None for _, reading in timed[1:]):
         return None
-    return sum(now[0] - before[0] for before, now in pairwise(taken) if now[1].job_utilization == 0)
+    return sum(now[0] - before[0] for before, now in pairwise(timed) if now[1].job_utilization == 0)
 
 
-def _mean(taken: Sequence[_Reading], field: str) -> int | None:
-    """Over time: a reading stands for what went before it."""
-    known = [(at_us, value) for at_us, reading in taken if (value := getattr(reading, field)) is not None]
+def _mean(timed: Sequence[_Reading], field: str) -> int | None:
+    """Returns the mean over time: a reading covers the time before it."""
+    known = [(at_us, value) for at_us, reading in timed if (value := getattr(reading, field)) is not None]
     if not known:
         return None
     if len(known) == 1 or known[-1][0] == known[0][0]:

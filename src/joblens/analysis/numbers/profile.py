@@ -1,7 +1,7 @@
-"""Profile of a job in the form of Keystone's `detailed_profile`: its parts, and which of them are wanted.
+"""Profile of a job in the form of Keystone's `detailed_profile`: its parts, and their selection.
 
-`cpu` and `memory` are the whole machine's, `process_cpu` and `process_memory` the job's. A number that cannot
-be known is null; `gpu_stats` and `container_stats` are empty where nothing of the kind was measured.
+`cpu` and `memory` are the whole machine's, `process_cpu` and `process_memory` the job's. An unknown number is
+null; `gpu_stats` and `container_stats` are empty if not measured.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ def network_io(
 
 
 def energy(usage: Usage, duration_s: float) -> dict[str, float | None]:
-    """The job's share. What the machine cannot tell is in no sum."""
+    """Returns the job's share. Unknown parts are in no sum."""
     parts = (usage.energy_package_uj, usage.energy_dram_uj, usage.gpu_energy_uj)
     known = [part for part in parts if part is not None]
     total_j = sum(known) / _UJ if known else None
@@ -136,7 +136,7 @@ def _device(ident: str, total: "GpuDeviceTotals", memory_bytes: int | None) -> d
 
 
 def _size_seen(samples: Sequence[Sample], ident: str) -> int | None:
-    """Where nobody told what the device is: used and free make the whole."""
+    """Derives the size from used and free memory if it is not reported."""
     for sample in reversed(samples):
         reading = (sample.gpus or {}).get(ident)
         if reading is not None and None not in (reading.memory_used_bytes, reading.memory_free_bytes):
@@ -167,7 +167,7 @@ def _of_vendor(vendor: str, devices: Sequence[dict[str, Any]]) -> dict[str, Any]
         "devices": list(devices),
     }
     if vendor == "intel":
-        # Where only the job's own engine time can be read, that is what is known of the load.
+        # If only the job's own engine time can be read, it is the known load.
         load = numbers["gpu_utilization_percent"]
         busy = numbers["job_utilization_percent"] if load is None else load
         return {"render_busy_percent": busy, "available": True} | numbers
@@ -201,7 +201,7 @@ def _seconds(usec: int | None) -> float | None:
 
 Rate = Callable[[Sample, Sample], float | None]
 _SHORTEST_USEC = 40_000  # four ticks of the kernel's usual 100 Hz
-_SHORTEST_S = 0.001  # below that, what looking itself took is a part of the CPU time
+_SHORTEST_S = 0.001  # below that, sampling itself is a part of the CPU time
 
 
 def detailed_profile(
@@ -215,10 +215,13 @@ def detailed_profile(
     running: Sequence[Sample] | None = None,
     counted_s: float | None = None,
 ) -> dict[str, Any]:
-    """`count` is how many samples were taken when `samples` is a selection of them. `container_stats` are
-    the strings of a container's numbers, where one was measured. `running` are the samples taken while it
-    ran: by default without the first, before a job's program is loaded, and the last, when all is gone.
-    `counted_s` is the time over which its counters were counted, where that was not the whole."""
+    """Builds the profile.
+
+    `count`: number of samples taken, if `samples` is a selection. `container_stats`: strings of a container's
+    numbers, if measured. `running`: samples while the job ran; default: without the first, before the
+    program, and the last, after its end. `counted_s`: time over which its counters were counted, if not the
+    whole.
+    """
     counted_s = duration_s if counted_s is None else counted_s
     running = samples[1:-1] if running is None else running
     return {
@@ -246,8 +249,10 @@ def detailed_profile(
 
 
 def real_spacing_s(samples: Sequence[Sample], count: int | None = None) -> float | None:
-    """Time between samples as it really was. The last one comes when the job ends, not when one is due,
-    so it does not count; None when there are too few to tell."""
+    """Returns the actual sampling interval; None if there are too few samples.
+
+    The last sample is taken at the end of the job, so it does not count.
+    """
     taken = len(samples) if count is None else count
     if len(samples) < 3 or taken < 3:
         return None
@@ -255,10 +260,11 @@ def real_spacing_s(samples: Sequence[Sample], count: int | None = None) -> float
 
 
 def rates_over(samples: Sequence[Sample], rate: Rate) -> list[float]:
-    """The rate between each two samples where it is known.
+    """Returns the known rates between samples.
 
-    Over a moment the kernel's tick would make a spike: samples closer than that are joined to the next,
-    and the last one, which comes when the job ends, is left out when it follows too soon."""
+    Over a very short time the kernel's tick would cause a spike: closer samples are merged with the next, and
+    the last one, at the end of the job, is omitted if it follows too soon.
+    """
     rates = []
     before = None
     for sample in _without_hasty_end(samples):
@@ -308,7 +314,7 @@ def _process_cpu(samples: Sequence[Sample], usage: Usage, counted_s: float) -> d
     rates = rates_over(samples, cpu_percent)
     return {
         "mean_percent": rounded(mean),
-        # The mean is from exact totals, so it may lie above every rate between coarse samples.
+        # The mean is from exact totals, so it may exceed every rate between coarse samples.
         "max_percent": rounded(peak_of(rates, mean)),
         "min_percent": rounded(min([*rates, mean]) if mean is not None else min(rates, default=None)),
     }
@@ -356,7 +362,7 @@ def _most(samples: Sequence[Sample], counter: str) -> float | None:
 
 
 def _pressure(samples: Sequence[Sample], counted_s: float) -> dict[str, dict[str, float | None]]:
-    """Share of the job's time that some, or all, of its tasks stood waiting."""
+    """Returns the share of the job's time in which some, or all, of its tasks waited."""
     return {
         resource: {
             f"{kind}_percent": _share(samples, f"{resource}_{kind}_usec", counted_s)
@@ -400,23 +406,23 @@ METRICS: dict[str, tuple[str, ...]] = {
 }
 
 
-def chosen_metrics(wanted: str | Iterable[str] | None) -> tuple[str, ...]:
+def chosen_metrics(requested: str | Iterable[str] | None) -> tuple[str, ...]:
     """In the order of METRICS; None is all of them. A text is a list with commas. Raises InputError."""
-    if wanted is None:
+    if requested is None:
         return tuple(METRICS)
-    if not isinstance(wanted, Iterable):
-        raise InputError(f"metrics={wanted!r}: expected names", hint=f"of {', '.join(METRICS)}")
-    words = wanted.split(",") if isinstance(wanted, str) else list(wanted)
+    if not isinstance(requested, Iterable):
+        raise InputError(f"metrics={requested!r}: expected names", hint=f"of {', '.join(METRICS)}")
+    words = requested.split(",") if isinstance(requested, str) else list(requested)
     names = {str(word).strip() for word in words}
     unknown = sorted(names - METRICS.keys())
     if unknown or not names:
-        told = f"there is no metric {', '.join(map(repr, unknown))}" if unknown else "no metric is named"
-        raise InputError(told, hint=f"use one or more of {', '.join(METRICS)}")
+        message = f"there is no metric {', '.join(map(repr, unknown))}" if unknown else "no metric is named"
+        raise InputError(message, hint=f"use one or more of {', '.join(METRICS)}")
     return tuple(name for name in METRICS if name in names)
 
 
 def without_others(profile: Mapping[str, Any], metrics: Iterable[str]) -> dict[str, Any]:
     """Parts that no chosen metric fills are empty; the keys stay."""
-    kept = {part for metric in metrics for part in METRICS[metric]}
-    left_out = {part for parts in METRICS.values() for part in parts} - kept
-    return {key: {} if key in left_out else value for key, value in profile.items()}
+    selected = {part for metric in metrics for part in METRICS[metric]}
+    omitted = {part for parts in METRICS.values() for part in parts} - selected
+    return {key: {} if key in omitted else value for key, value in profile.items()}

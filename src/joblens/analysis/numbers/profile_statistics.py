@@ -9,14 +9,16 @@ from joblens.model.errors import InputError
 from joblens.model.jobs.job import Record, Status
 
 Path = tuple[str, ...]
-_SAMPLES_OF_NO_CURVE = 2  # those at the start and at the end
+_SAMPLES_OF_NO_CURVE = 2  # at the start and at the end
 SPREAD = ("n", "mean", "min", "max", "stdev", "median")
 
 
 def aggregate_profiles(profiles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """A profile's own shape, with {n, mean, min, max, stdev, median} where it has a number. `n` is how many
-    profiles know the number; the standard deviation is the sample's, null for a single value. Strings that
-    are plain numbers (container_stats) count; lists do not. `profiles` says how many there were."""
+    """Returns a profile's structure with {n, mean, min, max, stdev, median} for each number.
+
+    `n`: profiles that have the number; the standard deviation is the sample's, null for a single value.
+    Numeric strings (container_stats) count; lists do not. `profiles`: their number.
+    """
     values: dict[Path, list[float]] = {}
     count = 0
     for profile in profiles:
@@ -29,15 +31,15 @@ def aggregate_profiles(profiles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             )  # in the order of a profile, also where the first knows it not
             if value is not None:
                 known.append(value)
-    told: dict[str, Any] = {"profiles": count}
+    result: dict[str, Any] = {"profiles": count}
     for path, known in values.items():
         if not known:
             continue
-        place = told
+        node = result
         for key in path[:-1]:
-            place = place.setdefault(key, {})
-        place[path[-1]] = spread_of(known)
-    return told
+            node = node.setdefault(key, {})
+        node[path[-1]] = spread_of(known)
+    return result
 
 
 def why_without_profile(record: Record) -> str:
@@ -78,9 +80,9 @@ def spread_of(known: list[float]) -> dict[str, float | int | None]:
     }
 
 
-def spreads_in(told: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+def spreads_in(result: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """The spreads of an aggregate, with the keys that lead to them."""
-    for key, value in told.items():
+    for key, value in result.items():
         if not isinstance(value, Mapping):
             continue
         if tuple(value) == SPREAD:

@@ -91,7 +91,7 @@ def file_pages(sample: Sample) -> int | None:
     return None if pages is None else pages + (sample.memory_slab_reclaimable_bytes or 0)
 
 
-THROTTLED_SHARE = 0.05  # of its time, from which a job is taken to have wanted more CPUs
+THROTTLED_SHARE = 0.05  # share of its time from which a job is assumed to need more CPUs
 LEAST_THROTTLED_S = 0.5
 
 
@@ -103,12 +103,12 @@ def peak_cpu_percent(outcome: Outcome) -> float | None:
 
 
 def peak_of(rates: Iterable[float], mean: float | None) -> float | None:
-    """Never below the average: what a job did before its first sample and after its last is in no rate."""
+    """Returns a peak, at least the average: before the first and after the last sample there is no rate."""
     return max([*rates, *(() if mean is None else (mean,))], default=None)
 
 
 def node_count(record: Record) -> int:
-    """Of a job that a cluster gave several to: its CPU time is that of all, what it asked for is for each."""
+    """Returns the number of nodes of a cluster job: its CPU time is of all, its request is per node."""
     placement = None if record.attempt is None else record.attempt.placement
     if placement is None or placement.is_allocation or (record.job.requirements.nodes or 1) == 1:
         return 1
@@ -129,16 +129,16 @@ def is_throttled(outcome: Outcome) -> bool:
 
 
 def is_out_of_memory(outcome: Outcome) -> bool:
-    """Also of a job that went on, and even succeeded, after one of its processes was killed for memory."""
+    """Whether a process was killed for memory, even if the job continued and succeeded."""
     return outcome.reason == "out-of-memory" or bool(outcome.usage.oom_kills)
 
 
-NOT_MEASURED = "not measured"  # nobody said anything: an import, a record of an older joblens
+NOT_MEASURED = "not measured"  # unspecified: an import, a record of an older joblens
 NO_GRID_FACTOR = "no grid factor is set (energy.grid_co2_g_per_kwh)"
 ONLY_IMPORTED = "joblens does not add up resident sizes; imported files may"
 
 
-# Numbers of which the launcher knows only the part of processes that were waited for.
+# Numbers for which the launcher knows only reaped processes.
 FROM_WAITED = (
     "io_read_bytes",
     "io_write_bytes",
@@ -153,14 +153,16 @@ _CPU_USEC = 200  # the last moments of a process count for its group only
 _CPU_SHARE = 0.001
 _FAULTS = 20  # fewer than any process has that was forked
 _FAULT_SHARE = 0.005
-# Without fault counters the CPU time alone has to tell, and a program of many short threads is no reason.
+# Without fault counters CPU time alone decides; a program of many short threads is not a reason.
 _CPU_USEC_ALONE = 1_000
 _CPU_SHARE_ALONE = 0.02
 
 
 def has_unreaped_processes(last: Sample, waited: ExitUsage) -> bool:
-    """Whether the group of a job that has ended counted more than its launcher waited for. `last`: the final
-    sample of a group, counters since the start."""
+    """Whether the cgroup of an ended job counted more than its launcher reaped.
+
+    `last`: the final sample of a group, counters since the start.
+    """
     cpu_waited = waited.user_usec + waited.system_usec
     cpu_extra = (last.cpu_total_usec or 0) - cpu_waited
     if last.faults_minor is None:

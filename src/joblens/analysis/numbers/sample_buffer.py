@@ -1,8 +1,8 @@
 """Sample buffer: a bounded selection of all samples of a job, with the exact memory peak.
 
-The kernel keeps the highest charge of a control group, page cache included, and the high-water mark of a
-process, mapped files included. Neither says what it was made of. The samples before and after the peak do:
-the charge beyond the larger number of file pages was memory that the kernel could not take back.
+The kernel keeps the highest charge of a cgroup, including page cache, and the high-water mark of a process,
+including mapped files. The samples before and after the peak tell its composition: the charge beyond the
+larger number of file pages was memory that could not be reclaimed.
 """
 
 import zlib
@@ -18,14 +18,14 @@ from msgspec.structs import astuple
 from joblens.analysis.numbers.rates import cpu_percent, file_pages, unreclaimable_bytes
 from joblens.model.jobs.sample import GpuReading, Sample, sample_from_row, within_64_bits
 
-UNRECLAIMABLE = "unreclaimable"  # what Usage.memory_peak_basis says of peaks that are made here
+UNRECLAIMABLE = "unreclaimable"  # Usage.memory_peak_basis of peaks computed here
 _TOLERANCE_BYTES = 1 << 20
 _TOLERANCE_SHARE = 50  # one part in so many
 _START_AND_END = 2  # samples
 
 
 class Mark(NamedTuple):
-    """A high-water mark, and how things stood when it was read."""
+    """A high-water mark, and the state when it was read."""
 
     highest: int | None = None
     files: int | None = None  # pages of files
@@ -51,8 +51,7 @@ def step_peak(before: Mark, mark: Mark) -> Peak | None:
 
 
 def _pages_between(before: Mark, mark: Mark) -> int:
-    """By how much there were more file pages than at either end: some had come that were read, others had not
-    gone yet that were there before."""
+    """Returns how many more file pages there were than at either end."""
     if before.files is None or mark.files is None or before.read is None or mark.read is None:
         return 0
     come = max(0, mark.read - before.read)
@@ -61,7 +60,7 @@ def _pages_between(before: Mark, mark: Mark) -> int:
 
 
 def peak_of(marks: Iterable[Mark]) -> Peak | None:
-    """`marks` in their order; None where none of them says anything."""
+    """Returns the peak of marks in order; None if there is none."""
     before = Mark()
     steps = []
     for mark in marks:
@@ -93,8 +92,10 @@ def is_noticeable(gap_bytes: int, beside_bytes: int) -> bool:
 def quiet_peak(
     samples: Sequence[Sample], sampled: int, io_bytes: int, removed_bytes: int
 ) -> tuple[int, bool] | None:
-    """As `group_peak`, at a fraction of its cost, for most short jobs: seen at start and end alone, with no
-    I/O and hardly any file pages. None: not such a job."""
+    """Like `group_peak`, at a fraction of its cost, for most short jobs.
+
+    These have samples only at start and end, no I/O and hardly any file pages. None: not such a job.
+    """
     if len(samples) != _START_AND_END or io_bytes or removed_bytes:
         return None
     first, last = samples
@@ -110,21 +111,24 @@ def quiet_peak(
 def group_peak(
     samples: Sequence[Sample], sampled: int, held_bytes: int | None, io_bytes: int, removed_bytes: int
 ) -> tuple[int, bool] | None:
-    """The peak of a control group, and whether it is an estimate; None: the kernel kept none, or its file
-    pages are not known. `sampled`: the largest sample. `held_bytes`: what its processes can have held at
-    most, by their high-water marks. `io_bytes` it has read from devices and written to files; `removed_bytes`
-    of them lay in files that it removed soon."""
+    """Returns the peak of a cgroup, and whether it is estimated;
+
+    None: not kept, or its file pages are unknown.
+
+    `sampled`: the largest sample. `held_bytes`: maximum of its processes, by their high-water marks.
+    `io_bytes`: read from devices and written to files; `removed_bytes` of them in files that it soon removed.
+    """
     found = peak_of(map(group_mark, samples))
     if found is None:
         return None
-    # No sample of a short job can have seen what it wrote and removed.
+    # A short job's writes to removed files may be in no sample.
     removed = removed_bytes if len(samples) <= _START_AND_END else 0
     peak, most = max(sampled, found.least - removed), max(sampled, found.most)
     if held_bytes is not None:
         held = max(sampled, held_bytes)
         most = min(most, held)
-        # More than its processes had: shared memory, or, if it read or wrote that much, pages of files that
-        # were gone before the next sample.
+        # More than its processes had: shared memory, or, with that much I/O, file pages that were freed
+        # before the next sample.
         if peak > held and io_bytes >= peak - held:
             peak = held
     most = max(peak, most)
@@ -185,7 +189,7 @@ class RunningSummary:
 
     @property
     def samples(self) -> list[Sample]:
-        """Made anew each time: this is for the end of the job."""
+        """Decodes the samples; for the end of the job."""
         if not self._chunks:
             return list(self._recent)
 
@@ -205,7 +209,7 @@ class RunningSummary:
             self._pack()
 
     def add_unstored(self, sample: Sample) -> None:
-        """A look between two samples that may have seen a peak; it is not one of the stored samples."""
+        """Adds an intermediate sample that may have a peak; it is not stored."""
         self.add(sample)
         self.count -= 1
 
@@ -250,7 +254,7 @@ class RunningSummary:
         older, self._recent = self._recent[:_PACKED_AT_ONCE], self._recent[_PACKED_AT_ONCE:]
         first = self._added - len(self._recent) - len(older)
         self._chunks.append(
-            packed_chunk([packed_row(first + place, each) for place, each in enumerate(older)])
+            packed_chunk([packed_row(first + offset, each) for offset, each in enumerate(older)])
         )
         if sum(len(chunk.numbers) for chunk in self._chunks) > _MOST_KEPT:
             rows = self._thinned_out([row for chunk in self._chunks for row in chunk.rows()])
@@ -258,31 +262,33 @@ class RunningSummary:
             self._chunks = [packed_chunk(rows[start : start + _ROWS_A_CHUNK]) for start in starts]
 
     def _thinned_out(self, rows: "list[Row]") -> "list[Row]":
-        """Every second one goes, unless it holds a peak. The newest quarter is left as it is. GPUs are looked
-        at less often than the rest: of those looks, too, every second one stays."""
+        """Drops every second row, except peaks. The newest quarter stays.
+
+        GPUs are sampled less often: every second of those samples stays too.
+        """
         protected = {number for _, numbers in self._champions.values() for number in numbers}
-        kept: list[Row] = []
-        left_out: list[Row] = []  # since the last one that stays
-        seen = {False: 0, True: 0}
+        remaining: list[Row] = []
+        dropped: list[Row] = []  # since the last one that stays
+        counts = {False: 0, True: 0}
         start_of_recent = len(rows) * 3 // 4
         for row in rows[:start_of_recent]:
-            if seen[row.has_gpus] % 2 == 0 or row.number in protected:
-                kept += [*self._with_file_pages(kept, left_out, row), row]
-                left_out = []
+            if counts[row.has_gpus] % 2 == 0 or row.number in protected:
+                remaining += [*self._with_file_pages(remaining, dropped, row), row]
+                dropped = []
             else:
-                left_out.append(row)
-            seen[row.has_gpus] += 1
-        return kept + rows[start_of_recent:]
+                dropped.append(row)
+            counts[row.has_gpus] += 1
+        return remaining + rows[start_of_recent:]
 
-    def _with_file_pages(self, kept: "list[Row]", left_out: "list[Row]", row: "Row") -> "list[Row]":
-        """The one among `left_out` without which file pages that came and went would pass for memory."""
-        if not kept or not left_out:
+    def _with_file_pages(self, remaining: "list[Row]", dropped: "list[Row]", row: "Row") -> "list[Row]":
+        """The one among `dropped` without which file pages that came and went would pass for memory."""
+        if not remaining or not dropped:
             return []
 
-        step = step_peak(group_mark(unpacked(kept[-1])), group_mark(unpacked(row)))
+        step = step_peak(group_mark(unpacked(remaining[-1])), group_mark(unpacked(row)))
         if step is None or step.least <= self._champions["group peak least"][0]:
             return []
-        return [max(left_out, key=lambda each: file_pages(unpacked(each)) or 0)]
+        return [max(dropped, key=lambda each: file_pages(unpacked(each)) or 0)]
 
 
 _LEVEL = 1  # quick: neighbours are alike
@@ -291,7 +297,7 @@ _decoder = msgspec.msgpack.Decoder(list[Any])
 
 
 class Row(Struct, frozen=True):
-    """One sample as bytes, with what has to be known to throw it away."""
+    """One packed sample, with the facts needed to drop it."""
 
     number: int  # which of the job's samples it is
     has_gpus: bool

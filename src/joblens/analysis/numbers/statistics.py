@@ -14,11 +14,11 @@ from joblens.model.values.units import MIB
 if TYPE_CHECKING:
     from joblens.model.history import Distribution, GroupStatistics, Statistics
 
-# Half-width of a bucket relative to its value. The rest up to the promised 1 % is left for rounding.
+# Half-width of a bucket relative to its value. The rest of the promised 1 % is for rounding.
 _RELATIVE_ERROR = 0.0095
 _GAMMA = (1 + _RELATIVE_ERROR) / (1 - _RELATIVE_ERROR)
 LOG_GAMMA = math.log(_GAMMA)
-SMALLEST = 1e-9  # anything below has no meaning in seconds or bytes and is kept as zero
+SMALLEST = 1e-9  # smaller values are meaningless in seconds or bytes and stored as zero
 ZERO_BUCKET = -1_000_000
 
 
@@ -28,7 +28,7 @@ def bucket_of(value: float) -> int:
 
 
 def value_of(bucket: int) -> float:
-    """The value that stands for a bucket: at most 1 % away from every value in it."""
+    """Returns the value that represents a bucket: at most 1 % from every value in it."""
     return 0.0 if bucket == ZERO_BUCKET else 2 * math.exp(bucket * LOG_GAMMA) / (_GAMMA + 1)
 
 
@@ -57,7 +57,7 @@ def quantiles(buckets: Mapping[int, int], qs: Iterable[float]) -> list[float | N
 
 
 def nearest_rank(q: float, count: int) -> int:
-    """Its place, from 0, among `count` sorted values."""
+    """Returns its index among `count` sorted values."""
     whole = round(q * count, 9)  # 0.07 * 100 is a little more than 7 in floating point
     return max(math.ceil(whole) - 1, 0)
 
@@ -67,16 +67,16 @@ def quantile(buckets: Mapping[int, int], q: float) -> float | None:
 
 
 def _at_rank(ordered: list[tuple[int, int]], rank: int) -> float:
-    seen = 0
+    cumulative = 0
     for bucket, count in ordered:
-        seen += count
-        if seen > rank:
+        cumulative += count
+        if cumulative > rank:
             return value_of(bucket)
     return value_of(ordered[-1][0])
 
 
 def distribution(buckets: Mapping[int, int], *, total: float, maximum: float | None) -> Distribution:
-    """What a store kept about one number (its buckets, the exact sum and maximum), as an answer."""
+    """Returns the distribution of one number from its buckets, exact sum and maximum."""
     from joblens.model.history import Distribution
 
     count = sum(buckets.values())

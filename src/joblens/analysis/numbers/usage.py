@@ -28,11 +28,11 @@ RUSAGE = "wait4 rusage"
 _LARGEST_SAMPLE = "largest sample of"
 _RSS_FILE = "/proc/PID/status RssFile of the largest process"
 _BELOW_LAUNCHER = "no process was larger than the launcher, whose size the kernel's figure starts from"
-_CHARGED_ELSEWHERE = "what its processes hold was charged to the group they were in before"
+_CHARGED_ELSEWHERE = "the memory of its processes was charged to their previous group"
 _NO_PROCESS_SEEN = "no sample found a process"
-_GPU_DOES_NOT_TELL = "the driver of its GPUs does not tell"
-REAPED_IO = "/proc/PID/io of the launcher, which takes over what it waits for"
-_REAPED_IO_UNREAD = "the launcher could not read what the processes it waited for had read and written"
+_GPU_DOES_NOT_TELL = "unknown to the driver of its GPUs"
+REAPED_IO = "/proc/PID/io of the launcher, which includes reaped processes"
+_REAPED_IO_UNREAD = "the launcher could not read the I/O of the processes it reaped"
 
 # Number -> (group under which its source is named, field of Sample that it comes from).
 _ORIGINS: dict[str, tuple[str, str]] = {
@@ -80,7 +80,7 @@ _ORIGINS: dict[str, tuple[str, str]] = {
     "cpu_migrations": ("cpu_migrations", "cpu_migrations"),
     "memory_rss_sum_peak_bytes": ("memory_rss_sum", "memory_rss_sum_bytes"),
 }
-# What the last sample cannot tell of a job that went on after it.
+# Numbers that the last sample cannot have if the job continued after it.
 GROWING = frozenset(group for group, _ in _ORIGINS.values()) - {"processes", "threads", "open_files"}
 _GROUP_COUNTERS = (  # the kernel counts these for a group and for nothing else
     "cpu_throttled_usec",
@@ -114,8 +114,8 @@ def _last_reason(number: str) -> str:
     return "" if _ORIGINS[number][1] else _ONLY_WAITED
 
 
-# What is counted by one counter alone, and every number with the last of the reasons why it can be unknown
-# ('': it should have been read): looked up for every job that ends.
+# Numbers of a single counter, and the last possible reason why each is unknown ('': it should be known):
+# looked up for every job that ends.
 _COUNTED = tuple((number, *_ORIGINS[number]) for number in (*_GROUP_COUNTERS, *_INSTRUMENT_COUNTERS))
 _EXPLAINED = tuple(
     (
@@ -138,9 +138,11 @@ def total_usage(
     lower_bounds: Collection[str] = (),
     has_end: bool = True,
 ) -> Usage:
-    """`samples` are in order, counters since the start, the last one taken after the end, unless `has_end` is
-    False. `sources` are by group of numbers or by field, `unknown` by field, as the probes tell them; so are
-    `lower_bounds`, groups of which a probe knows that it missed something."""
+    """Returns the totals.
+
+    `samples`: in order, counters since the start, the last one after the end unless `has_end` is False.
+    `sources` and `lower_bounds`: by group or field, from the probes; `unknown`: by field.
+    """
     has_group = accounting.startswith("cgroup")
     total = _Total(samples, exit_usage, sources, unknown, has_group=has_group, has_end=has_end)
     total.add_cpu()
@@ -226,7 +228,7 @@ class _Total:
         if user is None or system is None:
             return
         if user + system == 0 and total > 0:
-            self._unknown["cpu_user_usec"] = "too short for the kernel to tell user from system time"
+            self._unknown["cpu_user_usec"] = "too short for the kernel to separate user from system time"
             self._unknown["cpu_system_usec"] = self._unknown["cpu_user_usec"]
             return
         scaled = round(total * user / (user + system)) if user + system != total else user
@@ -255,12 +257,12 @@ class _Total:
         return self._sources.get(_ORIGINS[number][0]) in (RUSAGE, REAPED_IO)
 
     def _add_larger(self, number: str, waited: int | None, waited_source: str, *, prefer_seen: bool) -> None:
-        """What was waited for is exact, unless the samples saw more: then some processes were never
-        waited for (their parent ignores SIGCHLD) and even the larger number may be too small."""
-        seen, is_final = self._last(number)
+        """Reaped processes are exact, unless the samples have more:
+        then some were never reaped (their parent ignores SIGCHLD) and even that may be too small."""
+        sampled, is_final = self._last(number)
         is_exact = prefer_seen and is_final
-        if seen is not None and (is_exact or waited is None or seen > waited):
-            self._put(number, seen)
+        if sampled is not None and (is_exact or waited is None or sampled > waited):
+            self._put(number, sampled)
             if not is_exact:
                 self._lower.append(number)
         elif waited is not None:
@@ -302,7 +304,7 @@ class _Total:
         elif mean is not None:
             self._put("memory_mean_bytes", mean)
         elif 0 < len(self.samples) < 3:
-            self._unknown["memory_mean_bytes"] = "no sample fell between start and end"
+            self._unknown["memory_mean_bytes"] = "no sample was taken between start and end"
 
     def _group_peak(self, sampled: int, largest: int | None, kernel_peak: int) -> tuple[int, bool, str]:
         """(peak, is it an estimate, source): the kernel's own peak, less file pages."""
@@ -338,7 +340,7 @@ class _Total:
         return f"{_LARGEST_SAMPLE} {parts}" if peak == sampled else f"{source}{less}"
 
     def _held_bytes(self) -> int | None:
-        """The most that its processes together can have held, with mapped files; None: nobody waited."""
+        """Returns the maximum memory of its processes, with mapped files; None: none was reaped."""
         if self.exit is None or not self.exit.max_rss_bytes:
             return None
         each = max(self.exit.max_rss_bytes, self._most("memory_largest_process_bytes") or 0)
@@ -351,14 +353,14 @@ class _Total:
         return (counted.io_read_bytes or 0) + (counted.io_write_bytes or 0)
 
     def _largest_process(self) -> int | None:
-        seen = self._most("memory_largest_process_bytes")
+        sampled = self._most("memory_largest_process_bytes")
         waited = self.exit.max_rss_bytes if self.exit is not None and self._knows_largest_process() else None
-        largest = max(seen or 0, waited or 0) or None
+        largest = max(sampled or 0, waited or 0) or None
         if largest is not None:
             source = RUSAGE if largest == waited else None
             self._put("memory_largest_process_bytes", largest, source)
             if waited is None:
-                self._lower.append("memory_largest_process_bytes")  # it may have grown after the last look
+                self._lower.append("memory_largest_process_bytes")  # it may have grown after the last sample
         elif self.exit is not None and self.exit.max_rss_bytes:
             self._unknown["memory_largest_process_bytes"] = _BELOW_LAUNCHER
         return largest
@@ -372,8 +374,8 @@ class _Total:
             self._put("memory_file_peak_bytes", mapped, _RSS_FILE)
 
     def _drop_idle_bound(self) -> None:
-        """A small process looked at before its program was loaded: 'at least 16 KiB' tells nothing beside a
-        larger peak. Where the kernel's figure was lost (no exit) the samples are all there is, and stay."""
+        """Drops a meaningless lower bound: a small process sampled before its program was loaded.
+        If the kernel's figure was lost (no exit), the samples are all there is, and stay."""
         number = "memory_largest_process_bytes"
         peak = self._numbers.get("memory_peak_bytes", 0)
         if number in self._lower and self.exit is not None and self._numbers[number] < peak:
@@ -382,7 +384,7 @@ class _Total:
             self._unknown[number] = _BELOW_LAUNCHER
 
     def _knows_largest_process(self) -> bool:
-        """The kernel's figure starts from the launcher's size: what stayed below that is not told."""
+        """The kernel's figure starts at the launcher's size: smaller processes are unknown."""
         return self.exit is not None and self.exit.max_rss_bytes > self.exit.rss_floor_bytes
 
     def _may_have_been_several(self) -> bool:
@@ -413,19 +415,19 @@ class _Total:
     def add_counters(self) -> None:
         last = self.samples[-1] if self.samples else None
         for number, group, field in _COUNTED:
-            seen = getattr(last, field, None)
-            if seen is None:
-                seen, _ = self._last(field)
-                if seen is None:
+            sampled = getattr(last, field, None)
+            if sampled is None:
+                sampled, _ = self._last(field)
+                if sampled is None:
                     continue
                 self._lower.append(number)
-            self._numbers[number] = seen
+            self._numbers[number] = sampled
             self._sources[group] = self._given(group, field)
 
     def add_energy(self) -> None:
         if not any(sample.host_energy_package_uj is not None for sample in self.samples):
             return
-        # Few machines tell, and each start would pay for it.
+        # Few machines have it, and each start would pay for it.
         from joblens.analysis.numbers.attribution import TOO_SHORT, energy_shares, misses_energy
 
         shares = energy_shares(self.samples)
@@ -482,9 +484,8 @@ class _Total:
 
 
 def mean_unreclaimable(samples: Sequence[Sample], running: Sequence[Sample] | None = None) -> int | None:
-    """Over the time the job ran. `running` are the samples taken while it did; by default without the first,
-    taken before its program is loaded, and the last, when all is gone: they say how long it was, not how
-    large. None when there are no others."""
+    """Returns the mean over the time the job ran. `running`: samples while it ran.
+    Default: all but the first, before the program, and the last, after its end. None if there are none."""
     running = samples[1:-1] if running is None else running
     sizes = [(sample.elapsed_us, unreclaimable_bytes(sample)) for sample in running]
     known = [(at_us, size) for at_us, size in sizes if size is not None]

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from joblens.model.recipes.snapshot import OperationStatus, OperatorProgress, ProcessingStatus
 
-# What is out of bounds is no number of rows, no partition and no moment: the line was damaged.
+# Values out of bounds: the line was damaged.
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]
 Moment = Annotated[float, Meta(ge=0, le=1e11)]
 
@@ -30,7 +30,7 @@ class SeenMetadata(Struct, frozen=True, gc=False):
     num_partitions: Count | None = None
     total_partitions: Count | None = None
     rejected_rows: Count | None = None
-    rows: Count | None = None  # of a kept result
+    rows: Count | None = None  # of a saved result
     rows_in: Count | None = None  # of the whole job
     rows_out: Count | None = None
     is_resuming: bool | None = None
@@ -95,7 +95,7 @@ class OperationForm(Struct, frozen=True, gc=False):
 
 
 class _Told(Struct, frozen=True, gc=False):
-    """What is known of an operator on a partition whose result may yet be used again."""
+    """State of an operator on a partition whose result may still be reused."""
 
     start: float
     end: float
@@ -108,8 +108,10 @@ class _Told(Struct, frozen=True, gc=False):
 
 
 class OperatorColumn:
-    """One operator: a row for each partition, or a single one for a global operator. Totals are kept up to
-    date with each change, so that looking costs nothing however many rows there are."""
+    """One operator: a row per partition, or a single one for a global operator.
+
+    Totals are updated with each change, so that reading them is cheap.
+    """
 
     def __init__(self, index: int, name: str, *, is_global: bool) -> None:
         self.index = index
@@ -123,12 +125,12 @@ class OperatorColumn:
         self.input_rows = array("q")
         self.output_rows = array("q")
         self.errors: dict[int, str] = {}
-        self.counts = [0, 0, 0, 0, 0]  # rows in each state, except for those that nothing was told of
+        self.counts = [0, 0, 0, 0, 0]  # rows in each state, except untouched ones
         self._input_sum = self._output_sum = self._known_inputs = self._known_outputs = 0
         self._duration_sum = 0.0
         self._checkpoint_seconds = 0.0
         self._aside: dict[int, _Told] = {}
-        self._passing: set[int] = set()  # rows that are kept until their partition has come further
+        self._passing: set[int] = set()  # rows saved until their partition has advanced
         self.rejected: dict[int, int] = {}  # rows of a partition that it could not work on
         self._cpu_seconds: float | None = None
         self._memory_peak_bytes: int | None = None
@@ -155,7 +157,7 @@ class OperatorColumn:
         if self.codes[row] != UNSEEN:
             self.forget(row)
         if self._aside:
-            self._aside.pop(row, None)  # it is done anew
+            self._aside.pop(row, None)  # it is repeated
         if self._passing:
             self._passing.discard(row)
         self.counts[RUNNING] += 1
@@ -172,7 +174,7 @@ class OperatorColumn:
             before = self._told(row)
             self.forget(row)
             self.starts[row] = before.start
-            if duration is None and before.duration >= 0:  # told again; it took the time it took
+            if duration is None and before.duration >= 0:  # reported again; its duration is unchanged
                 at, duration = before.end, before.duration
             code = UNSEEN
         self.counts[code] -= 1
@@ -190,7 +192,7 @@ class OperatorColumn:
             self._duration_sum += duration
 
     def know_rows(self, row: int, input_rows: int | None, output_rows: int | None) -> None:
-        """Those that are not known yet."""
+        """Sets row counts that are not known yet."""
         if input_rows is not None and self.input_rows[row] < 0:
             self.input_rows[row] = input_rows
             self._input_sum += input_rows
@@ -217,32 +219,36 @@ class OperatorColumn:
             self.unsave(row)
 
     def load(self, row: int, code: int) -> None:
-        """It is known to be done, by what was kept of it or of what came behind it."""
-        told = self._aside.pop(row, None)
-        if told is not None and told.is_saved:
+        """Marks it as done, known from a saved result of it or of a later operator."""
+        previous = self._aside.pop(row, None)
+        if previous is not None and previous.is_saved:
             code = SAVED
         if self.codes[row] < code or self.codes[row] == BROKEN:
             self._turn(row, code)
             self.errors.pop(row, None)
-        if told is not None:
-            self.starts[row], self.ends[row], self.saved_at[row] = told.start, told.end, told.saved_at
-            if told.rejected is not None:
-                self.rejected[row] = told.rejected
-            self._know_duration(row, told.duration)
-            self.know_rows(row, _counted(told.input_rows), _counted(told.output_rows))
+        if previous is not None:
+            self.starts[row], self.ends[row], self.saved_at[row] = (
+                previous.start,
+                previous.end,
+                previous.saved_at,
+            )
+            if previous.rejected is not None:
+                self.rejected[row] = previous.rejected
+            self._know_duration(row, previous.duration)
+            self.know_rows(row, _counted(previous.input_rows), _counted(previous.output_rows))
 
     def unsave(self, row: int) -> None:
-        """What was kept of it has been removed."""
+        """Marks its saved result as removed."""
         if self.codes[row] == SAVED:
             self._turn(row, DONE)
 
     def settle(self, row: int) -> None:
-        """It is known to be done, by what came behind it."""
+        """Marks it as done, known from a later operator."""
         if self.codes[row] in (UNSEEN, RUNNING):
             self.load(row, DONE)
 
     def set_aside(self, row: int) -> None:
-        """To be done anew, unless its result turns out to be there still."""
+        """Marks it to be repeated, unless its result still exists."""
         if self.codes[row] in (DONE, SAVED):
             self._aside[row] = self._told(row)
         self.forget(row)
@@ -286,7 +292,7 @@ class OperatorColumn:
         self.rejected.pop(row, None)
 
     def use(self, used: UsedResources) -> None:
-        """What an attempt used stays used, also when its result is forgotten."""
+        """Adds usage; that of an attempt counts even if its result is discarded."""
         if used.cpu_seconds is not None:
             self._cpu_seconds = (self._cpu_seconds or 0.0) + used.cpu_seconds
         if used.memory_peak_bytes is not None:
@@ -297,12 +303,12 @@ class OperatorColumn:
             self._written_bytes = (self._written_bytes or 0) + used.written_bytes
 
     def use_for_checkpoint(self, used: UsedResources) -> None:
-        """Keeping what an operator made belongs to it, the time too."""
+        """Adds the cost of saving an operator's result, including time."""
         self.use(used)
         self._checkpoint_seconds += used.wall_seconds or 0.0
 
     def progress(self, partitions: int, *, is_running: bool) -> OperatorProgress:
-        """A sum of which something is missing is none."""
+        """A sum with a missing part is None."""
         done = self.counts[DONE] + self.counts[SAVED]
         return OperatorProgress(
             operation_idx=self.index,
@@ -347,7 +353,7 @@ class ColumnState:
         return self._saved_at[row]
 
     def form(self, row: int, running: ProcessingStatus) -> OperationForm:
-        """The same as an operation, for writing: a time that is not known is written as null by itself."""
+        """Returns an operation for writing; unknown times are null."""
         code, rows_in, rows_out = self.codes[row], self._input_rows[row], self._output_rows[row]
         return OperationForm(
             self.name,
@@ -367,7 +373,7 @@ class ColumnState:
         return _counted(self._input_rows[row])
 
     def operation(self, row: int, running: ProcessingStatus) -> OperationStatus:
-        """`running` is what an operation is that was started and has not ended."""
+        """Returns an operation. `running`: state of one that was started and has not ended."""
         code = self.codes[row]
         return OperationStatus(
             operation_name=self.name,
@@ -393,12 +399,12 @@ def _counted(rows: int) -> int | None:
 
 
 def last_saved(columns: Sequence[OperatorColumn], row: int) -> int:
-    """The place of the last operator whose result for that partition is kept; -1: there is none."""
+    """Returns the index of the last operator with a saved result for that partition; -1: none."""
     return max((column.index for column in columns if column.codes[row] == SAVED), default=-1)
 
 
 class PartitionRows:
-    """`number` is the row of a partition, wherever partitions stand in rows."""
+    """`number`: row of a partition, wherever partitions are rows."""
 
     def __init__(self) -> None:
         self.ids = array("q")

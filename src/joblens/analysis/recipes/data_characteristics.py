@@ -1,4 +1,4 @@
-"""What a sample of rows says of the data it was taken from."""
+"""Characteristics of a dataset, estimated from a sample of rows."""
 
 import math
 import operator
@@ -13,7 +13,7 @@ from joblens.model.values.units import MIB
 
 
 class FieldNames(Struct, frozen=True, kw_only=True):
-    """Where rows have what."""
+    """Fields by content."""
 
     text: str = "text"
     image: str = "images"
@@ -25,7 +25,7 @@ class Sampled(Struct, frozen=True, kw_only=True):
     rows: Sequence[Mapping[str, Any]]
     sizes: Sequence[int]  # bytes of each row, with the files that it names
     total_rows: int
-    weights: Sequence[float] = ()  # how many rows each one stands for; empty: all for the same
+    weights: Sequence[float] = ()  # rows that each one represents; empty: equally many
     is_total_estimated: bool = False
     row_group_rows: int | None = None  # of a usual one, where the data has row groups
 
@@ -118,11 +118,11 @@ def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
 
 def _ninth_tenth(sizes: Sequence[int], weights: Sequence[float]) -> int:
     """Nine of ten rows are not larger."""
-    left = 0.9 * sum(weights)
+    remaining_weight = 0.9 * sum(weights)
     largest = 0
     for size, weight in sorted(zip(sizes, weights, strict=True)):
         largest = size
-        left -= weight
-        if left < 0:
+        remaining_weight -= weight
+        if remaining_weight < 0:
             break
     return largest

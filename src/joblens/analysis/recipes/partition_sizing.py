@@ -19,20 +19,20 @@ from joblens.model.recipes.recipe import (
 )
 from joblens.model.values.units import MIB, format_bytes
 
-# What is not worth a partition of its own: starting one costs as much as working through this much.
+# Minimum size: starting a partition costs as much as processing this much.
 SMALLEST_SPLIT_BYTES = 2 * MIB
-# Below this partitions are not made smaller to save memory; workers are taken away instead.
+# Partitions are not made smaller than this to save memory; fewer workers are used instead.
 SMALLEST_BY_MEMORY_BYTES = 4 * MIB
 LEAST_BYTES = 64 * 1024
-IN_MEMORY = 2  # times as large as in files: rows are there as they were read, and their text beside that
+IN_MEMORY = 2  # relative to the files: rows as read, and their text as a copy
 PARTITIONS_A_WORKER = 2  # so that one slow partition does not leave the other workers without work
 SHARE_OF_FREE_MEMORY = 0.5
 UNKNOWN_FREE_BYTES = 1024 * MIB
-FEW_CORES = 4  # up to here all of them work; of more a quarter is left to the rest of the machine
+FEW_CORES = 4  # up to this all CPUs are used; of more, a quarter is left to the machine
 
 
 class OperatorMemory(Struct, frozen=True, kw_only=True):
-    """What a worker needs: a base, and so many bytes for each byte of its partition."""
+    """Memory of a worker: a base, and a factor of its partition's bytes."""
 
     base_bytes: int
     per_byte: float
@@ -45,8 +45,8 @@ class OperatorMemory(Struct, frozen=True, kw_only=True):
         return int(max(0.0, share_bytes - self.base_bytes) / self.per_byte)
 
 
-# Interpreter and libraries; then the lines as they were read, the text beside them, its changed copy, and
-# what an operator computes of it meanwhile.
+# Interpreter and libraries; then the lines as read, the text, its changed copy, and temporary data of an
+# operator.
 ASSUMED_MEMORY = OperatorMemory(
     base_bytes=80 * MIB, per_byte=6.0, source="assumed: no earlier run to learn from"
 )
@@ -60,9 +60,9 @@ class SizingInput(Struct, frozen=True, kw_only=True):
     total_bytes: int
     cores: int
     free_bytes: int | None = None
-    budget_bytes: int | None = None  # as the recipe says it
+    budget_bytes: int | None = None  # from the recipe
     memory: OperatorMemory = ASSUMED_MEMORY
-    most_rows: int | None = None  # of a partition, where rows are more work than their bytes tell
+    most_rows: int | None = None  # rows of a partition, if rows cost more than their bytes suggest
     skew: float = 0.0
     row_bytes: float = 0.0  # on average; 0: not known
 
@@ -73,7 +73,7 @@ class Sizing(Struct, frozen=True, kw_only=True):
     budget_bytes: int  # of memory, for all workers together
     at_least: int  # partitions
     rows_per_partition: int | None = None  # None: only bytes count
-    exactly: int | None = None  # partitions, where the recipe says how many and so many have room
+    exactly: int | None = None  # partitions, if the recipe sets their number and so many fit
     modality: str = "text"
     reasons: tuple[str, ...] = ()
 
@@ -197,7 +197,7 @@ def _file_bytes(megabytes: float) -> int:
 
 
 def _within_memory(given: SizingInput, target: int, largest: int, share: int, reasons: list[str]) -> int:
-    """Partitions can always be made smaller; what one row needs cannot be known here."""
+    """Reduces the size of partitions; the memory of one row is unknown here."""
     if largest >= min(target, max(1, given.total_bytes)):
         return target
     reasons.append(
@@ -263,14 +263,14 @@ def rows_for(data: DataCharacteristics, target_mb: float, complexity: float = 1.
 
 
 def most_rows(data: DataCharacteristics) -> int | None:
-    """Where a row names files, its own bytes say nothing about the work it is."""
+    """If rows name files, their own size says nothing about their cost."""
     if data.primary_modality is Modality.TEXT or not data.sample_size_analyzed:
         return None
     return rows_for(data, DEFAULT_TARGET_MB)
 
 
 _LEAST_ROWS = 10
-_MANY_ROWS = 10_000  # of fewer no more partitions are made than their size asks for
+_MANY_ROWS = 10_000  # fewer rows get no more partitions than their size requires
 _PARTITIONS_A_CORE = 1.5
 _USABLE_SHARE = 0.8
 _SKEWED = 0.7
@@ -298,8 +298,10 @@ class Situation(Struct, frozen=True, kw_only=True):
 
 
 def complexity_of(names: Sequence[str]) -> float:
-    """More than 1 the more an operator is likely to hold beside its rows, by the kind that its name tells.
-    The heaviest counts: operators work one after another."""
+    """Returns a factor above 1 for operators that likely hold much memory, by the kind in their name.
+
+    The heaviest counts: operators run one after another.
+    """
     weights = [
         0.3 if any(word in name for word in _HEAVY) else 0.2 if any(word in name for word in _USUAL) else 0.1
         for name in map(str.lower, names)
@@ -357,11 +359,11 @@ def _partition_recommendation_within_memory(
 
 
 def _side_by_side(data: DataCharacteristics, size: int, cores: int, reasons: dict[str, str]) -> int:
-    wanted = max(1, int(_PARTITIONS_A_CORE * cores))
-    if data.total_samples <= _MANY_ROWS or data.total_samples / size >= wanted:
+    partitions_wanted = max(1, int(_PARTITIONS_A_CORE * cores))
+    if data.total_samples <= _MANY_ROWS or data.total_samples / size >= partitions_wanted:
         return size
-    size = max(_LEAST_ROWS, data.total_samples // wanted)
-    reasons["parallelism"] = f"{size:,} rows, for {wanted} partitions on {cores} CPUs"
+    size = max(_LEAST_ROWS, data.total_samples // partitions_wanted)
+    reasons["parallelism"] = f"{size:,} rows, for {partitions_wanted} partitions on {cores} CPUs"
     return size
 
 
@@ -386,7 +388,7 @@ def _whole_row_groups(data: DataCharacteristics, size: int, reasons: dict[str, s
 
 
 def _max_size_mb(situation: Situation) -> int:
-    """What is too little to be worth it is not recommended, unless there is no memory for more."""
+    """Recommends no trivially small size, unless memory requires it."""
     size = max(_SMALLEST_MB, min(situation.target_mb / situation.complexity, _LARGEST_MB))
     return max(1, int(min(size, situation.available_mb * 0.25)))
 
@@ -397,7 +399,7 @@ def _about(situation: Situation) -> dict[str, str]:
     most = format_bytes(round(data.memory_per_sample_mb * MIB))
     whence = "as configured" if situation.is_target_given else "the default"
     return {
-        "modality": f"{data.primary_modality.value}, as {data.sample_size_analyzed:,} sampled rows say",
+        "modality": f"{data.primary_modality.value}, according to {data.sample_size_analyzed:,} sampled rows",
         "target": f"{situation.target_mb:g} MiB per partition, {whence}",
         "complexity": f"{situation.complexity:.2f} by the kinds of operators",
         "dataset_size": f"{about}{data.total_samples:,} rows",
@@ -435,17 +437,19 @@ def _resources(situation: Situation) -> dict[str, Any]:
     }
 
 
-# Of small partitions nearly all that is measured is the worker itself.
+# In small partitions the worker itself dominates the measurement.
 _TELLING_BYTES = 8 * MIB
 _LEAST_PER_BYTE = 2.0  # the rows as they were read and as they are written are always there
-# What decides over all partitions keeps within the budget by itself; its peak says nothing about a partition.
+# A global operator observes the budget itself; its peak says nothing about a partition.
 _GLOBAL = ("deduplicator", "selector")
 _MARGIN = 1.2  # data differs from run to run
 
 
 def learn(tables: Iterable[OperatorTable], names: Sequence[str]) -> OperatorMemory:
-    """For a recipe of these operators. Of each operator the run that needed the most counts; one that has
-    never been measured is taken to need what is assumed."""
+    """Learns from runs of these operators.
+
+    The run with the highest need counts; unmeasured operators keep the assumption.
+    """
     names = [name for name in names if not name.endswith(_GLOBAL)]
     needs: dict[str, float] = {}
     runs = 0

@@ -36,7 +36,7 @@ class PlannedOperator(Struct, frozen=True):
 class PlannedWork(Struct, frozen=True, kw_only=True):
     operators: tuple[PlannedOperator, ...] = ()
     partition_ids: tuple[int, ...] = ()
-    has_absolute_indexes: bool = True  # events name an operator's place in the whole recipe
+    has_absolute_indexes: bool = True  # events have an operator's index in the whole recipe
     is_parquet: bool = False  # the export
 
 
@@ -52,10 +52,11 @@ def planned_by_plan(plan: RecipePlan) -> PlannedWork:
 
 
 def planned_by_nodes(node_ids: Iterable[str]) -> PlannedWork:
-    """From the names of the nodes in `dag_execution_plan.json`, as DataJuicer writes it: those of partitions
-    are numbered from 1, those of operators that see all partitions from 0. From the first of those on it has
-    one partition only, whatever the other nodes say. Its events name places within a group of operators, so
-    the names have to tell which one is meant."""
+    """Derives the plan from node names in DataJuicer's `dag_execution_plan.json`.
+
+    Nodes of partitions are numbered from 1, global operators from 0. From the first global operator on there
+    is one partition. Its events have indexes within a group of operators, so the names decide.
+    """
     names: dict[int, str] = {}
     partition_ids: set[int] = set()
     first_global: int | None = None
@@ -89,16 +90,14 @@ def planned_by_names(names: Iterable[str]) -> PlannedWork:
 
 
 class WorkGrid:
-    """What is planned is there from the start; what events name beyond it is added."""
+    """Planned work exists from the start; events add unplanned work."""
 
     def __init__(self, planned: PlannedWork) -> None:
         self._planned = planned
         self.columns: dict[tuple[int, str], OperatorColumn] = {}
         self.rows = PartitionRows()
         self._places: dict[str, list[int]] = {}  # of each operator's name
-        self.alone: dict[
-            str | None, OperatorColumn
-        ] = {}  # those of partitions whose name tells which one is meant
+        self.alone: dict[str | None, OperatorColumn] = {}  # operators with unique names
         for operator in planned.operators:
             self.add_column(operator.index, operator.name, is_global=operator.is_global)
         for partition_id in planned.partition_ids:
@@ -129,8 +128,10 @@ class WorkGrid:
         return [column for column in self.columns.values() if not column.is_global]
 
     def place(self, event: SeenEvent, wanted: tuple[int, ...]) -> tuple[OperatorColumn, int]:
-        """The operator and the row that an event speaks of. `wanted`: states it should be in, where the place
-        that the event names may be that within a group of operators."""
+        """Returns the operator and the row of an event.
+
+        `wanted`: expected states, if the index may be relative to a group.
+        """
         name, partition_id = event.operation_name or "", event.partition_id
         alone, row = self.alone.get(name), self.rows.number.get(partition_id)
         if alone is not None and row is not None:
@@ -162,17 +163,16 @@ class WorkGrid:
         return first[0]
 
     def forget_unsaved(self, row: int) -> None:
-        """Results that were not kept are made again. Those before a global operator that is through are not
-        needed any more."""
+        """Marks unsaved results to be repeated, except those before a finished global operator."""
         columns = self.of_partitions()
         through = [c.index for c in self.columns.values() if c.is_global and c.counts[DONE] + c.counts[SAVED]]
-        kept = max(last_saved(columns, row), max(through, default=-1))
+        last_done = max(last_saved(columns, row), max(through, default=-1))
         for column in columns:
-            if column.index > kept:
+            if column.index > last_done:
                 column.set_aside(row)
 
     def load(self, row: int, until: int, rows: int | None, *, is_kept: bool) -> None:
-        """A result was found to be there still: everything up to that place is done, with `rows` left."""
+        """Marks everything up to that index as done, with `rows` remaining: a result still exists."""
         before: OperatorColumn | None = None
         for column in sorted(self.of_partitions(), key=lambda each: each.index):
             if column.index > until:
@@ -185,8 +185,10 @@ class WorkGrid:
             before = column
 
     def _know_from_neighbour(self, before: OperatorColumn | None, column: OperatorColumn, row: int) -> None:
-        """What left one operator came to the next, unless all partitions met in between. Events that told it
-        may have been lost with the job's process."""
+        """Derives row counts from the previous operator, unless partitions met in between.
+
+        Events with them may have been lost with the job's process.
+        """
         if before is None:
             if column.index == min(each.index for each in self.columns.values()):
                 column.know_rows(row, self.rows.sample_counts.get(row), None)
@@ -221,7 +223,7 @@ class WorkGrid:
                 column.came_further(row)
 
     def remove_passing_states(self) -> None:
-        """What operators on all partitions kept is removed when the job is through."""
+        """Marks saved states of global operators as removed when the job ends."""
         for column in self.columns.values():
             if column.is_global and column.codes:
                 column.unsave(0)
@@ -229,7 +231,7 @@ class WorkGrid:
             self.came_further(row)
 
     def let_go(self) -> None:
-        """The job was gone on with: what was under way is not any more."""
+        """Marks running work as stopped: the job was resumed."""
         for row, code in enumerate(self.rows.codes):
             if code != DONE:
                 self.forget_unsaved(row)
@@ -272,15 +274,16 @@ class JobRows(Struct, frozen=True):
 
 
 def job_rows(
-    told: JobRows,
+    reported: JobRows,
     status: ProcessingStatus,
     operators: Sequence[OperatorProgress],
     summary: Mapping[str, Any],
     rejected: int,
 ) -> JobRows:
-    """What a job told that has exported, then what its summary says, then what its operators tell. Of any
-    other job that has ended, what its last operator made was not exported: nothing has left it, and rows
-    that it rejected are those that its partitions told of."""
+    """Returns row counts from the export, else the summary, else the operators.
+
+    For a job that ended without export, nothing was output; rejected rows are those of its partitions.
+    """
     is_exported = status in _EXPORTED
     written = summary if is_exported else {}
     came = operators[0].input_rows if operators else None
@@ -288,14 +291,16 @@ def job_rows(
     if not is_exported and status is not ProcessingStatus.IN_PROGRESS:
         left = None
     return JobRows(
-        _first_known(told.rows_in if is_exported else None, _number(written.get("rows_in")), came),
-        _first_known(told.rows_out if is_exported else None, _number(written.get("rows_out")), left),
-        _first_known(told.rejected if is_exported else None, _number(written.get("rejected_rows")), rejected),
+        _first_known(reported.rows_in if is_exported else None, _number(written.get("rows_in")), came),
+        _first_known(reported.rows_out if is_exported else None, _number(written.get("rows_out")), left),
+        _first_known(
+            reported.rejected if is_exported else None, _number(written.get("rejected_rows")), rejected
+        ),
     )
 
 
 def rejects_in(summary: Mapping[str, Any]) -> tuple[RejectReason, ...]:
-    """By reason, as the summary of a job that has ended says; () where it does not, or is damaged."""
+    """Returns rejects by reason from the summary of an ended job; () if missing or damaged."""
     try:
         return msgspec.convert(summary.get("rejects") or (), tuple[RejectReason, ...])
     except msgspec.ValidationError:
@@ -332,7 +337,7 @@ class JobRuns:
         self._seconds_before = 0.0
 
     def start(self, event: SeenEvent, done: int) -> bool:
-        """Whether a new run begins: some systems tell of one start twice."""
+        """Whether a new run starts: some systems report a start twice."""
         is_same = (
             self._start is not None
             and self.end is None
@@ -356,11 +361,11 @@ class JobRuns:
 
     @property
     def end_time(self) -> float | None:
-        """None for a run that goes on, and for one that never told that it ended."""
+        """Returns None for a running job, or one without an end event."""
         return None if self.end is None else self.end.timestamp
 
     def seconds(self, until: float | None) -> float | None:
-        """Of all runs; the last one up to `until`, or to the last it told."""
+        """Sums all runs; the last one up to `until`, or its last event."""
         return None if self._start is None else self._seconds_before + self._seconds_of_run(until)
 
     def time_left(self, done: int, total: int, now: float) -> float | None:
@@ -371,7 +376,7 @@ class JobRuns:
         return max(0.0, now - self._start) / in_this_run * (total - done)
 
     def status(self, is_alive: bool | None, rows: PartitionRows, summary_word: str) -> ProcessingStatus:  # noqa: FBT001
-        """The end that was told counts most, then whether the process lives, then what its summary says."""
+        """Decides by the reported end, then by the process, then by the summary."""
         if self.end is not None:
             return self._told_end(self.end, rows)
         if is_alive:

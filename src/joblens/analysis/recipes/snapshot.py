@@ -1,5 +1,4 @@
-"""From the events of a recipe's job to where it stands: one event at a time, so that a job can be watched
-without reading its log again."""
+"""Progress of a recipe's job from its events, one at a time, so that watching never rereads the log."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -27,27 +26,27 @@ _NOTHING = SeenMetadata()
 
 
 class JobFacts(Struct, frozen=True, kw_only=True):
-    """What is known of a job beside its events."""
+    """Facts about a job besides its events."""
 
     job_id: str
-    is_alive: bool | None = None  # its process; None: nobody can tell
+    is_alive: bool | None = None  # its process; None: unknown
     process_id: int | None = None
     summary: Mapping[str, Any] = {}  # job_summary.json
     checkpoint_strategy: str | None = None  # of the recipe
-    has_checkpoints: bool | None = None  # on disk; None: nobody looked
-    can_be_gone_on_with: bool | None = None  # by what lies in its folder; None: by its checkpoints
+    has_checkpoints: bool | None = None  # on disk; None: not checked
+    can_be_gone_on_with: bool | None = None  # from its folder; None: from its checkpoints
     is_disk_full: bool = False
 
 
 class SnapshotFold:
-    """`planned` tells what to expect; what events name beyond it is taken in as it comes."""
+    """`planned`: expected work; events may add more."""
 
     def __init__(self, planned: PlannedWork | None = None) -> None:
         self._planned = planned or PlannedWork(has_absolute_indexes=False)
         self._grid = WorkGrid(self._planned)
         self._rows = self._grid.rows
         self._place = self._grid.place
-        # Most events by far: where their names tell which operator is meant, nothing has to be looked up.
+        # By far the most events: unique operator names need no search.
         self._frequent: dict[str, Callable[[OperatorColumn, int, SeenEvent], None]] = {
             EventType.OP_START.value: self._started,
             EventType.OP_COMPLETE.value: self._completed,
@@ -116,12 +115,12 @@ class SnapshotFold:
                 handle(event)
             last = event.timestamp
         runs.last_event = last
-        if events and not runs.count:  # the line that told of the start may be damaged
+        if events and not runs.count:  # the line of the start event may be damaged
             runs.process_id = events[-1].process_id or runs.process_id
         self.events_analyzed += len(events)
 
     def add_completion(self, at: float) -> None:
-        """For a job that writes no events, and that is known to be complete by other ways."""
+        """Adds the end of a job that writes no events and is known to be complete."""
         self._grid.all_complete(at)
 
     def add_malformed(self) -> None:
@@ -149,7 +148,7 @@ class SnapshotFold:
             return
         column, row = self._place(event, (RUNNING,))
         if column.is_global and not self._planned.has_absolute_indexes and self._rows.ids:
-            return  # DataJuicer says so before it begins with them; they are done when the job is
+            return  # DataJuicer reports it before; they are done when the job is
         self._completed(column, row, event)
 
     def _completed(self, column: OperatorColumn, row: int, event: SeenEvent) -> None:
@@ -244,7 +243,7 @@ class SnapshotFold:
             self._rows.sample_counts[row] = details.sample_count
 
     def _partition_failed(self, event: SeenEvent) -> None:
-        """What ran there when it failed is what failed."""
+        """Marks the running operator of the failed partition as failed."""
         if event.partition_id is None:
             return
         row = self._grid.row(event.partition_id)
@@ -255,7 +254,7 @@ class SnapshotFold:
                 column.fail(row, event.timestamp, message)
 
     def _all_decided(self, event: SeenEvent) -> None:
-        """A global operator is through, and with it everything before it, also what an earlier run did."""
+        """Marks a global operator and everything before it as done, including work of an earlier run."""
         if not event.operation_name:
             return
         column, _ = self._place(event, (RUNNING,))
@@ -287,8 +286,8 @@ class SnapshotFold:
             self._runs.done_before = self._grid.done()
         self._time_left.began(details.workers)
         self._strategy = details.checkpoint_strategy or self._strategy
-        told = event.total_partitions or details.total_partitions or details.num_partitions or 0
-        self._told_partitions = max(told, self._told_partitions)
+        reported = event.total_partitions or details.total_partitions or details.num_partitions or 0
+        self._told_partitions = max(reported, self._told_partitions)
         if event.config is not None and event.config.executor_type is not None:
             self.executor_type = event.config.executor_type
 
@@ -311,7 +310,7 @@ class SnapshotFold:
             self._rows.rejected[row] = self._rows.rejected.get(row, 0) + rejected
         if event.operation_name is not None:
             column, row = self._place(event, (RUNNING,))
-            # The end of the operator tells the same rows.
+            # The operator's end event has the same rows.
             column.rejected[row] = max(column.rejected.get(row, 0), rejected)
         if event.partition_id is None and event.operation_name is None:
             self._rejected_in_cutting += rejected
@@ -404,17 +403,18 @@ class SnapshotFold:
 
     def _error(self, status: ProcessingStatus, facts: JobFacts) -> str | None:
         if status is ProcessingStatus.KILLED and facts.is_disk_full:
-            return "no space is left on the file system of its folder"
+            return "no space left on the file system of its folder"
         if status not in (ProcessingStatus.FAILED, ProcessingStatus.PARTIAL):
             return None
-        told = self._runs.end.error_message if self._runs.end is not None else None
+        reported = self._runs.end.error_message if self._runs.end is not None else None
         first = next(iter(self._rows.errors.values()), None)
-        return told or facts.summary.get("error_message") or first
+        return reported or facts.summary.get("error_message") or first
 
 
 def _is_checkpoint(path: str | None) -> bool:
-    """Whether what was used again stays there: states between operators on all partitions, and parts of the
-    export, are removed when the job is through."""
+    """Whether a reused result stays:
+    states between global operators and parts of the export are removed at the end.
+    """
     return path is None or path.rpartition("/")[2].startswith("op_")
 
 

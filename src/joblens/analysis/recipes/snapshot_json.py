@@ -30,7 +30,7 @@ from joblens.model.recipes.snapshot import (
 
 
 class _Names(Struct, frozen=True, kw_only=True):
-    """Operators by how they stand on a partition."""
+    """Operators by their state on a partition."""
 
     completed: tuple[str, ...]
     failed: tuple[str, ...]
@@ -44,7 +44,7 @@ class PartitionTable(Mapping[int, PartitionStatus]):
         rows: PartitionRows,
         columns: Sequence[ColumnState],
         running: ProcessingStatus,
-        waits_after: int | None = None,  # the place of an operator
+        waits_after: int | None = None,  # index of an operator
     ) -> None:
         self._rows = rows
         self._columns = [column for column in columns if not column.is_global]
@@ -106,20 +106,20 @@ class PartitionTable(Mapping[int, PartitionStatus]):
         return names
 
     def _rows_read(self, row: int) -> int | None:
-        """What came to the first operator, where nothing else tells how many rows there are."""
+        """Returns the input of the first operator, if row counts are otherwise unknown."""
         return self._columns[0].rows_in(row) if self._columns else None
 
 
 class SavedForm(Struct, frozen=True, gc=False):
-    """An operation whose result is kept, as it is written."""
+    """An operation with a saved result, as written."""
 
     operation_key: str
     operation_name: str
-    checkpoint_time: float  # not a number, when nobody told it
+    checkpoint_time: float  # not a number if unknown
 
 
 class OperationTable(Mapping[str, OperationStatus]):
-    """Those that were begun, by `p<partition>_op<place>_<name>`, or `global_op<place>_<name>`."""
+    """Started operations, by `p<partition>_op<index>_<name>`, or `global_op<index>_<name>`."""
 
     def __init__(
         self, rows: PartitionRows, columns: Sequence[ColumnState], running: ProcessingStatus
@@ -133,10 +133,10 @@ class OperationTable(Mapping[str, OperationStatus]):
         return self._length
 
     def __iter__(self) -> Iterator[str]:
-        for key, _column, _row in self._places():
+        for key, _column, _row in self._started():
             yield key
 
-    def _places(self) -> Iterator[tuple[str, ColumnState, int]]:
+    def _started(self) -> Iterator[tuple[str, ColumnState, int]]:
         partial = [column for column in self._columns if not column.is_global]
         for partition_id in sorted(self._rows.ids):
             row = self._rows.number[partition_id]
@@ -149,9 +149,9 @@ class OperationTable(Mapping[str, OperationStatus]):
 
     def __getitem__(self, key: str) -> OperationStatus:
         where, _, rest = key.partition("_op")
-        place, _, name = rest.partition("_")
+        index_text, _, name = rest.partition("_")
         for column in self._columns:
-            if str(column.index) == place and column.name == name:
+            if str(column.index) == index_text and column.name == name:
                 row = self._row_of(where, column)
                 if row is not None and row < len(column.codes) and column.codes[row] != UNSEEN:
                     return column.operation(row, self._running)
@@ -165,15 +165,15 @@ class OperationTable(Mapping[str, OperationStatus]):
         return self._rows.number.get(int(number)) if is_number else None
 
     def saved(self) -> Iterator[SavedForm]:
-        """Those whose results are kept."""
-        for key, column, row in self._places():
+        """Returns operations with saved results."""
+        for key, column, row in self._started():
             if column.codes[row] == SAVED:
                 yield SavedForm(key, column.name, column.saved_time(row))
 
     def forms(self) -> Iterator[tuple[str, OperationForm]]:
-        """All of them in order, without looking each one up."""
+        """Returns all in order, without searching each."""
         running = self._running
-        for key, column, row in self._places():
+        for key, column, row in self._started():
             yield key, column.form(row, running)
 
 
@@ -181,7 +181,7 @@ _AT_ONCE = 1000
 
 
 class JobAbout(Struct, frozen=True, kw_only=True):
-    """What the job's folder tells about the job itself."""
+    """Facts about the job from its folder."""
 
     executor_type: str | None = None
     config_file: list[str] | None = None
@@ -204,22 +204,22 @@ def format_duration(seconds: float | None) -> str | None:
         return None
     if seconds < 1:
         return f"{max(0, round(seconds * 1000))}ms"
-    minutes, left = divmod(int(seconds), 60)
+    minutes, rest_s = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
-        return f"{hours}h {minutes}m {left}s"
-    return f"{minutes}m {left}s" if minutes else f"{left}s"
+        return f"{hours}h {minutes}m {rest_s}s"
+    return f"{minutes}m {rest_s}s" if minutes else f"{rest_s}s"
 
 
 class _Pairs:
-    """An object whose members are made one by one."""
+    """An object with members created on demand."""
 
     def __init__(self, members: Iterator[tuple[str, Any]]) -> None:
         self.members = members
 
 
 class _Entries:
-    """A list whose entries are made one by one."""
+    """A list with entries created on demand."""
 
     def __init__(self, entries: Iterator[Any]) -> None:
         self.entries = entries
@@ -238,7 +238,7 @@ def snapshot_json(snapshot: JobSnapshot, about: JobAbout) -> Iterator[bytes]:
 def _whole(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _whole(member) for key, member in value.items()}
-    if isinstance(value, _Pairs | _Entries):  # as they are written, so that both say the same
+    if isinstance(value, _Pairs | _Entries):  # as written, so that both are equal
         return msgspec.json.decode(b"".join(_pieces(value)))
     return msgspec.to_builtins(value)
 
@@ -393,8 +393,7 @@ def _partition(partition: PartitionStatus) -> dict[str, Any]:
 
 
 def _resources(snapshot: JobSnapshot) -> dict[str, Any]:
-    """Beside what other tools tell: what operators and the work between them used, and how sure the rest
-    is."""
+    """Adds resources of operators and the work between them, and the certainty of the rest."""
     every: list[OperatorProgress | StepProgress] = [*snapshot.operators, *snapshot.steps]
     cpu = [one.cpu_seconds for one in every if one.cpu_seconds is not None]
     memory = [one.memory_peak_bytes for one in every if one.memory_peak_bytes is not None]

@@ -1,8 +1,9 @@
-"""How long a recipe's job still takes, by what its operators and the steps between them took so far.
+"""Remaining time of a recipe's job, from the durations of its operators and steps so far.
 
-A stage is done when its partitions went through its operators, some at a time. The next stage, and the
-export, begin after that. So the estimate is the sum over stages of the time its workers need, with the mean
-time of each operator per partition, and the time to put the export together."""
+A stage ends when its partitions have passed its operators, several in parallel. The next stage, and the
+export, start after that. So the estimate is the sum over stages of the time its workers need, with the mean
+time of each operator per partition, and the time to assemble the export.
+"""
 
 import heapq
 import math
@@ -12,10 +13,10 @@ from itertools import pairwise
 from joblens.analysis.recipes.columns import DONE, RUNNING, SAVED, OperatorColumn, PartitionRows
 from joblens.model.recipes.recipe import Step
 
-# Putting an export together, in units of what its parts took: lines are moved, Parquet is rewritten.
+# Cost of assembling an export, relative to writing its parts: lines are moved, Parquet is rewritten.
 _ASSEMBLY = {True: 0.75, False: 0.5}
-_OVERDUE = 0.25  # of the mean: what is left of an operator that has taken longer than that
-_AS_LONG_AGAIN = 2.0  # the total of something that was never seen to end, in units of its time so far
+_OVERDUE = 0.25  # of the mean: remaining time of an operator that has exceeded it
+_AS_LONG_AGAIN = 2.0  # total of a step that never ended, relative to its time so far
 _MOST_SCHEDULED = 1000  # partitions; of more than that, the last wave makes no difference
 
 
@@ -35,7 +36,7 @@ class _Mean:
 
 
 class TimeLeft:
-    """Fed with the steps of this run of a job; operators tell about theirs in their columns."""
+    """Receives the steps of this run; operators have their times in their columns."""
 
     def __init__(self, *, is_parquet: bool) -> None:
         self._assembly = _ASSEMBLY[is_parquet]
@@ -44,7 +45,7 @@ class TimeLeft:
         self._export_began: float | None = None
 
     def began(self, workers: int | None) -> None:
-        """A run of the job. Other systems do not say how many workers they have."""
+        """Starts a run of the job. Other systems do not report their number of workers."""
         self._workers = workers or self._workers
         self._export_began = None
 
@@ -59,7 +60,7 @@ class TimeLeft:
     def estimate(
         self, columns: Sequence[OperatorColumn], rows: PartitionRows, partitions: int, now: float
     ) -> float | None:
-        """Seconds; None: nothing is known that could tell."""
+        """Returns seconds; None: unknown."""
         read = self._steps[Step.READING.value].value
         if self._workers is None or read is None or not partitions:
             return None
@@ -94,8 +95,8 @@ class TimeLeft:
         else:
             through = own[-1].counts[DONE] + own[-1].counts[SAVED]
         rests = []
-        for place, column in enumerate(own):
-            later = sum(means[each.index] for each in own[place + 1 :]) + behind
+        for index, column in enumerate(own):
+            later = sum(means[each.index] for each in own[index + 1 :]) + behind
             rests += [_rest(means[column.index], took) + later for took in _running(column, now)]
         waiting = max(0, partitions - through - len(rests))
         whole = read + sum(means[each.index] for each in own) + behind
@@ -118,8 +119,10 @@ def _running(column: OperatorColumn, now: float) -> list[float]:
 
 
 def _means(columns: Sequence[OperatorColumn], partitions: int, now: float, read: float) -> dict[int, float]:
-    """Seconds of each operator per partition, or of a global one in all. Of one that was never through: twice
-    what it has taken by now, or as much as the others on average."""
+    """Returns seconds of each operator per partition, or of a global one in total.
+
+    For one that has never finished: twice its time so far, or the average of the others.
+    """
     known: dict[int, float] = {}
     for column in columns:
         done = column.counts[DONE] + column.counts[SAVED]
@@ -139,7 +142,7 @@ def _means(columns: Sequence[OperatorColumn], partitions: int, now: float, read:
 def _stages(
     columns: Sequence[OperatorColumn],
 ) -> "list[tuple[list[OperatorColumn], OperatorColumn | None]]":
-    edges = [-1, *(place for place, column in enumerate(columns) if column.is_global), len(columns)]
+    edges = [-1, *(index for index, column in enumerate(columns) if column.is_global), len(columns)]
     return [
         (list(columns[first + 1 : end]), columns[end] if end < len(columns) else None)
         for first, end in pairwise(edges)
@@ -147,7 +150,7 @@ def _stages(
 
 
 def makespan(rests: Sequence[float], waiting: int, whole: float, workers: int) -> float:
-    """Until all are through: those under way first, then whole partitions as workers become free."""
+    """Returns the time until all are done: running ones first, then whole partitions on free workers."""
     if waiting > _MOST_SCHEDULED:
         return (sum(rests) + waiting * whole) / workers
     free = sorted([*rests, *[0.0] * workers], reverse=True)[: max(workers, len(rests))]

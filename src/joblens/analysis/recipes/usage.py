@@ -11,7 +11,7 @@ from joblens.model.recipes.snapshot import JobSnapshot, OperatorProgress, StepPr
 
 def operator_table(snapshot: JobSnapshot, plan: RecipePlan, at_us: int) -> OperatorTable:
     sizes = [partition.size_bytes for partition in plan.partitions]
-    known = snapshot.operators if plan.recipe.log_events else ()  # only events tell what each used
+    known = snapshot.operators if plan.recipe.log_events else ()  # only events have the usage of each
     return OperatorTable(
         at_us=at_us,
         operators=tuple(_use(each) for each in known),
@@ -55,11 +55,11 @@ def _use(progress: OperatorProgress) -> OperatorUse:
 
 
 _Number = TypeVar("_Number", int, float)
-_ORDER = {step.value: place for place, step in enumerate(Step)}
+_ORDER = {step.value: index for index, step in enumerate(Step)}
 
 
 def step_in(event_type: str, details: SeenMetadata) -> tuple[str, UsedResources] | None:
-    """Of the events that tell of such work."""
+    """Returns the step of an event about such work."""
     if event_type == EventType.STEP_COMPLETE:
         return (
             None if details.step is None or details.resources is None else (details.step, details.resources)
@@ -72,7 +72,7 @@ def step_in(event_type: str, details: SeenMetadata) -> tuple[str, UsedResources]
 
 
 class StepTotals:
-    """Over all partitions and runs: what an attempt used stays used, also when its result was lost."""
+    """Over all partitions and runs: usage of an attempt counts even if its result was lost."""
 
     def __init__(self, before: Iterable[StepProgress] = ()) -> None:
         self._uses: dict[str, StepProgress] = {use.name: use for use in before}

@@ -16,7 +16,7 @@ from joblens.model.runs.run import (
     Workflow,
 )
 
-INTERRUPTED = "interrupted"  # it began, never ended, and whoever drove it is gone
+INTERRUPTED = "interrupted"  # it started, never ended, and its driver has exited
 
 
 class RunRow(Struct, frozen=True, kw_only=True):
@@ -24,13 +24,13 @@ class RunRow(Struct, frozen=True, kw_only=True):
     status: str  # as RunStatus, or INTERRUPTED
     done: int
     failed: int
-    took_s: float | None = None  # time it was driven, without what lay between a stop and a resume
+    took_s: float | None = None  # time it was driven, without pauses between a stop and a resume
 
     @property
     def left(self) -> int:
-        """Jobs of the run without an end; those that --only, --skip or --until left out are not counted."""
-        wanted = self.run.jobs if self.run.selected is None else self.run.selected
-        return max(0, wanted - self.done - self.failed)
+        """Counts jobs without an end; jobs excluded by --only, --skip or --until do not count."""
+        selected_jobs = self.run.jobs if self.run.selected is None else self.run.selected
+        return max(0, selected_jobs - self.done - self.failed)
 
 
 class WorkflowRow(Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class TaskGroupRow(Struct, frozen=True, kw_only=True):
 
     @property
     def left(self) -> int:
-        """Those that were cancelled too, as in a run."""
+        """Counts cancelled jobs too, as in a run."""
         return sum(self.by_status.get(each, 0) for each in (Status.QUEUED, Status.RUNNING, Status.CANCELLED))
 
     @property
@@ -108,8 +108,8 @@ class RunEnding(Struct, frozen=True, kw_only=True):
     counts: Mapping[JobState, int]
     failures: tuple[FailedJob, ...] = ()
     more_failures: int = 0
-    actions: tuple[FailedAction, ...] = ()  # those that failed
-    datasets: tuple[tuple[str, str], ...] = ()  # those that could not be finalized, each with its error
+    actions: tuple[FailedAction, ...] = ()  # failed jobs
+    datasets: tuple[tuple[str, str], ...] = ()  # jobs that could not be finalized, with errors
     file: str = ""  # it came from, where there is one
     has_too_small: bool = False  # jobs that ran out of memory or time: as they are they would fail again
 
@@ -117,9 +117,11 @@ class RunEnding(Struct, frozen=True, kw_only=True):
 def driven_s(
     events: Sequence[RunEvent], results: Sequence[JobResult], until_us: int | None = None
 ) -> float | None:
-    """The sum of its turns, each from a start to its end. Where whoever drove it was killed there is no end:
-    then the turn lasted until the last thing that is known of its jobs. `until_us`: it is being driven
-    now, and this is now. None: it was never started."""
+    """Sums the turns, each from a start to its end. None: it was never started.
+
+    If its driver was killed, the turn lasted until the last known event of its jobs. `until_us`: now, if it
+    is being driven.
+    """
     turns = sorted(
         (event for event in events if isinstance(event.fact, RunStarted | RunEnded)),
         key=lambda event: event.at_us,

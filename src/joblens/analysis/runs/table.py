@@ -26,7 +26,7 @@ class ResultRow(Struct, frozen=True, kw_only=True):
     index: int
     name: str
     state: JobState
-    why: str = ""  # of jobs that did not succeed: how they ended, or what they wait for
+    why: str = ""  # for jobs without success: how they ended, or what they wait for
     attempts: int = 0
     label: str = ""  # of the workers that may run it
     job_id: int | None = None  # number of the record; None: it has not run
@@ -39,10 +39,10 @@ class ResultRow(Struct, frozen=True, kw_only=True):
     peak_memory_is_least: bool = False
     avg_memory_bytes: int | None = None
     ended_at_us: int | None = None
-    kept_from: str | None = None  # the earlier run whose outcome it keeps
-    memory_limit_bytes: int | None = None  # asked for by the last attempt
+    kept_from: str | None = None  # the earlier run that its outcome comes from
+    memory_limit_bytes: int | None = None  # requested by the last attempt
     runtime_limit_s: float | None = None
-    raised: str = ""  # what recovery raised for it, and after which attempt
+    raised: str = ""  # limits raised by recovery, and after which attempt
     added_by: str | None = None  # the job that added it while the run went on; None: the file has it
     where: WhereItRan = WhereItRan()
 
@@ -78,7 +78,7 @@ def numbers_of(record: Record) -> dict[str, Any]:
 
 
 def use_so_far(samples: Sequence[Sample]) -> dict[str, Any]:
-    """The same of a job that runs, as far as its samples tell: the peaks so far, up to the last sample."""
+    """The same for a running job, from its samples: peaks up to the last sample."""
     if not samples:
         return {}
     rates = [cpu_percent(earlier, later) for earlier, later in itertools.pairwise(samples)]

@@ -1,1 +1,1 @@
-"""Resource requests from what was measured: right-sizing, utilization, advice."""
+"""Resource requests from measurements: right-sizing, utilization, advice."""

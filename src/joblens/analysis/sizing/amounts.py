@@ -65,7 +65,7 @@ def rounded_runtime(needed_s: float) -> int:
 
 
 def roundest(least: float, most: float, steps: tuple[int, ...]) -> int:
-    """The multiple of the largest step that lies between them; above `least` where none does."""
+    """Returns a multiple of the largest step in the range; above `least` if there is none."""
     for step in steps:
         multiple = math.ceil(least / step) * step
         if multiple and multiple <= most:

@@ -1,5 +1,4 @@
-"""What was measured of jobs, as the resources of Compose services: limits with room above the peak, and
-reservations at what they usually use."""
+"""Compose resources from measured jobs: limits above the peak, and reservations at the usual use."""
 
 import statistics
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ _LEAST_MEMORY = 6 * MIB  # engines refuse less
 
 
 class JobUse(Struct, frozen=True):
-    """One job or profile: what it needed at the most, and usually."""
+    """Peak and usual use of a job or profile."""
 
     peak: Observation
     mean_cores: float | None
@@ -100,7 +99,7 @@ def advise_service(name: str, uses: Sequence[JobUse]) -> ServiceAdvice:
 
 
 def compose_text(services: Sequence[ServiceAdvice]) -> str:
-    """A Compose file with nothing but the resources, to be laid over one's own (docker compose -f A -f B)."""
+    """Returns a Compose file with only resources, to merge with another (docker compose -f A -f B)."""
     lines = ["services:"]
     for service in services:
         lines += _service_lines(service)
@@ -119,7 +118,7 @@ def _service_lines(service: ServiceAdvice) -> list[str]:
     counted = "1 job" if service.jobs == 1 else f"{service.jobs} jobs"
     lines = [f"  {_key(service.name)}:  # {counted} measured"]
     if not limits and not reservations:
-        return [f"  {_key(service.name)}: {{}}  # {counted}, of which nothing was measured"]
+        return [f"  {_key(service.name)}: {{}}  # {counted}, nothing measured"]
     lines += ["    deploy:", "      resources:"]
     if limits:
         reasons = dict(zip(("cpus", "memory"), (service.cpus_reason, service.memory_reason), strict=True))
@@ -132,16 +131,16 @@ def _service_lines(service: ServiceAdvice) -> list[str]:
 
 
 def _amounts(cpus: float | None, memory_bytes: int | None) -> dict[str, str]:
-    told = {}
+    resources = {}
     if cpus is not None:
-        told["cpus"] = f"'{cpus:g}'"
+        resources["cpus"] = f"'{cpus:g}'"
     if memory_bytes is not None:
-        told["memory"] = memory_text(memory_bytes).upper()
-    return told
+        resources["memory"] = memory_text(memory_bytes).upper()
+    return resources
 
 
 def _key(name: str) -> str:
-    """A name that YAML would take for a number or a word of its own is quoted."""
+    """Quotes a name that YAML would read as a number or keyword."""
     is_plain = name[0].isalpha() and name.lower() not in ("true", "false", "yes", "no", "on", "off", "null")
     return name if is_plain and name.lower() not in ("y", "n") else f"'{name}'"
 

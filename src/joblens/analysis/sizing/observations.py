@@ -1,18 +1,18 @@
-"""Observations of single attempts: the resources a job needs, its first memory allocation, and options to
-ask for next time.
+"""Observations of single attempts:
+the resources a job needs, its first memory allocation, and options for next time.
 
-One that came to its end tells it exactly; one that was killed at a limit only that it is more than that; one
-that failed for another reason, or was cancelled, what it is at least.
+A completed attempt shows the need exactly; one killed at a limit shows that it is more; one that failed
+otherwise, or was cancelled, shows a minimum.
 
-Three strategies of the field, compared on jobs that were really observed:
+Three strategies, compared on observed jobs:
 
-- *max seen*: the first try gets the most any job used. Nothing is tried twice, small jobs waste the rest.
-- *min waste*: the first try that makes the expected memory-time smallest, lost tries included.
-- *max throughput*: the first try that lets a machine finish the most jobs an hour: more small jobs side by
-  side, against the time lost with those that are tried twice.
+- *max seen*: the first attempt gets the most any job used. No retries, but small jobs waste memory.
+- *min waste*: the first attempt with the smallest expected memory-time, including failed attempts.
+- *max throughput*: the first attempt with which a machine finishes the most jobs per hour: more small jobs in
+parallel, against time lost to retries.
 
-Only sizes that would be written are compared: buffer and rounding can turn the order of two peaks round.
-A try that fails is taken to fail at its very end, so what it costs is never told too low.
+Only sizes that would be written are compared: buffer and rounding can change the order of two peaks. A failed
+attempt is assumed to fail at its end, so its cost is never underestimated.
 """
 
 import bisect
@@ -49,7 +49,7 @@ class Strategy(enum.StrEnum):
 
 
 class Need(Struct, frozen=True):
-    """What one job really used, and for how long."""
+    """Memory and time that one job used."""
 
     memory_bytes: int
     duration_s: float
@@ -63,18 +63,20 @@ class Allocation(Struct, frozen=True, kw_only=True):
     retry_bytes: int
     retries: float  # expected, per job: the share of jobs that are tried twice
     waste_byte_s: float  # allocated and not used, per job, lost tries included
-    waste_percent: float  # of what is allocated
-    throughput: float  # jobs a machine would finish in the same time, against max seen (1.0)
+    waste_percent: float  # of the allocated memory
+    throughput: float  # relative throughput of a machine (max seen: 1.0)
 
 
 def compare(needs: Sequence[Need], largest_bytes: int | None = None) -> tuple[Allocation, ...]:
-    """One for each strategy, with the sizes that would be written; () without observations.
-    `largest_bytes`: what max seen would write, where something else than the jobs decides that too."""
+    """Returns one result per strategy, with sizes to write; () without observations.
+
+    `largest_bytes`: size of max seen, if more than the jobs decide it.
+    """
     if not needs:
         return ()
     jobs = _Jobs(needs)
     retry = memory_for(jobs.most_bytes) if largest_bytes is None else max(largest_bytes, jobs.most_bytes)
-    # The largest first: of two that are equally good the one with fewer retries is taken.
+    # The largest first: of two equally good ones, take the one with fewer retries.
     sizes = sorted({min(retry, memory_for(size)) for size in jobs.sizes} | {retry}, reverse=True)
     tried = [jobs.evaluate(Strategy.MIN_WASTE, size, retry) for size in sizes]
     best = {
@@ -86,7 +88,7 @@ def compare(needs: Sequence[Need], largest_bytes: int | None = None) -> tuple[Al
 
 
 def evaluate(strategy: Strategy, needs: Sequence[Need], first_bytes: int, retry_bytes: int) -> Allocation:
-    """What a pair of sizes would have cost the jobs observed."""
+    """Returns the cost of a pair of sizes for the observed jobs."""
     return _Jobs(needs).evaluate(strategy, first_bytes, retry_bytes)
 
 
@@ -122,7 +124,7 @@ OOM_GROWTH = 1.5
 TIMEOUT_GROWTH = 1.4
 SAMPLED_ACCOUNTING = "sacct"
 _OWN_ACCOUNTING = ("cgroup", "process-tree", "in-process")
-_SEEN_ENOUGH_S = 60.0  # Slurm looks every 30 s, unless it is told otherwise
+_SEEN_ENOUGH_S = 60.0  # Slurm's default sampling interval is 30 s
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "max": 1.0}
 
 
@@ -151,7 +153,7 @@ class Observation(Struct, frozen=True, kw_only=True):
 
     @property
     def has_all_memory(self) -> bool:
-        """A job can succeed though one of its processes was killed for memory: then it wanted more."""
+        """A job can succeed though one of its processes was killed for memory: then it needed more."""
         return self.is_complete and not self.is_out_of_memory
 
     @property
@@ -165,22 +167,26 @@ class Observation(Struct, frozen=True, kw_only=True):
 
 
 class Spread(Struct, frozen=True):
-    """How an amount was spread over the jobs: p50, p90, p95, max. Those in `at_least` may be more, because
-    jobs that were killed are among them or below."""
+    """Distribution over the jobs: p50, p90, p95, max.
+
+    Those in `at_least` may be more, because killed jobs are among them or below.
+    """
 
     quantiles: dict[str, float] = {}
     at_least: tuple[str, ...] = ()
 
 
 def observation_of(record: Record, run: int, *, is_unmade: bool = False) -> Observation | None:
-    """None: it has not ended, or nothing of it was measured. `is_unmade`: it did not make its output files,
-    so it did not come to its end, whatever it said itself."""
+    """Returns None if it has not ended, or nothing was measured.
+
+    `is_unmade`: its output files are missing, so it did not complete, whatever its exit code.
+    """
     outcome = record.outcome
     if outcome is None or outcome.status in (Status.ERROR, Status.LOST):
         return None
     peak = peak_cpu_percent(outcome)
     is_sampled = record.attempt is not None and record.attempt.accounting == SAMPLED_ACCOUNTING
-    # Seen often enough, a sampled peak is one to add more to, instead of none to go by.
+    # With enough samples, a sampled peak plus a margin is better than none.
     is_seen_enough = is_sampled and outcome.duration_s >= _SEEN_ENOUGH_S
     return Observation(
         job=record.job.name,
@@ -209,7 +215,7 @@ def has_mapped_files(record: Record) -> bool:
 
 
 def without_mapped_files(seen: Sequence[Observation]) -> tuple[Observation, ...]:
-    """Peaks with mapped files count only for jobs of which there is no other."""
+    """Uses peaks with mapped files only for jobs without another."""
     known = {item.job for item in seen if item.memory_bytes is not None and not item.memory_has_files}
     return tuple(
         replace(item, memory_bytes=None, memory_is_least=False, memory_has_files=False)
@@ -220,8 +226,10 @@ def without_mapped_files(seen: Sequence[Observation]) -> tuple[Observation, ...]
 
 
 def memory_limits_hit(seen: Sequence[Observation]) -> list[int]:
-    """Of attempts whose jobs' real need is not known since. That one is known once the job comes through
-    afterwards with more; or came through before, with more than what was not enough now."""
+    """Returns limits at which jobs were killed whose real need is still unknown.
+
+    It is known once the job completes with more, before or after.
+    """
     through = _by_job(item for item in seen if item.has_all_memory)
     return [
         limit
@@ -258,9 +266,11 @@ def _by_job(seen: Iterator[Observation]) -> dict[str, list[Observation]]:
 
 
 def memory_needs(seen: Sequence[Observation]) -> list[Need]:
-    """Of every job of every run, those that were killed for memory and never came through included: left
-    out, only the small ones would be seen. What such a job used in another run counts where that is more
-    than it was killed at, else what it would be given next."""
+    """Returns the needs of all jobs, including those killed for memory that never completed.
+
+    Without them, only small jobs would count. Such a job counts with its use in another run if that is more
+    than its limit, else with its next allocation.
+    """
     needs = []
     through = _by_job(item for item in seen if item.has_all_memory and item.memory_bytes is not None)
     done = {(item.run, item.job) for items in through.values() for item in items}
@@ -284,16 +294,17 @@ def memory_needs(seen: Sequence[Observation]) -> list[Need]:
 
 
 def spread(complete: Sequence[float], killed_at: Sequence[float] = ()) -> Spread:
-    """Of what completed jobs used. A limit at which a job was killed stands for 'more than that': it
-    takes its place among the others, and from there on every number is at least what is shown."""
+    """Returns the distribution over completed jobs. A limit at which a job was killed means 'more than that':
+    it is ranked among the others, and from there on every number is a lower bound.
+    """
     ordered = sorted([*((value, False) for value in complete), *((limit, True) for limit in killed_at)])
     if not ordered:
         return Spread()
-    places = {name: nearest_rank(share, len(ordered)) for name, share in _QUANTILES.items()}
-    first_killed = next((place for place, (_, is_killed) in enumerate(ordered) if is_killed), len(ordered))
+    ranks = {name: nearest_rank(share, len(ordered)) for name, share in _QUANTILES.items()}
+    first_killed = next((rank for rank, (_, is_killed) in enumerate(ordered) if is_killed), len(ordered))
     return Spread(
-        {name: ordered[place][0] for name, place in places.items()},
-        tuple(name for name, place in places.items() if place >= first_killed),
+        {name: ordered[rank][0] for name, rank in ranks.items()},
+        tuple(name for name, rank in ranks.items() if rank >= first_killed),
     )
 
 

@@ -1,6 +1,7 @@
-"""What the jobs of a workflow should ask for, from everything that was seen of them in all its runs.
+"""Right-sizing: requests for the jobs of a workflow, from all its runs.
 
-Jobs that share their requirements get one advice."""
+Jobs that share their requirements get one recommendation.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -40,11 +41,11 @@ from joblens.model.jobs.job import Requirements
 from joblens.model.values.units import format_bytes, format_duration
 
 _LOW = "low"
-_SAMPLED_GROWTH = 1.18  # on top of what is added to every peak
+_SAMPLED_GROWTH = 1.18  # on top of the margin for every peak
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """Jobs that share their requirements, and what was seen of them."""
+    """Jobs that share their requirements, and their observations."""
 
     name: str  # as people know it: the group's name, or that of the job in the file
     current: Requirements
@@ -64,7 +65,7 @@ class Advice(Struct, frozen=True, kw_only=True):
     recommended_text: str
     reason: str
     quantiles: dict[str, float] = field(default_factory=dict)  # p50, p90, p95, max, of jobs that completed
-    at_least: tuple[str, ...] = ()  # those of them that may be more: jobs were killed at a limit
+    at_least: tuple[str, ...] = ()  # lower bounds: jobs were killed at a limit
     retry_at: int | None = None  # bytes; set where jobs that do not fit have to be tried again with that
 
     @property
@@ -90,24 +91,24 @@ class GroupAdvice(Struct, frozen=True, kw_only=True):
 
     @property
     def is_thin(self) -> bool:
-        """So few jobs were seen that the next one may well need more."""
+        """Whether there are so few jobs that the next one may well need more."""
         return self.confidence == _LOW
 
 
 def advise(groups: Iterable[Group], strategy: Strategy = Strategy.MAX_SEEN) -> list[GroupAdvice]:
-    """Groups of which nothing was seen are left out."""
+    """Returns advice; groups without observations are omitted."""
     return [_advise(group, strategy) for group in groups if group.observations]
 
 
 def _advise(group: Group, strategy: Strategy) -> GroupAdvice:
     group = replace(group, observations=without_mapped_files(group.observations))
-    seen = group.observations
+    observations = group.observations
     largest = _memory_of_largest(group)
-    strategies = compare(memory_needs(seen), None if largest is None else int(largest[0]))
+    strategies = compare(memory_needs(observations), None if largest is None else int(largest[0]))
     parts = (_memory(group, largest, strategies, strategy), _cpus(group), _runtime(group))
-    has_ends = any(item.is_complete for item in seen)
-    jobs = len({(item.run, item.job) for item in seen})
-    runs = len({item.run for item in seen})
+    has_ends = any(item.is_complete for item in observations)
+    jobs = len({(item.run, item.job) for item in observations})
+    runs = len({item.run for item in observations})
     return GroupAdvice(
         group=group,
         jobs=jobs,
@@ -133,89 +134,91 @@ def _memory(
 ) -> Advice | None:
     if largest is None:
         return None
-    current, seen = group.current.memory_bytes, group.observations
+    current, observations = group.current.memory_bytes, group.observations
     use = spread(
-        [float(item.memory_bytes) for item in seen if item.has_all_memory and item.memory_bytes],
-        memory_limits_hit(seen),
+        [float(item.memory_bytes) for item in observations if item.has_all_memory and item.memory_bytes],
+        memory_limits_hit(observations),
     )
-    wanted, reason = largest
+    advised, reason = largest
     smaller = next((one for one in strategies if one.strategy is strategy and one.retries), None)
-    if smaller is not None and smaller.first_bytes < wanted:
-        wanted, reason = _smaller_first_try(group, smaller)
-        retry = smaller.retry_bytes if wanted == smaller.first_bytes else None
-        return _of("memory", current, wanted, memory_text, reason, use, retry_at=retry)
-    return _of("memory", current, wanted, memory_text, reason, use)
+    if smaller is not None and smaller.first_bytes < advised:
+        advised, reason = _smaller_first_try(group, smaller)
+        retry = smaller.retry_bytes if advised == smaller.first_bytes else None
+        return _of("memory", current, advised, memory_text, reason, use, retry_at=retry)
+    return _of("memory", current, advised, memory_text, reason, use)
 
 
 def _memory_of_largest(group: Group) -> tuple[float, str] | None:
-    """What suits them all, and why; None: nothing is known."""
-    seen = group.observations
-    known = [item.memory_bytes for item in seen if item.memory_bytes is not None]
-    killed = memory_limits_hit(seen)
+    """Returns the amount that fits all, and why; None: unknown."""
+    observations = group.observations
+    known = [item.memory_bytes for item in observations if item.memory_bytes is not None]
+    killed = memory_limits_hit(observations)
     if not known and not killed:
         return None
     peak = max(known, default=0)
-    text = f"peak {format_bytes(peak)}{_with_files(seen, peak)}"
-    is_sampled = any(item.is_sampled for item in seen)
+    text = f"peak {format_bytes(peak)}{_with_files(observations, peak)}"
+    is_sampled = any(item.is_sampled for item in observations)
     enough = peak * _SAMPLED_GROWTH if is_sampled else peak
     current = group.current.memory_bytes
-    wanted: float = memory_for(enough)
-    if killed and max(killed) * OOM_GROWTH > wanted:
+    advised: float = memory_for(enough)
+    if killed and max(killed) * OOM_GROWTH > advised:
         times = f"{len(killed)} out of memory" if len(killed) > 1 else "out of memory"
         reason = f"{times} at {format_bytes(max(killed))}: + 50 %"
         return _already_more(current, rounded_memory(max(killed) * OOM_GROWTH), reason)
     if current is not None:
         uncertain = any(item.memory_is_least for item in group.observations)
-        keep = _why_kept(group, current, wanted, memory_range(enough), uncertain=uncertain)
+        keep = _why_kept(group, current, advised, memory_range(enough), uncertain=uncertain)
         if keep:
             return current, f"{text}{keep}"
     if is_sampled:
-        return wanted, f"{text} in Slurm's samples + 30 to 40 %"
+        return advised, f"{text} in Slurm's samples + 30 to 40 %"
     more = "8 to 16 MiB" if is_least_memory_spare(peak) else "10 to 20 %"
-    return wanted, f"{text} + {more}"
+    return advised, f"{text} + {more}"
 
 
-def _with_files(seen: Sequence[Observation], peak: int) -> str:
+def _with_files(observations: Sequence[Observation], peak: int) -> str:
     """A newer joblens may find less."""
-    has_files = any(item.memory_has_files for item in seen if item.memory_bytes == peak)
+    has_files = any(item.memory_has_files for item in observations if item.memory_bytes == peak)
     return " (older record, may include mapped files)" if has_files else ""
 
 
 def _smaller_first_try(group: Group, chosen: Allocation) -> tuple[float, str]:
-    """Where jobs that do not fit are tried again, a job that was killed is no reason for more."""
+    """If jobs that do not fit are retried, a killed job is no reason for more."""
     share = f"{100 * chosen.retries:.0f} % need another try with {memory_text(chosen.retry_bytes)}"
     current = group.current.memory_bytes
     if current is not None and chosen.first_bytes < current:
         if any(item.memory_is_least for item in group.observations):
             return current, "peaks may have been higher: kept"
         if not any(item.is_complete for item in group.observations):
-            return current, "none came to its end: kept"
+            return current, "none completed: kept"
     return chosen.first_bytes, f"{chosen.strategy}: {share}"
 
 
 def _cpus(group: Group) -> Advice | None:
     current = group.current.cpus
-    seen = group.observations
-    known = [item.peak_cores for item in seen if item.peak_cores is not None]
+    observations = group.observations
+    known = [item.peak_cores for item in observations if item.peak_cores is not None]
     if not known:
         return None
     peak = max(known)
-    wanted: float = cpus_for(peak)
+    advised: float = cpus_for(peak)
     percent = round(100 * peak)
     # Sampling shows a busy core as a little more than one.
-    cores = "1 core" if wanted == 1 else f"{wanted:g} cores"
-    room = "up to the next core" if percent <= 100 * wanted else f"hardly more than {cores}"
-    level = "average" if any(item.is_sampled for item in seen) else "peak"
-    reason = f"{level} {percent} % CPU, {room}"
-    held_back = [item.limits.cpus for item in seen if item.is_throttled and item.limits.cpus]
-    if held_back and max(held_back) >= wanted and (current is None or current <= max(held_back)):
-        wanted = cpus_for(max(held_back) + 1)
+    cores = "1 core" if advised == 1 else f"{advised:g} cores"
+    headroom = "up to the next core" if percent <= 100 * advised else f"hardly more than {cores}"
+    level = "average" if any(item.is_sampled for item in observations) else "peak"
+    reason = f"{level} {percent} % CPU, {headroom}"
+    held_back = [item.limits.cpus for item in observations if item.is_throttled and item.limits.cpus]
+    if held_back and max(held_back) >= advised and (current is None or current <= max(held_back)):
+        advised = cpus_for(max(held_back) + 1)
         reason = f"held back at {max(held_back):g}: one more"
     elif current is not None:
-        keep = _why_kept(group, current, wanted, (wanted, wanted), uncertain=False)
-        wanted, reason = (current, f"{level} {percent} % CPU{keep}") if keep else (wanted, reason)
-    use = spread([item.peak_cores for item in seen if item.is_complete and item.peak_cores is not None])
-    return _of("cpus", current, wanted, cpus_text, reason, use)
+        keep = _why_kept(group, current, advised, (advised, advised), uncertain=False)
+        advised, reason = (current, f"{level} {percent} % CPU{keep}") if keep else (advised, reason)
+    use = spread(
+        [item.peak_cores for item in observations if item.is_complete and item.peak_cores is not None]
+    )
+    return _of("cpus", current, advised, cpus_text, reason, use)
 
 
 def _runtime(group: Group) -> Advice | None:
@@ -223,50 +226,53 @@ def _runtime(group: Group) -> Advice | None:
     killed = time_limits_hit(group.observations)
     longest = max(item.duration_s for item in group.observations)
     use = spread([item.duration_s for item in group.observations if item.is_complete], killed)
-    wanted: float = runtime_for(longest)
+    advised: float = runtime_for(longest)
     times = f"{len(killed)} timed out" if len(killed) > 1 else "timed out"
-    if killed and max(killed) * TIMEOUT_GROWTH > wanted:
-        wanted = rounded_runtime(max(killed) * TIMEOUT_GROWTH)
+    if killed and max(killed) * TIMEOUT_GROWTH > advised:
+        advised = rounded_runtime(max(killed) * TIMEOUT_GROWTH)
         reason = f"{times} after {format_duration(max(killed))}: + 40 %"
-        wanted, reason = _already_more(current, wanted, reason)
-        return _of("runtime", current, wanted, runtime_text, reason, use)
+        advised, reason = _already_more(current, advised, reason)
+        return _of("runtime", current, advised, runtime_text, reason, use)
     more = " + 10 to 20 s" if is_least_spare(longest) else " + 15 to 30 %"
-    seen = (
+    observations = (
         f"{times} after {format_duration(max(killed))}" if killed else f"longest {format_duration(longest)}"
     )
-    reason = seen + more
+    reason = observations + more
     if current is not None:
-        keep = _why_kept(group, current, wanted, runtime_range(longest), uncertain=False)
-        wanted, reason = (current, f"{seen}{keep}") if keep else (wanted, reason)
-    return _of("runtime", current, wanted, runtime_text, reason, use)
+        keep = _why_kept(group, current, advised, runtime_range(longest), uncertain=False)
+        advised, reason = (current, f"{observations}{keep}") if keep else (advised, reason)
+    return _of("runtime", current, advised, runtime_text, reason, use)
 
 
-def _already_more(current: float | None, wanted: float, reason: str) -> tuple[float, str]:
-    """Someone has given it more since: what it needs is not known, so it is not taken away again."""
-    if current is not None and current >= wanted:
+def _already_more(current: float | None, advised: float, reason: str) -> tuple[float, str]:
+    """A user has raised it since: the need is unknown, so it is not lowered."""
+    if current is not None and current >= advised:
         return current, f"{reason.partition(':')[0]}: has more now"
-    return wanted, reason
+    return advised, reason
 
 
 def _why_kept(
-    group: Group, current: float, wanted: float, fitting: tuple[float, float], *, uncertain: bool
+    group: Group, current: float, advised: float, fitting: tuple[float, float], *, uncertain: bool
 ) -> str:
-    """'' where another amount is better. Asking for less has to be safe; a change has to be worth it."""
-    if wanted == current or (wanted > current >= fitting[0]) or (wanted < current <= fitting[1]):
+    """Returns why to keep the request;
+
+    '' if another is better. Lowering must be safe, and a change worthwhile.
+    """
+    if advised == current or (advised > current >= fitting[0]) or (advised < current <= fitting[1]):
         return ": fits as it is"
-    if wanted > current:
+    if advised > current:
         return ""
     if uncertain:
         return ", perhaps more: kept"
     if not any(item.is_complete for item in group.observations):
-        return ", but none came to its end: kept"
+        return ", but none completed: kept"
     return ""
 
 
 def _of(
     resource: str,
     current: float | None,
-    wanted: float,
+    advised: float,
     text: Callable[[Any], str],
     reason: str,
     use: Spread,
@@ -276,9 +282,9 @@ def _of(
     return Advice(
         resource=resource,
         current=current,
-        recommended=wanted,
+        recommended=advised,
         current_text="" if current is None else text(current),
-        recommended_text=text(wanted),
+        recommended_text=text(advised),
         reason=reason,
         quantiles=use.quantiles,
         at_least=use.at_least,

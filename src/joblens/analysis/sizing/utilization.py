@@ -1,8 +1,8 @@
-"""Utilization check: use against request, with the messages and JSON form Torc's users know.
+"""Utilization check: use against request, with the messages and JSON form of Torc.
 
-Memory is the peak of what cannot be reclaimed, CPU the highest rate between two samples (the exact average
-where that is higher, or all there is), runtime the job's own time. A limit that was hit is a violation even
-where the number stays just below it: under enforcement it cannot rise further.
+Memory is the peak that cannot be reclaimed, CPU the highest rate between two samples (or the exact average if
+that is higher or all there is), runtime the job's own time. Hitting a limit is a violation even if the number
+is just below it: with enforcement it cannot rise further.
 """
 
 import enum
@@ -61,7 +61,7 @@ class Utilization(Struct, frozen=True, kw_only=True):
 
     @property
     def is_far_below(self) -> bool:
-        """It asked for more than twice what it used. A time limit is meant to lie above."""
+        """Whether it requested more than twice its use. A time limit is meant to be higher."""
         if self.peak is None or self.is_least or self.resource is Resource.RUNTIME:
             return False
         one_core_less = self.specified - self.peak >= _ONE_CORE or self.resource is not Resource.CPU
@@ -69,7 +69,7 @@ class Utilization(Struct, frozen=True, kw_only=True):
 
 
 class LikelyCause(Struct, frozen=True, kw_only=True):
-    """Of a failure whose reason is not certain. The last two are shares of what was specified."""
+    """For a failure of uncertain cause. The last two are shares of the request."""
 
     record: Record
     return_code: int | None
@@ -88,15 +88,14 @@ class UtilizationReport(Struct, frozen=True, kw_only=True):
 
     @property
     def over_asking(self) -> int:
-        """Jobs that asked for far more than they used."""
+        """Returns jobs that requested far more than they used."""
         return len({item.record.job.name for item in self.within if item.is_far_below})
 
 
 def check_utilization(
     records: Iterable[Record], *, include_failed: bool = False, min_over_percent: float = 1.0
 ) -> UtilizationReport:
-    """Attempts that have not ended are left out. Of failed ones only the limits they hit count, unless
-    `include_failed`."""
+    """Checks ended attempts. Failed ones count only for the limits they hit, unless `include_failed`."""
     total = 0
     violations: list[Utilization] = []
     within: list[Utilization] = []
@@ -126,12 +125,12 @@ def check_utilization(
 
 
 def gpu_memory_peak(record: Record) -> int:
-    """A spec has no key for how much is asked for, so it is told and compared with nothing."""
+    """There is no request to compare it with."""
     return 0 if record.outcome is None else record.outcome.usage.gpu_memory_peak_bytes or 0
 
 
 def utilizations(record: Record, outcome: Outcome) -> Iterator[Utilization]:
-    """Of what has a requirement; what is neither known nor was hit is left out."""
+    """Yields numbers with a requirement, if known or if the limit was hit."""
     needs, usage = record.job.requirements, outcome.usage
     if needs.memory_bytes:
         yield from _known(

@@ -18,13 +18,13 @@ from joblens.model.values.units import MIB
 
 
 def changes_for_sbatch(found: GroupAdvice) -> list[Advice]:
-    """CPUs of a job of several nodes are those of its tasks: how it is cut into tasks is not ours to say."""
+    """CPUs of a multi-node job depend on its tasks, which joblens does not change."""
     is_wide = (found.group.current.nodes or 1) > 1
     return [part for part in found.advice if part.is_change and not (is_wide and part.resource == "cpus")]
 
 
 def sbatch_options(found: GroupAdvice) -> str:
-    """Of what should change; '' when all fits as it is."""
+    """Returns options to change; '' if all fits."""
     return " ".join(map(sbatch_option, changes_for_sbatch(found)))
 
 
@@ -55,16 +55,16 @@ def memory_amount(size: float) -> str:
     return f"{mib // 1024}G" if mib % 1024 == 0 else f"{mib}M"
 
 
-COMMENT = "joblens run="  # begins the comments of allocations that joblens asked for
+COMMENT = "joblens run="  # prefix of comments of allocations that joblens requested
 MEASURED = "joblens"
 SACCT = "sacct"
-# What Slurm calls an end that our records name otherwise.
+# Slurm's ends that our records name differently.
 _STATES = {Status.SUCCESS: "COMPLETED", Status.ERROR: "FAILED", Status.QUEUED: "PENDING"}
 _KEYS = {"memory": "memory", "cpus": "num_cpus", "runtime": "runtime"}
 
 
 class Efficiency(Struct, frozen=True, kw_only=True):
-    """None: nobody knows. `slurm_…`: what Slurm says where the number itself is ours."""
+    """None: unknown. `slurm_…`: Slurm's figure, if the number itself is ours."""
 
     job_id: str
     raw_id: str = ""
@@ -73,7 +73,7 @@ class Efficiency(Struct, frozen=True, kw_only=True):
     user: str = ""
     group: str = ""
     state: str = ""
-    slurm_state: str = ""  # where that is another one: of the worker, which did well even if its job did not
+    slurm_state: str = ""  # if different: of the worker, which may succeed although its job failed
     exit_code: int | None = None
     signal: int = 0
     is_running: bool = False
@@ -93,12 +93,12 @@ class Efficiency(Struct, frozen=True, kw_only=True):
     slurm_memory_bytes: int | None = None
     asked_memory_bytes: int | None = None  # on each node
     jobs_inside: int = 0  # jobs of joblens that ran in it, where it was an allocation for several
-    is_shared: bool = False  # one of those jobs, so that the id is that of all of them
+    is_shared: bool = False  # one of those jobs, because they share the id
     job_uuid: str = ""  # of the record that our numbers are from
-    seen: Observation | None = None  # what of it counts for what to ask for next time
-    asked: Requirements = Requirements()  # in the workflow's file, where it is a job of one
+    seen: Observation | None = None  # numbers for the next request
+    asked: Requirements = Requirements()  # in the workflow's file, for a workflow job
     is_of_workflow: bool = False
-    is_sized_by_joblens: bool = False  # an allocation for several jobs: nobody wrote its amounts
+    is_sized_by_joblens: bool = False  # an allocation for several jobs, sized by joblens
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -126,8 +126,11 @@ class Efficiency(Struct, frozen=True, kw_only=True):
 def efficiency_of_slurm(
     job: SlurmJob, records: Sequence[Record] = (), usage_so_far: Usage | None = None
 ) -> Efficiency:
-    """`records`: of the joblens jobs that ran in it. Of one, ours are the numbers; of several the allocation
-    is Slurm's to tell. `usage_so_far`: of that one, while it runs."""
+    """Returns the efficiency. `records`: joblens jobs that ran in it.
+
+    For a single one, numbers are ours; for several, the allocation's are Slurm's. `usage_so_far`: of a single
+    running one.
+    """
     row, use = job.row, slurm_use(job)
     record = records[0] if len(records) == 1 and not _is_in_allocation(records[0]) else None
     ours = usage_so_far or _usage_of(record)
@@ -187,7 +190,7 @@ def efficiency_of_slurm(
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """What a job had to use, and for how long it did."""
+    """Resources of a job, and its duration."""
 
     name: str
     cpus: int | None
@@ -197,7 +200,7 @@ class Given(Struct, frozen=True, kw_only=True):
 
 
 def _own_limits(record: Record, given: Given, nodes: int) -> Given:
-    """Returns the limits of the job itself, where written: Slurm's include what its worker needs."""
+    """Returns the limits of the job itself, if recorded: Slurm's include its worker."""
     needs, outcome = record.job.requirements, record.outcome
     return Given(
         name=record.job.name or given.name,
@@ -209,7 +212,7 @@ def _own_limits(record: Record, given: Given, nodes: int) -> Given:
 
 
 def efficiency_of_record(record: Record, usage: Usage | None = None) -> Efficiency:
-    """Of a job that Slurm cannot be asked about: measured here or anywhere, or imported."""
+    """Returns the efficiency of a job without Slurm data: measured anywhere, or imported."""
     needs, outcome = record.job.requirements, record.outcome
     used = usage or _usage_of(record) or Usage()
     placement = None if record.attempt is None else record.attempt.placement
@@ -252,7 +255,7 @@ def _is_in_allocation(record: Record) -> bool:
 
 
 def _is_all_of_it(record: Record) -> bool:
-    """Slurm started it for this one: it is no command within somebody's own script."""
+    """Whether Slurm started it for this job alone, not as a command in a user's script."""
     return record.job.queue.startswith(CLUSTER_MARK)
 
 
@@ -271,21 +274,23 @@ def _is_least(usage: Usage | None, number: str) -> bool:
 
 
 def _findings(record: Record | None) -> tuple[Finding, ...]:
-    """What should be acted on; how large it should be is told as advice."""
+    """Returns findings to act on; sizes are given as advice."""
     if record is None or record.outcome is None:
         return ()
     return tuple(one for one in record.outcome.findings if one.severity is not Severity.INFO)
 
 
 def _seen(record: Record) -> Observation | None:
-    """None: it runs, or was stopped from outside, so how it went tells nothing of the next time."""
+    """Returns None if it runs or was stopped from outside, which says nothing about next time."""
     seen = observation_of(record, 1)
     return None if seen is None or seen.status in (Status.CANCELLED, Status.MEASURED) else seen
 
 
 class NextTime(Struct, frozen=True):
-    """What to ask for, where that is something else, and why: options of sbatch, or keys of a workflow's
-    file, to which joblens adds what its agent needs."""
+    """Requests for next time, if different, and why.
+
+    Options of sbatch, or keys of a workflow file, to which joblens adds its agent's need.
+    """
 
     sbatch: str = ""
     keys: str = ""
@@ -293,11 +298,13 @@ class NextTime(Struct, frozen=True):
 
 
 def next_time(jobs: Sequence[Efficiency]) -> NextTime:
-    """Returns what suits all of them: one job, or the elements of an array. Only amounts that people wrote
-    count: nothing for allocations that joblens sized."""
+    """Returns advice that fits all: one job, or the elements of an array.
+
+    Only for amounts that people wrote, not for allocations that joblens sized.
+    """
     if any(one.is_sized_by_joblens for one in jobs):
         return NextTime()
-    seen = [replace(one.seen, run=place) for place, one in enumerate(jobs, start=1) if one.seen is not None]
+    seen = [replace(one.seen, run=number) for number, one in enumerate(jobs, start=1) if one.seen is not None]
     found = advise([Group(name="", current=jobs[0].asked, observations=tuple(seen))]) if jobs else []
     if not found:
         return NextTime()

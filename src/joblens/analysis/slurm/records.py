@@ -1,8 +1,7 @@
-"""Slurm accounting records: a job's requests, use and end, worked out from sacct.
+"""Slurm accounting records: a job's requests, use and end, derived from sacct.
 
 CPU time and I/O add up over the steps. Memory does not: sacct has the largest *task* of each step, requests
-are by node, and steps may run beside each other or one after the other. So it is put together by node and by
-time.
+are per node, and steps may overlap. So it is combined by node and time.
 """
 
 import math
@@ -28,17 +27,17 @@ from joblens.model.jobs.job import (
 from joblens.model.values.ids import uuid_from
 
 SOURCE = "sacct"
-# Processes that are killed take the CPU time of their own children, which nobody waited for, with them.
+# Killed processes take the CPU time of children they had not reaped with them.
 _KILLED_STATES = ("TIMEOUT", "OUT_OF_MEMORY", "CANCELLED", "NODE_FAIL", "PREEMPTED", "DEADLINE")
-_EXTERN = "extern"  # holds the place; nothing of the job runs in it
+_EXTERN = "extern"  # reserves the allocation; nothing of the job runs in it
 
 
 class SlurmUse(Struct, frozen=True, kw_only=True):
-    """None: sacct does not say."""
+    """None: not in sacct."""
 
     nodes: int
     cpus: int | None = None  # it had, on all nodes
-    gpus: int | None = None  # it asked for, on all nodes
+    gpus: int | None = None  # requested, on all nodes
     elapsed_s: float | None = None
     cpu_usec: int | None = None
     cpu_user_usec: int | None = None
@@ -66,7 +65,7 @@ class SlurmUse(Struct, frozen=True, kw_only=True):
 
 
 def is_settled(job: SlurmJob) -> bool:
-    """For some seconds after its end a job's row lacks what its database has not been told yet."""
+    """Whether a job's row is complete: for some seconds after its end it is not."""
     row = job.row
     return job.is_over and not row.asked_memory.endswith("?") and row.submitted_at_us is not None
 
@@ -100,8 +99,12 @@ def node_count(row: SlurmRow) -> int:
 
 
 def asked_memory_bytes(row: SlurmRow) -> int | None:
-    """For each node. ReqMem is written in three ways: 4Gc for each CPU, 4Gn for each node (both before
-    21.08), 4G for all of the job. 0 asks for all that a node has."""
+    """Returns the request per node.
+
+    ReqMem has three forms: 4Gc per CPU, 4Gn per node (both before 21.08), 4G per job.
+
+    0 requests all memory of a node.
+    """
     nodes = node_count(row)
     text = row.asked_memory
     size = slurm_bytes(text[:-1] if text.endswith(("c", "n")) else text, "M")
@@ -117,8 +120,10 @@ def asked_memory_bytes(row: SlurmRow) -> int | None:
 
 
 def memory_peak(steps: Sequence[SlurmRow]) -> tuple[int | None, bool]:
-    """(of the node that used most, whether it is put together from several peaks). What steps that ran at
-    the same time used on a node adds up; of others the largest counts."""
+    """Returns (peak of the node that used most, whether it is combined from several peaks).
+
+    Steps that overlapped on a node add up; of others the largest counts.
+    """
     known = [(step, size) for step in steps if (size := _step_on_a_node(step)) is not None]
     if not known:
         return None, False
@@ -134,8 +139,10 @@ def memory_peak(steps: Sequence[SlurmRow]) -> tuple[int | None, bool]:
 
 
 def _are_together(step: SlurmRow, other: SlurmRow) -> bool:
-    """`step` was under way when `other` began. Slurm's times are whole seconds: what ended in the second in
-    which another began was before it."""
+    """Whether `step` was running when `other` started.
+
+    Slurm's times are whole seconds: a step that ended in the second in which another started was before it.
+    """
     begin, end, at = step.started_at_us, step.ended_at_us, other.started_at_us
     if begin is None or at is None:
         return step.step == "batch"
@@ -159,17 +166,17 @@ def _tasks_a_node(step: SlurmRow) -> int:
 
 
 def _step_cpu_usec(step: SlurmRow) -> int | None:
-    """Of one that runs only what it was last seen with is known."""
+    """For a running step only the last sample is known."""
     if step.total_cpu_usec:
         return step.total_cpu_usec
-    seen = slurm_seconds(step.used_in_total.get("cpu", ""))
-    return step.total_cpu_usec if seen is None else round(seen * 1e6)
+    sampled_s = slurm_seconds(step.used_in_total.get("cpu", ""))
+    return step.total_cpu_usec if sampled_s is None else round(sampled_s * 1e6)
 
 
-def with_seen(job: SlurmJob, seen: Sequence[SlurmRow]) -> SlurmJob:
-    """What sstat saw of the steps of a job that runs put to what sacct has of them: names, nodes, times."""
+def with_seen(job: SlurmJob, sampled_s: Sequence[SlurmRow]) -> SlurmJob:
+    """Adds sstat's figures of running steps to sacct's names, nodes and times."""
     steps = {step.job_id: step for step in job.steps}
-    for row in seen:
+    for row in sampled_s:
         known = steps.get(row.job_id, replace(row, nodes=job.row.nodes, node_count=job.row.node_count))
         steps[row.job_id] = replace(
             known,
@@ -183,7 +190,7 @@ def with_seen(job: SlurmJob, seen: Sequence[SlurmRow]) -> SlurmJob:
 
 
 def queued_job(job: QueuedJob) -> SlurmJob:
-    """Of one that Slurm's books do not have yet: what its queue knows."""
+    """Builds a job that is only in the queue, not in accounting yet."""
     elapsed = None
     if job.time_limit_s is not None and job.time_left_s is not None:
         elapsed = max(0.0, job.time_limit_s - job.time_left_s)
@@ -228,7 +235,7 @@ def _sum(values: Iterable[int | None]) -> int | None:
 def cluster_account(job: SlurmJob, *, is_shared: bool = False) -> ClusterAccount:
     """`is_shared`: of an allocation in which other jobs ran too."""
     row, use = job.row, slurm_use(job)
-    said = {
+    fields_found = {
         "partition": row.partition,
         "account": row.account,
         "qos": row.qos,
@@ -254,7 +261,7 @@ def cluster_account(job: SlurmJob, *, is_shared: bool = False) -> ClusterAccount
         started_at_us=row.started_at_us,
         ended_at_us=row.ended_at_us,
         is_shared=is_shared,
-        fields={name: value for name, value in said.items() if value},
+        fields={name: value for name, value in fields_found.items() if value},
     )
 
 
@@ -262,7 +269,7 @@ SAMPLED = "sacct (sampled)"
 ACCOUNTING = "sacct"
 _ADDED_UP = "sacct (sampled; peaks of tasks or steps on one node added up)"
 
-# How it ended, and what our records call the reason.
+# Ends and the reasons in our records.
 _ENDINGS: dict[str, tuple[Status, str]] = {
     "COMPLETED": (Status.SUCCESS, "exited"),
     "FAILED": (Status.FAILED, "exited"),
@@ -280,13 +287,13 @@ _ENDINGS: dict[str, tuple[Status, str]] = {
     "RECONFIG_FAIL": (Status.ERROR, "not-started"),
 }
 _WORDS = {
-    "OUT_OF_MEMORY": "Slurm ended it for lack of memory",
-    "TIMEOUT": "Slurm ended it when its time was up",
-    "DEADLINE": "Slurm ended it at its deadline",
-    "PREEMPTED": "another job of higher priority took its place",
+    "OUT_OF_MEMORY": "out of memory: killed by Slurm",
+    "TIMEOUT": "timed out: killed by Slurm",
+    "DEADLINE": "timed out: killed by Slurm at its deadline",
+    "PREEMPTED": "preempted by a job of higher priority",
     "REVOKED": "it ran on another cluster of the federation",
     "NODE_FAIL": "a node that it ran on failed",
-    "REQUEUED": "it was put back into the queue and began again",
+    "REQUEUED": "requeued by Slurm",
     "BOOT_FAIL": "its node could not be started",
     "LAUNCH_FAILED": "Slurm could not start it",
     "RECONFIG_FAIL": "its nodes could not be set up for it",
@@ -295,13 +302,16 @@ _WORDS = {
 
 
 def external_id_of(job_id: str) -> str:
-    """Behind a word: a plain number would be taken for a number of the store's own."""
+    """Adds a prefix: a plain number would be read as a job number of the store."""
     return f"slurm-{job_id}"
 
 
 def slurm_record(job: SlurmJob, default_cluster: str = "") -> Record:
-    """Without an outcome where it has not ended yet. The same job of the same cluster, submitted at the same
-    moment, has the same UUID: ids are used again when a cluster's counter starts anew."""
+    """Builds a record, without an outcome if it has not ended.
+
+    A job of the same cluster and submit time always gets the same UUID: ids are reused when a cluster's
+    counter restarts.
+    """
     row, use = job.row, slurm_use(job)
     cluster = row.cluster or default_cluster
     submitted = row.submitted_at_us or row.started_at_us or row.ended_at_us or 0
@@ -337,8 +347,8 @@ def slurm_record(job: SlurmJob, default_cluster: str = "") -> Record:
 
 
 def _tags(row: SlurmRow, cluster: str) -> tuple[str, ...]:
-    said = {"cluster": cluster, "partition": row.partition, "account": row.account}
-    return ("slurm", *(f"{name}={value}" for name, value in said.items() if value))
+    fields_found = {"cluster": cluster, "partition": row.partition, "account": row.account}
+    return ("slurm", *(f"{name}={value}" for name, value in fields_found.items() if value))
 
 
 def requirements_of(row: SlurmRow, use: SlurmUse) -> Requirements:
@@ -355,7 +365,7 @@ def requirements_of(row: SlurmRow, use: SlurmUse) -> Requirements:
 
 
 def _attempt(row: SlurmRow, placement: Placement) -> Attempt | None:
-    """None: it was taken out of the queue before it began."""
+    """Returns None if it was removed from the queue before it started."""
     if row.started_at_us is None or (not row.nodes and not row.elapsed_s):
         return None
     return Attempt(
@@ -378,7 +388,7 @@ def _outcome(job: SlurmJob, use: SlurmUse, status: Status, reason: str) -> Outco
     if status is Status.CANCELLED and not error:
         error = f"cancelled by {row.cancelled_by}" if row.cancelled_by else "cancelled"
     if row.state == "FAILED":
-        error = f"ended by signal {signal}" if signal else f"exit code {code}"
+        error = f"killed by signal {signal}" if signal else f"exit code {code}"
     ended = row.ended_at_us or (row.started_at_us or 0) + round((row.elapsed_s or 0.0) * 1e6)
     return Outcome(
         status=status,
@@ -410,7 +420,7 @@ def _exit_code(status: Status, state: str, code: int | None, signal: int) -> int
 
 
 def slurm_usage(use: SlurmUse) -> Usage:
-    """All of it is at most seen, never less: Slurm looks now and then, at every 30 s as a rule."""
+    """All numbers are lower bounds: Slurm samples, every 30 s by default."""
     memory = _ADDED_UP if use.is_memory_estimated else SAMPLED
     lower_bounds = [
         *(["memory_peak_bytes"] if use.memory_peak_bytes is not None else []),
@@ -422,9 +432,7 @@ def slurm_usage(use: SlurmUse) -> Usage:
     sources = {"cpu": "sacct", "memory_peak": memory, "io_calls": SAMPLED, "gpu": SAMPLED}
     unknown = {}
     if use.memory_peak_bytes is None:
-        unknown["memory_peak_bytes"] = (
-            "Slurm has no MaxRSS of it: too short to be looked at, or not collected"
-        )
+        unknown["memory_peak_bytes"] = "Slurm has no MaxRSS: too short to be sampled, or not collected"
     return Usage(
         cpu_total_usec=use.cpu_usec,
         cpu_user_usec=use.cpu_user_usec,

@@ -1,7 +1,7 @@
-"""Slurm text parsers: times, sizes, node lists, and the lines of squeue, sinfo and sacct.
+"""Slurm text parsers: times, sizes, node lists, and the output of squeue, sinfo and sacct.
 
-Each of its commands is asked for fixed fields between separators that occur in no name, so that neither the
-version nor the reader's own SQUEUE_FORMAT changes what comes. A value that cannot be read is unknown.
+Commands are called with fixed fields and separators that occur in no name, so that neither the version nor
+the user's SQUEUE_FORMAT changes the output. A value that cannot be parsed is unknown.
 """
 
 import datetime as dt
@@ -40,7 +40,7 @@ def slurm_seconds(text: str) -> float | None:
     days, clock = match.groups()
     numbers = [float(word) for word in clock.split(":")]
     if days is None:
-        return sum(number * 60.0**place for place, number in enumerate(reversed(numbers)))
+        return sum(number * 60.0**power for power, number in enumerate(reversed(numbers)))
     # Behind days the first is hours, however many follow.
     return int(days) * 86400 + sum(
         number * unit for number, unit in zip(numbers, (3600, 60, 1), strict=False)
@@ -65,7 +65,7 @@ def slurm_bytes(text: str, unit: str = "") -> int | None:
 
 
 def slurm_instant_us(text: str) -> int | None:
-    """Seconds since 1970 (SLURM_TIME_FORMAT=%s) or 2026-11-16T02:27:59, which is taken as UTC."""
+    """Parses seconds since 1970 (SLURM_TIME_FORMAT=%s) or 2026-11-16T02:27:59, as UTC."""
     stripped = text.strip()
     if stripped.isdigit():
         return int(stripped) * 1_000_000 or None
@@ -79,7 +79,7 @@ def slurm_instant_us(text: str) -> int | None:
 
 
 def node_names(text: str) -> tuple[str, ...]:
-    """n[1-3,7],gpu01 -> n1 n2 n3 n7 gpu01; what cannot be read stays as it is."""
+    """Expands n[1-3,7],gpu01 -> n1 n2 n3 n7 gpu01; returns unparsable text unchanged."""
     if text.strip() in NOTHING:
         return ()
     try:
@@ -95,7 +95,7 @@ def tres(text: str) -> dict[str, str]:
 
 
 def gpus_of(counts: Mapping[str, str]) -> int | None:
-    """Of all kinds: gres/gpu is the sum, where it stands beside gres/gpu:a100."""
+    """Sums all kinds: gres/gpu is the total, if listed besides gres/gpu:a100."""
     if (whole := slurm_count(counts.get("gres/gpu", ""))) is not None:
         return whole
     kinds = [slurm_count(value) or 0 for name, value in counts.items() if name.startswith("gres/gpu:")]
@@ -107,25 +107,27 @@ def read_squeue(text: str) -> list[QueuedJob]:
 
 
 def _queued(values: Sequence[str]) -> QueuedJob:
-    said = {field: "" if value.strip() in NOTHING else value.strip() for field, value in _paired(values)}
+    values_by_field = {
+        field: "" if value.strip() in NOTHING else value.strip() for field, value in _paired(values)
+    }
     return QueuedJob(
-        job_id=said["%i"],
-        raw_id=said["%A"],
-        state=said["%T"].partition(" ")[0],
-        reason=said["%r"],
-        name=said["%j"],
-        comment=said["%k"],
-        user=said["%u"],
-        partition=said["%P"],
-        account=said["%a"],
-        qos=said["%q"],
-        nodes=node_names(said["%N"]),
-        node_count=slurm_count(said["%D"]),
-        cpus=slurm_count(said["%C"]),
-        submitted_at_us=slurm_instant_us(said["%V"]),
-        starts_at_us=slurm_instant_us(said["%S"]),
-        time_limit_s=slurm_seconds(said["%l"]),
-        time_left_s=slurm_seconds(said["%L"]),
+        job_id=values_by_field["%i"],
+        raw_id=values_by_field["%A"],
+        state=values_by_field["%T"].partition(" ")[0],
+        reason=values_by_field["%r"],
+        name=values_by_field["%j"],
+        comment=values_by_field["%k"],
+        user=values_by_field["%u"],
+        partition=values_by_field["%P"],
+        account=values_by_field["%a"],
+        qos=values_by_field["%q"],
+        nodes=node_names(values_by_field["%N"]),
+        node_count=slurm_count(values_by_field["%D"]),
+        cpus=slurm_count(values_by_field["%C"]),
+        submitted_at_us=slurm_instant_us(values_by_field["%V"]),
+        starts_at_us=slurm_instant_us(values_by_field["%S"]),
+        time_limit_s=slurm_seconds(values_by_field["%l"]),
+        time_left_s=slurm_seconds(values_by_field["%L"]),
     )
 
 
@@ -136,18 +138,18 @@ def _paired(values: Sequence[str]) -> Iterable[tuple[str, str]]:
 def read_sinfo(text: str) -> list[Partition]:
     found = []
     for values in _rows(text, len(SINFO_FIELDS)):
-        said = dict(zip(SINFO_FIELDS, (value.strip() for value in values), strict=True))
+        values_by_field = dict(zip(SINFO_FIELDS, (value.strip() for value in values), strict=True))
         found.append(
             Partition(
-                name=said["%R"],
-                is_default=said["%P"].endswith("*"),
-                max_time_s=slurm_seconds(said["%l"]),
-                default_time_s=slurm_seconds(said["%L"]),
-                nodes=slurm_count(said["%D"]) or 0,
-                cpus_per_node=slurm_count(said["%c"].rstrip("+")) or 0,
-                memory_per_node_bytes=slurm_bytes(said["%m"].rstrip("+"), "M") or 0,
-                gpus_per_node=_gres_gpus(said["%G"]),
-                state=said["%T"],
+                name=values_by_field["%R"],
+                is_default=values_by_field["%P"].endswith("*"),
+                max_time_s=slurm_seconds(values_by_field["%l"]),
+                default_time_s=slurm_seconds(values_by_field["%L"]),
+                nodes=slurm_count(values_by_field["%D"]) or 0,
+                cpus_per_node=slurm_count(values_by_field["%c"].rstrip("+")) or 0,
+                memory_per_node_bytes=slurm_bytes(values_by_field["%m"].rstrip("+"), "M") or 0,
+                gpus_per_node=_gres_gpus(values_by_field["%G"]),
+                state=values_by_field["%T"],
             )
         )
     return found
@@ -169,7 +171,7 @@ def _rows(text: str, count: int) -> Iterator[list[str]]:
 
 
 def numbered_rows(lines: Iterable[str], count: int, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """A name or a comment may have a line break in it: lines are put together until a row has its values."""
+    """Joins lines until a row has all its values: a name or a comment may contain a line break."""
     held, first = "", 0
     for number, ended_line in enumerate(lines, start=1):
         line = ended_line.rstrip("\r\n")
@@ -191,7 +193,7 @@ def slurm_count(text: str) -> int | None:
     return int(text) if text.strip().isdigit() else None
 
 
-# Those that this version of sacct knows are asked for.
+# Only fields that this version of sacct knows are requested.
 _SACCT_FIELDS = """
     JobID JobIDRaw Cluster JobName User Group Account Partition QOS State ExitCode Reason Comment WorkDir
     SubmitLine Submit Start End ElapsedRaw Elapsed TimelimitRaw Timelimit AllocCPUS ReqCPUS NNodes
@@ -209,8 +211,11 @@ def read_sacct(
 ) -> Iterator[tuple[int, SlurmRow | None]]:
     """(line, row) of each; None where there are too many or too few values."""
     for number, values in numbered_rows(lines, len(fields), separator):
-        said = _said(fields, values, separator)
-        yield number, None if said is None or not said.get("jobid") else _row(said)
+        values_by_field = _said(fields, values, separator)
+        yield (
+            number,
+            None if values_by_field is None or not values_by_field.get("jobid") else _row(values_by_field),
+        )
 
 
 def _said(fields: Sequence[str], values: Sequence[str], separator: str) -> dict[str, str] | None:
@@ -219,7 +224,7 @@ def _said(fields: Sequence[str], values: Sequence[str], separator: str) -> dict[
         pairs = zip(names, values, strict=True)
         return {name: "" if value.strip() in NOTHING else value.strip() for name, value in pairs}
     more = len(values) - len(names)
-    # Somebody has the separator in a command or a name. Put together at the right one, the state is a state.
+    # A command or name contains the separator. Joined at the right one, the state is valid.
     for column in _FREE_TEXT if more > 0 and "state" in names else ():
         if column in names:
             at = names.index(column)
@@ -229,9 +234,9 @@ def _said(fields: Sequence[str], values: Sequence[str], separator: str) -> dict[
     return None
 
 
-def _row(said: Mapping[str, str]) -> SlurmRow:
+def _row(values_by_field: Mapping[str, str]) -> SlurmRow:
     def get(name: str) -> str:
-        return said.get(name.lower(), "")
+        return values_by_field.get(name.lower(), "")
 
     state, _, by = get("State").partition(" by ")
     limit = slurm_seconds(get("Timelimit"))
@@ -281,7 +286,7 @@ def _row(said: Mapping[str, str]) -> SlurmRow:
 
 
 def sacct_header(line: str) -> tuple[list[str], str] | None:
-    """The names of the columns and what stands between them; None: it is not the first line of sacct -P."""
+    """Returns the columns and their separator; None: not the first line of sacct -P."""
     text = line.strip("\r\n\ufeff ")
     known = {name.lower() for name in SACCT_FIELDS}
     match = re.match(r"([A-Za-z]+)([^A-Za-z]{1,4})[A-Za-z]", text)

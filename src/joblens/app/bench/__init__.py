@@ -1,1 +1,1 @@
-"""Benchmarks: commands against each other, and those of tools."""
+"""Benchmarks: comparisons of commands, and benchmarks of tools."""

@@ -1,8 +1,8 @@
-"""Comparison of commands (`joblens bench -- CMD`): repeated in turns until the difference is significant.
+"""Comparison of commands (`joblens bench -- CMD`): repeated alternately until the result is precise.
 
-In every round each command runs once, in an random order, so that whatever changes on the machine meets
-all of them. It goes on until the interval of every ratio is narrow enough, not until a difference shows:
-looking for that after every round would find one sooner or later.
+In every round each command runs once, in random order, so that changes on the machine affect all of them.
+It ends when the interval of every ratio is narrow enough, not when a difference shows: testing for that
+after every round would find one sooner or later.
 """
 
 import math
@@ -47,17 +47,17 @@ class BenchCommand(Struct, frozen=True):
 
 
 class AbPlan(Struct, frozen=True, kw_only=True):
-    """The first command is what the others are compared with."""
+    """The others are compared with the first command."""
 
     commands: tuple[BenchCommand, ...]
     title: str = ""
     warmup: int = 1
-    rounds: int | None = None  # just so many; None: until it is precise enough or time is up
+    rounds: int | None = None  # exact number; None: until precise enough or the time limit
     most_rounds: int = MOST_ROUNDS
     time_s: float = 60.0
     precision: float = 0.02  # half the width of the interval, relative
     confidence: float = CONFIDENCE
-    seed: int | None = None  # of the order; None: another each time
+    seed: int | None = None  # of the order; None: random
     accepts_failures: bool = False
     prepare: tuple[str, ...] = ()  # run before each run, not measured
 
@@ -69,24 +69,24 @@ class AbProgress(Struct, frozen=True, kw_only=True):
     half_width: float | None  # of the widest interval so far
 
 
-Tell = Callable[[AbProgress], None]
+Report = Callable[[AbProgress], None]
 
 
 def command_of_line(name: str, line: str, **common: Any) -> BenchCommand:
-    """A line as people write it; it goes through a shell only when it needs one."""
+    """Parses a line as people write it; it runs in a shell only if it needs one."""
     if not line.strip():
         raise InputError(f"command {name} is empty", hint="--command 'make test'")
-    words = plain_words(line)
-    asked = {"argv": words} if words else {"shell": line}
+    argv = plain_words(line)
+    asked = {"argv": argv} if argv else {"shell": line}
     return BenchCommand(name, Request(**asked, **common))
 
 
-def command_of_words(name: str, words: Sequence[str], **common: Any) -> BenchCommand:
-    return BenchCommand(name, Request(argv=tuple(words), **common))
+def command_of_argv(name: str, argv: Sequence[str], **common: Any) -> BenchCommand:
+    return BenchCommand(name, Request(argv=tuple(argv), **common))
 
 
 def check_ab(plan: AbPlan) -> None:
-    """Raises InputError for what cannot be done, before anything runs."""
+    """Raises InputError for invalid options, before anything runs."""
     if not plan.commands:
         raise BenchmarkError("no command was given", hint="joblens bench -- COMMAND ARGUMENTS…")
     names = [command.name for command in plan.commands]
@@ -103,7 +103,7 @@ def check_ab(plan: AbPlan) -> None:
 
 
 class _Round(Struct):
-    """What has been measured so far."""
+    """Measurements so far."""
 
     runs: dict[str, list[Document]]
     rounds: int = 0
@@ -112,14 +112,14 @@ class _Round(Struct):
     shown: dict[str, Document] = {}
 
 
-def run_ab(plan: AbPlan, settings: Settings, tell: Tell) -> Document:
-    """-> the document of kind 'commands'. An interrupt ends it with what there is."""
+def run_ab(plan: AbPlan, settings: Settings, report: Report) -> Document:
+    """Returns the document of kind 'commands'. An interrupt ends it with the results so far."""
     check_ab(plan)
     seed = plan.seed if plan.seed is not None else int.from_bytes(os.urandom(4))
     system, created = system_info(), time.time_ns() // 1000
     so_far = _Round(runs={command.name: [] for command in plan.commands})
     with SequentialRunner(settings) as jobs:
-        bench = _Bench(plan, settings, jobs, tell, so_far)
+        bench = _Bench(plan, settings, jobs, report, so_far)
         try:
             bench.warm_up()
             bench.measure(random.Random(seed))  # noqa: S311 - an order, not a secret
@@ -136,12 +136,12 @@ class _RunFailed(Exception):
 
 class _Bench:
     def __init__(
-        self, plan: AbPlan, settings: Settings, jobs: SequentialRunner, tell: Tell, so_far: _Round
+        self, plan: AbPlan, settings: Settings, jobs: SequentialRunner, report: Report, so_far: _Round
     ) -> None:
-        self._plan, self._settings, self._jobs, self._tell = plan, settings, jobs, tell
+        self._plan, self._settings, self._jobs, self._tell = plan, settings, jobs, report
         self._so_far = so_far
         self._here = SubmitEnvironment.here()
-        for command in plan.commands:  # also of those that will never run, because one before them fails
+        for command in plan.commands:  # including those that never run, because an earlier one fails
             job = prepare(command.request, settings, self._here).job
             so_far.shown[command.name] = {"command": list(job.argv), "is_shell": job.is_shell}
         self._began_s = self._measured_from_s = time.monotonic()
@@ -161,7 +161,7 @@ class _Bench:
             order = list(self._plan.commands)
             lot.shuffle(order)
             ran = [(command, self._run(command, so_far.rounds + 1)) for command in order]
-            so_far.rounds += 1  # only whole rounds count: else the last could tell for one of them alone
+            so_far.rounds += 1  # only whole rounds count: otherwise the last could favour one command
             for command, result in ran:
                 self._keep(command.name, result)
             self._half_width = self._widest()
@@ -180,12 +180,12 @@ class _Bench:
         ):
             return "precision"
         if not done:
-            return ""  # without a round there would be nothing to tell
+            return ""  # without a round there is no result
         one_more_s = (time.monotonic() - self._measured_from_s) / done
         return "time" if self._is_late(one_more_s) else ""
 
     def _is_late(self, with_s: float = 0.0) -> bool:
-        """Warming up counts: whoever waits does so from the beginning."""
+        """Warming up counts: users wait from the start."""
         plan = self._plan
         return plan.rounds is None and time.monotonic() - self._began_s + with_s > plan.time_s
 
@@ -211,11 +211,11 @@ class _Bench:
         runs = self._so_far.runs[name]
         form = run_form(result.record, len(runs) + 1)
         if self._plan.accepts_failures:
-            form["success"] = True  # however it ends is how it is meant to end
+            form["success"] = True  # any exit code is accepted
         runs.append({**form, "round": self._so_far.rounds})
 
     def _widest(self) -> float | None:
-        """Looked at every round at first, later every tenth: with many runs it takes its time."""
+        """Computed every round at first, later every tenth: with many runs it is slow."""
         done = self._so_far.rounds
         if done < LEAST_FOR_PRECISION or (done > 40 and done % 10):
             return self._half_width
@@ -238,15 +238,15 @@ def _own_width(metrics: Document) -> float | None:
     return math.sqrt(high / low) - 1 if low else None
 
 
-def _prepare(words: tuple[str, ...]) -> None:
+def _prepare(argv: tuple[str, ...]) -> None:
     try:
-        subprocess.run(words, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, capture_output=True)
     except FileNotFoundError as error:
-        raise BenchmarkError(f"--prepare {shlex.join(words)}: command not found") from error
+        raise BenchmarkError(f"--prepare {shlex.join(argv)}: command not found") from error
     except OSError as error:
-        raise BenchmarkError(f"--prepare {shlex.join(words)}: {error.strerror}") from error
+        raise BenchmarkError(f"--prepare {shlex.join(argv)}: {error.strerror}") from error
     except subprocess.CalledProcessError as error:
-        raise _RunFailed(f"--prepare {shlex.join(words)}: exit code {error.returncode}") from error
+        raise _RunFailed(f"--prepare {shlex.join(argv)}: exit code {error.returncode}") from error
 
 
 def _document(plan: AbPlan, so_far: _Round, seed: int, system: dict[str, Any], created_time: str) -> Document:
@@ -288,6 +288,6 @@ def _document(plan: AbPlan, so_far: _Round, seed: int, system: dict[str, Any], c
 def _title(variants: Sequence[Document]) -> str:
     names = []
     for variant in variants:
-        words = variant["command"][0].split() if variant["is_shell"] else variant["command"]
-        names.append(os.path.basename(words[0]) if words else variant["name"])
+        argv = variant["command"][0].split() if variant["is_shell"] else variant["command"]
+        names.append(os.path.basename(argv[0]) if argv else variant["name"])
     return "-".join(dict.fromkeys(names))

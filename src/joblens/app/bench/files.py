@@ -1,4 +1,4 @@
-"""Results of benchmarks on disk: one JSON file each, private to whoever ran it."""
+"""Results of benchmarks on disk: one private JSON file each."""
 
 import os
 import re
@@ -24,18 +24,18 @@ _NEEDED = {
 
 
 def default_results_dir(settings: Settings) -> str:
-    """Beside the logs of jobs."""
+    """Next to the logs of jobs."""
     return os.path.join(store_home(store_name(settings)), "benchmarks")
 
 
 def new_id(title: str, created_time: str) -> str:
-    """Readable, sorts by time below the same title, and no two are the same."""
+    """Returns a readable id that sorts by time for the same title, and is unique."""
     when = created_time.partition(".")[0].replace("-", "").replace(":", "").replace("T", "-")
     return f"{_UNSAFE.sub('-', title)[:40].strip('-.') or 'bench'}-{when}-{os.urandom(2).hex()}"
 
 
 def save(document: Mapping[str, Any], folder: str, name: str = "") -> str:
-    """-> its path. All or nothing; a file that is there is replaced only when it was named."""
+    """Returns its path. Atomic; an existing file is replaced only if it was named."""
     path = os.path.join(folder, name or f"{document['id']}.json")
     try:
         make_private_folder(os.path.dirname(os.path.abspath(path)))
@@ -60,7 +60,7 @@ def load_file(path: str) -> Document:
 
 
 def load_all(folder: str) -> tuple[list[Document], list[str]]:
-    """-> (oldest first, what could not be read)."""
+    """Returns (oldest first, files that could not be read)."""
     found, problems = [], []
     for name in _names(folder):
         try:
@@ -70,23 +70,23 @@ def load_all(folder: str) -> tuple[list[Document], list[str]]:
     return sorted(found, key=lambda document: (document["created_time"], document["id"])), problems
 
 
-def find(folder: str, word: str) -> Document:
-    """By path, by id or a part of it that only one has; 'latest' is the newest."""
-    if word.endswith(".json") and os.path.exists(word):
-        return load_file(word)
+def find(folder: str, text: str) -> Document:
+    """Finds by path, by id or a unique part of it; 'latest' is the newest."""
+    if text.endswith(".json") and os.path.exists(text):
+        return load_file(text)
     names = [name.removesuffix(".json") for name in _names(folder)]
-    if word == LATEST:
+    if text == LATEST:
         documents, problems = load_all(folder)
         if documents:
             return documents[-1]
         raise BenchmarkError(problems[0] if problems else f"no results in {folder}")
-    matching = [word] if word in names else [name for name in names if word in name]
+    matching = [text] if text in names else [name for name in names if text in name]
     if len(matching) == 1:
         return load_file(os.path.join(folder, f"{matching[0]}.json"))
     if matching:
-        raise BenchmarkError(f"'{word}' is ambiguous: {_some(matching)}", hint="give more characters")
+        raise BenchmarkError(f"'{text}' is ambiguous: {_some(matching)}", hint="give more characters")
     raise BenchmarkError(
-        f"there is no result '{word}' in {folder}", hint="joblens bench list shows all results"
+        f"there is no result '{text}' in {folder}", hint="joblens bench list shows all results"
     )
 
 

@@ -1,4 +1,4 @@
-"""BenchmarkRunner: a tool's own script run a few times and measured; results compared and reported."""
+"""BenchmarkRunner: runs a tool's own script several times and measures it; compares and reports results."""
 
 import os
 import tempfile
@@ -42,8 +42,8 @@ def report_text(documents: Sequence[Mapping[str, Any]], title: str, *, compares:
     return markdown_report(documents, title, compares=compares)[0]
 
 
-def check_report_place(path: str) -> None:
-    """Before anything is run for it. Raises BenchmarkError; no folder is made for it, as it may be
+def check_report_path(path: str) -> None:
+    """Checks it before anything runs. Raises BenchmarkError; creates no folder, because the name may be
     mistyped."""
     if os.path.splitext(path)[1].lower() not in (*_HTML, *_MARKDOWN):
         raise BenchmarkError(f"{path}: a report is an .html or .md file")
@@ -55,8 +55,8 @@ def check_report_place(path: str) -> None:
 def write_report(
     documents: Sequence[Mapping[str, Any]], title: str, path: str, *, compares: bool = False
 ) -> str:
-    """-> the report as Markdown, whatever was written."""
-    check_report_place(path)
+    """Returns the report as Markdown, whatever was written."""
+    check_report_path(path)
     text, pictures = markdown_report(documents, title, compares=compares)
     if os.path.splitext(path)[1].lower() in _HTML:
         files = {path: html_report(documents, title, compares=compares)}
@@ -71,11 +71,11 @@ def write_report(
 
 _MOST_RUNS = 100_000
 
-Tell = Callable[[int, Result], None]  # (run, 0 while warming up; its result)
+Report = Callable[[int, Result], None]  # (run, 0 while warming up; its result)
 
 
 class BenchmarkRunner:
-    """Results are dicts as docs/benchmarking.md has them. Nothing is written before `save_results`; the jobs
+    """Results are dicts as in docs/benchmarking.md. Nothing is written before `save_results`; the jobs
     themselves are in the store like any other."""
 
     def __init__(
@@ -95,10 +95,10 @@ class BenchmarkRunner:
         script: str | None = None,
         warmup: int = 1,
         container: str | None = None,
-        tell: Tell | None = None,
+        tell: Report | None = None,
     ) -> Document:
-        """Runs the script that the tool names for it, or `script`, each time in an empty folder of its own.
-        Runs that fail are part of the result; bad input raises InputError before anything runs."""
+        """Runs the benchmark script of the tool, or `script`, each time in an empty folder. Failed runs
+        are part of the result; bad input raises InputError before anything runs."""
         _check_count("runs", runs, least=1)
         _check_count("warmup", warmup, least=0)
         found = find_tool(tool)
@@ -143,15 +143,15 @@ class BenchmarkRunner:
         }
 
     def save_results(self, results: Mapping[str, Any], filename: "str | None" = None) -> str:
-        """-> the path. Without a name the file is called after the result's id, in `results_dir`."""
+        """Returns the path. Without a name the file is named after the result's id, in `results_dir`."""
         _check_result(results)
         if filename is not None and not filename.endswith(".json"):
             raise BenchmarkError(f"{filename}: results are JSON files", hint=f"name it {filename}.json")
         return save(results, self.results_dir, filename or "")
 
     def load_results(self, name: str | None = None, *, warn: Warn = warn_in_python) -> Any:
-        """One result by its id, a part of it that only one has, its path, or 'latest'. Without a name all of
-        them, oldest first; a file that cannot be read is warned of."""
+        """Returns one result by its id, a unique part of it, its path, or 'latest'. Without a name,
+        returns all of them, oldest first; a warning names unreadable files."""
         if name is not None:
             return find(self.results_dir, self._path_of(name))
         documents, problems = load_all(self.results_dir)
@@ -166,7 +166,7 @@ class BenchmarkRunner:
     def compare_results(
         self, baseline: "Mapping[str, Any] | str", other: "Mapping[str, Any] | str"
     ) -> Document:
-        """How `other` does beside `baseline`: `speedup` above 1 is faster, `time_saved_seconds` by the
+        """Compares `other` with `baseline`: `speedup` above 1 is faster, `time_saved_seconds` by the
         medians, `percent_change` of the time. With the interval of the speedup, or null and a `reason`."""
         one, two = self._given(baseline), self._given(other)
         if one["id"] == two["id"]:
@@ -189,9 +189,9 @@ class BenchmarkRunner:
         *,
         title: str = "Benchmarks",
     ) -> str:
-        """-> the text, Markdown; with `output` it is written there too: a page with pictures inside (.html),
-        or Markdown (.md) with its pictures beside it. Results of a list are also compared with the first of
-        it. Without `results`: of all there are."""
+        """Returns the text, Markdown; with `output` it is written there too: a page with embedded plots
+        (.html), or Markdown (.md) with its plots in separate files. Results of a list are also compared
+        with the first. Default: all results."""
         if results is None:
             documents = self.load_results()
         elif isinstance(results, str | Mapping):
@@ -225,7 +225,7 @@ def check_device(device: str) -> None:
 
 
 def usable_devices(tool: Tool) -> tuple[list[str], dict[str, str]]:
-    """-> (devices to run on, those that are left out with the reason)."""
+    """Returns (devices to run on, skipped devices with the reason)."""
     left_out = {}
     for device in DEVICES[1:]:
         why = "" if device in tool.devices else f"{tool.name} does not support it"
@@ -265,7 +265,7 @@ def _speedup(
 
 
 def _common_error(runs: Sequence[Mapping[str, Any]]) -> str | None:
-    """Why nothing came of it, where nothing did."""
+    """Returns why there is no result."""
     if any(run["success"] for run in runs):
         return None
     return next((run["error"] for run in runs if run["error"]), f"every run ended as {runs[-1]['status']}")

@@ -17,7 +17,7 @@ from joblens.app.queue.notifiers import (
     check_broker,
     check_broker_answers,
     living_workers,
-    plain_bell,
+    plain_notifier,
 )
 from joblens.app.queue.submission import WorkerCaller, open_queue_store, served_routes
 from joblens.app.wiring.agent_context import current_user
@@ -29,7 +29,7 @@ from joblens.app.wiring.machine import (
     machine_offer,
     without_names,
 )
-from joblens.engine.progress.allocations import ClusterPlaces
+from joblens.engine.progress.allocations import RunAllocations
 from joblens.engine.schedule.capacity import RunCapacity
 from joblens.model.clusters.placement import (
     QUEUE,
@@ -53,13 +53,13 @@ from joblens.ports.store import Deliveries, Store
 from joblens.ports.workers import Notifier, WorkerConfigWriter
 from joblens.runners.celery.broker_url import check_queue
 
-# Where each is: its class is made with (plan, options, settings, desk, warn), which touches nothing yet.
+# Module and class of each engine; creating one has no side effects.
 PLACERS = {
     "ray": ("joblens.runners.ray.backend", "RayPlacer"),
     "slurm": ("joblens.runners.slurm.backend", "SlurmPlacer"),
 }
-_NO_RUN = "RUN"  # in the place of the id of a run that does not exist yet
-_MOST_UNDER_WAY = 2000  # jobs that are handed to a cluster at once
+_NO_RUN = "RUN"  # replaces the id of a run that does not exist yet
+_MOST_UNDER_WAY = 2000  # jobs submitted to a cluster at once
 _PLENTY_OF_CPUS, _PLENTY_OF_MEMORY, _PLENTY_OF_GPUS = 1e6, 1 << 60, 1_000_000
 
 
@@ -70,7 +70,7 @@ def is_cluster(engine: str) -> bool:
 def open_placer(
     plan: Plan, options: RunOptions, settings: Settings, desk: WorkerConfigWriter, warn: Warn
 ) -> ClusterBackend:
-    """Raises MissingExtra where its library is not installed."""
+    """Raises MissingExtra if its library is not installed."""
     module, name = PLACERS[options.engine]
     try:
         make = getattr(importlib.import_module(module), name)
@@ -83,7 +83,7 @@ def open_placer(
 
 
 class ClusterCapacity:
-    """The cluster of a run that does not exist yet (app.engine_capacity)."""
+    """Cluster of a run that does not exist yet (`app.driving.checks`)."""
 
     def __init__(
         self, plan: Plan, options: RunOptions, settings: Settings, config: str | None, warn: Warn
@@ -96,18 +96,19 @@ class ClusterCapacity:
         self._capacity: tuple[Capacity, ...] = ()
         self._elsewhere = jobs_elsewhere(plan, options.labels)
 
-    def check(self, places: Collection[int]) -> None:
-        """Raises PlanError for what the cluster could never place, PlacingError where it does not answer."""
-        own = set(places) - self._elsewhere
+    def check(self, indices: Collection[int]) -> None:
+        """Raises PlanError for jobs that the cluster could never place, PlacingError if it does not
+        answer."""
+        own = set(indices) - self._elsewhere
         if self._placer.allocations is not None:
             self._placer.allocations.expect(own, {})
         self._placer.check([self._parcel(index) for index in sorted(own)])
 
     def preview(
-        self, stages: Sequence[Stage], places: Collection[int], expected_s: Mapping[int, float]
+        self, stages: Sequence[Stage], indices: Collection[int], expected_s: Mapping[int, float]
     ) -> ClusterPreview:
         if self._placer.allocations is not None:
-            self._placer.allocations.expect(set(places) - self._elsewhere, expected_s)
+            self._placer.allocations.expect(set(indices) - self._elsewhere, expected_s)
         steps = [
             PreviewStep(
                 stage.number,
@@ -122,8 +123,8 @@ class ClusterCapacity:
         return structs.replace(preview, requests=requests)
 
     def offer(self) -> RunCapacity:
-        """For the rehearsal. Ray starts as much as its nodes hold; Slurm decides for itself."""
-        offer = cluster_offer(self._options, self._placer.room())
+        """For the rehearsal. Ray starts as much as its nodes hold; Slurm decides itself."""
+        offer = cluster_offer(self._options, self._placer.capacity())
         if self._options.engine != "ray" or not self._capacity:
             return offer
         return structs.replace(
@@ -143,7 +144,7 @@ class ClusterCapacity:
 def requests_for_labels(
     plan: Plan, stages: Sequence[Stage], elsewhere: Collection[int]
 ) -> Iterator[PlannedRequest]:
-    """Jobs of a dry run that wait for workers with their label."""
+    """Returns jobs of a dry run that wait for workers with their label."""
     for stage in stages:
         labels: dict[str, list[int]] = {}
         for index in stage.jobs:
@@ -168,7 +169,7 @@ def _parcel(plan: Plan, place: int, engine: str) -> PlacementRequest:
 
 
 class ClusterEngine:
-    """What one driven run has of its cluster."""
+    """The cluster of one driven run."""
 
     def __init__(self, run: Run, plan: Plan, settings: Settings, config: str | None, warn: Warn) -> None:
         self._run = run
@@ -180,8 +181,8 @@ class ClusterEngine:
         self._placer = open_placer(plan, run.options, settings, self._desk, warn)
 
     def offer(self) -> RunCapacity:
-        """What may be under way at once; Raises PlacingError."""
-        offer = cluster_offer(self._run.options, self._placer.room())
+        """Returns the capacity for jobs at once. Raises PlacingError."""
+        offer = cluster_offer(self._run.options, self._placer.capacity())
         if self._run.options.engine != "slurm":
             return offer
         most = self._settings.slurm.most_queued
@@ -193,12 +194,12 @@ class ClusterEngine:
             if again is not None:
                 enabled = set(again) if enabled is None else set(again) & set(enabled)
             elsewhere = jobs_elsewhere(self._plan, self._run.options.labels)
-            if elsewhere:  # allocations are not for them
+            if elsewhere:  # they do not use allocations
                 enabled = set(range(len(self._plan.jobs)) if enabled is None else enabled) - elsewhere
             self._placer.allocations.expect(enabled, expected_s)
 
     def shown_offer(self, offer: RunCapacity) -> RunCapacity:
-        """What people are told of it: nothing where the cluster takes as much as it is given."""
+        """Returns the capacity to show: nothing if the cluster sets no bound."""
         return structs.replace(
             offer,
             cpus=0.0 if offer.cpus >= _PLENTY_OF_CPUS else offer.cpus,
@@ -207,7 +208,7 @@ class ClusterEngine:
         )
 
     def side(self, store: Store, journals: Journals) -> QueueSide:
-        """`store`: to learn what an earlier driver had placed."""
+        """`store`: to find what an earlier driver had placed."""
         settings, run = self._settings, self._run
         return QueueSide(
             store=open_queue_store(settings, self._warn),
@@ -215,7 +216,7 @@ class ClusterEngine:
                 placer=self._placer,
                 lease_s=settings.queue.lease,
                 journals=journals,
-                placed=placed_before(store, run.uuid),
+                placed=earlier_allocations(store, run.uuid),
             ),
             queue_of=self._queue_of(),
             own_labels=frozenset(run.options.labels),
@@ -227,7 +228,8 @@ class ClusterEngine:
         )
 
     def queue_of(self, planned: PlannedJob) -> str:
-        """Queue of the job's ticket. Raises PlacingError where the cluster has to be asked and is away."""
+        """Returns the queue of the job's ticket. Raises PlacingError if the cluster has to be asked and
+        is unavailable."""
         return self._queue_of()(planned)
 
     def _queue_of(self) -> Callable[[PlannedJob], str]:
@@ -249,12 +251,12 @@ class ClusterEngine:
             self._desk.close()
 
 
-def cluster_offer(options: RunOptions, room: NodeCapacity | None) -> RunCapacity:
-    """As much as the cluster queues, but for what was said."""
-    room = room or NodeCapacity()
-    gpus = _PLENTY_OF_GPUS if room.gpus is None else room.gpus
-    cpus = _PLENTY_OF_CPUS if room.places is None else float(room.places)
-    memory = _PLENTY_OF_MEMORY if room.memory_bytes is None else room.memory_bytes
+def cluster_offer(options: RunOptions, capacity: NodeCapacity | None) -> RunCapacity:
+    """Returns as much as the cluster queues, except for explicit limits."""
+    capacity = capacity or NodeCapacity()
+    gpus = _PLENTY_OF_GPUS if capacity.gpus is None else capacity.gpus
+    cpus = _PLENTY_OF_CPUS if capacity.places is None else float(capacity.places)
+    memory = _PLENTY_OF_MEMORY if capacity.memory_bytes is None else capacity.memory_bytes
     return RunCapacity(
         cpus=cpus if options.cpus is None else options.cpus,
         memory_bytes=memory if options.memory_bytes is None else options.memory_bytes,
@@ -264,9 +266,9 @@ def cluster_offer(options: RunOptions, room: NodeCapacity | None) -> RunCapacity
     )
 
 
-def placed_before(store: Store, run_uuid: str) -> tuple[Placed, ...]:
-    """What earlier drivers of the run had placed and of whose end nobody has told."""
-    return ClusterPlaces(event for _, event in store.run_events(run_uuid)).live
+def earlier_allocations(store: Store, run_uuid: str) -> tuple[Placed, ...]:
+    """Returns allocations of earlier drivers of the run whose end was not reported."""
+    return RunAllocations(event for _, event in store.run_events(run_uuid)).live
 
 
 _SHOWN = 10
@@ -297,12 +299,12 @@ def open_side(
 
 
 def run_offer(plan: Plan, options: RunOptions, settings: Settings, warn: Warn) -> RunCapacity:
-    """Capacity of all workers of the run's queues together; where there are none yet, of this machine."""
+    """Returns the capacity of all workers of the run's queues; without workers, of this machine."""
     return QueueCapacity(plan, options, settings, warn).offer()
 
 
 class QueueCapacity:
-    """The workers of a run that does not exist yet (app.engine_capacity). Makes no store."""
+    """Workers of a run that does not exist yet (`app.driving.checks`). Creates no store."""
 
     def __init__(self, plan: Plan, options: RunOptions, settings: Settings, warn: Warn) -> None:
         self._plan = plan
@@ -321,9 +323,9 @@ class QueueCapacity:
             names = ", ".join(sorted(self._queues))
             warn(f"no worker serves the queue {names}; jobs wait until one starts (joblens worker)")
 
-    def check(self, places: Collection[int]) -> None:
-        """Raises PlanError for what no worker could take."""
-        offer, own = self.offer(), frozenset(places) - self._elsewhere
+    def check(self, indices: Collection[int]) -> None:
+        """Raises PlanError for jobs that no worker could run."""
+        offer, own = self.offer(), frozenset(indices) - self._elsewhere
         check_fit(self._plan, offer, own)
         check_fit(self._plan, self._most_of_one(offer), own)
 
@@ -333,11 +335,11 @@ class QueueCapacity:
         return without_names(machine_offer(self._options))
 
     def _most_of_one(self, together: RunCapacity) -> RunCapacity:
-        """Capacity of the largest of the workers: a job cannot be spread over several."""
+        """Returns the capacity of the largest worker: a job cannot be split over several."""
         options = self._options
         workers = [one for one in self._workers if one.broker]
         if not workers:
-            return together  # one is started here, and takes what there is
+            return together  # one is started here, and uses what there is
         memory = [less_reserve(one.memory_bytes) for one in workers if one.memory_bytes is not None]
         return replace(
             together,
@@ -348,9 +350,9 @@ class QueueCapacity:
         )
 
     def preview(
-        self, stages: Sequence[Stage], places: Collection[int], expected_s: Mapping[int, float]
+        self, stages: Sequence[Stage], indices: Collection[int], expected_s: Mapping[int, float]
     ) -> ClusterPreview:
-        """Raises BrokerError when the broker does not answer."""
+        """Raises BrokerError if the broker does not answer."""
         broker = check_broker_answers(self._settings)
         if self._workers:
             where = f"{len(self._workers)} worker{'' if len(self._workers) == 1 else 's'}"
@@ -402,7 +404,7 @@ def _workers_of(queues: set[str], settings: Settings, deliveries: Deliveries) ->
         worker
         for worker in living_workers(settings, deliveries)
         if queues & set(worker.queues)
-        and not worker.labels  # they are no part of what the run may fill
+        and not worker.labels  # they are not part of the run's capacity
         and (worker.any_user or worker.user == current_user())
     ]
 
@@ -410,18 +412,18 @@ def _workers_of(queues: set[str], settings: Settings, deliveries: Deliveries) ->
 def _peek(settings: Settings, deliveries: object) -> Notifier | None:
     if settings.queue.broker:
         return None
-    bell = plain_bell(settings, deliveries)  # type: ignore[arg-type]
-    bell.close()
-    return bell
+    notifier = plain_notifier(settings, deliveries)  # type: ignore[arg-type]
+    notifier.close()
+    return notifier
 
 
 def _together(workers: Collection[WorkerInfo], options: RunOptions) -> RunCapacity:
-    """A job with K CPUs takes K places of a worker, so places are what is counted."""
+    """A job with K CPUs takes K slots of a worker, so slots are counted."""
     memory = [less_reserve(worker.memory_bytes) for worker in workers if worker.memory_bytes is not None]
     return RunCapacity(
         cpus=options.cpus if options.cpus is not None else float(sum(one.concurrency for one in workers)),
         memory_bytes=options.memory_bytes if options.memory_bytes is not None else sum(memory),
-        # Which devices a job gets is for its worker to say.
+        # The worker decides which devices a job gets.
         nameless_gpus=len(options.gpus) if options.gpus is not None else sum(one.gpus for one in workers),
         time_s=options.time_s,
         most_jobs=options.most_jobs,
@@ -429,8 +431,8 @@ def _together(workers: Collection[WorkerInfo], options: RunOptions) -> RunCapaci
 
 
 def check_queues(plan: Plan, options: RunOptions, settings: Settings) -> set[str]:
-    """Every queue that jobs of the run go to. Raises PlanError for names that no queue can have."""
-    usual = check_queue(options.queue or settings.queue.name)  # no job has said that
+    """Returns every queue that jobs of the run go to. Raises PlanError for invalid names."""
+    usual = check_queue(options.queue or settings.queue.name)  # no job names one
     named = {job.queue or usual: job.name for job in plan.jobs}
     wrong = []
     for queue, job in named.items():

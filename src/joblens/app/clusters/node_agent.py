@@ -1,7 +1,8 @@
 """Measures the part of a job that runs on this node: `python -m joblens.app.clusters.node_agent ORDER`.
 
-The process that owns the job on its first node (`agent.nodes.job`) sends commands to standard input and reads
-results from standard output. The agent ends when its owner is gone."""
+The process that owns the job on its first node (`agent.nodes.job`) sends commands to standard input and
+reads results from standard output. The agent exits when its owner is gone.
+"""
 
 import contextlib
 import os
@@ -22,7 +23,7 @@ _REPORT_EVERY_S = 5.0
 
 
 def this_node() -> str:
-    """By the cluster's name for it."""
+    """Returns the cluster's name of this node."""
     return os.environ.get("JOBLENS_NODE") or os.environ.get("SLURMD_NODENAME") or os.uname().nodename
 
 
@@ -34,21 +35,21 @@ class NodeAgent:
         self._accountant = Accountant(clock, order.cgroup_parent or None)
         self._measurement = NodeMeasurement(order, self._node, clock, self._accountant)
         self._door = TaskDoor(order.uuid, self._node, self._measurement.take)
-        self._told_over: EndCause | None = None
+        self._report_over: EndCause | None = None
 
     def run(self) -> int:
         has_prolog = bool(self._order.prolog) and os.access(self._order.prolog, os.X_OK)
         self._report(has_prolog=has_prolog)
         next_report_s = time.monotonic() + _REPORT_EVERY_S
         while True:
-            word = self._next_word(self._measurement.pause_s)
-            if word in (None, END):
+            command = self._next_command(self._measurement.pause_s)
+            if command in (None, END):
                 break
-            if word == KILL:
+            if command == KILL:
                 self._measurement.kill()
             over = self._measurement.look()
-            if over is not None and over is not self._told_over:
-                self._told_over = over
+            if over is not None and over is not self._report_over:
+                self._report_over = over
                 self._measurement.kill()
                 self._report(over=over, has_prolog=has_prolog)
             elif time.monotonic() >= next_report_s:
@@ -62,8 +63,8 @@ class NodeAgent:
         self._measurement.close()
         self._accountant.close()
 
-    def _next_word(self, wait_s: float) -> str | None:
-        """'': none came. None: whoever it works for is gone."""
+    def _next_command(self, wait_s: float) -> str | None:
+        """Returns '' if none came; None if the owner is gone."""
         readable, _, _ = select.select([0], [], [], wait_s)
         if not readable:
             return ""
@@ -86,7 +87,7 @@ class NodeAgent:
 
 
 def _tell(report: NodeReport) -> None:
-    with contextlib.suppress(OSError):  # nobody listens any more
+    with contextlib.suppress(OSError):  # the reader is gone
         for line in report_lines(report):
             os.write(1, line)
 

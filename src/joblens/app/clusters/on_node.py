@@ -1,6 +1,7 @@
 """Runs a command on another node of its job: `python -m joblens.app.clusters.on_node NODE COMMAND…`.
 
-It works as rsh does, for an mpirun where there is no ssh. Its processes are counted as the job's."""
+It works like rsh, for an mpirun without ssh. Its processes are counted as the job's.
+"""
 
 import os
 import sys
@@ -17,7 +18,7 @@ from joblens.runners.nodes.remote_processes import (
     NodeDoorFile,
 )
 
-_WAIT_S = "10"  # for the agent of the node to be there
+_WAIT_S = "10"  # for the agent of the node to start
 _FAILED = 255  # as rsh and ssh
 
 

@@ -1,5 +1,5 @@
-"""Jobs and runs as RO-Crates: everything is gathered from the store and from the files that are still there,
-then written to a folder or a zip file at once."""
+"""Jobs and runs as RO-Crates: collects everything from the store and from files that still exist, then
+writes a folder or a zip file at once."""
 
 import io
 import os
@@ -37,13 +37,13 @@ MOST_BYTES = 100 << 20
 class CrateChoice(Struct, frozen=True, kw_only=True):
     license: str = NO_LICENSE
     with_files: bool = False
-    most_bytes: int = MOST_BYTES  # of a file that is taken along
+    most_bytes: int = MOST_BYTES  # of an included file
 
 
 def export_crate(
     store: Store, found: Record | Run, output: str, choice: CrateChoice, advance: Advance
 ) -> Exported:
-    """`output`: a folder that is not there yet, or a file that ends in .zip."""
+    """`output`: a new folder, or a file that ends in .zip."""
     return _Crate(store, choice, advance).export(found, output)
 
 
@@ -55,7 +55,7 @@ class _Crate:
         most_bytes = choice.most_bytes if choice.with_files else None
         self._files = CrateFiles(host=read_host().hostname, most_bytes=most_bytes)
         self._contents: dict[str, bytes] = {}
-        self._own: list[CrateFile] = []  # what joblens adds of its own
+        self._own: list[CrateFile] = []  # added by joblens
         self._provenances: dict[str, tuple[Provenance, CrateFile] | None] = {}
         self._records: list[Record] = []
 
@@ -96,9 +96,9 @@ class _Crate:
             more_files=tuple(self._own),
         )
 
-    def _add(self, place: str, content: bytes, description: str, kind: str) -> CrateFile:
-        self._contents[place] = content
-        file = bytes_file(place, content, description, kind)
+    def _add(self, path: str, content: bytes, description: str, kind: str) -> CrateFile:
+        self._contents[path] = content
+        file = bytes_file(path, content, description, kind)
         self._own.append(file)
         return file
 
@@ -121,8 +121,8 @@ class _Crate:
         cwd: str = "",
         datasets: Iterable[FileStamp] = (),
     ) -> CrateJob:
-        """`made`: files that a workflow says it makes, for records that have no stamps of them. `datasets`:
-        those it has filled, as they were finalized."""
+        """`made`: output files according to the workflow, for records without stamps. `datasets`: those
+        it filled, as finalized."""
         self._records.append(record)
         job, outcome, attempt = record.job, record.outcome, record.attempt
         host = attempt.owner.host if attempt is not None else ""
@@ -148,7 +148,7 @@ class _Crate:
         return found
 
     def _scripts(self, provenance: Provenance, cwd: str, host: str) -> Iterator[CrateFile | None]:
-        """Programs that lie with the job's own files: without them nobody could run it again."""
+        """Returns programs among the job's own files: without them it could not run again."""
         for program in provenance.programs:
             below = os.path.relpath(program.path, cwd) if cwd else ".."
             if program.sha256 and program.bytes is not None and not below.startswith(".."):
@@ -246,7 +246,7 @@ class _Crate:
         )
 
     def _finalized(self, run: Run) -> dict[int, FileStamp]:
-        """Datasets by their place in the plan."""
+        """Returns datasets by their index in the plan."""
         return {
             one.place: FileStamp(
                 one.path, one.bytes, digest=one.sha256, files=one.files, hash_mode=one.hash_mode
@@ -256,7 +256,7 @@ class _Crate:
         }
 
     def _by_path(self, steps: Iterable[CrateStep]) -> dict[str, CrateFile]:
-        """What stands for a file of the workflow: as it was left last, or else as it was first read."""
+        """Returns the entity of a file of the workflow: its last output, otherwise its first input."""
         found: dict[str, CrateFile] = {}
         jobs = [attempt for step in steps for attempt in step.attempts]
         for job in jobs:
@@ -275,13 +275,13 @@ class _Crate:
         kind = {"yaml": "application/yaml", "json": "application/json"}.get(form, "text/plain")
         redacted = ", without its secrets" if run.is_redacted or told != run.spec_text else ""
         text = told.encode()
-        place = f"workflow.{form}"
-        self._contents[place] = text
-        return bytes_file(place, text, f"The workflow as run{redacted}", kind)
+        path = f"workflow.{form}"
+        self._contents[path] = text
+        return bytes_file(path, text, f"The workflow as run{redacted}", kind)
 
 
 def _tools(spec: WorkflowSpec) -> dict[int, CrateTool]:
-    return {place: CrateTool(name=job.name, command=job.command) for place, job in enumerate(spec.jobs)}
+    return {path: CrateTool(name=job.name, command=job.command) for path, job in enumerate(spec.jobs)}
 
 
 def _about_workflow(spec: WorkflowSpec) -> dict[str, Any]:

@@ -21,34 +21,34 @@ from joblens.model.jobs.job import FileStamp
 from joblens.probes.provenance.program_files import as_text, remembered_path
 
 _PIECE = 1 << 20
-_MOST_HASHED = 4 << 30  # beyond, size and time have to do
+_MOST_HASHED = 4 << 30  # larger files have only size and time
 _SHA256 = 64  # characters; older records have shorter digests
 
 
 class Copy(Struct, frozen=True):
-    """A file to be taken along, and what it was when it was looked at."""
+    """A file to include, and its stamp."""
 
     source: str
-    place: str
+    target: str
     sha256: str
 
 
 class CrateFiles:
-    """Every file once, by its path and content: one that was made again in between is told of as two."""
+    """Every file once, by its path and content: a file that was overwritten is listed as two."""
 
     def __init__(self, *, host: str, most_bytes: int | None) -> None:
-        """`most_bytes`: of a file that is taken along; None: none is."""
+        """`most_bytes`: of an included file; None: none is included."""
         self._host = host
         self._most_bytes = most_bytes
         self._found: dict[tuple[str, str], CrateFile] = {}
         self._taken: dict[str, str] = {}  # URI -> content
         self._places: dict[str, str] = {}  # in the crate -> path
         self.copies: list[Copy] = []
-        self.changed: list[str] = []  # not any more what a job read or made
-        self.large: list[str] = []  # wanted, and larger than what is taken along
+        self.changed: list[str] = []  # no longer what a job read or made
+        self.large: list[str] = []  # requested, but too large
 
     def add(self, stamp: FileStamp, cwd: str, host: str, sha256: str = "") -> CrateFile | None:
-        """None: it was not there. `host`: where the job ran, whose files these are."""
+        """Returns None if it did not exist. `host`: where the job ran."""
         path = os.path.normpath(remembered_path(stamp.path, cwd))
         sha256 = sha256 or (stamp.digest if stamp.digest and len(stamp.digest) == _SHA256 else "")
         if stamp.size is None and stamp.mtime_ns is None:
@@ -59,7 +59,7 @@ class CrateFiles:
         return self._found[key]
 
     def add_as_it_is(self, name: str, cwd: str, not_after_us: int) -> CrateFile | None:
-        """A file that no record has a stamp of. None: it is not there, or was changed later."""
+        """Adds a file without a stamp in any record. None: it does not exist, or was changed later."""
         path = os.path.normpath(os.path.join(cwd, name))
         try:
             found = os.stat(path)
@@ -106,14 +106,14 @@ class CrateFiles:
             return file
         inside = as_text(os.path.relpath(path, cwd)) if cwd else ""
         elsewhere = f"elsewhere{as_text(path)}"
-        place = f"files/{inside}" if inside and not inside.startswith("..") else elsewhere
-        if self._places.setdefault(place, path) != path:  # of two jobs with a working directory each
-            place = elsewhere
-        self.copies.append(Copy(path, place, file.sha256))
-        return replace(file, id=percent_encoded(place), is_inside=True)
+        target = f"files/{inside}" if inside and not inside.startswith("..") else elsewhere
+        if self._places.setdefault(target, path) != path:  # two jobs with different working directories
+            target = elsewhere
+        self.copies.append(Copy(path, target, file.sha256))
+        return replace(file, id=percent_encoded(target), is_inside=True)
 
     def _free_id(self, ident: str, path: str, stamp: FileStamp) -> str:
-        """A second content of the same path has a mark at its end."""
+        """A second content of the same path gets a suffix."""
         content = stamp.digest or _looks(stamp)
         taken_by = self._taken.setdefault(ident, content)
         return ident if taken_by == content else f"{ident}#{content[:16]}"
@@ -133,12 +133,12 @@ class CrateFiles:
 
 
 def _looks(stamp: FileStamp) -> str:
-    """What stands for its content where nobody read it; a folder is one, whatever was put into it."""
+    """Returns what identifies its content if it was not read; a folder is one, whatever it contains."""
     return "folder" if stamp.size is None else f"{stamp.size}-{stamp.mtime_ns}"
 
 
 def sha256_of(path: str) -> str | None:
-    """None: not readable, or too large."""
+    """Returns None if unreadable or too large."""
     return _digest(path, hashlib.sha256())
 
 
@@ -158,11 +158,11 @@ def _digest(path: str, digest: Any) -> str | None:
     return str(digest.hexdigest())
 
 
-def bytes_file(place: str, content: bytes, description: str, kind: str) -> CrateFile:
-    """One that is made for the crate."""
+def bytes_file(target: str, content: bytes, description: str, kind: str) -> CrateFile:
+    """Returns a file that is made for the crate."""
     return CrateFile(
-        id=percent_encoded(place),
-        name=place.rsplit("/", 1)[-1],
+        id=percent_encoded(target),
+        name=target.rsplit("/", 1)[-1],
         bytes=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
         description=description,
@@ -180,25 +180,25 @@ def _kind(path: str) -> str:
 
 
 class _Place(Protocol):
-    """Where the files of a crate go."""
+    """Output of a crate."""
 
-    def open(self, place: str) -> IO[bytes]: ...
+    def open(self, target: str) -> IO[bytes]: ...
 
 
 def write_crate(output: str, contents: Mapping[str, bytes], copies: Sequence[Copy]) -> None:
-    with _place_for(output) as into:
-        for place, content in contents.items():
-            with into.open(place) as file:
+    with _writer_for(output) as into:
+        for target, content in contents.items():
+            with into.open(target) as file:
                 file.write(content)
         done: set[str] = set()
         for copy in copies:
-            if copy.place not in done:
-                done.add(copy.place)
+            if copy.target not in done:
+                done.add(copy.target)
                 _copy(copy, into)
 
 
-def refuse_place(output: str) -> None:
-    """Before anything is gathered."""
+def check_output(output: str) -> None:
+    """Checks it before anything is collected."""
     if is_zip(output):
         if os.path.isdir(output):
             raise InputError(f"{output} is a folder")
@@ -217,8 +217,8 @@ def is_zip(output: str) -> bool:
 
 
 @contextmanager
-def _place_for(output: str) -> Iterator[_Place]:
-    refuse_place(output)
+def _writer_for(output: str) -> Iterator[_Place]:
+    check_output(output)
     if is_zip(output):
         with output_file(output) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             yield _Zip(archive)
@@ -238,8 +238,8 @@ class _Folder:
     def __init__(self, root: str) -> None:
         self._root = root
 
-    def open(self, place: str) -> IO[bytes]:
-        path = os.path.join(self._root, place)
+    def open(self, target: str) -> IO[bytes]:
+        path = os.path.join(self._root, target)
         make_private_folder(os.path.dirname(path))
         return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb")
 
@@ -248,13 +248,13 @@ class _Zip:
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
 
-    def open(self, place: str) -> IO[bytes]:
-        return self._archive.open(place, "w", force_zip64=True)
+    def open(self, target: str) -> IO[bytes]:
+        return self._archive.open(target, "w", force_zip64=True)
 
 
 def _copy(copy: Copy, into: _Place) -> None:
     digest = hashlib.sha256()
-    with open(copy.source, "rb") as source, into.open(copy.place) as file:
+    with open(copy.source, "rb") as source, into.open(copy.target) as file:
         while piece := source.read(_PIECE):
             digest.update(piece)
             file.write(piece)

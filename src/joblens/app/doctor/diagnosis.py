@@ -14,7 +14,7 @@ from joblens.runners.slurm.commands import SlurmCommands, has_slurm
 
 
 def ray_capability(settings: Settings) -> Capability:
-    """A cluster is only named: to ask it would take as long as joining it."""
+    """A cluster is only named: asking it would take as long as joining it."""
     if importlib.util.find_spec("ray") is None:
         reason = "Ray is not installed here"
         return Capability(
@@ -58,7 +58,7 @@ def slurm_capabilities() -> list[Capability]:
 
 
 def _accounting(commands: SlurmCommands, config: dict[str, str]) -> Capability:
-    """What `seff`, `import slurm` and the numbers beside ours need."""
+    """Returns what `seff`, `import slurm` and Slurm's numbers need."""
     name, fix = "slurm accounting", "seff and import slurm need slurmdbd; ask the cluster's administrators"
     if config.get("AccountingStorageType", "") in ("", _NO_BOOKS):
         return Capability(
@@ -75,7 +75,7 @@ def _accounting(commands: SlurmCommands, config: dict[str, str]) -> Capability:
 
 
 def _memory(config: dict[str, str]) -> Capability:
-    """Who ends a job that is over its memory."""
+    """Returns what kills a job that exceeds its memory."""
     name = "slurm memory limits"
     if "task/cgroup" in config.get("TaskPlugin", ""):
         return Capability(
@@ -96,7 +96,7 @@ def diagnose(settings: Settings) -> list[Capability]:
     from joblens.app.wiring.drivers import SystemClock
 
     rows = probe_capabilities(SystemClock(), settings.limits.cgroup_parent)
-    after_energy = next((place for place, row in enumerate(rows, 1) if row.name == "energy"), len(rows))
+    after_energy = next((parent for parent, row in enumerate(rows, 1) if row.name == "energy"), len(rows))
     rows.insert(after_energy, co2_capability(settings.energy.grid_co2_g_per_kwh, rows))
     return [*rows, *_storage(settings), *slurm_capabilities(), ray_capability(settings), *extras()]
 
@@ -118,14 +118,14 @@ def config_capabilities(skipped: Mapping[str, str]) -> list[Capability]:
 def co2_capability(factor: float | None, rows: Sequence[Capability]) -> Capability:
     """Energy times the factor: both have to be known."""
     has_energy = any(row.available for row in rows if row.name == "energy" or row.name.startswith("gpu "))
-    told = "no factor is set" if factor is None else f"{factor:g} g/kWh (energy.grid_co2_g_per_kwh)"
+    description = "no factor is set" if factor is None else f"{factor:g} g/kWh (energy.grid_co2_g_per_kwh)"
     if not has_energy:
-        reason = f"no energy counters on this machine; {told}"
+        reason = f"no energy counters on this machine; {description}"
         return Capability(area="numbers", name="co2", available=False, applies=False, reason=reason)
     if factor is None:
         fix = "set energy.grid_co2_g_per_kwh to the carbon intensity of your electricity"
-        return Capability(area="numbers", name="co2", available=False, reason=told, fix=fix)
-    return Capability(area="numbers", name="co2", available=True, mechanism=f"energy, at {told}")
+        return Capability(area="numbers", name="co2", available=False, reason=description, fix=fix)
+    return Capability(area="numbers", name="co2", available=True, mechanism=f"energy, at {description}")
 
 
 def _storage(settings: Settings) -> list[Capability]:
@@ -158,22 +158,22 @@ def _store(settings: Settings) -> Capability:
 
 
 def _broker(settings: Settings) -> Capability:
-    """Asked, as the store is."""
+    """Asks the broker."""
     from contextlib import closing
 
-    from joblens.app.queue.notifiers import configured_bell
+    from joblens.app.queue.notifiers import configured_notifier
     from joblens.model.errors import JoblensError
 
     try:
-        with closing(configured_bell(settings)) as bell:
-            return Capability(area="storage", name="broker", available=True, mechanism=bell.check())
+        with closing(configured_notifier(settings)) as notifier:
+            return Capability(area="storage", name="broker", available=True, mechanism=notifier.check())
     except JoblensError as error:
         fix = error.hint or "check that it is running, or set queue.broker"
         return Capability(area="storage", name="broker", available=False, reason=str(error), fix=fix)
 
 
 def _labels(settings: Settings) -> list[Capability]:
-    """One where jobs wait for a label that no worker serves."""
+    """Returns a row per label that jobs wait for and no worker serves."""
     from contextlib import closing
 
     from joblens.app.queue.notifiers import living_workers
@@ -192,7 +192,7 @@ def _labels(settings: Settings) -> list[Capability]:
                 return []
             served = {route for worker in living_workers(settings, store) for route in worker.routes}
     except JoblensError:
-        return []  # told of above
+        return []  # reported above
     texts = [unserved_words(route, waiting[route]) for route in labelled if route not in served]
     if not texts:
         return []
@@ -215,22 +215,22 @@ def _sqlite() -> Capability:
 
 
 def _writable(name: str, folder: str) -> Capability:
-    """The folder, or where it would be made."""
-    place = folder
-    while not os.path.isdir(place) and place != os.path.dirname(place):
-        place = os.path.dirname(place)
-    if os.access(place, os.W_OK | os.X_OK):
+    """Checks the folder, or its nearest parent."""
+    parent = folder
+    while not os.path.isdir(parent) and parent != os.path.dirname(parent):
+        parent = os.path.dirname(parent)
+    if os.access(parent, os.W_OK | os.X_OK):
         return Capability(area="storage", name=name, available=True, mechanism=folder)
     return Capability(
         area="storage",
         name=name,
         available=False,
-        reason=f"{place} cannot be written",
+        reason=f"{parent} cannot be written",
         fix="choose another store with --store or in joblens.yml",
     )
 
 
-# ---- what may be installed beside joblens ---------------------------------------------------------------
+# ---- optional packages ----------------------------------------------------------------------------------
 
 
 class _Extra(Struct, frozen=True):
@@ -246,20 +246,21 @@ _EXTRAS = (
     _Extra("celery", ("celery", "redis"), "joblens worker, and brokers"),
     _Extra("ray", ("ray",), "run --engine ray, and recipes on Ray clusters"),
     _Extra("postgres", ("psycopg",), "a store shared by several machines"),
+    _Extra("server", ("starlette", "uvicorn"), "joblens serve"),
+    _Extra("otel", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"), "OpenTelemetry traces"),
+    _Extra("mcp", ("mcp",), "joblens mcp"),
     _Extra("gpu", ("pynvml",), "metrics of NVIDIA GPUs"),
 )
 _NVIDIA_DRIVER = "/proc/driver/nvidia"
 
 
 def extras(driver: str = _NVIDIA_DRIVER) -> list[Capability]:
-    """Optional, each by one line of pip. Without an NVIDIA driver nobody misses the one for its GPUs."""
+    """Optional packages. Without an NVIDIA driver, the one for its GPUs is not listed as missing."""
     return [_extra(extra, applies=extra.name != "gpu" or os.path.exists(driver)) for extra in _EXTRAS]
 
 
 def _extra(extra: _Extra, *, applies: bool) -> Capability:
-    import importlib.util
-
-    missing = [name for name in extra.modules if importlib.util.find_spec(name) is None]
+    missing = [name for name in extra.modules if not _is_installed(name)]
     if not missing:
         mechanism = f"{extra.what_for} ({', '.join(extra.modules)})"
         return Capability(area="extras", name=extra.name, available=True, mechanism=mechanism)
@@ -272,3 +273,12 @@ def _extra(extra: _Extra, *, applies: bool) -> Capability:
         reason=f"{extra.what_for}: {' and '.join(missing)} {verb} not installed",
         fix=how_to_install(extra.name) if applies else "",
     )
+
+
+def _is_installed(module: str) -> bool:
+    import importlib.util
+
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent package is missing
+        return False

@@ -1,6 +1,8 @@
-"""Running a run: checks in one order, creation, the driver in front or in the background, its end.
+"""Driving runs: checks in one order, creation, the driver in the foreground or in the background, its
+end.
 
-Everything that cannot work (jobs that never fit, missing inputs, a cluster that does not answer) is refused
-before anything is written. Workflow and run are stored with the text of the file and of every table it
-names: nothing later depends on files that may change. One command on a cluster is a run of one job, whose
-record and ticket are written before it is driven."""
+Everything that cannot work (jobs that never fit, missing inputs, a cluster that does not answer) is
+refused before anything is written. Workflow and run are stored with the text of the file and of every
+table it names: nothing later depends on files that may change. One command on a cluster is a run of one
+job, whose record and ticket are written before it is driven.
+"""

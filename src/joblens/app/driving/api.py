@@ -40,7 +40,7 @@ _ENGINES = ("local", "celery", "ray", "slurm")
 
 
 class WorkflowJob(Struct, frozen=True, kw_only=True):
-    """A job of a run that has ended, with its last attempt."""
+    """A job of an ended run, with its last attempt."""
 
     name: str
     status: str  # completed, failed, canceled, terminated, disabled, …
@@ -103,7 +103,7 @@ class RunResult:
 
 
 class RunFailed(JoblensError):
-    """A run that had to succeed did not."""
+    """The run did not succeed."""
 
     def __init__(self, result: RunResult) -> None:
         failed = [job for job in result.jobs if job.status in ("failed", "terminated", "pending_failed")]
@@ -136,16 +136,17 @@ def run_workflow(  # noqa: PLR0913 - the keywords are the interface
     check: bool = False,
     store: str | None = None,
 ) -> RunResult:
-    """Runs a workflow to its end, like `joblens run FILE`. `workflow` is the path of a file, or a dict with
-    the keys of one; runs of dicts with the same name belong to one workflow. `jobs`, `cpus`, `memory`, `gpus`
-    and `time` limit what the jobs may use together.
+    """Runs a workflow to its end, like `joblens run FILE`. `workflow` is the path of a file, or a dict
+    with the keys of one; runs of dicts with the same name belong to one workflow. `jobs`, `cpus`,
+    `memory`, `gpus` and `time` limit what the jobs may use together.
 
-    `on_event` is called with each event, in the thread that called `run_workflow`. An exception in it is a
-    warning, and the run continues. Raises SpecError or another InputError before anything has started, and
-    with `check` RunFailed for anything but success.
+    `on_event` is called with each event, in the thread that called `run_workflow`. An exception in it is
+    a warning, and the run continues. Raises SpecError or another InputError before anything has started,
+    and with `check` RunFailed for anything but success.
 
-    Works in any thread and leaves signal handlers alone. An exception such as KeyboardInterrupt stops the
-    jobs first and is raised again; `joblens resume` continues the run."""
+    Works in any thread and does not change signal handlers. An exception such as KeyboardInterrupt stops
+    the jobs first and is raised again; `joblens resume` continues the run.
+    """
     if engine not in _ENGINES:
         raise InputError(f"engine='{engine}'", hint=f"one of {', '.join(_ENGINES)}")
     if probes is not None:
@@ -194,7 +195,7 @@ def _positive(name: str, value: T | None) -> T | None:
 
 
 class _Running:
-    """Drives on a thread of its own and delivers events on the caller's: an exception there, such as
+    """Drives on its own thread and delivers events on the caller's: an exception there, such as
     KeyboardInterrupt, never hits the driver."""
 
     def __init__(self, settings: Settings, on_event: OnEvent | None) -> None:
@@ -250,7 +251,7 @@ class _Running:
         return result
 
     def _deliver_until_end(self) -> BaseException | None:
-        """Returns the exception that interrupted the caller, once the jobs have ended because of it."""
+        """Returns the exception that interrupted the caller, once the jobs have ended."""
         interruption: BaseException | None = None
         while True:
             try:

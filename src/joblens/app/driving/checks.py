@@ -1,6 +1,6 @@
 """Checks before a run exists, in one order for all commands and dry runs; capacity of its engine.
 
-Nothing is written before all of them have passed, so no run is left that could never begin.
+Nothing is written before all of them have passed, so no run is created that could never start.
 """
 
 import errno
@@ -30,20 +30,20 @@ from joblens.ports.store import Store
 
 
 class EngineCapacity(Protocol):
-    """Asked before a run exists: it writes nothing, submits nothing and starts nothing."""
+    """Used before a run exists: it writes nothing, submits nothing and starts nothing."""
 
-    def check(self, places: Collection[int]) -> None:
-        """Raises PlanError for jobs that could never start, PlacingError where the engine does not answer."""
+    def check(self, indices: Collection[int]) -> None:
+        """Raises PlanError for jobs that could never start, PlacingError if the engine does not answer."""
         ...
 
     def preview(
-        self, stages: Sequence[Stage], places: Collection[int], expected_s: Mapping[int, float]
+        self, stages: Sequence[Stage], indices: Collection[int], expected_s: Mapping[int, float]
     ) -> ClusterPreview:
-        """Capacity and requests of a run of these jobs. `expected_s`: how long they took before."""
+        """Returns capacity and requests of a run of these jobs. `expected_s`: durations in earlier runs."""
         ...
 
     def offer(self) -> RunCapacity:
-        """For a rehearsal of the run, after `preview`."""
+        """Returns the capacity for a rehearsal of the run, after `preview`."""
         ...
 
     def close(self) -> None: ...
@@ -52,8 +52,7 @@ class EngineCapacity(Protocol):
 def open_engine(
     plan: Plan, options: RunOptions, settings: Settings, config: str | None, warn: Warn
 ) -> EngineCapacity:
-    """Raises MissingExtra where a library is not installed, InputError for a broker or an address that cannot
-    be one."""
+    """Raises MissingExtra if a library is not installed, InputError for an invalid broker or address."""
     if options.engine == "local":
         from joblens.app.wiring.machine import MachineCapacity
 
@@ -73,17 +72,17 @@ _SHOWN = 20
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
-    """A run that is asked for. `workflow`: a new run of it is created; a path: of the workflow of that file;
-    None: `resumed` is driven itself. `again`: it repeats these jobs of an earlier run, which keeps its
-    outcomes. `left`: jobs of `resumed` that have not ended."""
+    """A requested run. `workflow`: a new run of it is created; a path: of the workflow of that file;
+    None: `resumed` is driven itself. `again`: it repeats these jobs of an earlier run, whose other
+    outcomes it keeps. `left`: jobs of `resumed` that have not ended."""
 
     loaded: LoadedSpec
     options: RunOptions
     workflow: Workflow | str | None = None
     again: RerunSelection | None = None
-    base: Run | None = None  # its jobs must have ended: they would run beside themselves
+    base: Run | None = None  # its jobs must have ended, or they would run twice at once
     resumed: Run | None = None
-    is_held: bool = False  # this process has the lock of `resumed` already
+    is_held: bool = False  # this process holds the lock of `resumed`
     left: tuple[int, ...] | None = None
     detach: bool = False
 
@@ -93,10 +92,10 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
 
 class CheckedRun(Struct, frozen=True):
-    """`places`: indexes of the jobs that the run starts."""
+    """`indices`: jobs that the run starts."""
 
     request: RunRequest
-    places: frozenset[int]
+    indices: frozenset[int]
     engine: EngineCapacity
 
 
@@ -104,7 +103,7 @@ class CheckedRun(Struct, frozen=True):
 def checked_run(
     request: RunRequest, settings: Settings, config: str | None, store: Store | None, warn: Warn
 ) -> Iterator[CheckedRun]:
-    """The engine is open within it. `store`: None where there is none yet. Raises InputError (PlanError,
+    """The engine is open within it. `store`: None if there is none yet. Raises InputError (PlanError,
     RunIsDriven) for what cannot work, PlacingError for a cluster that does not answer."""
     options, plan = request.options, request.plan
     if request.detach:
@@ -114,12 +113,12 @@ def checked_run(
     check_folders(options)
     srun_signal(plan.execution)
     again = request.left if request.again is None else request.again.places
-    places = jobs_to_run(plan, options, again)
+    indices = jobs_to_run(plan, options, again)
     engine = open_engine(plan, options, settings, config, warn)
     try:
-        engine.check(places)
-        _check_inputs(plan, options.cwd, places)
-        yield CheckedRun(request, places, engine)
+        engine.check(indices)
+        _check_inputs(plan, options.cwd, indices)
+        yield CheckedRun(request, indices, engine)
     finally:
         engine.close()
 
@@ -150,7 +149,7 @@ def make_output_folder(options: RunOptions) -> None:
 
 
 def check_folders(options: RunOptions) -> None:
-    """Raises InputError where the run has no directory, or no folder for output can be made."""
+    """Raises InputError if the run has no directory, or no output folder can be created."""
     if not os.path.isdir(options.cwd or "."):
         raise InputError(f"the directory of the run, {options.cwd}, does not exist")
     folder = _output_folder(options)
@@ -187,17 +186,17 @@ def refuse_inside_a_job() -> None:
 # ---- inputs ---------------------------------------------------------------------------------------------
 
 
-def _check_inputs(plan: Plan, cwd: str, places: frozenset[int]) -> None:
-    made = {place for index in places for place in plan.jobs[index].output_files}
+def _check_inputs(plan: Plan, cwd: str, indices: frozenset[int]) -> None:
+    made = {number for index in indices for number in plan.jobs[index].output_files}
     files: dict[str, int] = {}
     datasets: dict[str, int] = {}
-    for index in sorted(places):
-        for place in plan.jobs[index].input_files:
-            if plan.files[place].producer not in places and place not in made:
-                files.setdefault(plan.files[place].path, index)
-        for place in plan.jobs[index].input_datasets:
-            if places.isdisjoint(plan.datasets[place].producers):
-                datasets.setdefault(plan.datasets[place].path, index)
+    for index in sorted(indices):
+        for number in plan.jobs[index].input_files:
+            if plan.files[number].producer not in indices and number not in made:
+                files.setdefault(plan.files[number].path, index)
+        for number in plan.jobs[index].input_datasets:
+            if indices.isdisjoint(plan.datasets[number].producers):
+                datasets.setdefault(plan.datasets[number].path, index)
     missing = [
         [
             f"{path}, which {plan.jobs[index].name} reads"

@@ -1,6 +1,6 @@
-"""One command on a cluster: a run of one job, driven as any other run. Its record and its ticket are in the
-store before the run is driven, so its driver follows it like a job that an earlier driver has queued. People
-know it by its job alone."""
+"""One command on a cluster: a run of one job, driven like any other run. Its record and its ticket are in
+the store before the run is driven, so its driver follows it like a job that an earlier driver has queued.
+Users see only the job."""
 
 import os
 import time
@@ -30,14 +30,14 @@ from joblens.model.writes import JobQueued, RunCreated, TicketMade, WorkflowCrea
 from joblens.plan.commands.command_lines import PLAN_NAME, CommandSpec, plan_of_command, text_of_command
 from joblens.ports.store import QueueStore, Store
 
-_SOURCE = "joblens run --engine"  # in place of a file; each user has one such workflow in a store
+_SOURCE = "joblens run --engine"  # in place of a file; each user has one such workflow per store
 
 
 def create_command_run(
     asked: QueueRequest, options: RunOptions, settings: Settings, config: str | None, warn: Warn
 ) -> tuple[Run, Record]:
-    """Raises InputError or PlanError for what can never run there, PlacingError where the cluster cannot be
-    asked: nothing is written then."""
+    """Raises InputError or PlanError for what can never run there, PlacingError if the cluster does not
+    answer: nothing is written then."""
     ((job, ticket),) = make_tickets([asked], settings)
     folder = os.path.abspath(logs_root(settings))
     make_private_folder(folder)
@@ -68,7 +68,8 @@ def create_command_run(
 
 
 def _of_run(job: Job, ticket: Ticket, run: Run, queue: str, folder: str) -> tuple[Job, Ticket]:
-    """The driver notifies, not the worker: it knows the end of a job whose node was lost too."""
+    """The driver sends the notification, not the worker: it also knows the end of a job whose node was
+    lost."""
     job = replace(job, queue=queue, run=RunLink(run.uuid, 0, is_command=True), notify=())
     order = replace(ticket.order, folder=folder, notify=())
     return job, replace(ticket, queue=queue, order=order)
@@ -91,11 +92,11 @@ def _workflow(store: Store) -> Workflow:
     return store.workflow_of_source(_SOURCE, PLAN_NAME, user) or made
 
 
-# ---- in front ---------------------------------------------------------------------------------------------
+# ---- in the foreground ------------------------------------------------------------------------------------
 
 
 class CommandView(NoView):
-    """Passes on what the job prints, and says why it waits."""
+    """Passes the job's output on, and reports why it waits."""
 
     def __init__(self, store: Store, output: OutputFollower, say: Callable[[str], None] | None) -> None:
         self._store = store
@@ -112,7 +113,7 @@ class CommandView(NoView):
 
     def state_changed(self, index: int, state: JobState, why: str = "") -> None:
         if state is JobState.PENDING:
-            self._uuid = ""  # it waits, perhaps once more
+            self._uuid = ""  # it waits, perhaps again
 
     def note(self, text: str) -> None:
         if self._say is not None:
@@ -120,7 +121,7 @@ class CommandView(NoView):
 
     def tick(self) -> None:
         if self._uuid:
-            with suppress(JoblensError):  # the store is away for a moment
+            with suppress(JoblensError):  # the store is unavailable for a moment
                 self._output.copy(self._store.find(self._uuid))
 
 
@@ -133,7 +134,7 @@ def drive_command(
     config: str | None,
     say: Callable[[str], None] | None,
 ) -> Driven:
-    """`say` gets what people should read meanwhile; None: nothing is said."""
+    """`say` gets messages meanwhile; None: there are none."""
     plan = plan_of_command(run.spec_text)
     return drive(
         run,
@@ -156,7 +157,7 @@ def detach_command(
     warn: Warn,
     notify: str | None = None,
 ) -> Record:
-    """Queues the job and starts its driver. Withdraws the job where no driver can be started."""
+    """Queues the job and starts its driver. Withdraws the job if no driver can be started."""
     refuse_inside_a_job()
     run, record = create_command_run(asked, options, settings, config, warn)
     try:
@@ -169,8 +170,8 @@ def detach_command(
 
 
 def keep_driven(store: QueueStore, record: Record, settings: Settings, config: str | None) -> None:
-    """Starts a driver again for a command whose driver was killed: nobody else would place it. On the machine
-    that had it; elsewhere nobody can tell whether it lives."""
+    """Restarts the driver of a command whose driver was killed. Only on the machine that had it;
+    elsewhere it is unknown whether it is alive."""
     link = record.job.run
     if link is None or not link.is_command or record.status.is_final:
         return
@@ -182,7 +183,7 @@ def keep_driven(store: QueueStore, record: Record, settings: Settings, config: s
 
 
 def cluster_options_of(record: Record, store: Store) -> RunOptions | None:
-    """Options of the run that a cluster carried the job out for; None: no cluster did."""
+    """Returns options of the run if a cluster ran the job; None: no cluster did."""
     link = record.job.run
     if link is None:
         return None

@@ -1,7 +1,8 @@
-"""Drives a run in a process of its own: `python -m joblens.app.driving.detaching --store PATH RUN`.
+"""Drives a run in a separate process: `python -m joblens.app.driving.detaching --store PATH RUN`.
 
-It is started as the supervisor is: the process that the caller waits for ends once its child, which drives
-the run, has begun. What that one has to say goes to a file beside the store's other work in progress."""
+It is started like the supervisor: the process that the caller waits for exits once its child, which
+drives the run, has begun. Its messages go to a log file in the store's spool folder.
+"""
 
 import os
 import sys
@@ -45,12 +46,12 @@ def detach_run(
     notify: str | None = None,
     warn: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Returns when it is under way."""
+    """Returns when it is running."""
     refuse_inside_a_job()
     settings = settings_of_run(settings, run.options)
     path = run_log(settings, run)
     argv = ["-m", "joblens.app.driving.detaching", *store_arguments(settings)]
-    # Without parameters: what a process was started with is for all to read, and they may be secret.
+    # Without parameters: everyone can read a process's arguments, and they may be secret.
     argv += ["--options", msgspec.json.encode(msgspec.structs.replace(run.options, parameters={})).decode()]
     if config:
         argv += ["--config", os.path.abspath(config)]
@@ -58,7 +59,7 @@ def detach_run(
         argv += ["--notify", notify]
     env = store_environment(settings)
     if settings.queue.broker:
-        env[_BROKER_FROM_PARENT] = settings.queue.broker  # its password is for nobody to read
+        env[_BROKER_FROM_PARENT] = settings.queue.broker  # the password must not be readable
     env["JOBLENS_QUEUE_RETRY_LOST"] = settings.queue.retry_lost.value
     what, hint = "the background driver of the run", f"its log is {path}"
     start_detached_process([*argv, run.uuid], path, what, hint, env)
@@ -91,7 +92,7 @@ def main() -> None:
         run = msgspec.structs.replace(run, options=asked)
         plan = plan_of_run(run)
         lock = RunLock(spool_dir(store_name(settings)), run.uuid)
-        store.close()  # SQLite must not be carried across a fork; the child opens it again
+        store.close()  # SQLite must not be used across a fork; the child opens it again
         is_there = stand_on_its_own()
         ignore_wakeups()
         # Taken here, not by the parent: a lock belongs to the process.

@@ -19,8 +19,8 @@ from joblens.agent.session.context import AgentContext
 from joblens.app.jobs.preparation import SubmitEnvironment, probes_of
 from joblens.app.jobs.supervisor import allow_many_files
 from joblens.app.runs.control import driven_by_another
-from joblens.app.runs.lookup import KeptResults, kept_events, kept_results
-from joblens.app.runs.records import driven_before_s, earlier_durations, enabled_places, jobs_to_run
+from joblens.app.runs.lookup import ReusedResults, reused_events, reused_results
+from joblens.app.runs.records import driven_before_s, earlier_durations, enabled_indices, jobs_to_run
 from joblens.app.wiring.agent_context import OwnLog, close_context, open_context, open_recovery
 from joblens.app.wiring.drivers import open_store, spool_dir, store_for_jobs, store_name
 from joblens.app.wiring.journals import ContextJournals
@@ -58,9 +58,9 @@ MakeView = Callable[[Run, Plan, RunCapacity], RunView]
 
 class Driven(Struct, frozen=True, kw_only=True):
     run: Run
-    plan: Plan  # with the jobs that were added
+    plan: Plan  # with added jobs
     status: RunStatus
-    states: tuple[JobState, ...]  # by place in the plan
+    states: tuple[JobState, ...]  # by index in the plan
     whys: Mapping[int, str]
     wall_s: float
     was_interrupted: bool = False
@@ -77,7 +77,7 @@ class _Past(NamedTuple):
     """Facts of the run before this driver."""
 
     events: list[RunEvent]
-    kept: KeptResults | None  # outcomes of an earlier run that count in this one
+    reused: ReusedResults | None  # outcomes of an earlier run that count in this one
     base_events: list[RunEvent]  # of that run
 
 
@@ -93,10 +93,10 @@ def drive(  # noqa: PLR0913 - one field each
     store: JournaledStore | None = None,
     signals: RunSignals | None = None,
 ) -> Driven:
-    """Drives the run from its present state to its end. `lock`: of this run, taken already. `store`: a
-    connection of the caller's, which stays open. `signals`: None for those of this process. Raises
-    RunIsDriven when another process drives the run."""
-    spool = spool_dir(store_name(settings))  # now: the store may be gone in the end
+    """Drives the run from its present state to its end. `lock`: lock of this run, if already taken.
+    `store`: a connection of the caller, which stays open. `signals`: None for those of this process.
+    Raises RunIsDriven if another process drives the run."""
+    spool = spool_dir(store_name(settings))  # now: the store may be gone at the end
     log = log or OwnLog(settings.logs)
     signals = signals or ProcessSignals()
     with wakeups_ignored() if signals.owns_process else nullcontext():
@@ -157,8 +157,8 @@ class _Driving:
             )
             return self._cluster.offer()
         offer = run_offer(self._plan, options, self._settings, self._log.warn)
-        places = jobs_to_run(self._plan, options, self._run.again)
-        check_fit(self._plan, offer, places - jobs_elsewhere(self._plan, options.labels))
+        indices = jobs_to_run(self._plan, options, self._run.again)
+        check_fit(self._plan, offer, indices - jobs_elsewhere(self._plan, options.labels))
         return offer
 
     def _open_side(self, context: AgentContext) -> "QueueSide | None":
@@ -214,7 +214,7 @@ class _Driving:
                 status = self._note_end(facts, status)
                 self._is_over = True
             except JoblensError:
-                facts.note_now(RunEnded(RunStatus.STOPPED))  # it can be gone on with when the reason is gone
+                facts.note_now(RunEnded(RunStatus.STOPPED))  # it can be resumed when the reason is gone
                 raise
             finally:
                 ended_s = time.monotonic()
@@ -243,8 +243,8 @@ class _Driving:
             close_context(context, sweeps_all=True)
 
     def _note_end(self, facts: RunFacts, status: RunStatus) -> RunStatus:
-        """Returns `stopped` where jobs were added after the driver last asked for them: the run can be
-        resumed. `app.spawning` does the same for jobs that are written later still."""
+        """Returns `stopped` if jobs were added after the driver's last poll: the run can be resumed.
+        `app.runs.spawn` does the same for jobs that are added even later."""
         facts.note_now(RunEnded(status))
         late = 0 if status is RunStatus.STOPPED else facts.count_late_jobs()
         if late:
@@ -271,7 +271,7 @@ class _Driving:
 
     def _schedule(self, context: AgentContext) -> Schedule:
         choices = Choices(
-            enabled=enabled_places(self._plan, self._run.options),
+            enabled=enabled_indices(self._plan, self._run.options),
             enforce=self._run.options.enforce and self._settings.limits.enforce,
             expected_s=context.recorder.read(self._expected),
             may_go_ahead=self._plan.execution.staggered_start_s <= 0,
@@ -287,27 +287,28 @@ class _Driving:
         if options.engine == "local":
             return {}
         if self._cluster is not None:
-            return {"may_go_ahead": False, "lost_is_final": True, "is_worker": False}  # it queues for itself
-        # With an end of the run in sight nothing is begun that would not fit.
+            # the cluster queues itself
+            return {"may_go_ahead": False, "lost_is_final": True, "is_worker": False}
+        # If the run has a time limit, nothing is started that would not fit.
         ahead = structs.replace(AHEAD_OF_WORKERS, limited_too=options.time_s is None)
         return {"ahead": ahead, "lost_is_final": True, "is_worker": False}
 
     def _expected(self, store: Store) -> dict[int, float]:
-        """How long jobs took before, for those that are looked at first to be the right ones."""
+        """Returns durations of earlier runs, for the order of jobs."""
         if (self._run.number or 1) == 1:
             return {}
         known = earlier_durations(store, self._run, self._plan)
-        return {place: known[job.name] for place, job in enumerate(self._plan.jobs) if job.name in known}
+        return {index: known[job.name] for index, job in enumerate(self._plan.jobs) if job.name in known}
 
     def _read_past(
         self, context: AgentContext, schedule: Schedule, facts: RunFacts, driver: RunDriver
     ) -> _Past:
-        """Reads the events so far and takes in jobs that were added after the run was read. Before `adopt`:
+        """Reads the events so far and adds jobs that were added after the run was read. Before `adopt`:
         an earlier driver may have queued such a job."""
-        kept = context.recorder.read(lambda store: kept_results(store, self._run))
+        reused = context.recorder.read(lambda store: reused_results(store, self._run))
         base_events: list[RunEvent] = []
-        if kept is not None:
-            base_events = context.recorder.read(lambda store: kept_events(store, kept))
+        if reused is not None:
+            base_events = context.recorder.read(lambda store: reused_events(store, reused))
             facts.take_earlier(base_events)
         events = facts.begin()
         for event in events:
@@ -315,25 +316,25 @@ class _Driving:
                 first = driver.inbox.take_batch(event.fact)
                 if first is not None:
                     schedule.add_jobs(first)
-        return _Past(events, kept, base_events)
+        return _Past(events, reused, base_events)
 
     def _restore(self, context: AgentContext, schedule: Schedule, past: _Past, running: list[Record]) -> None:
         run = self._run
         results = context.recorder.read(lambda store: store.run_results(run.uuid))
-        # What waits in a queue is under way, and is not to be queued once more.
+        # Queued jobs are in flight, and must not be queued again.
         queued = {one.job.uuid for one in running if one.job.queue}
         results = [
             structs.replace(one, status=Status.RUNNING) if one.job_uuid in queued else one for one in results
         ]
         devices = {one.job.run.index: one.job.gpu_devices for one in running if one.job.run is not None}
-        if past.kept is None:
+        if past.reused is None:
             restore(schedule, results, past.events, devices=devices, now_us=context.clock.now_us())
             return
         restore(
             schedule,
             results,
             past.events,
-            past.kept.results,
+            past.reused.results,
             again=run.again,
             base_events=past.base_events,
             devices=devices,
@@ -364,10 +365,11 @@ class _Driving:
             output_max_bytes=settings.output.max_size,
             grid_co2_g_per_kwh=settings.energy.grid_co2_g_per_kwh,
             secrets=self._secrets,
+            has_traces=settings.otel.enabled,
         )
 
     def _claim_logs_dir(self, output_dir: str) -> str:
-        """Says so when another store uses the folder that the run has by its number."""
+        """Warns if another store uses the folder that belongs to the run's number."""
         from joblens.app.driving.outputs import claim_run_folder
 
         run = self._run
@@ -375,7 +377,7 @@ class _Driving:
         try:
             folder = claim_run_folder(run, output_dir, self._settings)
         except OSError:
-            return usual  # the first job says that it cannot be written
+            return usual  # the first job reports that it cannot be written
         if folder not in (usual, run.logs_dir):
             self._log.warn(f"{usual} belongs to another run; output of this one goes to {folder}")
         return folder
@@ -387,5 +389,5 @@ class _Driving:
             context.recorder.read(
                 lambda store: after_run(store, self._run, self._plan, setup, self._settings, self._log)
             )
-        except JoblensError as error:  # how the run ended stands
+        except JoblensError as error:  # the outcome of the run is known
             self._log.warn(str(error))

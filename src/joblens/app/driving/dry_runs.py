@@ -1,4 +1,4 @@
-"""Dry runs: the plan of a run that passed its checks. Nothing of it is written, submitted or started."""
+"""Dry runs: the plan of a run that passed its checks. Nothing is written, submitted or started."""
 
 import time
 from collections.abc import Mapping
@@ -27,19 +27,19 @@ def dry_run(
     workflow: Workflow | None,
     reasons: Mapping[int, str] = _NO_REASONS,
 ) -> DryRun:
-    """`store`, `workflow`: where there is one already. Raises PlacingError or BrokerError for a cluster or a
-    broker that does not answer."""
-    request, places = checked.request, checked.places
+    """`store`, `workflow`: if they exist. Raises PlacingError or BrokerError for a cluster or a broker
+    that does not answer."""
+    request, indices = checked.request, checked.indices
     plan, options = request.plan, request.options
     earlier_s = _earlier_s(store, plan, workflow)
-    stages = tuple(stages_of(plan, places))
-    cluster = checked.engine.preview(stages, places, earlier_s)
+    stages = tuple(stages_of(plan, indices))
+    cluster = checked.engine.preview(stages, indices, earlier_s)
     known_s = {
         index: seconds
         for index, job in enumerate(plan.jobs)
         if (seconds := earlier_s.get(index, job.requirements.timeout_s)) is not None
     }
-    choices = Choices(enabled=places, enforce=options.enforce, expected_s=known_s, may_go_ahead=False)
+    choices = Choices(enabled=indices, enforce=options.enforce, expected_s=known_s, may_go_ahead=False)
     rehearsal = rehearse(Schedule(plan, checked.engine.offer(), choices), known_s)
     started = {start.index for start in rehearsal.starts}
     return _without_secrets(
@@ -49,14 +49,14 @@ def dry_run(
             stages=stages,
             cluster=cluster,
             reasons=reasons,
-            not_started=tuple(sorted(places - started)),
+            not_started=tuple(sorted(indices - started)),
         ),
         request.loaded.secrets,
     )
 
 
 def _earlier_s(store: Store | None, plan: Plan, workflow: Workflow | None) -> dict[int, float]:
-    """Seconds that each job took when it last succeeded, by index."""
+    """Returns the duration of each job's last success, by index."""
     if store is None or workflow is None:
         return {}
     run = Run(uuid="", workflow_uuid=workflow.uuid, created_at_us=time.time_ns() // 1000)
@@ -65,7 +65,7 @@ def _earlier_s(store: Store | None, plan: Plan, workflow: Workflow | None) -> di
 
 
 def _without_secrets(planned: DryRun, secrets: SecretValues | None) -> DryRun:
-    """Names of jobs are without them already; commands, sbatch lines and scripts may have some."""
+    """Names of jobs already have none; commands, sbatch lines and scripts may have some."""
     from msgspec.structs import replace
 
     def hide(text: str) -> str:
@@ -144,7 +144,7 @@ def stages_document(plan: Plan, stages: tuple[Stage, ...]) -> list[dict[str, Any
 
 
 def _action_form(plan: Plan, index: int) -> dict[str, Any]:
-    """An action of the file; one that schedules nodes with the keys of its scheduler."""
+    """Returns an action of the file; one that schedules nodes has the keys of its scheduler."""
     spec = plan.actions[index].spec
     form = {
         "action": index + 1,

@@ -28,8 +28,8 @@ class JobStarted(Struct, frozen=True, kw_only=True):
 
 
 class JobEnded(Struct, frozen=True, kw_only=True):
-    """An attempt of a job has ended, and its record is in the store. `ok`: it succeeded and made its output
-    files. `reason`: why not, if it is known."""
+    """An attempt of a job has ended, and its record is in the store. `ok`: it succeeded and made its
+    output files. `reason`: why not, if known."""
 
     job: str
     attempt: int
@@ -67,15 +67,15 @@ RunEvent = RunStarted | JobStarted | JobEnded | JobRetried | JobSkipped | RunEnd
 
 
 class EventView(NoView):
-    """Calls `emit` with an event for each change. An end is reported with the state that follows it: only
-    then it is known whether the job made its files and whether it is retried."""
+    """Calls `emit` with an event for each change. An end is reported with the next state: only then it is
+    known whether the job made its files and whether it is retried."""
 
     def __init__(self, plan: Plan, emit: Callable[[RunEvent], None]) -> None:
         self._names = [job.name for job in plan.jobs]
         self._emit = emit
         self._running: set[int] = set()
         self._reported: set[int] = set()  # jobs that ran or were skipped
-        self._ended: dict[int, tuple[int, Record]] = {}  # without their next state yet
+        self._ended: dict[int, tuple[int, Record]] = {}  # whose next state is unknown
 
     def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
         self._names += [job.name for job in jobs]
@@ -84,7 +84,7 @@ class EventView(NoView):
         self._start(index, attempt, job_uuid)
 
     def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
-        if index not in self._running:  # it could not be started, which is how it ended
+        if index not in self._running:  # it could not be started, which is its end
             self._start(index, attempt, record.job.uuid)
         self._ended[index] = (attempt, record)
 

@@ -19,21 +19,21 @@ from joblens.ports.store import Store
 
 
 def store_owner(settings: Settings) -> str:
-    """A copy of a store is another one: it has the same runs, and makes others with the same numbers."""
+    """A copy of a store is another one: it has the same runs, and creates others with the same numbers."""
     name = store_name(settings)
     return name if "://" in name else os.path.realpath(name)
 
 
 def claim_run_folder(run: Run, output_dir: str, settings: Settings) -> str:
-    """Returns the folder below `output_dir` for the output of the run's jobs: the one it used before, else
-    job_output/<workflow>_<run>. Raises OSError."""
+    """Returns the folder below `output_dir` for the output of the run's jobs: the one it used before,
+    otherwise job_output/<workflow>_<run>. Raises OSError."""
     usual = os.path.join(output_dir, "job_output", f"{run.workflow_number or 0}_{run.number or 0}")
-    is_same_place = os.path.dirname(run.logs_dir) == os.path.dirname(usual)
-    folder = run.logs_dir if is_same_place else usual
-    # A version without marks used the usual folder.
+    is_same_path = os.path.dirname(run.logs_dir) == os.path.dirname(usual)
+    folder = run.logs_dir if is_same_path else usual
+    # An earlier version without marks used the default folder.
     began_without_mark = run.started_at_us is not None and not run.logs_dir
     return claim_folder(
-        folder, f"{run.uuid} {store_owner(settings)}", is_known=is_same_place or began_without_mark
+        folder, f"{run.uuid} {store_owner(settings)}", is_known=is_same_path or began_without_mark
     )
 
 
@@ -43,7 +43,7 @@ def claim_plots_folder(output_dir: str, settings: Settings) -> str:
     return claim_folder(os.path.join(output_dir, "plots"), store_owner(settings), is_known=True)
 
 
-_ACCOUNTS_S = 5.0  # sacct knows a job some seconds after its end; whoever looks at it asks again
+_ACCOUNTS_S = 5.0  # sacct knows a job some seconds after its end; later commands ask again
 
 
 def after_run(
@@ -83,25 +83,25 @@ def _plot(store: Store, run: Run, plan: Plan, output_dir: str, settings: Setting
 
 
 def _write_crate(store: Store, run: Run, output_dir: str) -> None:
-    """In place of the one that an earlier end of the same run has left."""
+    """Replaces the crate of an earlier end of the same run."""
     from joblens.app.crates.collection import CrateChoice, export_crate
 
-    place = os.path.join(output_dir, "ro_crate", f"{run.workflow_number or 0}_{run.number or 0}")
-    earlier = f"{place}.earlier"
+    folder = os.path.join(output_dir, "ro_crate", f"{run.workflow_number or 0}_{run.number or 0}")
+    earlier = f"{folder}.earlier"
     shutil.rmtree(earlier, ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
-        os.rename(place, earlier)
+        os.rename(folder, earlier)
     try:
-        export_crate(store, store.find_run(run.uuid), place, CrateChoice(), lambda _: None)
+        export_crate(store, store.find_run(run.uuid), folder, CrateChoice(), lambda _: None)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.rename(earlier, place)
+            os.rename(earlier, folder)
         raise
     shutil.rmtree(earlier, ignore_errors=True)
 
 
 def _keep_accounts(store: Store, run: Run) -> None:
-    """Where Slurm keeps no books, or does not answer, `show` asks again and tells."""
+    """If Slurm has no accounting, or does not answer, `show` asks again and reports it."""
     from joblens.app.reports.seff import keep_accounts
     from joblens.app.runs.lookup import records_of_run
 

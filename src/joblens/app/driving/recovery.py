@@ -17,7 +17,7 @@ from joblens.app.runs.control import driven_by_another, refuse_unfinished_base
 from joblens.app.runs.state import JobStanding, RunState, state_of_run
 from joblens.app.wiring.drivers import spool_dir, store_name
 from joblens.engine.life.recovery_plan import Failure, JobRecovery, capped, requests_of
-from joblens.engine.progress.allocations import ClusterPlaces
+from joblens.engine.progress.allocations import RunAllocations
 from joblens.engine.schedule.replay import notes_of
 from joblens.model.errors import InputError, PlanError, RecoveryRefused, RunIsDriven, UnknownJob
 from joblens.model.runs.plan import Plan
@@ -54,8 +54,8 @@ def refuse_unfinished_run(run: Run, store: Store, settings: Settings) -> None:
 
 @contextmanager
 def hold_run(run: Run, store: Store, settings: Settings) -> Iterator[RunLock]:
-    """Holds the run's lock from a decision to its end: no other process drives or resets the run meanwhile.
-    Raises RunIsDriven."""
+    """Holds the run's lock from a decision to its end: no other process drives or resets the run
+    meanwhile. Raises RunIsDriven."""
     refuse_unfinished_run(run, store, settings)
     lock = RunLock(spool_dir(store_name(settings)), run.uuid)
     with wakeups_ignored():
@@ -81,13 +81,13 @@ def reset_jobs(
 
 
 def last_attempt(job: JobStanding) -> int:
-    """In this run; 0: there is none, or its outcome was kept from an earlier run."""
+    """Returns the attempt in this run; 0: there is none, or its outcome comes from an earlier run."""
     return job.results[-1].attempt if job.results and job.kept_from is None else 0
 
 
 def with_dependants(state: RunState, indices: Collection[int], cancelled: Collection[int] = ()) -> list[int]:
-    """The jobs and everything that needs them. Jobs that this run leaves out stay so, and so do jobs that
-    someone `cancelled`, unless they are named."""
+    """Returns the jobs and all their dependents. Jobs that are not part of this run stay so, and so do
+    `cancelled` jobs, unless they are named."""
     behind = Graph(state.plan).behind(sorted(indices))
     left_out = set(cancelled) - set(indices)
     return sorted(
@@ -98,36 +98,36 @@ def with_dependants(state: RunState, indices: Collection[int], cancelled: Collec
 
 
 def cancelled_jobs(store: Store, run: Run) -> frozenset[int]:
-    """Jobs that were asked to end, and not reset since."""
+    """Returns jobs that were cancelled and not reset since."""
     return notes_of([event for _, event in store.run_events(run.uuid)]).unwanted
 
 
 _FAILED = (JobState.FAILED, JobState.TERMINATED, JobState.PENDING_FAILED)
 _MOST_CAPS = 3  # a job may lack memory and, once that is capped, time
-_IDS_PASSED = 1000  # to a hook: one variable has room for some 100,000 characters
+_IDS_PASSED = 1000  # to a hook: one variable can have some 100,000 characters
 
 
 class RunFailures(Struct, frozen=True):
     state: RunState
     failures: tuple[Failure, ...]
-    cancelled: frozenset[int] = frozenset()  # jobs that someone asked to end
+    cancelled: frozenset[int] = frozenset()  # jobs that were cancelled
 
     def names(self, indices: Sequence[int]) -> list[str]:
         return [self.state.jobs[index].name for index in indices]
 
 
 def failures_of(store: Store, run: Run) -> RunFailures:
-    """Jobs of the run that came to an end and did not succeed."""
+    """Returns jobs of the run that ended without success."""
     state = state_of_run(store, run)
     events = [event for _, event in store.run_events(run.uuid)]
-    notes, places = notes_of(events), ClusterPlaces(events)
+    notes, allocations = notes_of(events), RunAllocations(events)
     failed = [job for job in state.jobs if job.state in _FAILED and not job.is_left and job.results]
-    failures = tuple(_failure(store, job, notes.outputs_missing, places) for job in failed)
+    failures = tuple(_failure(store, job, notes.outputs_missing, allocations) for job in failed)
     return RunFailures(state, failures, notes.unwanted)
 
 
 def _failure(
-    store: Store, job: JobStanding, unmade: Collection[tuple[int, int]], places: ClusterPlaces
+    store: Store, job: JobStanding, unmade: Collection[tuple[int, int]], allocations: RunAllocations
 ) -> Failure:
     last = job.results[-1]
     try:
@@ -140,20 +140,20 @@ def _failure(
     diagnosis = diagnose(
         record,
         outputs_missing=(last.index, last.attempt) in unmade,
-        cluster_word=places.last_word(last.job_uuid),
+        cluster_word=allocations.last_word(last.job_uuid),
     )
     return Failure(job.index, job.name, last_attempt(job), diagnosis, record.number)
 
 
 def jobs_to_run(found: RunFailures, jobs: Sequence[JobRecovery]) -> tuple[int, ...]:
-    """Failed jobs that are retried, all that waits for them, and jobs that had not come to their end."""
+    """Returns failed jobs that are retried, their dependents, and unfinished jobs."""
     retried = [one.failure.index for one in jobs if one.is_retried]
     standing = found.state.jobs
     waiting = [index for index in with_dependants(found.state, retried) if _can_run(standing[index])]
-    left = [job.index for job in standing if job.is_left]
+    unfinished = [job.index for job in standing if job.is_left]
     skipped = [one.failure.index for one in jobs if not one.is_retried] + sorted(found.cancelled)
     held_up = set(with_dependants(found.state, skipped)) if skipped else set()
-    return tuple(sorted({*retried, *waiting, *left} - held_up))
+    return tuple(sorted({*retried, *waiting, *unfinished} - held_up))
 
 
 def _can_run(job: JobStanding) -> bool:
@@ -163,7 +163,7 @@ def _can_run(job: JobStanding) -> bool:
 def fit_to_engine(
     plan: Plan, jobs: Sequence[JobRecovery], check: Callable[[Plan], None]
 ) -> tuple[JobRecovery, ...]:
-    """With requests no larger than the engine can give. `check` raises PlanError with what lacks. Raises
+    """Limits requests to what the engine has. `check` raises PlanError with what is missing. Raises
     PlanError for jobs that cannot run for another reason."""
     fitted = tuple(jobs)
     for _ in range(_MOST_CAPS):
@@ -184,26 +184,26 @@ def fit_to_engine(
 
 
 def parse_hook(line: str) -> tuple[str, ...]:
-    """Words as a shell would split them; no shell is started."""
+    """Splits it like a shell, without starting one."""
     try:
-        words = tuple(shlex.split(line))
+        argv = tuple(shlex.split(line))
     except ValueError as error:
         raise InputError(f"--recovery-hook {line}: {error}") from error
-    if not words:
+    if not argv:
         raise InputError("--recovery-hook: no command given", hint="--recovery-hook 'bash fix.sh'")
-    if any("\0" in word for word in words):
+    if any("\0" in word for word in argv):
         raise InputError("--recovery-hook: a command cannot have NUL characters in it")
-    return words
+    return argv
 
 
 def run_hook(
-    words: Sequence[str],
+    argv: Sequence[str],
     run: Run,
     failures: Sequence[Failure],
     settings: Settings,
     say: Callable[[str], None],
 ) -> None:
-    """Runs it as a job of its own, measured and recorded. Raises RecoveryRefused unless it succeeds."""
+    """Runs it as a separate job, measured and recorded. Raises RecoveryRefused unless it succeeds."""
     from joblens.app.jobs.api import SequentialRunner
     from joblens.app.jobs.preparation import prepare
     from joblens.app.jobs.requests import Request
@@ -222,7 +222,7 @@ def run_hook(
         "JOBLENS_STORE": store_for_jobs(settings, is_elsewhere=False),
     }
     request = Request(
-        argv=(*words, workflow), name=f"recovery-hook-{run_label(run)}", env=env, cwd=run.options.cwd or None
+        argv=(*argv, workflow), name=f"recovery-hook-{run_label(run)}", env=env, cwd=run.options.cwd or None
     )
     with SequentialRunner(settings) as jobs:
         result = jobs.run(prepare(request, settings))
@@ -234,7 +234,7 @@ def run_hook(
     error = result.record.outcome.error if result.record.outcome is not None else None
     code = result.returncode
     raise RecoveryRefused(
-        f"the recovery hook {words[0]} failed ({error or f'exit code {code}'}); nothing changed",
+        f"the recovery hook {argv[0]} failed ({error or f'exit code {code}'}); nothing changed",
         hint=f"joblens logs {number if number is not None else result.uuid} shows what it printed",
     )
 

@@ -1,5 +1,5 @@
-"""Runs from request to end: validate, create, drive or detach. All commands and `joblens.run_workflow` go
-this way, and use one connection to the store."""
+"""Runs from request to end: validate, create, drive or detach. All commands and `joblens.run_workflow`
+use it, with one connection to the store."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ class Runs:
         warn: Warn,
         open_log: Callable[[], OwnLog],
     ) -> None:
-        """`open_log` is called when a run is driven: a log file is not made for a run that is refused."""
+        """`open_log` is called when a run is driven: a refused run gets no log file."""
         self._settings = settings
         self._config = config
         self._connection = connection
@@ -37,15 +37,15 @@ class Runs:
 
     @contextmanager
     def validated(self, request: RunRequest, warn: Warn | None = None) -> Iterator[CheckedRun]:
-        """Writes nothing; the engine is open within it. Raises InputError (PlanError, RunIsDriven) for what
-        cannot work, PlacingError for a cluster that does not answer."""
+        """Writes nothing; the engine is open within it. Raises InputError (PlanError, RunIsDriven) for
+        what cannot work, PlacingError for a cluster that does not answer."""
         store = self._connection.if_exists()
         with checked_run(request, self._settings, self._config, store, warn or self._warn) as checked:
             yield checked
 
     def prepare(self, request: RunRequest) -> Run:
-        """Validates, then creates the run or returns the one to resume. The driver repeats the warnings of
-        the engine, so they are left out here."""
+        """Validates, then creates the run or returns the one to resume. The driver repeats the warnings
+        of the engine, so they are not shown here."""
         with self.validated(request, warn=lambda _text: None):
             pass
         make_output_folder(request.options)
@@ -74,8 +74,8 @@ class Runs:
         lock: RunLock | None = None,
         signals: RunSignals | None = None,
     ) -> Driven:
-        """Drives the run to its end. `lock`: of this run, taken already. `signals`: None for those of this
-        process."""
+        """Drives the run to its end. `lock`: lock of this run, if already taken. `signals`: None for
+        those of this process."""
         return drive(
             run,
             plan,
@@ -89,5 +89,5 @@ class Runs:
         )
 
     def detach(self, run: Run, notify: str | None = None, warn: Warn | None = None) -> None:
-        """Starts a process that drives the run, and returns when it does."""
+        """Starts a process that drives the run; returns once it does."""
         detach_run(run, self._settings, self._config, notify, warn or self._warn)

@@ -1,4 +1,4 @@
-"""Summary of a run at its end, put together from the store, and its notification (`--notify`)."""
+"""Summary of a run at its end, from the store, and its notification (`--notify`)."""
 
 import os
 import shlex
@@ -29,9 +29,9 @@ _TOLD = 10
 
 
 def ending_of(store: Store, driven: Driven) -> RunEnding:
-    driven, plan = as_kept(store, driven), driven.plan
+    driven, plan = as_stored(store, driven), driven.plan
     failed = [index for index, state in enumerate(driven.states) if state in FAILED_STATES]
-    # Those that ran come first: they say why the others did not.
+    # Jobs that ran come first: they are the reason why others did not.
     failed.sort(key=lambda index: driven.states[index] is JobState.CANCELED)
     attempts = _last_attempts(store, driven) if failed else {}
     return RunEnding(
@@ -58,15 +58,15 @@ def ending_of(store: Store, driven: Driven) -> RunEnding:
     )
 
 
-def as_kept(store: Store, driven: Driven) -> Driven:
-    """Of a run that was stopped: its jobs as `joblens results` will show them, with what a resume will do."""
+def as_stored(store: Store, driven: Driven) -> Driven:
+    """For a stopped run: its jobs as `joblens results` will show them, with what a resume will do."""
     if driven.status is not RunStatus.STOPPED:
         return driven
     try:
         run = store.find_run(driven.run.uuid)
         jobs = state_of_run(store, run).jobs if run.status is driven.status else ()
     except JoblensError:
-        return driven  # the store cannot be asked now
+        return driven  # the store does not answer
     if len(jobs) != len(driven.states):
         return driven
     return structs.replace(
@@ -103,9 +103,9 @@ def _record(store: Store, result: JobResult) -> Record | None:
 
 
 def ending_document(store: Store, driven: Driven) -> dict[str, Any]:
-    """The one document of `run FILE --json`."""
+    """Returns the document of `run FILE --json`."""
     run = store.find_run(driven.run.uuid)
-    driven = as_kept(store, driven)
+    driven = as_stored(store, driven)
     return {
         "workflow_id": run.workflow_number,
         "workflow_name": driven.plan.name,
@@ -121,11 +121,11 @@ def ending_document(store: Store, driven: Driven) -> dict[str, Any]:
     }
 
 
-_PATIENCE_S = 60
+_TIMEOUT_S = 60
 
 
 def notify_run(store: Store, driven: Driven, line: str, warn: Callable[[str], None]) -> None:
-    """What fails here is a warning: the run has ended as it has."""
+    """A failure here is a warning: the outcome of the run does not change."""
     argv = parse_notify(line)
     run = driven.run
     if run.is_command:
@@ -140,7 +140,7 @@ def notify_run(store: Store, driven: Driven, line: str, warn: Callable[[str], No
     }
     document = msgspec.json.encode(ending_document(store, driven))
     try:
-        done = subprocess.run(argv, input=document, env=env, timeout=_PATIENCE_S, check=False)
+        done = subprocess.run(argv, input=document, env=env, timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         warn(f"--notify {shlex.join(argv[:1])}: {error}")
         return
@@ -149,7 +149,7 @@ def notify_run(store: Store, driven: Driven, line: str, warn: Callable[[str], No
 
 
 def _notify_of_command(store: Store, run: Run, argv: tuple[str, ...], warn: Callable[[str], None]) -> None:
-    """With the job's record, as of a command that ran here."""
+    """Uses the job's record, as for a local command."""
     try:
         record = record_of_command(store, run)
         record = replace(record, job=replace(record.job, notify=argv))
@@ -159,7 +159,7 @@ def _notify_of_command(store: Store, run: Run, argv: tuple[str, ...], warn: Call
 
 
 def record_of_command(store: Store, run: Run) -> Record:
-    """The one job of a run of one command."""
+    """Returns the only job of a run of one command."""
     results = store.run_results(run.uuid)
     if not results:
         raise UnknownRun(f"run {run.uuid} has no job")

@@ -17,11 +17,11 @@ from joblens.plan.commands.command_lines import MappedJob, Source
 from joblens.plan.commands.parameters import BadParameter, values_of
 from joblens.ports.store import Store
 
-_GROUP = "each"  # requirements all jobs share, so that one advice is for all of them
+_GROUP = "each"  # requirements that all jobs share, so that one piece of advice covers all of them
 
 
 class EachJob(Struct, frozen=True, kw_only=True):
-    """What every job of the sweep asks for, as it was typed."""
+    """Requirements of every job of the sweep, as typed."""
 
     cpus: float | None = None
     memory: str | None = None
@@ -29,7 +29,7 @@ class EachJob(Struct, frozen=True, kw_only=True):
 
 
 def lines_of_file(path: str) -> list[str]:
-    """'-': standard input. Empty lines are no values. Raises InputError."""
+    """'-': standard input. Skips empty lines. Raises InputError."""
     try:
         if path == "-":
             content = sys.stdin.buffer.read()
@@ -60,7 +60,7 @@ def _text_of_line(path: str, number: int, line: bytes) -> str:
 
 
 def parameter_sources(written: Sequence[str]) -> list[Source]:
-    """`name=1:10`, `name=[a,b]` or `name=a,b`."""
+    """Parses `name=1:10`, `name=[a,b]` or `name=a,b`."""
     sources = []
     for text in written:
         name, equals, value = text.partition("=")
@@ -91,13 +91,13 @@ def spec_of(name: str, jobs: Sequence[MappedJob], each: EachJob) -> LoadedSpec:
         "jobs": [{"name": job.name, "command": job.command, "resource_requirements": _GROUP} for job in jobs],
     }
     text = json.format(json.encode(document), indent=1).decode()
-    # read back as any stored run is: what `resume` will find is what is run now
+    # Read back like any stored run: `resume` will find what runs now.
     stored = Run(uuid=new_uuid(), workflow_uuid="", created_at_us=0, spec_text=text, spec_format="json")
     return loaded_run(stored)
 
 
 def workflow_without_file(store: Store, name: str) -> Workflow | None:
-    """Returns the workflow of that name that came from no file: a sweep of the same name is its next run."""
+    """Returns the workflow of that name without a file: a sweep of the same name is its next run."""
     try:
         found = store.find_workflow(name)
     except (UnknownWorkflow, InputError):
@@ -106,7 +106,7 @@ def workflow_without_file(store: Store, name: str) -> Workflow | None:
 
 
 def output_dir_of(settings: Settings, chosen: str | None) -> str:
-    """Beside the store unless said otherwise: a sweep from a command line leaves nothing in the directory."""
+    """Next to the store by default: a sweep from a command line writes nothing to the current directory."""
     if chosen is not None:
         return os.path.abspath(chosen)
     return os.path.join(os.path.abspath(logs_dir(store_name(settings))), "map")

@@ -1,4 +1,4 @@
-"""Watch of a run that another process drives: the state in the store, shown in a view."""
+"""Watch of a run that another process drives: shows the state in the store in a view."""
 
 import time
 from collections.abc import Callable
@@ -7,9 +7,8 @@ from typing import Protocol
 from joblens.agent.runs.view import RunView
 from joblens.agent.runtime.ownership import is_gone
 from joblens.analysis.runs.status import driven_s
-from joblens.app.runs.lookup import kept_results
+from joblens.app.runs.lookup import reused_results
 from joblens.app.runs.state import schedule_of
-from joblens.engine.progress.allocations import TellsWhy
 from joblens.engine.progress.progress import TIME, ProgressTracker, last_stop, standing
 from joblens.engine.schedule.capacity import RunCapacity
 from joblens.engine.schedule.schedule import Schedule
@@ -31,23 +30,24 @@ from joblens.model.runs.run import (
 from joblens.plan.workflows.spawning import PlanExtender
 from joblens.ports.store import Store
 from joblens.probes.host.machine_load import read_host
+from joblens.views.runs.cluster_waits import WaitReasons
 
 _LOOK_EVERY_S = 1.0
-_SHARE = 0.1  # of its time that looking may take: a run of 100,000 jobs is looked at less often
+_SHARE = 0.1  # share of its time for polling: a run of 100,000 jobs is polled less often
 _NAP_S = 0.1
-_RECORDS_READ = 100  # whole records read in one look; ends of jobs beyond are counted, not told one by one
+_RECORDS_READ = 100  # records read per poll; further ends of jobs are counted, not reported one by one
 
 
 class WatchView(RunView, Protocol):
     tracker: ProgressTracker
 
     def leave(self) -> None:
-        """The run continues, and is no longer shown."""
+        """Stops showing the run, which continues."""
         ...
 
 
 def offer_of(store: Store, run: Run) -> RunCapacity:
-    """What it was started with; nothing is known before."""
+    """Returns the capacity of its last start; empty before that."""
     for _, event in reversed(store.run_events(run.uuid)):
         if isinstance(event.fact, RunStarted):
             fact = event.fact
@@ -67,33 +67,36 @@ class RunWatcher:
         self._run = run
         self._plan = plan
         self._view = view
-        self._kept = kept_results(store, run)
+        self._kept = reused_results(store, run)
         self._seen: dict[tuple[int, int], Status] = {}
         self._sequence = 0
         self._owner: Owner | None = run.owner
         self._status = run.status
         self._turns: list[RunEvent] = []  # its starts and ends
-        self._tells_why = TellsWhy(run.options.engine)
-        self._stops: list[RunEvent] = []  # ends that were asked for since it was last started
-        self._told_status: RunStatus | None = None  # with which the states of its jobs were told
+        self._wait_reasons = WaitReasons(run.options.engine)
+        self._stops: list[RunEvent] = []  # requests to stop since it was last started
+        self._reported_status: RunStatus | None = (
+            None  # status when the states of its jobs were last reported
+        )
         self._is_first = True
-        self._extender: PlanExtender | None = None  # made for the first batch of added jobs
+        self._extender: PlanExtender | None = None  # created for the first batch of added jobs
 
     def watch(
         self,
-        after_look: Callable[[], None],
+        after_poll: Callable[[], None],
         wait_s: float | None = None,
         is_enough: Callable[[float], bool] | None = None,
         every_s: float = _LOOK_EVERY_S,
     ) -> RunStatus:
-        """Until the run ends, or nobody drives it any more, or the time is up, or it is enough: that is asked
-        again and again, with the time it may wait. `after_look` is called after each look at the store."""
+        """Watches until the run ends, it has no driver, the time is over, or `is_enough` returns True;
+        that is called repeatedly with the time it may wait. `after_poll` is called after each poll of the
+        store."""
         deadline = None if wait_s is None else time.monotonic() + wait_s
         while True:
             began_s = time.monotonic()
             self.look()
             self._view.tracker.status = self._status
-            after_look()
+            after_poll()
             took_s = time.monotonic() - began_s
             if self._status not in (RunStatus.RUNNING, RunStatus.CREATED):
                 break
@@ -104,7 +107,7 @@ class RunWatcher:
                     self._status = self._view.tracker.status = RunStatus.STOPPED
                     self._stop_clock()
                     self.look()
-                after_look()
+                after_poll()
                 break
             if deadline is not None and time.monotonic() >= deadline:
                 break
@@ -115,7 +118,7 @@ class RunWatcher:
         return self._status
 
     def _wait(self, seconds: float, is_enough: Callable[[float], bool] | None) -> bool:
-        """False: it is enough."""
+        """Returns False to stop."""
         until_s = time.monotonic() + seconds
         while (left_s := until_s - time.monotonic()) > 0:
             self._view.tick()
@@ -130,19 +133,19 @@ class RunWatcher:
         results = [
             result
             for result in self._store.run_results(self._run.uuid)
-            if result.index < len(self._plan.jobs)  # others were added since: the next look has them
+            if result.index < len(self._plan.jobs)  # others were added since: the next poll has them
         ]
         changed = [
             result
             for result in results
             if result.index >= 0 and self._seen.get((result.index, result.attempt)) is not result.status
         ]
-        if changed or self._status is not self._told_status:
-            self._told_status = self._status
+        if changed or self._status is not self._reported_status:
+            self._reported_status = self._status
             schedule = schedule_of(self._store, self._run, self._plan, results, self._kept)
-            self._tell_kept()
-            self._tell_results(changed, results)
-            self._tell_states(schedule, results)
+            self._report_reused()
+            self._report_results(changed, results)
+            self._report_states(schedule, results)
         self._is_first = False
         if self._status is RunStatus.RUNNING:
             self._view.tick()
@@ -166,7 +169,7 @@ class RunWatcher:
             elif isinstance(event.fact, JobsSpawned):
                 self._take_batch(event.fact)
             elif isinstance(event.fact, PlacesWait) and self._status is RunStatus.RUNNING:
-                for line in self._tells_why.lines(event.fact.whys):
+                for line in self._wait_reasons.lines(event.fact.whys):
                     self._view.note(line)
 
     def _take_batch(self, batch: JobsSpawned) -> None:
@@ -177,16 +180,16 @@ class RunWatcher:
         jobs = self._extender.add(batch)
         if jobs:
             self._view.jobs_added(jobs)
-            self._told_status = None  # states of the new jobs have to be told
+            self._reported_status = None  # states of the new jobs have to be reported
 
     def _stop_clock(self) -> None:
-        """Of one whose driver was killed: at the last thing that is known of its jobs."""
+        """For a run whose driver was killed: stops at the last known time of its jobs."""
         tracker = self._view.tracker
         took_s = driven_s(self._turns, self._store.run_results(self._run.uuid)) or 0.0
         tracker.ended_at_us = tracker.began_at_us + round(took_s * 1e6)
 
     def _take_stop(self, event: RunEvent) -> None:
-        """Whoever drives the run notes the wish of somebody else once more."""
+        """The driver records another process's request again."""
         before = last_stop(self._stops)
         self._stops.append(event)
         now = last_stop(self._stops)
@@ -194,42 +197,43 @@ class RunWatcher:
             who = "time limit reached" if now.by == TIME else "cancelled"
             self._view.note(f"{who} ({now.how})")
 
-    def _tell_kept(self) -> None:
+    def _report_reused(self) -> None:
         if self._is_first and self._kept is not None:
             for result in self._kept.results:
-                self._tell_quietly(result)
+                self._count(result)
 
-    def _tell_results(self, changed: list[JobResult], results: list[JobResult]) -> None:
-        """Ends before the first look are history: they are counted, failures that still hold are told."""
+    def _report_results(self, changed: list[JobResult], results: list[JobResult]) -> None:
+        """Ends before the first poll are history: they are counted; failures that are still valid are
+        reported."""
         last = {result.index: result.attempt for result in results}
-        told = 0
+        reported = 0
         for result in changed:
             self._seen[result.index, result.attempt] = result.status
             if result.status is Status.RUNNING:
                 attempt = result.attempt + result.tries - 1
                 self._view.attempt_began(result.index, attempt, result.job_uuid, result.began_at_us)
             elif result.status.is_final:
-                is_news = not self._is_first or (
+                is_new = not self._is_first or (
                     result.status is not Status.SUCCESS and last[result.index] == result.attempt
                 )
-                if is_news and told < _RECORDS_READ:
-                    told += 1
-                    self._tell_end(result)
+                if is_new and reported < _RECORDS_READ:
+                    reported += 1
+                    self._report_end(result)
                 else:
-                    self._tell_quietly(result)
+                    self._count(result)
 
-    def _tell_end(self, result: JobResult) -> None:
+    def _report_end(self, result: JobResult) -> None:
         try:
             record = self._store.find(result.job_uuid)
         except UnknownJob:
             return
         self._view.attempt_ended(result.index, result.attempt, record)
 
-    def _tell_quietly(self, result: JobResult) -> None:
+    def _count(self, result: JobResult) -> None:
         if result.status is Status.SUCCESS and result.duration_s is not None:
             self._view.tracker.attempt_succeeded(result.index, result.duration_s)
 
-    def _tell_states(self, schedule: Schedule, results: list[JobResult]) -> None:
+    def _report_states(self, schedule: Schedule, results: list[JobResult]) -> None:
         tracker = self._view.tracker
         running = {result.index for result in results if result.status is Status.RUNNING}
         last = {result.index: result for result in results}

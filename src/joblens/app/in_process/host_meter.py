@@ -1,5 +1,5 @@
-"""The one meter of the whole process, for everything that measures inside somebody else's Python program, and
-the instruments that look at it. A forked child starts again with nothing of its parent's."""
+"""The meter of the whole process, for everything that measures inside a host program, and its
+instruments. A forked child starts without its parent's state."""
 
 import atexit
 import contextlib
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from joblens.agent.in_process.window import WindowInstruments
     from joblens.agent.instruments.table import Instruments
 
-# What can be told of a process that is not alone in its control group.
+# Metrics of a process that shares its control group.
 IN_PROCESS_PROBES = ("network", "gpu", "energy", "threads")
 
 
 class HostMeter(Protocol):
-    """`agent.in_process` on Linux, `agent.portable_meter` elsewhere; each takes its own windows only."""
+    """`agent.in_process` on Linux, `agent.portable_meter` elsewhere; each accepts only its own windows."""
 
     def begin(
         self,
@@ -76,7 +76,7 @@ def _meter_for_this_system() -> HostMeter:
 
 
 def open_instruments(job: Job) -> "WindowInstruments | None":
-    """What `job.probes` names and can be had here."""
+    """Opens the probes of `job.probes` that are available here."""
     if not has_linux() or not job.probes:
         return None
     meter, instruments = shared_meter(), shared_instruments()
@@ -98,22 +98,22 @@ def shared_instruments() -> "Instruments":
 
 
 def _leave(meter: HostMeter) -> None:
-    """What was measured so far is kept, also of measurements that nobody ended."""
+    """Stores measurements so far, including those that were not ended."""
     meter.hand_over()
     meter.close()
 
 
-# Modules are imported under the lock, and a child that is forked while another thread imports one could never
-# import it: so a fork waits for the lock.
-_FORK_PATIENCE_S = 5.0
+# Modules are imported under the lock: a child that is forked while another thread imports a module could
+# never import it, so a fork waits for the lock.
+_FORK_TIMEOUT_S = 5.0
 
 
 def _before_fork() -> None:
-    _making.acquire(timeout=_FORK_PATIENCE_S)
+    _making.acquire(timeout=_FORK_TIMEOUT_S)
 
 
 def _after_fork_in_parent() -> None:
-    with contextlib.suppress(RuntimeError):  # not ours: the wait was given up
+    with contextlib.suppress(RuntimeError):  # not ours: waiting was given up
         _making.release()
 
 

@@ -1,5 +1,5 @@
-"""What a monitor keeps inside somebody else's Python program: a connection to its store. A forked child
-starts again with nothing of its parent's."""
+"""State of a monitor inside a host program: a connection to its store. A forked child starts without its
+parent's."""
 
 import contextlib
 import os
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def settings_for(log_dir: str | None) -> Settings:
-    """Those in force, with store, journal and history file in `log_dir` where one is given."""
+    """Returns the effective settings, with store, journal and history file in `log_dir` if given."""
     from joblens.app.wiring.settings import load_settings
 
     settings = load_settings().settings
@@ -59,14 +59,14 @@ def settings_for(log_dir: str | None) -> Settings:
 
 def _portable_facts() -> HostFacts:
     from joblens.probes.host.portable import (
-        read_portable_facts,  # imports psutil, where it is installed
+        read_portable_facts,  # imports psutil if installed
     )
 
     return read_portable_facts()
 
 
 def private_dir(path: "str | os.PathLike[str]") -> str:
-    """Absolute, because the host program may change its directory; made when missing."""
+    """Absolute, because the host program may change its directory; created if missing."""
     absolute = os.path.abspath(os.path.expanduser(os.fspath(path)))
     try:
         make_private_folder(absolute)
@@ -79,20 +79,20 @@ def private_dir(path: "str | os.PathLike[str]") -> str:
 
 
 class HostConnection:
-    """The store behind one monitor, opened at first use. Its failing never disturbs the host program's
-    work: what cannot be written is warned about, once."""
+    """The store of one monitor, opened at first use. Its failures never disturb the host program: what
+    cannot be written is a warning, once."""
 
     def __init__(self, log_dir: str | None, warn: Callable[[str], None]) -> None:
         self._log_dir = log_dir
         self._warn = warn
-        self._start_anew()
+        self._restart()
         _connections.add(self)
 
-    def _start_anew(self) -> None:
+    def _restart(self) -> None:
         self._lock = threading.RLock()  # held while the store is used
         self._gate = (
             threading.RLock()
-        )  # shut by a fork, which else might never get the lock from busy threads
+        )  # closed by a fork, which might otherwise never get the lock from busy threads
         self._users = 0  # nested uses by the thread that holds the lock
         self._store: Store | None = None
         self._sinks: list[Sink] = []
@@ -103,7 +103,7 @@ class HostConnection:
         self._has_warned = False
         self._why_unusable = ""
         self._ran_in: ProvenanceSeen | None = None
-        self._has_told_surroundings = False
+        self._has_recorded_environment = False
 
     def settings(self) -> Settings:
         with self._lock:
@@ -113,7 +113,7 @@ class HostConnection:
             return self._settings
 
     def _set_up_log(self, logs: LogSettings) -> None:
-        """The program's own logging stays as it is unless the settings ask for something."""
+        """The program's own logging is not changed unless the settings ask for it."""
         if logs == LogSettings():
             return
         from joblens.app.wiring.logging_setup import set_up_logging_in_host_program
@@ -142,22 +142,22 @@ class HostConnection:
             return self._owner
 
     def user(self) -> str:
-        # Imported with the lock held, as everything here: a child forked while another thread imports
-        # a module could never import it.
+        # Imported with the lock held, like everything here: a child forked while another thread imports a
+        # module could never import it.
         with self._lock:
             if not self._user:
                 self._user = _current_user()
             return self._user
 
     def open(self) -> None:
-        """So that the first job's time does not begin with opening the store, and with looking around."""
+        """Opens the store before the first job, so that its time does not include it."""
         self._try(lambda _: self.ran_in())
 
     def ran_in(self) -> str:
-        """The digest of what jobs of this program run in; '': nobody looks, or nothing could be read."""
+        """Returns the digest of the environment of this program's jobs; '': not collected, or unreadable."""
         with self._lock:
             if self._ran_in is None:
-                self._ran_in = _surroundings_of_program(self.host(), self.settings())
+                self._ran_in = _environment_of_program(self.host(), self.settings())
             return "" if self._ran_in is None else self._ran_in.digest
 
     def started(self, record: Record) -> None:
@@ -165,11 +165,11 @@ class HostConnection:
         assert attempt is not None
 
         def write(store: Store) -> None:
-            told: list[Write] = [JobQueued(record.job), JobStarted(record.job.uuid, attempt)]
-            if self._ran_in is not None and not self._has_told_surroundings:
-                told.insert(0, self._ran_in)
-            store.apply(told)
-            self._has_told_surroundings = True
+            writes: list[Write] = [JobQueued(record.job), JobStarted(record.job.uuid, attempt)]
+            if self._ran_in is not None and not self._has_recorded_environment:
+                writes.insert(0, self._ran_in)
+            store.apply(writes)
+            self._has_recorded_environment = True
             for sink in self._sinks:
                 sink.job_started(record)
 
@@ -188,7 +188,7 @@ class HostConnection:
         self._try(write)
 
     def ended(self, record: Record, measured: Measurement) -> Record:
-        """-> the record as the store has it, with the number it gave, where it can be asked."""
+        """Returns the record from the store, with its number, if the store answers."""
         uuid, outcome = record.job.uuid, record.outcome
         samples, details = measured.pending, measured.details
         assert outcome is not None
@@ -213,7 +213,7 @@ class HostConnection:
 
     @contextlib.contextmanager
     def _pending(self, record: Record) -> Iterator[None]:
-        """For the next joblens, should this program be killed before the sinks have the end."""
+        """For the next joblens, if this program is killed before the sinks have the end."""
         if not self._sinks or record.attempt is None or not has_linux():
             yield
             return
@@ -229,7 +229,7 @@ class HostConnection:
             return question(store)
 
     def settle(self) -> None:
-        """Bring jobs whose host program died to their end, before anything is told about jobs."""
+        """Finalizes jobs whose host program died, before anything is shown about jobs."""
         from joblens.app.queue.recovery import recover_dead_owners
 
         with contextlib.suppress(JoblensError), self._using() as store:
@@ -245,7 +245,7 @@ class HostConnection:
                 store.close()
 
     def _try(self, action: Callable[[Store], T]) -> T | None:
-        """None when it could not be done."""
+        """Returns None if it failed."""
         try:
             with self._using() as store:
                 return action(store)
@@ -278,22 +278,22 @@ class HostConnection:
         except ImportError as error:  # no file locks on this system
             raise StoreError(f"no store can be created here: {error}") from error
 
-    # -- around a fork. SQLite keeps the locks of a process in its memory: a child that inherits an open
-    # database believes to hold locks that only its parent has. So nothing may be open while forking.
+    # -- Around a fork. SQLite keeps the locks of a process in its memory: a child that inherits an open
+    # database would believe to hold locks that only its parent has. So nothing may be open while forking.
 
     def before_fork(self) -> None:
-        self._gate.acquire(timeout=_FORK_PATIENCE_S)
-        if self._lock.acquire(timeout=_FORK_PATIENCE_S) and not self._users:
+        self._gate.acquire(timeout=_FORK_TIMEOUT_S)
+        if self._lock.acquire(timeout=_FORK_TIMEOUT_S) and not self._users:
             self.close()
 
     def after_fork_in_parent(self) -> None:
         for lock in (self._gate, self._lock):
-            with contextlib.suppress(RuntimeError):  # not ours: the wait was given up
+            with contextlib.suppress(RuntimeError):  # not ours: waiting was given up
                 lock.release()
 
     def after_fork_in_child(self) -> None:
         inherited = self._store
-        self._start_anew()
+        self._restart()
         if inherited is not None:
             _never_closed.append(inherited)
             self._why_unusable = (
@@ -314,7 +314,7 @@ def _current_user() -> str:
     return current_user()
 
 
-_FORK_PATIENCE_S = 5.0
+_FORK_TIMEOUT_S = 5.0
 _connections: "weakref.WeakSet[HostConnection]" = weakref.WeakSet()
 _forking = threading.local()  # .held: connections, from just before a fork until just after it
 _never_closed: list[Store] = []
@@ -344,8 +344,8 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-def _surroundings_of_program(host: HostFacts, settings: Settings) -> ProvenanceSeen | None:
-    """Read once. Nothing is started for it: a program may wait for whatever child it has."""
+def _environment_of_program(host: HostFacts, settings: Settings) -> ProvenanceSeen | None:
+    """Read once. Starts nothing: a program may wait for any child."""
     if not settings.provenance.enabled or not has_linux():
         return None
     from joblens import __version__

@@ -1,4 +1,4 @@
-"""`@measured`: every call of a function, or of a class's methods, is a job with a record of its own."""
+"""`@measured`: every call of a function, or of a class's methods, is a job with its own record."""
 
 import functools
 import inspect
@@ -48,9 +48,9 @@ def measured(
     params: dict[str, Any] | None = None,
     monitor: JobMonitor | None = None,
 ) -> Any:
-    """Plain and async functions; of a class its methods, `__init__` among them, but not those that begin with
-    an underscore. Functions and classes of Ray, whichever decorator comes first. Arguments are not recorded
-    (they may be secret or large); `params` are."""
+    """Decorates plain and async functions; for a class, its methods including `__init__`, except those
+    that begin with an underscore. Works with functions and classes of Ray, whichever decorator comes
+    first. Arguments are not recorded (they may be secret or large); `params` are."""
 
     def decorate(function: Callable[P, R], label: str = "") -> Measured[P, R]:
         if is_remote(function):
@@ -76,7 +76,8 @@ def measured(
 
 
 def _measure_methods(owner: type, decorate: Callable[[Any, str], Any], name: str | None) -> type:
-    """Those that it defines itself. Generators stay as they are: their body runs piece by piece."""
+    """Decorates methods that the class defines itself. Generators are not changed: their body runs piece
+    by piece."""
     for attribute, found in list(vars(owner).items()):
         kind = type(found) if isinstance(found, staticmethod | classmethod) else None
         function = found.__func__ if kind is not None else found

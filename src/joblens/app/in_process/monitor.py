@@ -1,6 +1,6 @@
 """JobMonitor: jobs measured inside a Python program between a start and a stop, and their samples.
 
-Ray itself is never imported here: who is not inside it pays nothing for it.
+Ray is never imported here: programs outside it pay nothing for it.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Samples(list[dict[str, Any]]):
-    """One dict a sample in time order, every field of docs/metrics.md by name; None: could not be known."""
+    """One dict per sample in time order, every field of docs/metrics.md by name; None: unknown."""
 
     @classmethod
     def of(cls, store: Store, ident: str) -> "Samples":
@@ -48,8 +48,8 @@ class Samples(list[dict[str, Any]]):
         return cls({"index": index, **_plain(sample)} for index, sample in store.samples(uuid))
 
     def to_arrow(self) -> Any:
-        """A pyarrow.Table with one int64 column a field, and `at`, a timestamp; tables by device are not in.
-        Needs the `data` extra."""
+        """Returns a pyarrow.Table with one int64 column per field, and `at`, a timestamp; without tables
+        by device. Needs the `data` extra."""
         from joblens.stores.sinks.parquet import integer_table
 
         return integer_table(self, ("index", *SAMPLE_COLUMNS), {"at": "at_us"})
@@ -64,7 +64,8 @@ def _plain(sample: Sample) -> dict[str, Any]:
 
 
 def ray_placement() -> Placement | None:
-    """Of the task or actor that this runs in; None outside of Ray, and in a program that only asks it."""
+    """Returns the placement of the Ray task or actor of this process; None outside Ray, and in a program
+    that only submits to it."""
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return None
@@ -80,13 +81,13 @@ def ray_placement() -> Placement | None:
 
 
 def is_remote(thing: Any) -> bool:
-    """Whether `ray.remote` has made it."""
+    """Returns whether `ray.remote` made it."""
     return hasattr(thing, "__ray_metadata__") or type(thing).__module__ == "ray.remote_function"
 
 
 def measured_remote(thing: Any, decorate: Callable[[Any], Any]) -> Any:
-    """The same again for Ray, with what is inside measured. There is no public way in, so a Ray that hides it
-    elsewhere is told of."""
+    """Returns it for Ray again, with the inside measured. There is no public API for that, so an
+    unsupported version of Ray is reported."""
     metadata = getattr(thing, "__ray_metadata__", None)
     inside = (
         getattr(thing, "_function", None)
@@ -117,7 +118,7 @@ logger = logging.getLogger("joblens.monitor")
 
 
 class JobTracker:
-    """What `track_job` hands out: says how the job ended when that is not plain success."""
+    """Result of `track_job`: sets how the job ended if not with success."""
 
     def __init__(self, task_id: str) -> None:
         self.task_id = task_id
@@ -190,7 +191,7 @@ class _Active(Struct):
 
 class JobMonitor:
     """Safe to use from any number of threads. With `log_dir` the store and jobs_history.jsonl are in that
-    directory, else where the configuration says. `interval` is the time between samples in seconds."""
+    directory, otherwise where the configuration says. `interval` is the time between samples in seconds."""
 
     def __init__(
         self,
@@ -224,8 +225,8 @@ class JobMonitor:
         name: str = "",
         tags: tuple[str, ...] = (),
     ) -> str:
-        """Measure this process, and what it starts from now on, as the job `task_id`. -> the job's UUID.
-        With `container_name` the profile tells of that container too, which may be started later."""
+        """Measures this process, and what it starts from now on, as the job `task_id`. Returns the job's
+        UUID. With `container_name` the profile includes that container, which may be started later."""
         task_id = plain_text(task_id)
         if not task_id:
             raise InputError("task_id is empty", hint="give an ID such as my-task-123")
@@ -266,7 +267,7 @@ class JobMonitor:
             news = [] if instruments is None else instruments.take_news()
             self._connection.sampled(job.uuid, first, samples, news)
 
-        # Last, so that writing the record down is not measured.
+        # Last, so that writing the record is not measured.
         interval_s = job.interval_s if self.enable_profiling else _NEVER_S
         window = shared_meter().begin(interval_s, write, instruments=instruments)
         with self._lock:
@@ -281,7 +282,7 @@ class JobMonitor:
         error: str | None = None,
         result: Any = None,
     ) -> dict[str, Any]:
-        """End the job and return its record; {} for a job that is not being monitored."""
+        """Ends the job and returns its record; {} for a job that is not being monitored."""
         verdict = parse_status(status)
         with self._lock:
             active = self._active.pop(plain_text(task_id), None)
@@ -310,7 +311,7 @@ class JobMonitor:
         return to_history_record(self._connection.ended(record, measured))
 
     def snapshot(self, task_id: str) -> dict[str, Any]:
-        """The profile of a job's time so far; the job goes on. {} for one that is not being monitored."""
+        """Returns the profile so far; the job continues. {} for one that is not being monitored."""
         with self._lock:
             active = self._active.get(plain_text(task_id))
         if active is None:
@@ -323,7 +324,7 @@ class JobMonitor:
     def track_job(
         self, task_id: str, tool: str, script: str, params: Mapping[str, Any] | None = None, **more: Any
     ) -> Iterator[JobTracker]:
-        """The block is the job. Success unless the tracker was told otherwise or an exception leaves it:
+        """The block is the job. It succeeds unless the tracker says otherwise or an exception leaves it:
         then timeout for a TimeoutError, error for any other; it is raised again."""
         tracker = JobTracker(task_id)
         self.start_monitoring(task_id, tool, script, params, **more)
@@ -344,7 +345,7 @@ class JobMonitor:
     # -- remembering
 
     def get_job_history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """Jobs that have ended, newest first."""
+        """Returns ended jobs, newest first."""
         if limit is not None and limit < 0:
             raise InputError(f"limit {limit}: expected a number of jobs, 0 or more")
         query = HistoryQuery(limit=limit, include_unfinished=False, without_tag=BENCH_TAG)
@@ -354,7 +355,7 @@ class JobMonitor:
         )
 
     def get_job_stats(self, task_id: str) -> dict[str, Any] | None:
-        """The newest job with that id (or that UUID, or a unique part of one); None when there is none."""
+        """Returns the newest job with that id (or UUID, or a unique part of one); None if there is none."""
         self._connection.settle()
         try:
             return self._connection.read(lambda store: to_history_record(store.find(plain_text(task_id))))
@@ -367,11 +368,11 @@ class JobMonitor:
         return self._connection.read(lambda store: summary_form(store.statistics(query)))
 
     def samples(self, task_id: str) -> Samples:
-        """Every sample of a job so far."""
+        """Returns every sample of a job so far."""
         return self._connection.read(lambda store: Samples.of(store, plain_text(task_id)))
 
     def close(self) -> None:
-        """Give the store back; using the monitor again opens it again."""
+        """Closes the store; using the monitor again reopens it."""
         self._connection.close()
 
     def _interval(self) -> float:
@@ -395,7 +396,7 @@ class JobMonitor:
         )
 
     def _probes(self) -> tuple[str, ...]:
-        """What is looked at beside the process's own counters."""
+        """Returns the instruments beyond the process's own counters."""
         if not self.enable_profiling:
             return ()
         chosen = chosen_probes(self._connection.settings().job_metrics.probes)
@@ -416,7 +417,7 @@ _monitors: "weakref.WeakSet[JobMonitor]" = weakref.WeakSet()
 
 
 def get_monitor() -> JobMonitor:
-    """One monitor for the whole program, with the default store."""
+    """Returns the monitor of the whole program, with the default store."""
     with _making_global:
         if not _global:
             _global.append(JobMonitor())
@@ -427,7 +428,7 @@ def _current_dir() -> str:
     try:
         return os.getcwd()
     except OSError:
-        return ""  # it was removed under the host program
+        return ""  # removed while the host program runs
 
 
 def _forget_parents_jobs() -> None:
@@ -442,7 +443,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def samples(task_id: str, *, log_dir: str | None = None) -> Samples:
-    """Of the job with that id, UUID or unique part of one. Raises UnknownJob when there is none."""
+    """Returns samples of the job with that id, UUID or unique part of one. Raises UnknownJob."""
     if log_dir is None:
         return get_monitor().samples(task_id)
     monitor = JobMonitor(log_dir=log_dir)

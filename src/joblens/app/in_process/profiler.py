@@ -1,5 +1,5 @@
-"""Profiling from inside a Python program: what this process and everything it starts use between a start
-and a stop, as a profile. Nothing is written anywhere; `JobMonitor` is for what is to be remembered."""
+"""Profiling from inside a Python program: the usage of this process and everything it starts between a
+start and a stop, as a profile. Nothing is stored; use `JobMonitor` for records."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ from joblens.model.jobs.job import EVERY_GPU, Job
 from joblens.model.values.ids import new_uuid
 from joblens.model.values.units import format_instant
 
-if TYPE_CHECKING:  # with all it takes to talk to an engine
+if TYPE_CHECKING:  # imports the client of container engines
     from joblens.app.in_process.watched_container import WatchedContainer
 
 DEFAULT_INTERVAL_S = 0.5
@@ -40,11 +40,11 @@ class _UnderWay(Struct, eq=False):
 
 
 class ResourceProfiler:
-    """Safe to use from any number of threads; any number at once, each sees the whole process. `metrics` are
-    names such as cpu, memory, gpu (all of them without; a gpu that is named stands for every GPU of the
-    machine, otherwise those in use are looked at); `interval` is the time between samples in seconds.
-    With `snapshot_interval` a profile of the time so far is taken that often, kept in `snapshots` and handed
-    to `on_snapshot`, on a thread of its own."""
+    """Safe to use from any number of threads; any number at once, each measures the whole process.
+    `metrics` are names such as cpu, memory, gpu (default: all; if gpu is named, every GPU of the machine,
+    otherwise those in use); `interval` is the time between samples in seconds. With `snapshot_interval` a
+    profile of the time so far is taken at this interval, stored in `snapshots` and passed to
+    `on_snapshot`, on its own thread."""
 
     def __init__(
         self,
@@ -63,13 +63,13 @@ class ResourceProfiler:
             None if snapshot_interval is None else _seconds("snapshot_interval", snapshot_interval)
         )
         self._on_snapshot = on_snapshot
-        self.profile: dict[str, Any] = {}  # of the last time it was stopped
+        self.profile: dict[str, Any] = {}  # of the last measurement
         self.snapshots: deque[dict[str, Any]] = deque(maxlen=_MOST_SNAPSHOTS)
         self._forget()
         _profilers.add(self)
 
     def _forget(self) -> None:
-        """Also in a forked child: what is under way is the parent's."""
+        """Also called in a forked child: the measurement is the parent's."""
         self._lock = threading.RLock()
         self._under_way: _UnderWay | None = None
 
@@ -78,8 +78,9 @@ class ResourceProfiler:
         return self._under_way is not None
 
     def start_profiling(self, container_name: str | None = None) -> None:
-        """With `container_name` the profile has `container_stats` too; the container may be started later.
-        When profiling is under way already, that is stopped first, with a warning; `profile` has it."""
+        """With `container_name` the profile has `container_stats` too; the container may be started
+        later. If profiling is already running, it is stopped first, with a warning; `profile` has its
+        result."""
         with self._lock:
             if self._under_way is not None:
                 logger.warning("Profiling was started again before it was stopped")
@@ -91,7 +92,7 @@ class ResourceProfiler:
 
                 container = WatchedContainer(_container_name(container_name), self.interval, self.metrics)
             meter = shared_meter()
-            # Last, so that getting ready is not measured.
+            # Last, so that the set-up is not measured.
             window = meter.begin(
                 self.interval,
                 lambda _first, _samples: None,
@@ -108,7 +109,7 @@ class ResourceProfiler:
                 ).start()
 
     def stop_profiling(self) -> dict[str, Any]:
-        """The profile; {} with a warning when nothing is being profiled."""
+        """Returns the profile; {} with a warning if nothing is being profiled."""
         with self._lock:
             under_way, self._under_way = self._under_way, None
             if under_way is None:
@@ -118,13 +119,13 @@ class ResourceProfiler:
             measured = under_way.meter.end(under_way.window)
             container = under_way.container
             stats = {} if container is None else container.stats(container.end())
-            self.profile = self._told(measured, container, stats)
+            self.profile = self._profile_of(measured, container, stats)
             if container is not None and (why := container.problem()):
                 logger.warning("Container %s could not be measured: %s", container.name, why)
             return self.profile
 
     def snapshot(self) -> dict[str, Any]:
-        """The profile of the time so far, with `snapshot_time`; profiling goes on. {} when there is none."""
+        """Returns the profile so far, with `snapshot_time`; profiling continues. {} if there is none."""
         with self._lock:
             under_way = self._under_way
             if under_way is None:
@@ -132,7 +133,7 @@ class ResourceProfiler:
             measured = under_way.meter.peek(under_way.window)
             container = under_way.container
             stats = {} if container is None else container.stats(container.peek())
-            profile = self._told(measured, container, stats)
+            profile = self._profile_of(measured, container, stats)
         return profile | {"snapshot_time": format_instant(measured.ended_at_us)}
 
     def __enter__(self) -> Self:
@@ -145,7 +146,7 @@ class ResourceProfiler:
         if self.is_profiling:
             self.stop_profiling()
 
-    def _told(
+    def _profile_of(
         self, measured: Measurement, container: "WatchedContainer | None", container_stats: dict[str, str]
     ) -> dict[str, Any]:
         profile = profile_of(measured, self.interval, self.metrics, container_stats)
@@ -167,14 +168,13 @@ class ResourceProfiler:
                     self._on_snapshot(profile)
                 except Exception:
                     logger.exception("on_snapshot failed; profiling continues")
-            # Missed places are skipped, never made up for in a burst.
+            # Missed snapshots are skipped, never made up for in a burst.
             due_s += max(1, -int(-(time.monotonic() - due_s) // every_s)) * every_s
 
 
 class ContainerResourceMonitor:
-    """Measures a container that runs already, or will: its process numbers are the container's own. Docker or
-    Podman is asked through its socket, the numbers come from the container's control group where it can be
-    read."""
+    """Measures a container that runs or will run, whatever its pid namespace. Docker or Podman is asked
+    through its socket, the numbers come from the container's control group if it is readable."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class ContainerResourceMonitor:
         self.container_name = _container_name(container_name)
         self.interval = _seconds("interval", interval)
         self.metrics = chosen_metrics(metrics)
-        self.profile: dict[str, Any] = {}  # of the last time it was stopped
+        self.profile: dict[str, Any] = {}  # of the last measurement
         self._forget()
         _profilers.add(self)
 
@@ -194,8 +194,8 @@ class ContainerResourceMonitor:
         self._container: WatchedContainer | None = None
 
     def start_monitoring(self) -> None:
-        """The container need not be there yet. When monitoring is under way already, that is stopped first,
-        with a warning."""
+        """The container may be started later. If monitoring is already running, it is stopped first, with
+        a warning."""
         with self._lock:
             if self._container is not None:
                 logger.warning(
@@ -207,30 +207,30 @@ class ContainerResourceMonitor:
             self._container = WatchedContainer(self.container_name, self.interval, self.metrics)
 
     def stop_monitoring(self) -> dict[str, Any]:
-        """The profile; {} with a warning when nothing is being monitored. `container_stats` is empty where
-        the container was never seen: `unknown` says why."""
+        """Returns the profile; {} with a warning if nothing is being monitored. `container_stats` is
+        empty if the container was not found: `unknown` says why."""
         with self._lock:
             container, self._container = self._container, None
             if container is None:
                 logger.warning("Monitoring of %s was stopped before it was started", self.container_name)
                 return {}
-            self.profile = self._told(container, container.end())
+            self.profile = self._profile_of(container, container.end())
             if why := container.problem():
                 logger.warning("Container %s could not be measured: %s", self.container_name, why)
             return self.profile
 
     def snapshot(self) -> dict[str, Any]:
-        """The profile of the time so far, with `snapshot_time`; {} when nothing is being monitored."""
+        """Returns the profile so far, with `snapshot_time`; {} if nothing is being monitored."""
         with self._lock:
             if self._container is None:
                 return {}
             measured = self._container.peek()
-            profile = self._told(self._container, measured)
+            profile = self._profile_of(self._container, measured)
         return profile | {"snapshot_time": format_instant(measured.ended_at_us)}
 
     def get_container_info(self) -> dict[str, Any]:
-        """What the engine says of the container, running or not. Raises ContainerError where there is no such
-        container, or no engine that answers."""
+        """Returns the engine's information about the container, running or not. Raises ContainerError if
+        there is no such container, or no engine answers."""
         from joblens.app.in_process.watched_container import container_info
 
         return container_info(self.container_name)
@@ -245,7 +245,7 @@ class ContainerResourceMonitor:
         if self._container is not None:
             self.stop_monitoring()
 
-    def _told(self, container: "WatchedContainer", measured: Measurement) -> dict[str, Any]:
+    def _profile_of(self, container: "WatchedContainer", measured: Measurement) -> dict[str, Any]:
         profile = profile_of(measured, self.interval, self.metrics, container.stats(measured))
         unknown = {**measured.usage.unknown, **_NO_CO2}
         if why := container.problem():
@@ -267,12 +267,12 @@ def profile_of(
         counted_s=measured.counted_s,
     )
     if profile["sampling_interval_seconds"] is None:
-        profile["sampling_interval_seconds"] = interval_s  # too short to tell how it really was
+        profile["sampling_interval_seconds"] = interval_s  # too short to derive it
     return without_others(profile, metrics)
 
 
 def _as_job(metrics: tuple[str, ...], *, every_gpu: bool) -> Job:
-    """What the instruments are told to look at."""
+    """Returns the target of the instruments."""
     return Job(
         uuid=new_uuid(),
         argv=(),
@@ -302,7 +302,7 @@ _profilers: "weakref.WeakSet[ResourceProfiler | ContainerResourceMonitor]" = wea
 
 
 def get_profiler() -> ResourceProfiler:
-    """One profiler for the whole program."""
+    """Returns the profiler of the whole program."""
     with _making_global:
         if not _global:
             _global.append(ResourceProfiler())

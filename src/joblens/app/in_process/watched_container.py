@@ -1,4 +1,4 @@
-"""A container that somebody else runs, measured for a Python program."""
+"""A container that others started, measured for a Python program."""
 
 import socket
 import time
@@ -17,16 +17,16 @@ from joblens.model.values.ids import new_uuid
 from joblens.probes.containers.api import ContainerApi, connect
 from joblens.probes.containers.info import ContainerInfo
 
-# Metric of a profile -> instruments that look at a container for it.
+# Metric of a profile -> instruments for a container.
 _PROBES = {"network": "network", "gpu": "gpu", "energy": "energy", "threads": "threads"}
 
 
 class WatchedContainer:
-    """From now on; the container may be started later."""
+    """Measures from now on; the container may be started later."""
 
     def __init__(self, name: str, interval_s: float, metrics: Iterable[str]) -> None:
         self.name = name
-        finder = ContainerFinder(name, _connect, sees_groups=has_linux())
+        finder = ContainerFinder(name, _connect, can_read_groups=has_linux())
         self._host = _open_host()
         self._job = Job(
             uuid=new_uuid(),
@@ -37,7 +37,7 @@ class WatchedContainer:
         self._watch = ContainerWatch(finder, interval_s, self._host.read, self._open_reader)
 
     def stats(self, measured: Measurement) -> dict[str, str]:
-        """`container_stats` of the time that was measured."""
+        """Returns `container_stats` of the measured time."""
         info = self._watch.info
         limit = None if info is None else info.memory_bytes
         return container_stats(measured.kept, measured.usage, limit, measured.counted_s)
@@ -51,8 +51,8 @@ class WatchedContainer:
         return measured
 
     def problem(self) -> str:
-        """Why it was not seen; '' when it was."""
-        if self._watch.was_seen():
+        """Returns why it was not found; '' if it was."""
+        if self._watch.was_found():
             return ""
         return self._watch.problem() or "the container engine has not responded yet"
 
@@ -63,7 +63,7 @@ class WatchedContainer:
 
 
 def container_info(name: str) -> dict[str, Any]:
-    """What the engine says of it. Raises ContainerError."""
+    """Returns the engine's information. Raises ContainerError."""
     api = _connect()
     return _form(api, api.inspect(name))
 
@@ -75,7 +75,7 @@ def _connect() -> ContainerApi:
 
 
 def _form(api: ContainerApi, info: ContainerInfo) -> dict[str, Any]:
-    """Without its environment, which may hold secrets."""
+    """Without its environment, which may have secrets."""
     return {
         "id": info.id,
         "name": info.name,
@@ -115,7 +115,7 @@ class _PortableHost:
         return read_portable_host()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
 
 def _open_host() -> Any:

@@ -1,7 +1,7 @@
-"""Python API for commands: run them from a script, one by one or many, and get results with their usage."""
+"""Python API for commands: run one or many from a script, and get results with their usage."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -10,12 +10,10 @@ from msgspec.structs import replace
 
 from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.session.context import AgentContext
-from joblens.agent.session.pool import SessionPool, StartSession
-from joblens.agent.session.session import JobSession
+from joblens.agent.session.host import SessionOrder, SessionPool
 from joblens.agent.slots.loop import SlotPlan
 from joblens.agent.slots.pool import SlotPool
 from joblens.agent.slots.slot import SlotJob
-from joblens.agent.terminal.streams import OutputFiles
 from joblens.app.jobs.epilog import apply_retention
 from joblens.app.jobs.preparation import DEFAULT_INTERVAL_S, PreparedJob, SubmitEnvironment, prepare
 from joblens.app.jobs.requests import (
@@ -38,7 +36,7 @@ from joblens.model.settings import Settings
 
 
 class Result:
-    """One job that has ended. `record` is everything; the rest are the parts people ask for."""
+    """One ended job. `record` has everything; the other attributes are its most used parts."""
 
     def __init__(self, record: Record, settings: Settings) -> None:
         self.record = record
@@ -74,7 +72,7 @@ class Result:
 
     @property
     def profile(self) -> dict[str, Any]:
-        """The detailed profile, from the samples and totals."""
+        """Returns the detailed profile, from the samples and totals."""
         from joblens.analysis.numbers.profile import detailed_profile
 
         stored = self.record.outcome.profile if self.record.outcome else None
@@ -99,7 +97,7 @@ class Result:
         return self._printed("stderr.log")
 
     def as_dict(self) -> dict[str, Any]:
-        """The record in the history form."""
+        """Returns the record in the history form."""
         from joblens.analysis.formats.history import to_history_record
 
         return to_history_record(self.record)
@@ -117,7 +115,7 @@ class Result:
 
 
 class JobFailed(JoblensError):
-    """A job that had to succeed did not."""
+    """The job did not succeed."""
 
     def __init__(self, result: Result) -> None:
         outcome = result.record.outcome
@@ -126,24 +124,19 @@ class JobFailed(JoblensError):
         self.result = result
 
 
-def session_starter(prepared: PreparedJob, context: AgentContext, settings: Settings) -> StartSession:
-    def start(on_end: Callable[[JobSession], None]) -> JobSession:
-        folder = os.path.join(logs_root(settings), prepared.job.uuid)
-        output = OutputFiles(folder, settings.output.max_size)
-        plan = LaunchPlan(
-            argv=prepared.argv,
-            env=prepared.env,
-            cwd=prepared.cwd,
-            stdio=("/dev/null", output.stdout.path, output.stderr.path),
-        )
-        context.add_secrets(prepared.secrets, prepared.job.uuid)
-        return JobSession(prepared.job, plan, context, output=output, on_end=on_end)
-
-    return start
+def session_order(prepared: PreparedJob, context: AgentContext, settings: Settings) -> SessionOrder:
+    """Returns the job with its output in files of its own."""
+    context.add_secrets(prepared.secrets, prepared.job.uuid)
+    return SessionOrder(
+        job=prepared.job,
+        plan=LaunchPlan(argv=prepared.argv, env=prepared.env, cwd=prepared.cwd),
+        folder=os.path.join(logs_root(settings), prepared.job.uuid),
+        output_max_bytes=settings.output.max_size,
+    )
 
 
 class SequentialRunner:
-    """`with SequentialRunner(settings) as jobs: jobs.run(prepared)`. What a job prints goes to its files."""
+    """`with SequentialRunner(settings) as jobs: jobs.run(prepared)`. Output of jobs goes to their files."""
 
     def __init__(self, settings: Settings, warn: Warn | None = None) -> None:
         self._settings = settings
@@ -151,9 +144,9 @@ class SequentialRunner:
         self._context = open_context(settings, warn=warn or self._log.warn)
 
     def run(self, prepared: PreparedJob) -> Result:
-        """An exception while it runs (KeyboardInterrupt) ends the job first, and is recorded."""
+        """An exception while it runs (KeyboardInterrupt) stops the job first, and is recorded."""
         (record,) = SessionPool(self._context, 1).run(
-            [session_starter(prepared, self._context, self._settings)]
+            [session_order(prepared, self._context, self._settings)]
         )
         self._log.ended(record)
         return Result(record, self._settings)
@@ -199,14 +192,15 @@ def run(  # noqa: PLR0913 - the keywords are the interface
     store: str | None = None,
 ) -> Result:
     """Runs one command to its end, measured like `joblens run`. A string is a shell line, a list is a
-    command with its arguments. With `check`, anything but success raises JobFailed; without it a job that
-    fails or cannot be started is a Result like any other. Bad input raises InputError. What is not said here
-    is as the settings say. `container` is an image to run it in, or a dict with `image`, `engine`,
-    `volumes` and whatever else `--container-…` can say. `inputs` and `outputs` are files it reads and
-    makes, or patterns of some: the record has their sizes and digests.
+    command with its arguments. With `check`, anything but success raises JobFailed; without it, a job
+    that fails or cannot be started is a Result like any other. Bad input raises InputError. Defaults come
+    from the settings. `container` is an image, or a dict with `image`, `engine`, `volumes` and other
+    `--container-…` options. `inputs` and `outputs` are files it reads and makes, or patterns: the record
+    has their sizes and digests.
 
-    What it prints goes to files (`Result.stdout`), its input is empty. Works in any thread, and changes no
-    signal handler of the program. An exception while it runs (KeyboardInterrupt) ends the job first."""
+    Its output goes to files (`Result.stdout`), its input is empty. Works in any thread, and changes no
+    signal handler of the program. An exception while it runs (KeyboardInterrupt) stops the job first.
+    """
     argv, shell = command_of(command)
     request = Request(
         argv=argv,
@@ -250,12 +244,13 @@ def map_commands(  # noqa: PLR0913 - the keywords are the interface
     env: Mapping[str, str] | None = None,
     store: str | None = None,
 ) -> Iterator[Result]:
-    """Runs many commands, `jobs` at a time (as many as there are CPUs), and yields each result when its
-    record is safe, in the order they end. Jobs without limits share resident launchers, which makes a
-    start as cheap as a bare spawn; exact numbers and a record each all the same.
+    """Runs many commands, `jobs` at a time (default: one per CPU), and yields each result when its record
+    is safe, in the order they end. Jobs without limits share resident launchers, which makes a start as
+    cheap as a bare spawn, still with exact numbers and a record each.
 
-    `commands` is read as jobs are started, a few ahead. Leaving the loop early, or an exception in
-    it, ends the jobs that run (TERM, then KILL after their grace time) and records them as cancelled."""
+    `commands` is read as jobs are started, a few ahead. Leaving the loop early, or an exception in it,
+    stops the running jobs (TERM, then KILL after their grace time) and records them as cancelled.
+    """
     if isinstance(commands, str):
         raise InputError(
             "commands: expected a list, not a string", hint="pass a list of commands, or use joblens.run"
@@ -315,7 +310,7 @@ def _run_sessions(prepared: Iterable[PreparedJob], settings: Settings, width: in
     context = open_context(settings, warn=log.warn)
     try:
         pool = SessionPool(context, width)
-        for record in pool.run(session_starter(one, context, settings) for one in prepared):
+        for record in pool.run(session_order(one, context, settings) for one in prepared):
             log.ended(record)
             yield Result(record, settings)
     finally:
@@ -325,7 +320,7 @@ def _run_sessions(prepared: Iterable[PreparedJob], settings: Settings, width: in
 def _close(context: AgentContext, settings: Settings) -> None:
     """Applies the retention and closes the context."""
     try:
-        with suppress(JoblensError):  # how the jobs ended stands
+        with suppress(JoblensError):  # the outcomes of the jobs are known
             context.recorder.read(lambda store: apply_retention(store, settings, context.clock.now_us()))
     finally:
         close_context(context)

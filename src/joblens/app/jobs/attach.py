@@ -1,4 +1,4 @@
-"""Attach: measurement of a process or container that runs already, until it ends."""
+"""Attach: measures a running process or container until it ends."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from typing import Any
 
 from joblens.agent.attach.attachment import Attachment, Target, find_target
 from joblens.agent.session.context import AgentContext
-from joblens.agent.terminal.tty import LiveLine
+from joblens.agent.terminal.streams import LiveDisplay
 from joblens.app.jobs.api import Result
 from joblens.app.jobs.epilog import after_job
 from joblens.app.jobs.preparation import (
@@ -32,7 +32,7 @@ from joblens.model.values.ids import new_uuid
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _KEPT_FOR_LIVE_LINE = 60
 
-RenderLive = Callable[[str, list[Sample]], str]  # the name, the last samples
+MakeDisplay = Callable[[str], LiveDisplay]  # by the name of the job
 
 
 def attach(
@@ -46,9 +46,9 @@ def attach(
     container_socket: str = "",
     store: str | None = None,
 ) -> Result:
-    """Measures a process (its id), a container or a control group that runs already, until it ends or
-    `timeout` has passed. It is never stopped or changed. Bad input raises InputError. An exception meanwhile
-    (KeyboardInterrupt) ends the looking; what was measured is recorded."""
+    """Measures a running process (by its id), container or control group until it ends or `timeout` has
+    passed. It is never stopped or changed. Bad input raises InputError. An exception meanwhile
+    (KeyboardInterrupt) ends the measurement, which is recorded."""
     settings = load_settings(overrides={"store.url": store} if store else {}).settings
     request = Request(
         argv=("attach",),
@@ -59,7 +59,7 @@ def attach(
         requirements=Requirements(timeout_s=seconds_of("timeout", timeout)),
     )
     found = find_target(str(target), socket=container_socket)
-    return Result(_Looking(found, request, settings).until_end(), settings)
+    return Result(_Measuring(found, request, settings).until_end(), settings)
 
 
 def attach_in_foreground(
@@ -69,10 +69,10 @@ def attach_in_foreground(
     *,
     engine: str,
     socket: str,
-    render_live: RenderLive | None,
+    make_display: MakeDisplay | None,
 ) -> Record:
-    """Takes the process's signals for as long as it lasts: the first that asks to end, ends the looking."""
-    looking = _Looking(find_target(text, engine, socket), request, settings, render_live)
+    """Handles the process's signals meanwhile: the first one ends the measurement."""
+    looking = _Measuring(find_target(text, engine, socket), request, settings, make_display)
     before: dict[int, Any] = {}
     for ending in _ENDING:
         if signal.getsignal(ending) is not signal.SIG_IGN:
@@ -86,9 +86,9 @@ def attach_in_foreground(
             signal.signal(number, handler)
 
 
-class _Looking:
+class _Measuring:
     def __init__(
-        self, target: Target, request: Request, settings: Settings, render_live: RenderLive | None = None
+        self, target: Target, request: Request, settings: Settings, make_display: MakeDisplay | None = None
     ) -> None:
         check_request(request)
         self._job = _job_of(target, request, settings)
@@ -96,8 +96,7 @@ class _Looking:
         self._look_s = request.requirements.timeout_s
         self._is_to_stop = False
         self._settings = settings
-        self._render_live = render_live
-        self._live = LiveLine(2) if render_live is not None else None
+        self._live = make_display(self._job.name) if make_display is not None else None
         self._recent: deque[Sample] = deque(maxlen=_KEPT_FOR_LIVE_LINE)
         self._log = OwnLog(settings.logs)
         self._attachment: Attachment | None = None
@@ -140,16 +139,16 @@ class _Looking:
             close_context(context)
 
     def _sampled(self, sample: Sample) -> None:
-        """On the sampler's thread."""
+        """Called on the sampler's thread."""
         if self._live is not None:
             self._recent.append(sample)
             self.context.loop.call(self._draw)
 
     def _draw(self) -> None:
         attachment = self._attachment
-        if self._live is None or self._render_live is None or attachment is None or attachment.is_over:
+        if self._live is None or attachment is None or attachment.is_over:
             return
-        self._live.draw(self._render_live(self._job.name, list(self._recent)))
+        self._live.draw(list(self._recent))
 
 
 def _job_of(target: Target, request: Request, settings: Settings) -> Job:

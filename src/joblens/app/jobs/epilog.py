@@ -28,7 +28,7 @@ DEFAULT_OUTPUT_DIR = "output"
 
 
 class Notice(Struct, frozen=True):
-    """A command to run at the end, as the job was run. Holds secrets: never stored."""
+    """A command to run at the end, like the job. Has secrets: never stored."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -36,16 +36,16 @@ class Notice(Struct, frozen=True):
 
 
 def notice_from_record(record: Record) -> Notice | None:
-    """What can still be done when whoever knew the real command is gone: it runs unless a secret was taken
-    out of it."""
+    """Used when the process that knew the real command is gone: it runs unless a secret was removed from
+    it."""
     if not record.job.notify or any(REDACTED in word for word in record.job.notify):
         return None
     return Notice(record.job.notify, os.environ, record.job.cwd)
 
 
 def apply_retention(store: Store, settings: Settings, now_us: int) -> Pruned | None:
-    """The configured retention, at most once a day; None when it was not yet time. Never raises for a
-    failing disk: keeping too much is no reason to disturb anyone."""
+    """Applies the configured retention at most once per day; None: not due yet. Never raises for a
+    failing disk: too much data is no reason to fail."""
     policy = settings.job_metrics
     if not policy.retention_days and not policy.retention_size:
         return None
@@ -63,7 +63,7 @@ def apply_retention(store: Store, settings: Settings, now_us: int) -> Pruned | N
 
 
 def _is_due(marker: str, now_us: int) -> bool:
-    """Touches the marker when it is, before the work: of two processes one does it."""
+    """Touches the marker before the work, so that only one of two processes does it."""
     try:
         last_us = os.stat(marker).st_mtime_ns // 1000
     except FileNotFoundError:
@@ -78,7 +78,7 @@ def _is_due(marker: str, now_us: int) -> bool:
 def after_job(
     record: Record, store: Store, settings: Settings, warn: Warn, notice: Notice | None = None
 ) -> None:
-    """Nothing here may change the job's outcome: what fails is a warning."""
+    """Nothing here may change the job's outcome: failures are warnings."""
     if record.job.granularity is Granularity.TIME_SERIES and record.attempt is not None:
         _warned(lambda: write_time_series(record, store, warn), warn)
     if notice is not None:
@@ -91,8 +91,8 @@ def after_job(
 
 
 def time_series_path(record: Record) -> str:
-    """<output>/resource_utilization/resource_metrics_<host>_<workflow>_<run>.db; a single job is a
-    workflow of its own, run once."""
+    """Returns <output>/resource_utilization/resource_metrics_<host>_<workflow>_<run>.db; a single job is
+    a workflow of its own, run once."""
     host = record.attempt.owner.host if record.attempt else "localhost"
     folder = os.path.join(record.job.cwd, record.job.output_dir or DEFAULT_OUTPUT_DIR, "resource_utilization")
     return os.path.join(folder, f"resource_metrics_{host}_{record.number or 0}_1.db")

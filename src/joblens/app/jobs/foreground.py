@@ -1,4 +1,4 @@
-"""Foreground job: one command run in front of the user."""
+"""Foreground job: one command in the user's terminal."""
 
 import os
 from collections.abc import Callable
@@ -7,30 +7,27 @@ from msgspec import Struct
 
 from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.session.foreground import Foreground
-from joblens.agent.terminal.streams import OutputFiles
+from joblens.agent.terminal.streams import LiveDisplay, OutputFiles
 from joblens.app.jobs.epilog import Notice, after_job
 from joblens.app.jobs.preparation import PreparedJob
 from joblens.app.wiring.agent_context import OwnLog, close_context, open_context
 from joblens.app.wiring.drivers import logs_root
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Record
-from joblens.model.jobs.sample import Sample
 from joblens.model.settings import Settings
-
-RenderLive = Callable[[list[Sample]], str]
 
 
 class Ended(Struct, frozen=True):
-    """A job in the foreground after its end."""
+    """An ended foreground job."""
 
     record: Record
     stdout_ends_in_newline: bool
     stderr_line_is_open: bool
     error: JoblensError | None = None  # why it could not be started
-    died_of_interrupt: bool = False  # of Ctrl-C, or a SIGINT that joblens was sent
+    died_of_interrupt: bool = False  # of Ctrl-C, or a SIGINT to joblens
 
 
-def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live: RenderLive | None) -> Ended:
+def run_in_foreground(prepared: PreparedJob, settings: Settings, *, live: LiveDisplay | None) -> Ended:
     log = OwnLog(settings.logs)
     context = open_context(settings, warn=log.warn)
     context.add_secrets(prepared.secrets, prepared.job.uuid)
@@ -40,7 +37,7 @@ def run_in_foreground(prepared: PreparedJob, settings: Settings, *, render_live:
             LaunchPlan(argv=prepared.argv, env=prepared.env, cwd=prepared.cwd),
             context,
             output=_output_files(prepared.job.uuid, settings, log.warn),
-            render_live=render_live,
+            live=live,
             warn=log.warn,
         )
         log.started(prepared.job)
@@ -72,4 +69,4 @@ def _output_files(uuid: str, settings: Settings, warn: Callable[[str], None]) ->
         return OutputFiles(os.path.join(base, uuid), settings.output.max_size)
     except OSError as error:
         warn(f"the job's output is not recorded: {base}: {error.strerror}")
-        return None  # the job still runs, with its streams inherited
+        return None  # the job still runs, with inherited streams

@@ -20,12 +20,12 @@ from joblens.probes.host.machine_load import read_host
 from joblens.probes.proc.process_tree import ProcessTreeProbe
 
 _OLD_US = 300_000
-FIRST_RATE_S = 0.4  # between two readings of a job that rates are worked out from
+FIRST_RATE_S = 0.4  # between two readings of a job for a rate
 
 
 class LiveTails:
-    """For pictures one after the other: each has values of that moment for jobs on this machine, whatever
-    the interval between their samples."""
+    """Successive readings: each has present values for jobs on this machine, whatever their sampling
+    interval."""
 
     def __init__(self, store: Store, count: int) -> None:
         self._store = store
@@ -39,8 +39,8 @@ class LiveTails:
         self._records = {record.job.uuid: record for record in records}
         return self._look()
 
-    def look_at_jobs(self, uuids: Iterable[str]) -> dict[str, list[Sample]]:
-        """The same for those of which only the id is known."""
+    def tails_of(self, uuids: Iterable[str]) -> dict[str, list[Sample]]:
+        """Reads jobs of which only the id is known."""
         known, self._records = self._records, {}
         for uuid in uuids:
             record = known.get(uuid) or self._find(uuid)
@@ -55,7 +55,7 @@ class LiveTails:
         try:
             record = self._store.find(uuid)
         except JoblensError:
-            return None  # its start is not written yet
+            return None  # its start is not recorded yet
         return record if record.attempt is not None else None
 
     def _look(self) -> dict[str, list[Sample]]:
@@ -67,7 +67,7 @@ class LiveTails:
         return {uuid: (stored.get(uuid, []) + live)[-self._count :] for uuid, live in self._live.items()}
 
     def _current(self, record: Record, stored: list[Sample]) -> list[Sample]:
-        """Readings since its last sample, with one of now."""
+        """Returns the readings since its last sample, with a present one."""
         since_us = stored[-1].at_us if stored else 0
         live = [sample for sample in self._live.get(record.job.uuid, ()) if sample.at_us > since_us]
         last = live[-1] if live else stored[-1] if stored else None
@@ -79,7 +79,7 @@ class LiveTails:
 
 
 def _not_back(reading: Sample, last: Sample | None) -> Sample:
-    """Without groups, what the launcher has waited for is in samples only: time is not to run backwards."""
+    """Without groups, reaped processes are only in samples: counters must not decrease."""
     now_usec, before_usec = reading.cpu_total_usec, last.cpu_total_usec if last is not None else None
     if now_usec is None or before_usec is None or now_usec >= before_usec:
         return reading
@@ -87,7 +87,7 @@ def _not_back(reading: Sample, last: Sample | None) -> Sample:
 
 
 def has_rates(tails: Mapping[str, list[Sample]], records: Iterable[Record]) -> bool:
-    """Whether every job that has begun has two samples or more, which rates are worked out from."""
+    """Returns whether every started job has at least two samples, for rates."""
     return all(len(tails.get(one.job.uuid, ())) > 1 for one in records if one.attempt is not None)
 
 
@@ -95,8 +95,8 @@ _WITHIN_S = 5.0
 
 
 def look_now(store: Store, record: Record) -> Details:
-    """What there is to see now, and remembers it with the job. Nothing where the job does not run any more;
-    where it cannot be looked at from here, the reason."""
+    """Scans the job's memory now and records it. Empty if the job has ended; if it cannot be scanned from
+    here, the reason."""
     attempt = record.attempt
     if record.status is not Status.RUNNING or attempt is None:
         return Details()
@@ -120,7 +120,7 @@ def _nothing(why: str) -> Details:
 def _living(attempt: Attempt) -> list[int]:
     groups = standing_groups(attempt)
     if groups is not None:
-        # A slot's launcher sits in the group of its jobs and is none of them.
+        # A slot's launcher is in the group of its jobs, but not a part of them.
         return [pid for pid in groups.pids() if pid != attempt.launcher_pid]
     root = attempt.launcher_pid or attempt.pid
     if root is None:

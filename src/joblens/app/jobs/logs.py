@@ -1,9 +1,10 @@
-"""What a job printed, read from its kept files while they grow or after it has ended."""
+"""Output of a job, read from its files while they grow or after it has ended."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
-from joblens.app.jobs.queries import Care, records_until_final
+from joblens.app.jobs.queries import Recover, records_until_final
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Record
 from joblens.ports.store import Store
@@ -16,13 +17,13 @@ _LAST_LINES, _LAST_BYTES = 10, 4096
 
 
 def printed_nothing(record: Record, stream: str) -> bool:
-    """It has ended and is known not to have printed anything there: then there may be no file either."""
+    """Returns whether it has ended without output there: then there may be no file."""
     outcome = record.outcome
     return outcome is not None and getattr(outcome, f"{stream}_bytes") == 0
 
 
-def kept_file(record: Record, stream: str) -> str:
-    """Path of a stream's file; InputError says why there is none."""
+def check_output(record: Record) -> None:
+    """Raises InputError, which says why there is no output."""
     uuid = record.job.uuid
     if record.attempt is None:
         if record.status.is_final:
@@ -30,6 +31,12 @@ def kept_file(record: Record, stream: str) -> str:
         raise InputError(f"job {uuid} has not started yet", hint="follow it with --follow")
     if not record.attempt.logs_dir:
         raise InputError(f"the output of job {uuid} was not recorded")
+
+
+def output_file_of(record: Record, stream: str) -> str:
+    """Returns the path of a stream's file; InputError says why there is none."""
+    check_output(record)
+    assert record.attempt is not None
     path = os.path.join(record.attempt.logs_dir, STREAMS[stream])
     if not os.path.exists(path) and record.status.is_final:
         raise InputError(
@@ -39,8 +46,23 @@ def kept_file(record: Record, stream: str) -> str:
     return path
 
 
+class Output(Protocol):
+    """One stream of a job, on this machine or behind a server."""
+
+    def seek_last_lines(self, count: int) -> None: ...
+
+    def read_on(self) -> Iterator[bytes]:
+        """Yields everything since the last call."""
+        ...
+
+    def close(self) -> None: ...
+
+
+OpenOutput = Callable[[Record, str], Output]
+
+
 class LogReader:
-    """Reads on from where it stopped. The file may have a hole in its middle (output beyond the size cap),
+    """Continues where it stopped. The file may have a hole in its middle (output beyond the size limit),
     and may be replaced by a shorter one when the job ends: the open descriptor still has it all."""
 
     def __init__(self, path: str) -> None:
@@ -49,7 +71,7 @@ class LogReader:
         self._offset = 0
 
     def seek_last_lines(self, count: int) -> None:
-        """To the start of the last `count` lines; a last line without an end counts as one."""
+        """Seeks to the start of the last `count` lines; an unfinished last line counts."""
         descriptor = self._open()
         if descriptor is None:
             return
@@ -97,13 +119,13 @@ class LogReader:
     def _skip_hole(self, descriptor: int) -> int:
         try:
             data = os.lseek(descriptor, self._offset, os.SEEK_DATA)
-        except OSError:  # nothing but the end behind it, or a file system that cannot tell
+        except OSError:  # nothing follows, or the file system does not support it
             return 0
         skipped, self._offset = data - self._offset, data
         return skipped
 
     def _data_ahead(self, descriptor: int) -> int:
-        """How much to read: not into a hole, which would come as zeros."""
+        """Returns how much to read: not into a hole, which would give zeros."""
         try:
             hole = os.lseek(descriptor, self._offset, os.SEEK_HOLE)
         except OSError:
@@ -111,11 +133,18 @@ class LogReader:
         return min(_CHUNK, hole - self._offset) or _CHUNK
 
 
-def read_log(record: Record, stream: str, last_lines: int | None) -> Iterator[bytes]:
-    """What is there now."""
+def open_output(record: Record, stream: str) -> Output:
+    """Opens a file of this machine. Raises InputError."""
+    return LogReader(output_file_of(record, stream))
+
+
+def read_log(
+    record: Record, stream: str, last_lines: int | None, open_it: OpenOutput = open_output
+) -> Iterator[bytes]:
+    """Reads the present output."""
     if printed_nothing(record, stream):
         return
-    reader = LogReader(kept_file(record, stream))
+    reader = open_it(record, stream)
     try:
         if last_lines is not None:
             reader.seek_last_lines(last_lines)
@@ -124,26 +153,33 @@ def read_log(record: Record, stream: str, last_lines: int | None) -> Iterator[by
         reader.close()
 
 
-def printed_last(record: Record, stream: str) -> str:
-    """The last few lines of a stream, at most some kilobytes; '' where nothing was printed or kept."""
-    kept = b""
+def printed_last(record: Record, stream: str, open_it: OpenOutput = open_output) -> str:
+    """Returns the last lines of a stream, at most some kilobytes; '' if nothing was printed or stored."""
+    tail = b""
     try:
-        for chunk in read_log(record, stream, _LAST_LINES):
-            kept = (kept + chunk)[-_LAST_BYTES:]
+        for chunk in read_log(record, stream, _LAST_LINES, open_it):
+            tail = (tail + chunk)[-_LAST_BYTES:]
     except (InputError, OSError):
         return ""
-    return kept.decode(errors="replace")
+    return tail.decode(errors="replace")
 
 
-def follow_log(store: Store, uuid: str, stream: str, last_lines: int | None, care: Care) -> Iterator[bytes]:
-    """What is there, then what comes, until the job has ended and everything is read."""
-    reader: LogReader | None = None
+def follow_log(
+    store: Store,
+    uuid: str,
+    stream: str,
+    last_lines: int | None,
+    recover: Recover,
+    open_it: OpenOutput = open_output,
+) -> Iterator[bytes]:
+    """Yields the present output, then new output until the job has ended and everything is read."""
+    reader: Output | None = None
     try:
-        for record in records_until_final(store, uuid, care):
+        for record in records_until_final(store, uuid, recover):
             if printed_nothing(record, stream):
                 return
             if reader is None and (record.attempt is not None or record.status.is_final):
-                reader = LogReader(kept_file(record, stream))
+                reader = open_it(record, stream)
                 if last_lines is not None:
                     reader.seek_last_lines(last_lines)
             if reader is not None:
@@ -154,17 +190,17 @@ def follow_log(store: Store, uuid: str, stream: str, last_lines: int | None, car
 
 
 class OutputFollower:
-    """Copies what a job prints to this process's own streams, while it runs and after its end."""
+    """Copies a job's output to this process's own streams, while it runs and after its end."""
 
     def __init__(self) -> None:
         self._readers: dict[int, LogReader] = {}
         self._attempt: tuple[int, str] | None = None
-        self._gone: set[int] = set()  # streams that nobody reads any more
+        self._gone: set[int] = set()  # streams without a reader
         self.ends_in_newline = {1: True, 2: True}
         self.is_elsewhere = False  # the job has ended, and its files are not on this machine
 
     def copy(self, record: Record) -> None:
-        """Copies what has come since the last call. After an attempt that was lost comes the next one's."""
+        """Copies new output since the last call. After a lost attempt, the next one's follows."""
         attempt = record.attempt
         if attempt is None or not attempt.logs_dir:
             return
@@ -187,7 +223,7 @@ class OutputFollower:
             while view and stream not in self._gone:
                 view = view[os.write(stream, view) :]
         except OSError:
-            self._gone.add(stream)  # the job goes on; its files have everything
+            self._gone.add(stream)  # the job continues; its files have everything
 
     def close(self) -> None:
         for reader in self._readers.values():

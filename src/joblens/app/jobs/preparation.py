@@ -1,7 +1,6 @@
-"""From what a user asked for to a Job: defaults from the settings, secrets redacted."""
+"""From a request to a Job: defaults from the settings, secrets redacted."""
 
 import os
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,19 +39,19 @@ class PreparedJob(Struct, frozen=True):
     argv: tuple[str, ...]
     env: dict[str, str]
     cwd: str
-    notify: tuple[str, ...] = ()  # to be run at its end
-    secrets: SecretValues = NO_SECRETS  # to be hidden in its outcome
+    notify: tuple[str, ...] = ()  # command to run at its end
+    secrets: SecretValues = NO_SECRETS  # to hide in its outcome
 
 
 class SubmitEnvironment(Struct, frozen=True):
-    """What all jobs that one process asks for have in common; looked up once."""
+    """Environment that all jobs of one process share; collected once."""
 
     environ: dict[str, str]
-    recorded_env: dict[str, str]  # what may be remembered of it
+    recorded_env: dict[str, str]  # the part that may be recorded
     user: str
     cwd: str
     owner: Owner
-    seeds: dict[str, str] = {}  # that it sets
+    seeds: dict[str, str] = {}  # set by it
 
     @classmethod
     def here(cls, environ: Mapping[str, str] = os.environ) -> "SubmitEnvironment":
@@ -64,13 +63,13 @@ class SubmitEnvironment(Struct, frozen=True):
 
 
 def prepare(request: Request, settings: Settings, here: SubmitEnvironment | None = None) -> PreparedJob:
-    """Raises InputError for what cannot be used, before anything is begun."""
+    """Raises InputError for invalid values, before anything starts."""
     check_request(request)
     if request.container is not None:
         request = _without_engine(request)
     here = here or SubmitEnvironment.here()
     argv = ("/bin/sh", "-c", request.shell) if request.shell is not None else request.argv
-    uuid = new_uuid()
+    uuid = request.uuid or new_uuid()
     container = request.container
     cwd = _job_dir(request.cwd, here.cwd) if container is None else ""
     shown = (request.shell,) if request.shell is not None else argv
@@ -90,11 +89,7 @@ def prepare(request: Request, settings: Settings, here: SubmitEnvironment | None
         params=params,
         tags=tuple(map(_shown, request.tags)),
         cwd=as_text(cwd),
-        env=added
-        if container is not None
-        else {**here.recorded_env, **added}
-        if added
-        else here.recorded_env,
+        env=_recorded_env(here, added, settings, has_container=container is not None),
         env_given=tuple(added),
         requirements=request.requirements,
         enforce=_chosen(request.enforce, settings.limits.enforce),
@@ -123,14 +118,33 @@ def prepare(request: Request, settings: Settings, here: SubmitEnvironment | None
     if container is not None:
         from joblens.app.jobs.requests import client_env
 
-        inside = client_env(here.environ, request.env, uuid)
+        inside = client_env(here.environ, {**request.env, **_trace(job, settings)}, uuid)
         return PreparedJob(job, argv, inside, cwd, request.notify, secrets)
-    env = {**here.environ, **request.env, JOB_ID_VARIABLE: uuid}
+    env = {**here.environ, **request.env, **_trace(job, settings), JOB_ID_VARIABLE: uuid}
     return PreparedJob(job, argv, env, cwd, request.notify, secrets)
 
 
+def _recorded_env(
+    here: SubmitEnvironment, added: dict[str, str], settings: Settings, *, has_container: bool
+) -> dict[str, str]:
+    """Into a container goes nothing of this environment, but its span is below the caller's."""
+    if not has_container:
+        return {**here.recorded_env, **added} if added else here.recorded_env
+    caller = here.recorded_env.get("TRACEPARENT") if settings.otel.enabled else None
+    return added if caller is None else {"TRACEPARENT": caller, **added}
+
+
+def _trace(job: Job, settings: Settings) -> dict[str, str]:
+    """The job's place in a trace, for its own spans."""
+    if not settings.otel.enabled:
+        return {}
+    from joblens.model.jobs.trace import trace_variables
+
+    return trace_variables(job)
+
+
 def _without_engine(request: Request) -> Request:
-    """A container that Apptainer makes is a plain command, and as such measured exactly."""
+    """A container of Apptainer is a plain command, and measured exactly like one."""
     from msgspec.structs import replace
 
     from joblens.agent.containers.protocol import with_whole_paths
@@ -140,15 +154,14 @@ def _without_engine(request: Request) -> Request:
     if container is None or container.engine != APPTAINER:
         return request
     inside = ("/bin/sh", "-c", request.shell) if request.shell is not None else request.argv
-    words = apptainer_words(with_whole_paths(container), inside, gpus=request.requirements.gpus)
+    arguments = apptainer_words(with_whole_paths(container), inside, gpus=request.requirements.gpus)
     env = {**request.env, **{f"APPTAINERENV_{name}": value for name, value in request.env.items()}}
-    return replace(request, argv=words, shell=None, container=None, env=env)
+    return replace(request, argv=arguments, shell=None, container=None, env=env)
 
 
 def _recorded_additions(request: Request) -> dict[str, str]:
-    """Into a container goes what was asked for and nothing else. That was named one by one, so it is not
-    held to the list of what may be remembered of surroundings: secrets are taken out as they are of
-    parameters."""
+    """A container gets only what was requested. That was named explicitly, so the allow-list of variables
+    does not apply; secrets are redacted as in parameters."""
     if not request.env:
         return {}
     return _as_texts(redact_env(request.env) if request.container is None else redact_params(request.env))
@@ -163,7 +176,7 @@ def _cpu_list(text: str | None) -> str:
 
 
 def probes_of(asked: str | None, settings: Settings) -> tuple[str, ...] | None:
-    """What was asked for, over what the settings say; None: the default. Raises InputError."""
+    """Returns the request applied to the settings; None: the default. Raises InputError."""
     configured = settings.job_metrics.probes
     if asked is None and configured == "default":
         return None
@@ -175,15 +188,15 @@ def probes_of(asked: str | None, settings: Settings) -> tuple[str, ...] | None:
     return None if chosen == DEFAULT_PROBES else chosen
 
 
-def as_text(word: str) -> str:
-    """What was typed may hold bytes that are no text; they run as they are and are recorded as \\xff."""
-    if word.isascii():
-        return word
-    return os.fsencode(word).decode("utf-8", "backslashreplace")
+def as_text(argument: str) -> str:
+    """Arguments may have bytes that are not text; they run unchanged and are recorded as \\xff."""
+    if argument.isascii():
+        return argument
+    return os.fsencode(argument).decode("utf-8", "backslashreplace")
 
 
 def _shown(text: str) -> str:
-    """What somebody wrote, as it may be remembered."""
+    """Returns the text as it may be recorded."""
     return redact_text(as_text(text)) if text else ""
 
 
@@ -200,15 +213,15 @@ def _as_texts(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def default_name(argv: Sequence[str]) -> str:
-    """The command itself, short enough for a table."""
-    words = [os.path.basename(argv[0]) or argv[0], *argv[1:]] if len(argv) > 1 else [argv[0]]
-    line = " ".join(words) if len(words) > 1 else words[0]
+    """Returns the command itself, short enough for a table."""
+    arguments = [os.path.basename(argv[0]) or argv[0], *argv[1:]] if len(argv) > 1 else [argv[0]]
+    line = " ".join(arguments) if len(arguments) > 1 else arguments[0]
     line = " ".join(line.split())
     return line if len(line) <= _NAME_LENGTH else line[: _NAME_LENGTH - 1] + "…"
 
 
 def parse_params(pairs: Sequence[str]) -> dict[str, Any]:
-    """K=V, where V is read as JSON when it is JSON and kept as text otherwise; or a JSON object."""
+    """Parses K=V, where V is JSON or otherwise text; or a JSON object."""
     if not pairs:
         return {}
     import msgspec
@@ -238,7 +251,7 @@ def parse_params(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def _refuse_doubles(text: str) -> None:
-    """JSON lets a name stand twice and the last one win; whoever wrote both meant something else."""
+    """JSON allows duplicate names and the last one wins; that is never intended."""
     if "{" not in text:
         return
     import json
@@ -264,13 +277,13 @@ def _object(text: str) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         hint = """quote it in a shell: -p '{"mesh_size": 64}'"""
         raise InputError(f"--param {as_text(text)}: not JSON: {error}", hint=hint) from None
-    assert isinstance(found, dict)  # it begins so
+    assert isinstance(found, dict)  # it starts with a brace
     _refuse_doubles(text)
     return found
 
 
 def parse_env(pairs: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """NAME=VALUE, or NAME alone to have a variable that is set already in the record."""
+    """Parses NAME=VALUE, or NAME alone to record a variable that is already set."""
     env: dict[str, str] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
@@ -283,7 +296,7 @@ def parse_env(pairs: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
 
 
 def parse_early_signal(text: str) -> EarlySignal:
-    """'USR1@60' or '10@2m': which signal, and how long before the time-out."""
+    """Parses 'USR1@60' or '10@2m': which signal, and how long before the time-out."""
     import signal
 
     from joblens.model.values.units import parse_duration
@@ -308,15 +321,17 @@ def parse_early_signal(text: str) -> EarlySignal:
 def parse_notify(text: str | None) -> tuple[str, ...]:
     if not text:
         return ()
+    import shlex
+
     try:
-        words = shlex.split(text)
+        arguments = shlex.split(text)
     except ValueError as error:
         raise InputError(f"--notify {text}: {error}") from error
-    return tuple(words)
+    return tuple(arguments)
 
 
 def _recorded(container: ContainerJob | None) -> ContainerJob | None:
-    """Paths in it are what the client goes by, so they are whole."""
+    """Paths are absolute, because the client uses them."""
     if container is None:
         return None
     from joblens.agent.containers.protocol import with_whole_paths
@@ -331,12 +346,12 @@ def _default_tool(argv: tuple[str, ...], shell: str | None, container: Container
 
 
 def _default_script(argv: tuple[str, ...], shell: str | None, *, is_in_container: bool) -> str:
-    """The first argument that is a file: the script an interpreter was given."""
+    """Returns the first argument that is a file: the script of an interpreter."""
     if shell is not None or is_in_container:
         return ""
-    for word in argv[1:3]:
-        if not word.startswith("-"):
-            return os.path.basename(word) if os.path.isfile(word) else ""
+    for argument in argv[1:3]:
+        if not argument.startswith("-"):
+            return os.path.basename(argument) if os.path.isfile(argument) else ""
     return ""
 
 
@@ -359,7 +374,7 @@ def _current_dir() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError:
-        return ""  # removed under us; only a job that says where else to run can start
+        return ""  # the directory was removed; only a job with another directory can start
 
 
 def _chosen(asked: Any, default: Any) -> Any:

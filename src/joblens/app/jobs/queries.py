@@ -1,4 +1,4 @@
-"""Queries about jobs, answered from the store: past and running ones, by joblens id or by Slurm id."""
+"""Queries about past and running jobs in the store, by joblens id or by Slurm id."""
 
 import re
 import time
@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import structs, to_builtins
 
 from joblens.analysis.formats.history import returncode_of, to_history_record
-from joblens.engine.progress.allocations import ClusterPlaces
+from joblens.engine.progress.allocations import RunAllocations
 from joblens.model.clusters.placement import CLUSTER_MARK
-from joblens.model.errors import AmbiguousJob, JoblensError, UnknownJob
+from joblens.model.errors import AmbiguousJob, DeletedJob, JoblensError, UnknownJob
 from joblens.model.history import HistoryQuery, Statistics
 from joblens.model.jobs.job import Record, Status
 from joblens.model.jobs.sample import Sample
@@ -25,8 +25,8 @@ _QUEUES = f"{CLUSTER_MARK}slurm."
 
 
 def slurm_id(ident: str) -> str | None:
-    """Returns the id in `slurm:4711` and `slurm:4711_3`; None: it does not say slurm. Raises UnknownJob for
-    anything else behind `slurm:`."""
+    """Returns the id in `slurm:4711` and `slurm:4711_3`; None: no `slurm:`. Raises UnknownJob for
+    anything else after `slurm:`."""
     ident = ident.strip()
     if not ident.startswith(PREFIX):
         return None
@@ -40,17 +40,17 @@ def slurm_id(ident: str) -> str | None:
 
 
 def may_be_slurm_id(ident: str) -> bool:
-    """Whether it looks like 4711 or 4711_3."""
+    """Returns whether it has the form 4711 or 4711_3."""
     return _ID.fullmatch(ident.strip()) is not None
 
 
 def is_array_element(ident: str) -> bool:
-    """Whether it looks like 4711_3, which is no number of joblens."""
+    """Returns whether it has the form 4711_3, which is no joblens number."""
     return _ELEMENT.fullmatch(ident.strip()) is not None
 
 
 def records_in(store: Store, job_id: str, since_us: int | None = None) -> list[Record]:
-    """Returns the jobs that ran or wait in this job of Slurm, oldest first; of an array, all elements."""
+    """Returns the jobs that ran or wait in this Slurm job, oldest first; of an array, all elements."""
     query = HistoryQuery(cluster_job=job_id, since_us=since_us)
     found = {record.job.uuid: record for record in store.records(query) if _is_in(record, job_id)}
     for record in _waiting(store, job_id):
@@ -63,32 +63,32 @@ def _is_in(record: Record, job_id: str) -> bool:
     return placement is not None and placement.engine == "slurm" and _matches(placement.job_id, job_id)
 
 
-def _matches(place: str, job_id: str) -> bool:
-    return place == job_id or place.startswith(f"{job_id}_")
+def _matches(slurm_job: str, job_id: str) -> bool:
+    return slurm_job == job_id or slurm_job.startswith(f"{job_id}_")
 
 
 def _waiting(store: Store, job_id: str) -> list[Record]:
-    """Their records do not say where they wait; the events of their runs do."""
+    """Records do not say where they wait; the events of their runs do."""
     queued = [
         record
         for record in store.running()
         if record.status is Status.QUEUED and record.job.queue.startswith(_QUEUES) and record.job.run
     ]
-    places: dict[str, ClusterPlaces] = {}
+    allocations: dict[str, RunAllocations] = {}
     found = []
     for record in queued:
         assert record.job.run is not None
         run = record.job.run.run_uuid
-        if run not in places:
-            places[run] = ClusterPlaces(event for _, event in store.run_events(run))
-        place = places[run].of(record.job.uuid, record.job.queue)
-        if place is not None and not place.is_shared and _matches(place.job_id, job_id):
+        if run not in allocations:
+            allocations[run] = RunAllocations(event for _, event in store.run_events(run))
+        slurm_job = allocations[run].of(record.job.uuid, record.job.queue)
+        if slurm_job is not None and not slurm_job.is_shared and _matches(slurm_job.job_id, job_id):
             found.append(record)
     return found
 
 
 def find_in_slurm(store: Store, job_id: str) -> Record:
-    """Returns the job that ran in this job of Slurm. Raises UnknownJob, or AmbiguousJob with a list."""
+    """Returns the job that ran in this Slurm job. Raises UnknownJob, or AmbiguousJob with a list."""
     records = records_in(store, job_id)
     if not records:
         raise UnknownJob(
@@ -113,7 +113,7 @@ def _several(job_id: str, records: Sequence[Record]) -> AmbiguousJob:
 
 
 def refuse_ambiguous(store: Store, ident: str, found: Record) -> None:
-    """Raises AmbiguousJob where a number is that of a job of joblens and that of a job of Slurm."""
+    """Raises AmbiguousJob if a number is that of a joblens job and of a Slurm job."""
     others = _others(store, ident, found)
     if others:
         from joblens.stores.sql.job_rows import candidate_lines
@@ -128,15 +128,15 @@ def refuse_ambiguous(store: Store, ident: str, found: Record) -> None:
 
 
 def also_in_slurm(store: Store, ident: str, found: Record) -> str:
-    """Returns a note where a number that stands for a job of joblens is also that of a job of Slurm; ''. On
-    machines without Slurm nobody means one."""
+    """Returns a note if the number of a joblens job is also that of a Slurm job; otherwise ''. Machines
+    without Slurm get none."""
     if not has_slurm() or not _others(store, ident, found):
         return ""
     return f"joblens: {ident} is a joblens job; Slurm job {ident} is {PREFIX}{ident}"
 
 
 def _others(store: Store, ident: str, found: Record) -> list[Record]:
-    """Only recent ones: a large store is not read through for a number that joblens knows."""
+    """Only recent ones: a large store is not read through for a known number."""
     if not ident.isdecimal() or not may_be_slurm_id(ident):
         return []
     since_us = round((time.time() - _RECENT_S) * 1e6)
@@ -149,14 +149,16 @@ def _others(store: Store, ident: str, found: Record) -> list[Record]:
 
 _FIRST_POLL_S = 0.1
 _LONGEST_POLL_S = 0.4
-_CARE_EVERY_S = 2.0
+_RECOVER_EVERY_S = 2.0
 _CANDIDATES = 11  # one more than are shown
 
 Note = Callable[[str], None]
-Care = Callable[[], None]  # looks after jobs whose owner has died: then nobody else will ever write their end
+Recover = Callable[
+    [], None
+]  # recovers jobs whose owner has died: otherwise their end would never be recorded
 
 
-def _no_care() -> None:
+def _no_recovery() -> None:
     pass
 
 
@@ -165,10 +167,11 @@ def history(store: Store, query: HistoryQuery) -> list[Record]:
 
 
 def find(store: Store, ident: str, note: Note | None = None, *, is_to_change: bool = False) -> Record:
-    """`job:7` is how to say 7 where it could also be a workflow; commands that take jobs only know it too.
+    """`job:7` means 7 where it could also be a workflow; commands that take only jobs accept it too.
 
-    `note`: accepts a job's name too, and is called with the job taken where several have that name or id.
-    `is_to_change`: raises AmbiguousJob for an id of several jobs."""
+    `note`: accepts a job's name too, and is called with the chosen job if several have that name or id.
+    `is_to_change`: raises AmbiguousJob for an id of several jobs.
+    """
 
     in_slurm = slurm_id(ident)
     if in_slurm is not None:
@@ -177,14 +180,15 @@ def find(store: Store, ident: str, note: Note | None = None, *, is_to_change: bo
     try:
         found = one_of_its_id(store, bare, store.find(bare), note, is_to_change=is_to_change)
         if not ident.strip().startswith("job:"):
-            _tell_of_slurm(store, bare, found, note, is_to_change=is_to_change)
+            _note_slurm(store, bare, found, note, is_to_change=is_to_change)
         return found
-    except UnknownJob:
+    except UnknownJob as error:
         named = None if note is None else newest_named(store, bare, note)
         if named is not None:
             return named
         is_run = not ident.startswith("job:") and _is_run(store, ident)
-        if not is_run and not ident.startswith("job:") and may_be_slurm_id(bare):
+        is_deleted = isinstance(error, DeletedJob)
+        if not is_run and not is_deleted and not ident.startswith("job:") and may_be_slurm_id(bare):
             return _found_in_slurm(store, bare)
         if not is_run:
             raise
@@ -195,7 +199,7 @@ def find(store: Store, ident: str, note: Note | None = None, *, is_to_change: bo
 
 
 def _found_in_slurm(store: Store, bare: str) -> Record:
-    """A number that is none of joblens may be one of Slurm."""
+    """A number that joblens does not know may be one of Slurm."""
 
     try:
         return find_in_slurm(store, bare)
@@ -205,8 +209,8 @@ def _found_in_slurm(store: Store, bare: str) -> Record:
         ) from error
 
 
-def _tell_of_slurm(store: Store, ident: str, found: Record, note: Note | None, *, is_to_change: bool) -> None:
-    """Only numbers of joblens can be meant for one of Slurm; ids that people gave win without a word."""
+def _note_slurm(store: Store, ident: str, found: Record, note: Note | None, *, is_to_change: bool) -> None:
+    """Only joblens numbers can be confused with Slurm's; ids that people gave take precedence."""
     if str(found.number) != ident:
         return
 
@@ -219,7 +223,7 @@ def _tell_of_slurm(store: Store, ident: str, found: Record, note: Note | None, *
 def one_of_its_id(
     store: Store, ident: str, found: Record, note: Note | None, *, is_to_change: bool
 ) -> Record:
-    """`found`: the newest job that was given this id, or one with such a number or UUID."""
+    """`found`: the newest job with this id, or one with such a number or UUID."""
     if found.job.external_id != ident or (note is None and not is_to_change):
         return found
     query = HistoryQuery(external_id=ident)
@@ -248,7 +252,8 @@ def _is_run(store: Store, ident: str) -> bool:
 
 def newest_named(store: Store, name: str, note: Note) -> Record | None:
     query = HistoryQuery(names=(name,), limit=2)
-    named = [record for record in store.records(query) if record.job.name == name]  # it may read as a pattern
+    # it may look like a pattern
+    named = [record for record in store.records(query) if record.job.name == name]
     if not named:
         return None
     if len(named) > 1:
@@ -261,7 +266,7 @@ def running(store: Store) -> list[Record]:
 
 
 class RunningJobs:
-    """For looks one after the other: only what has changed between them is read."""
+    """For repeated polls: reads only what has changed in between."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -278,8 +283,8 @@ def statistics(store: Store, query: HistoryQuery) -> Statistics:
 
 
 def profile_statistics(store: Store, query: HistoryQuery) -> dict[str, Any]:
-    """How every number of the profiles of ended jobs is spread; `without_profile` counts, by reason, the jobs
-    that have none."""
+    """Returns the distribution of every number of the profiles of ended jobs; `without_profile` counts
+    the jobs without one, by reason."""
     from joblens.analysis.numbers.profile_statistics import aggregate_profiles, why_without_profile
 
     without: dict[str, int] = {}
@@ -292,21 +297,22 @@ def profile_statistics(store: Store, query: HistoryQuery) -> dict[str, Any]:
                 reason = why_without_profile(record)
                 without[reason] = without.get(reason, 0) + 1
 
-    told = aggregate_profiles(profiles())
-    return {"profiles": told.pop("profiles"), "without_profile": without, **told}
+    statistics = aggregate_profiles(profiles())
+    return {"profiles": statistics.pop("profiles"), "without_profile": without, **statistics}
 
 
 def samples(store: Store, uuid: str) -> list[Sample]:
     return [sample for _, sample in store.samples(uuid)]
 
 
-def follow_samples(store: Store, uuid: str, care: Care = _no_care) -> Iterator[tuple[int, Sample]]:
-    """Every sample from the first, each once and in order, then the new ones until the job has ended.
+def follow_samples(store: Store, uuid: str, recover: Recover = _no_recovery) -> Iterator[tuple[int, Sample]]:
+    """Yields every sample in order, then new ones until the job has ended.
 
-    Whether it has ended is asked before the samples are read: an owner writes the samples before the
-    outcome, so the reading after the end is known to be over has them all."""
+    The end is checked before the samples are read: an owner writes the samples before the outcome, so the
+    reading after the end has them all.
+    """
     last = -1
-    for record in records_until_final(store, uuid, care):
+    for record in records_until_final(store, uuid, recover):
         for index, sample in store.samples(uuid, after=last):
             last = index
             yield index, sample
@@ -314,17 +320,17 @@ def follow_samples(store: Store, uuid: str, care: Care = _no_care) -> Iterator[t
             return
 
 
-def wait_for_end(store: Store, uuid: str, timeout_s: float | None, care: Care = _no_care) -> Record:
-    """The record once the job has ended, or as it stands when the time is up."""
+def wait_for_end(store: Store, uuid: str, timeout_s: float | None, recover: Recover = _no_recovery) -> Record:
+    """Returns the record once the job has ended, or at the time-out."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    for record in records_until_final(store, uuid, care):
+    for record in records_until_final(store, uuid, recover):
         if record.status.is_final or (deadline is not None and time.monotonic() >= deadline):
             return record
     raise UnknownJob(f"job {uuid} was removed from the store")
 
 
-def records_until_final(store: Store, uuid: str, care: Care = _no_care) -> Iterator[Record]:
-    """The record as it stands, again and again; the last one handed out is final."""
+def records_until_final(store: Store, uuid: str, recover: Recover = _no_recovery) -> Iterator[Record]:
+    """Yields the record repeatedly; the last one is final."""
     poll_s = _FIRST_POLL_S
     cared_at = time.monotonic()
     while True:
@@ -334,13 +340,13 @@ def records_until_final(store: Store, uuid: str, care: Care = _no_care) -> Itera
             return
         time.sleep(poll_s)
         poll_s = min(_LONGEST_POLL_S, poll_s * 1.3)
-        if time.monotonic() - cared_at >= _CARE_EVERY_S:
-            care()
+        if time.monotonic() - cared_at >= _RECOVER_EVERY_S:
+            recover()
             cared_at = time.monotonic()
 
 
 class SampleTails:
-    """The last few samples of each running job, read on from where the last look ended."""
+    """The last samples of each running job, read incrementally."""
 
     def __init__(self, store: Store, count: int) -> None:
         self._store = store
@@ -349,26 +355,26 @@ class SampleTails:
         self._kept: dict[str, list[Sample]] = {}
 
     def look_at(self, uuids: Sequence[str]) -> dict[str, list[Sample]]:
-        """Of many in one question. What is remembered of others is forgotten."""
+        """Reads many jobs in one query. Forgets others."""
         after = {uuid: self._last.get(uuid, -1) for uuid in uuids}
         news = self._store.tails(after, self._count) if after else {}
         self._kept = {uuid: self._kept.get(uuid, []) for uuid in after}
         for uuid, found in news.items():
-            kept = self._kept[uuid]
-            kept += [sample for _, sample in found]
-            del kept[: -self._count]
+            samples = self._kept[uuid]
+            samples += [sample for _, sample in found]
+            del samples[: -self._count]
             after[uuid] = found[-1][0]
         self._last = after
         return self._kept
 
 
 def whole_record(record: Record) -> dict[str, Any]:
-    """The history form and, under `record`, every field as joblens keeps it."""
+    """Returns the history form and, under `record`, every field as joblens stores it."""
     return {**to_history_record(record), "record": to_builtins(record)}
 
 
 def exit_code_of(record: Record) -> int:
-    """What a shell should see of an ended job; 125 where its own code is not known."""
+    """Returns the exit code for a shell; 125 if the job's own is unknown."""
     code = None if record.outcome is None else returncode_of(record.outcome)
     if code is not None:
         return code

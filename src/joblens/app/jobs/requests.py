@@ -1,4 +1,4 @@
-"""Requests: a job as a user asks for it, checked and with its amounts parsed."""
+"""Requests: a job as a user requests it, validated and parsed."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,17 @@ from joblens.model.settings import Settings
 from joblens.probes.provenance.program_files import as_text, remembered_path
 
 
-def check_word(where: str, word: Any) -> None:
-    """What the kernel can be given: text without NUL that stands for bytes."""
-    if not isinstance(word, str):
-        raise InputError(f"{where}: {word!r} is not text")
-    if "\0" in word:
-        raise InputError(f"{where}: {word!r} contains a NUL character")
-    if not word.isascii():
+def check_exec_string(where: str, text: Any) -> None:
+    """Raises InputError unless the kernel accepts it: text without NUL."""
+    if not isinstance(text, str):
+        raise InputError(f"{where}: {text!r} is not text")
+    if "\0" in text:
+        raise InputError(f"{where}: {text!r} contains a NUL character")
+    if not text.isascii():
         try:
-            os.fsencode(word)
+            os.fsencode(text)
         except UnicodeEncodeError:
-            raise InputError(f"{where}: {word!r} cannot be written as bytes") from None
+            raise InputError(f"{where}: {text!r} cannot be written as bytes") from None
 
 
 _DEEPEST = 20
@@ -31,7 +31,7 @@ _LARGEST_INT = 2**63
 
 
 def plain_text(value: Any) -> str:
-    """Text that is valid UTF-8, whatever was given."""
+    """Returns valid UTF-8 text."""
     text = value if type(value) is str else str(value)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
@@ -41,11 +41,11 @@ def plain_params(params: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def plain_value(value: Any, depth: int = 0) -> Any:
-    """JSON's own types stay; containers are walked; everything else (arrays, paths, dates) is its text."""
+    """Keeps JSON's own types; containers are walked; everything else (arrays, paths, dates) becomes text."""
     if value is None or type(value) is bool or (type(value) is int and -_LARGEST_INT <= value < _LARGEST_INT):
         return value
     if type(value) is float:
-        # JSON has no words for these.
+        # JSON has no infinity and NaN.
         return value if value - value == 0 else str(value)
     if depth < _DEEPEST and isinstance(value, Mapping):
         return {plain_text(name): plain_value(item, depth + 1) for name, item in value.items()}
@@ -59,14 +59,14 @@ _MANY = ("volumes", "devices")
 
 
 def check_container(container: ContainerJob, *, cwd: str | None, accounting: Accounting | None) -> None:
-    """Raises InputError for the first thing that cannot be used."""
+    """Raises InputError for the first invalid value."""
     from joblens.model.jobs.containers import APPTAINER, ENGINES, container_problems, device_problem
 
     for name in _FIELDS:
         value = getattr(container, name)
         for text in value if isinstance(value, tuple) else (value,):
             if not isinstance(text, bool):
-                check_word(f"container {name}", text)
+                check_exec_string(f"container {name}", text)
                 _check_utf8(f"container {name}", text)
     if not container.image.strip():
         raise InputError("the container's image is empty", hint="--container IMAGE")
@@ -92,7 +92,7 @@ def check_container(container: ContainerJob, *, cwd: str | None, accounting: Acc
 
 
 def _check_utf8(where: str, text: str) -> None:
-    """An engine is asked in JSON."""
+    """Engines are asked in JSON."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -110,7 +110,7 @@ def _check_volume(text: str) -> None:
 
 
 def client_env(environ: Mapping[str, str], env: Mapping[str, str], uuid: str) -> dict[str, str]:
-    """Of the client, with the container's variables among them: those somebody asked for, and no others."""
+    """Returns the environment of the client, with the requested variables of the container and no others."""
     from joblens.agent.containers.protocol import client_variables
     from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 
@@ -119,7 +119,7 @@ def client_env(environ: Mapping[str, str], env: Mapping[str, str], uuid: str) ->
 
 
 def container_of(given: "str | Mapping[str, Any] | ContainerJob | None") -> ContainerJob | None:
-    """As a Python program gives it: an image, or fields of ContainerJob by name."""
+    """Accepts an image, or a dict of fields of ContainerJob, from Python programs."""
     if given is None or isinstance(given, ContainerJob):
         return given
     if isinstance(given, str):
@@ -150,7 +150,7 @@ _FOREVER_S = 1e11
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """One command as the user asked for it, before defaults. Holds secrets: never stored."""
+    """One command as the user requested it, before defaults. Has secrets: never stored."""
 
     argv: tuple[str, ...] = ()
     shell: str | None = None
@@ -167,7 +167,7 @@ class Request(Struct, frozen=True, kw_only=True):
     accounting: Accounting | None = None
     monitor: bool | None = None
     probes: str | None = None  # as model.probe_choice reads it
-    cpu_list: str | None = None  # as model.cpu_lists reads it; None: whatever CPUs there are
+    cpu_list: str | None = None  # as model.cpu_lists reads it; None: all CPUs
     granularity: Granularity = Granularity.SUMMARY
     interval_s: float | None = None
     grace_s: float | None = None
@@ -175,14 +175,15 @@ class Request(Struct, frozen=True, kw_only=True):
     output_dir: str = ""
     notify: tuple[str, ...] = ()
     background: bool = False
-    inputs: tuple[str, ...] = ()  # paths and patterns, from where the job runs
+    inputs: tuple[str, ...] = ()  # paths and patterns, relative to the job's directory
     outputs: tuple[str, ...] = ()
     rerun_of: str = ""
     container: ContainerJob | None = None
+    uuid: str = ""  # of a request that may be sent again; '': a new one
 
 
 class UnusableValue(InputError):
-    """A value that is out of its bounds. The command line tells it as it was typed."""
+    """A value out of its bounds. The command line shows it as typed."""
 
     def __init__(self, name: str, value: object, reason: str, *, hint: str = "") -> None:
         super().__init__(f"{name} {value}: {reason}", hint=hint)
@@ -194,7 +195,7 @@ _NO_REQUIREMENTS = Requirements()
 
 
 def check_request(request: Request) -> None:
-    """Raises InputError for the first thing that cannot be used."""
+    """Raises InputError for the first invalid value."""
     _check_command(request)
     _check_texts(request)
     if request.env:
@@ -209,7 +210,7 @@ def check_request(request: Request) -> None:
 
 
 def seconds_of(name: str, value: str | float | None) -> float | None:
-    """What was given for `name`, as text such as '1h30m' or as seconds."""
+    """Returns the value of `name`, text such as '1h30m' or seconds."""
     if not isinstance(value, str):
         return value
     from joblens.model.values.units import parse_duration
@@ -232,10 +233,10 @@ def bytes_of(name: str, value: str | int | None) -> int | None:
 
 
 def memory_of(name: str, value: str | int | None) -> int | None:
-    """The same of memory that a job may use, or jobs together. Raises InputError for what nothing runs in."""
+    """Parses memory for one job or several. Raises InputError for sizes in which nothing runs."""
     size = bytes_of(name, value)
     if type(size) is not int or size <= 0:
-        return size  # said by `check_request`
+        return size  # reported by `check_request`
     from joblens.model.values.units import small_memory
 
     problem = small_memory(size, value)
@@ -245,19 +246,19 @@ def memory_of(name: str, value: str | int | None) -> int | None:
 
 
 def command_of(command: Any) -> tuple[tuple[str, ...], str | None]:
-    """-> (words, None) for a list, ((), line) for a shell line."""
+    """Returns (arguments, None) for a list, ((), line) for a shell line."""
     if isinstance(command, str):
         return (), command
     try:
-        return tuple(word if type(word) is str else _path(word) for word in command), None
+        return tuple(text if type(text) is str else _path(text) for text in command), None
     except TypeError:
         raise InputError(
             f"command {command!r}: expected a list of strings, or one string as a shell line"
         ) from None
 
 
-def _path(word: Any) -> str:
-    path = os.fspath(word)
+def _path(text: Any) -> str:
+    path = os.fspath(text)
     if not isinstance(path, str):
         raise TypeError
     return path
@@ -285,7 +286,7 @@ def _check_command(request: Request) -> None:
     if request.shell is not None:
         if request.argv:
             raise InputError("both --shell and a command were given", hint="put the whole line in --shell")
-        check_word("command", request.shell)
+        check_exec_string("command", request.shell)
         if not request.shell.strip():
             raise InputError("the shell line is empty", hint="give a command")
     elif not request.argv and request.container is not None:
@@ -293,40 +294,40 @@ def _check_command(request: Request) -> None:
     elif not request.argv or not request.argv[0]:
         verb = "submit" if request.background else "run"
         raise InputError("no command was given", hint=f"joblens {verb} -- COMMAND ARGUMENTS…")
-    for word in request.argv:
-        check_word("command", word)
+    for text in request.argv:
+        check_exec_string("command", text)
 
 
 def _check_texts(request: Request) -> None:
     for name in ("name", "tool", "script", "output_dir"):
         value = getattr(request, name)
         if value != "":
-            check_word(name, value)
+            check_exec_string(name, value)
     for tag in request.tags:
-        check_word("tags", tag)
+        check_exec_string("tags", tag)
         if not tag:
             raise InputError("a tag is empty")
     if request.external_id is not None:
-        check_word("id", request.external_id)
+        check_exec_string("id", request.external_id)
         if not request.external_id:
             raise InputError("the id is empty", hint="omit it, or give one such as my-task-123")
     if request.cwd is not None:
-        check_word("cwd", request.cwd)
-    for word in request.notify:
-        check_word("notify", word)
+        check_exec_string("cwd", request.cwd)
+    for text in request.notify:
+        check_exec_string("notify", text)
     for name in ("inputs", "outputs"):
         for path in getattr(request, name):
-            check_word(name, path)
+            check_exec_string(name, path)
             if not path:
                 raise InputError(f"--{name[:-1]}: the path is empty")
 
 
 def _check_env(env: Mapping[Any, Any]) -> None:
     for name, value in env.items():
-        check_word(f"env {name}", name)
+        check_exec_string(f"env {name}", name)
         if not name or "=" in name:
             raise InputError(f"env {name}: not a valid variable name")
-        check_word(f"env {name}", value)
+        check_exec_string(f"env {name}", value)
 
 
 def _check_requirements(asked: Requirements) -> None:
@@ -341,7 +342,7 @@ def _check_requirements(asked: Requirements) -> None:
 def _check_cpu_list(request: Request, text: str) -> None:
     from joblens.model.values.units import format_cpu_list, parse_cpu_list
 
-    check_word("cpu_list", text)
+    check_exec_string("cpu_list", text)
     wanted = parse_cpu_list(text)
     usable = os.sched_getaffinity(0)
     missing = [cpu for cpu in wanted if cpu not in usable]
@@ -381,8 +382,8 @@ def _check_number(name: str, value: Any, *, most: float, unit: str, whole: bool 
 
 
 def inputs_of(request: Request, shown: Sequence[str], cwd: str, settings: Settings) -> tuple[FileStamp, ...]:
-    """`shown`: its words as they may be remembered. Raises InputError for a file that is not there. What is
-    in them is read beside the job."""
+    """`shown`: its arguments as they may be recorded. Raises InputError for a missing file. Contents are
+    read while the job runs."""
     is_named = settings.provenance.enabled and request.container is None
     if not request.inputs and not (is_named and _has_arguments(request)):
         return ()
@@ -406,7 +407,7 @@ def inputs_of(request: Request, shown: Sequence[str], cwd: str, settings: Settin
 
 
 def outputs_asked(request: Request, current: str) -> tuple[str, ...]:
-    """A container is given files of here, wherever it works inside."""
+    """A container uses files of this machine, whatever its working directory."""
     if request.container is None:
         return request.outputs
     return tuple(os.path.join(current, path) for path in request.outputs)

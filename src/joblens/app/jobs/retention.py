@@ -1,4 +1,4 @@
-"""Retention: samples, output and private files of old jobs and runs, removed by age and by size."""
+"""Retention: removes samples, output and private files of old jobs and runs by age and by size."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ _RUN_FILE = rf"(?:run-)?({_UUID})\.(?:spec|log|{_UUID}\.(?:data|jobs))"
 
 
 class OutputFolder(Struct, frozen=True):
-    """The kept output of one job, or its live sample files."""
+    """The output folder of one job, or its live sample files."""
 
     path: str
     uuid: str
@@ -55,13 +55,13 @@ def prune(
     max_bytes: int | None,
     dry_run: bool,
 ) -> Pruned:
-    """Samples and output of jobs that ended before `before_us`; then the oldest, until the samples, the
-    output (below `logs`) and the live sample files (below `live`) each fit in `max_bytes`. Private files (in
-    `spool`) of runs that finished before `before_us`."""
+    """Removes samples and output of jobs that ended before `before_us`; then the oldest, until the
+    samples, the output (below `logs`) and the live sample files (below `live`) each fit into `max_bytes`.
+    Removes private files (in `spool`) of runs that finished before `before_us`."""
     report = store.prune(before_us=before_us, max_bytes=max_bytes, dry_run=dry_run)
     wanted = _Bounds(set(report.uuids), before_us, max_bytes)
     old_logs = list(_surplus(store, logs, wanted, unknown_may_go=True))
-    # Another system may keep its files of the same form there.
+    # Another system may have its files of the same form there.
     old_live = list(_surplus(store, live, wanted, unknown_may_go=False)) if live else []
     run_files = list(_old_run_files(store, spool, before_us)) if spool and before_us is not None else []
     if not dry_run:
@@ -91,7 +91,7 @@ def configured_bounds(settings: Settings, now_us: int) -> dict[str, int | None]:
 
 
 class _Bounds(Struct, frozen=True):
-    pruned: set[str]  # jobs whose samples go
+    pruned: set[str]  # jobs whose samples are removed
     before_us: int | None
     max_bytes: int | None
 
@@ -99,22 +99,22 @@ class _Bounds(Struct, frozen=True):
 def _surplus(store: Store, root: str, bounds: _Bounds, *, unknown_may_go: bool) -> Iterator[OutputFolder]:
     before_us, max_bytes = bounds.before_us, bounds.max_bytes
     folders = sorted(_job_folders(root), key=lambda folder: folder.changed_us)
-    kept = sum(folder.bytes for folder in folders)
+    total = sum(folder.bytes for folder in folders)
     for folder in folders:
         is_old = before_us is not None and (folder.changed_us < before_us or folder.uuid in bounds.pruned)
-        is_too_much = max_bytes is not None and kept > max_bytes
+        is_too_much = max_bytes is not None and total > max_bytes
         if not is_old and not is_too_much:
             continue
         record = _find(store, folder.uuid)
         if record is None:
-            # Not to make room: the jobs may be those of another store that keeps its output here too.
+            # Not for size: the jobs may be another store's that has its output here too.
             may_go = unknown_may_go and is_old
         elif record.outcome is None:
             may_go = False  # it runs
         else:
             may_go = is_too_much or (before_us is not None and record.outcome.ended_at_us < before_us)
         if may_go:
-            kept -= folder.bytes
+            total -= folder.bytes
             yield folder
 
 
@@ -126,7 +126,7 @@ def _find(store: Store, uuid: str) -> Record | None:
 
 
 def _job_folders(root: str) -> Iterator[OutputFolder]:
-    """Only folders that look like ours: named by a UUID, right below the root."""
+    """Only folders that look like ours: named by a UUID, directly below the root."""
     try:
         entries = list(os.scandir(root))
     except FileNotFoundError:
@@ -135,15 +135,15 @@ def _job_folders(root: str) -> Iterator[OutputFolder]:
         if len(entry.name) == 36 and entry.name.count("-") == 4 and entry.is_dir(follow_symlinks=False):
             files = [file.stat(follow_symlinks=False) for file in os.scandir(entry.path)]
             newest_ns = max((file.st_mtime_ns for file in files), default=entry.stat().st_mtime_ns)
-            # blocks, not length: a file beyond its cap has a hole
+            # Blocks, not length: a file beyond its limit has a hole.
             yield OutputFolder(
                 entry.path, entry.name, sum(file.st_blocks * 512 for file in files), newest_ns // 1000
             )
 
 
 def _old_run_files(store: Store, spool: str, before_us: int) -> Iterator[RunFile]:
-    """Of runs that have nothing left to do, and of runs that the store does not know. A run that was stopped
-    can be resumed, so its files stay."""
+    """Returns files of finished runs, and of runs that the store does not know. A stopped run can be
+    resumed, so its files stay."""
     is_old: dict[str, bool] = {}
     with contextlib.suppress(OSError), os.scandir(spool) as entries:
         for entry in entries:
@@ -170,7 +170,7 @@ def _has_finished(store: Store, run_uuid: str, before_us: int) -> bool:
 
 
 def _remove(folder: str) -> None:
-    """Files, then the folder; a folder inside it is not ours and stays."""
+    """Removes files, then the folder; a folder inside it is not ours and stays."""
     for file in os.scandir(folder):
         if not file.is_dir(follow_symlinks=False):
             os.unlink(file.path)

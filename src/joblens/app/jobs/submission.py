@@ -1,4 +1,4 @@
-"""Submission of a background job: hand it to the supervisor, which is started when it does not run."""
+"""Submission of a background job to the supervisor, which is started if necessary."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ from joblens.ports.store import Store
 def submit(
     prepared: PreparedJob, settings: Settings, config: str | None, warn: Warn = warn_in_python
 ) -> Record:
-    """Queues the job and has the supervisor look. It runs with the settings in force here and now."""
+    """Queues the job and wakes the supervisor. It runs with the present settings."""
     uuid, spool = prepared.job.uuid, spool_dir(store_name(settings))
     _check_supervisor_lasts(spool)
     payload = Payload(
@@ -51,8 +51,8 @@ def submit(
 
 
 def _queue(prepared: PreparedJob, settings: Settings, spool: str, warn: Warn) -> Record:
-    """A background job lives in the store; where that fails there is no queue to put it into, and a journal
-    would only say later that it should have run."""
+    """A background job is queued in the store; without it there is no queue, and a journal would only
+    record later that it should have run."""
     try:
         store = open_store_directly(settings, warn)
         try:
@@ -66,12 +66,12 @@ def _queue(prepared: PreparedJob, settings: Settings, spool: str, warn: Warn) ->
 
 
 def wake_supervisor(settings: Settings, config: str | None = None) -> None:
-    """Tells the running supervisor to look now, or starts one. Raises SupervisorError."""
+    """Wakes the running supervisor, or starts one. Raises SupervisorError."""
     wake(_lock(settings), "supervisor", settings, lambda: _start_supervisor(settings, config))
 
 
-def nudge_supervisor(settings: Settings) -> None:
-    """Where one runs, it looks now."""
+def notify_supervisor(settings: Settings) -> None:
+    """Wakes the supervisor if there is one."""
     with contextlib.suppress(OSError):
         _lock(settings).signal_holder(signal.SIGUSR1)
 
@@ -86,7 +86,7 @@ def _start_supervisor(settings: Settings, config: str | None) -> None:
 
 
 def _check_supervisor_lasts(spool: str) -> None:
-    """One that is there already lasts, whoever submits."""
+    """A running supervisor is kept."""
     if is_inside_a_job() and not (os.path.isdir(spool) and SupervisorLock(spool).holder()):
         raise SupervisorError(
             "this command runs inside a job; a supervisor started here would end with that job",
@@ -96,4 +96,4 @@ def _check_supervisor_lasts(spool: str) -> None:
 
 def ask_to_cancel(record: Record, store: Store, settings: Settings, by: str) -> None:
     store.apply([CancelAsked(record.job.uuid, time.time_ns() // 1000, by)])
-    nudge_supervisor(settings)
+    notify_supervisor(settings)

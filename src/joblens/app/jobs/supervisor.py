@@ -46,7 +46,7 @@ class AfterJobs:
         self._ended.put((record, notice))
 
     def close(self) -> None:
-        """Returns when all that was put is done."""
+        """Returns when everything in the queue is done."""
         if self._thread is not None:
             self._ended.put(None)
             self._thread.join()
@@ -73,8 +73,8 @@ def log(text: str) -> None:
 
 
 def stay(settings: Settings, *, has_own_group: bool) -> None:
-    """For a service manager: until it is told to end. Where another supervisor is at work, after that one.
-    `has_own_group`: this process stands alone in a control group that it may divide among the jobs."""
+    """For a service manager: runs until it is stopped. If another supervisor is running, waits for its
+    end. `has_own_group`: this process is alone in a control group that it may divide among the jobs."""
     _ignore_wake_ups()
     if has_own_group:
         parent = own_group()
@@ -89,9 +89,10 @@ def stay(settings: Settings, *, has_own_group: bool) -> None:
 def supervise(
     settings: Settings, *, idle_s: float | None, when_there: Callable[[], None] = lambda: None
 ) -> bool:
-    """Until it has been idle for so long (None: for ever); False when another one is at work already.
-    `when_there` is called once one is, be it this or the other."""
-    # Before the lock: a nudge may come as soon as it is held, and would end a process that does not listen.
+    """Runs until it has been idle for this long (None: indefinitely); returns False if another one is
+    running. `when_there` is called once one is running, this or the other."""
+    # Before the lock: a wakeup signal may come as soon as it is held, and would kill a process without a
+    # handler.
     _ignore_wake_ups()
     lock = SupervisorLock(spool_dir(store_name(settings)))
     is_first = lock.take()
@@ -102,7 +103,7 @@ def supervise(
 
 
 def _ignore_wake_ups() -> None:
-    """Until the supervisor handles them: by default each would end this process."""
+    """Until the supervisor handles them: by default each would kill this process."""
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
 
@@ -145,8 +146,8 @@ def _supervise(settings: Settings, lock: SupervisorLock, idle_s: float | None) -
 def _restart(
     context: AgentContext, settings: Settings, lock: SupervisorLock, own_log: OwnLog, supervisor: Supervisor
 ) -> None:
-    """Leaves running jobs to their launchers; they are adopted after the restart. Nothing is imported on the
-    way: it could be another version's."""
+    """Leaves running jobs to their launchers; they are adopted after the restart. Nothing is imported
+    meanwhile: it could be another version's."""
     context.sampler.close()
     context.recorder.close()
     own_log.warn("restarting in place: another version of joblens was installed, or SIGUSR2 was received")
@@ -161,12 +162,12 @@ def _open_log(settings: Settings) -> OwnLog:
     try:
         return OwnLog(settings.logs, show)
     except ConfigError as error:
-        log(str(error))  # jobs that wait are not to wait for that
+        log(str(error))  # queued jobs must not wait for that
         return OwnLog(LogSettings(), show)
 
 
 def allow_many_files() -> tuple[tuple[int, int, int], ...]:
-    """Each job keeps a dozen descriptors open here. -> the limit this process was given, for the jobs."""
+    """Each job needs a dozen descriptors here. Returns the original limit, for the jobs."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

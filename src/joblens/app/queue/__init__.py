@@ -1,6 +1,7 @@
 """Jobs for workers: submit, notify, watch; tools, TaskPipeline, the worker process.
 
 Job and ticket (what really runs, which queue, what to do when a worker is lost) are written in one
-transaction. Then workers are notified by a message that contains only the job's id. A broker that is away
-costs a warning: workers find the ticket in the store some seconds later. Without a broker a worker is
-started on demand."""
+transaction. Then workers are notified by a message that contains only the job's id. An unavailable broker
+causes a warning: workers find the ticket in the store some seconds later. Without a broker a worker is
+started on demand.
+"""

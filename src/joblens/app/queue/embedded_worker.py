@@ -1,7 +1,9 @@
-"""Worker started on demand, which ends when there is no job: `python -m joblens.app.queue.embedded_worker`.
+"""Worker started on demand, which exits when there is no job: `python -m
+joblens.app.queue.embedded_worker`.
 
-There is one for each user and store. It needs no broker: a process that queues a job sends it a signal, and
-it polls the store every second."""
+There is one per user and store. It needs no broker: a process that queues a job sends it a signal, and it
+polls the store every second.
+"""
 
 import signal
 from collections.abc import Callable
@@ -21,7 +23,7 @@ def worker_lock(settings: Settings) -> SupervisorLock:
 
 
 def wake_worker(settings: Settings, config: str | None = None) -> None:
-    """Tells the worker of this user and store to look now, or starts it. Raises SupervisorError."""
+    """Wakes the worker of this user and store, or starts it. Raises SupervisorError."""
     wake(worker_lock(settings), _LOCK, settings, lambda: _start_worker(settings, config))
 
 
@@ -35,9 +37,10 @@ def _start_worker(settings: Settings, config: str | None) -> None:
 
 
 def work(settings: Settings, when_there: Callable[[], None] = lambda: None) -> bool:
-    """Until it has been idle for so long as the settings say; False when another one is at work already.
-    `when_there` is called once one is, be it this or the other."""
-    # Before the lock: a signal may come as soon as it is held, and would end a process that does not listen.
+    """Runs until it has been idle for as long as the settings say; returns False if another one is
+    running. `when_there` is called once one is running, this or the other."""
+    # Before the lock: a signal may come as soon as it is held, and would kill a process without a
+    # handler.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it outlives the terminal
     lock = worker_lock(settings)

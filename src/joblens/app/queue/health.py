@@ -1,4 +1,4 @@
-"""Is everything there that a queue needs: the store, the broker, workers, and does work go out to them?"""
+"""Health of a queue: store, broker, workers, and whether jobs reach them."""
 
 import os
 import shlex
@@ -6,7 +6,13 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from joblens.app.queue.notifiers import StartedWorker, broker_of, configured_bell, living_workers, open_bell
+from joblens.app.queue.notifiers import (
+    StartedWorker,
+    broker_of,
+    configured_notifier,
+    living_workers,
+    open_notifier,
+)
 from joblens.app.queue.submission import open_queue_store
 from joblens.app.wiring.drivers import store_is_there, store_name
 from joblens.model.clusters.placement import is_of_cluster
@@ -19,8 +25,7 @@ from joblens.ports.workers import Notifier
 
 
 def queue_health(settings: Settings) -> dict[str, Any]:
-    """Never raises for what is down: that stands in `problems`. Makes nothing: a store that is not there is
-    still not there afterwards."""
+    """Never raises for what is down: that is in `problems`. Creates nothing, not even a missing store."""
     form: dict[str, Any] = {
         "status": "unhealthy",
         "store": {
@@ -29,7 +34,7 @@ def queue_health(settings: Settings) -> dict[str, Any]:
             "new": not store_is_there(settings),
             "error": None,
         },
-        "broker": {"ok": None, "url": None, "answer": None, "error": None},  # ok None: not looked at
+        "broker": {"ok": None, "url": None, "answer": None, "error": None},  # ok None: not checked
         "workers": [],
         "backlog": [],
         "problems": [],
@@ -44,15 +49,15 @@ def queue_health(settings: Settings) -> dict[str, Any]:
         form["store"].update(ok=False, error=str(error))
         form["problems"].append(f"store: {error}")
     if settings.queue.broker:
-        _ask_broker(form, settings, lambda: configured_bell(settings))
+        _ask_broker(form, settings, lambda: configured_notifier(settings))
     if not form["problems"]:
         form["status"] = "healthy"
     return form
 
 
 def _before_the_first_job(form: dict[str, Any], settings: Settings) -> None:
-    """The store is made then, where there is a folder for it. That of the default is made too; one that
-    somebody named and that is not there was mistyped."""
+    """The store is created with the first job, if its folder exists. The default folder is created too; a
+    named one that does not exist was mistyped."""
     folder = os.path.dirname(store_name(settings))
     if settings.store.url is not None and not os.path.isdir(folder):
         raise InputError(f"there is no store at {store_name(settings)}, and no folder {folder}")
@@ -69,7 +74,7 @@ def _look(form: dict[str, Any], settings: Settings, store: Deliveries) -> None:
     form["workers"] = [_worker_form(worker, now_us) for worker in workers]
     form["backlog"] = [_backlog_form(each) for each in backlog]
     if not settings.queue.broker:
-        _ask_broker(form, settings, lambda: open_bell(settings, store))  # workers tell which it is
+        _ask_broker(form, settings, lambda: open_notifier(settings, store))  # workers know which it is
     form["problems"] += _unserved(settings, workers, backlog)
 
 
@@ -78,8 +83,8 @@ def _ask_broker(form: dict[str, Any], settings: Settings, opened: Callable[[], N
     try:
         if settings.queue.broker:
             broker["url"] = broker_of(settings).shown
-        with closing(opened()) as bell:
-            broker["answer"] = bell.check()
+        with closing(opened()) as notifier:
+            broker["answer"] = notifier.check()
         broker["ok"] = True
     except JoblensError as error:
         broker.update(ok=False, error=str(error))
@@ -87,7 +92,7 @@ def _ask_broker(form: dict[str, Any], settings: Settings, opened: Callable[[], N
 
 
 def _unserved(settings: Settings, workers: list[WorkerInfo], backlog: list[Backlog]) -> list[str]:
-    """Queues where jobs wait, or will, and nobody is there to take them."""
+    """Returns queues with waiting jobs and no worker."""
     served = {route for worker in workers for route in worker.routes}
     problems = []
     if settings.queue.broker and not workers:

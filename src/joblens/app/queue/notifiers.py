@@ -1,5 +1,5 @@
-"""Who tells workers that there is work: a broker that is configured, the folder that a worker on this machine
-listens at, or nobody but a worker that is started for it."""
+"""Notifiers of workers: the configured broker, the folder that a worker on this machine watches, or a
+worker that is started on demand."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -9,9 +9,9 @@ from joblens.agent.runtime.ownership import is_gone
 from joblens.app.wiring.agent_context import current_user
 from joblens.app.wiring.drivers import Warn, spool_dir, store_name
 from joblens.model.clusters.placement import is_for_any_worker
-from joblens.model.delivery import RetryLost, WorkerInfo
+from joblens.model.delivery import WorkerInfo
 from joblens.model.errors import BrokerError, MissingExtra, SupervisorError, how_to_install
-from joblens.model.jobs.job import Owner
+from joblens.model.jobs.job import Owner, RetryLost
 from joblens.model.settings import Settings
 from joblens.model.values.labels import queue_and_label, unserved_words
 from joblens.ports.store import Deliveries
@@ -26,14 +26,14 @@ Tickets = Sequence[tuple[str, str]]  # (uuid, queue) of each
 
 
 class StartedWorker:
-    """The worker of this user that is started when there is work and ends when there is none."""
+    """The worker of this user that is started when there is work and exits when there is none."""
 
     def __init__(self, settings: Settings, config: str | None) -> None:
         self._settings = settings
         self._config = config
 
     def ring(self, tickets: Tickets) -> None:
-        # it finds them in the store itself
+        # It finds them in the store itself.
         if tickets and not any(is_for_any_worker(route) for _, route in tickets):
             return  # all are for workers with a label
         from joblens.app.queue.embedded_worker import wake_worker
@@ -47,8 +47,8 @@ class StartedWorker:
         pass
 
 
-class NoBell:
-    """There are workers, but no way to call them from here: they look into the store every few seconds."""
+class NoNotifier:
+    """Workers cannot be notified from here: they poll the store every few seconds."""
 
     def ring(self, tickets: Tickets) -> None:
         pass
@@ -61,20 +61,20 @@ class NoBell:
 
 
 def broker_folder(settings: Settings) -> str:
-    """Where messages lie when no broker is named."""
+    """Returns the folder of messages if no broker is named."""
     return os.path.join(spool_dir(store_name(settings)), "broker")
 
 
 def broker_of(settings: Settings) -> "Broker":
-    """The one that is configured, or the folder. Raises InputError for one that cannot be understood."""
+    """Returns the configured broker, or the folder. Raises InputError for an invalid one."""
     from joblens.runners.celery.broker_url import parse_broker
 
     return parse_broker(settings.queue.broker or "", broker_folder(settings))
 
 
 def settings_of_run(settings: Settings, options: "RunOptions") -> Settings:
-    """With the broker and the other choices about workers that are recorded with the run. Raises InputError
-    where the broker's password is missing."""
+    """Returns settings with the broker and other worker options that are recorded with the run. Raises
+    InputError if the broker's password is missing."""
     from msgspec.structs import replace
 
     from joblens.runners.celery.broker_url import broker_of_run
@@ -88,7 +88,7 @@ def settings_of_run(settings: Settings, options: "RunOptions") -> Settings:
 
 
 def with_broker(options: "RunOptions", settings: Settings) -> "RunOptions":
-    """Records the broker in effect: the run is resumed with it where another one or none is configured."""
+    """Records the effective broker: the run is resumed with it if another one or none is configured."""
     from msgspec.structs import replace
 
     from joblens.runners.celery.broker_url import recorded_broker
@@ -98,8 +98,8 @@ def with_broker(options: "RunOptions", settings: Settings) -> "RunOptions":
     return replace(options, broker=recorded_broker(settings.queue.broker))
 
 
-class BellByLabel:
-    """Calls workers without a label and workers with one, each in their own way."""
+class NotifierByLabel:
+    """Notifies workers without a label and workers with one, each in their own way."""
 
     def __init__(self, plain: Notifier, labelled: Notifier) -> None:
         self._plain = plain
@@ -121,76 +121,76 @@ class BellByLabel:
         self._labelled.close()
 
 
-def open_bell(
+def open_notifier(
     settings: Settings, deliveries: Deliveries, config: str | None = None, queues: Iterable[str] = ()
 ) -> Notifier:
-    """For jobs of these queues. Raises MissingExtra where a broker is configured and Celery is not
-    installed."""
+    """Returns the notifier for jobs of these queues. Raises MissingExtra if a broker is configured and
+    Celery is not installed."""
     if settings.queue.broker:
-        return configured_bell(settings)
+        return configured_notifier(settings)
     mine = _own_by_hand(settings, deliveries)
-    plain = plain_bell(settings, deliveries, config, queues, mine)
+    plain = plain_notifier(settings, deliveries, config, queues, mine)
     labelled = [worker for worker in mine if worker.labels]
-    return BellByLabel(plain, _bell_of(labelled, settings)) if labelled else plain
+    return NotifierByLabel(plain, _notifier_of(labelled, settings)) if labelled else plain
 
 
-def plain_bell(
+def plain_notifier(
     settings: Settings,
     deliveries: Deliveries,
     config: str | None = None,
     queues: Iterable[str] = (),
     workers: Sequence[WorkerInfo] | None = None,
 ) -> Notifier:
-    """The same for workers without a label. `workers`: of this user, where they are known."""
+    """Returns the notifier for workers without a label. `workers`: of this user, if known."""
     if settings.queue.broker:
-        return configured_bell(settings)
+        return configured_notifier(settings)
     mine = _own_by_hand(settings, deliveries) if workers is None else workers
     plain = [worker for worker in mine if not worker.labels]
     wanted = {queue for queue in queues if is_for_any_worker(queue)}
     if not plain or not {queue for worker in plain for queue in worker.queues}.issuperset(wanted):
         return StartedWorker(settings, config)
-    return _bell_of(plain, settings)
+    return _notifier_of(plain, settings)
 
 
 def _own_by_hand(settings: Settings, deliveries: Deliveries) -> list[WorkerInfo]:
-    """Workers that were started by hand and take jobs of this user."""
+    """Returns workers that were started by hand and take jobs of this user."""
     by_hand = [worker for worker in living_workers(settings, deliveries) if worker.broker]
     return [worker for worker in by_hand if worker.any_user or worker.user == current_user()]
 
 
-def _bell_of(workers: Sequence[WorkerInfo], settings: Settings) -> Notifier:
+def _notifier_of(workers: Sequence[WorkerInfo], settings: Settings) -> Notifier:
     folder = broker_of(settings).shown
     if any(worker.broker == folder for worker in workers):
         try:
-            return configured_bell(settings)
+            return configured_notifier(settings)
         except MissingExtra:
             pass
-    return NoBell()
+    return NoNotifier()
 
 
 def check_broker(settings: Settings) -> None:
-    """Before anything is queued. Raises InputError for a broker that cannot be understood, MissingExtra where
-    Celery is not installed; whether it answers is not asked."""
+    """Checks the broker before anything is queued. Raises InputError for an invalid one, MissingExtra if
+    Celery is not installed; does not connect to it."""
     if settings.queue.broker:
-        configured_bell(settings).close()
+        configured_notifier(settings).close()
 
 
 def check_broker_answers(settings: Settings) -> str:
-    """Describes the configured broker; '' when there is none. Raises BrokerError when it does not answer."""
+    """Describes the configured broker; '' if there is none. Raises BrokerError if it does not answer."""
     if not settings.queue.broker:
         return ""
     broker = broker_of(settings)
     if broker.kind == "folder":
-        return f"folder at {broker.shown}"  # it is made when it is used
-    bell = configured_bell(settings)
+        return f"folder at {broker.shown}"  # created at first use
+    notifier = configured_notifier(settings)
     try:
-        return bell.check()
+        return notifier.check()
     finally:
-        bell.close()
+        notifier.close()
 
 
-def configured_bell(settings: Settings) -> Notifier:
-    """Of the broker that is named, or else of the folder. Raises MissingExtra."""
+def configured_notifier(settings: Settings) -> Notifier:
+    """Returns the notifier of the configured broker, otherwise of the folder. Raises MissingExtra."""
     try:
         from joblens.runners.celery.notifier import CeleryBell
     except ImportError as error:
@@ -201,7 +201,7 @@ def configured_bell(settings: Settings) -> Notifier:
 
 
 def living_workers(settings: Settings, deliveries: Deliveries) -> list[WorkerInfo]:
-    """Heard of within a lease, and of this machine's those whose process is there."""
+    """Returns workers with a recent heartbeat; on this machine, those whose process exists."""
     host, now_us = read_host(), deliveries.now_us()
     return [
         worker
@@ -214,13 +214,13 @@ def living_workers(settings: Settings, deliveries: Deliveries) -> list[WorkerInf
 def call_workers(
     tickets: Tickets, settings: Settings, deliveries: Deliveries, config: str | None, warn: Warn
 ) -> None:
-    """The jobs are in the store already: what goes wrong here only delays them."""
+    """The jobs are already in the store: failures here only delay them."""
     try:
-        bell = open_bell(settings, deliveries, config, {queue for _, queue in tickets})
+        notifier = open_notifier(settings, deliveries, config, {queue for _, queue in tickets})
         try:
-            bell.ring(tickets)
+            notifier.ring(tickets)
         finally:
-            bell.close()
+            notifier.close()
     except (BrokerError, SupervisorError) as error:
         is_one = len(tickets) == 1
         what = "the job is" if is_one else f"the {len(tickets)} jobs are"
@@ -232,7 +232,7 @@ def call_workers(
 
 
 def _warn_without_workers(tickets: Tickets, settings: Settings, deliveries: Deliveries, warn: Warn) -> None:
-    """Workers with a label are never started by themselves, others only where there is no broker."""
+    """Workers with a label are never started automatically, others only without a broker."""
     broker = settings.queue.broker
     if not broker and all(is_for_any_worker(route) for _, route in tickets):
         return
@@ -248,17 +248,17 @@ def _warn_without_workers(tickets: Tickets, settings: Settings, deliveries: Deli
 
 
 def remind_workers(settings: Settings, deliveries: Deliveries, config: str | None = None) -> None:
-    """While somebody waits: a worker that is started for jobs looks now, and is started again when it died.
-    Others look by themselves. Raises SupervisorError when it cannot be started."""
+    """Called while waiting: wakes a worker that was started for jobs, and restarts it if it died. Others
+    poll by themselves. Raises SupervisorError if it cannot be started."""
     if settings.queue.broker:
         return
     backlog = deliveries.backlog()
     if backlog and not any(is_for_any_worker(each.queue) for each in backlog):
         return  # none of it is for workers that are started here
     waiting = {each.queue for each in backlog if each.waiting and is_for_any_worker(each.queue)}
-    bell = plain_bell(settings, deliveries, config, waiting)
+    notifier = plain_notifier(settings, deliveries, config, waiting)
     try:
-        if isinstance(bell, StartedWorker):
-            bell.ring(())
+        if isinstance(notifier, StartedWorker):
+            notifier.ring(())
     finally:
-        bell.close()
+        notifier.close()

@@ -1,4 +1,4 @@
-"""Recovery of jobs whose owner died: brought to their end by the next command."""
+"""Recovery of jobs whose owner died, by the next command."""
 
 import os
 from typing import TYPE_CHECKING
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from joblens.agent.recovery.orphans import Orphans, Recovery
 
 
-# Files that stay for as long as a run can be run again: they say nothing of a dead owner.
+# Files that exist as long as a run can be rerun: they say nothing about a dead owner.
 _OF_RUNS = (".lock", ".spec", ".data", ".jobs")
-_PATIENCE_S = 5.0  # another command that does the same is soon done
+_TIMEOUT_S = 5.0  # another command that does the same is soon done
 
 
 def recover_dead_owners(
     store: Store, settings: Settings, config: str | None = None, warn: Warn = warn_in_python
 ) -> None:
-    """Settles what nobody waits for any more, and wakes the supervisor where a job still runs under a living
-    launcher or waits to be started. Cheap when nothing is under way: one indexed read, one listing.
-    A store that belongs to somebody else is only looked at: what it says about processes may be made up."""
+    """Finalizes jobs without an owner, and wakes the supervisor if a job still runs under a live launcher
+    or waits to be started. Cheap if nothing is running: one indexed read, one listing. A store of another
+    user is only read: its records about processes may be forged."""
     from joblens.app.wiring.agent_context import current_user
 
     unfinished = store.running(user=current_user())
@@ -47,12 +47,12 @@ def recover_dead_owners(
     recovery = _recovery(spool, settings)
     found = recovery.orphans(unfinished)
     if found.dead or found.never_started or recovery.has_unrecorded():
-        found = _settle_alone(store, recovery, settings, warn)
+        found = _finalize_locked(store, recovery, settings, warn)
     if found.adoptable or _has_waiting(unfinished):
         from joblens.app.jobs.submission import wake_supervisor
 
         wake_supervisor(settings, config)
-    if _is_queue_left(unfinished):
+    if _has_orphaned_queue(unfinished):
         from joblens.app.queue.notifiers import remind_workers
 
         remind_workers(settings, store, config)  # type: ignore[arg-type]  # every store is both
@@ -77,15 +77,15 @@ def _recovery(spool: str, settings: Settings) -> "Recovery":
     )
 
 
-def _settle_alone(store: Store, recovery: "Recovery", settings: Settings, warn: Warn) -> "Orphans":
-    """Looked at anew under the lock: somebody else may have done it all in the meantime."""
+def _finalize_locked(store: Store, recovery: "Recovery", settings: Settings, warn: Warn) -> "Orphans":
+    """Reads again under the lock: another process may have done everything meanwhile."""
     from joblens.agent.runtime.ownership import alone, this_process
     from joblens.agent.runtime.recorder import PendingEnds
     from joblens.app.wiring.agent_context import current_user
     from joblens.model.writes import JobEnded
     from joblens.probes.host.machine_load import read_host
 
-    with alone(recovery.spool_dir, "recovery", _PATIENCE_S) as is_alone:
+    with alone(recovery.spool_dir, "recovery", _TIMEOUT_S) as is_alone:
         begun = recovery.unrecorded(lambda question: question(store)) if is_alone else []
         store.apply([write for write in begun if not isinstance(write, JobEnded)])
         found = recovery.orphans(store.running(user=current_user()))
@@ -104,7 +104,7 @@ def _settle_alone(store: Store, recovery: "Recovery", settings: Settings, warn: 
 
 
 def _settle(found: "Orphans", store: Store, recovery: "Recovery") -> None:
-    from joblens.agent.recovery.settlement import Circumstances, Seen
+    from joblens.agent.recovery.settlement import Circumstances, History
 
     asked = store.cancel_requests()
     for record in found.dead:
@@ -113,7 +113,7 @@ def _settle(found: "Orphans", store: Store, recovery: "Recovery") -> None:
             cancel_asked_at_us=asked[uuid].asked_at_us if uuid in asked else None,
             owns_groups=uuid not in found.superseded,
         )
-        seen = Seen(store.samples(uuid), store.details(uuid))
+        seen = History(store.samples(uuid), store.details(uuid))
         store.apply(recovery.settle(record, seen, how))
         recovery.forget(uuid)
     for record in found.never_started:
@@ -121,7 +121,7 @@ def _settle(found: "Orphans", store: Store, recovery: "Recovery") -> None:
 
 
 def _has_waiting(unfinished: list[Record]) -> bool:
-    """Background jobs of this user that no supervisor of this machine has started yet."""
+    """Returns whether background jobs of this user wait for a supervisor on this machine."""
     from joblens.agent.runtime.ownership import waits_here
     from joblens.app.wiring.agent_context import current_user
     from joblens.probes.host.machine_load import read_host
@@ -135,8 +135,8 @@ def _has_waiting(unfinished: list[Record]) -> bool:
     return any(job.user == user and waits_here(job, host) for job in waiting)
 
 
-def _is_queue_left(unfinished: list[Record]) -> bool:
-    """Jobs of this user that wait for a worker, or whose worker was on this machine and is gone."""
+def _has_orphaned_queue(unfinished: list[Record]) -> bool:
+    """Returns whether jobs of this user wait for a worker, or their worker on this machine is gone."""
     queued = [record for record in unfinished if record.job.queue]
     if not queued:
         return False
@@ -160,7 +160,7 @@ def _holds_anything(spool: str) -> bool:
 
 
 def _mirror(uuids: list[str], store: Store, settings: Settings, warn: Warn) -> None:
-    """The plain files get what their owner could not write any more."""
+    """Writes what their owner could not write to the plain files."""
     from joblens.app.wiring.drivers import open_sinks
 
     try:

@@ -1,5 +1,6 @@
 """Submission to a queue: a record and a ticket in the store, both or neither, and notification of workers."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -10,12 +11,19 @@ from msgspec.structs import replace
 from joblens.agent.clusters.notification import Tickets
 from joblens.app.jobs.preparation import PreparedJob, SubmitEnvironment, prepare
 from joblens.app.jobs.requests import Request
-from joblens.app.queue.notifiers import call_workers, check_broker, living_workers, open_bell, remind_workers
+from joblens.app.queue.notifiers import (
+    call_workers,
+    check_broker,
+    living_workers,
+    open_notifier,
+    remind_workers,
+)
 from joblens.app.wiring.agent_context import current_user
 from joblens.app.wiring.drivers import Warn, open_deliveries, warn_in_python
-from joblens.model.delivery import Order, RetryLost, Ticket, ToolPrograms
+from joblens.model.delivery import Order, Ticket, ToolPrograms
 from joblens.model.errors import InputError, StoreError
-from joblens.model.jobs.job import Job, Record
+from joblens.model.jobs.job import Job, Record, RetryLost
+from joblens.model.jobs.trace import TRACE_VARIABLE, trace_variables
 from joblens.model.settings import Settings
 from joblens.model.values.labels import route_of
 from joblens.model.writes import CancelAsked, JobQueued, TicketMade, Write
@@ -25,21 +33,21 @@ from joblens.runners.celery.broker_url import check_queue
 
 
 class QueueRequest(Struct, frozen=True, kw_only=True):
-    """A job for a queue, as asked for. Holds secrets: never stored as it is."""
+    """A requested job for a queue. Has secrets: never stored as it is."""
 
     request: Request
-    queue: str = ""  # '': as the settings say
-    label: str = ""  # of the workers that may take it
+    queue: str = ""  # '': from the settings
+    label: str = ""  # label of the workers that may run it
     retry_lost: RetryLost | None = None
     artifacts: tuple[str, ...] = ()
     files: dict[str, str] = {}
-    programs: ToolPrograms | None = None  # that the worker is to find
-    own_folder: bool = False  # it works in a folder of its own, made by the worker
-    after: int | None = None  # place of the one among those asked for together that has to succeed first
+    programs: ToolPrograms | None = None  # to be found by the worker
+    own_folder: bool = False  # the worker creates a folder for it
+    after: int | None = None  # index of the request that has to succeed first
 
 
 def open_queue_store(settings: Settings, warn: Warn = warn_in_python) -> QueueStore:
-    """Without a journal: what is not in the store is not queued."""
+    """Without a journal: only what is in the store is queued."""
     return open_deliveries(settings, warn)  # type: ignore[return-value]  # the store itself
 
 
@@ -49,7 +57,8 @@ def enqueue(
     config: str | None = None,
     warn: Warn = warn_in_python,
 ) -> list[Record]:
-    """All of them or none, in one transaction. A broker that is away costs a warning and some seconds."""
+    """Queues all of them or none, in one transaction. An unavailable broker costs a warning and some
+    seconds."""
     if not requests:
         return []
     check_broker(settings)
@@ -69,7 +78,7 @@ def enqueue(
 
 
 def _warn_of_logout(jobs: int, settings: Settings, warn: Warn) -> None:
-    """Where no broker is configured a worker of this user and machine takes the jobs."""
+    """Without a broker, a worker of this user and machine runs the jobs."""
     if not settings.queue.broker:
         from joblens.app.queue.embedded_worker import worker_lock
         from joblens.app.wiring.background_process import warn_of_logout
@@ -78,8 +87,8 @@ def _warn_of_logout(jobs: int, settings: Settings, warn: Warn) -> None:
 
 
 def make_tickets(requests: Sequence[QueueRequest], settings: Settings) -> list[tuple[Job, Ticket]]:
-    """Raises InputError for what cannot be used, before anything is written."""
-    here = surroundings_of_queue()
+    """Raises InputError for invalid values, before anything is written."""
+    here = _traced_environment() if settings.otel.enabled else environment_of_queue()
     made: list[tuple[Job, Ticket]] = []
     for each in requests:
         prepared = prepare(each.request, settings, here)
@@ -88,9 +97,15 @@ def make_tickets(requests: Sequence[QueueRequest], settings: Settings) -> list[t
     return made
 
 
-def surroundings_of_queue() -> SubmitEnvironment:
-    """A job on a queue has the environment of its worker and what was written for it: nothing of here."""
+def environment_of_queue() -> SubmitEnvironment:
+    """A queued job has the environment of its worker and its own variables: nothing of this process."""
     return SubmitEnvironment.here({})
+
+
+def _traced_environment() -> SubmitEnvironment:
+    """The same with the caller's trace, which the job's span belongs to."""
+    caller = os.environ.get(TRACE_VARIABLE)
+    return SubmitEnvironment.here({TRACE_VARIABLE: caller} if caller else {})
 
 
 def _ticket(asked: QueueRequest, prepared: PreparedJob, settings: Settings, after: str) -> tuple[Job, Ticket]:
@@ -103,9 +118,11 @@ def _ticket(asked: QueueRequest, prepared: PreparedJob, settings: Settings, afte
         cwd="" if asked.own_folder else prepared.job.cwd,
         artifacts=asked.artifacts,
         background=False,
-        created_by=None,  # it belongs to whoever holds its ticket
+        created_by=None,  # it belongs to the holder of its ticket
     )
-    env = dict(asked.request.env)  # a container gets nothing else; others have their worker's beneath it
+    env = dict(asked.request.env)  # a container gets nothing else; others also have their worker's
+    if settings.otel.enabled:
+        env |= trace_variables(job)
     order = Order(
         argv=prepared.argv,
         env=env,
@@ -127,14 +144,14 @@ def _ticket(asked: QueueRequest, prepared: PreparedJob, settings: Settings, afte
     return job, ticket
 
 
-# ---- ending -----------------------------------------------------------------------------------------------
+# ---- cancelling -------------------------------------------------------------------------------------------
 
 
 def cancel_queued(
     record: Record, store: QueueStore, settings: Settings, config: str | None = None, *, by: str = ""
 ) -> bool:
-    """One that waits has ended when this returns; one that a worker has is asked to, and ends soon. False: it
-    had ended already. Raises InputError for a job of somebody else."""
+    """A waiting job has ended when this returns; a running one is asked to stop, and ends soon. Returns
+    False if it had already ended. Raises InputError for a job of another user."""
     return cancel_all_queued([record], store, settings, config, by=by) == 1
 
 
@@ -146,14 +163,14 @@ def cancel_all_queued(
     *,
     by: str = "",
 ) -> int:
-    """The same of many, all or none of them refused. -> how many had not ended."""
+    """Cancels many, all or none. Returns how many had not ended."""
     user = by or current_user()
-    left = [record for record in records if not record.status.is_final]
-    for record in left:
+    unfinished = [record for record in records if not record.status.is_final]
+    for record in unfinished:
         refuse_others_job(record, user)
     held = []
-    # The last first: workers take the oldest, and are not to get what is about to be withdrawn.
-    for uuid in (record.job.uuid for record in reversed(left)):
+    # The last first: workers take the oldest, and should not get what is about to be cancelled.
+    for uuid in (record.job.uuid for record in reversed(unfinished)):
         if store.withdraw(uuid):
             store.release_after(uuid)
         else:
@@ -162,7 +179,7 @@ def cancel_all_queued(
         now_us = time.time_ns() // 1000
         store.apply([CancelAsked(uuid, now_us, user) for uuid in held])
         remind_workers(settings, store, config)
-    return len(left)
+    return len(unfinished)
 
 
 def refuse_others_job(record: Record, user: str) -> None:
@@ -175,30 +192,30 @@ def refuse_others_job(record: Record, user: str) -> None:
 
 
 class WorkerCaller:
-    """Tells workers of a run's jobs, on the thread it is used on."""
+    """Notifies workers of a run's jobs, on the calling thread."""
 
     def __init__(self, settings: Settings, config: str | None, warn: Warn) -> None:
         self._settings = settings
         self._config = config
         self._warn = warn
         self._store: QueueStore | None = None
-        self._bell: Notifier | None = None  # of a broker that is configured: connected once
+        self._notifier: Notifier | None = None  # of a configured broker: connected once
 
     def ring(self, tickets: Tickets) -> None:
-        bell = self._bell or open_bell(self._settings, self._open(), self._config)
+        notifier = self._notifier or open_notifier(self._settings, self._open(), self._config)
         if self._settings.queue.broker:
-            self._bell = bell
-            bell.ring(tickets)
+            self._notifier = notifier
+            notifier.ring(tickets)
             return
-        with closing(bell):  # workers come and go: who is to be told is found out each time
-            bell.ring(tickets)
+        with closing(notifier):  # workers come and go: recipients are determined each time
+            notifier.ring(tickets)
 
     def remind(self) -> None:
         remind_workers(self._settings, self._open(), self._config)
 
     def close(self) -> None:
-        if self._bell is not None:
-            self._bell.close()
+        if self._notifier is not None:
+            self._notifier.close()
         if self._store is not None:
             self._store.close()
 
@@ -209,7 +226,7 @@ class WorkerCaller:
 
 
 def served_routes(settings: Settings) -> Callable[[Deliveries], frozenset[str]]:
-    """What workers of now take jobs from."""
+    """Returns the routes that present workers serve."""
 
     def routes(deliveries: Deliveries) -> frozenset[str]:
         workers = living_workers(settings, deliveries)

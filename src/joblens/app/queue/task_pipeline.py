@@ -1,4 +1,4 @@
-"""TaskPipeline: tasks on a queue from a Python program; submit, follow, wait, cancel, one by one or many."""
+"""TaskPipeline: tasks on a queue from a Python program; submit, follow, wait, cancel, one or many."""
 
 import itertools
 import time
@@ -37,7 +37,7 @@ from joblens.spec.tools.task_list import WrittenTask
 
 
 def ident_of(task_id: Any) -> str:
-    """A job's number may be given as one."""
+    """Accepts a job's number as an int."""
     if isinstance(task_id, str):
         return task_id
     if isinstance(task_id, int) and not isinstance(task_id, bool):
@@ -54,7 +54,7 @@ def idents_of(task_ids: Any) -> list[str]:
 
 
 def tasks_given(tasks: Any) -> list[Any]:
-    """What is wrong inside of them is told by whoever reads them."""
+    """Errors inside of them are reported when they are read."""
     if isinstance(tasks, str | bytes | Mapping) or not isinstance(tasks, Iterable):
         raise InputError(
             f"tasks {tasks!r}: expected a list of tasks", hint="[{'tool': 'bash', 'script': 'say.sh'}]"
@@ -99,7 +99,7 @@ Callback = Callable[[Form], object]
 
 
 class TaskIds(list[str]):
-    """The ids of tasks that were submitted together, in their order, and the id of the whole."""
+    """Ids of tasks that were submitted together, in their order, and the id of the workflow."""
 
     workflow_id: str = ""
 
@@ -107,8 +107,9 @@ class TaskIds(list[str]):
 class TaskPipeline:
     """Needs no server: without a broker and without a worker, one is started here when there is work.
 
-    Every method that takes a task's id takes what other commands take for a job: the UUID, a unique part of
-    it, or its number. An id that no job has raises UnknownJob."""
+    Every method that takes a task's id takes what other commands take for a job: the UUID, a unique part
+    of it, or its number. An unknown id raises UnknownJob.
+    """
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class TaskPipeline:
         overrides = {name: text for name, text in wanted.items() if text is not None}
         self._settings = load_settings(config=config, overrides=overrides).settings
         if self._settings.queue.broker:
-            broker_of(self._settings)  # one that cannot be understood is told now
+            broker_of(self._settings)  # an invalid one is reported now
         self._config = config
         self._submitted: list[str] = []
 
@@ -131,8 +132,8 @@ class TaskPipeline:
     def submit_task(
         self, tool: str, script: str, params: Mapping[str, Any] | None = None, **more: Any
     ) -> str:
-        """-> its id. `more`: what else a task of a workflow file may say (name, device, container, queue,
-        label, retry_lost, timeout, cpus, memory, tags)."""
+        """Returns its id. `more`: other keys of a task in a workflow file (name, device, container,
+        queue, label, retry_lost, timeout, cpus, memory, tags)."""
         task = {"tool": tool, "script": script, "params": mapping_of("params", params), **more}
         requests = self._requests(read_tasks([task]))
         (record,) = enqueue(requests, self._settings, self._config, warn_in_python)
@@ -146,7 +147,8 @@ class TaskPipeline:
     def monitor_task(
         self, task_id: str, callback: Callback | None = None, poll_interval: float = 2.0
     ) -> Form:
-        """Calls `callback` with the status now, every `poll_interval` s, and at its end. -> the last."""
+        """Calls `callback` with the status now, every `poll_interval` s, and at its end. Returns the
+        last."""
         check_interval(poll_interval)
         with self._opened() as store:
             uuid = store.find(ident_of(task_id)).job.uuid
@@ -159,7 +161,8 @@ class TaskPipeline:
         raise AssertionError("a job that has ended is ready")
 
     def wait_for_task(self, task_id: str, timeout: float | None = None) -> Form:
-        """-> its result, whether it succeeded or not. TimeoutError when the time is up; the task goes on."""
+        """Returns its result, whether it succeeded or not. Raises TimeoutError at the time-out; the task
+        continues."""
         check_timeout(timeout)
         with self._opened() as store:
             uuid = store.find(ident_of(task_id)).job.uuid
@@ -168,20 +171,20 @@ class TaskPipeline:
             return _result(store.find(uuid))
 
     def cancel_task(self, task_id: str) -> bool:
-        """False: it had ended already. One that waits ends at once, one that runs within moments, with
-        everything it started."""
+        """Returns False if it had already ended. A waiting task ends at once, a running one within
+        moments, with everything it started."""
         with self._opened() as store:
             return cancel_queued(store.find(ident_of(task_id)), store, self._settings, self._config)
 
     # ---- many tasks
 
     def submit_workflow(self, tasks: Sequence[Mapping[str, Any]], sequential: bool = True) -> TaskIds:  # noqa: FBT001, FBT002
-        """All or none. `sequential`: each begins when the one before has succeeded; after one that did not,
-        the rest is cancelled."""
+        """Submits all or none. `sequential`: each starts when the one before has succeeded; after a
+        failure, the rest are cancelled."""
         return self._submit(read_tasks(tasks_given(tasks)), sequential=sequential)
 
     def cancel_workflow(self, task_ids: str | Sequence[str]) -> int:
-        """All of its tasks that have not ended. -> how many that were."""
+        """Cancels all its unfinished tasks. Returns how many."""
         with self._opened() as store:
             records = [store.find(uuid) for uuid in self._found(store, task_ids)]
             return cancel_all_queued(records, store, self._settings, self._config)
@@ -197,17 +200,17 @@ class TaskPipeline:
         callback: Callback | None = None,
         poll_interval: float = 2.0,
     ) -> Form:
-        """-> the status at the end, with the results. `callback` gets the status every `poll_interval`
-        seconds. TimeoutError when the time is up; the tasks go on."""
+        """Returns the status at the end, with the results. `callback` gets the status every
+        `poll_interval` seconds. Raises TimeoutError at the time-out; the tasks continue."""
         check_interval(poll_interval)
         check_timeout(timeout)
         with self._opened() as store:
             uuids = self._found(store, task_ids)
-            told_at = -poll_interval
+            reported_at = -poll_interval
             for _ in self._states(store, uuids, timeout):
-                if callback is not None and time.monotonic() - told_at >= poll_interval:
+                if callback is not None and time.monotonic() - reported_at >= poll_interval:
                     callback(workflow_status(store, uuids))
-                    told_at = time.monotonic()
+                    reported_at = time.monotonic()
             status = workflow_status(store, uuids)
         if callback is not None:
             callback(status)
@@ -219,20 +222,20 @@ class TaskPipeline:
         batch_size: int = 5,
         callback: Callback | None = None,
     ) -> TaskIds:
-        """Side by side within a batch, and one batch after the other: returns when the last one has ended.
+        """Runs a batch in parallel, and one batch after the other: returns when the last one has ended.
         `callback` gets the status of every batch at its end, with `batch` and `batches`."""
         check_count("batch_size", batch_size)
         read = read_tasks(tasks_given(tasks))
         batches = [read[first : first + batch_size] for first in range(0, len(read), batch_size)]
-        self._requests(read)  # what is wrong with any of them is told before the first begins
+        self._requests(read)  # errors in any of them are reported before the first starts
         ids = TaskIds()
         ids.workflow_id = new_workflow_id()
-        for place, batch in enumerate(batches, start=1):
+        for number, batch in enumerate(batches, start=1):
             submitted = self._submit(batch, workflow_id=ids.workflow_id)
             ids += submitted
             status = self.wait_for_workflow(submitted)
             if callback is not None:
-                callback(status | {"batch": place, "batches": len(batches)})
+                callback(status | {"batch": number, "batches": len(batches)})
         return ids
 
     def parameter_sweep(
@@ -244,8 +247,8 @@ class TaskPipeline:
         *,
         wait: bool = True,
     ) -> list[Form]:
-        """Every combination of the values, side by side. -> one entry for each, in the order of the grid:
-        {params, task_id, state, result}. `callback` gets each entry when its task has ended."""
+        """Runs every combination of the values in parallel. Returns one entry each, in the order of the
+        grid: {params, task_id, state, result}. `callback` gets each entry when its task has ended."""
         combinations = grid_combinations(param_grid)
         tasks = [{"tool": tool, "script": script, "params": params} for params in combinations]
         ids = self._submit(read_tasks(tasks))
@@ -267,7 +270,7 @@ class TaskPipeline:
         return entries
 
     def wait_for_any(self, task_ids: Sequence[str], timeout: float | None = None) -> Form:
-        """-> the status, with the result, of the one that ended first. TimeoutError when the time is up."""
+        """Returns the status, with the result, of the task that ended first. Raises TimeoutError."""
         check_timeout(timeout)
         with self._opened() as store:
             uuids = self._found(store, task_ids)
@@ -289,7 +292,7 @@ class TaskPipeline:
         return queue_health(self._settings)
 
     def list_available_simulations(self) -> Form:
-        """The tools, with their scripts and parameters."""
+        """Returns the tools, with their scripts and parameters."""
         return {
             name: {
                 "description": tool.description,
@@ -303,12 +306,12 @@ class TaskPipeline:
         }
 
     def cleanup(self) -> int:
-        """Cancels what this pipeline has submitted and what has not ended. -> how many that were."""
+        """Cancels unfinished tasks of this pipeline. Returns how many."""
         with self._opened() as store:
             states = store.states(self._submitted)
-            left = [uuid for uuid in self._submitted if uuid in states and not states[uuid].is_final]
+            unfinished = [uuid for uuid in self._submitted if uuid in states and not states[uuid].is_final]
             ended = cancel_all_queued(
-                [store.find(uuid) for uuid in left], store, self._settings, self._config
+                [store.find(uuid) for uuid in unfinished], store, self._settings, self._config
             )
         self._submitted.clear()
         return ended
@@ -319,7 +322,7 @@ class TaskPipeline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """A block that was left by an error leaves no tasks behind."""
+        """An exception in the block cancels its tasks."""
         if kind is not None:
             self.cleanup()
 
@@ -351,19 +354,19 @@ class TaskPipeline:
         return ids
 
     def _found(self, store: QueueStore, task_ids: str | Sequence[str]) -> list[str]:
-        """UUIDs of the tasks; the id of a workflow stands for all of its tasks."""
+        """Returns UUIDs of the tasks; the id of a workflow stands for all its tasks."""
         return [record.job.uuid for ident in idents_of(task_ids) for record in find_tasks(store, ident)]
 
     def _states(
         self, store: QueueStore, uuids: Sequence[str], timeout: float | None, poll_s: float | None = None
     ) -> Iterator[dict[str, Status]]:
         deadline = None if timeout is None else time.monotonic() + timeout
-        care = reminder(self._settings, store, self._config)
-        for states in states_until_final(store, uuids, care, poll_s, deadline):
+        recover = reminder(self._settings, store, self._config)
+        for states in states_until_final(store, uuids, recover, poll_s, deadline):
             yield states
             if deadline is not None and time.monotonic() >= deadline and not _all_final(states):
-                left = sum(not status.is_final for status in states.values())
-                raise TimeoutError(f"{left} of {len(uuids)} tasks have not ended after {timeout:g} s")
+                unfinished = sum(not status.is_final for status in states.values())
+                raise TimeoutError(f"{unfinished} of {len(uuids)} tasks have not ended after {timeout:g} s")
 
 
 def _all_final(states: Mapping[str, Status]) -> bool:

@@ -9,7 +9,7 @@ from msgspec import Struct, to_builtins
 from joblens.analysis.formats.history import finding_form, returncode_of, usage_form
 from joblens.analysis.numbers.profile import detailed_profile
 from joblens.analysis.numbers.rates import unreclaimable_bytes
-from joblens.engine.progress.allocations import ClusterPlaces, PlaceOfJob
+from joblens.engine.progress.allocations import JobAllocation, RunAllocations
 from joblens.model.jobs.job import Job, Outcome, Record, Status
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.labels import queue_and_label
@@ -17,18 +17,18 @@ from joblens.model.values.units import format_instant, in_mb
 from joblens.ports.store import Store
 
 
-def place_of_waiting(store: Store, record: Record) -> PlaceOfJob | None:
+def place_of_waiting(store: Store, record: Record) -> JobAllocation | None:
     """None: it does not wait, or no cluster was asked for it."""
     if record.status is not Status.QUEUED or record.job.run is None:
         return None
     events = store.run_events(record.job.run.run_uuid)
-    return ClusterPlaces(event for _, event in events).of(record.job.uuid, record.job.queue)
+    return RunAllocations(event for _, event in events).of(record.job.uuid, record.job.queue)
 
 
 _TAIL = 1000  # characters of each stream in a result
-_ALMOST = 99.0  # what has not ended is not whole
+_ALMOST = 99.0  # an unfinished task never shows 100 %
 
-# The words that users of Celery know. A failed job is a FAILURE, whatever carried it.
+# States of Celery. A failed job is a FAILURE, whatever ran it.
 _STATES = {
     Status.QUEUED: "PENDING",
     Status.RUNNING: "STARTED",
@@ -39,21 +39,21 @@ _STATES = {
 
 
 class Expected(Struct, frozen=True):
-    """How long a job will probably take, and what that is taken from."""
+    """Expected duration of a job, and its source."""
 
     seconds: float
-    jobs: int  # so many earlier ones
+    jobs: int  # number of earlier jobs
 
 
 def state_of(record: Record, lost_worker: str = "") -> str:
-    """`lost_worker`: who had it before, of a job that waits for another."""
+    """`lost_worker`: the former worker of a job that waits for another."""
     if record.status is Status.QUEUED and lost_worker:
         return "RETRY"
     return _STATES.get(record.status, "FAILURE")
 
 
 def result_form(record: Record) -> dict[str, Any] | None:
-    """Of a job that has ended; None before."""
+    """For an ended job; None before."""
     outcome, attempt = record.outcome, record.attempt
     if outcome is None:
         return None
@@ -73,7 +73,7 @@ def result_form(record: Record) -> dict[str, Any] | None:
         "resource_usage": usage_form(outcome.usage),
         "duration_seconds": None if attempt is None else outcome.duration_s,
         "detailed_profile": _profile(record, outcome),
-        "validation": None,  # joblens measures; whether numbers are right physics it does not judge
+        "validation": None,  # joblens measures; it does not judge the results
         "error": outcome.error,
         "reason": outcome.reason,
         "start_time": None if attempt is None else format_instant(attempt.started_at_us),
@@ -88,7 +88,7 @@ def result_form(record: Record) -> dict[str, Any] | None:
 
 
 def _profile(record: Record, outcome: Outcome) -> dict[str, Any]:
-    """A job that was over before its first sample has the totals."""
+    """A job that ended before its first sample has only totals."""
     if outcome.profile is not None or record.attempt is None:
         return outcome.profile or {}
     return detailed_profile((), outcome.usage, outcome.duration_s)
@@ -102,9 +102,9 @@ def status_form(
     newest: Sample | None = None,
     lost_worker: str = "",
     worker: str = "",
-    waits_at: PlaceOfJob | None = None,
+    waits_at: JobAllocation | None = None,
 ) -> dict[str, Any]:
-    """`worker`: who has it now, of a job that runs; `waits_at`: at a cluster."""
+    """`worker`: present worker of a running job; `waits_at`: at a cluster."""
     state = state_of(record, lost_worker)
     form: dict[str, Any] = {
         "task_id": record.job.uuid,
@@ -132,8 +132,8 @@ def status_form(
     return form
 
 
-def _at_cluster(record: Record, waits_at: PlaceOfJob | None) -> dict[str, Any]:
-    """Only of jobs that a cluster has given a place, or was asked to."""
+def _at_cluster(record: Record, waits_at: JobAllocation | None) -> dict[str, Any]:
+    """For jobs with an allocation, or a request for one."""
     if waits_at is not None:
         return {"placement": {"engine": waits_at.engine, "job_id": waits_at.job_id, "waits": waits_at.why}}
     placement = record.attempt.placement if record.attempt is not None else None
@@ -141,7 +141,7 @@ def _at_cluster(record: Record, waits_at: PlaceOfJob | None) -> dict[str, Any]:
 
 
 def elapsed_s(record: Record, now_us: int) -> float | None:
-    """Since it was started; None: it was not, or waits to be started again."""
+    """Returns the time since its start; None: it has not started, or waits to be retried."""
     if record.attempt is None:
         return None
     if record.outcome is not None:
@@ -152,8 +152,8 @@ def elapsed_s(record: Record, now_us: int) -> float | None:
 
 
 def progress_of(record: Record, now_us: int, expected: Expected | None) -> float | None:
-    """Percent of the time it will probably take; None where earlier jobs say nothing about that, when it
-    has taken longer than they did, and of one that ended before it was started."""
+    """Returns percent of the expected duration; None if earlier jobs give none, if it has taken longer
+    than they did, and if it ended before it started."""
     if record.status.is_final:
         return None if record.attempt is None else 100.0
     elapsed = elapsed_s(record, now_us)
@@ -165,7 +165,7 @@ def progress_of(record: Record, now_us: int, expected: Expected | None) -> float
 
 
 def expected_of(record: Record, earlier: Sequence[Record]) -> Expected | None:
-    """From earlier ones that did the same and succeeded. With other parameters it may take any time."""
+    """Uses earlier jobs that did the same and succeeded. With other parameters it may take any time."""
     durations = [
         each.outcome.duration_s
         for each in earlier
@@ -177,7 +177,7 @@ def expected_of(record: Record, earlier: Sequence[Record]) -> Expected | None:
 def _do_the_same(one: Job, other: Job) -> bool:
     if (one.tool, one.script, one.params) != (other.tool, other.script, other.params):
         return False
-    return bool(one.script) or one.argv == other.argv  # a plain command: all that is known is its words
+    return bool(one.script) or one.argv == other.argv  # a plain command is identified by its arguments
 
 
 def _usage_so_far(sample: Sample) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def _usage_so_far(sample: Sample) -> dict[str, Any]:
     }
 
 
-# ---- many at once -----------------------------------------------------------------------------------------
+# ---- several jobs -----------------------------------------------------------------------------------------
 
 _COUNTED = {
     "SUCCESS": "completed",
@@ -213,7 +213,7 @@ def _counts(states: Sequence[str]) -> dict[str, int]:
 
 
 def workflow_form(statuses: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """`completed` are those that succeeded: a task that failed is not complete, only over."""
+    """`completed` counts successes: a failed task is over, but not complete."""
     return {
         **_counts([status["state"] for status in statuses]),
         "all_complete": all(status["ready"] for status in statuses),
@@ -223,8 +223,8 @@ def workflow_form(statuses: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def parallel_form(records: Sequence[Record]) -> dict[str, Any]:
-    """How well jobs ran beside each other. `speedup` is the time they took one by one over the time that
-    passed; `efficiency` that speedup over the most that ever ran at once."""
+    """Efficiency of parallel jobs. `speedup`: the sum of their durations over the elapsed time;
+    `efficiency`: speedup over the largest number at once."""
     ran = [each for each in records if each.outcome is not None and each.attempt is not None]
     durations = [each.outcome.duration_s for each in ran if each.outcome is not None]
     spans = [
@@ -261,7 +261,8 @@ def parallel_form(records: Sequence[Record]) -> dict[str, Any]:
 
 
 def most_at_once(spans: Sequence[tuple[float, float]]) -> int:
-    """Of spans of time. One that ends when another begins does not overlap it."""
+    """Returns the largest number of overlapping spans. One that ends when another begins does not overlap
+    it."""
     turns = sorted([(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans])
     now = most = 0
     for _, step in turns:

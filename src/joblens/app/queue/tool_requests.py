@@ -10,9 +10,9 @@ from msgspec.structs import fields, replace
 
 from joblens.agent.provenance.programs import Programs
 from joblens.app.jobs.requests import Request
-from joblens.model.delivery import RetryLost, SoughtProgram, ToolPrograms
+from joblens.model.delivery import SoughtProgram, ToolPrograms
 from joblens.model.errors import ToolError
-from joblens.model.jobs.job import ContainerJob, Requirements
+from joblens.model.jobs.job import ContainerJob, Requirements, RetryLost
 from joblens.model.tool import OWN_FOLDER, Tool, ToolDevice, ToolScript, container_in_folder
 from joblens.plan.tools.command import (
     check_parameters,
@@ -24,7 +24,7 @@ from joblens.plan.tools.command import (
 from joblens.spec.formats.positions import any_of, nearest_word
 
 _HERE = Programs()
-# Stands for what is to be found while a command is put together: no word that anybody wrote can hold it.
+# Placeholder in a command for what is found later: no argument can contain it.
 _MARK = "\0{}\0"
 
 
@@ -34,12 +34,12 @@ class _Sought(Struct, frozen=True):
 
 
 def missing_for(tool: Tool) -> str:
-    """Why it cannot run on this machine itself; '' if it can."""
+    """Returns why it cannot run on this machine; '' if it can."""
     return _HERE.missing(tool.programs, tool.check, _needs(tool))
 
 
 def _needs(tool: Tool) -> tuple[str, ...]:
-    """A command may begin with a program as it is. One with a path of its own may lie where the job runs."""
+    """A command may begin with a program name. One with a path may exist only where the job runs."""
     first = tool.command[0] if tool.command else ""
     is_literal = bool(first) and not any(mark in first for mark in "{}$")
     is_anywhere = "/" not in first or os.path.isabs(first)
@@ -50,7 +50,7 @@ def _needs(tool: Tool) -> tuple[str, ...]:
 
 
 def program_of(tool: Tool) -> str:
-    """Its path here. Raises ToolError."""
+    """Returns its path here. Raises ToolError."""
     missing = missing_for(tool)
     if missing:
         raise ToolError(f"{tool.name} cannot run here: {missing}", hint=tool.install)
@@ -58,18 +58,19 @@ def program_of(tool: Tool) -> str:
 
 
 def interpreter(tool: Tool, script: str, own: ToolScript | None) -> tuple[str, ...]:
-    """The words in front of a script, by its ending. A script of the tool may need a certain one."""
-    words = _interpreter_words(tool, script)
-    if not words or own is None or not own.check:
-        return words
-    program = _HERE.usable(words[:1], own.check)
+    """Returns the arguments in front of a script, by its ending. A script of the tool may need a certain
+    one."""
+    argv = _interpreter_argv(tool, script)
+    if not argv or own is None or not own.check:
+        return argv
+    program = _HERE.usable(argv[:1], own.check)
     if program is None:
-        said = f"{script} cannot run here: no {words[0]} passes the check ({' '.join(own.check)})"
-        raise ToolError(said, hint=tool.install)
-    return (program, *words[1:])
+        message = f"{script} cannot run here: no {argv[0]} passes the check ({' '.join(own.check)})"
+        raise ToolError(message, hint=tool.install)
+    return (program, *argv[1:])
 
 
-def _interpreter_words(tool: Tool, script: str) -> tuple[str, ...]:
+def _interpreter_argv(tool: Tool, script: str) -> tuple[str, ...]:
     return tool.interpreters.get(os.path.splitext(script)[1], ())
 
 
@@ -80,29 +81,29 @@ Fill = Callable[[str, tuple[str, ...]], tuple[str, ...]]
 
 
 def command_here(tool: Tool, script: str, own: ToolScript | None, fill: Fill) -> tuple[str, ...]:
-    """Raises ToolError when something is not on this machine."""
+    """Raises ToolError if something is missing on this machine."""
     return fill(program_of(tool), interpreter(tool, script, own))
 
 
 def named_command(tool: Tool, script: str, fill: Fill) -> tuple[str, ...]:
-    """By names alone, to be found in the PATH of wherever it runs."""
-    return fill(tool.programs[0] if tool.programs else "", _interpreter_words(tool, script))
+    """Uses names only, to be found in the PATH where it runs."""
+    return fill(tool.programs[0] if tool.programs else "", _interpreter_argv(tool, script))
 
 
-def left_to_worker(tool: Tool, script: str, own: ToolScript | None, fill: Fill) -> ToolPrograms | None:
-    """What of `named_command` is found by the worker, with the same checks as here."""
-    words = _interpreter_words(tool, script)
+def found_by_worker(tool: Tool, script: str, own: ToolScript | None, fill: Fill) -> ToolPrograms | None:
+    """Returns programs of `named_command` that the worker finds, with the same checks as here."""
+    argv = _interpreter_argv(tool, script)
     kinds = [_Sought(tool.programs, tool.check)] if tool.programs else []
     program = _MARK.format(0) if tool.programs else ""
-    if words and own is not None and own.check:
-        words = (_MARK.format(len(kinds)), *words[1:])
-        kinds.append(_Sought((_interpreter_words(tool, script)[0],), own.check))
-    marked, named = fill(program, words), named_command(tool, script, fill)
+    if argv and own is not None and own.check:
+        argv = (_MARK.format(len(kinds)), *argv[1:])
+        kinds.append(_Sought((_interpreter_argv(tool, script)[0],), own.check))
+    marked, named = fill(program, argv), named_command(tool, script, fill)
     sought = [
-        SoughtProgram(place=place, around=tuple(word.split(mark)), names=kind.names, check=kind.check)
-        for place, word in enumerate(marked)
+        SoughtProgram(place=place, around=tuple(argument.split(mark)), names=kind.names, check=kind.check)
+        for place, argument in enumerate(marked)
         for number, kind in enumerate(kinds)
-        if (mark := _MARK.format(number)) in word and word != named[place]
+        if (mark := _MARK.format(number)) in argument and argument != named[place]
     ]
     needs = _needs(tool)
     if not sought and not needs:
@@ -110,22 +111,22 @@ def left_to_worker(tool: Tool, script: str, own: ToolScript | None, fill: Fill) 
     return ToolPrograms(tool=tool.name, sought=tuple(sought), needs=needs, install=tool.install)
 
 
-_FOLDER_INSIDE = "/joblens"  # of a container: where the job's own folder is
+_FOLDER_INSIDE = "/joblens"  # in a container: the job's own folder
 _SCRIPTS_INSIDE = "/joblens-script"
 _MOST_SCRIPT_BYTES = 2**20
 
 
 class ToolRun(Struct, frozen=True, kw_only=True):
-    """What a worker is to run, and what its record says. Holds secrets: never stored."""
+    """Command of a worker, and the fields of its record. Has secrets: never stored."""
 
     tool: str
-    script: str  # as it was given
+    script: str  # as given
     params: dict[str, Any]
     argv: tuple[str, ...]
-    programs: ToolPrograms | None = None  # of `argv`, to be found by the worker
+    programs: ToolPrograms | None = None  # of `argv`, found by the worker
     env: dict[str, str] = field(default_factory=dict)
     cwd: str = ""  # '': a folder of the job's own
-    files: dict[str, str] = field(default_factory=dict)  # texts to put there before it starts
+    files: dict[str, str] = field(default_factory=dict)  # files to write before it starts
     container: ContainerJob | None = None
     requirements: Requirements = Requirements()
     artifacts: tuple[str, ...] = ()
@@ -134,14 +135,14 @@ class ToolRun(Struct, frozen=True, kw_only=True):
 
 
 class Choices(Struct, frozen=True, kw_only=True):
-    """What is said beside the tool, the script and its parameters."""
+    """Options besides the tool, the script and its parameters."""
 
     device: str = ""
     cwd: str = ""  # where it was submitted
     requirements: Requirements | None = None
     container: "str | ContainerJob | None" = None
     env: dict[str, str] = field(default_factory=dict)
-    here: bool = True  # it is for this machine
+    here: bool = True  # it runs on this machine
 
 
 def tool_run(tool: Tool, script: str, params: dict[str, Any], choices: Choices) -> ToolRun:
@@ -153,18 +154,18 @@ def tool_run(tool: Tool, script: str, params: dict[str, Any], choices: Choices) 
     passed = pass_parameters(tool, checked)
     files = dict(passed.files)
     is_carried = own is not None and tool.own_folder
-    word = os.path.basename(path) if is_carried else path
+    argument = os.path.basename(path) if is_carried else path
     if is_carried:
-        files[word] = _text_of(path)
+        files[argument] = _text_of(path)
     inside = _container(tool, choices.container)
     outside: MutableMapping[str, str] = (
         os.environ if inside is None else {}
-    )  # inside, variables of this machine mean nothing
+    )  # inside, variables of this machine are meaningless
     variables = _variables(tool, device, outside)
     variables.update(passed.env)
     variables.update(choices.env)
     if inside is not None:
-        inside, word = _with_places(inside, word, "" if tool.own_folder else choices.cwd)
+        inside, argument = _with_paths(inside, argument, "" if tool.own_folder else choices.cwd)
         if inside.user:
             variables.setdefault("HOME", inside.workdir)  # that user may have none inside
     named = ChainMap(variables, outside)
@@ -173,18 +174,18 @@ def tool_run(tool: Tool, script: str, params: dict[str, Any], choices: Choices) 
     def fill(program: str, interpreter: tuple[str, ...]) -> tuple[str, ...]:
         return fill_command(
             tuple(fill_variables(each, named, tool.name) for each in tool.command),
-            {"program": program, "script": word, "cpus": str(whole_cpus(asked.cpus))},
+            {"program": program, "script": argument, "cpus": str(whole_cpus(asked.cpus))},
             {"params...": passed.words, "device...": device.arguments, "interpreter...": interpreter},
         )
 
     is_here = choices.here and inside is None
-    is_left_to_worker = not choices.here and inside is None
+    is_found_by_worker = not choices.here and inside is None
     return ToolRun(
         tool=tool.name,
         script=script,
         params={**device.params, **params},
         argv=command_here(tool, script, own, fill) if is_here else named_command(tool, script, fill),
-        programs=left_to_worker(tool, script, own, fill) if is_left_to_worker else None,
+        programs=found_by_worker(tool, script, own, fill) if is_found_by_worker else None,
         env=variables,
         cwd="" if tool.own_folder or inside is not None else choices.cwd,
         files=files,
@@ -202,7 +203,8 @@ def _variables(tool: Tool, device: ToolDevice, outside: Mapping[str, str]) -> di
 
 
 def placed(run: ToolRun, folder: str) -> ToolRun:
-    """With its files in that folder, which becomes its working directory: for whoever runs it himself."""
+    """Returns it with its files in that folder, which becomes its working directory, to run it without a
+    worker."""
     for name, text in run.files.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             file.write(text)
@@ -212,7 +214,7 @@ def placed(run: ToolRun, folder: str) -> ToolRun:
 
 
 def request_of(run: ToolRun) -> Request:
-    """For running it on this machine without a queue, once it is `placed`."""
+    """Returns the request to run it on this machine without a queue, once it is `placed`."""
     return Request(
         argv=run.argv,
         name=f"{run.tool} {os.path.basename(run.script)}",
@@ -230,7 +232,7 @@ def request_of(run: ToolRun) -> Request:
 
 
 def _script(tool: Tool, script: str, cwd: str) -> tuple[str, ToolScript | None]:
-    """-> its path, and what is known of it if it came with the tool. A file that is there goes first."""
+    """Returns its path, and the tool's entry if it came with the tool. An existing file takes precedence."""
     if not script:
         raise ToolError(f"{tool.name}: no script given", hint=_own_scripts(tool))
     if tool.suffixes and not script.endswith(tool.suffixes):
@@ -295,8 +297,8 @@ def _container(tool: Tool, given: "str | ContainerJob | None") -> ContainerJob |
     return ContainerJob(image=given)
 
 
-def _with_places(container: ContainerJob, script: str, cwd: str) -> tuple[ContainerJob, str]:
-    """-> with the working directory and the script's folder inside, and the script's path there."""
+def _with_paths(container: ContainerJob, script: str, cwd: str) -> tuple[ContainerJob, str]:
+    """Returns it with the working directory and the script's folder inside, and the script's path there."""
     volumes = list(container.volumes)
     workdir = container.workdir or cwd or _FOLDER_INSIDE
     volumes.append(f"{cwd or OWN_FOLDER}:{workdir}")

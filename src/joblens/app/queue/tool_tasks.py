@@ -1,4 +1,4 @@
-"""Tasks as they are written, a tool's script with parameters, into jobs for a queue."""
+"""Tasks (a tool's script with parameters) into jobs for a queue."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from joblens.app.queue.submission import QueueRequest
 from joblens.app.queue.tools import ToolRun, load_tools, request_of, tool_request
-from joblens.model.delivery import RetryLost
 from joblens.model.errors import InputError, SpecError
-from joblens.model.jobs.job import Requirements
+from joblens.model.jobs.job import Requirements, RetryLost
 from joblens.model.settings import Settings
 from joblens.model.tool import Tool
 from joblens.model.values.labels import label_problem
@@ -25,7 +24,7 @@ _FORMATS = ("json", "json5", "yaml", "toml")
 
 
 class LoadedTasks(Struct, frozen=True):
-    """A file of tasks, and the job that each stands for."""
+    """A file of tasks, and the job of each."""
 
     name: str
     sequential: bool
@@ -38,13 +37,13 @@ def tools_here() -> Mapping[str, Tool]:
 
 
 def read_tasks(tasks: Sequence[Mapping[str, Any]]) -> tuple[WrittenTask, ...]:
-    """From a Python program. Raises InputError that names every mistake and the task it is in."""
+    """Reads tasks of a Python program. Raises InputError that names every mistake and its task."""
     try:
         return tasks_of(list(tasks)).tasks
     except Wrong as wrong:
         several = len(tasks) > 1
-        told = [f"{_place(path) if several else ''}{text}" for path, text in wrong.finished]
-        raise InputError("\n".join(told)) from None
+        texts = [f"{_place(path) if several else ''}{text}" for path, text in wrong.finished]
+        raise InputError("\n".join(texts)) from None
 
 
 def _place(path: Path) -> str:
@@ -52,7 +51,7 @@ def _place(path: Path) -> str:
 
 
 def request_of_task(task: WrittenTask, settings: Settings) -> QueueRequest:
-    """Raises ToolError for a tool, script, parameter or device that is not there."""
+    """Raises ToolError for an unknown tool, script, parameter or device."""
     run = tool_request(
         task.tool,
         task.script,
@@ -70,14 +69,14 @@ def request_of_task(task: WrittenTask, settings: Settings) -> QueueRequest:
 
 
 def runs_here(settings: Settings) -> bool:
-    """Without a broker it is a worker of this machine that runs it, as far as anybody can tell."""
+    """Without a broker, a worker of this machine presumably runs it."""
     return not settings.queue.broker
 
 
 def queue_request(
     run: ToolRun, settings: Settings, *, queue: str = "", retry_lost: RetryLost | None = None
 ) -> QueueRequest:
-    """What must not run twice is said by the tool or by the settings; the asker's word goes before both."""
+    """The request overrides the tool and the settings about `retry_lost`."""
     if retry_lost is None:
         is_unsafe = RetryLost.NEVER in (run.retry_lost, settings.queue.retry_lost)
         retry_lost = RetryLost.NEVER if is_unsafe else RetryLost.SAFE
@@ -96,8 +95,8 @@ def queue_request(
 
 
 def load_tasks(path: str, settings: Settings, *, sequential: bool | None = None) -> LoadedTasks:
-    """SpecError lists everything that is wrong, each with its place; scripts are looked for from the current
-    directory, then beside the file. `sequential`: wins over what the file says."""
+    """SpecError lists all errors with their positions; scripts are searched in the current directory,
+    then next to the file. `sequential`: overrides the file."""
     from joblens.app.workflows.loader import read_text_of, spec_error
 
     text = read_text_of(path, kind="task", hint=_HINT)
@@ -125,18 +124,18 @@ def load_tasks(path: str, settings: Settings, *, sequential: bool | None = None)
 def _requests(
     path: str, reading: TaskListReading, tasks: Mapping[int, WrittenTask], settings: Settings
 ) -> tuple[tuple[QueueRequest, ...], list[Problem]]:
-    """-> the jobs, and what is wrong with those tasks that cannot become one."""
+    """Returns the jobs, and errors of tasks that cannot become one."""
     made: list[QueueRequest] = []
     problems: list[Problem] = []
-    for place, task in tasks.items():
+    for number, task in tasks.items():
         try:
             made.append(request_of_task(_with_script(task, path), settings))
         except InputError as error:
-            mark = reading.mark_of(place)
+            mark = reading.mark_of(number)
             hint = f" ({error.hint})" if error.hint else ""
             first, *others = str(error).split("\n")
-            told = [first, *others] if others else [f"{first}{hint}"]
-            problems += [Problem(mark, f"task {place + 1}: {said}") for said in told]
+            texts = [first, *others] if others else [f"{first}{hint}"]
+            problems += [Problem(mark, f"task {number + 1}: {text}") for text in texts]
     return tuple(made), problems
 
 
@@ -147,7 +146,7 @@ def _refuse_workflow(path: str, value: Any) -> None:
 
 
 def _with_script(task: WrittenTask, path: str) -> WrittenTask:
-    """Where it is not found from the current directory it may lie beside the file."""
+    """If it is not in the current directory, it may be next to the file."""
     beside = os.path.join(os.path.dirname(os.path.abspath(path)), task.script)
-    is_beside = not os.path.isfile(task.script) and os.path.isfile(beside)
-    return replace(task, script=beside) if is_beside else task
+    is_next_to_file = not os.path.isfile(task.script) and os.path.isfile(beside)
+    return replace(task, script=beside) if is_next_to_file else task

@@ -1,5 +1,5 @@
-"""Tools: which there are, and what one is to run. Built-in ones first, then the user's, then the project's; a
-later one takes the place of an earlier of the same name."""
+"""Tools and what they run: built-in ones first, then the user's, then the project's; a later one replaces
+an earlier one of the same name."""
 
 import os
 import shlex
@@ -37,25 +37,25 @@ _PROJECT = os.path.join(".joblens", "tools")
 _ENDINGS = (".yaml", ".yml")
 _MOST_BYTES = 2**20
 
-# By path, time of change and size: a sweep asks for its tool thousands of times.
+# By path, modification time and size: a sweep uses its tool thousands of times.
 _read_before: dict[tuple[str, int, int], "Read"] = {}
 
-Read = tuple[str, Tool | ToolError]  # the tool's name, and what is in its file or wrong with it
+Read = tuple[str, Tool | ToolError]  # the tool's name, and its content or error
 
 
 class ToolShelf(Struct, frozen=True):
     tools: dict[str, Tool]
-    broken: dict[str, ToolError]  # by the name they would have
-    passed_over: tuple[str, ...] = ()  # folders that are not used, with the reason
+    broken: dict[str, ToolError]  # by name
+    passed_over: tuple[str, ...] = ()  # skipped folders, with the reason
 
 
 def load_tools(cwd: str | None = None) -> dict[str, Tool]:
-    """Every tool that can be read, by name."""
+    """Returns every readable tool, by name."""
     return tool_shelf(cwd).tools
 
 
 def find_tool(name: str, cwd: str | None = None) -> Tool:
-    """Raises UnknownTool with the nearest name, ToolError when its file has mistakes."""
+    """Raises UnknownTool with the nearest name, ToolError if its file has mistakes."""
     shelf = tool_shelf(cwd)
     if name in shelf.broken:
         raise shelf.broken[name]
@@ -80,8 +80,8 @@ def tool_request(  # noqa: PLR0913 - the keywords are the interface
     env: Mapping[str, str] | None = None,
     here: bool = True,
 ) -> ToolRun:
-    """What is to be run. Scripts are looked for from `cwd` on, then among the tool's own. `here`: it is
-    for this machine, so its program and its device have to be on it; else only names are used. Raises
+    """Returns what to run. Scripts are searched from `cwd`, then among the tool's own. `here`: it runs on
+    this machine, so its program and its device must exist; otherwise only names are used. Raises
     ToolError."""
     where = os.path.abspath(cwd or os.getcwd())
     found = find_tool(tool, where) if isinstance(tool, str) else tool
@@ -101,7 +101,7 @@ def tool_request(  # noqa: PLR0913 - the keywords are the interface
 
 
 def list_tools(cwd: str | None = None) -> tuple[list[ToolStanding], tuple[str, ...]]:
-    """-> every tool by name, those whose files have mistakes too, and folders that are not used."""
+    """Returns every tool by name, including those with mistakes, and skipped folders."""
     shelf = tool_shelf(cwd)
     broken = [
         ToolStanding(name=name, problem=str(error), advice=error.hint) for name, error in shelf.broken.items()
@@ -150,7 +150,7 @@ def _users_folder() -> str:
 
 
 def _project_folder(cwd: str) -> str | None:
-    """The nearest one upwards, not above the home directory or the root of a repository."""
+    """Returns the nearest one upwards, not above the home directory or the root of a repository."""
     home = os.path.realpath(home_dir())
     for folder in _upwards(cwd):
         project = os.path.join(folder, _PROJECT)
@@ -191,7 +191,7 @@ def _read(path: str, source: str) -> Read:
         about = os.stat(path)
         key = (path, about.st_mtime_ns, about.st_size)
         if key not in _read_before:
-            _read_before[key] = _read_anew(path, source, about.st_size)
+            _read_before[key] = _reread(path, source, about.st_size)
         return _read_before[key]
     except OSError as error:
         return _stem(path), ToolError(f"{path} cannot be read: {error.strerror}")
@@ -201,7 +201,7 @@ def _stem(path: str) -> str:
     return os.path.splitext(os.path.basename(path))[0]
 
 
-def _read_anew(path: str, source: str, size: int) -> Read:
+def _reread(path: str, source: str, size: int) -> Read:
     if size > _MOST_BYTES:
         return _stem(path), ToolError(f"{path} is too large for a tool's file")
     with open(path, "rb") as file:
@@ -213,5 +213,5 @@ def _read_anew(path: str, source: str, size: int) -> Read:
     reading = read_tool(text, path, source=source)
     if reading.tool is not None:
         return reading.tool.name, reading.tool
-    told = [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems]
-    return reading.name, ToolError("\n".join(told))
+    texts = [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems]
+    return reading.name, ToolError("\n".join(texts))

@@ -25,26 +25,26 @@ from joblens.model.values.labels import queue_and_label, unserved_words
 from joblens.ports.store import QueueStore, Store
 
 WORKFLOW_PREFIX = "wf-"
-WORKFLOW_TAG = "workflow="  # before the id of the workflow that a job was submitted with
-NAME_TAG = "workflow_name="  # before what that workflow is called
+WORKFLOW_TAG = "workflow="  # tag with the id of the workflow that a job was submitted with
+NAME_TAG = "workflow_name="  # tag with the name of that workflow
 
 _FIRST_POLL_S = 0.02
 _LONGEST_POLL_S = 0.3
 _REMIND_EVERY_S = 2.0
-_STORE_PATIENCE_S = 120.0
-_EARLIER = 50  # jobs of a tool that are looked at to tell how long the next will take
+_STORE_TIMEOUT_S = 120.0
+_EARLIER = 50  # jobs of a tool that are read to estimate the next one
 _SPARE_SAMPLES = 20
 
-Care = Callable[[], None]
+Recover = Callable[[], None]
 
-_HEARD_S = 60.0  # a worker that was not heard of for this long does not count
+_HEARTBEAT_S = 60.0  # a worker without a heartbeat for this long does not count
 
 
 def new_workflow_id() -> str:
     return f"{WORKFLOW_PREFIX}{new_uuid().replace('-', '')[:12]}"
 
 
-def reminder(settings: Settings, store: QueueStore, config: str | None) -> Care:
+def reminder(settings: Settings, store: QueueStore, config: str | None) -> Recover:
     return lambda: remind_workers(settings, store, config)
 
 
@@ -63,16 +63,17 @@ def submit_together(
     workflow_id: str = "",
     name: str = "",
 ) -> SubmittedTasks:
-    """As one workflow, all or none: each has its tag, and in a sequence each comes after the one before."""
+    """Submits them as one workflow, all or none: each has its tag, and in a sequence each follows the one
+    before."""
     workflow_id = workflow_id or new_workflow_id()
     tags = (*((f"{NAME_TAG}{name}",) if name else ()), f"{WORKFLOW_TAG}{workflow_id}")
     tagged = [
         replace(
             each,
             request=replace(each.request, tags=(*each.request.tags, *tags)),
-            after=place - 1 if sequential and place else None,
+            after=number - 1 if sequential and number else None,
         )
-        for place, each in enumerate(requests)
+        for number, each in enumerate(requests)
     ]
     records = enqueue(tagged, settings, config, warn)
     return SubmittedTasks(workflow_id, tuple(record.job.uuid for record in records))
@@ -81,12 +82,12 @@ def submit_together(
 def states_until_final(
     store: QueueStore,
     uuids: Sequence[str],
-    care: Care,
+    recover: Recover,
     poll_s: float | None = None,
     deadline: float | None = None,
 ) -> Iterator[dict[str, Status]]:
-    """How they stand, again and again; in the last that is handed out all have ended. A store that is away
-    for a while is waited for, though not beyond the deadline (monotonic): the jobs go on without it."""
+    """Yields their states repeatedly; in the last, all have ended. Waits for an unavailable store, but
+    not beyond the deadline (monotonic): the jobs continue without it."""
     pause_s = _FIRST_POLL_S
     reminded_at = answered_at = time.monotonic()
     while True:
@@ -98,10 +99,10 @@ def states_until_final(
             if all(states[uuid].is_final for uuid in uuids):
                 return
             if time.monotonic() - reminded_at >= _REMIND_EVERY_S:
-                care()
+                recover()
                 reminded_at = time.monotonic()
         except StoreError:
-            give_up_at = answered_at + _STORE_PATIENCE_S
+            give_up_at = answered_at + _STORE_TIMEOUT_S
             if time.monotonic() > (give_up_at if deadline is None else min(give_up_at, deadline)):
                 raise
             pause_s = _LONGEST_POLL_S
@@ -116,7 +117,7 @@ def _refuse_missing(states: Mapping[str, Status], uuids: Sequence[str]) -> None:
 
 
 class TaskGroup(Struct, frozen=True):
-    """The tasks of one workflow, in the order they were written."""
+    """The tasks of one workflow, in their order."""
 
     workflow_id: str
     records: tuple[Record, ...]
@@ -131,7 +132,7 @@ class TaskGroup(Struct, frozen=True):
 
 
 def find_group(store: Store, ident: str) -> TaskGroup | None:
-    """The workflow with that id; None: there is none."""
+    """Returns the workflow with that id, or None."""
     ident = ident.strip()
     if not ident.startswith(WORKFLOW_PREFIX):
         return None
@@ -141,8 +142,8 @@ def find_group(store: Store, ident: str) -> TaskGroup | None:
 
 
 def find_tasks(store: Store, ident: str) -> list[Record]:
-    """Of a workflow's id all its jobs, in the order they were written; else the one that `ident` names.
-    Raises UnknownJob, AmbiguousJob or UnknownWorkflow."""
+    """Returns all jobs of a workflow's id, in their order; otherwise the one that `ident` names. Raises
+    UnknownJob, AmbiguousJob or UnknownWorkflow."""
     group = find_group(store, ident)
     if group is not None:
         return list(group.records)
@@ -157,7 +158,7 @@ def find_tasks(store: Store, ident: str) -> list[Record]:
 def find_any(
     store: Store, ident: str, note: Note | None = None, *, is_to_change: bool = False
 ) -> Record | Run | TaskGroup:
-    """For commands that take jobs, runs and workflows of submit-workflow alike; as `find_job_or_run`."""
+    """Like `find_job_or_run`, for commands that also take workflows of submit-workflow."""
     group = find_group(store, ident)
     if group is not None:
         return group
@@ -169,10 +170,12 @@ def find_any(
         raise
 
 
-def wait_for_group(store: QueueStore, group: TaskGroup, timeout_s: float | None, care: Care) -> TaskGroup:
-    """As it stands when all have ended, or when the time is up."""
+def wait_for_group(
+    store: QueueStore, group: TaskGroup, timeout_s: float | None, recover: Recover
+) -> TaskGroup:
+    """Returns it when all have ended, or at the time-out."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    for _ in states_until_final(store, group.uuids, care, None, deadline):
+    for _ in states_until_final(store, group.uuids, recover, None, deadline):
         if deadline is not None and time.monotonic() >= deadline:
             break
     return TaskGroup(group.workflow_id, tuple(store.find(uuid) for uuid in group.uuids))
@@ -183,7 +186,7 @@ def unknown_workflow(ident: str) -> UnknownWorkflow:
 
 
 def workflow_of(records: Sequence[Record]) -> str | None:
-    """The id of the workflow that all of them were submitted with."""
+    """Returns the id of the workflow that all of them were submitted with."""
     ids = {workflow_id_of(record) for record in records}
     return ids.pop() if len(ids) == 1 else None
 
@@ -194,13 +197,13 @@ def workflow_id_of(record: Record) -> str | None:
 
 
 def _behind(key: str, record: Record) -> str:
-    """The last tag of that key is joblens's own; others may have come with the task."""
+    """The last tag of that key is joblens' own; others may come from the task."""
     tags = (tag for tag in reversed(record.job.tags) if tag.startswith(key))
     return next(tags, "").removeprefix(key)
 
 
 def task_group_rows(store: Store) -> list[TaskGroupRow]:
-    """The workflows of submit-workflow and TaskPipeline, newest first."""
+    """Returns workflows of submit-workflow and TaskPipeline, newest first."""
     return [
         TaskGroupRow(
             workflow_id=each.tag.removeprefix(WORKFLOW_TAG),
@@ -213,12 +216,12 @@ def task_group_rows(store: Store) -> list[TaskGroupRow]:
 
 
 def _unserved_label(store: QueueStore, record: Record) -> dict[str, str]:
-    """Of a job that waits for a label which no worker has that was heard of lately."""
+    """Returns the label that a job waits for, if no recent worker serves it."""
     route = record.job.queue
     if not queue_and_label(route)[1]:
         return {}
-    heard_us = store.now_us() - round(_HEARD_S * 1e6)
-    if any(route in worker.routes for worker in store.workers() if worker.seen_at_us >= heard_us):
+    heartbeat_us = store.now_us() - round(_HEARTBEAT_S * 1e6)
+    if any(route in worker.routes for worker in store.workers() if worker.seen_at_us >= heartbeat_us):
         return {}
     return {"waits_for": unserved_words(route)}
 
@@ -226,7 +229,7 @@ def _unserved_label(store: QueueStore, record: Record) -> dict[str, str]:
 def task_status(
     store: QueueStore, record: Record, holders: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """`holders`: which worker has which job, where that is known."""
+    """`holders`: which worker has which job, if known."""
     now_us = time.time_ns() // 1000
     if record.status is Status.QUEUED and record.job.queue:
         former = store.former_workers([record.job.uuid]).get(record.job.uuid)
@@ -246,7 +249,7 @@ def task_status(
 
 
 def _holders(store: QueueStore) -> dict[str, str]:
-    """Which worker has which job."""
+    """Returns which worker has which job."""
     return {holding.uuid: holding.worker for holding in store.holdings()}
 
 
@@ -263,7 +266,7 @@ def expected_time(store: Store, record: Record) -> Expected | None:
 
 
 def newest_sample(store: Store, record: Record) -> Sample | None:
-    """Samples come in an even rhythm, so the last ones can be had without the others."""
+    """Samples are evenly spaced, so the last ones can be read without the others."""
     attempt = record.attempt
     if attempt is None or not record.job.monitor:
         return None

@@ -1,4 +1,4 @@
-"""Wires up a worker: store, journal, fences, broker, signals."""
+"""Worker process: opens store, journal, fences, broker and signals."""
 
 import os
 import secrets
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -44,60 +44,63 @@ from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Granularity, Placement, Record, Status
 from joblens.model.settings import Settings
 from joblens.ports.store import Store
-from joblens.ports.workers import BrokerConsumer, MessageHandler, NodeListener, Notifier
+from joblens.ports.workers import BrokerConsumer, MessageHandler, Notifier
 from joblens.probes.cgroup.layout import CgroupLayout, read_layout
 from joblens.probes.host.capacity import usable_cpus, usable_gpus, usable_memory_bytes
 from joblens.stores.wrappers.fenced import FencedStore
 from joblens.stores.wrappers.journal import JournaledStore
 
-Tell = Callable[[str], None]
-_UPKEEP_S = 60.0  # between looks at what is to be kept
-_HEARING_PATIENCE_S = 5.0
-_UPGRADE_LOOK_S = 1.0
+if TYPE_CHECKING:
+    from joblens.runners.nodes.listener import NodeListener
+
+Report = Callable[[str], None]
+_UPKEEP_S = 60.0  # interval of retention and similar tasks
+_CONSUMER_TIMEOUT_S = 5.0
+_UPGRADE_CHECK_S = 1.0
 _ANSWER_LEAST_S, _ANSWER_MOST_S = 3.0, 15.0
 _OUTCOME_DELAY_S = 0.25  # between signals to the first and the last process of an allocation
 
 
 class PilotOptions(Struct, frozen=True, kw_only=True):
-    """What one is told that a run's driver had a cluster start."""
+    """Options of a pilot worker that a cluster started."""
 
     tickets: tuple[str, ...] = ()
-    memory_bytes: int | None = None  # None: what it finds it was given
+    memory_bytes: int | None = None  # None: what it finds available
     gpus: tuple[str, ...] | None = None
     ends_at_s: float | None = None  # by the monotonic clock
     placement: Placement | None = None
-    place: str = ""  # the cluster's own id of it
+    place: str = ""  # the cluster's own id
     user: str = ""
-    ear: NodeListener | None = None  # by which it is told of tickets
+    listener: "NodeListener | None" = None  # notifies it of tickets
     elsewhere: Mapping[str, str] = field(default_factory=dict)
-    # Asks the cluster why it ends the allocation; may wait for some seconds. None: it gives jobs back.
+    # Asks the cluster why it ends the allocation; may wait for some seconds. None: it requeues jobs.
     why_ended: Callable[[], PlaceEnding | None] | None = None
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
-    """What is said when it is started."""
+    """Options of the command line."""
 
-    concurrency: int | None = None  # None: one job for each CPU
-    queues: tuple[str, ...] = ()  # (): the one the settings name
+    concurrency: int | None = None  # None: one job per CPU
+    queues: tuple[str, ...] = ()  # (): the one of the settings
     labels: tuple[str, ...] = ()  # (): it takes jobs without a label
-    name: str = ""  # how it begins; '': with host and process
+    name: str = ""  # prefix; '': host and process
     any_user: bool = False
-    hired: PilotOptions | None = None
+    pilot: PilotOptions | None = None
 
 
 class WorkerObserver(WorkerView):
-    """Tells people, and does what follows the end of a job."""
+    """Reports to people, and does what follows the end of a job."""
 
     def __init__(
         self,
         settings: Settings,
         log: OwnLog,
-        tell: Tell,
+        report: Report,
         has_ended: Callable[[Record, Claim], None] | None,
-        ear: NodeListener | None = None,
+        listener: "NodeListener | None" = None,
     ) -> None:
-        self._ear = ear
-        self._tell = tell
+        self._listener = listener
+        self._tell = report
         self._has_ended = has_ended
         self._after_jobs = AfterJobs(settings, log)
         self._next_upkeep_s = time.monotonic()
@@ -114,8 +117,8 @@ class WorkerObserver(WorkerView):
         self.counts[record.status] = self.counts.get(record.status, 0) + 1
         if self._has_ended is not None:
             self._has_ended(record, claim)
-        if self._ear is not None:
-            self._ear.has_ended([record.job.uuid])
+        if self._listener is not None:
+            self._listener.has_ended([record.job.uuid])
         order = claim.ticket.order
         is_due = time.monotonic() > self._next_upkeep_s
         if is_due or order.notify or record.job.granularity is Granularity.TIME_SERIES:
@@ -123,16 +126,16 @@ class WorkerObserver(WorkerView):
             self._after_jobs.put(record, _payload(record, claim) if order.notify else None)
 
     def has_run(self, uuid: str, seconds: float | None) -> None:
-        if self._ear is not None:
-            self._ear.has_run(uuid, seconds)
+        if self._listener is not None:
+            self._listener.has_run(uuid, seconds)
 
     def let_go(self, uuids: Sequence[str]) -> None:
-        if self._ear is not None and uuids:
-            self._ear.has_let_go(uuids)
+        if self._listener is not None and uuids:
+            self._listener.has_let_go(uuids)
 
     def starting(self, held: ClaimedJob) -> None:
-        if self._ear is not None and held.prints_elsewhere:
-            self._ear.prints_to(held.uuid, held.attempt.folder, held.claim.ticket.order.folder)
+        if self._listener is not None and held.prints_elsewhere:
+            self._listener.prints_to(held.uuid, held.attempt.folder, held.claim.ticket.order.folder)
 
     def close(self) -> None:
         self._after_jobs.close()
@@ -151,9 +154,9 @@ def _payload(record: Record, claim: Claim) -> Payload:
     )
 
 
-def _node_desks(settings: Settings, hired: PilotOptions | None) -> MultiNodeJobs | None:
-    """Of a worker whose jobs may bring along a way to their other nodes."""
-    if hired is None or hired.ear is None:
+def _node_clients(settings: Settings, pilot: PilotOptions | None) -> MultiNodeJobs | None:
+    """For a worker whose jobs may have a connection to their other nodes."""
+    if pilot is None or pilot.listener is None:
         return None
     from joblens.app.wiring.node_agents import nodes_here
 
@@ -164,12 +167,12 @@ def make_info(settings: Settings, context: AgentContext, options: WorkerOptions,
     layout, owner = read_layout(), context.owner
     cpus = usable_cpus(layout)
     return WorkerInfo(
-        # Never the same twice: what a dead worker of that name held would seem to be held by this one.
+        # Never the same twice: claims of a dead worker of that name would seem to be this one's.
         name=f"{options.name or f'{owner.host}-{owner.pid}'}-{secrets.token_hex(4)}",
         host=owner.host,
         pid=owner.pid,
-        user=(options.hired.user if options.hired is not None else "") or current_user(),
-        queues=options.queues or (() if options.hired is not None else (settings.queue.name,)),
+        user=(options.pilot.user if options.pilot is not None else "") or current_user(),
+        queues=options.queues or (() if options.pilot is not None else (settings.queue.name,)),
         concurrency=options.concurrency or max(1, int(cpus)),
         broker=broker,
         cpus=cpus,
@@ -186,41 +189,41 @@ def make_info(settings: Settings, context: AgentContext, options: WorkerOptions,
 
 
 def _facts(context: AgentContext, options: WorkerOptions) -> dict[str, Any]:
-    place = options.hired.place if options.hired is not None else ""
+    place = options.pilot.place if options.pilot is not None else ""
     return {PID_NAMESPACE: context.owner.pid_namespace, **({PLACE: place} if place else {})}
 
 
 def _memory_of(options: WorkerOptions, layout: CgroupLayout) -> int | None:
-    told = options.hired.memory_bytes if options.hired is not None else None
-    return told if told is not None else usable_memory_bytes(layout)
+    given = options.pilot.memory_bytes if options.pilot is not None else None
+    return given if given is not None else usable_memory_bytes(layout)
 
 
 def _gpus_of(options: WorkerOptions) -> tuple[str, ...]:
-    told = options.hired.gpus if options.hired is not None else None
-    return told if told is not None else usable_gpus()
+    given = options.pilot.gpus if options.pilot is not None else None
+    return given if given is not None else usable_gpus()
 
 
 class RunningWorker:
-    """A worker with everything it stands on."""
+    """A worker with all its parts."""
 
     def __init__(  # noqa: PLR0913 - each kind of worker has its own of these
         self,
         settings: Settings,
         options: WorkerOptions,
         log: OwnLog,
-        tell: Tell,
+        report: Report,
         *,
         broker: str = "",
-        bell: Notifier | None = None,
+        notifier: Notifier | None = None,
         idle_s: float | None = None,
         may_leave: Callable[["RunningWorker"], bool] = lambda _: True,
         has_ended: Callable[[Record, Claim], None] | None = None,
     ) -> None:
         self._environ = {**os.environ, **store_environment(settings)}  # for a restart in place
         keep_passwords_from_jobs()
-        self._tell = tell
+        self._tell = report
         self._worker: QueueWorker | None = None
-        self._hired = options.hired
+        self._pilot = options.pilot
         self._is_asking_why = False
         self._is_asked_to_end = False  # by a signal
         fences: list[FencedStore] = []
@@ -232,40 +235,40 @@ class RunningWorker:
             fences.append(FencedStore(store))
             return fences[0]
 
-        hired = options.hired
-        delay_s = _OUTCOME_DELAY_S if hired is not None and _is_in_place_with_jobs(hired) else 0.0
+        pilot = options.pilot
+        delay_s = _OUTCOME_DELAY_S if pilot is not None and _shares_allocation_with_jobs(pilot) else 0.0
         writes = ClaimWriteFilter(SystemClock(), delay_s)
         context = open_context(settings, allow_many_files(), log.warn, around, writes)
         self.info = make_info(settings, context, options, broker)
         claimed: dict[str, ClaimedJob] = {}
-        if hired is not None:
-            fences[0].placement, fences[0].folders = hired.placement, hired.elsewhere
+        if pilot is not None:
+            fences[0].placement, fences[0].folders = pilot.placement, pilot.elsewhere
         complete = WorkedOutcomes(self.info.name, claimed, fences[0].placement_of).complete
-        nodes = context.nodes or _node_desks(settings, hired)
+        nodes = context.nodes or _node_clients(settings, pilot)
         self._complete = complete
         self.context = replace(context, kill_with_owner=True, complete=self._completed, nodes=nodes)
         self.watching = WorkerObserver(
-            settings, log, tell, has_ended, hired.ear if hired is not None else None
+            settings, log, report, has_ended, pilot.listener if pilot is not None else None
         )
         self._deliveries = open_deliveries(settings, log.warn, _answer_s(settings.queue.lease))
         self._worker = QueueWorker(
-            self._plan(settings, options, idle_s, is_embedded=not broker and hired is None),
+            self._plan(settings, options, idle_s, is_embedded=not broker and pilot is None),
             self.context,
             self._deliveries,
             claimed,
             fences[0],
             writes,
-            notifier=bell,
+            notifier=notifier,
             view=self.watching,
             may_leave=lambda: may_leave(self),
             journals=ContextJournals(self.context, journaled[0]),
         )
         self._handler: MessageHandler = self._worker
-        if hired is not None and hired.ear is not None:
+        if pilot is not None and pilot.listener is not None:
             self._handler = NodeWorker(self._worker, fences[0], nodes)
 
     def _completed(self, record: Record) -> Record:
-        """A job that systemd ended at logout or shutdown goes back, if it may run twice."""
+        """A job that systemd stopped at logout or shutdown is requeued, if it may run twice."""
         named = name_stop(record)
         if named is not record and self._worker is not None:
             self._worker.discard_outcome(record.job.uuid)
@@ -274,8 +277,8 @@ class RunningWorker:
     def _plan(
         self, settings: Settings, options: WorkerOptions, idle_s: float | None, *, is_embedded: bool
     ) -> WorkerPlan:
-        hired, memory_bytes = options.hired or PilotOptions(), self.info.memory_bytes
-        if options.hired is None and memory_bytes is not None:
+        pilot, memory_bytes = options.pilot or PilotOptions(), self.info.memory_bytes
+        if options.pilot is None and memory_bytes is not None:
             memory_bytes = less_reserve(memory_bytes)
         return WorkerPlan(
             info=self.info,
@@ -288,16 +291,16 @@ class RunningWorker:
             end_signal=signal.SIGTERM,
             idle_s=idle_s,
             every_queue=is_embedded,
-            tickets=hired.tickets,
-            is_hired=options.hired is not None,
-            is_timed=options.hired is not None and hired.ear is None,
-            # Who was started for just these, or is the only one there is, cannot leave them to others.
-            takes_any=is_embedded or bool(hired.tickets) or hired.ear is not None,
-            memory_bytes=memory_bytes if hired.ear is None else None,
+            tickets=pilot.tickets,
+            is_pilot=options.pilot is not None,
+            is_timed=options.pilot is not None and pilot.listener is None,
+            # A worker that was started for these jobs, or is the only one, cannot leave them to others.
+            takes_any=is_embedded or bool(pilot.tickets) or pilot.listener is not None,
+            memory_bytes=memory_bytes if pilot.listener is None else None,
             gpus=_gpus_of(options),
-            ends_at_s=hired.ends_at_s,
-            streams_output=hired.ear is not None,
-            elsewhere=hired.elsewhere,
+            ends_at_s=pilot.ends_at_s,
+            streams_output=pilot.listener is not None,
+            elsewhere=pilot.elsewhere,
         )
 
     @property
@@ -306,43 +309,43 @@ class RunningWorker:
         return self._worker
 
     def run(
-        self, hearing: BrokerConsumer | None = None, when_there: Callable[[], None] = lambda: None
+        self, consumer: BrokerConsumer | None = None, when_there: Callable[[], None] = lambda: None
     ) -> None:
-        """Takes the process's signals for as long as this lasts."""
+        """Handles the process's signals meanwhile."""
         context, worker = self.context, self.worker
-        self._take_signals(hearing)
+        self._take_signals(consumer)
         with suppress(JoblensError):
             context.recorder.read(
                 lambda store: sweep(
                     context.spool_dir, store, context.clock.now_us(), context.host, context.accountant.parent
                 )
             )
-        thread = _start_hearing(hearing, worker, self._handler) if hearing is not None else None
-        upgrade = _Upgrade(worker, hearing, self._tell)
-        if self._hired is None:
+        thread = _start_consumer(consumer, worker, self._handler) if consumer is not None else None
+        upgrade = _Upgrade(worker, consumer, self._tell)
+        if self._pilot is None:
             context.loop.add_timed(upgrade)
         when_there()
         try:
             worker.run()
         finally:
-            if hearing is not None and thread is not None:
-                hearing.stop()
-                thread.join(_HEARING_PATIENCE_S)
+            if consumer is not None and thread is not None:
+                consumer.stop()
+                thread.join(_CONSUMER_TIMEOUT_S)
             self.close()
         if upgrade.is_due and not self._is_asked_to_end:
             restart("joblens.app.queue.worker", self._environ)
 
-    def _take_signals(self, hearing: BrokerConsumer | None) -> None:
+    def _take_signals(self, consumer: BrokerConsumer | None) -> None:
         worker, loop = self.worker, self.context.loop
 
         def end(number: int, _frame: FrameType | None) -> None:
-            if hearing is not None and self._hired is None:
-                hearing.stop()
-            is_by_cluster = number == signal.SIGTERM and self._hired is not None
+            if consumer is not None and self._pilot is None:
+                consumer.stop()
+            is_by_cluster = number == signal.SIGTERM and self._pilot is not None
             is_first, self._is_asked_to_end = not self._is_asked_to_end, True
-            loop.call(self._give_up_place if is_by_cluster else partial(self._end, is_first=is_first))
+            loop.call(self._release_allocation if is_by_cluster else partial(self._end, is_first=is_first))
 
-        signal.signal(signal.SIGUSR1, lambda *_: worker.look_now())
+        signal.signal(signal.SIGUSR1, lambda *_: worker.poll_now())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, end)
         if not os.isatty(2):  # a service. Jobs would inherit SIG_IGN, but not a handler.
@@ -351,18 +354,18 @@ class RunningWorker:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # blocked by a restart
 
     def _end(self, *, is_first: bool) -> None:
-        """Finishes running jobs, unless systemd ends them, too, at logout or shutdown: then they are given
-        back. `is_first`: the first signal to end."""
+        """Finishes running jobs, unless systemd stops them too, at logout or shutdown: then they are
+        requeued. `is_first`: the first signal to stop."""
         worker = self.worker
         if is_first and worker.has_jobs and stop_reason({system_unit()}):
             worker.release_allocation()
-        elif not is_first or not worker.is_ending:  # else it finishes them already, for an upgrade
+        elif not is_first or not worker.is_ending:  # otherwise it already finishes them, for an upgrade
             worker.end()
 
-    def _give_up_place(self) -> None:
-        """The cluster ends the allocation. The answer to why decides whether its jobs run again."""
+    def _release_allocation(self) -> None:
+        """The cluster ends the allocation. The reason decides whether its jobs run again."""
         worker, loop = self.worker, self.context.loop
-        why = self._hired.why_ended if self._hired is not None else None
+        why = self._pilot.why_ended if self._pilot is not None else None
         if why is None or not worker.has_jobs:
             worker.release_allocation()
             return
@@ -387,14 +390,14 @@ class RunningWorker:
 
 
 class _Upgrade:
-    """Lets the worker finish its jobs when another version of joblens is installed; loop.Timed. The worker is
-    then restarted in place."""
+    """Lets the worker finish its jobs when another version of joblens is installed (`loop.Timed`). The
+    worker is then restarted in place."""
 
-    def __init__(self, worker: QueueWorker, hearing: BrokerConsumer | None, tell: Tell) -> None:
+    def __init__(self, worker: QueueWorker, consumer: BrokerConsumer | None, report: Report) -> None:
         self._installation = Installation()
         self._worker = worker
-        self._hearing = hearing
-        self._tell = tell
+        self._consumer = consumer
+        self._tell = report
         self._next_look_s = 0.0
         self.is_due = False
 
@@ -405,44 +408,48 @@ class _Upgrade:
         now_s = time.monotonic()
         if now_s < self._next_look_s or self._worker.is_ending:
             return
-        self._next_look_s = now_s + _UPGRADE_LOOK_S
+        self._next_look_s = now_s + _UPGRADE_CHECK_S
         if self._installation.has_changed():
             self.is_due = True
             self._tell(
                 "another version of joblens was installed; restarting in place when its jobs have ended"
             )
-            if self._hearing is not None:
-                self._hearing.stop()
+            if self._consumer is not None:
+                self._consumer.stop()
             self._worker.end()
 
 
-def _is_in_place_with_jobs(hired: PilotOptions) -> bool:
-    """Slurm ends a place with everything in it; nodes of Ray know nothing of this process."""
-    return hired.placement is not None and hired.ear is None
+def _shares_allocation_with_jobs(pilot: PilotOptions) -> bool:
+    """Slurm kills everything in an allocation; nodes of Ray know nothing of this process."""
+    return pilot.placement is not None and pilot.listener is None
 
 
 def _answer_s(lease_s: float) -> float:
-    """For how long the store is waited for: who does not hear from it before its leases end is to know it."""
+    """Returns the time limit of the store: a worker must know before its leases expire."""
     return min(_ANSWER_MOST_S, max(_ANSWER_LEAST_S, lease_s / 2))
 
 
-def _start_hearing(hearing: BrokerConsumer, worker: QueueWorker, handler: MessageHandler) -> threading.Thread:
+def _start_consumer(
+    consumer: BrokerConsumer, worker: QueueWorker, handler: MessageHandler
+) -> threading.Thread:
     def hear() -> None:
-        hearing.run(handler, worker.broker_is_there, worker.broker_is_away)
+        consumer.run(handler, worker.broker_is_there, worker.broker_is_away)
 
     thread = threading.Thread(target=hear, name="joblens-hearing", daemon=True)
     thread.start()
     return thread
 
 
-# ---- the worker that is started for a job ------------------------------------------------------------------
+# ---- the worker that is started on demand ------------------------------------------------------------------
 
 
-def run_embedded(settings: Settings, lock: SupervisorLock, log: Tell, when_there: Callable[[], None]) -> None:
+def run_embedded(
+    settings: Settings, lock: SupervisorLock, log: Report, when_there: Callable[[], None]
+) -> None:
     own_log = OwnLog(settings.logs, lambda text, level: log(f"{level}: {text}"))
 
     def may_leave(running: RunningWorker) -> bool:
-        """Whoever queued a job while the lock was held relies on this process looking once more."""
+        """Jobs that were queued while the lock was held rely on one more poll."""
         lock.release()
         return not _has_work(running) or not lock.take()
 

@@ -1,4 +1,4 @@
-"""A worker that somebody starts: it hears of jobs through a broker and stays until it is told to end."""
+"""Worker that a user starts: notified by a broker, it runs until it is stopped."""
 
 import re
 import signal
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from joblens.agent.cgroups.systemd_scope import own_group
 from joblens.app.queue.notifiers import broker_of
-from joblens.app.queue.worker import RunningWorker, Tell, WorkerOptions
+from joblens.app.queue.worker import Report, RunningWorker, WorkerOptions
 from joblens.app.wiring.agent_context import OwnLog
 from joblens.app.wiring.drivers import store_name
 from joblens.model.delivery import Claim, WorkerInfo
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 class Served(Struct, frozen=True):
-    """What a worker has done."""
+    """Summary of a worker's jobs."""
 
     info: WorkerInfo
     counts: dict[Status, int]
@@ -37,14 +37,14 @@ class Served(Struct, frozen=True):
 def serve(
     settings: Settings,
     options: WorkerOptions,
-    tell: Tell,
+    tell: Report,
     *,
     has_begun: Callable[[WorkerInfo, str], None],
     has_ended: Callable[[Record, Claim], None] | None = None,
     divides_own_group: bool = False,
 ) -> Served:
-    """Until it is told to end. `has_begun` hears who it is and for which store, `has_ended` of each job.
-    `divides_own_group`: this process stands alone in a control group that it may divide among the jobs."""
+    """Runs until it is stopped. `has_begun` gets its name and its store, `has_ended` each job.
+    `divides_own_group`: this process is alone in a control group that it may divide among the jobs."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     if divides_own_group:
         settings = replace(settings, limits=replace(settings.limits, cgroup_parent=own_group()))
@@ -52,20 +52,20 @@ def serve(
         _check_queue(queue)
     _check_name(options.name)
     broker = broker_of(settings)
-    bell, hearing_of = _celery()
+    notifier, consumer_of = _celery()
     running = RunningWorker(
         settings,
         options,
         OwnLog(settings.logs),
         tell,
         broker=broker.shown,
-        bell=bell(broker),
+        notifier=notifier(broker),
         has_ended=has_ended,
     )
     info = running.info
-    hearing = hearing_of(broker, info.routes, info.concurrency, info.name)
+    consumer = consumer_of(broker, info.routes, info.concurrency, info.name)
     running.watching.when_known = lambda: has_begun(info, store_name(settings))
-    running.run(hearing)
+    running.run(consumer)
     return Served(info, dict(running.watching.counts))
 
 
@@ -76,7 +76,7 @@ def _check_queue(name: str) -> None:
 
 
 def _check_name(name: str) -> None:
-    """Names of workers stand in tables, and in names that others make of them."""
+    """Names of workers are shown in tables, and used in other names."""
     if name and not _NAME.fullmatch(name):
         raise InputError(
             f"{name!r} is not a valid worker name",
@@ -97,7 +97,7 @@ def _celery() -> "tuple[type[CeleryBell], type[CeleryHearing]]":
 
 
 def queues_of(text: str | None) -> tuple[str, ...]:
-    """'a,b'. Raises InputError."""
+    """Parses 'a,b'. Raises InputError."""
     if text is None:
         return ()
     names = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
@@ -106,8 +106,8 @@ def queues_of(text: str | None) -> tuple[str, ...]:
     return names
 
 
-def warn_of_password(text: str | None, broker: "Broker", warn: Tell) -> None:
-    """Of a broker that was given as an option."""
+def warn_of_password(text: str | None, broker: "Broker", warn: Report) -> None:
+    """Warns about a password of a broker that was given as an option."""
     if text and broker.secrets:
         warn(
             "other users of this machine can read the password in --broker; use JOBLENS_QUEUE_BROKER instead"

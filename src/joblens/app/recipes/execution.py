@@ -1,4 +1,4 @@
-"""Execution of a recipe's job: its executor as a measured job."""
+"""Execution of a recipe's job: its executor runs as a measured job."""
 
 import signal
 import sys
@@ -14,17 +14,15 @@ from msgspec.structs import replace
 
 from joblens.agent.runtime.loop import Loop
 from joblens.agent.session.context import AgentContext
-from joblens.agent.session.pool import SessionPool, StartSession
-from joblens.agent.session.session import JobSession
+from joblens.agent.session.host import SessionPool
 from joblens.analysis.recipes.usage import operator_table
-from joblens.app.jobs.api import session_starter
+from joblens.app.jobs.api import session_order
 from joblens.app.jobs.epilog import apply_retention
 from joblens.app.jobs.preparation import PreparedJob, prepare
 from joblens.app.jobs.requests import Request
 from joblens.app.recipes.jobs import RecipeJob, make_job
 from joblens.app.recipes.snapshots import LiveSnapshot
 from joblens.app.wiring.agent_context import OwnLog, close_context, open_context
-from joblens.engine.life.job_life import EndCause
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Record, Status
@@ -36,26 +34,26 @@ from joblens.plan.workflows.plan_document import plan_digest
 
 TOOL = "recipe"
 _TICK_S = 0.1
-_SAME_WISH_S = 1.0  # a key that was hit twice; later it is meant: the job is ended the hard way
+_SAME_REQUEST_S = 1.0  # a key that was hit twice; later it is intended: the job is killed
 _WITHOUT_END = (ProcessingStatus.NOT_STARTED, ProcessingStatus.IN_PROGRESS, ProcessingStatus.KILLED)
 
 
 class ProgressView(Protocol):
     def tick(self, snapshot: Callable[[], JobSnapshot]) -> None:
-        """The moment to draw; whoever draws asks for a snapshot."""
+        """Draws; requests a snapshot if necessary."""
 
     def close(self) -> None:
-        """There is nothing more to draw."""
+        """Nothing more is drawn."""
 
 
 class EndedRecipe(Struct, frozen=True):
     plan: RecipePlan
     record: Record
     snapshot: JobSnapshot
-    signal_number: int | None = None  # that somebody ended it by
+    signal_number: int | None = None  # signal that stopped it
     export_files: tuple[str, ...] = ()
-    can_go_on: bool = True  # False: the same row would end it again
-    was_complete: bool = False  # before: nothing was done
+    can_go_on: bool = True  # False: the same row would stop it again
+    was_complete: bool = False  # complete before: nothing was done
 
     @property
     def was_interrupted(self) -> bool:
@@ -68,8 +66,8 @@ def execute_job(
     view: ProgressView | None = None,
     on_begin: Callable[[], None] | None = None,
 ) -> EndedRecipe:
-    """To its end; an interrupt ends the job first, so that it can be resumed. Raises RecipeError when
-    the job's folder cannot be made; `on_begin` is called when it is."""
+    """Runs it to its end; an interrupt stops the job first, so that it can be resumed. Raises RecipeError
+    if the job's folder cannot be created; `on_begin` is called when it is."""
     make_job(job)
     if on_begin is not None:
         on_begin()
@@ -77,7 +75,7 @@ def execute_job(
 
 
 class _Executing:
-    """The session lives on a thread of the pool; so does what is drawn."""
+    """The session and the view are on a thread of the pool."""
 
     def __init__(self, job: RecipeJob, settings: Settings, view: ProgressView | None) -> None:
         self._plan = job.plan
@@ -85,14 +83,15 @@ class _Executing:
         self._view = view
         self._log = OwnLog(settings.logs)
         self._live = LiveSnapshot(job.plan.job_dir)
-        self._session: JobSession | None = None
+        self._pool: SessionPool | None = None
+        self._uuid = ""
         self._next_tick_s = time.monotonic() + _TICK_S
-        self._signals = _Signals(self._heed_soon)
+        self._signals = _Signals(self._handle_soon)
         self._is_unheeded = False
         self._loop: Loop | None = None
 
     def run(self) -> EndedRecipe:
-        """Signals are taken until it is in the history: nothing is torn apart by one."""
+        """Signals are handled until it is in the history: nothing is interrupted halfway."""
         with self._signals:
             return self._run()
 
@@ -101,16 +100,15 @@ class _Executing:
         context = open_context(self._settings, warn=self._log.warn)
         self._loop = context.loop
         try:
-            self._wait(SessionPool(context, 1), context, prepared)
-            assert self._session is not None
-            snapshot = _over(self._live.refresh(), self._session.record)
-            self._remember(context, snapshot)
-            self._log.ended(self._session.record)
+            record = self._run_session(context, prepared)
+            snapshot = _over(self._live.refresh(), record)
+            self._remember(context, record, snapshot)
+            self._log.ended(record)
             number = self._signals.number if snapshot.overall_status is ProcessingStatus.STOPPED else None
             summary = self._live.directory.read_summary()
             return EndedRecipe(
                 self._plan,
-                self._session.record,
+                record,
                 snapshot,
                 number,
                 tuple(map(str, summary.get("export_files") or ())),
@@ -119,59 +117,54 @@ class _Executing:
         finally:
             close_context(context)
 
-    def _wait(self, pool: SessionPool, context: AgentContext, prepared: PreparedJob) -> None:
+    def _run_session(self, context: AgentContext, prepared: PreparedJob) -> Record:
+        """Ctrl-C is for this process, not for the job: the job is then asked to stop, and stops in order."""
+        pool, self._uuid = SessionPool(context, 1), prepared.job.uuid
+        record = Record(status=Status.QUEUED, job=prepared.job)
+        order = session_order(prepared, context, self._settings)
+        self._log.started(prepared.job)
         context.loop.add_timed(self)
+        self._pool = pool
         try:
-            for _ in pool.run([self._starter(prepared, context)]):
-                pass
-        except KeyboardInterrupt:  # by somebody's own handler; the pool has ended the job before
+            for ended in pool.run([order]):
+                record = ended
+        except KeyboardInterrupt:  # from another handler; the pool has stopped the job before
             self._signals.note(signal.SIGINT)
+            record = pool.last_record or record
         finally:
             context.loop.remove_timed(self)
             self._close_view()
+        return record
 
     def _close_view(self) -> None:
-        """However it ends: a terminal is left as it was."""
+        """Restores the terminal, however it ends."""
         view, self._view = self._view, None
         if view is not None:
             with suppress(Exception):
                 view.close()
 
-    def _heed_soon(self) -> None:
-        """In a signal handler: between any two instructions of the main thread."""
+    def _handle_soon(self) -> None:
+        """Called in a signal handler: between any two instructions of the main thread."""
         self._is_unheeded = True
         if self._loop is not None:
             self._loop.call(self._heed)
 
     def _heed(self) -> None:
-        session, number = self._session, self._signals.number
-        if not self._is_unheeded or session is None or number is None:
-            return  # not begun yet: the next tick looks again
+        pool, number = self._pool, self._signals.number
+        if not self._is_unheeded or pool is None or number is None or not pool.host.holds(self._uuid):
+            return  # not started yet: the next tick retries
         self._is_unheeded = False
-        if not session.is_over:
-            session.ask_stop(EndCause.CANCELLED, number)
+        pool.host.stop(self._uuid, number)
 
-    def _starter(self, prepared: PreparedJob, context: AgentContext) -> StartSession:
-        """Ctrl-C is for us, not for the job's own session: it is then asked to stop, and stops in order."""
-        begin = session_starter(prepared, context, self._settings)
-
-        def start(on_end: Callable[[JobSession], None]) -> JobSession:
-            self._session = begin(on_end)
-            return self._session
-
-        self._log.started(prepared.job)
-        return start
-
-    def _remember(self, context: AgentContext, snapshot: JobSnapshot) -> None:
-        assert self._session is not None
+    def _remember(self, context: AgentContext, record: Record, snapshot: JobSnapshot) -> None:
         table = operator_table(snapshot, self._plan, context.clock.now_us())
-        context.recorder.write([DetailsTaken(self._session.job.uuid, Details(operators=table))])
-        with suppress(JoblensError):  # how the job ended stands
+        context.recorder.write([DetailsTaken(record.job.uuid, Details(operators=table))])
+        with suppress(JoblensError):  # the outcome of the job is known
             context.recorder.read(
                 lambda store: apply_retention(store, self._settings, context.clock.now_us())
             )
 
-    # ---- while it goes on, on the pool's thread ----------------------------------------------------------
+    # ---- while it runs, on the pool's thread -------------------------------------------------------------
 
     def next_wake_s(self) -> float | None:
         return self._next_tick_s
@@ -179,18 +172,17 @@ class _Executing:
     def wake(self) -> None:
         self._next_tick_s = time.monotonic() + _TICK_S
         self._heed()
-        if self._view is None or self._session is None or self._session.is_over:
+        if self._view is None or self._pool is None or not self._pool.host.holds(self._uuid):
             return
         try:
             self._view.tick(self._live.refresh)
-        except Exception as error:  # noqa: BLE001 - what cannot be shown never ends a job
+        except Exception as error:  # noqa: BLE001 - a failing view never stops a job
             self._close_view()
             self._log.warn(f"the job continues, but its progress cannot be shown: {error}")
 
 
 def _over(snapshot: JobSnapshot, record: Record) -> JobSnapshot:
-    """An executor that could not even begin, or was ended the hard way, has left no word about it in the
-    job's folder."""
+    """An executor that did not start, or was killed, has written nothing to the job's folder."""
     was_stopped = record.status is Status.CANCELLED
     if snapshot.overall_status is ProcessingStatus.KILLED and not was_stopped:
         return snapshot
@@ -203,7 +195,7 @@ def _over(snapshot: JobSnapshot, record: Record) -> JobSnapshot:
 def executor_request(plan: RecipePlan) -> Request:
     recipe = plan.recipe
     return Request(
-        # -P: no file that happens to lie in the current folder is taken for a module
+        # -P: no file in the current folder is imported as a module
         argv=(sys.executable, "-P", "-m", "joblens.data", plan.job_dir, plan_digest(plan)),
         name=recipe.name,
         tool=TOOL,
@@ -220,8 +212,8 @@ def executor_request(plan: RecipePlan) -> Request:
 
 
 class _Signals:
-    """SIGINT, SIGTERM and SIGHUP end the job, where nobody has other plans for them. In a thread of
-    somebody's program signals are theirs."""
+    """SIGINT, SIGTERM and SIGHUP stop the job, unless the program handles them. In a thread, signals
+    belong to the program."""
 
     def __init__(self, on_signal: Callable[[], None]) -> None:
         self.number: int | None = None  # the first
@@ -246,7 +238,7 @@ class _Signals:
 
     def _take(self, number: int, _frame: FrameType | None) -> None:
         now_s = time.monotonic()
-        if self.number is None or now_s - self._last_s >= _SAME_WISH_S:
+        if self.number is None or now_s - self._last_s >= _SAME_REQUEST_S:
             self.note(number)
             self._last_s = now_s
             self._on_signal()

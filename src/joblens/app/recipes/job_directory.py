@@ -1,4 +1,4 @@
-"""Job directory of a recipe, of joblens or DataJuicer: its contents, and whether its process lives."""
+"""Job directory of a recipe, of joblens or DataJuicer: its contents, and whether its process is alive."""
 
 import glob
 import mmap
@@ -21,17 +21,17 @@ from joblens.model.recipes.recipe import CheckpointStrategy, RecipePlan
 from joblens.model.values.json_text import decode_json
 from joblens.plan.workflows.plan_document import plan_from_json
 
-_CLOCK_SLACK_S = 2.0  # the machine's clock may have been set a little since its start
+_CLOCK_SLACK_S = 2.0  # the machine's clock may have been adjusted since its start
 
 
 class JobProcess(Struct, frozen=True, kw_only=True):
     process_id: int | None = None
     start_ticks: int | None = None
-    is_alive: bool | None = None  # None: nobody can tell
+    is_alive: bool | None = None  # None: unknown
 
 
 def process_of_executor(folder: JobFolder) -> JobProcess | None:
-    """Of a job of joblens, by the lock that its executor holds. None: there is no such lock."""
+    """Returns the process of a joblens job, from the lock of its executor. None: there is no such lock."""
     if not os.path.exists(folder.lock):
         return None
     try:
@@ -47,8 +47,8 @@ def process_of_executor(folder: JobFolder) -> JobProcess | None:
 
 
 def live_process(process_id: int | None, last_event_time: float | None) -> JobProcess:
-    """Of any other job, by the number its events name: a process that started after the last event was
-    written is another one that got the number."""
+    """Returns the process of any other job, by the pid in its events: a process that started after the
+    last event is another one with the same pid."""
     if process_id is None or last_event_time is None:
         return JobProcess(process_id=process_id)
     ticks = process_start_ticks(process_id)
@@ -64,7 +64,7 @@ def _started_at(ticks: int) -> float:
 
 
 _NODE_NAME = re.compile(rb'"node_id"\s*:\s*"([^"\\]+)"')
-_DEFAULT_STRATEGY = CheckpointStrategy.EVERY_N_OPS  # of both, where checkpoints are on and nothing is said
+_DEFAULT_STRATEGY = CheckpointStrategy.EVERY_N_OPS  # of both, if checkpoints are on and nothing is configured
 
 
 _LEAST_FREE_BYTES = 1 << 16
@@ -78,7 +78,7 @@ _MARKS = (
 
 @contextmanager
 def readable_or_input_error() -> Iterator[None]:
-    """Jobs' folders are private: somebody else's can be named, but not read."""
+    """Jobs' folders are private: those of another user are known, but unreadable."""
     try:
         yield
     except PermissionError as error:
@@ -93,7 +93,7 @@ def readable_or_input_error() -> Iterator[None]:
 
 
 def is_job_folder(path: str) -> bool:
-    """Whether anything of a recipe's job lies there."""
+    """Returns whether it contains any file of a recipe's job."""
     if any(os.path.exists(os.path.join(path, name)) for name in _MARKS):
         return True
     return bool(glob.glob(os.path.join(glob.escape(path), "events_*.jsonl")))
@@ -143,23 +143,23 @@ class JobDirectory:
     # Events
 
     def event_files(self) -> list[str]:
-        """In the order they were written: a DataJuicer job begins a new one each time it is gone on with."""
+        """In the order they were written: a DataJuicer job starts a new one with each resume."""
         in_folder = sorted(glob.glob(os.path.join(glob.escape(self.path), "events_*.jsonl")))
         named = self.folder.events
         if not os.path.exists(named) and not in_folder:
-            told = self.read_summary().get("event_log_file")
-            if isinstance(told, str) and os.path.exists(told):
-                named = told
+            recorded = self.read_summary().get("event_log_file")
+            if isinstance(recorded, str) and os.path.exists(recorded):
+                named = recorded
         return [named, *in_folder] if os.path.exists(named) else in_folder
 
-    # What was planned
+    # Plan
 
     def knows_partitions(self) -> bool:
-        """Not before a job has cut those files that cannot be read from the middle."""
+        """False until a job has split files that cannot be read from the middle."""
         return self.plan is None or not self.plan.uncut or os.path.exists(self.dag_path)
 
     def is_planned(self) -> bool:
-        """Whether anything says that there is a job to come, beside a log that does not."""
+        """Returns whether a job is planned, besides a log without events."""
         return self.plan is not None or os.path.exists(self.dag_path) or bool(self.read_summary())
 
     @property
@@ -191,7 +191,7 @@ class JobDirectory:
             return
 
     def operator_calls(self) -> list[dict[str, Any]]:
-        """Name and parameters of each, as the recipe says it."""
+        """Returns name and parameters of each, as in the recipe."""
         if self.plan is not None:
             return [{"name": call.name, "config": call.params} for call in self.plan.recipe.process]
         process = self._recipe.get("process")
@@ -214,7 +214,7 @@ class JobDirectory:
     # The recipe's copy
 
     def recipe_path(self) -> str | None:
-        """The copy of the recipe that lies in the job's folder."""
+        """Returns the copy of the recipe in the job's folder."""
         found = sorted(glob.glob(os.path.join(glob.escape(self.path), "*.y*ml")))
         own = [path for path in found if os.path.basename(path) != "cli.yaml"]
         return own[0] if own else None
@@ -232,7 +232,7 @@ class JobDirectory:
             return {}
         return read if isinstance(read, dict) else {}
 
-    # What changes
+    # Changing files
 
     def read_summary(self) -> dict[str, Any]:
         return read_json_object(self.folder.summary)
@@ -248,7 +248,7 @@ class JobDirectory:
             return any("op_" in entry.name or entry.name.startswith("partition_") for entry in entries)
 
     def is_disk_full(self) -> bool:
-        """Too full for a job to write how it ended."""
+        """Returns whether a job could not write how it ended."""
         try:
             found = os.statvfs(self.path)
         except OSError:
@@ -256,7 +256,7 @@ class JobDirectory:
         return found.f_bavail * found.f_frsize < _LEAST_FREE_BYTES
 
     def about(self, summary: dict[str, Any], executor_type: str | None) -> JobAbout:
-        def told(key: str, otherwise: str | None) -> str | None:
+        def recorded(key: str, otherwise: str | None) -> str | None:
             value = summary.get(key)
             return value if isinstance(value, str) else otherwise
 
@@ -265,18 +265,18 @@ class JobDirectory:
         recipe = self.recipe_path()
         duration = summary.get("duration")
         return JobAbout(
-            executor_type=told("executor_type", executor_type),
+            executor_type=recorded("executor_type", executor_type),
             config_file=[str(one) for one in config] if isinstance(config, list) else None,
-            work_dir=told("job_dir", told("work_dir", self.path)),
-            resumption_command=told("resumption_command", None),
+            work_dir=recorded("job_dir", recorded("work_dir", self.path)),
+            resumption_command=recorded("resumption_command", None),
             summary_duration=float(duration) if isinstance(duration, int | float) else None,
             is_summary_loaded=bool(summary),
             is_dag_loaded=os.path.exists(self.dag_path),
-            event_log_file=told("event_log_file", files[-1] if files else None),
-            event_log_dir=told("event_log_dir", _if_there(self.folder.logs)),
-            checkpoint_dir=told("checkpoint_dir", self.checkpoint_dir()),
-            metadata_dir=told("metadata_dir", _if_there(self.folder.metadata)),
-            backed_up_config_path=told("backed_up_config_path", recipe),
+            event_log_file=recorded("event_log_file", files[-1] if files else None),
+            event_log_dir=recorded("event_log_dir", _if_there(self.folder.logs)),
+            checkpoint_dir=recorded("checkpoint_dir", self.checkpoint_dir()),
+            metadata_dir=recorded("metadata_dir", _if_there(self.folder.metadata)),
+            backed_up_config_path=recorded("backed_up_config_path", recipe),
         )
 
 
@@ -289,7 +289,7 @@ def summary_in(job_dir: str) -> dict[str, Any]:
 
 
 def read_json_object(path: str) -> dict[str, Any]:
-    """{} for a file that is not there or is no object."""
+    """Returns {} for a file that does not exist or is not an object."""
     try:
         with open_plain_file(path) as file:
             found: dict[str, Any] = decode_json(file.read(), dict[str, Any])

@@ -1,4 +1,4 @@
-"""JobUtils: jobs of recipes by their directories; list them, inspect one, stop one."""
+"""JobUtils: jobs of recipes by their directories; list, inspect and stop them."""
 
 import os
 import select
@@ -29,20 +29,21 @@ from joblens.model.recipes.snapshot import JobSnapshot, ProcessingStatus
 from joblens.model.values.json_text import decode_json
 
 
-def status_word(snapshot: JobSnapshot) -> str:
+def status_text(snapshot: JobSnapshot) -> str:
     is_running = snapshot.overall_status is ProcessingStatus.IN_PROGRESS
     return "running" if is_running else snapshot.overall_status.value
 
 
 def may_run(job_dir: str) -> bool:
-    """No, for certain, where nobody holds the lock of the job. Without a lock its events have to be read."""
+    """Returns False for certain if the lock of the job is free. Without a lock its events have to be
+    read."""
     process = process_of_executor(JobFolder(job_dir))
     return process is None or process.is_alive is not False
 
 
 def listed_job(job_dir: str) -> dict[str, Any]:
-    """Of a job that is complete its summary tells everything; of any other the events have to be read. One
-    that may not be read is told as such, and does not keep the others from being listed."""
+    """For a complete job, its summary is enough; for any other the events have to be read. An unreadable
+    job is listed as such."""
     try:
         with readable_or_input_error():
             return _of_summary(job_dir, summary_in(job_dir)) or _of_snapshot(job_dir)
@@ -54,7 +55,7 @@ def _of_summary(job_dir: str, summary: dict[str, Any]) -> dict[str, Any] | None:
     times = [summary.get(key) for key in ("start_time", "duration")]
     is_told = summary.get("status") == "completed" and all(isinstance(one, int | float) for one in times)
     if not is_told or process_of_executor(JobFolder(job_dir)) is None or may_run(job_dir):
-        return None  # another system's, or it is being gone on with
+        return None  # another system's, or it is being resumed
     return _listed(job_dir, status="completed", start_time=times[0], duration=times[1], progress=100.0)
 
 
@@ -62,7 +63,7 @@ def _of_snapshot(job_dir: str) -> dict[str, Any]:
     snapshot = LiveSnapshot(job_dir).refresh()
     return _listed(
         job_dir,
-        status=status_word(snapshot),
+        status=status_text(snapshot),
         start_time=snapshot.job_start_time,
         duration=snapshot.total_duration,
         progress=100 * snapshot.overall_fraction,
@@ -94,7 +95,7 @@ _AFTER_KILL_S = 10.0
 
 
 class Stopped(Struct, frozen=True, kw_only=True):
-    success: bool  # no process of the job runs any more
+    success: bool  # no process of the job is running
     process_id: int | None = None
     was_running: bool = False
     was_killed: bool = False
@@ -112,7 +113,7 @@ def stop_process(process: JobProcess, *, timeout_s: float, force: bool) -> Stopp
     except ProcessLookupError:
         return Stopped(success=True, process_id=pid, reason="the job has just ended")
     try:
-        # The descriptor stands for one process for ever: looking once that it is the right one is enough.
+        # The descriptor refers to one process for good: checking it once is enough.
         if process_start_ticks(pid) != process.start_ticks:
             return Stopped(success=True, process_id=pid, reason="the job has just ended")
         return _end(descriptor, pid, timeout_s, force=force)
@@ -140,9 +141,8 @@ def _has_ended(descriptor: int, timeout_s: float) -> bool:
 
 class JobUtils:
     """`JobUtils("outputs")` for the jobs in a folder, `JobUtils("outputs/JOB")` for one of them,
-    `JobUtils("JOB", base_dir="outputs")` the same, `JobUtils("JOB", work_dir="outputs/JOB")` too. Given a
-    folder of jobs, what is asked about a job is told of the one that wrote last; to stop one, it has to be
-    named."""
+    `JobUtils("JOB", base_dir="outputs")` the same, `JobUtils("JOB", work_dir="outputs/JOB")` too. For a
+    folder of jobs, methods about one job use the one that wrote last; to stop one, name it."""
 
     def __init__(self, job: str, work_dir: str | None = None, base_dir: str | None = None) -> None:
         path = str(job)
@@ -180,16 +180,16 @@ class JobUtils:
             return [entry.path for entry in entries if entry.is_dir() and is_job_folder(entry.path)]
 
     def list_jobs(self) -> list[dict[str, Any]]:
-        """Every job, the one that was started last first."""
+        """Returns every job, the last started first."""
         return _in_order(listed_job(path) for path in self._job_folders())
 
     def list_running_jobs(self) -> list[dict[str, Any]]:
-        """Those whose process lives."""
+        """Returns jobs whose process is alive."""
         jobs = (listed_job(path) for path in self._job_folders() if may_run(path))
         return _in_order(job for job in jobs if job["status"] == "running")
 
     def job(self, job_id: str) -> "JobUtils":
-        """One of them."""
+        """Returns one of them."""
         return JobUtils(job_id, base_dir=self.base_dir)
 
     # One job
@@ -203,7 +203,7 @@ class JobUtils:
             return read_json_object(JobDirectory(self.work_dir).folder.dataset_mapping)
 
     def load_event_logs(self) -> list[dict[str, Any]]:
-        """All events in order, over all runs of the job; lines that are none are left out."""
+        """Returns all events in order, over all runs of the job; skips invalid lines."""
         events = []
         for path in JobDirectory(self.work_dir).event_files():
             with readable_or_input_error(), open_plain_file(path) as file:
@@ -226,7 +226,7 @@ class JobUtils:
         }
 
     def find_processes_by_ids(self, process_ids: set[int]) -> list[JobProcess]:
-        """Those that still are the processes that wrote the events: another one may have got the number."""
+        """Returns processes that still are those that wrote the events: a pid may be reused."""
         last: dict[int, float] = {}
         for event in self.load_event_logs():
             pid, at = event.get("process_id"), event.get("timestamp")
@@ -236,7 +236,7 @@ class JobUtils:
         return [process for process in found if process.is_alive]
 
     def find_threads_by_ids(self, thread_ids: set[int]) -> list[int]:
-        """Those of the job's processes that run, where events name threads as the kernel does."""
+        """Returns running threads of the job, if events have thread ids of the kernel."""
         processes = self.find_processes_by_ids(self.extract_process_thread_ids()["process_ids"])
         running: set[int] = set()
         for process in processes:
@@ -263,18 +263,18 @@ class JobUtils:
             "total_samples": sum(one.sample_count or 0 for one in counts),
             "processed_samples": sum(one.sample_count or 0 for one in done),
             "estimated_remaining_seconds": snapshot.eta_seconds,
-            "job_status": status_word(snapshot),
+            "job_status": status_text(snapshot),
         }
 
     def get_operation_pipeline(self) -> list[dict[str, Any]]:
-        """The operators of the recipe, in order, each with what it is told."""
+        """Returns the operators of the recipe, in order, each with its parameters."""
         return JobDirectory(self.work_dir).operator_calls()
 
     def snapshot(self) -> JobSnapshot:
         return LiveSnapshot(self.work_dir).refresh()
 
     def monitor(self, interval: float = 1.0) -> Iterator[JobSnapshot]:
-        """Snapshots until the job has ended, that one included."""
+        """Yields snapshots until the job has ended, including the last."""
         live = LiveSnapshot(self.work_dir)
         while True:
             snapshot = live.refresh()
@@ -284,9 +284,9 @@ class JobUtils:
             time.sleep(interval)
 
     def stop(self, *, timeout: float = 30.0, force: bool = False) -> Stopped:
-        """End the job so that it can be resumed. `force`: kill it when it has not ended by itself after
-        `timeout` seconds. A process that only has the same number is left alone. Raises InputError for a
-        folder of jobs: which of them is meant has to be said."""
+        """Stops the job so that it can be resumed. `force`: kills it if it has not ended after `timeout`
+        seconds. A process that only has the same pid is not touched. Raises InputError for a folder of
+        several jobs."""
         if self._job_dir is None:
             running = ", ".join(job["job_id"] for job in self.list_running_jobs())
             hint = f"name one: {running}" if running else "none of its jobs is running"
@@ -295,12 +295,12 @@ class JobUtils:
 
 
 def _folder_of(job_id: str, work_dir: str) -> str:
-    """The job's own folder, or that of its name in a folder of jobs; never that of another job."""
+    """Returns the job's own folder, or that of its name in a folder of jobs; never that of another job."""
     if not is_job_folder(work_dir):
         return os.path.join(work_dir, job_id)
-    name, told = os.path.basename(os.path.abspath(work_dir)), summary_in(work_dir).get("job_id")
-    if os.path.basename(os.path.normpath(job_id)) not in (name, told):
-        raise InputError(f"{work_dir} is not the directory of job {job_id}, but of {told or name}")
+    name, recorded = os.path.basename(os.path.abspath(work_dir)), summary_in(work_dir).get("job_id")
+    if os.path.basename(os.path.normpath(job_id)) not in (name, recorded):
+        raise InputError(f"{work_dir} is not the directory of job {job_id}, but of {recorded or name}")
     return work_dir
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.app.recipes.loader import CheckedRecipe, problem_at
-from joblens.app.recipes.paths import check_places
+from joblens.app.recipes.paths import check_paths
 from joblens.data.base.job_folder import START_OVER, JobFolder, read_plan
 from joblens.files.atomic import write_atomically
 from joblens.model.errors import InputError, JobIsRunning, RecipeError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def new_plan(checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None" = None) -> RecipePlan:
-    """Looks at the data, and writes nothing. `memory`: what earlier runs of these operators needed."""
+    """Reads the data and writes nothing. `memory`: what earlier runs of these operators needed."""
     from joblens.data.files.cutting import CutWish, plan_partitions
     from joblens.data.files.input_stamps import stamp_inputs
 
@@ -83,8 +83,8 @@ def new_plan(checked: CheckedRecipe, job_id: str, memory: "OperatorMemory | None
 def resumed_plan(
     checked: CheckedRecipe, before: RecipePlan, memory: "OperatorMemory | None" = None
 ) -> RecipePlan:
-    """The plan of the job as it is, carried out by as many workers as are wanted now. Raises RecipeError when
-    recipe or data are not what they were."""
+    """Returns the existing plan for the requested number of workers. Raises RecipeError if recipe or data
+    have changed."""
     from joblens.data.files.input_stamps import changed_inputs, stamp_inputs
 
     recipe = with_job(checked.recipe, before.job_id)
@@ -120,7 +120,7 @@ def _operator_files(recipe: Recipe) -> tuple[InputFile, ...]:
 
 
 def _recipe_path(checked: CheckedRecipe, job_dir: str) -> str:
-    """One that was never a file has its copy in the job's folder."""
+    """A recipe without a file has its copy in the job's folder."""
     loaded = checked.loaded
     return os.path.abspath(loaded.path) if loaded.is_file else os.path.join(job_dir, loaded.path)
 
@@ -132,13 +132,13 @@ def _files(checked: CheckedRecipe, recipe: Recipe) -> "tuple[DataFile, ...]":
         files = find_files(recipe.dataset_path, recipe.suffixes, recipe.delimiter)
         check_fields(files, checked.columns, checked.needed)
     except InputError as error:
-        said = problem_at(checked.loaded, "dataset_path", str(error))
-        raise RecipeError(said, hint=error.hint) from error
+        problem = problem_at(checked.loaded, "dataset_path", str(error))
+        raise RecipeError(problem, hint=error.hint) from error
     export = os.path.realpath(recipe.export_path)
     if any(os.path.realpath(file.path) == export for file in files):
-        said = f"{recipe.export_path} is a file of the dataset"
+        problem = f"{recipe.export_path} is a file of the dataset"
         raise RecipeError(
-            problem_at(checked.loaded, "export_path", said),
+            problem_at(checked.loaded, "export_path", problem),
             hint="write somewhere else; a job never changes its input",
         )
     return files
@@ -149,9 +149,9 @@ def _refuse_reading_itself(checked: CheckedRecipe, recipe: Recipe, job_dir: str)
 
     found = is_read_again(recipe, job_dir)
     if found is not None:
-        said = f"{found}, written by this job, would be input of the next one"
+        problem = f"{found}, written by this job, would be input of the next one"
         raise RecipeError(
-            problem_at(checked.loaded, "dataset_path", said),
+            problem_at(checked.loaded, "dataset_path", problem),
             hint="place work_dir and export_path outside the dataset, or select its files with a pattern",
         )
 
@@ -174,11 +174,11 @@ def _changed(what: str, changes: "Sequence[str]") -> RecipeError:
 
 
 class RecipeJob(Struct, frozen=True):
-    """Nothing of it is on disk yet, unless it is gone on with."""
+    """Nothing of it is on disk yet, unless it is resumed."""
 
     plan: RecipePlan
     is_resumed: bool = False
-    starts_over: bool = False  # what is there of that id is to be removed first
+    starts_over: bool = False  # the existing job of that id is removed first
 
 
 def new_job_id() -> str:
@@ -188,13 +188,13 @@ def new_job_id() -> str:
 def plan_job(
     checked: CheckedRecipe, *, start_over: bool = False, memory: "OperatorMemory | None" = None
 ) -> RecipeJob:
-    """`resume` of the recipe names a job that has to be there, `job_id` one that may be: it is then gone on
-    with too. Raises RecipeError when that cannot be, JobIsRunning when somebody is at it."""
+    """`resume` of the recipe names a job that must exist, `job_id` one that may exist: it is then resumed
+    too. Raises RecipeError if that is impossible, JobIsRunning if it is running."""
     recipe = checked.recipe
     job_id = recipe.resume or recipe.job_id
     job = _planned(checked, job_id, memory, start_over=start_over) if job_id else None
     job = job or RecipeJob(new_plan(checked, new_job_id(), memory))
-    check_places(checked.loaded, job.plan)
+    check_paths(checked.loaded, job.plan)
     return job
 
 
@@ -220,7 +220,7 @@ def _planned(
 
 
 def _is_there(path: str) -> bool:
-    """Raises PermissionError where nobody may look."""
+    """Raises PermissionError if it cannot be read."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -229,14 +229,15 @@ def _is_there(path: str) -> bool:
 
 
 def make_job(job: RecipeJob) -> JobFolder:
-    """On disk, so that an executor can begin. The plan comes last: without it there is no job. The job's lock
-    is held meanwhile: whoever carries it out now goes on undisturbed, and this raises JobIsRunning."""
+    """Writes it to disk, so that an executor can start. The plan comes last: without it there is no job.
+    The job's lock is held meanwhile: if the job is running, this raises JobIsRunning."""
     from joblens.data.base.job_folder import take_lock
 
     folder = JobFolder.of_plan(job.plan)
     was_there = os.path.isdir(folder.path)
     try:
-        # The job's folder is private. Where jobs and exports lie is not, unless it is that folder too.
+        # The job's folder is private. The folders of jobs and exports are not, unless they are that
+        # folder too.
         os.makedirs(job.plan.recipe.work_dir, exist_ok=True)
         lock = take_lock(folder)
         try:
@@ -274,8 +275,8 @@ def _refuse_running(folder: JobFolder) -> None:
 
 
 def _clear(folder: JobFolder) -> None:
-    """Only what jobs leave there. The plan goes first: what is cut short in between is no job. The lock
-    stays, or somebody could lock another file of that name."""
+    """Removes only what jobs write there. The plan is first: an interrupted removal leaves no job. The
+    lock stays, or another process could lock a new file of that name."""
     from joblens.data.files.shards import forget_moved
 
     with suppress(FileNotFoundError):
@@ -284,7 +285,7 @@ def _clear(folder: JobFolder) -> None:
     for each in (folder.checkpoints, folder.partitions, folder.rejects, folder.trace):
         shutil.rmtree(each, ignore_errors=True)
     with suppress(FileNotFoundError):
-        os.replace(folder.export_manifest, folder.earlier_export)  # the next export takes its place
+        os.replace(folder.export_manifest, folder.earlier_export)  # the next export replaces it
     metadata = glob(f"{escape(folder.metadata)}/*")
     for path in (
         *(path for path in metadata if path not in (folder.lock, folder.earlier_export)),
@@ -307,7 +308,7 @@ def _no_such_job(base_dir: str, job_id: str) -> RecipeError:
 
 
 def known_jobs(base_dir: str) -> list[str]:
-    """Ids of the jobs there, in the order of their names, which is that of time."""
+    """Returns ids of existing jobs, by name, which is the order of time."""
     try:
         names = sorted(os.listdir(base_dir))
     except OSError:

@@ -1,4 +1,4 @@
-"""Loader of recipe files, with their operators looked up and checked; the list of operators."""
+"""Loader of recipe files: looks up and checks their operators; the list of operators."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def list_operators(custom_paths: Sequence[str] = ()) -> list[OperatorInfo]:
-    """All of them by name, those of these files and folders too."""
+    """Returns all of them by name, including those of these files and folders."""
     from joblens.data.registry.info import describe
     from joblens.data.registry.lookup import names
 
@@ -54,17 +54,17 @@ class LoadedRecipe(Struct, frozen=True):
     document: Document
     is_np_given: bool  # by the file or on the command line
     options: frozenset[str] = frozenset()  # keys whose values were given beside the file
-    is_file: bool = True  # no: it was given as a mapping, or lies in the folder of a job only
+    is_file: bool = True  # False: it was given as a mapping, or exists only in a job's folder
     path_note: str = ""  # the paths and weights that dataset_path was split into
 
 
 class CheckedRecipe(Struct, frozen=True):
-    """A recipe whose operators are known to work, as far as that can be known before there are rows."""
+    """A recipe whose operators work, as far as that is known without rows."""
 
     loaded: LoadedRecipe
     kinds: tuple[str, ...]  # of the operators: mapper, filter, deduplicator, selector
-    columns: tuple[str, ...]  # fields that they want to see
-    needed: tuple[str, ...]  # other fields that every row has to have
+    columns: tuple[str, ...]  # fields that they read
+    needed: tuple[str, ...]  # other fields that every row must have
     warnings: tuple[str, ...]
 
     @property
@@ -73,7 +73,7 @@ class CheckedRecipe(Struct, frozen=True):
 
 
 def load_recipe(path: str, given: Mapping[str, Any], cwd: str | None = None) -> LoadedRecipe:
-    """`given`: what takes the place of keys of the file. RecipeError lists every problem."""
+    """`given`: values that replace keys of the file. RecipeError lists every problem."""
     text = _read(path)
     form = format_of(path, text)
     return loaded_from_text(text, form if form in _FORMATS else "yaml", path, given, cwd)
@@ -85,8 +85,8 @@ def loaded_from_text(
     reading = read_recipe(text, form, path, cwd=cwd or os.getcwd(), given=given)
     if reading.recipe is None:
         _refuse_workflows(path, reading.document)
-        told = [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems]
-        raise recipe_error(path, told)
+        problems = [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems]
+        raise recipe_error(path, problems)
     value = reading.document.value
     is_np_given = given.get("np") is not None or value.get("np") is not None
     options = frozenset(name for name, each in given.items() if each is not None)
@@ -96,7 +96,7 @@ def loaded_from_text(
 
 
 def loaded_from_plan(plan: RecipePlan, given: Mapping[str, Any]) -> LoadedRecipe:
-    """The recipe of a job that is there, as it was made, whatever has become of its file."""
+    """Returns the recipe of an existing job, as it was created, whatever has become of its file."""
     form = format_of(plan.recipe_path, plan.recipe_text)
     document = read_document(plan.recipe_text, form if form in _FORMATS else "yaml")
     recipe = replace(plan.recipe, resume=plan.job_id)
@@ -110,7 +110,7 @@ def loaded_from_plan(plan: RecipePlan, given: Mapping[str, Any]) -> LoadedRecipe
     if given.get("is_strict"):
         recipe = replace(recipe, is_strict=True)
     written = document.value if isinstance(document.value, dict) else {}
-    # np has a default: one that differs from what the file says was given beside it
+    # np has a default: a value that differs from the file was given as an option
     is_np_given = written.get("np") is not None or recipe.np != DEFAULT_NP
     options = frozenset(name for name, each in given.items() if each is not None)
     return LoadedRecipe(
@@ -118,18 +118,18 @@ def loaded_from_plan(plan: RecipePlan, given: Mapping[str, Any]) -> LoadedRecipe
     )
 
 
-def problem_at(loaded: LoadedRecipe, key: str, said: str) -> str:
-    """With where the key's value was written: an option, a line of the file, or nowhere."""
+def problem_at(loaded: LoadedRecipe, key: str, text: str) -> str:
+    """Adds where the value was written: an option, a line of the file, or nowhere."""
     if key in loaded.options:
-        return f"--{key.replace('_', '-')}: {said}"
+        return f"--{key.replace('_', '-')}: {text}"
     written = loaded.document.value
     if not isinstance(written, dict) or key not in written:
-        return said
-    return _placed(loaded, [((key,), f"{key}: {said}")])[0]
+        return text
+    return _placed(loaded, [((key,), f"{key}: {text}")])[0]
 
 
 def check_recipe(loaded: LoadedRecipe) -> CheckedRecipe:
-    """Finds and makes every operator. Raises RecipeError with all that is wrong, MissingExtra."""
+    """Finds and creates every operator. Raises RecipeError with all errors, MissingExtra."""
     from joblens.data.registry import lookup as registry
 
     recipe = loaded.recipe
@@ -138,14 +138,14 @@ def check_recipe(loaded: LoadedRecipe) -> CheckedRecipe:
     try:
         registry.load_custom(recipe.custom_operator_paths)
     except RecipeError as error:
-        said = problem_at(loaded, "custom_operator_paths", str(error))
-        raise RecipeError(said, hint=error.hint) from error
+        text = problem_at(loaded, "custom_operator_paths", str(error))
+        raise RecipeError(text, hint=error.hint) from error
     surroundings = surroundings_of(recipe)
     problems: list[tuple[Path, str]] = []
     operators: list[Operator] = []
     for call in recipe.process:
         found, operator = _look_at(call, surroundings)
-        problems += [(("process", call.index, *path), said) for path, said in found]
+        problems += [(("process", call.index, *path), text) for path, text in found]
         if operator is not None:
             operators.append(operator)
     if problems:
@@ -188,7 +188,7 @@ def recipe_error(path: str, problems: Sequence[str], hint: str = "") -> RecipeEr
 def _look_at(
     call: OperatorCall, surroundings: "OperatorContext"
 ) -> tuple[list[tuple[Path, str]], "Operator | None"]:
-    """What is wrong with it, by place inside its entry, or the operator."""
+    """Returns errors by position inside its entry, or the operator."""
     from joblens.data.registry import lookup as registry
 
     try:
@@ -203,17 +203,17 @@ def _look_at(
         operator = registry.make(call, surroundings)
         operator.check()
     except InputError as error:
-        said = f"{error} ({error.hint})" if error.hint else str(error)
-        return [((), said if call.name in said else f"{call.name}: {said}")], None
-    except Exception as error:  # noqa: BLE001 - somebody's own: a model that is missing, a slip
+        text = f"{error} ({error.hint})" if error.hint else str(error)
+        return [((), text if call.name in text else f"{call.name}: {text}")], None
+    except Exception as error:  # noqa: BLE001 - a user's operator may raise anything
         return [((), f"{call.name}: {type(error).__name__}: {error}")], None
     return [], operator
 
 
 def _placed(loaded: LoadedRecipe, problems: Sequence[tuple[Path, str]]) -> list[str]:
-    marked = [(loaded.document.mark(path), said) for path, said in problems]
+    marked = [(loaded.document.mark(path), text) for path, text in problems]
     marked.sort(key=lambda one: (one[0].line, one[0].column))
-    return [f"{loaded.path}:{mark.line}:{mark.column}: {said}" for mark, said in marked]
+    return [f"{loaded.path}:{mark.line}:{mark.column}: {text}" for mark, text in marked]
 
 
 def _warnings(recipe: Recipe) -> list[str]:
@@ -246,7 +246,7 @@ def _refuse_workflows(path: str, document: Document) -> None:
 
 
 def _written_text_keys(loaded: LoadedRecipe) -> tuple[str, ...]:
-    """The usual one is not needed where no operator works on it."""
+    """The default one is not needed if no operator works on it."""
     written = loaded.document.value
     is_written = isinstance(written, dict) and written.get("text_keys") is not None
     return loaded.recipe.text_keys if is_written else ()

@@ -1,4 +1,4 @@
-"""The places that a recipe's job writes to, looked at before anything is written to any of them."""
+"""Output paths of a recipe's job, checked before anything is written."""
 
 import contextlib
 import errno
@@ -17,12 +17,12 @@ from joblens.plan.recipes.job_folder import disk_need
 
 _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
 _OWN_FILES = ("events.jsonl", "job_summary.json")
-_NOT_READ = (".", "_")  # names in folders of a dataset that begin so
+_NOT_READ = (".", "_")  # names in folders of a dataset that begin like this are skipped
 
 
-def check_places(loaded: LoadedRecipe, plan: RecipePlan) -> None:
-    """Raises RecipeError with every place that cannot be written, by its key."""
-    seen: dict[str, str] = {}  # by what is wrong: one folder may be the place of several things
+def check_paths(loaded: LoadedRecipe, plan: RecipePlan) -> None:
+    """Raises RecipeError with every path that is not writable, by its key."""
+    seen: dict[str, str] = {}  # by error: one folder may have several uses
     for key, folder in _folders(plan):
         why = _why_not(folder)
         if why:
@@ -37,8 +37,7 @@ def check_places(loaded: LoadedRecipe, plan: RecipePlan) -> None:
 
 
 def disk_warnings(plan: RecipePlan, kinds: Sequence[str], free: "Free | None" = None) -> list[str]:
-    """One per disk that may be too small for what the job writes there. `free`: a folder -> which disk it is
-    on, and how many bytes are free."""
+    """Returns one warning per disk that may be too small. `free`: a folder -> its disk and free bytes."""
     free = free or _free
     need, folder = disk_need(plan, kinds), JobFolder.of_plan(plan)
     export = free(os.path.dirname(plan.recipe.export_path))
@@ -48,13 +47,13 @@ def disk_warnings(plan: RecipePlan, kinds: Sequence[str], free: "Free | None" = 
     needs[checkpoints.disk] = needs.get(checkpoints.disk, 0) + need.checkpoint_bytes
     if export.disk != job.disk:  # parts are copied there, not moved
         needs[export.disk] = needs.get(export.disk, 0) + need.export_bytes
-    places = {each.disk: each for each in (export, checkpoints, job)}
+    disks = {each.disk: each for each in (export, checkpoints, job)}
     return [
-        f"disk: the job may need {format_bytes(needed)} at {place.folder}, where "
-        f"{format_bytes(place.free_bytes)} are free; free space, or choose another directory with work_dir, "
+        f"disk: the job may need {format_bytes(needed)} at {disk.folder}, where "
+        f"{format_bytes(disk.free_bytes)} are free; free space, or choose another directory with work_dir, "
         "checkpoint_dir or export_path"
-        for place in places.values()
-        if (needed := needs.get(place.disk, 0)) > place.free_bytes
+        for disk in disks.values()
+        if (needed := needs.get(disk.disk, 0)) > disk.free_bytes
     ]
 
 
@@ -75,7 +74,7 @@ def _free(folder: str) -> Disk:
 
 
 def _size_below(folder: str) -> int:
-    """Bytes that a resumed job has written already."""
+    """Returns bytes that a resumed job has already written."""
     sizes = 0
     for above, _, names in os.walk(folder):
         for name in names:
@@ -85,7 +84,7 @@ def _size_below(folder: str) -> int:
 
 
 def is_read_again(recipe: Recipe, job_dir: str) -> str | None:
-    """The place in the dataset where this job, or its rows, would be found by the next one."""
+    """Returns the position in the dataset where the next job would find this job, or its rows."""
     own = [
         recipe.export_path,
         os.path.join(job_dir, "events.jsonl"),
@@ -109,14 +108,14 @@ def _folders(plan: RecipePlan) -> Iterator[tuple[str, str]]:
 
 
 def _key_written(loaded: LoadedRecipe, key: str) -> str:
-    """Jobs lie beside the export where nobody says where."""
+    """Jobs are next to the export by default."""
     written = loaded.document.value
-    is_said = key in loaded.options or (isinstance(written, dict) and key in written)
-    return "export_path" if key == "work_dir" and not is_said else key
+    is_reported = key in loaded.options or (isinstance(written, dict) and key in written)
+    return "export_path" if key == "work_dir" and not is_reported else key
 
 
 def _why_not(folder: str) -> str:
-    """'' when files can be made there, or in a folder that is still to be made."""
+    """Returns '' if files can be created there, or in a folder that is yet to be created."""
     there = folder
     while not os.path.lexists(there):
         there = os.path.dirname(there)
@@ -130,7 +129,7 @@ def _why_not(folder: str) -> str:
 
 
 def _make_a_file(folder: str) -> None:
-    """One without a name, which is gone when it is closed; where there is no such thing, one for a moment."""
+    """Creates a file without a name, which is gone when it is closed; if unsupported, a temporary one."""
     try:
         os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except OSError as error:
@@ -141,7 +140,7 @@ def _make_a_file(folder: str) -> None:
 
 
 def _would_find(written: str, path: str, suffixes: tuple[str, ...]) -> bool:
-    """As datasets are searched: folders with all that is below them, patterns with the folders they match."""
+    """Searches like datasets: folders with everything below them, patterns with the folders they match."""
     base = os.path.realpath(written)
     if os.path.isdir(base):
         return _is_below(path, base, suffixes)

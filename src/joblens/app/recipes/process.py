@@ -1,4 +1,4 @@
-"""Process a recipe, from its file or resumed: `joblens process` and `joblens.process`."""
+"""Processes a recipe, from its file or resumed: `joblens process` and `joblens.process`."""
 
 import os
 import signal
@@ -36,13 +36,13 @@ _TOOL = "recipe"
 
 
 def is_folder(resume: str) -> bool:
-    """Whether it is the place of a job, not its name."""
+    """Returns whether it is a job's folder, not its id."""
     return os.sep in resume or resume in (os.curdir, os.pardir)
 
 
 def plan_of(resume: str, work_dir: str | None, settings: Settings) -> RecipePlan:
-    """Of the job in that folder, or of that id: below `work_dir`, here, or where the history says it is.
-    RecipeError where there is none."""
+    """Returns the plan of the job in that folder, or of that id: below `work_dir`, here, or where the
+    history says. Raises RecipeError if there is none."""
     if is_folder(resume):
         found = plan_in(resume)
         if found is None:
@@ -75,8 +75,8 @@ def plan_in(job_dir: str) -> RecipePlan | None:
 
 
 def complete_already(plan: RecipePlan, settings: Settings) -> "EndedRecipe | None":
-    """How the job of that plan ended, if all of it is done and its export is there; None as well where the
-    history does not know it."""
+    """Returns how the job of that plan ended, if all of it is done and its export exists; None also if
+    the history does not know it."""
     from joblens.app.recipes.snapshots import create_snapshot
     from joblens.data.base.job_folder import JobFolder
     from joblens.data.executor.coordinator import whole_export
@@ -97,8 +97,8 @@ def complete_already(plan: RecipePlan, settings: Settings) -> "EndedRecipe | Non
 
 def _job_dir_in_history(job_id: str, settings: Settings) -> str | None:
     record = _in_history(job_id, settings)
-    place = None if record is None else record.job.params.get("job_dir")
-    return place if isinstance(place, str) else None
+    folder = None if record is None else record.job.params.get("job_dir")
+    return folder if isinstance(folder, str) else None
 
 
 def _in_history(job_id: str, settings: Settings) -> Record | None:
@@ -118,8 +118,8 @@ BAD_INPUT = 2
 _BY_SIGNAL = 128
 
 
-class Wishes(Struct, frozen=True, kw_only=True):
-    """What is asked for beside the recipe; None: as that says."""
+class ProcessOptions(Struct, frozen=True, kw_only=True):
+    """Options besides the recipe; None: from the recipe."""
 
     job_id: str | None = None
     resume: str | None = None
@@ -134,21 +134,21 @@ class Wishes(Struct, frozen=True, kw_only=True):
 class PlannedRecipe(Struct, frozen=True):
     checked: CheckedRecipe
     job: "RecipeJob"
-    warnings: tuple[str, ...] = ()  # for people, before anything runs
+    warnings: tuple[str, ...] = ()  # shown before anything runs
 
 
 def plan_recipe(
-    recipe: "str | Mapping[str, Any] | None", wishes: Wishes, settings: Settings
+    recipe: "str | Mapping[str, Any] | None", options: ProcessOptions, settings: Settings
 ) -> PlannedRecipe:
-    """Everything is looked at, nothing is written. Raises InputError for whatever cannot work. Without a
-    recipe: that of the job to go on with."""
-    loaded = _loaded(recipe, wishes, settings)
+    """Checks everything and writes nothing. Raises InputError for whatever cannot work. Without a recipe:
+    that of the job to resume."""
+    loaded = _loaded(recipe, options, settings)
     checked = check_recipe(loaded)
     from joblens.app.recipes.jobs import plan_job
     from joblens.app.recipes.paths import disk_warnings
 
     memory = _learned_memory(checked, settings)
-    job = plan_job(checked, start_over=wishes.start_over, memory=memory)
+    job = plan_job(checked, start_over=options.start_over, memory=memory)
     return PlannedRecipe(checked, job, (*checked.warnings, *disk_warnings(job.plan, checked.kinds)))
 
 
@@ -158,8 +158,8 @@ def run_recipe(
     view: "ProgressView | None" = None,
     on_begin: "Callable[[], None] | None" = None,
 ) -> "EndedRecipe":
-    """`on_begin`: the job's folder is made, nothing can be refused any more. A job that is complete, with its
-    export in its place, is not begun again."""
+    """`on_begin`: the job's folder exists, and nothing can be refused. A complete job whose export exists
+    is not started again."""
     done = complete_already(planned.job.plan, settings) if planned.job.is_resumed else None
     if done is not None:
         return done
@@ -182,14 +182,14 @@ def process(  # noqa: PLR0913 - the keywords are the interface
     check: bool = False,
     store: str | None = None,
 ) -> "RecipeResult":
-    """Carries a recipe out, as `joblens process` does: from a file, or from a dict with the same keys; with
+    """Processes a recipe, like `joblens process`: from a file, or from a dict with the same keys; with
     `resume` alone, the id or the folder of a job, that of the job. Bad input raises InputError before
-    anything runs. With `check`, anything but a whole result raises RecipeFailed. An interrupt ends the job
-    first; it can be resumed (`resume`)."""
+    anything runs. With `check`, anything but a complete result raises RecipeFailed. An interrupt stops
+    the job first; it can be resumed (`resume`)."""
     from joblens.app.wiring.settings import load_settings
 
     settings = load_settings(overrides={"store.url": store} if store else {}).settings
-    wishes = Wishes(
+    options = ProcessOptions(
         job_id=job_id,
         resume=None if resume is None else os.fspath(resume),
         work_dir=None if work_dir is None else os.fspath(work_dir),
@@ -200,7 +200,7 @@ def process(  # noqa: PLR0913 - the keywords are the interface
         start_over=start_over,
     )
     source = recipe if recipe is None or isinstance(recipe, Mapping) else os.fspath(recipe)
-    ended = run_recipe(plan_recipe(source, wishes, settings), settings)
+    ended = run_recipe(plan_recipe(source, options, settings), settings)
     if ended.signal_number == signal.SIGINT:
         raise KeyboardInterrupt
     if ended.signal_number is not None:
@@ -212,8 +212,8 @@ def process(  # noqa: PLR0913 - the keywords are the interface
 
 
 class RecipeResult:
-    """A recipe's job that has ended. `snapshot` says where each partition and operator stands, `record` what
-    all of it used."""
+    """An ended job of a recipe. `snapshot` has the state of each partition and operator, `record` the
+    usage."""
 
     def __init__(self, ended: "EndedRecipe") -> None:
         self.record: Record = ended.record
@@ -238,7 +238,7 @@ class RecipeResult:
 
     @property
     def rows_out(self) -> int | None:
-        """None: none were exported."""
+        """None: nothing was exported."""
         return self.snapshot.rows_out if self.export_files else None
 
     @property
@@ -247,7 +247,7 @@ class RecipeResult:
 
     @property
     def rejects(self) -> "tuple[RejectReason, ...]":
-        """The same rows by reason, the most frequent first."""
+        """Returns rejected rows by reason, the most frequent first."""
         return self.snapshot.rejects
 
     @property
@@ -259,7 +259,7 @@ class RecipeResult:
 
 
 class RecipeFailed(JoblensError):
-    """A recipe that had to be carried out whole was not."""
+    """The recipe was not processed completely."""
 
     def __init__(self, result: RecipeResult) -> None:
         super().__init__(f"job {result.job_id}: {result.status}: {result.error or 'unknown reason'}")
@@ -280,7 +280,7 @@ def exit_code_of(ended: "EndedRecipe") -> int:
 
 
 def why_not(snapshot: JobSnapshot, record: "Record") -> str | None:
-    """Why a job did not come to a whole result, as the job itself or its end says."""
+    """Returns why a job has no complete result, from the job itself or its end."""
     if snapshot.overall_status is ProcessingStatus.COMPLETED:
         return None
     if snapshot.error_message:
@@ -294,22 +294,24 @@ def why_not(snapshot: JobSnapshot, record: "Record") -> str | None:
     return last[-1].removeprefix("joblens: ").removeprefix(f"{snapshot.overall_status}: ")
 
 
-def _loaded(recipe: "str | Mapping[str, Any] | None", wishes: Wishes, settings: Settings) -> LoadedRecipe:
+def _loaded(
+    recipe: "str | Mapping[str, Any] | None", options: ProcessOptions, settings: Settings
+) -> LoadedRecipe:
 
     if recipe is None:
-        if not wishes.resume:
+        if not options.resume:
             raise InputError("no recipe given", hint="give a recipe file, or continue a job with --resume ID")
-        _given(structs.replace(wishes, resume=None))  # the other wishes
-        plan = plan_of(wishes.resume, wishes.work_dir, settings)
-        return loaded_from_plan(plan, _given(structs.replace(wishes, resume=plan.job_id, job_id=None)))
-    if not wishes.resume or not is_folder(wishes.resume):
-        return _loaded_from(recipe, _given(wishes))
-    plan = plan_of(wishes.resume, None, settings)
-    wishes = structs.replace(wishes, resume=plan.job_id)
-    loaded = _loaded_from(recipe, _given(wishes))
+        _given(structs.replace(options, resume=None))  # other options
+        plan = plan_of(options.resume, options.work_dir, settings)
+        return loaded_from_plan(plan, _given(structs.replace(options, resume=plan.job_id, job_id=None)))
+    if not options.resume or not is_folder(options.resume):
+        return _loaded_from(recipe, _given(options))
+    plan = plan_of(options.resume, None, settings)
+    options = structs.replace(options, resume=plan.job_id)
+    loaded = _loaded_from(recipe, _given(options))
     if os.path.realpath(job_dir_in(loaded.recipe.work_dir, plan.job_id)) != os.path.realpath(plan.job_dir):
-        wishes = structs.replace(wishes, work_dir=os.path.dirname(plan.job_dir))
-        loaded = _loaded_from(recipe, _given(wishes))
+        options = structs.replace(options, work_dir=os.path.dirname(plan.job_dir))
+        loaded = _loaded_from(recipe, _given(options))
     return loaded
 
 
@@ -326,32 +328,32 @@ def _loaded_from(recipe: "str | Mapping[str, Any]", given: dict[str, Any]) -> Lo
     try:
         text, form = json.dumps(values, ensure_ascii=False, allow_nan=False), "json"
     except ValueError:
-        text, form = json.dumps(values, ensure_ascii=False), "json5"  # which has words for infinity
+        text, form = json.dumps(values, ensure_ascii=False), "json5"  # JSON5 has infinity
     return loaded_from_text(text, form, f"recipe.{form}", given, is_file=False)
 
 
-def _given(wishes: Wishes) -> dict[str, Any]:
+def _given(options: ProcessOptions) -> dict[str, Any]:
     from joblens.spec.keys.recipe import read_job_id, read_reject_limit
 
     executors = [each.value for each in Executor]
-    if wishes.executor is not None and wishes.executor not in executors:
-        raise InputError(f"executor '{wishes.executor}'", hint=f"one of {', '.join(executors)}")
-    _check_np(wishes.np)
-    if wishes.work_dir is not None and not wishes.work_dir.strip():
+    if options.executor is not None and options.executor not in executors:
+        raise InputError(f"executor '{options.executor}'", hint=f"one of {', '.join(executors)}")
+    _check_np(options.np)
+    if options.work_dir is not None and not options.work_dir.strip():
         raise InputError("--work-dir must not be empty", hint="omit it to use the recipe's setting")
-    if wishes.job_id and wishes.resume and wishes.job_id != wishes.resume:
+    if options.job_id and options.resume and options.job_id != options.resume:
         raise InputError("--job-id and --resume cannot be combined", hint="give one of them")
-    for name, ident in (("--job-id", wishes.job_id), ("--resume", wishes.resume)):
+    for name, ident in (("--job-id", options.job_id), ("--resume", options.resume)):
         _read(name, ident, read_job_id)
     return {
-        "work_dir": wishes.work_dir,
-        "np": wishes.np,
-        "executor_type": wishes.executor,
-        "job_id": wishes.job_id,
-        # a job that is named here takes the place of the one that the file says to go on with
-        "resume": wishes.resume if wishes.job_id is None else (wishes.resume or ""),
-        "is_strict": wishes.strict or None,
-        "max_rejects": _read("--max-rejects", wishes.max_rejects, read_reject_limit),
+        "work_dir": options.work_dir,
+        "np": options.np,
+        "executor_type": options.executor,
+        "job_id": options.job_id,
+        # A job that is named here replaces the one that the file resumes.
+        "resume": options.resume if options.job_id is None else (options.resume or ""),
+        "is_strict": options.strict or None,
+        "max_rejects": _read("--max-rejects", options.max_rejects, read_reject_limit),
     }
 
 
@@ -361,7 +363,7 @@ def _check_np(np: Any) -> None:
 
 
 def _read(option: str, value: Any, read: Callable[[Any], str]) -> str | None:
-    """By the same rule as the key of a recipe."""
+    """Uses the same rule as the key of a recipe."""
     from joblens.spec.keys.kinds import Wrong
 
     try:
@@ -371,7 +373,7 @@ def _read(option: str, value: Any, read: Callable[[Any], str]) -> str | None:
 
 
 def _learned_memory(checked: CheckedRecipe, settings: Settings) -> "OperatorMemory | None":
-    """From earlier runs, if there is a store that tells of some."""
+    """From earlier runs, if the store has some."""
     from joblens.app.recipes.sizing import learned_memory
     from joblens.app.wiring.drivers import open_store_to_read, store_is_there
 
@@ -381,7 +383,7 @@ def _learned_memory(checked: CheckedRecipe, settings: Settings) -> "OperatorMemo
         with closing(open_store_to_read(settings, _pass_over)) as store:
             return learned_memory(checked.recipe, store)
     except JoblensError:
-        return None  # it is for sizes only; whoever writes the record will tell what is wrong with the store
+        return None  # used only for sizes; writing the record will report errors of the store
 
 
 def _pass_over(_warning: str) -> None:

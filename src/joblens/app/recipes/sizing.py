@@ -1,4 +1,4 @@
-"""Sizing of a recipe's job: partitions, workers and memory by its data, the machine and earlier runs."""
+"""Sizing of a recipe's job: partitions, workers and memory from its data, the machine and earlier runs."""
 
 import contextlib
 import os
@@ -41,13 +41,13 @@ from joblens.model.recipes.recipe import (
 from joblens.model.values.units import GIB, MIB
 from joblens.ports.store import Store
 
-RECIPE_TOOL = "recipe"  # what jobs of recipes are called in the history
+RECIPE_TOOL = "recipe"  # tool name of recipe jobs in the history
 _RUNS = 20
 
 
 def earlier_tables(store: Store | None = None) -> list[OperatorTable]:
-    """Of the last runs; without a store of the one that the configuration names. Nothing where there is none,
-    or it cannot be read: this is for advice, which is given without it too."""
+    """Returns tables of the last runs; without a store, of the configured one. Empty if there is none, or
+    it is unreadable: advice works without it."""
     if store is not None:
         return _tables(store)
     settings = load_settings().settings
@@ -66,9 +66,9 @@ def _tables(store: Store) -> list[OperatorTable]:
     return [table for table in found if table is not None]
 
 
-_ROWS_TO_KNOW = 1000  # what sizes are decided on
-_RAY_BYTES = 90 * MIB  # of a worker: Ray's own part of it
-_ROWS_TO_NAME = 64  # enough to say whether it is text or images
+_ROWS_TO_KNOW = 1000  # needed to decide about sizes
+_RAY_BYTES = 90 * MIB  # of a worker: Ray's own share
+_ROWS_TO_NAME = 64  # enough to distinguish text and images
 
 
 def choose(
@@ -80,8 +80,8 @@ def choose(
     local: LocalResources | None = None,
     cluster: ClusterResources | None = None,
 ) -> Sizing:
-    """`memory` is what earlier runs of these operators needed (`learned_memory`). Where `local` and `cluster`
-    are not given this machine is looked at, and for Ray the cluster, if there is one already."""
+    """`memory`: what earlier runs of these operators needed (`learned_memory`). If `local` and `cluster`
+    are not given, this machine is read, and for Ray the cluster, if it exists."""
     if recipe.executor is Executor.RAY:
         memory = msgspec.structs.replace(memory, base_bytes=memory.base_bytes + _RAY_BYTES)
         cluster = cluster or _cluster(recipe)
@@ -112,7 +112,7 @@ def choose(
 
 
 def learned_memory(recipe: Recipe, store: Store) -> OperatorMemory:
-    """What the recipe's operators needed in the runs that the store knows of."""
+    """Returns what the recipe's operators needed in recorded runs."""
     return learn(earlier_tables(store), [call.name for call in recipe.process])
 
 
@@ -149,12 +149,12 @@ def _data_reason(data: DataCharacteristics) -> str:
     )
 
 
-_ROWS = 1000  # looked at in files
+_ROWS = 1000  # read from files
 
 
 class PartitionSizeOptimizer:
-    """`cfg` is a recipe, or anything with (some of) its keys as attributes or entries: text_keys, image_key,
-    audio_key, video_key, partition.target_size_mb."""
+    """`cfg` is a recipe, or anything with (some of) its keys as attributes or entries: text_keys,
+    image_key, audio_key, video_key, partition.target_size_mb."""
 
     MODALITY_CONFIGS = MODALITY_CONFIGS
 
@@ -168,9 +168,9 @@ class PartitionSizeOptimizer:
         self.target_mb = float(target or DEFAULT_TARGET_MB)
 
     def get_partition_recommendations(self, dataset: Any, modality: Any = None) -> dict[str, Any]:
-        """`dataset`: a path, folder or pattern, a list of these, rows in a list, an Arrow table, or anything
-        with a length that gives a row for its number. `modality`: what the rows are; without it that is found
-        from them. A list of operators, as in a recipe's `process`, may stand in its place."""
+        """`dataset`: a path, folder or pattern, a list of these, rows in a list, an Arrow table, or
+        anything with a length that returns a row by index. `modality`: kind of the rows; by default
+        detected from them. A list of operators, as in a recipe's `process`, may be given instead."""
         names = _operators_in(modality)
         data = self.analyze_dataset_characteristics(dataset)
         if modality is not None and not names:
@@ -187,7 +187,7 @@ class PartitionSizeOptimizer:
         return recommend(situation)
 
     def get_optimal_partition_size(self, dataset: Any, modality: Any = None) -> tuple[int, int]:
-        """Rows and megabytes."""
+        """Returns rows and megabytes."""
         found = self.get_partition_recommendations(dataset, modality)
         return found["recommended_partition_size"], found["recommended_max_size_mb"]
 
@@ -222,7 +222,7 @@ def _paths(dataset: Any) -> tuple[str, ...]:
 
 
 def _operators_in(modality: Any) -> list[str]:
-    """Names of `- name: {parameters}` entries."""
+    """Returns the names of `- name: {parameters}` entries."""
     if not isinstance(modality, Sequence) or isinstance(modality, str):
         return []
     return [

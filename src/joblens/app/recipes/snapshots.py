@@ -30,16 +30,16 @@ _decoder = msgspec.json.Decoder(SeenEvent)
 
 
 class EventFile:
-    """One file. A last line without its end is left for the next time: somebody may be writing it."""
+    """One file. An unfinished last line is read the next time: it may still be written."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._offset = 0
         self._inode: int | None = None
-        self.has_torn_end = False  # half a line, of which nobody will write the rest
+        self.has_torn_end = False  # ends in an unfinished line that is never completed
 
     def is_replaced(self) -> bool:
-        """The file is not the one that was read, or it was cut: everything has to be read again."""
+        """The file was replaced or truncated: everything has to be read again."""
         if self._inode is None:
             return False
         try:
@@ -56,7 +56,7 @@ class EventFile:
         with file:
             self._inode = os.fstat(file.fileno()).st_ino
             file.seek(self._offset)
-            begun: list[bytes] = []  # of a line of which the end has not come
+            begun: list[bytes] = []  # parts of an unfinished line
             while chunk := file.read(_CHUNK_BYTES):
                 lines, line_end, rest = chunk.rpartition(b"\n")
                 if line_end:
@@ -65,14 +65,14 @@ class EventFile:
                     _add_lines(whole, fold)
                     begun = []
                 begun.append(rest)
-                if len(begun) * _CHUNK_BYTES > _LONGEST_LINE:  # no event is so long
+                if len(begun) * _CHUNK_BYTES > _LONGEST_LINE:  # no event is this long
                     self._offset += sum(map(len, begun))
                     begun = []
                     fold.add_malformed()
 
     def feed_rest(self, fold: SnapshotFold) -> None:
-        """A last line without an end, of a log that nobody writes any more. Half an event stays where it is:
-        should somebody go on with the job, it is read again."""
+        """Reads an unfinished last line of a log that is no longer written. Half an event is skipped: if
+        the job is resumed, it is read again."""
         with open_plain_file(self.path) as file:
             file.seek(self._offset)
             rest = file.read(_LONGEST_LINE)
@@ -110,17 +110,17 @@ def _event_in(line: bytes) -> SeenEvent | None:
 
 
 def _odd_event(line: bytes) -> SeenEvent | None:
-    """An event with fields of another form than expected is taken without those."""
+    """An event with fields of an unexpected form is used without those."""
     try:
         written = decode_json(line, dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     metadata = written.pop("metadata", None)
-    kept = _fitting(written, SeenEvent)
+    fitting = _fitting(written, SeenEvent)
     if isinstance(metadata, dict):
-        kept["metadata"] = _fitting(metadata, SeenMetadata)
+        fitting["metadata"] = _fitting(metadata, SeenMetadata)
     try:
-        return msgspec.convert(kept, SeenEvent, strict=False)
+        return msgspec.convert(fitting, SeenEvent, strict=False)
     except msgspec.ValidationError:
         return None
 
@@ -139,7 +139,7 @@ def _fitting(written: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, A
 
 
 class LiveSnapshot:
-    """Each look reads only what was written since the one before."""
+    """Each refresh reads only what was written since the last one."""
 
     def __init__(self, job_dir: str) -> None:
         self._summary: dict[str, Any] = {}
@@ -153,7 +153,7 @@ class LiveSnapshot:
         self._tails: dict[str, EventFile] = {}
 
     def refresh(self) -> JobSnapshot:
-        """Raises InputError when the job's files may not be read."""
+        """Raises InputError if the job's files are unreadable."""
         with readable_or_input_error():
             return self._look()
 
@@ -161,15 +161,15 @@ class LiveSnapshot:
         is_cut = not self._knows_partitions and self.directory.knows_partitions()
         if is_cut or any(tail.is_replaced() for tail in self._tails.values()):
             self._begin()
-        process = self._process()  # before its last words are read, so that none are missed
+        process = self._process()  # before its last events are read, so that none are missed
         self._read_events(is_over=process.is_alive is False)
-        if process.is_alive is None:  # its events may tell now which process it is
+        if process.is_alive is None:  # its events may now name the process
             process = self._process()
             self._read_events(is_over=process.is_alive is False)
         self._summary = self.directory.read_summary()
         now = time.time()
         if self._fold.events_analyzed == 0 and self._summary.get("status") == "completed":
-            self._fold.add_completion(now)  # events may be switched off
+            self._fold.add_completion(now)  # events may be disabled
         snapshot = self._fold.snapshot(self._facts(process), now)
         torn = sum(tail.has_torn_end for tail in self._tails.values())
         snapshot = msgspec.structs.replace(snapshot, malformed_lines=snapshot.malformed_lines + torn)
@@ -187,13 +187,14 @@ class LiveSnapshot:
                 tail.feed_rest(self._fold)
 
     def is_over(self, snapshot: JobSnapshot) -> bool:
-        """Whether nothing more will happen: not while the job runs, or is planned and may yet be started."""
+        """Returns whether nothing more will happen: False while the job runs, or is planned and may be
+        started."""
         if snapshot.overall_status is ProcessingStatus.NOT_STARTED:
             return not self.directory.is_planned()
         return snapshot.overall_status is not ProcessingStatus.IN_PROGRESS
 
     def process(self) -> JobProcess:
-        """Of the job, as far as its events are read."""
+        """Returns the process of the job, from the events read so far."""
         with readable_or_input_error():
             if not self._tails:
                 self._read_events(is_over=False)
@@ -232,8 +233,8 @@ class LiveSnapshot:
 
 
 def _with_summary_times(snapshot: JobSnapshot, summary: dict[str, Any]) -> JobSnapshot:
-    """The summary's times hold where it has them: a job has begun before its first event. Of a job that was
-    gone on with only joblens tells how long it worked; others count the time between the runs, too."""
+    """Times of the summary take precedence: a job starts before its first event. For a resumed job only
+    joblens knows how long it worked; others include the time between the runs."""
     numbers = {key: value for key, value in summary.items() if isinstance(value, int | float)}
     start, duration = numbers.get("start_time"), numbers.get("duration")
     if snapshot.overall_status in (ProcessingStatus.IN_PROGRESS, ProcessingStatus.KILLED):
@@ -265,7 +266,7 @@ class ProcessingSnapshotAnalyzer:
 
 
 def create_snapshot(job_dir: str) -> JobSnapshot:
-    """Where the job in that folder stands now."""
+    """Returns the present state of the job in that folder."""
     return LiveSnapshot(str(job_dir)).refresh()
 
 
@@ -273,7 +274,7 @@ _TOOL = "recipe"
 
 
 def operators_from_folder(record: Record) -> Details:
-    """Nothing, where it is no job of a recipe or its folder is gone."""
+    """Empty if it is no job of a recipe or its folder is gone."""
     job_dir = record.job.params.get("job_dir")
     if record.job.tool != _TOOL or not isinstance(job_dir, str):
         return Details()

@@ -21,12 +21,12 @@ _MOST_EARLIER = 200
 
 
 def diff_jobs(store: Store, before: Record, after: Record) -> JobDiff:
-    """Jobs of different names are compared all the same."""
+    """Also compares jobs of different names."""
     return compare_jobs(view_of(store, before), view_of(store, after), noise_of_jobs(store, before, after))
 
 
 def job_before(store: Store, record: Record) -> Record:
-    """The one that it repeats, else the newest earlier one of its name."""
+    """Returns the job that it repeats, otherwise the newest earlier one of its name."""
     job = record.job
     if job.rerun_of:
         return store.find(job.rerun_of)
@@ -54,26 +54,27 @@ def view_of(store: Store, record: Record) -> JobView:
     )
 
 
-def noise_of_jobs(store: Store, *compared: Record) -> Mapping[str, Noise]:
-    """Of successful runs of the same name without those that are compared, each among those alike."""
+def noise_of_jobs(store: Store, *compared: Record, user: str | None = None) -> Mapping[str, Noise]:
+    """Uses successful runs of the same name without those that are compared, each among similar ones.
+    `user`: only runs of this one."""
     left_out = {record.job.uuid for record in compared}
     groups: dict[tuple[object, ...], list[dict[str, float | None]]] = {}
-    for record in _earlier(store, {record.job.name for record in compared if record.job.name}):
+    for record in _earlier(store, {record.job.name for record in compared if record.job.name}, user):
         if record.job.uuid not in left_out:
             groups.setdefault(_likeness(record), []).append(numbers_of(record))
     return noises(groups.values())
 
 
-def _earlier(store: Store, names: set[str]) -> Iterator[Record]:
+def _earlier(store: Store, names: set[str], user: str | None) -> Iterator[Record]:
     for name in sorted(names):
-        query = HistoryQuery(names=(name,), statuses=(Status.SUCCESS,), limit=_MOST_EARLIER)
+        query = HistoryQuery(names=(name,), statuses=(Status.SUCCESS,), user=user, limit=_MOST_EARLIER)
         for record in store.records(query):
-            if record.job.name == name:  # it may read as a pattern
+            if record.job.name == name:  # it may look like a pattern
                 yield record
 
 
 def _likeness(record: Record) -> tuple[object, ...]:
-    """What two runs must have in common for their difference to be chance."""
+    """Returns what two runs must share for their difference to be random."""
     job, attempt = record.job, record.attempt
     return (
         job.argv,
@@ -85,7 +86,7 @@ def _likeness(record: Record) -> tuple[object, ...]:
     )
 
 
-_MOST_LOOKED_AT = 2_000  # jobs whose surroundings are compared: those of a sweep are alike
+_MAX_COMPARED = 2_000  # jobs whose environments are compared: those of a sweep are alike
 
 
 def diff_runs(store: Store, before: Run, after: Run) -> RunDiff:
@@ -98,7 +99,7 @@ def diff_runs(store: Store, before: Run, after: Run) -> RunDiff:
 
 
 def _last_attempts(store: Store, run: Run) -> dict[str, Record]:
-    query = HistoryQuery(run_uuid=run.uuid, sort=SortKey.STARTED, ascending=True, limit=_MOST_LOOKED_AT)
+    query = HistoryQuery(run_uuid=run.uuid, sort=SortKey.STARTED, ascending=True, limit=_MAX_COMPARED)
     return {
         record.job.name: record
         for record in store.records(query)
@@ -107,7 +108,7 @@ def _last_attempts(store: Store, run: Run) -> dict[str, Record]:
 
 
 def _unlike_pairs(store: Store, both: list[tuple[Record, Record]]) -> Iterator[tuple[JobView, JobView, int]]:
-    """One pair for all that ran in the same before, and in the same after, with the same change of files."""
+    """Returns one pair per change of environment and files that several jobs share."""
     alike: dict[tuple[object, ...], list[tuple[Record, Record]]] = {}
     for one, other in both:
         inputs = _inputs(one), _inputs(other)
@@ -142,7 +143,7 @@ def _view(store: Store, record: Record, provenances: dict[str, Provenance | None
 
 
 def run_before(store: Store, run: Run) -> Run:
-    """The one of the same workflow before it."""
+    """Returns the previous run of the same workflow."""
     earlier = [one for one in store.runs(run.workflow_uuid) if (one.number or 0) < (run.number or 0)]
     if not earlier:
         raise InputError(f"run {run_label(run)} is the first of its workflow", hint="give two runs")
@@ -177,7 +178,7 @@ def _side_of_run(store: Store, run: Run, attempts: Mapping[str, Record]) -> RunS
 
 
 def _wall_s(store: Store, run: Run) -> float | None:
-    """None while it runs: it would be compared with something whole."""
+    """None while it runs: it would be compared with a complete one."""
     if run.status is RunStatus.RUNNING:
         return None
     return driven_s([event for _, event in store.run_events(run.uuid)], store.run_results(run.uuid))

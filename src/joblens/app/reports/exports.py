@@ -1,7 +1,7 @@
 """Exports of records and samples from the store: JSON, CSV, Parquet and other files."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -64,7 +64,7 @@ SAMPLE_TABLE_COLUMNS: dict[str, str] = {
 
 
 def job_row(record: Record) -> list[Any]:
-    """In the order of JOB_COLUMNS; lists and objects as JSON text."""
+    """Returns values in the order of JOB_COLUMNS; lists and objects as JSON text."""
     job, attempt, outcome = record.job, record.attempt, record.outcome
     usage = _NO_USAGE if outcome is None else outcome.usage
     where = where_it_ran(record)
@@ -102,7 +102,7 @@ def job_row(record: Record) -> list[Any]:
 
 
 def sample_row(uuid: str, index: int, sample: Sample) -> list[Any]:
-    """In the order of SAMPLE_TABLE_COLUMNS; tables as JSON text."""
+    """Returns values in the order of SAMPLE_TABLE_COLUMNS; tables as JSON text."""
     tables = (getattr(sample, name) for name in SAMPLE_TABLES)
     texts = (None if table is None else _text(table) for table in tables)
     return [uuid, index, *(getattr(sample, name) for name in SAMPLE_COLUMNS), *texts]
@@ -112,7 +112,7 @@ def _text(value: Any) -> str:
     return json.encode(value).decode()
 
 
-Advance = Callable[[int], None]  # told the jobs done since it was last told
+Advance = Callable[[int], None]  # gets the number of jobs done since the last call
 
 _GZIP_LEVEL = 6
 _NO_DETAILS = Details()
@@ -122,12 +122,12 @@ class Exported(Struct, frozen=True, kw_only=True):
     jobs: int = 0
     rows: int = 0
     files: tuple[str, ...] = ()
-    note: str = ""  # what became of them on the way, in a sentence
+    note: str = ""  # a sentence about changes on the way
 
 
 @contextmanager
 def output_file(path: str) -> Iterator[IO[bytes]]:
-    """The file has its name only once it is complete; only its owner may read it."""
+    """The file gets its name once it is complete; only its owner may read it."""
     with _output_path(path) as part, open(part, "wb") as file:
         yield file
 
@@ -144,7 +144,7 @@ def _output_path(path: str) -> Iterator[str]:
 
 
 def export_history(store: Store, records: Iterable[Record], file: IO[bytes], advance: Advance) -> Exported:
-    """One JSON object a line, with the job's details where there are any."""
+    """Writes one JSON object per line, with the job's details if there are any."""
     count = 0
     for record in records:
         form = to_history_record(record)
@@ -158,7 +158,7 @@ def export_history(store: Store, records: Iterable[Record], file: IO[bytes], adv
 
 
 def export_job_samples(store: Store, record: Record, file: IO[bytes]) -> int:
-    """One JSON object a line, in the Joblet form."""
+    """Writes one JSON object per line, in the Joblet form."""
     previous = None
     count = 0
     gpus = store.details(record.job.uuid).gpus or ()
@@ -170,7 +170,7 @@ def export_job_samples(store: Store, record: Record, file: IO[bytes]) -> int:
 
 
 def export_samples(store: Store, records: Iterable[Record], folder: str, advance: Advance) -> Exported:
-    """<folder>/<uuid>/<start>.jsonl.gz for every job that has samples."""
+    """Writes <folder>/<uuid>/<start>.jsonl.gz for every job that has samples."""
     files: list[str] = []
     rows = 0
     for record in records:
@@ -190,7 +190,7 @@ def export_samples(store: Store, records: Iterable[Record], folder: str, advance
 def export_gzip_samples(store: Store, record: Record, file: IO[bytes]) -> int:
     import gzip
 
-    # no time of day in the header: the same samples make the same bytes
+    # No time in the header: the same samples give the same bytes.
     with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as packed:
         return export_job_samples(store, record, packed)  # type: ignore[arg-type]
 
@@ -218,8 +218,15 @@ def export_time_series(store: Store, records: Iterable[Record], path: str, advan
     return Exported(jobs=jobs, rows=rows, files=(path,), note=note)
 
 
+def arrow_stream(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
+    """Raises MissingExtra without pyarrow."""
+    from joblens.stores.sinks import parquet
+
+    return parquet.arrow_stream(columns, rows)
+
+
 class Table(Struct, frozen=True):
-    """Jobs or samples as rows, made while they are read."""
+    """Jobs or samples as rows, built while reading."""
 
     kinds: dict[str, str]
     rows: Iterator[list[Any]]
@@ -247,24 +254,25 @@ def _sample_rows(store: Store, records: Iterable[Record], advance: Advance) -> I
 
 
 def export_csv(table: Table, file: IO[bytes]) -> Exported:
-    """Times as ISO 8601, unknown as nothing between the commas."""
+    """Times as ISO 8601, unknown values empty."""
     import csv
 
     writer = csv.writer(_Utf8(file), lineterminator="\n")
     writer.writerow(table.kinds)
-    times = [place for place, kind in enumerate(table.kinds.values()) if kind == "time"]
+    times = [column for column, kind in enumerate(table.kinds.values()) if kind == "time"]
     count = 0
     for row in table.rows:
-        for place in times:
-            if row[place] is not None:
-                row[place] = format_instant(row[place])
+        for column in times:
+            if row[column] is not None:
+                row[column] = format_instant(row[column])
         writer.writerow(row)
         count += 1
     return Exported(rows=count)
 
 
 class _Utf8:
-    """Text into a file of bytes. io.TextIOWrapper would close the file, which may be standard output."""
+    """Writes text to a file of bytes. io.TextIOWrapper would close the file, which may be standard
+    output."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -282,7 +290,7 @@ def export_parquet(table: Table, path: str) -> Exported:
 
 
 def _stamp(record: Record) -> str:
-    """20251004-153045, as file names of samples have it."""
+    """Returns 20251004-153045, as in file names of samples."""
     started_at_us = record.attempt.started_at_us if record.attempt else record.job.created_at_us
     text = format_instant(started_at_us)
     return f"{text[:10].replace('-', '')}-{text[11:19].replace(':', '')}"

@@ -1,6 +1,7 @@
-"""Records and samples that other systems (or another joblens) wrote, into the store.
+"""Import of records and samples of other systems (or another joblens) into the store.
 
-Everything imported has a UUID made from its content, so importing a file twice changes nothing."""
+Everything imported has a UUID made from its content, so importing a file twice changes nothing.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,12 +30,12 @@ from joblens.stores.sinks.time_series import OwnJob, Series, SeriesRow, read_tim
 
 _BATCH = 500
 _SAMPLES_A_WRITE = 2000
-_MOST_JOBS = 100_000  # of which samples are read at once
+_MOST_JOBS = 100_000  # whose samples are read at once
 _LONGEST_LINE = 1 << 24
-_MOST_UNPACKED = 200  # times its size: samples are packed to a twentieth or fortieth
+_MOST_UNPACKED = 200  # times its size: samples are compressed to a twentieth or fortieth
 _ALWAYS_UNPACKED = 1 << 24
 _IMPORTED = "imported"
-_BAD_KEPT = 20
+_MAX_BAD = 20
 _UUID_LENGTH = 36
 _GZIP_MAGIC = b"\x1f\x8b"
 _SAMPLE_SOURCES = dict.fromkeys(
@@ -68,12 +69,12 @@ Advance = Callable[[int], None]
 
 
 class Imported(Struct, kw_only=True):
-    """What came of it. `bad` has the first problems, each with file and line."""
+    """Result of an import. `bad` has the first problems, each with file and line."""
 
     jobs: int = 0
     samples: int = 0
-    known: int = 0  # jobs that were in the store already
-    unfinished: int = 0  # records of jobs that had not ended, left out
+    known: int = 0  # jobs that the store already had
+    unfinished: int = 0  # skipped records of unfinished jobs
     bad_lines: int = 0
     bad: list[str] = field(default_factory=list)
     is_strict: bool = False
@@ -83,12 +84,12 @@ class Imported(Struct, kw_only=True):
         if self.is_strict:
             raise FormatError(problem, hint="without --strict, invalid lines are skipped and counted")
         self.bad_lines += 1
-        if len(self.bad) < _BAD_KEPT:
+        if len(self.bad) < _MAX_BAD:
             self.bad.append(problem)
 
 
 def import_history(store: Store, paths: Sequence[str], result: Imported, advance: Advance) -> None:
-    """Lines of the history form; jobs that had not ended are left out."""
+    """Reads lines of the history form; skips unfinished jobs."""
     batch: dict[str, list[Write]] = {}
     for path in paths:
         for number, line in lines_of(path, result):
@@ -123,8 +124,7 @@ def _details_of(fields: dict[str, Any]) -> Details | None:
 
 
 def writes_of(record: Record, details: Details | None) -> list[Write]:
-    """Its output did not come along, and a path written in a file is not to be trusted. Who wrote the file
-    may not have taken secrets out."""
+    """Its output is not included, and a path in a file is not trusted. The file may contain secrets."""
     outcome = record.outcome
     assert outcome is not None
     outcome = structs.replace(
@@ -141,7 +141,7 @@ def writes_of(record: Record, details: Details | None) -> list[Write]:
 
 
 def import_samples(store: Store, paths: Sequence[str], result: Imported, advance: Advance) -> None:
-    """Files of the Joblet form, plain or gzip; a folder stands for all files below it. What is held in memory
+    """Reads files of the Joblet form, plain or gzip; a folder stands for all files below it. Memory use
     does not grow with the files."""
     jobs: dict[str, _SamplesOfJob] = {}
     try:
@@ -169,7 +169,7 @@ def _import_sample_file(
         if job is None:
             if len(jobs) == _MOST_JOBS:
                 raise InputError(f"{path}:{number}: samples of more than {_MOST_JOBS} jobs at once")
-            is_uuid = _looks_like_uuid(job_id)
+            is_uuid = _has_uuid_form(job_id)
             described = Job(
                 uuid=job_id.lower() if is_uuid else uuid_from("samples", job_id),
                 argv=(),
@@ -195,7 +195,7 @@ def import_time_series(store: Store, paths: Sequence[str], result: Imported, adv
 def _add_series(store: Store, series: Series, result: Imported) -> None:
     first_us = series.rows[0].at_us
     own = series.own
-    if own is not None and _looks_like_uuid(own.uuid):
+    if own is not None and _has_uuid_form(own.uuid):
         first_us = first_us if own.started_at_us is None else own.started_at_us
         job = Job(uuid=own.uuid.lower(), argv=(), created_at_us=first_us, name=series.job_name)
         _SamplesOfJob(store, job, _OWN_SERIES_SOURCES, result).add_all(_own_samples(series, own))
@@ -226,8 +226,8 @@ def _torc_samples(series: Series) -> list[Sample]:
 
 
 def _own_samples(series: Series, own: OwnJob) -> list[Sample]:
-    """Memory in our files cannot be reclaimed, its parts added up: it stands with the anonymous memory, which
-    it mostly is. What lies before the first row and after the last is known beside the rows."""
+    """Memory in our files is unreclaimable memory, added up: it is stored as anonymous memory, which most
+    of it is. Totals include what is before the first row and after the last."""
     started_us = series.rows[0].at_us if own.started_at_us is None else own.started_at_us
     samples = [
         Sample(
@@ -248,7 +248,7 @@ def _own_samples(series: Series, own: OwnJob) -> list[Sample]:
 
 
 def _counted_up(rows: Sequence[SeriesRow], started_us: int) -> Iterator[tuple[SeriesRow, int, int]]:
-    """Rows with the time since the start and CPU shares added up to a counter again."""
+    """Returns rows with the time since the start, and CPU shares summed up to a counter."""
     cpu_usec = 0.0
     before_us = started_us
     for row in rows:
@@ -258,8 +258,8 @@ def _counted_up(rows: Sequence[SeriesRow], started_us: int) -> Iterator[tuple[Se
 
 
 class _SamplesOfJob:
-    """Samples on their way into the store, some thousands at a time, new ones behind those it has of the job.
-    They do not tell how the job ended: it is 'lost' until its record is imported too."""
+    """Writes samples to the store, some thousands at a time, new ones after those it has of the job. They
+    do not contain the outcome: the job is 'lost' until its record is imported too."""
 
     def __init__(
         self,
@@ -278,12 +278,12 @@ class _SamplesOfJob:
         self._first: Sample | None = None
         self._waiting: list[Sample] = []
         found = _found(store, job.uuid)
-        # An import that was killed has left it without an end.
+        # A killed import has left it without an end.
         self._is_ours = found is None or (found.outcome is None and _is_imported(found))
         self._is_known = found is not None
         last = store.tails({job.uuid: -1}, 1).get(job.uuid, []) if found is not None else []
         self._next, self._newest_us = (last[-1][0] + 1, last[-1][1].at_us) if last else (0, -1)
-        # One that runs here: its own samples are on their way.
+        # It runs here: its own samples are being written.
         self._takes_none = not self._is_ours and not last and found is not None and found.outcome is None
 
     @property
@@ -318,7 +318,7 @@ class _SamplesOfJob:
 
     def _write(self) -> None:
         writes: list[Write] = []
-        if self._first is not None and self._is_ours:  # changes nothing when it is there already
+        if self._first is not None and self._is_ours:  # changes nothing if it already exists
             writes += [JobQueued(redact_job(self._job)), JobStarted(self._job.uuid, _attempt(self._first))]
         if self._waiting:
             writes.append(SamplesTaken(self._job.uuid, self._next, tuple(self._waiting)))
@@ -365,7 +365,7 @@ def _found(store: Store, uuid: str) -> Record | None:
 
 
 def is_settled(store: Store, record: Record) -> bool:
-    """In the store, and with an end that this record could not improve."""
+    """Returns whether it is in the store with an outcome that this record could not improve."""
     try:
         return store.find(record.job.uuid).status is not Status.LOST or record.status is Status.LOST
     except UnknownJob:
@@ -373,19 +373,19 @@ def is_settled(store: Store, record: Record) -> bool:
 
 
 def _job_id(fields: Any, path: str) -> str:
-    """Written in the sample, or the name of the folder the file is in."""
+    """From the sample, or the name of the file's folder."""
     if isinstance(fields, dict):
         for key in ("job_id", "job_uuid", "jobId", "uuid"):
             value = fields.get(key)
             if isinstance(value, str) and value:
                 return value
     folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
-    if _looks_like_uuid(folder):
+    if _has_uuid_form(folder):
         return folder
     raise FormatError("the sample has no 'job_id', and its directory is not named after a job")
 
 
-def _looks_like_uuid(text: str) -> bool:
+def _has_uuid_form(text: str) -> bool:
     return len(text) == _UUID_LENGTH and text.count("-") == 4
 
 
@@ -406,21 +406,21 @@ def _sample_files(paths: Iterable[str]) -> Iterator[str]:
 
 
 def lines_of(path: str, result: Imported) -> Iterator[tuple[int, bytes]]:
-    """(number, line) of every line that is not blank; gzip is recognised by its first bytes."""
+    """Yields (number, line) of every line that is not blank; gzip is detected by its first bytes."""
     try:
         with open(path, "rb") as raw:
             is_gzip = raw.peek(2)[:2] == _GZIP_MAGIC
             for number, line in enumerate(_unpacked(raw) if is_gzip else _lines(raw), start=1):
                 if line.strip():
                     yield number, line
-    except _TornFile as torn:  # what came before its torn end has been handed out
+    except _TornFile as torn:  # everything before its damaged end was returned
         result.complain(path, torn)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 class _TornFile(FormatError):
-    """A compressed file that is cut off or damaged."""
+    """A compressed file that is truncated or damaged."""
 
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes]:
@@ -435,7 +435,7 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 class _Counted:
-    """A stream that counts what is read of it."""
+    """A stream that counts what is read from it."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw

@@ -1,4 +1,4 @@
-"""What people name to be plotted: runs and jobs of the store, and time-series files."""
+"""Sources of plots: runs and jobs of the store, and time-series files."""
 
 import glob
 import os
@@ -19,7 +19,7 @@ from joblens.analysis.charts.series import (
     thinned,
 )
 from joblens.app.jobs.queries import Note, find, newest_named, one_of_its_id
-from joblens.app.runs.lookup import kept_events, kept_results, records_of_whole_run
+from joblens.app.runs.lookup import records_of_whole_run, reused_events, reused_results
 from joblens.model.errors import FormatError, InputError, UnknownJob, UnknownRun, UnknownWorkflow
 from joblens.model.jobs.job import Record, Status
 from joblens.model.runs.plan import Plan
@@ -31,12 +31,12 @@ from joblens.views.plots.gantt import gantt_chart
 
 Advance = Callable[[int], None]
 
-_KEPT_POINTS = 5000  # of each curve; every peak is among them
+_MAX_POINTS = 5000  # of each curve; includes every peak
 _FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
 
 
 class Source(Struct, frozen=True):
-    """`gantt` for runs of which something has begun."""
+    """`gantt` for runs in which a job has started."""
 
     plot: PlotSource
     gantt: Chart | None = None
@@ -45,8 +45,8 @@ class Source(Struct, frozen=True):
 def sources_named(
     idents: Sequence[str], store: Callable[[], Store], advance: Advance, note: Note
 ) -> list[Source]:
-    """`store` is only opened when something else than a file is named. `note` is told which job was taken
-    where several have the name."""
+    """`store` is only opened if something other than a file is named. `note` gets the chosen job if
+    several have the name."""
     found: list[Source] = []
     jobs: list[Record] = []
     for ident in idents:
@@ -64,7 +64,7 @@ def sources_named(
 
 
 def _files_of(ident: str) -> list[str]:
-    """Empty when it names no file. A pattern the shell has left alone is looked up here."""
+    """Empty if it names no file. A pattern that the shell has not expanded is expanded here."""
     if os.path.isdir(ident):
         return []  # a workflow may have the name of a folder
     if os.path.exists(ident):
@@ -80,8 +80,8 @@ def _files_of(ident: str) -> list[str]:
 
 
 def _find(store: Store, ident: str, note: Note) -> Run | Record:
-    """`job:3` and `workflow:3` say which of the two is meant. A word that is the id of neither may be a job's
-    name."""
+    """`job:3` and `workflow:3` say which of the two is meant. A word that is the id of neither may be a
+    job's name."""
     kind, colon, bare = ident.partition(":")
     if colon and kind == "job":
         return find(store, bare, note)
@@ -118,11 +118,11 @@ def _nothing_named(ident: str) -> InputError:
     )
 
 
-# ---- out of the store -----------------------------------------------------------------------------------
+# ---- from the store -------------------------------------------------------------------------------------
 
 
 class _Reading:
-    """Curves of one record after the other."""
+    """Reads curves of one record after the other."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -136,7 +136,7 @@ class _Reading:
         use = use_of_job(series)
         if use is not None:
             self.uses[series.job_id] = use
-        self.jobs.append(thinned(series, _KEPT_POINTS))
+        self.jobs.append(thinned(series, _MAX_POINTS))
         for at_s, cpu, memory, _ in host_rows(samples):
             if cpu is not None or at_s not in self._host:
                 self._host[at_s] = (cpu, memory)
@@ -160,7 +160,7 @@ def source_of_jobs(store: Store, records: Iterable[Record], advance: Advance) ->
 
 
 def _at_one_time(records: Sequence[Record]) -> list[list[Record]]:
-    """Jobs that overlap share a time line; each of the others begins at its own 0."""
+    """Overlapping jobs share a time axis; each of the others starts at its own 0."""
     named = list({record.job.uuid: record for record in records}.values())
     now_us = time.time_ns() // 1000
     together: dict[int, list[Record]] = {}
@@ -180,8 +180,8 @@ def _reach(record: Record, now_us: int) -> tuple[int, int]:
 def source_of_run(
     store: Store, run: Run, plan: Plan | None = None, advance: Advance = lambda _: None
 ) -> Source:
-    """Every attempt that has begun, those of earlier runs whose results it keeps among them; commands of
-    actions are none of the workflow's jobs."""
+    """Includes every started attempt, also of earlier runs whose results it keeps; commands of actions
+    are not jobs of the workflow."""
     if plan is None:
         from joblens.app.workflows.loader import plan_of_run
 
@@ -194,13 +194,13 @@ def source_of_run(
             asked[record.job.uuid] = record.job.requirements
         advance(1)
     name = f"{run.workflow_number}.{run.number}"
-    kept = kept_results(store, run)
+    reused = reused_results(store, run)
     events = [event for _, event in store.run_events(run.uuid)]
     jobs = [PlotJob(job.name, job.depends_on, job.requirements) for job in plan.jobs]
     results = store.run_results(run.uuid)
-    if kept is not None:
-        events = [*kept_events(store, kept), *events]
-        results = [*kept.results, *results]
+    if reused is not None:
+        events = [*reused_events(store, reused), *events]
+        results = [*reused.results, *results]
     facts = AttemptFacts(asked=asked, not_before_us=ends_of_pauses(plan, results, events))
     gantt = gantt_of(jobs, results, events, time.time_ns() // 1000, facts)
     chart = None
@@ -213,7 +213,7 @@ def source_of_run(
 def ends_of_pauses(
     plan: Plan, results: Iterable[JobResult], events: Iterable[RunEvent]
 ) -> dict[tuple[int, int], int]:
-    """Until when the handler of a job that had failed let its next attempt wait, by (index, attempt)."""
+    """Returns until when the next attempt of a failed job was delayed, by (index, attempt)."""
     from joblens.engine.schedule.retries import Ending, matching_rule, pause_s
 
     facts = [(event.at_us, event.fact) for event in events]
@@ -227,21 +227,21 @@ def ends_of_pauses(
         if not is_job or result.duration_s is None or not has_failed or result.status is Status.LOST:
             continue
         failures[result.index] = failures.get(result.index, 0) + 1
-        place = result.index, result.attempt
-        ending = Ending(result.status, result.exit_code, result.reason, place in unmade)
+        key = result.index, result.attempt
+        ending = Ending(result.status, result.exit_code, result.reason, key in unmade)
         rule = matching_rule(plan.jobs[result.index], ending, plan.execution)
         if rule is not None:
             ended_us = result.began_at_us + round(result.duration_s * 1_000_000)
             pause_us = round(pause_s(rule, failures[result.index]) * 1_000_000)
-            ends[result.index, result.attempt + 1] = max(ended_us, recovered.get(place, 0)) + pause_us
+            ends[result.index, result.attempt + 1] = max(ended_us, recovered.get(key, 0)) + pause_us
     return ends
 
 
-# ---- out of files ---------------------------------------------------------------------------------------
+# ---- from files -----------------------------------------------------------------------------------------
 
 
 def source_of_file(path: str) -> Source:
-    """A time-series file of joblens or of Torc."""
+    """Reads a time-series file of joblens or Torc."""
     from joblens.stores.sinks.time_series import Series, read_host_series, read_time_series
 
     def curves(series: Series) -> JobSeries:
@@ -258,7 +258,7 @@ def source_of_file(path: str) -> Source:
             processes=processes,
             extremes=extremes_of(cpu, memory, processes),
         )
-        return thinned(whole, _KEPT_POINTS)
+        return thinned(whole, _MAX_POINTS)
 
     try:
         jobs = tuple(curves(series) for series in read_time_series(path))

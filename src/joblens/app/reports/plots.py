@@ -31,8 +31,8 @@ _GOOD = (None, Status.SUCCESS, Status.MEASURED, Status.RUNNING, Status.QUEUED)
 class PlotChoice(Struct, frozen=True, kw_only=True):
     prefix: str = "resource_plot"
     formats: tuple[str, ...] = ("html",)
-    job_ids: tuple[int, ...] = ()  # none: all
-    all_jobs: bool = False  # a plot of its own for each, however many there are
+    job_ids: tuple[int, ...] = ()  # empty: all
+    all_jobs: bool = False  # a plot for each, however many there are
 
 
 class Plotted(Struct, frozen=True, kw_only=True):
@@ -50,14 +50,14 @@ def plot_run(
     choice: PlotChoice | None = None,
     advance: Advance = lambda _: None,
 ) -> Plotted:
-    """All plots of one run. Raises MissingExtra, or InputError when there is nothing to draw."""
+    """Writes all plots of one run. Raises MissingExtra, or InputError if there is nothing to draw."""
     return plot_sources([source_of_run(store, run, plan)], out_dir, choice or PlotChoice(), advance)
 
 
 def plot_sources(
     sources: Sequence[Source], out_dir: str, choice: PlotChoice, advance: Advance = lambda _: None
 ) -> Plotted:
-    """Everything is checked before the first file is written."""
+    """Checks everything before the first file is written."""
     if not re.fullmatch(r"[^/\0]+", choice.prefix):
         raise InputError(f"prefix '{choice.prefix}' is not a valid file name prefix", hint="omit any '/'")
     chosen = [structs.replace(source, plot=_only(source.plot, choice.job_ids)) for source in sources]
@@ -103,7 +103,7 @@ def _charts(sources: Sequence[Source], single: Sequence[JobSeries]) -> Iterator[
     for plot in plots:
         for job in plot.jobs:
             if id(job) in wanted:
-                # the same number in several files is a job in each
+                # The same number in several files is a job in each.
                 several = "" if ids[job.job_id] == 1 else f"_{_safe(plot.file_label)}"
                 yield job_chart(job, plot.label, f"job_{job.job_id}{several}")
     if not plots or (len(ids) == 1 and plots[0].file_label == "jobs"):
@@ -115,7 +115,7 @@ def _charts(sources: Sequence[Source], single: Sequence[JobSeries]) -> Iterator[
 
 
 def _single_plots(jobs: Sequence[JobSeries], choice: PlotChoice) -> tuple[list[JobSeries], str]:
-    """Which jobs get a plot of their own, and what to tell about the others."""
+    """Returns the jobs with their own plots, and a note about the others."""
     if len(jobs) <= MOST_JOB_PLOTS or choice.all_jobs or choice.job_ids:
         return list(jobs), ""
     order = sorted(jobs, key=lambda job: (job.status in _GOOD, job.begin_us - job.end_us))
@@ -160,7 +160,7 @@ def _nothing_to_draw(jobs: Sequence[JobSeries]) -> InputError:
 
 
 def _without_curve(jobs: Sequence[JobSeries]) -> list[str]:
-    """Which of the jobs are in the charts that have no curves only, and why."""
+    """Returns the jobs that are only in charts without curves, and why."""
     short = sum(bool(job.at_us) and not job.has_curve for job in jobs)
     unsampled = sum(not job.at_us for job in jobs)
     if unsampled == len(jobs):
@@ -210,9 +210,10 @@ def _make_folder(path: str) -> None:
 
 
 def write_run_time_series(store: Store, run: Run, plan: Plan, output_dir: str, owner: str = "") -> str:
-    """Returns the file, resource_utilization/resource_metrics_<host>_<workflow>_<run>.db in `output_dir`: a
-    row for each sample of each attempt; job_id is the number of its record. Written again it is the same.
-    Where the file has jobs of another store, its name gets a suffix, made from `owner` and the run."""
+    """Returns the file, resource_utilization/resource_metrics_<host>_<workflow>_<run>.db in `output_dir`:
+    a row for each sample of each attempt; job_id is the number of its record. Writing it again gives the
+    same file. If the file has jobs of another store, its name gets a suffix made from `owner` and the
+    run."""
     from joblens.agent.runtime.output_folders import owner_suffix
     from joblens.stores.sinks.time_series import write_own_time_series
 
@@ -234,7 +235,7 @@ def _attempts_with_samples(store: Store, run: Run, plan: Plan) -> Iterator[tuple
 
 
 def _of_machine(sample: Sample, monitor: MonitorSpec) -> Sample:
-    """Without the machine's numbers that the workflow does not want (`compute_node`)."""
+    """Removes numbers of the machine that the workflow does not want (`compute_node`)."""
     if monitor.host_enabled and monitor.host_cpu and monitor.host_memory:
         return sample
     without: dict[str, None] = {}

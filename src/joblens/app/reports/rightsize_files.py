@@ -20,12 +20,12 @@ from joblens.spec.editing.splices import newline_of
 from joblens.spec.formats.documents import Path, format_of, read_document
 from joblens.spec.workflows.file import SpecReading, read_workflow
 
-_RETRIES = 2  # the second is for jobs larger than any seen so far
+_RETRIES = 2  # the second is for jobs larger than any so far
 _NAME = "more_memory"
 
 
 class NewHandler(Struct, frozen=True, kw_only=True):
-    """For jobs that have none."""
+    """For jobs without one."""
 
     name: str
     exit_code: int
@@ -42,7 +42,7 @@ class NewHandler(Struct, frozen=True, kw_only=True):
 
 
 class Retries(Struct, frozen=True):
-    """What has to change so that jobs of a smaller first try are tried again with enough."""
+    """Changes that make jobs with a smaller first request retry with enough."""
 
     changes: dict[Path, Any]
     handlers: tuple[NewHandler, ...]
@@ -50,18 +50,18 @@ class Retries(Struct, frozen=True):
 
 
 def retries_for(spec: WorkflowSpec, value: Any, groups: Sequence[GroupAdvice]) -> Retries:
-    """InputError: a job has a handler that has no rule for a lack of memory, and nobody but its author can
-    say what else it is for."""
+    """InputError: a job has a handler without a rule for out of memory, and only its author knows what
+    else it is for."""
     changes: dict[Path, Any] = {}
     new: dict[float, NewHandler] = {}
     notes: list[str] = []
     for group, first, needed in _counting_on_retries(groups):
-        for place, entry in _entries_of(value, group):
+        for index, entry in _entries_of(value, group):
             name = entry.get("failure_handler")
             if name is None:
                 factor = _factor(needed / first)
                 handler = new.setdefault(factor, _new_handler(spec, factor, len(new)))
-                changes["jobs", place, "failure_handler"] = handler.name
+                changes["jobs", index, "failure_handler"] = handler.name
                 notes.append(f"{entry.get('name')}: retried with more memory by '{handler.name}'")
                 continue
             at, handler_there = _handler(spec, str(name), entry)
@@ -81,18 +81,18 @@ def _counting_on_retries(groups: Sequence[GroupAdvice]) -> Iterator[tuple[GroupA
 
 def _entries_of(value: Any, found: GroupAdvice) -> Iterator[tuple[int, dict[str, Any]]]:
     group = found.group
-    for place, entry in enumerate(value.get("jobs") or ()):
+    for index, entry in enumerate(value.get("jobs") or ()):
         asked = entry.get("resource_requirements")
         if group.is_named:
-            # a name with a parameter in it may stand for this group among others
+            # A name with a parameter may stand for this group among others.
             if asked == group.name or (isinstance(asked, str) and "{" in asked):
-                yield place, entry
+                yield index, entry
         elif entry.get("name") == group.name:
-            yield place, entry
+            yield index, entry
 
 
 def _factor(least: float) -> float:
-    """Up to the next hundredth, so that the retry gets at least as much as it has to."""
+    """Rounds up to the next hundredth, so that the retry gets enough."""
     rounded = math.ceil(round(least * 100, 6)) / 100
     return int(rounded) if rounded == int(rounded) else rounded
 
@@ -105,9 +105,9 @@ def _new_handler(spec: WorkflowSpec, factor: float, count: int) -> NewHandler:
 
 
 def _handler(spec: WorkflowSpec, name: str, entry: dict[str, Any]) -> tuple[int, FailureHandler]:
-    for place, handler in enumerate(spec.failure_handlers):
+    for index, handler in enumerate(spec.failure_handlers):
         if handler.name == name:
-            return place, handler
+            return index, handler
     raise InputError(
         f"job '{entry.get('name')}': its failure handler '{name}' is not in the file, so it is not known "
         "what becomes of a job that does not fit; nothing was written",
@@ -116,7 +116,7 @@ def _handler(spec: WorkflowSpec, name: str, entry: dict[str, Any]) -> tuple[int,
 
 
 def _raised(
-    spec: WorkflowSpec, handler: FailureHandler, place: int, first: float, needed: int, entry: dict[str, Any]
+    spec: WorkflowSpec, handler: FailureHandler, index: int, first: float, needed: int, entry: dict[str, Any]
 ) -> Iterator[tuple[Path, float]]:
     code = spec.execution.oom_exit_code
     rule = handler.rule_for(code)
@@ -126,7 +126,7 @@ def _raised(
             f"out of memory (exit code {code}), so jobs that do not fit would fail; nothing was written",
             hint=f"add a rule with exit_codes [{code}] and memory_factor, or use --strategy max-seen",
         )
-    path: Path = ("failure_handlers", place, "rules", handler.rules.index(rule))
+    path: Path = ("failure_handlers", index, "rules", handler.rules.index(rule))
     if not _reaches(rule, first, needed):
         yield (*path, "memory_factor"), _factor(needed / first)
     if rule.max_retries < 1:
@@ -141,7 +141,7 @@ def _reaches(rule: RetryRule, first: float, needed: int) -> bool:
 
 
 def with_handler(text: str, kind: str, handler: NewHandler) -> str:
-    """The text with one handler more and nothing else changed; InputError where it cannot be added so."""
+    """Returns the text with one more handler and nothing else changed; InputError if it cannot be added."""
     before = read_document(text, kind).value
     made = _ADDING[kind](text, handler, has_others="failure_handlers" in before)
     if newline_of(text) == "\r\n":
@@ -225,43 +225,44 @@ _ADDING = {
 }
 
 
-_KEYS = {"memory": ("memory",), "cpus": ("num_cpus", "cpus"), "runtime": ("runtime",)}  # the usual one first
+# the most common one first
+_KEYS = {"memory": ("memory",), "cpus": ("num_cpus", "cpus"), "runtime": ("runtime",)}
 
 
 class SpecFile(Struct, frozen=True, kw_only=True):
-    """The file that is to be changed, as it is now."""
+    """The file to change, as it is now."""
 
     path: str
     text: str
     format: str
     spec: WorkflowSpec
-    value: Any  # as the document has it
+    value: Any  # as in the document
     is_changed: bool  # since the run was created from it
 
 
 def open_spec(path: str | None, workflow: Workflow, run: Run) -> SpecFile:
-    """`path` None: where the workflow came from."""
-    place = path or workflow.source
-    if not place:
+    """`path` None: the workflow's own file."""
+    index = path or workflow.source
+    if not index:
         raise InputError(f"workflow {workflow.number} has no file", hint="give the file: --write FILE")
     try:
-        with open(place, encoding="utf-8", newline="") as file:
+        with open(index, encoding="utf-8", newline="") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         hint = "give the file: --write FILE" if path is None else ""
-        raise InputError(f"{place} cannot be read: {reason}", hint=hint) from error
-    kind = run.spec_format if place == workflow.source else format_of(place, text)
-    reading = read_workflow(text, kind, place)
+        raise InputError(f"{index} cannot be read: {reason}", hint=hint) from error
+    kind = run.spec_format if index == workflow.source else format_of(index, text)
+    reading = read_workflow(text, kind, index)
     if reading.spec is None:
-        raise spec_error(place, _problems(place, reading))
+        raise spec_error(index, _problems(index, reading))
     if reading.spec.name != workflow.name:
         raise InputError(
-            f"{place} is workflow '{reading.spec.name}', but the runs belong to '{workflow.name}'",
+            f"{index} is workflow '{reading.spec.name}', but the runs belong to '{workflow.name}'",
             hint="give a file of the same workflow: --write FILE",
         )
     return SpecFile(
-        path=place,
+        path=index,
         text=text,
         format=kind,
         spec=reading.spec,
@@ -277,7 +278,7 @@ def _problems(path: str, reading: SpecReading) -> list[str]:
 
 
 class Changed(Struct, frozen=True):
-    """One amount of the file. Texts; `before` None: it was not written."""
+    """One amount of the file. Texts; `before` None: it was not set."""
 
     group: str
     key: str
@@ -287,30 +288,30 @@ class Changed(Struct, frozen=True):
 
 class EditedSpec(Struct, frozen=True):
     text: str
-    notes: tuple[str, ...] = ()  # what changed besides the amounts
-    kept: tuple[str, ...] = ()  # groups of which too little was seen to take something away
+    notes: tuple[str, ...] = ()  # other changes
+    kept: tuple[str, ...] = ()  # groups with too few measurements to lower them
     changes: tuple[Changed, ...] = ()
 
 
 def edited(file: SpecFile, groups: Sequence[GroupAdvice], *, adds: bool, forces: bool) -> EditedSpec:
-    """The text with the advice in it; read again, so that what comes out is a workflow for certain. `forces`:
-    amounts are made smaller on thin evidence too."""
+    """Returns the text with the advice; reads it again, so that the result is a valid workflow. `forces`:
+    also lowers amounts on thin evidence."""
     from joblens.spec.editing.edit import edit_values
 
     changes: dict[Path, Any] = {}
-    kept, told = [], []
+    unchanged, notes = [], []
     for advice in groups:
         shrinks = forces or not advice.is_thin
         found = changes_for(file.value, advice, adds=adds)
         if not shrinks and found != changes_for(file.value, advice, adds=adds, shrinks=False):
-            kept.append(advice.group.name)
+            unchanged.append(advice.group.name)
         own = changes_for(file.value, advice, adds=adds, shrinks=shrinks)
         changes.update(own)
-        told += [_changed(file.value, advice.group, path, value) for path, value in own.items()]
+        notes += [_changed(file.value, advice.group, path, value) for path, value in own.items()]
     retries = retries_for(file.spec, file.value, [one for one in groups if _has_memory(file, one, adds=adds)])
     changes.update(retries.changes)
     if not changes:
-        return EditedSpec(file.text, kept=tuple(kept))
+        return EditedSpec(file.text, kept=tuple(unchanged))
     text: str = edit_values(file.text, file.format, changes)
     for handler in retries.handlers:
         text = with_handler(text, file.format, handler)
@@ -320,28 +321,28 @@ def edited(file: SpecFile, groups: Sequence[GroupAdvice], *, adds: bool, forces:
             f"{file.path} is unchanged: with the new values it would be invalid\n"
             + "\n".join(_problems(file.path, reading))
         )
-    return EditedSpec(text, retries.notes, tuple(kept), tuple(told))
+    return EditedSpec(text, retries.notes, tuple(unchanged), tuple(notes))
 
 
 def _changed(value: Any, group: Group, path: Path, after: Any) -> Changed:
-    place = place_of(value, group)
+    index = place_of(value, group)
     key = str(path[-1])
-    before = None if place is None else place[1].get(key)
+    before = None if index is None else index[1].get(key)
     return Changed(group.name, key, None if before is None else str(before), str(after))
 
 
 def _has_memory(file: SpecFile, advice: GroupAdvice, *, adds: bool) -> bool:
-    """Whether its jobs will be limited at all."""
-    place = place_of(file.value, advice.group)
-    return place is not None and (adds or any(key in place[1] for key in _KEYS["memory"]))
+    """Returns whether its jobs will be limited at all."""
+    index = place_of(file.value, advice.group)
+    return index is not None and (adds or any(key in index[1] for key in _KEYS["memory"]))
 
 
 def changes_for(value: Any, advice: GroupAdvice, *, adds: bool, shrinks: bool = True) -> dict[Path, Any]:
-    """`adds`: requirements that are not written yet too. `shrinks`: amounts may become smaller."""
-    place = place_of(value, advice.group)
-    if place is None:
+    """`adds`: also requirements that are not set yet. `shrinks`: amounts may become smaller."""
+    index = place_of(value, advice.group)
+    if index is None:
         return {}
-    path, written = place
+    path, written = index
     changes: dict[Path, Any] = {}
     for part in advice.advice:
         key = next((key for key in _KEYS[part.resource] if key in written), None)
@@ -353,34 +354,35 @@ def changes_for(value: Any, advice: GroupAdvice, *, adds: bool, shrinks: bool = 
 
 
 def place_of(value: Any, group: Group) -> tuple[Path, dict[str, Any]] | None:
-    """Where its amounts stand in the file and what stands there now; None: not there any more."""
+    """Returns the position of its amounts in the file and their values; None: no longer there."""
     if group.is_named:
-        for place, entry in _entries(value, "resource_requirements"):
+        for index, entry in _entries(value, "resource_requirements"):
             if entry.get("name") == group.name:
-                return ("resource_requirements", place), entry
+                return ("resource_requirements", index), entry
         return None
-    for place, entry in _entries(value, "jobs", group.spec_job):
+    for index, entry in _entries(value, "jobs", group.spec_job):
         if entry.get("name") != group.name:
             continue
         inner = entry.get("resource_requirements")
         if isinstance(inner, dict):
-            return ("jobs", place, "resource_requirements"), inner
-        return ("jobs", place), entry
+            return ("jobs", index, "resource_requirements"), inner
+        return ("jobs", index), entry
     return None
 
 
 def _entries(value: Any, key: str, likely: int = -1) -> Iterator[tuple[int, dict[str, Any]]]:
-    """`likely`: the place to look at first, or a file with many jobs is searched for each of them."""
+    """`likely`: the position to check first; otherwise a file with many jobs is searched for each of
+    them."""
     listed = (value.get(key) if isinstance(value, dict) else None) or ()
     if 0 <= likely < len(listed) and isinstance(listed[likely], dict):
         yield likely, listed[likely]
-    for place, entry in enumerate(listed):
+    for index, entry in enumerate(listed):
         if isinstance(entry, dict):
-            yield place, entry
+            yield index, entry
 
 
 def _value(part: Advice, written: Any) -> Any:
-    """In the way it was written: numbers stay numbers."""
+    """Keeps the form: numbers stay numbers."""
     if part.resource == "cpus":
         return int(part.recommended) if part.recommended == int(part.recommended) else part.recommended
     if isinstance(written, int | float):
@@ -389,7 +391,7 @@ def _value(part: Advice, written: Any) -> Any:
 
 
 def replace_file(file: SpecFile, text: str) -> None:
-    """At once or not at all. The mode stays; a link stays one and what it points to is written."""
+    """Writes atomically. The mode stays; a link stays a link and its target is written."""
     target = os.path.realpath(file.path)
     try:
         mode = os.stat(target).st_mode & 0o7777

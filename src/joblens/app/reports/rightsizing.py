@@ -33,21 +33,22 @@ from joblens.plan.workflows.expansion import requirements_of
 from joblens.plan.workflows.spawning import extended
 from joblens.ports.store import Store
 
-MOST_LOOKED_AT = 100_000  # all are held in memory at once
+MAX_READ = 100_000  # all are in memory at once
 
 
 class JobsSizing(Struct, frozen=True, kw_only=True):
     groups: tuple[GroupAdvice, ...]
-    jobs: int  # that were looked at
+    jobs: int  # that were read
 
 
-def records_named(store: Store, names: Sequence[str], *, most: int = MOST_LOOKED_AT) -> Iterator[Record]:
-    """The newest, oldest first; '*' and '?' stand for letters. Raises InputError when there is none."""
+def records_named(store: Store, names: Sequence[str], *, most: int = MAX_READ) -> Iterator[Record]:
+    """Returns the newest ones, oldest first; '*' and '?' are wildcards. Raises InputError if there is
+    none."""
     query = HistoryQuery(names=tuple(names), sort=SortKey.STARTED, include_unfinished=False, limit=most)
     records = [record for record in store.records(query) if record.job.name]
     if not records:
         raise InputError(
-            f"no job that has ended is called {' or '.join(names)}",
+            f"no ended job has the name {' or '.join(names)}",
             hint="joblens history lists names; '*' and '?' are wildcards",
         )
     return reversed(records)
@@ -58,23 +59,23 @@ def size_jobs(
     names: Sequence[str],
     *,
     strategy: Strategy = Strategy.MAX_SEEN,
-    most: int = MOST_LOOKED_AT,
+    most: int = MAX_READ,
 ) -> JobsSizing:
-    """What the newest of a name asked for is what it asks for now; each job counts as a run of its own."""
-    seen: dict[str, list[Observation]] = {}
+    """The newest job of a name has the present request; each job counts as a run of its own."""
+    observed: dict[str, list[Observation]] = {}
     newest: dict[str, Record] = {}
     count = 0
-    for place, record in enumerate(records_named(store, names, most=most), start=1):
-        count = place
+    for number, record in enumerate(records_named(store, names, most=most), start=1):
+        count = number
         newest[record.job.name] = record
-        observation = observation_of(record, place)
+        observation = observation_of(record, number)
         if observation is not None:
-            seen.setdefault(record.job.name, []).append(observation)
+            observed.setdefault(record.job.name, []).append(observation)
     groups = [
         Group(
             name=name,
             current=record.job.requirements,
-            observations=tuple(seen.get(name, ())),
+            observations=tuple(observed.get(name, ())),
             is_named=True,
         )
         for name, record in sorted(newest.items())
@@ -92,9 +93,9 @@ _STYLES: dict[str, tuple[Callable[[Any, Any], str], Callable[[str], float]]] = {
 class Sizing(Struct, frozen=True, kw_only=True):
     workflow: Workflow
     run: Run  # the newest one that counts
-    runs: tuple[int, ...]  # numbers of those that were looked at
+    runs: tuple[int, ...]  # numbers of runs that were read
     groups: tuple[GroupAdvice, ...]
-    unseen: tuple[str, ...] = ()  # groups of the file of which nothing was measured
+    unseen: tuple[str, ...] = ()  # groups of the file without measurements
     findings: tuple[Finding, ...] = ()
 
 
@@ -106,27 +107,27 @@ def size_workflow(
     most_runs: int | None = None,
     file: SpecFile | None = None,
 ) -> Sizing:
-    """`run` with its spec. `file`: as it is now, where it is another than the run's."""
+    """`run` with its spec. `file`: as it is now, if it differs from the run's."""
     workflow = store.find_workflow(run.workflow_uuid)
     runs = [one for one in store.runs(workflow.uuid) if one.created_at_us <= run.created_at_us]
     chosen = runs[-most_runs:] if most_runs else runs
-    places = _Places(run, file)
-    seen: dict[str, list[Observation]] = {}
+    groups_of_file = _Places(run, file)
+    observed: dict[str, list[Observation]] = {}
     for one in chosen:
-        for key, observation in _observations(store, one, places):
-            seen.setdefault(key, []).append(observation)
-    groups = [places.group(key, seen.get(key, ())) for key in places.in_order()]
+        for key, observation in _observations(store, one, groups_of_file):
+            observed.setdefault(key, []).append(observation)
+    groups = [groups_of_file.group(key, observed.get(key, ())) for key in groups_of_file.in_order()]
     return Sizing(
         workflow=workflow,
         run=run,
         runs=tuple(one.number or 0 for one in chosen),
-        groups=tuple(map(places.as_written, advise(groups, strategy))),
+        groups=tuple(map(groups_of_file.as_written, advise(groups, strategy))),
         unseen=tuple(group.name for group in groups if not group.observations),
         findings=tuple(sweep_findings(groups)),
     )
 
 
-def _observations(store: Store, run: Run, places: "_Places") -> Iterator[tuple[str, Observation]]:
+def _observations(store: Store, run: Run, groups_of_file: "_Places") -> Iterator[tuple[str, Observation]]:
     entries: dict[int, str] | None = None
     unmade = {
         (event.fact.index, event.fact.attempt)
@@ -139,25 +140,25 @@ def _observations(store: Store, run: Run, places: "_Places") -> Iterator[tuple[s
         observation = observation_of(record, run.number or 0, is_unmade=is_unmade)
         if observation is None:
             continue
-        key = places.key_of_job(record.job.name)
+        key = groups_of_file.key_of_job(record.job.name)
         if key is None and record.job.run is not None:
-            # a job that the newest run has not, such as one of a sweep that was larger then
-            entries = entries if entries is not None else places.keys_of_run(store.find_run(run.uuid))
+            # a job that the newest run does not have, such as one of a larger sweep
+            entries = entries if entries is not None else groups_of_file.keys_of_run(store.find_run(run.uuid))
             key = entries.get(record.job.run.index)
         if key is not None:
             yield key, observation
 
 
 class _Places:
-    """Which group of the file a job belongs to. Jobs are known by name, groups by theirs or by the name of
-    the entry that has them inline."""
+    """Group of the file that a job belongs to. Jobs are identified by name, groups by theirs or by the
+    name of the entry that has them inline."""
 
     def __init__(self, run: Run, file: SpecFile | None) -> None:
         loaded = loaded_run(run, keeps_spec=True)
         own = loaded.spec
         self._spec = own if file is None else file.spec
         self._value = loaded.document.value if file is None else file.value
-        self._entries = {job.name: place for place, job in enumerate(self._spec.jobs)}
+        self._entries = {job.name: number for number, job in enumerate(self._spec.jobs)}
         self._named = {one.name: one for one in self._spec.requirements}
         self._keys = {
             job.name: key
@@ -171,7 +172,7 @@ class _Places:
         }
 
     def in_order(self) -> list[str]:
-        """In the order of the file, those that some job of the newest run has."""
+        """Returns groups of the newest run in the order of the file."""
         used = set(self._keys.values())
         named = [f"@{one.name}" for one in self._spec.requirements]
         return [key for key in [*named, *(job.name for job in self._spec.jobs)] if key in used]
@@ -193,38 +194,38 @@ class _Places:
         return found
 
     def _key_of_added(self, job: PlannedJob) -> str | None:
-        """Of a job that was added while the run went on: by the requirements of the file it names."""
+        """For a job that was added during the run: by the requirements of the file it names."""
         return f"@{job.requirements_name}" if job.requirements_name in self._named else None
 
     def _key(self, entry: JobSpec, requirements_name: str) -> str | None:
-        """'@name' for a named group, else the entry's name; None: the file has neither."""
-        place = self._entries.get(entry.name)
-        if place is None:
+        """Returns '@name' for a named group, otherwise the entry's name; None: the file has neither."""
+        number = self._entries.get(entry.name)
+        if number is None:
             return None
-        written = self._spec.jobs[place].requirements
+        written = self._spec.jobs[number].requirements
         if not isinstance(written, str):
             return entry.name
         name = requirements_name if _PARAMETER in written else written
         return f"@{name}" if name in self._named else None
 
     def as_written(self, found: GroupAdvice) -> GroupAdvice:
-        """Its texts in the way the file has its amounts."""
-        place = place_of(self._value, found.group)
-        written = {} if place is None else place[1]
+        """Writes amounts in the form of the file."""
+        number = place_of(self._value, found.group)
+        written = {} if number is None else number[1]
         return replace(found, advice=tuple(_like(written, part) for part in found.advice))
 
-    def group(self, key: str, seen: "list[Observation] | tuple[()]") -> Group:
+    def group(self, key: str, observed: "list[Observation] | tuple[()]") -> Group:
         if key.startswith("@"):
             named = self._named[key[1:]]
-            return Group(name=named.name, current=requirements_of(named), observations=tuple(seen))
-        place = self._entries[key]
-        inline = self._spec.jobs[place].requirements
+            return Group(name=named.name, current=requirements_of(named), observations=tuple(observed))
+        number = self._entries[key]
+        inline = self._spec.jobs[number].requirements
         return Group(
             name=key,
             current=requirements_of(inline) if isinstance(inline, RequirementsSpec) else Requirements(),
-            observations=tuple(seen),
+            observations=tuple(observed),
             is_named=False,
-            spec_job=place,
+            spec_job=number,
             has_requirements=inline is not None,
         )
 
@@ -241,24 +242,24 @@ _UNNAMED = "job"
 
 
 def compose_advice(profiles: Iterable[Any], service: str | None = None) -> str:
-    """The text of a Compose file with `deploy: resources:` for each tool. `profiles` are profiles, or records
-    as JobMonitor and the history give them; profiles that say no tool are the service `service`. A limit has
-    room above the highest use (rightsize's numbers), a reservation is the median of the averages."""
+    """Returns the text of a Compose file with `deploy: resources:` for each tool. `profiles` are
+    profiles, or records of JobMonitor and the history; profiles without a tool are the service `service`.
+    A limit is above the highest use (rightsize's numbers), a reservation is the median of the averages."""
     if isinstance(profiles, Mapping):
         profiles = [profiles]
     uses: dict[str, list[JobUse]] = {}
-    for place, item in enumerate(profiles):
-        name, use = _use_of(item, place, service)
+    for number, item in enumerate(profiles):
+        name, use = _use_of(item, number, service)
         if use is not None:
             uses.setdefault(name, []).append(use)
     return compose_text(_advised(uses))
 
 
 def advise_stored(store: Store, query: HistoryQuery) -> list[ServiceAdvice]:
-    """A service for each tool of the jobs, or for each name where they have none."""
+    """Returns a service per tool of the jobs, or per name if they have none."""
     uses: dict[str, list[JobUse]] = {}
-    for place, record in enumerate(store.records(query)):
-        use = use_of_record(record, place)
+    for number, record in enumerate(store.records(query)):
+        use = use_of_record(record, number)
         if use is not None:
             uses.setdefault(_service_of(record), []).append(use)
     return _advised(uses)
@@ -272,16 +273,16 @@ def _service_of(record: Record) -> str:
     return service_name(record.job.tool or record.job.name)
 
 
-def _use_of(item: Any, place: int, service: str | None) -> tuple[str, JobUse | None]:
+def _use_of(item: Any, number: int, service: str | None) -> tuple[str, JobUse | None]:
     if isinstance(item, Record):
-        return service_name(service or _service_of(item)), use_of_record(item, place)
+        return service_name(service or _service_of(item)), use_of_record(item, number)
     if not isinstance(item, Mapping):
-        raise InputError(f"item {place} is not a profile or a record, but {type(item).__name__}")
+        raise InputError(f"item {number} is not a profile or a record, but {type(item).__name__}")
     if "resource_usage" in item:
         from joblens.analysis.formats.history import from_history_record
 
         record = from_history_record(dict(item))
-        return service_name(service or _service_of(record)), use_of_record(record, place)
+        return service_name(service or _service_of(record)), use_of_record(record, number)
     profile = item.get("detailed_profile", item)
     name = service_name(service or str(item.get("tool") or _UNNAMED))
-    return name, use_of_profile(dict(profile or {}), name, place)
+    return name, use_of_profile(dict(profile or {}), name, number)

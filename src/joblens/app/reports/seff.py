@@ -1,4 +1,4 @@
-"""Slurm efficiency (`joblens seff`) and the accounting data that Slurm has of jobs run by joblens."""
+"""Slurm efficiency (`joblens seff`) and Slurm's accounting of jobs run by joblens."""
 
 import re
 import time
@@ -19,7 +19,7 @@ from joblens.ports.store import Store
 from joblens.runners.slurm.commands import SlurmCommands, has_slurm
 
 _AGAIN_S = 1.0
-_ASK_S = 10.0  # nobody who wants to see a job waits longer than that for sacct
+_ASK_S = 10.0  # showing a job waits no longer for sacct
 
 
 def slurm_placement(record: Record) -> Placement | None:
@@ -28,17 +28,19 @@ def slurm_placement(record: Record) -> Placement | None:
 
 
 def accounts_of(
-    records: Iterable[Record], commands: SlurmCommands, *, only_settled: bool = False
+    records: Iterable[Record], commands: SlurmCommands, *, only_final: bool = False
 ) -> dict[str, ClusterAccount]:
-    """By UUID, of those that sacct knows."""
-    placed = {record.job.uuid: place for record in records if (place := slurm_placement(record)) is not None}
+    """Returns accounts by UUID, for jobs that sacct knows."""
+    placed = {
+        record.job.uuid: placement for record in records if (placement := slurm_placement(record)) is not None
+    }
     if not placed:
         return {}
-    jobs = _by_id(commands.sacct({place.job_id for place in placed.values()}, wait_s=_ASK_S))
+    jobs = _by_id(commands.sacct({placement.job_id for placement in placed.values()}, wait_s=_ASK_S))
     return {
-        uuid: cluster_account(job, is_shared=place.is_allocation)
-        for uuid, place in placed.items()
-        if (job := jobs.get(place.job_id)) is not None and (is_settled(job) or not only_settled)
+        uuid: cluster_account(job, is_shared=placement.is_allocation)
+        for uuid, placement in placed.items()
+        if (job := jobs.get(placement.job_id)) is not None and (is_settled(job) or not only_final)
     }
 
 
@@ -46,11 +48,12 @@ def _by_id(jobs: Sequence[SlurmJob]) -> dict[str, SlurmJob]:
     """A task of an array is known by 123_4 and by its own number."""
     return {
         name: job for job in jobs for name in (job.row.raw_id, job.row.job_id) if name
-    }  # the last: what was requeued is told once more
+    }  # the last: requeued jobs are listed again
 
 
-def look_account(store: Store, record: Record, details: Details) -> Details:
-    """For showing a job: what was kept, or what sacct says now, which is kept once it is final."""
+def slurm_account(store: Store, record: Record, details: Details) -> Details:
+    """For showing a job: returns the stored account, or sacct's present one, which is stored once it is
+    final."""
     if slurm_placement(record) is None or record.attempt is None or not has_slurm():
         return details
     if details.cluster is not None and details.cluster.source == "sacct":
@@ -74,22 +77,23 @@ def accounts_are_final(account: ClusterAccount) -> bool:
 
 
 def keep_accounts(store: Store, records: Sequence[Record], *, wait_s: float) -> int:
-    """At the end of a run: of its jobs, as many as sacct has within that time. -> how many were kept"""
+    """At the end of a run: stores accounts of its jobs, as many as sacct has within that time. Returns
+    how many."""
     if not has_slurm():
         return 0
     commands = SlurmCommands()
     waiting = {record.job.uuid: record for record in records if slurm_placement(record) is not None}
-    kept = 0
+    count = 0
     deadline = time.monotonic() + wait_s
     while waiting:
-        found = accounts_of(waiting.values(), commands, only_settled=True)
+        found = accounts_of(waiting.values(), commands, only_final=True)
         store.apply([DetailsTaken(uuid, Details(cluster=account)) for uuid, account in found.items()])
-        kept += len(found)
+        count += len(found)
         waiting = {uuid: record for uuid, record in waiting.items() if uuid not in found}
         if not waiting or time.monotonic() + _AGAIN_S > deadline:
             break
         time.sleep(_AGAIN_S)
-    return kept
+    return count
 
 
 _SLURM_ID = re.compile(r"^\d+(_\d+)?(\+\d+)?$")
@@ -98,7 +102,7 @@ _SLACK_US = 120_000_000  # between Slurm's clock and the node's
 
 
 class Seff:
-    """`store` None: there is none, so nothing was ever measured here."""
+    """`store` None: there is none, so nothing was measured here."""
 
     def __init__(self, store: Store | None, note: Note) -> None:
         self._store = store
@@ -106,7 +110,7 @@ class Seff:
         self._commands = SlurmCommands() if has_slurm() else None
 
     def look(self, ident: str) -> list[Efficiency]:
-        """Several of an array or a heterogeneous job. Raises UnknownJob."""
+        """Several for an array or a heterogeneous job. Raises UnknownJob."""
         bare = ident.strip().removeprefix(SLURM_PREFIX)
         if _SLURM_ID.match(bare):
             return self._of_slurm(bare)
@@ -142,10 +146,10 @@ class Seff:
         )
 
     def _sacct(self, job_id: str) -> list[SlurmJob]:
-        """Those of that very id: 123 is all of an array, and all parts of a heterogeneous job."""
+        """Returns jobs of exactly that id: 123 is all of an array, and all parts of a heterogeneous job."""
         if self._commands is None:
             return []
-        # For a moment after its submission a job is in the queue and in no book.
+        # Just after its submission a job is in the queue but not in the accounting.
         found = self._commands.sacct([job_id]) or list(map(queued_job, self._commands.squeue([job_id])))
         return [
             with_seen(job, self._commands.sstat(job.row.raw_id or job.row.job_id))
@@ -159,22 +163,22 @@ class Seff:
         return efficiency_of_slurm(job, records, so_far)
 
     def _records_of(self, job: SlurmJob) -> list[Record]:
-        """Of joblens' jobs that ran in it: by what its comment says, else by when it was."""
+        """Returns joblens jobs that ran in it: by its comment, otherwise by its time."""
         if self._store is None:
             return []
-        said = _OF_JOBLENS.match(job.row.comment)
+        comment = _OF_JOBLENS.match(job.row.comment)
         names = {job.row.job_id, job.row.raw_id} - {""}
         try:
-            if said is not None and said["job"]:
-                record = self._store.find(said["job"])
+            if comment is not None and comment["job"]:
+                record = self._store.find(comment["job"])
                 placement = slurm_placement(record)
-                # Placed again, it is what its last place did; of the others Slurm alone can tell.
+                # A requeued job has the numbers of its last allocation; only Slurm knows the others.
                 return [record] if placement is None or placement.job_id in names else []
         except UnknownJob:
             return []
         row = job.row
-        if said is not None:
-            queries = [HistoryQuery(run_uuid=said["run"])]
+        if comment is not None:
+            queries = [HistoryQuery(run_uuid=comment["run"])]
         elif row.started_at_us is not None:
             until = None if row.ended_at_us is None else row.ended_at_us + _SLACK_US
             since = row.started_at_us - _SLACK_US
@@ -190,7 +194,7 @@ class Seff:
         return placement is not None and placement.job_id in names and not _is_imported(record)
 
     def _imported(self, job_id: str) -> list[Record]:
-        """Or measured by joblens, on a cluster that this machine knows nothing of."""
+        """Or measured by joblens, on a cluster that this machine does not know."""
         if self._store is None:
             return []
         try:

@@ -1,4 +1,4 @@
-"""Slurm import of accounting records into the store: from sacct itself, or from its text."""
+"""Import of Slurm accounting records into the store: from sacct itself, or from its text."""
 
 import datetime as dt
 import re
@@ -23,7 +23,7 @@ _AGO_DAYS = {"today": 0, "midnight": 0, "yesterday": 1}
 
 
 def slurm_instant(text: str, now_us: int) -> int:
-    """'today', 'yesterday', 'now-7days' (in the local time zone), or what is a time anywhere else -> µs UTC.
+    """Parses 'today', 'yesterday', 'now-7days' (in the local time zone), or any other time, into µs UTC.
     Raises InputError."""
     word = text.strip().lower()
     now = dt.datetime.fromtimestamp(now_us / 1e6).astimezone()
@@ -38,7 +38,7 @@ def slurm_instant(text: str, now_us: int) -> int:
 
 
 def _seconds_in(unit: str, text: str) -> int:
-    """Slurm takes any beginning of a unit's name, seconds where there is none."""
+    """Slurm accepts any prefix of a unit's name; seconds if there is none."""
     for name in _UNITS:
         if name.startswith(unit):
             return int(dt.timedelta(**{name: 1}).total_seconds())
@@ -48,20 +48,20 @@ def _seconds_in(unit: str, text: str) -> int:
 
 
 _BATCH = 500
-_WINDOW_S = 86400  # sacct is asked for a day at a time: what it answers with is held in memory
+_WINDOW_S = 86400  # sacct is asked for one day at a time: its answer is held in memory
 _ANSWER_S = 600.0
 _NEEDED = {
     "an id": ("jobid",),
     "a state": ("state",),
-    "when it was submitted or began": ("submit", "start"),
+    "when it was submitted or started": ("submit", "start"),
     "how long it took": ("elapsed", "elapsedraw", "end"),
 }
-OUR_OWN = "joblens"  # how the comment of jobs begins that joblens itself gave to Slurm
+OUR_OWN = "joblens"  # prefix of the comment of jobs that joblens itself submitted
 HOW_TO_WRITE = "SLURM_TIME_FORMAT=%s sacct -P -D --format=ALL"
 
 
 class SlurmPast(Struct, frozen=True, kw_only=True):
-    """Which of the jobs that sacct knows. Times are as people write them."""
+    """Which jobs of sacct. Times as people write them."""
 
     since: str = "30d"
     until: str = ""
@@ -78,7 +78,7 @@ def import_slurm(
 
 
 def _take(store: Store, jobs: Iterable[SlurmJob], cluster: str, result: Imported) -> None:
-    """Jobs of joblens itself are in the store already, and better."""
+    """Jobs of joblens itself are already in the store, and better."""
     batch: list[Write] = []
     seen: set[str] = set()
     for job in jobs:
@@ -125,7 +125,7 @@ def _jobs_of_sacct(past: SlurmPast, advance: Advance) -> Iterator[SlurmJob]:
 
 
 def _check_names(past: SlurmPast, commands: SlurmCommands) -> None:
-    """Of a cluster that it does not know sacct knows no jobs, and says no more than that."""
+    """For an unknown cluster sacct returns no jobs and no error."""
     import pwd
 
     for name in past.users:
@@ -145,7 +145,7 @@ def _check_names(past: SlurmPast, commands: SlurmCommands) -> None:
 
 
 def _local(seconds: int) -> str:
-    """sacct takes local time."""
+    """sacct uses local time."""
     return dt.datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
 
 

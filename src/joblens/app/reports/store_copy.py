@@ -1,7 +1,8 @@
-"""All that one store knows, brought into another: from a file to a server, or back.
+"""Copy of a store into another: from a file to a server, or back.
 
-Every fact has an identity, so that what is there already is passed over: a copy that was interrupted is begun
-again, and one that is repeated brings what is new."""
+Every fact has an identity, so existing ones are skipped: an interrupted copy can be repeated, and a later
+copy adds what is new.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -48,14 +49,14 @@ T = TypeVar("T")
 class Copied(Struct, frozen=True, kw_only=True):
     source: str
     target: str
-    jobs: int = 0  # that were not there before
-    samples: int = 0  # theirs
+    jobs: int = 0  # new ones
+    samples: int = 0  # of new jobs
     known_jobs: int = 0
-    unfinished_jobs: int = 0  # left out: whoever runs them writes to the source
-    waiting_jobs: int = 0  # of them, those that nobody has begun: who looks for them looks there too
+    unfinished_jobs: int = 0  # skipped: their owners write to the source
+    waiting_jobs: int = 0  # those of them that have not started: their workers read the source
     workflows: int = 0
     runs: int = 0
-    task_workflows: int = 0  # of submit-workflow: tasks of theirs have come
+    task_workflows: int = 0  # of submit-workflow: with copied tasks
     kept_numbers: bool = True
 
 
@@ -66,7 +67,7 @@ def copy_store(
     warn: Warn,
     start: Callable[[int], Callable[[int], None]] = lambda _total: lambda _done: None,
 ) -> Copied:
-    """`start(number of jobs)` gives what is called with each further number of jobs that are done."""
+    """`start(number of jobs)` returns a function that gets each further number of copied jobs."""
     here, there = _settings_of(source, settings), _settings_of(target, settings)
     if store_name(here) == store_name(there):
         raise InputError(f"{store_name(here)} cannot be copied to itself", hint="give two stores")
@@ -132,8 +133,9 @@ class _Copying:
         for workflow in workflows:
             self._goal.apply([WorkflowCreated(workflow)])
             for listed in self._origin.runs(workflow.uuid):
-                run = self._origin.find_run(listed.uuid)  # with the text it was made from
-                # Together with its workflow: should the goal have that file under another one, it joins that.
+                run = self._origin.find_run(listed.uuid)  # with its source text
+                # Together with its workflow: if the target has that file under another one, it joins
+                # that.
                 self._goal.apply([WorkflowCreated(workflow), RunCreated(run)])
                 events = [RunNoted(event) for _, event in self._origin.run_events(run.uuid)]
                 for part in _parts(events, _EVENTS_AT_ONCE):
@@ -162,7 +164,7 @@ class _Copying:
         self._jobs += len(new)
 
     def _writes(self, record: Record) -> Iterator[tuple[Write, int]]:
-        """The outcome comes last: a job that has one in the goal is all there."""
+        """The outcome comes last: a job with an outcome in the target is complete."""
         uuid = record.job.uuid
         yield JobQueued(record.job), 0
         if record.attempt is not None:
@@ -191,10 +193,10 @@ def _consecutive(
 ) -> Iterator[tuple[int, tuple[Sample, ...]]]:
     """Samples that are missing in the source stay missing."""
     start = 0
-    for place in range(1, len(piece) + 1):
-        if place == len(piece) or piece[place][0] != piece[place - 1][0] + 1:
-            yield piece[start][0], tuple(sample for _, sample in piece[start:place])
-            start = place
+    for end in range(1, len(piece) + 1):
+        if end == len(piece) or piece[end][0] != piece[end - 1][0] + 1:
+            yield piece[start][0], tuple(sample for _, sample in piece[start:end])
+            start = end
 
 
 def _began(record: Record) -> int:
@@ -202,7 +204,7 @@ def _began(record: Record) -> int:
 
 
 def _agree(origin: Store, goal: Store) -> bool:
-    """The goal is empty, or what it has came from here under its number: an earlier copy that goes on."""
+    """The target is empty, or its jobs came from here with the same numbers: an earlier copy continues."""
     for ascending in (True, False):
         for record in goal.records(HistoryQuery(limit=_COMPARED, ascending=ascending)):
             try:

@@ -1,8 +1,10 @@
 """Control of runs from outside their driver: cancel, wait, and refusal of conflicting commands."""
 
+import os
 import signal
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from joblens.agent.runtime.ownership import RunLock
 from joblens.analysis.runs.status import run_label
@@ -28,7 +30,7 @@ from joblens.ports.store import Store
 
 
 def refuse_command(run: Run, store: Store) -> None:
-    """A run of one command is known by its job: there is nothing of it to resume or to run in part."""
+    """A run of one command is known by its job: it cannot be resumed or run in part."""
     if run.is_command:
         results = store.run_results(run.uuid)
         job = results[-1].number if results else run.uuid
@@ -39,7 +41,7 @@ def refuse_command(run: Run, store: Store) -> None:
 
 
 def refuse_driven(run: Run, settings: Settings) -> None:
-    """Raises RunIsDriven when a process of this machine is at it."""
+    """Raises RunIsDriven if a process of this machine drives it."""
     lock = RunLock(spool_dir(store_name(settings)), run.uuid)
     if lock.holder() is not None:
         raise driven_by_another(run, lock)
@@ -49,17 +51,17 @@ def refuse_other_engine(run: Run, options: RunOptions, store: Store) -> None:
     """Tickets of one engine are not taken by another."""
     if run.options.engine in (options.engine, "local"):
         return
-    left = [one for one in store.running(run=run.uuid) if one.job.queue]
-    if left:
+    queued = [one for one in store.running(run=run.uuid) if one.job.queue]
+    if queued:
         was = run.options.engine
         raise InputError(
-            f"{len(left)} jobs of run {run_label(run)} are still on {was}, first {left[0].job.name}",
+            f"{len(queued)} jobs of run {run_label(run)} are still on {was}, first {queued[0].job.name}",
             hint=f"continue with --engine {was}, or cancel them first: joblens cancel {run_label(run)}",
         )
 
 
 def refuse_unfinished_base(run: Run, store: Store, settings: Settings) -> None:
-    """What is still going on in a run would be started a second time, beside itself."""
+    """Unfinished jobs of a run would run twice at once."""
     refuse_driven(run, settings)
     for record in store.running(run=run.uuid):
         if record.status is Status.RUNNING:
@@ -79,20 +81,36 @@ def driven_by_another(run: Run, lock: RunLock) -> RunIsDriven:
 
 
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.05, 0.5
-_HAND_OVER_S = 2.0  # between two looks at a run that nobody drives: one may just be about to
+_HAND_OVER_S = 2.0  # between two polls of a run without a driver: one may be about to start
 _UNFINISHED = (RunStatus.CREATED, RunStatus.RUNNING)
 
 
-def is_driven(run: Run, settings: Settings) -> bool:
-    """By a process of this machine."""
-    try:
-        return RunLock(spool_dir(store_name(settings)), run.uuid).holder() is not None
-    except OSError:
-        return False
+class Drivers(Protocol):
+    """Drivers of runs on one machine: this one, or that of a server."""
+
+    def is_driven(self, run: Run) -> bool: ...
+
+    def host(self) -> str:
+        """Returns the name of the machine."""
+        ...
+
+
+class LocalDrivers:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def is_driven(self, run: Run) -> bool:
+        try:
+            return RunLock(spool_dir(store_name(self._settings)), run.uuid).holder() is not None
+        except OSError:
+            return False
+
+    def host(self) -> str:
+        return os.uname().nodename
 
 
 def ask_run_to_end(run: Run, store: Store, settings: Settings, by: str) -> None:
-    """Whoever drives it ends its jobs. Where nobody does any more, its jobs are ended one by one."""
+    """Its driver stops its jobs. Without a driver, its jobs are cancelled one by one."""
     if run.status not in _UNFINISHED:
         return
     running = _running(store, run)
@@ -106,8 +124,8 @@ def ask_run_to_end(run: Run, store: Store, settings: Settings, by: str) -> None:
 
 
 def ask_job_to_end(run: Run, index: int, store: Store, settings: Settings, by: str) -> None:
-    """A job of a run, whether it runs, waits for its next attempt, or has not begun: it is not started any
-    more, also when the run is gone on with."""
+    """Cancels a job of a run, whether it runs, waits for its next attempt, or has not started: it does
+    not start, not even when the run is resumed."""
     store.apply([_noted(run, JobCancelled(index, by))])
     if wake_driver(run, settings):
         return
@@ -121,17 +139,17 @@ def _running(store: Store, run: Run) -> list[Record]:
 
 
 def wake_driver(run: Run, settings: Settings) -> bool:
-    """Whether there is one, to look at what was noted."""
+    """Wakes the driver to read the store. Returns whether there is one."""
     return RunLock(spool_dir(store_name(settings)), run.uuid).signal_holder(signal.SIGUSR1)
 
 
-def wait_for_job_of_run(store: Store, run: Run, index: int, settings: Settings, timeout_s: float) -> JobState:
-    """Its state once that is final, or as it is when the time is up or nobody drives the run."""
+def wait_for_job_of_run(store: Store, run: Run, index: int, drivers: Drivers, timeout_s: float) -> JobState:
+    """Returns its state once that is final, or at the time-out, or if the run has no driver."""
     from joblens.app.runs.state import state_of_run
 
     deadline_s, poll_s = time.monotonic() + timeout_s, _FIRST_POLL_S
     while True:
-        alone = not is_driven(run, settings)
+        alone = not drivers.is_driven(run)
         state = state_of_run(store, store.find_run(run.uuid)).jobs[index].state
         is_running = state in (JobState.PENDING, JobState.RUNNING)
         if state.is_final or time.monotonic() >= deadline_s or (alone and not is_running):
@@ -145,22 +163,26 @@ def _noted(run: Run, fact: RunFact) -> RunNoted:
 
 
 def wait_for_run(
-    store: Store, run_uuid: str, settings: Settings, timeout_s: float | None, care: Callable[[], None]
+    store: Store, run_uuid: str, drivers: Drivers, timeout_s: float | None, recover: Callable[[], None]
 ) -> Run:
-    """The run once it has ended, or as it stands when the time is up. Raises JoblensError when the
-    process that drove it is gone."""
+    """Returns the run once it has ended, or at the time-out. Raises JoblensError if its driver is gone."""
     deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+    hand_over_s = time.monotonic() + _HAND_OVER_S
     poll_s, alone_since_s = _FIRST_POLL_S, None
     while True:
         run = store.find_run(run_uuid)
-        if run.status not in _UNFINISHED or (deadline_s is not None and time.monotonic() >= deadline_s):
+        if deadline_s is not None and time.monotonic() >= deadline_s:
             return run
-        if is_driven(run, settings) or (run.owner is not None and run.owner.host != _host()):
+        if run.status not in _UNFINISHED:
+            # The driver of an ended run is closing, or was just started to continue the run.
+            if time.monotonic() >= hand_over_s or not drivers.is_driven(run):
+                return run
+        elif drivers.is_driven(run) or (run.owner is not None and run.owner.host != drivers.host()):
             alone_since_s = None
         elif alone_since_s is None:
             alone_since_s = time.monotonic()
         elif time.monotonic() - alone_since_s > _HAND_OVER_S:
-            care()
+            recover()
             label = run_label(run)
             raise JoblensError(
                 f"run {label} is not finished, and no driver is running",
@@ -170,15 +192,9 @@ def wait_for_run(
         poll_s = min(_LONGEST_POLL_S, poll_s * 1.3)
 
 
-def wait_until_let_go(run: Run, settings: Settings, timeout_s: float) -> None:
-    """Until who drove a run that is over has ended what it had on a cluster, too."""
+def wait_until_let_go(run: Run, drivers: Drivers, timeout_s: float) -> None:
+    """Waits until the driver of an ended run has removed its cluster jobs too."""
     deadline_s, poll_s = time.monotonic() + timeout_s, _FIRST_POLL_S
-    while is_driven(run, settings) and time.monotonic() < deadline_s:
+    while drivers.is_driven(run) and time.monotonic() < deadline_s:
         time.sleep(poll_s)
         poll_s = min(_LONGEST_POLL_S, poll_s * 1.3)
-
-
-def _host() -> str:
-    import os
-
-    return os.uname().nodename

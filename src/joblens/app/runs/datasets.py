@@ -1,4 +1,4 @@
-"""Datasets of a run: how each stands, and finalization by hand where no driver does it any more."""
+"""Datasets of a run: the state of each, and finalization by hand without a driver."""
 
 import os
 import time
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from joblens.agent.provenance.datasets import finalize
 from joblens.analysis.runs.status import run_label
-from joblens.app.runs.lookup import kept_events, kept_results
+from joblens.app.runs.lookup import reused_events, reused_results
 from joblens.app.runs.state import schedule_of, status_now
 from joblens.engine.progress.progress import failed_finalizations
 from joblens.engine.schedule.job_table import DatasetState
@@ -29,7 +29,7 @@ STATUSES = (PENDING, FINALIZING, FINALIZED, FAILED)
 
 
 class DatasetStanding(Struct, frozen=True, kw_only=True):
-    """`producers_done`: of the jobs that fill it, those that have succeeded or were left out of the run."""
+    """`producers_done`: producers that have succeeded or are not part of the run."""
 
     place: int
     name: str
@@ -50,17 +50,17 @@ class DatasetStanding(Struct, frozen=True, kw_only=True):
 
 
 def datasets_of_run(store: Store, run: Run) -> list[DatasetStanding]:
-    """`run` as `find_run` gives it, with its spec."""
+    """`run` from `find_run`, with its spec."""
     from joblens.app.workflows.loader import plan_of_run
 
     plan = plan_of_run(run)
     if not plan.datasets:
         return []
-    kept = kept_results(store, run)
-    schedule = schedule_of(store, run, plan, store.run_results(run.uuid), kept)
+    reused = reused_results(store, run)
+    schedule = schedule_of(store, run, plan, store.run_results(run.uuid), reused)
     own = [event for _, event in store.run_events(run.uuid)]
     facts = {event.fact.place: event for event in own if isinstance(event.fact, DatasetFinalized)}
-    earlier = [] if kept is None else kept_events(store, kept)
+    earlier = [] if reused is None else reused_events(store, reused)
     by_name = {event.fact.name: event for event in earlier if isinstance(event.fact, DatasetFinalized)}
     readers: dict[int, list[str]] = {}
     for job in plan.jobs:
@@ -123,7 +123,7 @@ def failed_datasets(store: Store, run_uuid: str) -> list[DatasetFinalized]:
     try:
         return failed_finalizations(event for _, event in store.run_events(run_uuid))
     except JoblensError:
-        return []  # the store cannot be asked now
+        return []  # the store does not answer
 
 
 def failed_form(failed: Iterable[DatasetFinalized]) -> list[dict[str, Any]]:
@@ -146,10 +146,10 @@ def finalize_by_hand(
     chosen: Iterable[DatasetStanding],
     note: Callable[[DatasetStanding], None] = lambda _: None,
 ) -> list[DatasetStanding]:
-    """Counts and hashes those that are due, and records that. Returns all of `chosen` as they are then.
-    Raises RunIsDriven while a process drives the run: that one finalizes them itself."""
+    """Counts and hashes those that are due, and records the result. Returns all of `chosen` in their new
+    state. Raises RunIsDriven while a process drives the run: it finalizes them itself."""
     from joblens.app.runs.control import refuse_driven
-    from joblens.app.runs.specs import stored_secrets, with_kept_values
+    from joblens.app.runs.specs import stored_secrets, with_private_values
     from joblens.app.workflows.loader import plan_of_run
 
     refuse_driven(run, settings)
@@ -159,7 +159,7 @@ def finalize_by_hand(
             f"run {label} is being run on {run.owner.host if run.owner else 'another machine'}",
             hint=f"it finalizes its datasets itself; joblens watch {label} shows it",
         )
-    plan: Plan = plan_of_run(with_kept_values(run, settings))
+    plan: Plan = plan_of_run(with_private_values(run, settings))
     secrets = stored_secrets(run, settings)
     cwd = run.options.cwd or os.getcwd()
     done = []

@@ -1,4 +1,4 @@
-"""Rerun of one job: what it was, what of that is missing, and what is different now."""
+"""Rerun of one job: its request, what is missing of it, and what has changed since."""
 
 import os
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from joblens.analysis.comparing.job_differences import Difference
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.jobs.job import Job, Record, is_of_workflow
+from joblens.model.jobs.trace import TRACE_VARIABLE
 from joblens.model.redaction.names import is_lasting_env
 from joblens.model.redaction.secrets import REDACTED
 from joblens.model.runs.plan import PlannedJob
@@ -17,19 +18,19 @@ from joblens.model.settings import Settings
 from joblens.ports.store import Store
 from joblens.probes.provenance.program_files import remembered_name, shell_of_workflows
 
-# Of a person or a session: what they are now is what is wanted.
+# Of a person or a session: the present values are used.
 _OF_NOW = frozenset({"HOME", "USER", "TMPDIR", "TMP", "TEMP"})
 _GROUPS = ("inputs", "code", "programs", "versions", "environment", "machine")
 
 
 class JobAgain(Struct, frozen=True, kw_only=True):
-    """Holds what `--env` was given: never stored."""
+    """Has the values of `--env`: never stored."""
 
     record: Record
     argv: tuple[str, ...]
     shell: str | None
     cwd: str
-    env: dict[str, str]  # changes to the environment of now; of a container: all it gets
+    env: dict[str, str]  # changes to the present environment; for a container: all of it
     differences: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -37,7 +38,7 @@ class JobAgain(Struct, frozen=True, kw_only=True):
 def job_again(
     record: Record, store: Store, settings: Settings, given_env: Mapping[str, str], cwd: str | None
 ) -> JobAgain:
-    """Raises InputError where it cannot run again as it did. `given_env`: by the user now."""
+    """Raises InputError if it cannot run again as it did. `given_env`: given by the user now."""
     _refuse_what_never_ran(record)
     planned = _planned(record, store, settings)
     argv, shell = _command(record, planned)
@@ -59,7 +60,7 @@ def _refuse_what_never_ran(record: Record) -> None:
 
 
 def _planned(record: Record, store: Store, settings: Settings) -> PlannedJob | None:
-    """As its workflow has it, with what is secret there; None: it is of none, or that is gone."""
+    """Returns it from its workflow, with secrets; None: it has none, or that is gone."""
     link = record.job.run
     if link is None or link.index < 0 or link.is_command:
         return None
@@ -74,14 +75,14 @@ def _planned(record: Record, store: Store, settings: Settings) -> PlannedJob | N
 
 
 def _command(record: Record, planned: PlannedJob | None) -> tuple[tuple[str, ...], str | None]:
-    """-> words, or a shell line"""
+    """Returns arguments, or a shell line."""
     job = record.job
     argv = job.argv
     if any(REDACTED in text for text in argv):
         argv = _command_of_plan(record, planned)
     if not job.is_shell:
         return argv, None
-    if not is_of_workflow(job) or job.container is not None:  # a container has a shell of its own
+    if not is_of_workflow(job) or job.container is not None:  # a container has its own shell
         return (), argv[0]
     return (shell_of_workflows(), "-c", argv[0]), None
 
@@ -110,6 +111,7 @@ def _environment(record: Record, planned: PlannedJob | None, given: Mapping[str,
             + f" (--env {missing[0]} takes it from the environment)",
         )
     if job.container is not None:
+        then.pop(TRACE_VARIABLE, None)  # of the trace that it was part of
         return {**then, **planned_env, **given}
     lasting = {
         name: value
@@ -121,11 +123,12 @@ def _environment(record: Record, planned: PlannedJob | None, given: Mapping[str,
 
 
 def _of_run(job: Job) -> dict[str, str]:
-    """What a job of a workflow is told by joblens, as far as it means something outside of its run."""
+    """Returns variables that joblens sets for a job of a workflow, if they are meaningful outside its
+    run."""
     if job.run is None or job.run.is_command:
         return {}
-    told = {"RUN_ID": job.run.run_uuid, "OUTPUT_DIR": job.output_dir, "JOB_NAME": job.name, "ATTEMPT": "1"}
-    joblens = {f"JOBLENS_{name}": value for name, value in told.items()}
+    values = {"RUN_ID": job.run.run_uuid, "OUTPUT_DIR": job.output_dir, "JOB_NAME": job.name, "ATTEMPT": "1"}
+    joblens = {f"JOBLENS_{name}": value for name, value in values.items()}
     return {**joblens, "TORC_JOB_NAME": job.name, "TORC_OUTPUT_DIR": job.output_dir, "TORC_ATTEMPT_ID": "1"}
 
 
@@ -154,7 +157,7 @@ def _notes(record: Record) -> tuple[str, ...]:
 
 
 def _differences(again: JobAgain, store: Store, settings: Settings) -> tuple[Difference, ...]:
-    """Between then and now, of what may change what it does."""
+    """Returns changes since then that may affect the job."""
     from joblens.analysis.comparing.job_differences import JobView, differences
 
     record, attempt = again.record, again.record.attempt

@@ -1,4 +1,4 @@
-"""Which run someone means, and what is known of its jobs."""
+"""Lookup of runs by what people type, and of their jobs."""
 
 import re
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ _SHOWN = 3
 
 
 def find_run(store: Store, ident: str, run_number: int | None = None) -> Run:
-    """`run_number`: of the workflow that `ident` names, instead of its newest. An id of Slurm stands for the
+    """`run_number`: of the workflow that `ident` names, instead of its newest. A Slurm id stands for the
     run whose jobs it had."""
     in_slurm = slurm_id(ident)
     if in_slurm is None and is_array_element(ident):
@@ -62,7 +62,7 @@ def _run_or_in_slurm(store: Store, ident: str) -> Run:
 
 
 def _run_in_slurm(store: Store, job_id: str) -> Run:
-    """All jobs of an allocation are of one run."""
+    """All jobs of an allocation belong to one run."""
     for record in records_in(store, job_id):
         if record.job.run is not None:
             return store.find_run(record.job.run.run_uuid)
@@ -72,7 +72,7 @@ def _run_in_slurm(store: Store, job_id: str) -> Run:
 
 
 def find_named_run(store: Store, ident: str, note: Note, run_number: int | None = None) -> Run:
-    """The same; a name that several workflows have stands for the newest of them, which is told."""
+    """Like `find_run`; a name of several workflows stands for the newest, and a note says so."""
     found = find_run(store, ident, run_number)
     name = ident.strip().removeprefix(_WORKFLOW)
     others = [one for one in store.workflows() if one.name == name and one.uuid != found.workflow_uuid]
@@ -86,8 +86,8 @@ def find_named_run(store: Store, ident: str, note: Note, run_number: int | None 
 
 
 def run_to_end(store: Store, ident: str, found: Run, note: Note) -> Run:
-    """Of those that a workflow's name or number stands for, the one that is not over, if any is. `found`: the
-    newest of them. Raises AmbiguousRun when there are several: who ends one of them might mean another."""
+    """Returns the unfinished run of a workflow's name or number, if any. `found`: the newest of them.
+    Raises AmbiguousRun if there are several."""
     name = ident.strip().removeprefix(_WORKFLOW)
     under_way = [
         run
@@ -109,7 +109,7 @@ def run_to_end(store: Store, ident: str, found: Run, note: Note) -> Run:
 
 
 def newest_run(store: Store) -> Run:
-    """Of all workflows."""
+    """Returns the newest run of all workflows."""
     runs = [
         run
         for workflow in store.workflows()
@@ -119,14 +119,14 @@ def newest_run(store: Store) -> Run:
     if not runs:
         raise UnknownRun("no workflow has been run yet", hint="start one with `joblens run FILE`")
     newest = max(runs, key=lambda run: run.created_at_us)
-    return store.find_run(newest.uuid)  # with its file, which lists leave out
+    return store.find_run(newest.uuid)  # with its file, which lists omit
 
 
 def find_job_or_run(
     store: Store, ident: str, note: Note | None = None, *, is_to_change: bool = False
 ) -> Record | Run:
-    """For commands that take either. `job:3` and `workflow:3` say which where both fit. `note` and
-    `is_to_change`: as of `find`; a workflow's name comes before a job's."""
+    """For commands that take either. `job:3` and `workflow:3` decide where both fit. `note` and
+    `is_to_change` as for `find`; a workflow's name takes precedence over a job's."""
     ident = ident.strip()
     if ident.startswith((_JOB, SLURM_PREFIX)) or is_array_element(ident):
         return find(store, ident, note, is_to_change=is_to_change)
@@ -148,7 +148,7 @@ def find_job_or_run(
         if may_be_slurm_id(ident):
             return find(store, ident, note, is_to_change=is_to_change)
         if _NUMBERED.fullmatch(ident):
-            raise run  # no job is named so
+            raise run  # no job has this name
         raise UnknownRun(
             f"no job, workflow or run has the id '{ident}'", hint=f"{run.hint}; `joblens history` lists jobs"
         )
@@ -170,7 +170,7 @@ def _run_or_error(store: Store, ident: str) -> Run | InputError:
 
 
 def records_of_run(store: Store, run_uuid: str) -> Iterator[Record]:
-    """Every attempt of its jobs, oldest first, without the commands of actions."""
+    """Returns every attempt of its jobs, oldest first, without the commands of actions."""
     query = HistoryQuery(run_uuid=run_uuid, sort=SortKey.STARTED, ascending=True)
     for record in store.records(query):
         if record.job.run is not None and record.job.run.index >= 0:
@@ -178,36 +178,34 @@ def records_of_run(store: Store, run_uuid: str) -> Iterator[Record]:
 
 
 def records_of_whole_run(store: Store, run: Run) -> list[Record]:
-    """The same, and before them the attempts of earlier runs whose results the run keeps."""
-    kept = kept_results(store, run)
+    """Returns the same, preceded by the attempts of earlier runs whose results the run keeps."""
+    reused = reused_results(store, run)
     earlier: list[Record] = []
-    if kept is not None:
-        wanted = {result.job_uuid for result in kept.results}
-        for uuid in dict.fromkeys(kept.run_of.values()):
+    if reused is not None:
+        wanted = {result.job_uuid for result in reused.results}
+        for uuid in dict.fromkeys(reused.run_of.values()):
             earlier += [record for record in records_of_run(store, uuid) if record.job.uuid in wanted]
     return [*earlier, *records_of_run(store, run.uuid)]
 
 
-class KeptResults(Struct, frozen=True):
-    """Of a run that repeats part of an earlier one: the results that still hold for the jobs it does not run
-    again, and the run in which each job's were made."""
+class ReusedResults(Struct, frozen=True):
+    """For a run that repeats part of an earlier one: the results that stay valid for the other jobs, and
+    the run of each."""
 
     results: tuple[JobResult, ...]
     run_of: dict[int, str]
     made_at_us: int  # when the new run was created
-    moved: frozenset[int] = (
-        frozenset()
-    )  # jobs of which only a success was kept; they may have had another place
+    moved: frozenset[int] = frozenset()  # jobs of which only a success was kept; their index may differ
 
 
-def kept_results(store: Store, run: Run) -> KeptResults | None:
-    """None: the run stands by itself. The earlier run may itself have kept results of one before it."""
+def reused_results(store: Store, run: Run) -> ReusedResults | None:
+    """None: the run keeps no results. The earlier run may itself keep results of one before it."""
     if run.base_run_uuid is None or run.again is None:
         return None
     base_uuid = run.base_run_uuid
     base = _run_or_none(store, base_uuid)
     again = frozenset(run.again)
-    earlier = None if base is None else kept_results(store, base)
+    earlier = None if base is None else reused_results(store, base)
     found = {} if earlier is None else _by_index(earlier.results)
     run_of = {} if earlier is None else dict(earlier.run_of)
     for index, attempts in _by_index(store.run_results(base_uuid)).items():
@@ -222,45 +220,46 @@ def kept_results(store: Store, run: Run) -> KeptResults | None:
             found[index] = _successes(there.get(place, []), index)
             run_of[index] = uuid
             moved.add(index)
-    kept = sorted(index for index in found if index not in again)
-    results = tuple(result for index in kept for result in found[index])
-    run_of = {index: run_of[index] for index in kept}
-    return KeptResults(results, run_of, run.created_at_us, frozenset(moved))
+    reused = sorted(index for index in found if index not in again)
+    results = tuple(result for index in reused for result in found[index])
+    run_of = {index: run_of[index] for index in reused}
+    return ReusedResults(results, run_of, run.created_at_us, frozenset(moved))
 
 
 def _successes(results: list[JobResult], index: int) -> list[JobResult]:
     return [replace(result, index=index) for result in results if result.status is Status.SUCCESS]
 
 
-def kept_events(store: Store, kept: KeptResults) -> list[RunEvent]:
-    """Of the runs that results were kept from, in order. What they say about a job whose outcome is kept from
-    another run is left out, as is all about jobs of which a success was kept, and what was raised: the plan
-    of the new run has that. Jobs that were reset later keep the outcome that they had then."""
+def reused_events(store: Store, reused: ReusedResults) -> list[RunEvent]:
+    """Returns events of the runs whose results are kept, in order. Events about a job whose outcome comes
+    from another run are omitted, as are those about jobs of which a success was kept, and raised
+    requests: the plan of the new run has them. Jobs that were reset later keep the outcome that they had
+    then."""
     events = [
         narrowed
-        for uuid in set(kept.run_of.values())
+        for uuid in set(reused.run_of.values())
         for _, event in store.run_events(uuid)
-        if (narrowed := _about_kept(event, kept)) is not None
+        if (narrowed := _about_reused(event, reused)) is not None
     ]
     return sorted(events, key=lambda event: event.at_us)
 
 
-def _about_kept(event: RunEvent, kept: KeptResults) -> RunEvent | None:
+def _about_reused(event: RunEvent, reused: ReusedResults) -> RunEvent | None:
     fact = event.fact
     if isinstance(fact, RequirementsRaised):
         return None
     if isinstance(fact, JobsReset):
-        if event.at_us > kept.made_at_us:
+        if event.at_us > reused.made_at_us:
             return None
-        jobs = tuple(one for one in fact.jobs if _is_kept(one[0], event.run_uuid, kept))
+        jobs = tuple(one for one in fact.jobs if _is_kept(one[0], event.run_uuid, reused))
         return replace(event, fact=replace(fact, jobs=jobs)) if jobs else None
     if isinstance(fact, OutputsMissing | RecoveryRan | JobCancelled):
-        return event if _is_kept(fact.index, event.run_uuid, kept) else None
+        return event if _is_kept(fact.index, event.run_uuid, reused) else None
     return event
 
 
-def _is_kept(index: int, run_uuid: str, kept: KeptResults) -> bool:
-    return kept.run_of.get(index) == run_uuid and index not in kept.moved
+def _is_kept(index: int, run_uuid: str, reused: ReusedResults) -> bool:
+    return reused.run_of.get(index) == run_uuid and index not in reused.moved
 
 
 def _run_or_none(store: Store, uuid: str) -> Run | None:

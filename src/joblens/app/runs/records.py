@@ -32,23 +32,23 @@ from joblens.ports.store import Store
 
 
 def driven_before_s(store: Store, run: Run) -> float:
-    """Until now, by whoever drove it before; 0 for one that was never started."""
+    """Returns the time so far of all its drivers; 0 if it was never started."""
     if run.started_at_us is None:
         return 0.0
     try:
         events = [event for _, event in store.run_events(run.uuid)]
         return driven_s(events, store.run_results(run.uuid)) or 0.0
     except JoblensError:
-        return 0.0  # the store cannot be asked now: no reason for the run not to go on
+        return 0.0  # the store does not answer: the run continues all the same
 
 
 _EARLIER_RUNS = 5
-_MOST_ESTIMATED = 20_000  # jobs; beyond, reading earlier runs takes longer than it tells
+_MOST_ESTIMATED = 20_000  # jobs; beyond, reading earlier runs takes longer than it helps
 
 
 def earlier_durations(store: Store, run: Run, plan: Plan | None = None) -> dict[str, float]:
-    """Seconds that jobs took when they last succeeded in an earlier run of the workflow, by name. `plan`: of
-    `run`, where it is at hand; most runs were made from the same file. Very large ones are not looked at."""
+    """Returns the duration of each job's last success in an earlier run of the workflow, by name. `plan`:
+    of `run`, if available; most runs were made from the same file. Very large runs are skipped."""
     if run.jobs > _MOST_ESTIMATED:
         return {}
     found: dict[str, float] = {}
@@ -68,7 +68,7 @@ def earlier_durations(store: Store, run: Run, plan: Plan | None = None) -> dict[
                 names = _names_of(store.find_run(other.uuid), run, plan)
                 found |= {names[index]: seconds for index, seconds in took.items()}
     except (JoblensError, IndexError):
-        return {}  # an estimate less: no reason for the run not to go on
+        return {}  # no estimate: the run continues all the same
     return found
 
 
@@ -89,7 +89,7 @@ _NOTHING: Mapping[str, tuple[tuple[int, int], ...]] = {}
 
 
 def create_workflow(store: Store, made: LoadedSpec, source: str) -> Workflow:
-    """The one that is there already, when the same user brought the same file in under the same name."""
+    """Returns the existing workflow if the same user created it from the same file under the same name."""
     known = known_workflow(store, made, source)
     if known is not None:
         return known
@@ -103,7 +103,7 @@ def create_workflow(store: Store, made: LoadedSpec, source: str) -> Workflow:
         format=made.format,
     )
     store.apply([WorkflowCreated(workflow)])
-    # Another process may have made it of the same file in the meantime: that one stays.
+    # Another process may have created it from the same file meanwhile: that one stays.
     return known_workflow(store, made, source) or store.find_workflow(workflow.uuid)
 
 
@@ -124,9 +124,9 @@ def create_run(  # noqa: PLR0913 - one field each
     kept_from: Mapping[str, tuple[tuple[int, int], ...]] = _NOTHING,
     spawned: tuple[JobsSpawned, ...] = (),
 ) -> Run:
-    """As it was written, which is what is to be driven; the store has it without secrets. `workflow`: or the
-    file that it is created from, after everything that may fail. `spawned`: jobs that were added to the base
-    and come along; the plan has them."""
+    """Returns it as written, to be driven; the store has it without secrets. `workflow`: or the file to
+    create it from, after everything that may fail. `spawned`: jobs that were added to the base and are
+    included; the plan has them."""
     from joblens.app.runs.specs import (
         hide_names,
         keep_spec,
@@ -135,7 +135,7 @@ def create_run(  # noqa: PLR0913 - one field each
         without_secrets,
     )
 
-    enabled = enabled_places(made.plan, options)
+    enabled = enabled_indices(made.plan, options)
     run = Run(
         uuid=new_uuid(),
         workflow_uuid="",
@@ -161,7 +161,7 @@ def create_run(  # noqa: PLR0913 - one field each
     if isinstance(workflow, str):
         workflow = create_workflow(store, made, workflow)
     facts: list[tuple[str, RunFact]] = [
-        (uuid_from(run.uuid, "spawned", str(place)), batch) for place, batch in enumerate(spawned)
+        (uuid_from(run.uuid, "spawned", str(number)), batch) for number, batch in enumerate(spawned)
     ]
     raised = from_the_first_attempt(made.raised)
     if raised:
@@ -177,8 +177,8 @@ def create_run(  # noqa: PLR0913 - one field each
     return structs.replace(found, spec_text=run.spec_text)  # equal, and in memory already
 
 
-def enabled_places(plan: Plan, options: RunOptions) -> frozenset[int] | None:
-    """None: all. Raises PlanError for words that stand for no job."""
+def enabled_indices(plan: Plan, options: RunOptions) -> frozenset[int] | None:
+    """None: all. Raises PlanError for words that match no job."""
     if not (options.only or options.skip or options.until):
         return None
     from joblens.plan.workflows.selection import select
@@ -190,17 +190,17 @@ def enabled_places(plan: Plan, options: RunOptions) -> frozenset[int] | None:
 
 
 def jobs_to_run(plan: Plan, options: RunOptions, again: tuple[int, ...] | None = None) -> frozenset[int]:
-    """Indexes of the jobs that a run starts. `again`: of a run that repeats part of an earlier one. Raises
-    PlanError for words that stand for no job."""
-    enabled = enabled_places(plan, options)
-    places = frozenset(range(len(plan.jobs))) if enabled is None else enabled
-    return places if again is None else places & frozenset(again)
+    """Returns indices of the jobs that a run starts. `again`: of a run that repeats part of an earlier
+    one. Raises PlanError for words that match no job."""
+    enabled = enabled_indices(plan, options)
+    indices = frozenset(range(len(plan.jobs))) if enabled is None else enabled
+    return indices if again is None else indices & frozenset(again)
 
 
 def create_from_file(
     path: str, params: Sequence[str], settings: Settings, warn: Warn, *, monitor: bool
 ) -> Run:
-    """The workflow with a run that has not begun."""
+    """Creates the workflow with a run that has not started."""
     parameters = parse_params(params)
     loaded = load_spec(path, parameters)
     for warning in loaded.warnings_for():

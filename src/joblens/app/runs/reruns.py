@@ -1,7 +1,7 @@
 """Reruns that repeat part of an earlier run: which of its jobs run again, and why.
 
-Jobs whose orchestrator keeps its success come along: those that succeeded keep that, the others run. Jobs of
-an orchestrator that runs again are left out: it adds its jobs again.
+Jobs whose orchestrator keeps its success are included: those that succeeded keep that, the others run.
+Jobs of an orchestrator that runs again are excluded: it adds its jobs again.
 """
 
 import os
@@ -28,7 +28,7 @@ from joblens.ports.store import Store
 
 
 class FoundSuccess(Struct, frozen=True):
-    """`index`: the place the job had in that run."""
+    """`index`: the index of the job in that run."""
 
     run_uuid: str
     index: int
@@ -36,15 +36,15 @@ class FoundSuccess(Struct, frozen=True):
 
 
 class Successes(Struct, frozen=True):
-    """By name of job. `failed`: of those that did not succeed when they were last tried, in words: what they
-    had made before may no longer be there."""
+    """Successes by name of job. `failed`: why jobs did not succeed the last time: what they had made
+    before may no longer exist."""
 
     found: dict[str, FoundSuccess]
     failed: dict[str, str]
 
 
 def find_successes(store: Store, runs: Sequence[Run], names: set[str], cwd: str) -> Successes:
-    """`runs`: oldest first. What failed in another directory than `cwd` has spoilt nothing here."""
+    """`runs`: oldest first. A failure in another directory than `cwd` has spoilt nothing here."""
     past = Successes({}, {})
     for run in reversed(runs):
         open_names = names - past.found.keys() - past.failed.keys()
@@ -55,7 +55,7 @@ def find_successes(store: Store, runs: Sequence[Run], names: set[str], cwd: str)
             if is_success and record.job.run is not None:
                 past.found[name] = FoundSuccess(run.uuid, record.job.run.index, success_of(record))
             elif is_here:
-                past.failed[name] = f"did not succeed in run {run_label(run)}, where it was last tried"
+                past.failed[name] = f"did not succeed in run {run_label(run)}, its last attempt"
     return past
 
 
@@ -64,7 +64,7 @@ def success_of(record: Record) -> LastSuccess:
 
 
 def _last_attempts(store: Store, run: Run, names: set[str]) -> dict[str, tuple[Record, bool]]:
-    """The last attempt of each job that began, and whether the job had succeeded with it."""
+    """Returns the last started attempt of each job, and whether the job succeeded with it."""
     facts = [event.fact for _, event in store.run_events(run.uuid)]
     without_output = {(fact.index, fact.attempt) for fact in facts if isinstance(fact, OutputsMissing)}
     found: dict[str, tuple[Record, bool]] = {}
@@ -74,7 +74,7 @@ def _last_attempts(store: Store, run: Run, names: set[str]) -> dict[str, tuple[R
             continue
         before = found.get(record.job.name)
         if before is not None and before[1]:
-            continue  # a success settles it
+            continue  # a success is final
         is_whole = (link.index, link.attempt) not in without_output
         found[record.job.name] = (record, record.status is Status.SUCCESS and is_whole)
     return found
@@ -84,30 +84,30 @@ _CANNOT_KEEP = "jobs that it added cannot be reused"
 
 
 class Carried(Struct, frozen=True):
-    """`plan`: with the jobs that come along. `reasons`: by index in it, why each runs again."""
+    """`plan`: with the included jobs. `reasons`: by index in it, why each runs again."""
 
     plan: Plan
     spawned: tuple[JobsSpawned, ...]
     reasons: dict[int, str]
     kept_from: dict[str, tuple[tuple[int, int], ...]]
-    raised: tuple[RaisedRequest, ...]  # of jobs that come along, by index in the plan
+    raised: tuple[RaisedRequest, ...]  # of included jobs, by index in the plan
 
 
 def carry(
     state: RunState, plan: Plan, decide: Callable[[Plan, Mapping[int, str]], dict[int, str]]
 ) -> Carried:
-    """`state`: of the base; `plan`: of the new run's file. `decide` returns why jobs of a plan run again; it
-    gets those that must, by index."""
+    """`state`: of the base; `plan`: of the new run's file. `decide` returns why jobs of a plan run again;
+    it gets those that must, by index."""
     batches, must = list(state.run.spawned), dict[str, str]()
     while True:
         made = _Rebased(state, plan, batches)
         must |= dict.fromkeys(made.lost, _CANNOT_KEEP)
         known = {index: must[job.name] for index, job in enumerate(made.plan.jobs) if job.name in must}
         reasons = decide(made.plan, known)
-        left = [old for old, new in made.kept if new.orchestrator not in reasons]
-        if len(left) == len(batches):
+        remaining = [old for old, new in made.kept if new.orchestrator not in reasons]
+        if len(remaining) == len(batches):
             break
-        batches = left
+        batches = remaining
     spawned = tuple(new for _, new in made.kept)
     return Carried(made.plan, spawned, reasons, _kept_from(state, made, reasons), _raised(state.run, made))
 
@@ -118,13 +118,13 @@ def _raised(base: Run, made: "_Rebased") -> tuple[RaisedRequest, ...]:
 
 
 class _Rebased:
-    """Batches of a run on another plan: indexes are those of there."""
+    """Batches of a run on another plan: indices are those of the new plan."""
 
     def __init__(self, state: RunState, plan: Plan, batches: Iterable[JobsSpawned]) -> None:
         self.plan = growing(plan) if batches else plan
         self.kept: list[tuple[JobsSpawned, JobsSpawned]] = []
         self.lost: list[str] = []  # orchestrators
-        self.places: dict[int, int] = {}  # there, by index here
+        self.places: dict[int, int] = {}  # indices in the base, by index here
         extender = PlanExtender(self.plan)
         counts: dict[str, int] = {}
         for batch in batches:
@@ -139,7 +139,7 @@ class _Rebased:
                 continue
             counts[batch.lineage] = iteration
             self.kept.append((batch, new))
-            self.places |= {new.first + place: batch.first + place for place in range(len(batch.jobs))}
+            self.places |= {new.first + index: batch.first + index for index in range(len(batch.jobs))}
 
 
 def _kept_from(
@@ -150,28 +150,28 @@ def _kept_from(
         standing = state.jobs[there]
         if here in reasons or standing.state is not JobState.COMPLETED:
             continue
-        run, place = state.run.uuid, there
+        run, index = state.run.uuid, there
         if standing.kept_from is not None:
-            run, place = standing.kept_from, _place_in(state.run, standing.kept_from, there)
-        found.setdefault(run, []).append((here, place))
+            run, index = standing.kept_from, _index_in(state.run, standing.kept_from, there)
+        found.setdefault(run, []).append((here, index))
     return {run: tuple(places) for run, places in found.items()}
 
 
-def _place_in(base: Run, uuid: str, index: int) -> int:
-    """The index that a job of the base had in the run whose success it keeps."""
+def _index_in(base: Run, uuid: str, index: int) -> int:
+    """Returns the index of a base job in the run whose success it keeps."""
     return dict(base.kept_from.get(uuid, ())).get(index, index)
 
 
 class RerunSelection(Struct, frozen=True):
-    """What a new run repeats of `base`; the others keep their outcome. Actions are those of the new run: all
-    of them run. `has_failed_actions`: there is a reason for it also where no job has to run again."""
+    """Which part of `base` a new run repeats; the others keep their outcome. All actions of the new run
+    are executed. `has_failed_actions`: a reason to run even if no job has to run again."""
 
     base: Run
     places: tuple[int, ...]
     reasons: dict[int, str]
     has_failed_actions: bool = False
     kept_from: dict[str, tuple[tuple[int, int], ...]] = {}  # as of Run
-    spawned: tuple[JobsSpawned, ...] = ()  # jobs that were added to the base and come along
+    spawned: tuple[JobsSpawned, ...] = ()  # jobs that were added to the base and are included
     raised: tuple[RaisedRequest, ...] = ()  # of these, by index in the new run
 
     @property
@@ -180,7 +180,7 @@ class RerunSelection(Struct, frozen=True):
 
 
 def failed_of(store: Store, run: Run) -> RerunSelection:
-    """Jobs of the run that have not succeeded, and everything that needs them; actions, when one failed."""
+    """Returns jobs of the run that have not succeeded, and their dependents; actions, if one failed."""
     run = store.find_run(run.uuid)
     state = state_of_run(store, run)
     failed = {
@@ -192,27 +192,27 @@ def failed_of(store: Store, run: Run) -> RerunSelection:
 
 
 def selected_of(store: Store, run: Run, words: Sequence[str]) -> RerunSelection:
-    """The jobs that the words name, and everything that needs them. Raises PlanError for words that name no
-    job, and for jobs that cannot run because of others."""
+    """Returns the jobs that the words name, and their dependents. Raises PlanError for words that match
+    no job, and for jobs that cannot run because of others."""
     state = state_of_run(store, store.find_run(run.uuid))
     found = find_jobs(state.plan, "--only", words)
     if found.problems:
         raise PlanError("\n  ".join(found.problems), hint=f"joblens results {run_label(run)} lists the jobs")
     chosen = set(found.places)
     _refuse_impossible(state, chosen, Graph(state.plan).behind(sorted(chosen)))
-    return _again_of(state, {state.jobs[place].name: "named by --only" for place in sorted(chosen)})
+    return _again_of(state, {state.jobs[index].name: "named by --only" for index in sorted(chosen)})
 
 
 def _again_of(
     state: RunState, chosen: Mapping[str, str], *, has_failed_actions: bool = False
 ) -> RerunSelection:
-    """`chosen`: jobs by name, and why each runs again; everything that needs them does, too."""
+    """`chosen`: jobs by name, and why each runs again; their dependents do, too."""
 
     def decide(plan: Plan, must: Mapping[int, str]) -> dict[int, str]:
         reasons = {index: chosen[job.name] for index, job in enumerate(plan.jobs) if job.name in chosen}
         reasons |= must
-        for place in sorted(Graph(plan).behind(sorted(reasons)) - reasons.keys()):
-            reasons[place] = "needs a job that runs again"
+        for offset in sorted(Graph(plan).behind(sorted(reasons)) - reasons.keys()):
+            reasons[offset] = "needs a job that runs again"
         return reasons
 
     run = state.run
@@ -232,15 +232,15 @@ def _again_of(
 def _refuse_impossible(state: RunState, chosen: set[int], places: set[int]) -> None:
     jobs, label = state.jobs, run_label(state.run)
     problems = [
-        f"--only: {jobs[place].name} was skipped in run {label}"
-        for place in sorted(chosen)
-        if jobs[place].state is JobState.DISABLED
+        f"--only: {jobs[index].name} was skipped in run {label}"
+        for index in sorted(chosen)
+        if jobs[index].state is JobState.DISABLED
     ]
     done = (JobState.COMPLETED, JobState.DISABLED)
     problems += [
-        f"{jobs[place].name} needs {jobs[needed].name}, which has not succeeded in run {label}"
-        for place in sorted(places)
-        for needed in state.plan.jobs[place].depends_on
+        f"{jobs[index].name} needs {jobs[needed].name}, which has not succeeded in run {label}"
+        for index in sorted(places)
+        for needed in state.plan.jobs[index].depends_on
         if needed not in places and jobs[needed].state not in done
     ]
     if problems:
@@ -248,28 +248,28 @@ def _refuse_impossible(state: RunState, chosen: set[int], places: set[int]) -> N
 
 
 def changed_of(store: Store, base: Run, loaded: LoadedSpec, cwd: str) -> RerunSelection:
-    """Jobs whose command or inputs have changed since they succeeded in `base`, those that have not succeeded
-    there, and everything that needs them."""
+    """Returns jobs whose command or inputs have changed since they succeeded in `base`, those that have
+    not succeeded there, and their dependents."""
     state = state_of_run(store, base)
     last = _last_successes(store, state)
-    added = {state.plan.jobs[place].name: one for place, one in last.items() if place >= base.declared_jobs}
+    added = {state.plan.jobs[index].name: one for index, one in last.items() if index >= base.declared_jobs}
     why = f"has not succeeded in run {run_label(base)}"
 
     def decide(plan: Plan, must: Mapping[int, str]) -> dict[int, str]:
-        # A job is known by its place: one that stands where another stood has not succeeded there.
+        # A job is identified by its index: one with the index of another has not succeeded there.
         same = {
-            place: success
-            for place, success in last.items()
-            if place < min(len(plan.jobs), base.declared_jobs)
-            and plan.jobs[place].name == state.plan.jobs[place].name
+            index: success
+            for index, success in last.items()
+            if index < min(len(plan.jobs), base.declared_jobs)
+            and plan.jobs[index].name == state.plan.jobs[index].name
         }
         same |= {
-            place: added[job.name]
-            for place, job in enumerate(plan.jobs)
+            index: added[job.name]
+            for index, job in enumerate(plan.jobs)
             if job.spawned_by >= 0 and job.name in added
         }
-        for place in must:
-            same.pop(place, None)
+        for index in must:
+            same.pop(index, None)
         return jobs_to_run_again(
             plan, same, _files_in(cwd), without_success=lambda one: must.get(one, why), shown=_shown(loaded)
         )
@@ -288,50 +288,50 @@ def changed_of(store: Store, base: Run, loaded: LoadedSpec, cwd: str) -> RerunSe
 def changed_since_last(
     store: Store, workflow: Workflow | None, loaded: LoadedSpec, cwd: str
 ) -> RerunSelection | None:
-    """By the last success of each job in any run of the workflow. None: there is no run yet."""
+    """Compares with the last success of each job in any run of the workflow. None: there is no run yet."""
     runs = store.runs(workflow.uuid) if workflow is not None else []
     tried = [run for run in runs if run.started_at_us is not None]
     if not tried:
         return None
     plan, base = loaded.plan, tried[-1]
     past = find_successes(store, tried, {job.name for job in plan.jobs}, cwd)
-    known = {place: past.found[job.name] for place, job in enumerate(plan.jobs) if job.name in past.found}
+    known = {index: past.found[job.name] for index, job in enumerate(plan.jobs) if job.name in past.found}
 
-    def without_success(place: int) -> str:
-        return past.failed.get(plan.jobs[place].name, "has not succeeded yet")
+    def without_success(index: int) -> str:
+        return past.failed.get(plan.jobs[index].name, "has not succeeded yet")
 
     adds_jobs = _that_add_jobs(store, known)
-    last = {place: one.success for place, one in known.items() if place not in adds_jobs}
+    last = {index: one.success for index, one in known.items() if index not in adds_jobs}
 
-    def why(place: int) -> str:
+    def why(index: int) -> str:
         return (
             "adds jobs, which it has to add to this run as well"
-            if place in adds_jobs
-            else without_success(place)
+            if index in adds_jobs
+            else without_success(index)
         )
 
     reasons = jobs_to_run_again(plan, last, _files_in(cwd), without_success=why, shown=_shown(loaded))
     kept: dict[str, list[tuple[int, int]]] = {}
-    for place, one in known.items():
-        if place not in reasons and (one.run_uuid, one.index) != (base.uuid, place):
-            kept.setdefault(one.run_uuid, []).append((place, one.index))
+    for index, one in known.items():
+        if index not in reasons and (one.run_uuid, one.index) != (base.uuid, index):
+            kept.setdefault(one.run_uuid, []).append((index, one.index))
     kept_from = {uuid: tuple(places) for uuid, places in kept.items()}
     return RerunSelection(store.find_run(base.uuid), tuple(sorted(reasons)), reasons, kept_from=kept_from)
 
 
 def _that_add_jobs(store: Store, known: Mapping[int, FoundSuccess]) -> set[int]:
-    """Jobs that had added others when they last succeeded: a new run has none of those yet."""
+    """Returns jobs that had added others when they last succeeded: a new run has none of those yet."""
     added = {
         (uuid, event.fact.orchestrator)
         for uuid in {one.run_uuid for one in known.values()}
         for _, event in store.run_events(uuid)
         if isinstance(event.fact, JobsSpawned) and event.fact.jobs
     }
-    return {place for place, one in known.items() if (one.run_uuid, one.index) in added}
+    return {index for index, one in known.items() if (one.run_uuid, one.index) in added}
 
 
 def carry_raised_requests(base: Run, loaded: LoadedSpec) -> None:
-    """A file as it is now begins with what was raised for jobs of `base` whose request it has not changed."""
+    """The present file starts with requests that were raised for jobs of `base` unless it changed them."""
     if base.raised:
         before = loaded_run(replace(base, raised=())).plan
         loaded.raise_requests(still_valid(base.raised, before, loaded.plan))

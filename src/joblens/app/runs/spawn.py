@@ -1,7 +1,7 @@
-"""Spawned jobs that a running job adds to its run: checked as those of a file, recorded in one event.
+"""Spawned jobs that a running job adds to its run: checked like those of a file, recorded in one event.
 
-The n-th batch of a run is an event whose UUID follows from the run and n. Two jobs that add a batch at once
-write the same event: the store takes the first, and the other one tries again with the next n.
+The n-th batch of a run is an event whose UUID follows from the run and n. Two jobs that add a batch at
+once write the same event: the store accepts the first, and the other retries with the next n.
 """
 
 import os
@@ -57,26 +57,26 @@ _ATTEMPT_VARIABLE = "JOBLENS_ATTEMPT"
 
 
 class Spawned(Struct, frozen=True, kw_only=True):
-    """The answer to a batch. `created` and `existing`: names of jobs; those that are there already, with the
-    same content, are left as they are. `spawned_job_ids`: numbers of all of them (TORC_JOB_ID)."""
+    """Result of a batch. `created` and `existing`: names of jobs; existing ones with the same content are
+    unchanged. `spawned_job_ids`: numbers of all of them (TORC_JOB_ID)."""
 
     lineage: str
     iteration: int
     created: tuple[str, ...] = ()
     existing: tuple[str, ...] = ()
     spawned_job_ids: tuple[int, ...] = ()
-    state: Any = None  # of the lineage, as it is stored now
+    state: Any = None  # stored state of the lineage
 
 
 class LineageState(Struct, frozen=True, kw_only=True):
     lineage: str
-    iteration: int  # how many batches it has added; 0: none
+    iteration: int  # number of batches it has added
     state: Any = None
     is_final: bool = False  # its last call added no jobs
 
 
 class Caller(Struct, frozen=True):
-    """The job that calls, by its environment."""
+    """The calling job, from its environment."""
 
     run_uuid: str
     name: str
@@ -107,11 +107,11 @@ def spawn_in_run(
     lineage: str | None = None,
     state: Any = None,
 ) -> Spawned:
-    """Adds jobs to the run of the job that calls, blocked until that job has succeeded. Nothing is written
-    when anything is wrong. Without jobs: stores the final state of the lineage."""
+    """Adds jobs to the run of the calling job, blocked until that job has succeeded. Nothing is written
+    if anything is wrong. Without jobs: stores the final state of the lineage."""
     lineage = _checked_lineage(caller.lineage if lineage is None else lineage)
     _check_size(jobs)
-    # As they come back from the store, to compare them with those that are there.
+    # As they come back from the store, to compare them with existing ones.
     batch = msgspec.json.decode(msgspec.json.encode(jobs), type=tuple[JobSpec, ...])
     state = _checked_state(state)
     base: Plan | None = None
@@ -126,7 +126,7 @@ def spawn_in_run(
 
 
 def lineage_state(run: Run, lineage: str, settings: Settings) -> LineageState:
-    """Where a lineage of a run stands."""
+    """Returns the state of a lineage of a run."""
     calls = [batch for batch in run.spawned if batch.lineage == lineage]
     if not calls:
         return LineageState(lineage=lineage, iteration=0)
@@ -167,7 +167,7 @@ def _check_size(jobs: Sequence[JobSpec]) -> None:
 
 
 def _checked_state(state: Any) -> Any:
-    """As it comes back from the store: plain JSON values."""
+    """Returns it as it comes back from the store: plain JSON values."""
     try:
         text = msgspec.json.encode(state)
         plain = decode_json(text)
@@ -182,7 +182,7 @@ def _checked_state(state: Any) -> Any:
 
 
 class _Attempt:
-    """One try to add a batch to a run as it stands."""
+    """One attempt to add a batch to the present run."""
 
     def __init__(self, store: Store, settings: Settings, caller: Caller, run: Run, base: Plan) -> None:
         """`base`: the plan of its file."""
@@ -205,7 +205,7 @@ class _Attempt:
         return index
 
     def spawn(self, jobs: tuple[JobSpec, ...], lineage: str, state: Any) -> Spawned | None:
-        """None: another batch came first; try again with the run as it is then."""
+        """None: another batch came first; try again with the new run."""
         secrets = self._secrets(jobs)
         shown_jobs, shown_state = (
             _redacted(jobs, secrets),
@@ -240,13 +240,13 @@ class _Attempt:
         return self._answer(lineage, created=tuple(job.name for job in jobs))
 
     def _write(self, batch: JobsSpawned) -> bool:
-        place = len(self._run.spawned)
+        number = len(self._run.spawned)
         event = RunEvent(
-            uuid_from(self._run.uuid, "spawned", str(place)), self._run.uuid, time.time_ns() // 1000, batch
+            uuid_from(self._run.uuid, "spawned", str(number)), self._run.uuid, time.time_ns() // 1000, batch
         )
         self._store.apply([RunNoted(event)])
         self._run = self._store.find_run(self._run.uuid)
-        is_ours = self._run.spawned[place].token == batch.token
+        is_ours = self._run.spawned[number].token == batch.token
         if is_ours:
             self._extender.add(batch)
             self._reopen_run()
@@ -256,8 +256,8 @@ class _Attempt:
         return is_ours
 
     def _reopen_run(self) -> None:
-        """The run has ended meanwhile: it can be resumed, and runs the new jobs then. Its driver looks for
-        them after its own last write, so one of the two finds the other's."""
+        """The run has ended meanwhile: it can be resumed, and then runs the new jobs. Its driver polls
+        after its own last write, so one of the two finds the other's."""
         if self._run.status in _OVER:
             event = RunEvent(new_uuid(), self._run.uuid, time.time_ns() // 1000, RunEnded(RunStatus.STOPPED))
             self._store.apply([RunNoted(event)])
@@ -284,16 +284,16 @@ class _Attempt:
         found = [(one.path, one.message) for one in reading.problems if one.path not in conflicts]
         found += conflicts.items()
         found += [
-            (("jobs", place, "name"), "the name contains a secret, but names are shown and stored")
-            for place, job in enumerate(shown)
-            if REDACTED in job.name and REDACTED not in jobs[place].name
+            (("jobs", number, "name"), "the name contains a secret, but names are shown and stored")
+            for number, job in enumerate(shown)
+            if REDACTED in job.name and REDACTED not in jobs[number].name
         ]
         if found:
             raise BatchRefused(sorted(found, key=_position))
         self._check_fit(reading.jobs)
 
     def _check_fit(self, jobs: Sequence[PlannedJob]) -> None:
-        """By labels, and by the offer of the last start of the run; a cluster refuses by itself."""
+        """Checks labels, and the capacity of the run's last start; a cluster refuses by itself."""
         added, labels = Plan(name="", jobs=tuple(jobs)), self._run.options.labels
         is_local = self._run.options.engine == "local"
         if is_local:
@@ -317,12 +317,12 @@ class _Attempt:
         check_fit(added, offered, frozenset(range(len(jobs))) - jobs_elsewhere(added, labels))
 
     def _conflicts(self, jobs: Sequence[JobSpec], shown: Sequence[JobSpec]) -> dict[Path, str] | None:
-        """Jobs that are there already, by their paths. None: this job has added just these before."""
+        """Returns existing jobs by their paths. None: this job has added exactly these before."""
         known = {job.name: job for batch in self._own_batches() for job in batch.jobs}
         are_some_known = any(job.name in known for job in jobs)
         found: dict[Path, str] = {}
-        for place, job in enumerate(jobs):
-            path: Path = ("jobs", place, "name")
+        for number, job in enumerate(jobs):
+            path: Path = ("jobs", number, "name")
             index = self._extender.index_of(job.name)
             if index is None:
                 if are_some_known:
@@ -331,7 +331,7 @@ class _Attempt:
                 by = self._plan.jobs[index].spawned_by
                 who = f"'{self._plan.jobs[by].name}' has added it" if by >= 0 else "the workflow file has it"
                 found[path] = f"the run has a job '{job.name}' already: {who}"
-            elif known[job.name] not in (job, shown[place]):
+            elif known[job.name] not in (job, shown[number]):
                 differs = _difference(known[job.name], job)
                 found[path] = f"'{job.name}' was already added with different content ({differs})"
         return found if found or not are_some_known else None
@@ -346,7 +346,7 @@ class _Attempt:
     # ---- secrets -------------------------------------------------------------------------------------
 
     def _secrets(self, jobs: Sequence[JobSpec]) -> SecretValues:
-        """Of the workflow, of this job's environment, and of the batch itself."""
+        """Returns secrets of the workflow, of this job's environment, and of the batch itself."""
         named = SecretValues(secrets_in({"jobs": [{"env": job.env} for job in jobs]}))
         return stored_secrets(self._run, self._settings) | secret_values(dict(os.environ)) | named
 
@@ -394,9 +394,9 @@ def _difference(before: JobSpec, now: JobSpec) -> str:
 
 
 def spawn_jobs(jobs: Iterable[Any] = (), *, lineage: str | None = None, state: Any = None) -> Spawned:
-    """Adds jobs to the run of the job that calls: mappings with the keys of a job in a workflow file. They
-    wait until this job has succeeded. Without jobs: stores the final state of the lineage. Raises InputError
-    where something is wrong, and adds nothing then."""
+    """Adds jobs to the run of the calling job: mappings with the keys of a job in a workflow file. They
+    wait until this job has succeeded. Without jobs: stores the final state of the lineage. Raises
+    InputError if something is wrong, and then adds nothing."""
     caller = Caller.of(os.environ)
     reading = read_spawn({"jobs": [_plain(job) for job in jobs]})
     if reading.problems:
@@ -406,10 +406,10 @@ def spawn_jobs(jobs: Iterable[Any] = (), *, lineage: str | None = None, state: A
 
 
 class Orchestrator:
-    """A loop of jobs that add jobs, as one of them sees it: where its lineage stands, and what comes next."""
+    """A loop of jobs that add jobs, for one of them: the state of its lineage, and the next jobs."""
 
     def __init__(self, lineage: str | None = None) -> None:
-        """`lineage`: name of the loop. Default: the one this job was added in, else this job's name."""
+        """`lineage`: name of the loop. Default: the one this job was added in, otherwise this job's name."""
         self._caller = Caller.of(os.environ)
         self.lineage = self._caller.lineage if lineage is None else lineage
         self._standing: LineageState | None = None
@@ -422,12 +422,12 @@ class Orchestrator:
 
     @property
     def generation(self) -> int:
-        """How often the lineage has added jobs; 0 in its first job."""
+        """Returns how often the lineage has added jobs; 0 in its first job."""
         return self._now().iteration
 
     @property
     def state(self) -> Any:
-        """As the last call stored it; None before the first."""
+        """Returns the state that the last call stored; None before the first."""
         return self._now().state
 
     def spawn(self, jobs: Iterable[Any], *, state: Any = None) -> Spawned:
@@ -436,7 +436,7 @@ class Orchestrator:
         return spawn_jobs(jobs, lineage=self.lineage, state=state)
 
     def converge(self, *, state: Any = None) -> Spawned:
-        """Stores the final state, and adds no jobs."""
+        """Stores the final state and adds no jobs."""
         return self.spawn((), state=state)
 
     def _now(self) -> LineageState:

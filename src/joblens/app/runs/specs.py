@@ -1,4 +1,4 @@
-"""Specs of runs as they were submitted: without secrets in the store, complete in a private file."""
+"""Specs of submitted runs: without secrets in the store, complete in a private file."""
 
 import os
 from collections.abc import Sequence
@@ -35,20 +35,20 @@ from joblens.spec.workflows.redaction import (
 SUFFIX = ".spec"
 
 
-class KeptSpec(Struct, frozen=True):
-    """The fields of a run that may hold secrets, whole."""
+class PrivateSpec(Struct, frozen=True):
+    """Complete fields of a run that may have secrets."""
 
     text: str
     format: str
     tables: dict[str, Any]
     parameters: dict[str, Any]
-    secrets: dict[str, str] = {}  # values to hide in the records of its jobs, and what is shown instead
+    secrets: dict[str, str] = {}  # values to hide in the records of its jobs, and their replacements
     names: dict[str, str] = {}  # the same for names of jobs and files that contain one
 
 
 def without_secrets(run: Run, plan: Plan, secrets: SecretValues) -> Run:
-    """Returns the run as it may be stored; `is_redacted` when it differs. `plan`: as the run was written;
-    `secrets`: of both."""
+    """Returns the run for the store; `is_redacted` if it differs. `plan`: of the original run; `secrets`:
+    of both."""
     if not _may_hold_secrets(run):
         return run
     redacted = _redacted(run, secrets)
@@ -60,7 +60,7 @@ def without_secrets(run: Run, plan: Plan, secrets: SecretValues) -> Run:
 
 
 def secrets_of(run: Run, plan: Plan) -> SecretValues:
-    """Returns the values that are secret by a name anywhere: in the file, its tables, options and jobs."""
+    """Returns the values that are secret by any name: in the file, its tables, options and jobs."""
     if not _may_hold_secrets(run):
         return SecretValues({})
     document = read_document(run.spec_text, run.spec_format).value
@@ -78,7 +78,7 @@ def secrets_of(run: Run, plan: Plan) -> SecretValues:
 
 
 def _swept(plan: Plan) -> dict[str, list[Any]]:
-    """Returns the values that the jobs were expanded with, by the names of parameters."""
+    """Returns the parameter values of expanded jobs, by name."""
     values: dict[str, dict[Any, None]] = {}
     for job in plan.jobs:
         for name, value in zip(job.parameter_names, job.parameter_values, strict=True):
@@ -88,7 +88,7 @@ def _swept(plan: Plan) -> dict[str, list[Any]]:
 
 
 def hide_secrets(loaded: LoadedSpec, options: RunOptions) -> RunOptions:
-    """Takes secrets out of the names of the plan's jobs, and returns the options with the same names."""
+    """Removes secrets from the names of the plan's jobs, and returns the options with the same names."""
     run = Run(
         uuid="",
         workflow_uuid="",
@@ -117,8 +117,8 @@ def _hide_selection(options: RunOptions, secrets: SecretValues) -> RunOptions:
 
 
 def hide_names(plan: Plan, secrets: SecretValues) -> Plan:
-    """Returns the plan with names of jobs and datasets and labels without secrets: they are shown and name
-    folders."""
+    """Returns the plan with names of jobs and datasets and labels without secrets: they are shown and
+    used for folders."""
     names = secrets.names
     if not names:
         return plan
@@ -131,7 +131,7 @@ def hide_names(plan: Plan, secrets: SecretValues) -> Plan:
 
 
 def _may_hold_secrets(run: Run) -> bool:
-    """Most do not, and reading a large file once more only to see that takes seconds."""
+    """Most have none, and reading a large file again only to find that takes seconds."""
     return may_hold_secret(run.spec_text) or bool(run.tables or run.options.parameters)
 
 
@@ -144,8 +144,8 @@ def _redacted(run: Run, secrets: SecretValues) -> Run:
 
 
 def _expanded(run: Run, secrets: SecretValues) -> Run:
-    """Returns the run with every job written by itself: where a range or a list in a text is secret, no
-    shorter form stands for the same jobs without it."""
+    """Returns the run with every job written out: if a range or a list in a text is secret, no shorter
+    form gives the same jobs without it."""
     from joblens.app.workflows.loader import expanded_workflow
 
     document = expanded_workflow(loaded_run(run, keeps_spec=True), run.options.parameters)
@@ -165,13 +165,13 @@ def _is_same_plan(run: Run, plan: Plan) -> bool:
 
 
 def keep_spec(run: Run, settings: Settings, secrets: SecretValues) -> None:
-    """On disk for good before it returns. `run`: as it was written."""
-    kept = KeptSpec(
+    """Returns when it is on disk. `run`: as written."""
+    private = PrivateSpec(
         run.spec_text, run.spec_format, run.tables, run.options.parameters, secrets.shown, secrets.names
     )
     path = _path(run, settings)
     try:
-        write_durably(path, msgspec.json.encode(kept))
+        write_durably(path, msgspec.json.encode(private))
     except OSError as error:
         raise StoreError(
             f"there are secrets in the workflow, and the private file for them, {path}, cannot be written: "
@@ -180,7 +180,7 @@ def keep_spec(run: Run, settings: Settings, secrets: SecretValues) -> None:
 
 
 def whole_run(run: Run, store: Store, settings: Settings, *, with_user_data: bool = True) -> Run:
-    """Returns the run with the values that the store does not have. Raises InputError where they are gone.
+    """Returns the run with the values that the store does not have. Raises InputError if they are gone.
     `with_user_data`: values that its jobs have set are needed too."""
     from joblens.app.runs.user_data import check_private_values
 
@@ -189,23 +189,23 @@ def whole_run(run: Run, store: Store, settings: Settings, *, with_user_data: boo
         check_private_values(store, run, settings)
     if not run.is_redacted:
         return run
-    kept = _read(run, settings)
-    if kept is None:
-        kept = _from_source(run, store)
-        if kept is not None:
-            keep_spec(_with(run, kept), settings, _values(kept))
-    if kept is None:
+    private = _read(run, settings)
+    if private is None:
+        private = _from_source(run, store)
+        if private is not None:
+            keep_spec(_with(run, private), settings, _values(private))
+    if private is None:
         label = run_label(run)
         raise InputError(
             f"run {label} cannot be run from here: there are secrets in its workflow, which are not in the "
             f"store, and the private file with them, {_path(run, settings)}, no longer exists",
             hint="joblens run FILE starts a new run",
         )
-    return _with(run, kept)
+    return _with(run, private)
 
 
 def with_whole_batches(run: Run, settings: Settings) -> Run:
-    """With the secrets of jobs that were added to it. Raises InputError where they are gone."""
+    """Adds the secrets of jobs that were added to it. Raises InputError if they are gone."""
     if not any(batch.private for batch in run.spawned):
         return run
     return replace(run, spawned=whole_batches(run.spawned, settings))
@@ -225,28 +225,28 @@ def whole_batches(batches: Sequence[JobsSpawned], settings: Settings) -> tuple[J
 
 
 def stored_secrets(run: Run, settings: Settings) -> SecretValues:
-    """Returns what has to be hidden in everything that is stored of the run."""
-    kept = _read(run, settings) if run.is_redacted else None
-    return _values(kept) if kept is not None else SecretValues({})
+    """Returns what must be hidden in everything that is stored about the run."""
+    private = _read(run, settings) if run.is_redacted else None
+    return _values(private) if private is not None else SecretValues({})
 
 
-def _values(kept: KeptSpec) -> SecretValues:
-    return SecretValues(kept.secrets, kept.names)
+def _values(private: PrivateSpec) -> SecretValues:
+    return SecretValues(private.secrets, private.names)
 
 
-def with_kept_values(run: Run, settings: Settings) -> Run:
-    """Returns the run as it was written where this machine has that, else as it is stored."""
-    kept = _read(run, settings) if run.is_redacted else None
-    return _with(run, kept) if kept is not None else run
+def with_private_values(run: Run, settings: Settings) -> Run:
+    """Returns the original run if this machine has it, otherwise the stored one."""
+    private = _read(run, settings) if run.is_redacted else None
+    return _with(run, private) if private is not None else run
 
 
-def _with(run: Run, kept: KeptSpec) -> Run:
+def _with(run: Run, private: PrivateSpec) -> Run:
     return replace(
         run,
-        spec_text=kept.text,
-        spec_format=kept.format,
-        tables=kept.tables,
-        options=replace(run.options, parameters=kept.parameters),
+        spec_text=private.text,
+        spec_format=private.format,
+        tables=private.tables,
+        options=replace(run.options, parameters=private.parameters),
     )
 
 
@@ -254,15 +254,15 @@ def _path(run: Run, settings: Settings) -> str:
     return os.path.join(spool_dir(store_name(settings)), run.uuid + SUFFIX)
 
 
-def _read(run: Run, settings: Settings) -> KeptSpec | None:
+def _read(run: Run, settings: Settings) -> PrivateSpec | None:
     try:
-        return msgspec.json.decode(read_own(_path(run, settings)), type=KeptSpec)
+        return msgspec.json.decode(read_own(_path(run, settings)), type=PrivateSpec)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def _from_source(run: Run, store: Store) -> KeptSpec | None:
-    """The file the workflow came from, as long as it differs from what is stored only in its secrets."""
+def _from_source(run: Run, store: Store) -> PrivateSpec | None:
+    """Returns the workflow's file, as long as it differs from the stored text only in its secrets."""
     parameters = run.options.parameters
     source = store.find_workflow(run.workflow_uuid).source
     if not source or REDACTED in str(parameters):
@@ -276,7 +276,9 @@ def _from_source(run: Run, store: Store) -> KeptSpec | None:
     again = without_secrets(made, loaded.plan, secrets)
     if (again.spec_text, again.tables) != (run.spec_text, run.tables):
         return None
-    return KeptSpec(loaded.text, loaded.format, dict(loaded.tables), parameters, secrets.shown, secrets.names)
+    return PrivateSpec(
+        loaded.text, loaded.format, dict(loaded.tables), parameters, secrets.shown, secrets.names
+    )
 
 
 def _made_from(run: Run, loaded: LoadedSpec) -> Run:

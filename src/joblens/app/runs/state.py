@@ -1,4 +1,4 @@
-"""State of a run: its plan, results and events put together; its single jobs and failed actions."""
+"""State of a run from its plan, results and events; its single jobs and failed actions."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,8 +7,8 @@ from msgspec import Struct, to_builtins
 
 from joblens.agent.runtime.ownership import is_gone
 from joblens.analysis.runs.status import FailedAction, run_label
-from joblens.app.runs.lookup import KeptResults, kept_events, kept_results
-from joblens.engine.progress.allocations import ClusterPlaces
+from joblens.app.runs.lookup import ReusedResults, reused_events, reused_results
+from joblens.engine.progress.allocations import RunAllocations
 from joblens.engine.progress.progress import failed_finalizations, last_stop, standing
 from joblens.engine.schedule.capacity import Choices, RunCapacity
 from joblens.engine.schedule.events import FinalizationEnded, StopMode
@@ -32,8 +32,9 @@ from joblens.plan.workflows.plan_document import describe_raised
 from joblens.ports.store import Store
 from joblens.probes.host.machine_load import read_host
 from joblens.views.jobs.summary import ending
+from joblens.views.runs.cluster_waits import describe_wait
 
-# Nothing is started here, so how much there is does not matter as long as every job would fit.
+# Nothing is started here, so the capacity does not matter as long as every job would fit.
 _EVERYTHING = 2**62
 _GPUS = tuple(str(device) for device in range(64))
 
@@ -48,8 +49,8 @@ class JobStanding(Struct, frozen=True, kw_only=True):
     why: str
     results: tuple[JobResult, ...]  # its attempts
     kept_from: str | None = None  # the earlier run whose outcome it keeps
-    added_by: str | None = None  # the job that added it while the run went on
-    is_left: bool = False  # `joblens resume` has something to do with it
+    added_by: str | None = None  # the job that added it during the run
+    is_left: bool = False  # `joblens resume` would run it
 
 
 class RunState(Struct, frozen=True, kw_only=True):
@@ -66,28 +67,28 @@ class RunState(Struct, frozen=True, kw_only=True):
 
 
 def state_of_run(store: Store, run: Run) -> RunState:
-    """`run` as `find_run` gives it, with its spec."""
+    """`run` from `find_run`, with its spec."""
     from joblens.app.workflows.loader import plan_of_run
 
     plan = plan_of_run(run)
     results = store.run_results(run.uuid)
-    kept = kept_results(store, run)
-    schedule = schedule_of(store, run, plan, results, kept)
+    reused = reused_results(store, run)
+    schedule = schedule_of(store, run, plan, results, reused)
     attempts: dict[int, list[JobResult]] = {}
-    for result in [*(kept.results if kept else ()), *results]:
+    for result in [*(reused.results if reused else ()), *results]:
         if was_withdrawn(result):
             continue
         attempts.setdefault(result.index, []).append(result)
     own = {result.index for result in results}
     events = [event for _, event in store.run_events(run.uuid)]
-    status, stop, places = status_now(run), last_stop(events), ClusterPlaces(events)
+    status, stop, allocations = status_now(run), last_stop(events), RunAllocations(events)
     jobs = []
     for index, job in enumerate(plan.jobs):
         tried = tuple(attempts.get(index, ()))
         state, why = standing(schedule, index, status, stop, tried[-1] if tried else None)
         if tried and tried[-1].status is Status.QUEUED and not state.is_final:
-            place = places.of(tried[-1].job_uuid)
-            why = place.in_words() if place is not None else why
+            allocation = allocations.of(tried[-1].job_uuid)
+            why = describe_wait(allocation) if allocation is not None else why
         jobs.append(
             JobStanding(
                 index=index,
@@ -96,7 +97,7 @@ def state_of_run(store: Store, run: Run) -> RunState:
                 state=state,
                 why=why,
                 results=tried,
-                kept_from=None if kept is None or index in own else kept.run_of.get(index),
+                kept_from=None if reused is None or index in own else reused.run_of.get(index),
                 added_by=plan.jobs[job.spawned_by].name if job.spawned_by >= 0 else None,
                 is_left=not schedule.state_of(index).is_final,
             )
@@ -106,7 +107,7 @@ def state_of_run(store: Store, run: Run) -> RunState:
 
 
 def status_now(run: Run) -> RunStatus:
-    """A run whose driver is gone is stopped, though nobody noted so."""
+    """A run whose driver is gone is stopped, though that was not recorded."""
     is_deserted = (
         run.status is RunStatus.RUNNING and run.owner is not None and is_gone(run.owner, read_host())
     )
@@ -114,21 +115,21 @@ def status_now(run: Run) -> RunStatus:
 
 
 def schedule_of(
-    store: Store, run: Run, plan: Plan, results: list[JobResult], kept: KeptResults | None
+    store: Store, run: Run, plan: Plan, results: list[JobResult], reused: ReusedResults | None
 ) -> Schedule:
     offer = RunCapacity(cpus=float(_EVERYTHING), memory_bytes=_EVERYTHING, gpus=_GPUS)
     choices = Choices(
         enabled=_enabled(run, plan),
         enforce=run.options.enforce,
-        lost_is_final=run.options.engine != "local",  # as its driver has it
+        lost_is_final=run.options.engine != "local",  # as in its driver
     )
     schedule = Schedule(plan, offer, choices)
     events = [event for _, event in store.run_events(run.uuid)]
-    if kept is None:
+    if reused is None:
         restore(schedule, results, events)
     else:
-        earlier = kept_events(store, kept)
-        restore(schedule, results, events, kept.results, again=run.again, base_events=earlier)
+        earlier = reused_events(store, reused)
+        restore(schedule, results, events, reused.results, again=run.again, base_events=earlier)
     schedule.stopping = StopMode.DRAIN
     schedule.begin(0.0)
     for fact in failed_finalizations(events):
@@ -167,7 +168,7 @@ def job_of_run(store: Store, run: Run, name: str) -> RunJob:
 
 
 def waiting_job(store: Store, record: Record) -> RunJob | None:
-    """The job of a run whose last attempt this was, and that waits for its next one."""
+    """Returns the job of a run whose last attempt this was, if it waits for its next one."""
     link = record.job.run
     if link is None or link.index < 0 or not record.status.is_final:
         return None
@@ -183,7 +184,7 @@ def waiting_job(store: Store, record: Record) -> RunJob | None:
 
 
 def raised_before(store: Store, record: Record) -> str:
-    """Describes requests that recovery raised before this attempt; '' where there are none."""
+    """Describes requests that recovery raised before this attempt; '' if there are none."""
     link = record.job.run
     if link is None or link.index < 0:
         return ""
@@ -195,24 +196,24 @@ def raised_before(store: Store, record: Record) -> str:
 
 
 def _run_job(run: Run, job: JobStanding) -> RunJob:
-    """`is_left`: a run that was stopped would go on with it, though it counts as ended now."""
+    """`is_left`: resuming a stopped run would run it, though it counts as ended now."""
     return RunJob(
         run, job.index, job.name, JobState.READY if job.is_left and job.state.is_final else job.state
     )
 
 
 def failed_actions(store: Store, run_uuid: str) -> tuple[FailedAction, ...]:
-    """Those whose last command failed; one that was run again and succeeded has not."""
+    """Returns actions whose last command failed; one that was run again and succeeded is not included."""
     try:
         last = last_of_actions(event for _, event in store.run_events(run_uuid))
         return tuple(_failed(store, fact) for fact in last if fact.status is not Status.SUCCESS)
     except JoblensError:
-        return ()  # the store cannot be asked now
+        return ()  # the store does not answer
 
 
 def last_of_actions(events: Iterable[RunEvent]) -> list[ActionRan]:
-    """What became of each action, in the order of the plan. One that was ended with the run is as if it had
-    not run."""
+    """Returns the result of each action, in the order of the plan. One that was stopped with the run
+    counts as not run."""
     last: dict[tuple[int, str], ActionRan] = {}
     is_stopped = False
     for event in events:

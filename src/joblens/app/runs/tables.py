@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from joblens.agent.runtime.ownership import is_gone
 from joblens.analysis.runs.status import INTERRUPTED, RunRow, TaskGroupRow, WorkflowRow, driven_s, run_label
 from joblens.analysis.runs.table import ResultRow, RunSummary, numbers_of, use_so_far
-from joblens.app.runs.lookup import kept_results, records_of_run
+from joblens.app.runs.lookup import records_of_run, reused_results
 from joblens.app.runs.state import JobStanding, RunState, state_of_run
 from joblens.engine.schedule.replay import was_withdrawn
 from joblens.model.jobs.job import Record, Status
@@ -40,12 +40,12 @@ _KEYS: dict[ResultSort, Callable[[ResultRow], Any]] = {
     ResultSort.CPU: lambda row: row.peak_cpu_percent,
     ResultSort.MEMORY: lambda row: row.peak_memory_bytes,
 }
-_JOBS_LOOKED_AT = 40  # reading the samples of a thousand running jobs would take longer than it tells
+_MAX_SAMPLED_JOBS = 40  # reading samples of a thousand running jobs would take longer than it helps
 _LARGEST_FIRST = (ResultSort.DURATION, ResultSort.CPU, ResultSort.MEMORY)
 
 
 def result_rows(store: Store, run: Run) -> list[ResultRow]:
-    """Every job of the plan, in its order."""
+    """Returns every job of the plan, in its order."""
     standing = state_of_run(store, run)
     wanted = {job.results[-1].job_uuid for job in standing.jobs if job.results}
     records: dict[str, Record] = {}
@@ -68,12 +68,12 @@ def result_rows(store: Store, run: Run) -> list[ResultRow]:
 
 
 def _tries(result: JobResult) -> int:
-    """One that waits at a queue or cluster has not begun this time."""
+    """A job that waits at a queue or cluster has not started this time."""
     return result.tries - (result.status is Status.QUEUED)
 
 
 def _with_use_so_far(store: Store, rows: list[ResultRow], records: dict[str, Record]) -> list[ResultRow]:
-    """Of jobs under way the time so far and, of the first of them, what their samples show."""
+    """For running jobs: the time so far and, for the first of them, the usage from their samples."""
     now_us, looked_at, found = time.time_ns() // 1000, 0, []
     for row in rows:
         record = records.get(row.job_uuid or "")
@@ -81,7 +81,7 @@ def _with_use_so_far(store: Store, rows: list[ResultRow], records: dict[str, Rec
             found.append(row)
             continue
         duration_s = max(0, now_us - record.attempt.started_at_us) / 1e6
-        samples = store.samples(record.job.uuid) if looked_at < _JOBS_LOOKED_AT else []
+        samples = store.samples(record.job.uuid) if looked_at < _MAX_SAMPLED_JOBS else []
         looked_at += 1
         use = use_so_far([sample for _, sample in samples])
         found.append(replace(row, duration_s=duration_s, **use))
@@ -113,7 +113,7 @@ def _row(job: JobStanding, record: Record | None, attempts: int, raised: str) ->
 
 
 def sorted_rows(rows: list[ResultRow], sort: ResultSort, *, reverse: bool) -> list[ResultRow]:
-    """Numbers from the largest, words from A to Z; what has no number comes last either way."""
+    """Numbers from the largest, text from A to Z; rows without a value come last either way."""
     key = _KEYS[sort]
     known = [row for row in rows if key(row) is not None]
     unknown = [row for row in rows if key(row) is None]
@@ -146,12 +146,16 @@ def summary_of(store: Store, run: Run) -> RunSummary:
     )
 
 
-def workflow_rows(store: Store) -> list[WorkflowRow]:
+def listed_workflows(store: Store) -> list[Workflow]:
+    """Newest first, without those that single commands make."""
+    return [workflow for workflow in store.workflows() if not workflow.is_of_commands]
+
+
+def workflow_rows(store: Store, workflows: Iterable[Workflow]) -> list[WorkflowRow]:
+    """Reads the runs of each."""
     host = read_host()
     rows = []
-    for workflow in store.workflows():
-        if workflow.is_of_commands:
-            continue
+    for workflow in workflows:
         runs = store.runs(workflow.uuid)
         last = _run_row(store, runs[-1], host) if runs else None
         rows.append(WorkflowRow(workflow=workflow, runs=len(runs), last=last))
@@ -164,9 +168,9 @@ def run_rows(store: Store, workflow: Workflow) -> list[RunRow]:
 
 
 def _run_row(store: Store, run: Run, host: HostFacts) -> RunRow:
-    kept = kept_results(store, run)
+    reused = reused_results(store, run)
     own = store.run_results(run.uuid)
-    results = [*(kept.results if kept else ()), *own]
+    results = [*(reused.results if reused else ()), *own]
     events = [event for _, event in store.run_events(run.uuid)]
     without_output = {
         (event.fact.index, event.fact.attempt) for event in events if isinstance(event.fact, OutputsMissing)
@@ -178,7 +182,7 @@ def _run_row(store: Store, run: Run, host: HostFacts) -> RunRow:
 
 
 def _counted(results: list[JobResult], without_output: set[tuple[int, int]]) -> tuple[int, int]:
-    """Jobs that succeeded, and jobs whose last attempt has ended otherwise."""
+    """Returns the number of successful jobs, and of jobs whose last attempt ended otherwise."""
     succeeded: set[int] = set()
     last: dict[int, Status] = {}
     for result in results:
@@ -213,7 +217,7 @@ def workflow_form(row: WorkflowRow) -> dict[str, Any]:
 
 
 def task_group_form(row: TaskGroupRow) -> dict[str, Any]:
-    """For --json: with the keys of a workflow that mean something here."""
+    """For --json: with the keys of a workflow that apply here."""
     return {
         "id": row.workflow_id,
         "name": row.name,

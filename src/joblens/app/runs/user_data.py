@@ -1,4 +1,4 @@
-"""Data that the jobs of a run hand to each other: what was set last, else what the workflow says."""
+"""User data that the jobs of a run share: the last value that was set, otherwise that of the workflow."""
 
 import difflib
 import os
@@ -23,12 +23,12 @@ from joblens.model.writes import RunNoted
 from joblens.ports.store import Store
 
 RUN_VARIABLE = "JOBLENS_RUN_ID"
-# Above this, working out the plan takes longer than a job should wait for setting a value.
+# Above this, computing the plan takes longer than a job should wait for setting a value.
 _MOST_JOBS_CHECKED = 5_000
 
 
-def run_meant(store: Store, ident: str | None) -> Run:
-    """The run that was named, or that of the job which asks."""
+def chosen_run(store: Store, ident: str | None) -> Run:
+    """Returns the named run, or that of the calling job."""
     wanted = ident or os.environ.get(RUN_VARIABLE)
     if not wanted:
         raise InputError(
@@ -49,12 +49,12 @@ def set_user_data(store: Store, run: Run, name: str, data: Any, settings: Settin
 
 
 def shown_data(name: str, data: Any) -> Any:
-    """The value without secrets."""
+    """Returns the value without secrets."""
     return redact_params({name: data})[name]
 
 
 def is_driven_elsewhere(store: Store, run: Run, settings: Settings) -> bool:
-    """Whether another host drives the run, or did last: only the store can carry a secret there."""
+    """Returns whether another host drives the run, or did last: only the store can carry a secret there."""
     is_on_one_host = is_file_store(settings) and run.options.engine == "local"
     if is_on_one_host or RunLock(spool_dir(store_name(settings)), run.uuid).holder() is not None:
         return False
@@ -86,7 +86,7 @@ def _check_name(run: Run, name: str) -> None:
 
 
 def get_user_data(store: Store, run: Run, name: str, settings: Settings) -> Any:
-    """The value itself, also where it is secret. `run`: as it was written, as far as that is known here."""
+    """Returns the value itself, even if it is secret. `run`: as written, if known here."""
     spool = spool_dir(store_name(settings))
     values = _values(store, run, lambda fact: value_of(fact, spool))
     if name not in values:
@@ -96,7 +96,7 @@ def get_user_data(store: Store, run: Run, name: str, settings: Settings) -> Any:
 
 
 def check_private_values(store: Store, run: Run, settings: Settings) -> None:
-    """Raises InputError where the private file with a secret value that jobs of the run may need is gone."""
+    """Raises InputError if the private file with a secret value that jobs of the run may need is gone."""
     spool = spool_dir(store_name(settings))
     paths = _values(store, run, lambda fact: _PrivatePath(fact.private))
     for name, found in paths.items():
@@ -116,7 +116,7 @@ class _PrivatePath(str):
 
 
 def all_user_data(store: Store, run: Run) -> dict[str, Any]:
-    """What has a value, by name; secrets as they are stored."""
+    """Returns all values by name; secrets as stored."""
     return _values(store, run, lambda fact: fact.data)
 
 
@@ -131,7 +131,7 @@ def _values(store: Store, run: Run, value: Callable[[UserDataSet], Any]) -> dict
 
 
 def _with_earlier_runs(store: Store, run: Run) -> list[str]:
-    """A run that repeats a part keeps what the others had handed on."""
+    """A run that repeats a part keeps the values of the others."""
     uuids = [run.uuid]
     while run.base_run_uuid is not None and run.again is not None:
         uuids += [run.base_run_uuid, *run.kept_from]

@@ -1,1 +1,1 @@
-"""Which store, sinks, clock, folders and settings a process uses; opening and closing all of it."""
+"""Wiring: which store, sinks, clock, folders and settings a process uses; opening and closing all of it."""

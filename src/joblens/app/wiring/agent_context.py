@@ -27,6 +27,7 @@ from joblens.app.wiring.drivers import (
     SystemClock,
     history_file,
     is_own_store,
+    open_event_sinks,
     open_sinks,
     open_store,
     spool_dir,
@@ -50,26 +51,30 @@ if TYPE_CHECKING:
     from joblens.probes.host.machine_load import HostFacts
 
 
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 
 
 def write_missing_lines(store: Store, settings: Settings, spool: str, host: HostFacts, warn: Warn) -> None:
-    """Cheap when there is nothing: one listing of a directory. Lines that cannot be written now wait for the
+    """Cheap if there is nothing: one directory listing. Lines that cannot be written now wait for the
     next process."""
     if not any(pending_ends(spool, host).values()):
         return
-    with alone(spool, "history", _PATIENCE_S) as is_alone, contextlib.suppress(JoblensError):
+    with alone(spool, "history", _TIMEOUT_S) as is_alone, contextlib.suppress(JoblensError):
         if not is_alone:
             return
         for path, uuids in pending_ends(spool, host).items():
             records = [_find(store, uuid) for uuid in uuids]
+            ended = [one for one in records if one is not None and one.status.is_final]
             if settings.sinks.history.enabled:
-                _add([one for one in records if one is not None and one.status.is_final], settings, warn)
+                _add(ended, settings, warn)
+            for sink in open_event_sinks(settings, warn) if ended else ():
+                sink.jobs_ended(ended)
+                sink.close()
             forget_ends(path, host)
 
 
 def _find(store: Store, uuid: str) -> Record | None:
-    """None: it was deleted meanwhile, or its end never reached the store."""
+    """Returns None if it was deleted meanwhile, or its end never reached the store."""
     try:
         return store.find(uuid)
     except UnknownJob:
@@ -89,10 +94,10 @@ _LEAST_DESCRIPTORS = 64
 
 
 def show(text: str, level: str) -> None:
-    """In any program: one that cannot be told never ends a job."""
+    """A message that cannot be shown never stops a job."""
     line = f"joblens: {level}: {_clean(text)}"
     with suppress(OSError, ValueError, AttributeError):  # None, where a program closed it
-        # On a terminal it takes the place of a live line, and the terminal may be in raw mode.
+        # On a terminal it replaces a live line, and the terminal may be in raw mode.
         sys.stderr.write(f"\r{line}\x1b[K\r\n" if sys.stderr.isatty() else f"{line}\n")
 
 
@@ -103,9 +108,9 @@ def _clean(text: str) -> str:
 
 
 class OwnLog:
-    """What joblens tells about its own work. Without a log file that is standard error, from the configured
-    level on; with one, it goes there, and warnings are shown all the same. Raises ConfigError for a file that
-    cannot be written."""
+    """joblens' messages about its own work. Without a log file they go to standard error, from the
+    configured level on; with one, they go there, and warnings are shown too. Raises ConfigError for a
+    file that is not writable."""
 
     def __init__(self, logs: LogSettings, show: Callable[[str, str], None] = show) -> None:
         self._show = show
@@ -149,7 +154,7 @@ def current_user() -> str:
 
 
 def _check_descriptors() -> None:
-    """Before anything is begun that would have to be taken back."""
+    """Checked before anything is started."""
     allowed = os.sysconf("SC_OPEN_MAX")
     if 0 <= allowed < _LEAST_DESCRIPTORS:
         raise LaunchError(
@@ -176,7 +181,7 @@ def open_context(
     try:
         make_private_folder(spool)
     except OSError as error:
-        # Only a job whose joblens is killed would miss it.
+        # Needed only for a job whose joblens is killed.
         warn(f"launchers cannot write outcomes: {spool}: {error.strerror}")
     owner = this_process(host)
     closes_store = store is None
@@ -229,7 +234,7 @@ def open_recovery(context: AgentContext, settings: Settings) -> Recovery:
 
 
 def close_context(context: AgentContext, *, sweeps_all: bool = False) -> None:
-    """Removes groups that killed processes of this store left. `sweeps_all`: all else that they left, too."""
+    """Removes groups of killed processes of this store. `sweeps_all`: everything else of them, too."""
     context.sampler.close()
     context.instruments.close()
     with suppress(JoblensError, OSError):

@@ -1,8 +1,8 @@
 """Background processes: started detached, given their store, restarted when joblens is replaced.
 
 Python imports modules when they are first needed, and launchers are started from the package's folder: a
-process that runs on after an upgrade would mix two versions. It executes itself again, under the same pid, so
-that a service manager or a terminal keeps it.
+process that keeps running after an upgrade would mix two versions. It executes itself again, under the
+same pid, so that a service manager or a terminal keeps it.
 """
 
 import argparse
@@ -34,26 +34,26 @@ def store_arguments(settings: Settings) -> list[str]:
 
 
 def store_environment(settings: Settings) -> dict[str, str]:
-    """To be added to what it has otherwise."""
+    """Returns variables to add to its environment."""
     url = settings.store.url
     return {_FROM_PARENT: url} if url is not None and has_password(url) else {}
 
 
 def store_of_arguments(name: str, env: MutableMapping[str, str] = os.environ) -> str:
-    """What `store_arguments` said, with the password again. Jobs of this process do not get it."""
+    """Parses `store_arguments`, with the password. Jobs of this process do not get it."""
     url = env.pop(_FROM_PARENT, "")
     return url if without_password(url) == name else name
 
 
 def keep_passwords_from_jobs(env: MutableMapping[str, str] = os.environ) -> None:
-    """Jobs of a worker have its environment, and may be those of other people."""
+    """Jobs of a worker have its environment, and may be other users'."""
     from joblens.runners.celery.broker_url import leave_out_passwords
 
     leave_out_passwords(env)
 
 
 _LOG_TAIL = 400
-_START_PATIENCE_S = 30.0
+_START_TIMEOUT_S = 30.0
 
 
 def log_of(what: str) -> str:
@@ -61,7 +61,7 @@ def log_of(what: str) -> str:
 
 
 def wake(lock: SupervisorLock, what: str, settings: Settings, start: Callable[[], None]) -> None:
-    """Tells the one that holds the lock to look now, or starts one. Raises SupervisorError."""
+    """Wakes the process that holds the lock, or starts one. Raises SupervisorError."""
     spool = spool_dir(store_name(settings))
     try:
         make_private_folder(spool)
@@ -69,14 +69,14 @@ def wake(lock: SupervisorLock, what: str, settings: Settings, start: Callable[[]
         raise SupervisorError(f"the {what} needs {spool}: {error.strerror}") from error
     if lock.signal_holder(signal.SIGUSR1):
         return
-    # One at a time, or every one of many submits would start one, of which all but one end again.
-    with alone(spool, f"starting-{what}", _START_PATIENCE_S):
+    # One at a time, or each of many submits would start one, of which all but one exit again.
+    with alone(spool, f"starting-{what}", _START_TIMEOUT_S):
         if not lock.signal_holder(signal.SIGUSR1):
             start()
 
 
 def warn_of_logout(lock: SupervisorLock, what: str, warn: Callable[[str], None]) -> None:
-    """Warns when logging out would end the process that holds the lock, and with it `what` it looks after."""
+    """Warns if logging out would stop the process that holds the lock, and with it `what`."""
     holder = lock.holder() if os.path.isdir("/run/systemd/system") and os.geteuid() else None
     if holder is None:
         return
@@ -89,7 +89,7 @@ def warn_of_logout(lock: SupervisorLock, what: str, warn: Callable[[str], None])
 
 
 def start_detached(module: str, what: str, settings: Settings, config: str | None) -> None:
-    """As `start_detached_process`, with a log of its kind. Raises SupervisorError."""
+    """Like `start_detached_process`, with a log of its kind. Raises SupervisorError."""
     log = log_of(what)
     argv = ["-m", module, "--detach", *store_arguments(settings)]
     if config:
@@ -101,9 +101,9 @@ def start_detached(module: str, what: str, settings: Settings, config: str | Non
 def start_detached_process(
     argv: Sequence[str], log: str, what: str, hint: str, env: Mapping[str, str]
 ) -> None:
-    """A Python with these arguments. Returns when it is there: the process started here ends as soon as the
-    one that is wanted, its child, stands on its own, so that whoever calls this gets no child that lives on.
-    `env`: what it has beside this process's own. Raises SupervisorError."""
+    """Starts Python with these arguments. Returns when it is running: the process started here exits as
+    soon as the intended one, its child, is independent, so the caller gets no long-lived child. `env`:
+    added to this process's own. Raises SupervisorError."""
     files = [
         (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
@@ -119,13 +119,13 @@ def start_detached_process(
     try:
         _, status = os.waitpid(pid, 0)
     except ChildProcessError:
-        return  # the host program takes its children itself
+        return  # the host program reaps its children itself
     if status:
         raise SupervisorError(f"{what} could not be started: {_last_words(log)}", hint=hint)
 
 
 def _own_environment() -> dict[str, str]:
-    """It is nobody's job, though a job's notification may have started it."""
+    """It belongs to no job, though a job's notification may have started it."""
     return {name: value for name, value in os.environ.items() if name != JOB_ID_VARIABLE}
 
 
@@ -142,14 +142,14 @@ _LOG_BYTES = 5 * 1024**2
 
 
 def log_line(what: str, text: str) -> None:
-    # The journal has time, name and process of each line already.
+    # The journal already has time, name and process of each line.
     begin = "" if _is_journal(2) else f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {what} {os.getpid()}: "
     sys.stderr.write(f"{begin}{clean_text(text)}\n")
     sys.stderr.flush()
 
 
 def _is_journal(descriptor: int) -> bool:
-    """Whether systemd connected it to its journal."""
+    """Returns whether systemd connected it to its journal."""
     try:
         file = os.fstat(descriptor)
     except OSError:
@@ -158,15 +158,15 @@ def _is_journal(descriptor: int) -> bool:
 
 
 def begin_service(what: str, serve: Callable[[Settings, Callable[[], None]], object]) -> None:
-    """The program of one that serves a store until it is idle. `serve` gets what it is to call once it is
-    there."""
+    """Main program of a process that serves a store until it is idle. `serve` gets the function to call
+    once it is running."""
     guard_standard_error()  # it goes to a file, and the disk may be full
     options = service_arguments(what).parse_args()
     if os.fstat(2).st_size > _LOG_BYTES:
         os.ftruncate(2, 0)
     try:
         settings = settings_of(options)
-        _leave_directory()
+        _change_to_root()
         serve(settings, stand_on_its_own() if options.detach else lambda: None)
     except (JoblensError, OSError) as error:
         log_line(what, f"ended: {error}")
@@ -187,8 +187,8 @@ def settings_of(options: argparse.Namespace) -> Settings:
 
 
 def stand_on_its_own() -> Callable[[], None]:
-    """Goes on in a child of its own. The parent ends, well, when the child calls what is returned here,
-    and with an error when the child ends before that."""
+    """Continues in a child. The parent exits with 0 when the child calls the returned function, and with
+    an error if the child ends before that."""
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)
@@ -206,14 +206,14 @@ def stand_on_its_own() -> Callable[[], None]:
     return is_there
 
 
-def _leave_directory() -> None:
+def _change_to_root() -> None:
     """Its first caller's directory may be unmounted or removed while it runs."""
     sys.path[:] = [os.path.abspath(entry) for entry in sys.path]
     os.chdir("/")
 
 
 _POLL_S = 1.0
-_PATIENCE_S = 300.0
+_TIMEOUT_S = 300.0
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 _WAKING = (signal.SIGUSR1, signal.SIGUSR2)
 
@@ -230,7 +230,7 @@ class Installation:
         return self._first is not None
 
     def has_changed(self) -> bool:
-        """Installers remove and write the package's first file with all others."""
+        """Installers replace the package's first file with all others."""
         return _identity(self._path) != self._first
 
 
@@ -245,14 +245,14 @@ def _identity(path: str) -> tuple[int, int, int] | None:
 def restart(
     module: str, env: Mapping[str, str], *, was_asked_to_end: Callable[[], bool] = lambda: False
 ) -> None:
-    """Executes this process's command line again, once the new version's `module` can be imported. `env`: is
-    added to the environment. `was_asked_to_end`: by a signal that came since this process decided to restart.
-    The restarted process gets that signal, and those that come meanwhile. Raises SupervisorError."""
+    """Executes this process's command line again, once the new version's `module` can be imported. `env`:
+    added to the environment. `was_asked_to_end`: a signal came since this process decided to restart. The
+    restarted process gets that signal, and later ones. Raises SupervisorError."""
     received: list[int] = []
     signal.set_wakeup_fd(-1)  # the loop may be closed
     for number in _ENDING:
         signal.signal(number, lambda number, _: received.append(number))
-    # Until the new handlers are there: by default these would end it.
+    # Until the new handlers exist: by default these would kill it.
     for number in _WAKING:
         signal.signal(number, signal.SIG_IGN)
     if callable(signal.getsignal(signal.SIGHUP)):
@@ -261,7 +261,7 @@ def restart(
     arguments = [argument for argument in sys.orig_argv[1:] if argument != "--detach"]
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     if received or was_asked_to_end():
-        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)  # pending until the new handlers are there
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)  # pending until the new handlers exist
     try:
         os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, **env})
     except OSError as error:
@@ -270,11 +270,11 @@ def restart(
 
 
 def wait_until_importable(
-    module: str, patience_s: float = _PATIENCE_S, is_ending: Callable[[], bool] = lambda: False
+    module: str, timeout_s: float = _TIMEOUT_S, is_ending: Callable[[], bool] = lambda: False
 ) -> None:
-    """Waits while an installer replaces files. `is_ending`: this process was asked to end, and tries only
-    once more. Raises SupervisorError."""
-    deadline_s = time.monotonic() + patience_s
+    """Waits while an installer replaces files. `is_ending`: this process was asked to stop, and tries
+    only once more. Raises SupervisorError."""
+    deadline_s = time.monotonic() + timeout_s
     while not _is_importable(module):
         if time.monotonic() > deadline_s or is_ending():
             raise SupervisorError(
@@ -293,7 +293,7 @@ def _is_importable(module: str) -> bool:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            timeout=_PATIENCE_S,
+            timeout=_TIMEOUT_S,
             check=False,
         ).returncode
     except (OSError, subprocess.TimeoutExpired):

@@ -24,7 +24,7 @@ CONFIG_NAME = "joblens.yml"
 
 
 def _base(env: Mapping[str, str], variable: str, *below_home: str) -> str:
-    """An XDG directory; the specification says to ignore relative paths in its variables."""
+    """Returns an XDG directory; the specification says to ignore relative paths in its variables."""
     given = env.get(variable, "")
     if given.startswith("/"):
         return given
@@ -52,20 +52,21 @@ def default_journal_dir(env: Mapping[str, str] = os.environ) -> str:
 
 
 def store_home(store_name: str, env: Mapping[str, str] = os.environ) -> str:
-    """The folder for what is kept beside a store: its file's own, or for a server one of this machine."""
+    """Returns the folder for files of a store: its file's own, or for a server one of this machine."""
     if _is_file(store_name):
         return os.path.dirname(os.path.abspath(store_name))
     return os.path.join(os.path.dirname(default_store_path(env)), "stores", _mark_of(store_name))
 
 
 def logs_dir(store_name: str, env: Mapping[str, str] = os.environ) -> str:
-    """What jobs printed, beside the store that remembers them."""
+    """Returns the folder for output of jobs, next to the store with their records."""
     return os.path.join(store_home(store_name, env), "logs")
 
 
 def spool_dir(store_name: str, env: Mapping[str, str] = os.environ) -> str:
-    """What is under way for one store: payloads of queued jobs, outcomes that launchers left, the
-    supervisor's lock. On disk, not in the login session's directory, which goes away at logout."""
+    """Returns the folder for work in progress of one store: payloads of queued jobs, outcomes of
+    launchers, the supervisor's lock. On disk, not in the login session's directory, which is removed at
+    logout."""
     return os.path.join(state_dir(env), "spool", _mark_of(store_name))
 
 
@@ -74,7 +75,7 @@ def _is_file(store_name: str) -> bool:
 
 
 def _mark_of(store_name: str) -> str:
-    """Short enough for a file name, and another for every store."""
+    """Short enough for a file name, and different for every store."""
     import zlib
 
     whole = os.path.abspath(store_name) if _is_file(store_name) else store_name
@@ -85,7 +86,7 @@ def _mark_of(store_name: str) -> str:
 Warn = Callable[[str], None]
 
 READER_ANSWER_S = 60.0
-AGENT_ANSWER_S = 15.0  # they have jobs to look after, and a journal
+AGENT_ANSWER_S = 15.0  # they have jobs to run, and a journal
 
 
 class SystemClock:
@@ -100,7 +101,7 @@ class SystemClock:
 
 
 def store_name(settings: Settings) -> str:
-    """The path of its file, or its URL without the password: for showing, and for all that goes by store."""
+    """Returns the path of its file, or its URL without the password: for messages and names."""
     url = settings.store.url
     if url is None:
         return default_store_path()
@@ -124,7 +125,7 @@ def store_name(settings: Settings) -> str:
 
 
 def store_address(settings: Settings) -> str:
-    """For connecting only: with the password."""
+    """Returns the URL with the password, only for connecting."""
     url = settings.store.url
     return url if url is not None and is_postgres(url) else store_name(settings)
 
@@ -134,9 +135,10 @@ def is_file_store(settings: Settings) -> bool:
 
 
 def _check_folder(url: str, folder: str) -> None:
-    """It may still have to be made, but not where something else is."""
+    """It may have to be created, but not over something else."""
     while not os.path.isdir(folder):
-        if os.path.lexists(folder) and not os.path.isdir(folder):  # else somebody has made it just now
+        # otherwise another process has just created it
+        if os.path.lexists(folder) and not os.path.isdir(folder):
             raise InputError(
                 f"store '{url}': {folder} is not a directory", hint="give the path of a file in a directory"
             )
@@ -144,7 +146,7 @@ def _check_folder(url: str, folder: str) -> None:
 
 
 def store_is_there(settings: Settings) -> bool:
-    """A server is taken to be, and so is a file that cannot be seen: who opens it learns more."""
+    """True for a server, and for a file that cannot be checked: opening it gives a better error."""
     if is_postgres(settings.store.url or ""):
         return True
     try:
@@ -157,8 +159,8 @@ def store_is_there(settings: Settings) -> bool:
 
 
 def is_own_store(settings: Settings) -> bool:
-    """Written by this user, or not there yet. In a database everybody who may write is believed: they can
-    have jobs run too."""
+    """Returns whether this user wrote it, or it does not exist yet. In a database everyone who may write
+    is trusted: they can run jobs too."""
     if is_postgres(settings.store.url or ""):
         return True
     try:
@@ -170,7 +172,7 @@ def is_own_store(settings: Settings) -> bool:
 
 
 def may_write_store(settings: Settings) -> bool:
-    """A file that may be written is of no use in a folder that may not: its log goes beside it."""
+    """A writable file is useless in a folder that is not: its log is next to it."""
     if is_postgres(settings.store.url or ""):
         return True
     path = store_name(settings)
@@ -180,19 +182,19 @@ def may_write_store(settings: Settings) -> bool:
 
 
 def warn_in_python(message: str) -> None:
-    """For programs that use joblens as a library; commands say it in a line of their own."""
+    """For programs that use joblens as a library; commands print a line instead."""
     import warnings
 
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
 def open_store_directly(settings: Settings, warn: Warn) -> PostgresStore | SqliteStore:
-    """Without a journal: what cannot be written raises StoreError."""
+    """Without a journal: failing writes raise StoreError."""
     return _opener(settings, warn)()
 
 
 def open_deliveries(settings: Settings, warn: Warn, answer_s: float = READER_ANSWER_S) -> Deliveries:
-    """The store itself: who cannot reach it gets no work from it."""
+    """Returns the store itself: a worker that cannot reach it gets no work."""
     return _opener(settings, warn, answer_s)()
 
 
@@ -216,7 +218,7 @@ def open_store(
     must_open: bool = False,
     answer_s: float = AGENT_ANSWER_S,
 ) -> JournaledStore:
-    """For writing what jobs did: outlives a store that cannot be written, by journalling."""
+    """For recording jobs: survives an unavailable store by journalling."""
     from joblens.stores.wrappers.journal import JournaledStore
 
     return JournaledStore(
@@ -229,8 +231,8 @@ def open_store(
 
 
 def open_store_to_read(settings: Settings, warn: Warn, answer_s: float = READER_ANSWER_S) -> Store:
-    """A store that somebody named and that is not there was mistyped: it is not made. What is waiting in
-    a journal to be brought in does make it."""
+    """A named store that does not exist was mistyped: it is not created, unless a journal has data for
+    it."""
     name = store_name(settings)
     if settings.store.url is not None and not store_is_there(settings):
         from joblens.stores.wrappers.journal import has_left_behind
@@ -247,7 +249,7 @@ def open_store_to_read(settings: Settings, warn: Warn, answer_s: float = READER_
 
 
 class StoreConnection:
-    """The one connection of a process to its store, opened when it is first needed."""
+    """The connection of a process to its store, opened at first use."""
 
     def __init__(self, settings: Settings, warn: Warn, answer_s: float = READER_ANSWER_S) -> None:
         self._settings = settings
@@ -257,18 +259,18 @@ class StoreConnection:
         self._read_only: Store | None = None  # opened before the store had to be written
 
     def to_read(self) -> Store:
-        """Raises InputError for a store that was named and does not exist."""
+        """Raises InputError for a named store that does not exist."""
         if self._store is None:
             self._store = open_store_to_read(self._settings, self._warn, self._answer_s)
         return self._store
 
     def if_exists(self) -> Store | None:
-        """Returns None where there is no store, and makes none."""
+        """Returns None if there is no store, and creates none."""
         return self.to_read() if store_is_there(self._settings) else None
 
     def to_write(self, *, must_open: bool = True) -> JournaledStore:
-        """Makes the store where there is none. Raises StoreError for one that cannot be opened, unless its
-        journal will do."""
+        """Creates the store if there is none. Raises StoreError for one that cannot be opened, unless its
+        journal is enough."""
         if self.journaled is None:
             opened = open_store(self._settings, self._warn, must_open=must_open, answer_s=self._answer_s)
             self._read_only, self._store = self._store, opened
@@ -277,14 +279,14 @@ class StoreConnection:
 
     @property
     def journaled(self) -> JournaledStore | None:
-        """The connection, if it is open and can be written."""
+        """Returns the connection, if it is open and writable."""
         from joblens.stores.wrappers.journal import JournaledStore
 
         return self._store if isinstance(self._store, JournaledStore) else None
 
     def wait_for_store(self, tell: Warn, timeout_s: float | None) -> None:
-        """From now on asks a store that does not answer again, up to `timeout_s`, and tells so once."""
-        self._store = patient_store(self.to_read(), tell, timeout_s)
+        """From now on retries a store that does not answer, up to `timeout_s`, and reports it once."""
+        self._store = retrying_store(self.to_read(), tell, timeout_s)
 
     def close(self) -> None:
         for store in (self._store, self._read_only):
@@ -294,7 +296,7 @@ class StoreConnection:
 
 
 def logs_root(settings: Settings) -> str:
-    """Where what jobs print is kept, a folder for each."""
+    """Returns the parent of the jobs' output folders."""
     return settings.output.dir or logs_dir(store_name(settings))
 
 
@@ -315,19 +317,44 @@ def open_sinks(settings: Settings, warn: Warn) -> list[Sink]:
 
         metrics = settings.job_metrics
         sinks.append(SampleJsonlGz(folder, metrics.max_file_size, warn))
+    return sinks + open_event_sinks(settings, warn)
+
+
+def open_event_sinks(settings: Settings, warn: Warn) -> list[Sink]:
+    """Sinks for programs that follow jobs. None of them is imported unless it is configured."""
+    sinks: list[Sink] = []
+    if settings.gpu.job_mapping_dir:
+        from joblens.stores.sinks.gpu_job_map import GpuJobMap
+
+        sinks.append(GpuJobMap(settings.gpu.job_mapping_dir, warn))
+    if settings.lineage.file or settings.lineage.url:
+        from joblens.stores.sinks.open_lineage import open_lineage_sink
+
+        sinks.append(open_lineage_sink(settings.lineage, warn))
+    if settings.otel.enabled:
+        from joblens.stores.sinks.queued import QueuedSink
+
+        def make() -> Sink:
+            from joblens.stores.sinks.otel import OtelSink
+
+            return OtelSink(settings.otel)
+
+        sinks.append(QueuedSink("OpenTelemetry", make, warn, settings.otel.flush))
     return sinks
 
 
 def store_for_jobs(settings: Settings, *, is_elsewhere: bool, environ: Mapping[str, str] = os.environ) -> str:
-    """With the password only where they have it in their environment anyway, since whoever started the run
-    has set it there himself; never where others run them. One in their user's files they find themselves."""
+    """Includes the password only if they have it in their environment anyway, because the user has set it
+    there; never if other users run them. Passwords in their user's files they find themselves."""
     url = store_address(settings)
     has_it_anyway = url in (environ.get("JOBLENS_STORE"), environ.get("JOBLENS_STORE_URL"))
     return url if has_it_anyway and not is_elsewhere else store_name(settings)
 
 
-def patient_store(store: Store, tell: Callable[[str], None], timeout_s: float | None = None) -> RetryingStore:
-    """`tell` hears once of each outage. Beyond the time its error is raised."""
+def retrying_store(
+    store: Store, tell: Callable[[str], None], timeout_s: float | None = None
+) -> RetryingStore:
+    """`tell` is called once per outage. After the time-out its error is raised."""
     from joblens.stores.wrappers.retrying import RetryingStore
 
     inner = store.inner if isinstance(store, RetryingStore) else store

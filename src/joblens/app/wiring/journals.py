@@ -1,4 +1,4 @@
-"""What waits beside the store for it to be there, as those who look after tickets ask for it."""
+"""Journals of a store, for those who handle tickets."""
 
 from contextlib import suppress
 

@@ -1,6 +1,7 @@
 """joblens' own log: to standard error, or to a file that is rotated and compressed.
 
-Imports logging, which costs start-up time: import this module only where something is going to be logged."""
+Imports logging, which costs start-up time: import this module only to log something.
+"""
 
 import logging
 import os
@@ -19,8 +20,8 @@ TERMINAL_FORMAT = "joblens: %(levelname)s: %(message)s"
 
 
 def set_up_logging(settings: LogSettings) -> logging.Logger:
-    """The 'joblens' logger, with one handler as the settings say. Calling it again with others replaces that
-    handler; handlers of the host program and the root logger are left alone."""
+    """Configures the 'joblens' logger with one handler. Calling it again with other settings replaces
+    that handler; handlers of the host program and the root logger are not changed."""
     logger = logging.getLogger(LOGGER_NAME)
     wanted = (settings, os.getpid())  # a forked child must not share its parent's file and lock
     own = [handler for handler in logger.handlers if isinstance(handler, _OwnHandler)]
@@ -36,7 +37,7 @@ def set_up_logging(settings: LogSettings) -> logging.Logger:
 
 
 def set_up_logging_in_host_program(settings: LogSettings) -> None:
-    """A program that handles log lines itself gets no second copy of them on standard error."""
+    """A program with its own log handlers gets no second copy on standard error."""
     logger = logging.getLogger(LOGGER_NAME)
     if settings.file is None and logger.hasHandlers():
         logger.setLevel(settings.level)
@@ -59,7 +60,7 @@ def _handler_for(settings: LogSettings) -> "_OwnHandler":
 
 
 class _OwnHandler(logging.Handler):
-    """Marks the handlers that joblens put in place itself."""
+    """Marks the handlers that joblens installed itself."""
 
     made_for: tuple[LogSettings, int] | None = None  # and for which process
 

@@ -1,4 +1,4 @@
-"""Machine: the capacity it offers to runs, its devices, and its description for benchmarks."""
+"""Machine: its capacity for runs, its devices, and its description for benchmarks."""
 
 import os
 import platform
@@ -51,22 +51,22 @@ def machine_capacity(offer: RunCapacity) -> tuple[Capacity, ...]:
 
 
 class MachineCapacity:
-    """This machine, for a run that does not exist yet (app.engine_capacity)."""
+    """This machine, for a run that does not exist yet (`app.driving.checks`)."""
 
     def __init__(self, plan: Plan, options: RunOptions) -> None:
         self._plan = plan
         self._labels = options.labels
         self._offer = machine_offer(options)
 
-    def check(self, places: Collection[int]) -> None:
-        refuse_elsewhere(self._plan, self._labels, places)
-        check_fit(self._plan, self._offer, places)
+    def check(self, indices: Collection[int]) -> None:
+        refuse_elsewhere(self._plan, self._labels, indices)
+        check_fit(self._plan, self._offer, indices)
 
     def offer(self) -> RunCapacity:
         return self._offer
 
     def preview(
-        self, stages: Sequence[Stage], places: Collection[int], expected_s: Mapping[int, float]
+        self, stages: Sequence[Stage], indices: Collection[int], expected_s: Mapping[int, float]
     ) -> ClusterPreview:
         return ClusterPreview(engine="local", where="this machine", capacity=machine_capacity(self._offer))
 
@@ -75,28 +75,28 @@ class MachineCapacity:
 
 
 def without_names(offer: RunCapacity) -> RunCapacity:
-    """Of those who carry jobs out elsewhere: they say which devices each gets."""
+    """For jobs that run elsewhere: devices are assigned there."""
     return replace(offer, gpus=(), nameless_gpus=len(offer.gpus) + offer.nameless_gpus)
 
 
 def less_reserve(total_bytes: int) -> int:
-    """A part is left for the system and for joblens itself: a twentieth, but not less than 256 MiB where
-    that is no large part of it, and not more than 4 GiB."""
+    """Reserves a part for the system and joblens itself: a twentieth, at least 256 MiB unless that is a
+    large part, and at most 4 GiB."""
     reserve = min(max(total_bytes // 20, 256 * _MIB), 4 * _GIB, total_bytes // 4)
     return total_bytes - reserve
 
 
 def parse_gpus(text: str) -> tuple[str, ...]:
-    """'2' offers the first two that are there, or 0 and 1; '0,2' or names offer just these."""
-    words = [word.strip() for word in text.split(",")]
-    if len(words) == 1 and words[0].isdecimal():
-        count = gpu_count(words[0])
+    """'2' means the first two GPUs, or 0 and 1; '0,2' or names mean exactly these."""
+    names = [word.strip() for word in text.split(",")]
+    if len(names) == 1 and names[0].isdecimal():
+        count = gpu_count(names[0])
         known = usable_gpus()
         return known[:count] if count <= len(known) else tuple(map(str, range(count)))
-    is_below_zero = any(word.startswith("-") for word in words)
-    if not all(words) or is_below_zero or len(set(words)) != len(words):
+    is_below_zero = any(word.startswith("-") for word in names)
+    if not all(names) or is_below_zero or len(set(names)) != len(names):
         raise InputError(f"--gpus {text}: expected a number, or devices such as 0,2")
-    return tuple(words)
+    return tuple(names)
 
 
 def gpu_count(digits: str) -> int:
@@ -106,9 +106,9 @@ def gpu_count(digits: str) -> int:
     return int(digits)
 
 
-def check_fit(plan: Plan, offer: RunCapacity, places: Collection[int] | None) -> None:
+def check_fit(plan: Plan, offer: RunCapacity, indices: Collection[int] | None) -> None:
     """Raises PlanError with every job that could never start."""
-    lacking = [one for one in unfit(plan, offer) if places is None or one.index in places]
+    lacking = [one for one in unfit(plan, offer) if indices is None or one.index in indices]
     if not lacking:
         return
     raise more_than_there_is(
@@ -116,12 +116,12 @@ def check_fit(plan: Plan, offer: RunCapacity, places: Collection[int] | None) ->
     )
 
 
-_BUSY_SHARE = 0.5  # of the CPUs: others that want as much disturb what is measured
+_BUSY_SHARE = 0.5  # of the CPUs: other load of this size disturbs measurements
 _GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 
 
 def system_info() -> dict[str, Any]:
-    """None where something cannot be read."""
+    """None: unreadable."""
     host = read_host()
     memory = usable_memory_bytes()
     return {
@@ -143,11 +143,11 @@ def system_info() -> dict[str, Any]:
 
 
 def disturbances(system: dict[str, Any]) -> list[str]:
-    """What about the machine may make its times less steady than they could be."""
+    """Returns conditions of the machine that may make its times less steady."""
     found = []
     load, cpus = system["load_1min"], system["usable_cpus"]
     if load > _BUSY_SHARE * cpus:
-        found.append(f"the machine was busy when it began: load {load:.1f} on {cpus:g} CPUs")
+        found.append(f"the machine was busy at the start: load {load:.1f} on {cpus:g} CPUs")
     governor = system["cpu_governor"]
     if governor not in (None, "performance"):
         found.append(f"CPU frequencies change with the load (governor {governor})")
@@ -175,7 +175,7 @@ DEVICES = ("cpu", "gpu", "intel-gpu")
 
 
 def missing_device(device: str) -> str:
-    """Why it cannot be used here; '' if it can."""
+    """Returns why it cannot be used here; '' if it can."""
     if device == "gpu" and not usable_gpus():
         return "there is no usable NVIDIA GPU"
     return "there is no Intel GPU" if device == "intel-gpu" and not has_intel_gpu() else ""

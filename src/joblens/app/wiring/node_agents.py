@@ -1,4 +1,4 @@
-"""Ways to the other nodes of what a cluster has given to this process."""
+"""Agents on the other nodes of this process's allocation."""
 
 import os
 import subprocess
@@ -10,24 +10,24 @@ from joblens.ports.cluster import NodeAgents
 
 _STEP_NAME = "joblens-agent"
 _AGENT_MODULE = "joblens.app.clusters.node_agent"
-# Whatever the job's own steps are to be like is not for ours.
+# Options of the job's own steps do not apply to ours.
 _NOT_FOR_US = ("SLURM_TASK_PROLOG", "SLURM_TASK_EPILOG", "SLURM_OPEN_MODE")
 
 
 class SlurmAgents:
-    """By a step that takes nothing away from the job's own."""
+    """Starts a step that takes nothing from the job's own."""
 
     def __init__(self, allocation: Allocation, environ: Mapping[str, str]) -> None:
         self.allocation = allocation
         self._environ = environ
 
     def variables(self, uuid: str, path: str) -> dict[str, str]:
-        return {}  # srun is all that anybody needs
+        return {}  # srun needs nothing else
 
     def start(self, nodes: Sequence[str], argv: Sequence[str]) -> "subprocess.Popen[bytes]":
         env = {name: value for name, value in self._environ.items() if name not in _NOT_FOR_US}
         return subprocess.Popen(
-            [*srun_words(nodes), *argv],
+            [*srun_argv(nodes), *argv],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -36,7 +36,7 @@ class SlurmAgents:
         )
 
 
-def srun_words(nodes: Sequence[str]) -> list[str]:
+def srun_argv(nodes: Sequence[str]) -> list[str]:
     count = len(nodes)
     options = ("--overlap", "--cpu-bind=none", "--mpi=none", "--mem=0", "--cpus-per-task=1", "--gres=none")
     ending = ("--kill-on-bad-exit=0", "--wait=0", "--quiet", "--export=ALL", f"--job-name={_STEP_NAME}")
@@ -45,7 +45,7 @@ def srun_words(nodes: Sequence[str]) -> list[str]:
 
 
 def agents_here(environ: Mapping[str, str] = os.environ) -> NodeAgents | None:
-    """None: no cluster has given this process anything that other processes could be started in."""
+    """None: there is no allocation in which other processes could be started."""
     allocation = slurm_allocation(environ)
     return SlurmAgents(allocation, environ) if allocation is not None else None
 

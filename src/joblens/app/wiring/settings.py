@@ -1,7 +1,6 @@
-"""The settings in force: defaults, then files, then the environment, then options; each with its origin."""
+"""Effective settings: defaults, then files, then the environment, then options; each with its origin."""
 
 import os
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -16,11 +15,11 @@ S = TypeVar("S", bound=Struct)
 
 _DEFAULTS = Settings()
 
-# Short names for what is set most often. The long ones (JOBLENS_STORE_URL) work too.
+# Short names for common settings. The long ones (JOBLENS_STORE_URL) work too.
 _STORE = "store.url"
 _SHORT_VARIABLES = {"JOBLENS_STORE": _STORE}
 
-# Options of the command line that stand for a setting, for telling where a value comes from.
+# Options of the command line that set a setting, to show where a value comes from.
 OPTION_OF = {
     "store.url": "--store",
     "job_metrics.default_sample_rate": "--interval",
@@ -41,13 +40,13 @@ class LoadedSettings(Struct, frozen=True, kw_only=True):
 
     settings: Settings
     origins: dict[str, str]
-    files: tuple[str, ...] = ()  # that were read, in the order they were applied
+    files: tuple[str, ...] = ()  # in the order they were applied
     skipped: dict[str, str] = {}  # files that others could have written, with the reason
-    problems: tuple[str, ...] = ()  # what was left out, when that was allowed
+    problems: tuple[str, ...] = ()  # ignored values, if that was allowed
 
 
 class _Layers:
-    """Values found so far; a later one replaces an earlier one. Problems are kept until all is read."""
+    """Values so far; a later one replaces an earlier one. Problems are collected until all is read."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -63,7 +62,7 @@ class _Layers:
         self.problems += reading.problems
 
     def add_text(self, name: str, text: str, origin: str, base_dir: str) -> None:
-        from joblens.model.settings import all_settings
+        from joblens.model.setting_list import all_settings
         from joblens.spec.settings.config import unknown_key, value_from_text
 
         setting = all_settings().get(name)
@@ -78,7 +77,7 @@ class _Layers:
             self.problems.append(f"{origin}: {error}")
 
     def _with_known_password(self, url: str) -> str:
-        """Whoever names the same store without its password means the one that was told before."""
+        """The same store without its password means the one that was given before."""
         from joblens.model.settings import same_store
 
         known = self.values.get(_STORE)
@@ -92,13 +91,12 @@ def load_settings(
     env: Mapping[str, str] = os.environ,
     cwd: str | None = None,
     system_config: str = SYSTEM_CONFIG,
-    leave_out_bad: bool = False,
+    skip_invalid: bool = False,
     warn: Callable[[str], None] | None = None,
 ) -> LoadedSettings:
-    """`config` is what `--config` says, `overrides` are options by dotted setting name. ConfigError names
-    everything that is wrong in all files, variables and options together; with `leave_out_bad` that is told
-    in the result instead, and the rest counts. `warn` is called for each file that is not trusted; by
-    default that is a Python warning."""
+    """`config` is the value of `--config`, `overrides` are options by dotted setting name. ConfigError
+    lists all errors in files, variables and options; with `skip_invalid` they are in the result instead,
+    and the rest is used. `warn` is called for each file that is not trusted; default: a Python warning."""
     here = cwd or _current_dir()
     layers = _Layers()
     texts, skipped = _read_files(config, env, here, system_config)
@@ -108,9 +106,11 @@ def load_settings(
     _add_environment(layers, names, env, here)
     for name, text in (overrides or {}).items():
         layers.add_text(name, text, f"option {OPTION_OF.get(name, name)}", here)
-    if layers.problems and not leave_out_bad:
+    if layers.problems and not skip_invalid:
         raise config_error(layers.problems)
     for path, reason in skipped.items():
+        import shlex
+
         (warn or _warn_in_python())(
             f"{path} is not used: {reason}; to use it, give --config {shlex.quote(path)}"
         )
@@ -132,12 +132,12 @@ def _warn_in_python() -> Callable[[str], None]:
 def _read_files(
     config: str | None, env: Mapping[str, str], here: str, system_config: str
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Returns the files to apply with their text, in that order, and the skipped ones with the reason. Of a
-    project's files the nearest that is trusted counts; a file that is found in two ways is applied last."""
+    """Returns the files to apply with their text, in that order, and the skipped ones with the reason.
+    The nearest trusted project file is used; a file that is found in two ways is applied last."""
     asked = os.path.expanduser(config or env.get("JOBLENS_CONFIG", ""))
-    # A relative path in the environment is another file in every directory: nobody chose that one.
+    # A relative path in the environment is a different file in every directory: ignored.
     named = os.path.join(here, asked) if config or os.path.isabs(asked) else None
-    places: list[Iterable[str]] = [
+    sources: list[Iterable[str]] = [
         filter(os.path.isfile, [system_config]),
         filter(os.path.isfile, [user_config_path(env)]),
         find_project_configs(here, home_dir(env)),
@@ -145,7 +145,7 @@ def _read_files(
     ]
     texts: dict[str, str] = {}
     skipped: dict[str, str] = {}
-    for paths in places:
+    for paths in sources:
         for path in paths:
             text, reason = _read(path, check=path != named)
             if reason:
@@ -158,7 +158,7 @@ def _read_files(
 
 
 def find_project_configs(here: str, home: str) -> Iterator[str]:
-    """Every joblens.yml from here upwards, as far as the home directory or the top of a git tree."""
+    """Returns every joblens.yml from here upwards, up to the home directory or the top of a git tree."""
     folder = os.path.abspath(here)
     while True:
         path = os.path.join(folder, CONFIG_NAME)
@@ -171,7 +171,7 @@ def find_project_configs(here: str, home: str) -> Iterator[str]:
 
 
 def _read(path: str, *, check: bool) -> tuple[str, str]:
-    """Returns the text, or else the reason why the file is not trusted."""
+    """Returns the text, or why the file is not trusted."""
     try:
         with open(path, encoding="utf-8") as file:
             reason = untrusted_reason(path, file.fileno()) if check else ""
@@ -184,13 +184,13 @@ def _read(path: str, *, check: bool) -> tuple[str, str]:
 
 
 def _add_environment(layers: _Layers, names: list[str], env: Mapping[str, str], here: str) -> None:
-    """An empty variable counts as not set, as it does for most programs."""
+    """An empty variable counts as not set, as in most programs."""
     given = [name for name in env if name.startswith("JOBLENS_") and env[name]]
     if not given:
         return
     known = {variable_of(name): name for name in names} | _SHORT_VARIABLES
     sections = tuple(variable_of(section) + "_" for section in _DEFAULTS.__struct_fields__)
-    # Short names last, so that they win over the long ones.
+    # Short names last, so that they override the long ones.
     for variable in sorted(given, key=lambda name: (name in _SHORT_VARIABLES, name)):
         if variable in known:
             layers.add_text(known[variable], env[variable], f"environment {variable}", here)
@@ -207,7 +207,7 @@ def _unknown_variable(variable: str, known: list[str]) -> str:
 
 
 def _filled(section: S, values: dict[str, Any], prefix: str = "") -> S:
-    """The section with the given values in place of its own."""
+    """Returns the section with the given values."""
     if not values:
         return section
     changes: dict[str, Any] = {}
@@ -232,4 +232,4 @@ def _current_dir() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError:
-        return "/"  # the directory vanished under us: no project file then, and relative paths mean the root
+        return "/"  # the directory was removed: no project file, and relative paths start at the root

@@ -36,8 +36,8 @@ _LARGE = 128 * 1024
 
 
 def give_back_freed_memory() -> None:
-    """Also what is freed from now on. By itself the C library keeps ever larger blocks for itself, the more
-    of them it has seen; where it is another one, nothing happens."""
+    """Returns freed memory to the system, also later. By default the C library keeps larger and larger
+    blocks; with another one, nothing happens."""
     import ctypes
 
     library = ctypes.CDLL(None)
@@ -47,21 +47,22 @@ def give_back_freed_memory() -> None:
 
 
 _NONE: dict[str, Any] = {}
-# Older words for the same key: a place is asked for under the newer one.
+# Older names of a key: positions are looked up under the newer one.
 _OLDER_KEYS = {"depends_on": "blocked_by"}
 _MOST_SHOWN = 50
 _DOCUMENT = "workflow"  # in place of a path
-# The text of a warning, and the engines of runs it concerns; (): all.
+# Text of a warning, and the engines it concerns; (): all.
 Warned = tuple[str, tuple[str, ...]]
 _WORKFLOW_HINT = "a workflow has a name and jobs: name: x, jobs: [...]"
 
 
 class LoadedSpec:
-    """`tables`: the files it names for its parameters, as they were; they go into the run (`Run.tables`).
-    `warnings`: of what may not have been meant as it was written, with the engines of runs each concerns.
+    """`tables`: parameter files it names, as they were; they are stored in the run (`Run.tables`).
+    `warnings`: about probable mistakes, with the engines that each concerns.
 
-    What was written takes several times the memory of its plan: it is kept only for who says so when loading,
-    and read once more for others that ask."""
+    The spec takes several times the memory of its plan: it is kept only with `keeps_spec`, and otherwise
+    read again on demand.
+    """
 
     def __init__(
         self, made: "_Made", text: str, form: str, path: str, parameters: Mapping[str, Any] = _NONE
@@ -77,7 +78,7 @@ class LoadedSpec:
         self.path = path
         self.warnings = made.warnings
         self.raised: tuple[RaisedRequest, ...] = ()  # of a run; the plan has them
-        self.secrets: SecretValues | None = None  # found out once (app.kept_specs): that reads the file again
+        self.secrets: SecretValues | None = None  # computed once (app.runs.specs): that reads the file again
         self._reading = made.reading
         self._parameters = parameters
 
@@ -96,8 +97,8 @@ class LoadedSpec:
         return self._written().document
 
     def raise_requests(self, raised: tuple[RaisedRequest, ...]) -> None:
-        """In the plan; a run that is made of it begins with them. Those of jobs that the plan has not are
-        left out."""
+        """Raises requests in the plan; a run of it starts with them. Skips jobs that the plan does not
+        have."""
         self.raised = tuple(one for one in raised if one.index < len(self.plan.jobs))
         self.plan = with_raised(self.plan, raised)
 
@@ -110,7 +111,7 @@ class LoadedSpec:
 
 
 def load_spec(path: str, parameters: Mapping[str, Any] = _NONE, *, keeps_spec: bool = False) -> LoadedSpec:
-    """SpecError lists every problem as `file:line:column: message`. `keeps_spec`: it is asked for too."""
+    """SpecError lists every problem as `file:line:column: message`. `keeps_spec`: the spec is needed too."""
     text = read_text_of(path)
     form = format_of(path, text)
     folder = os.path.dirname(os.path.abspath(path))
@@ -119,7 +120,7 @@ def load_spec(path: str, parameters: Mapping[str, Any] = _NONE, *, keeps_spec: b
 
 
 def load_document(document: Mapping[str, Any], parameters: Mapping[str, Any], folder: str) -> LoadedSpec:
-    """The same of a dict with the keys of a file; positions are those of the dict written as JSON. `folder`:
+    """Loads a dict with the keys of a file; positions are those of the dict written as JSON. `folder`:
     for paths of parameter tables. Raises SpecError."""
     try:
         text = json.format(json.encode(document), indent=2).decode()
@@ -130,18 +131,18 @@ def load_document(document: Mapping[str, Any], parameters: Mapping[str, Any], fo
 
 
 def plan_of_run(run: Run) -> Plan:
-    """The plan as when the run was created, with the jobs that were added and the requests that were raised
-    since: all of it is in the run."""
+    """Returns the plan as when the run was created, with jobs added and requests raised since: all of it
+    is in the run."""
     return grown_plan(loaded_run(run), run)
 
 
 def grown_plan(loaded: LoadedSpec, run: Run) -> Plan:
-    """The plan of the run's file, with the jobs that were added and the requests that were raised."""
+    """Returns the plan of the run's file, with added jobs and raised requests."""
     return with_raised(extended(loaded.plan, run.spawned), run.raised)
 
 
 def loaded_run(run: Run, *, keeps_spec: bool = False) -> LoadedSpec:
-    """Its file alone: a new run of it begins without the jobs that were added."""
+    """Loads only its file: a new run of it starts without added jobs."""
     source = f"run {run.uuid[:8]}"
     made = _made_from_run(run, source, keeps_spec=keeps_spec)
     loaded = LoadedSpec(made, run.spec_text, run.spec_format, source, run.options.parameters)
@@ -150,7 +151,7 @@ def loaded_run(run: Run, *, keeps_spec: bool = False) -> LoadedSpec:
 
 
 class _Made(Struct, frozen=True):
-    """Small enough to wait for everything else to be let go: only then a packed plan is unpacked."""
+    """Small enough to wait until everything else is freed: only then a packed plan is unpacked."""
 
     plan: Plan | PackedPlan
     tables: dict[str, Any]
@@ -173,14 +174,14 @@ def _made_from_file(
 
 
 def _warnings(path: str, reading: SpecReading, planned: PlanReading) -> list[Warned]:
-    """In the order of the file, each with its line and column."""
+    """Returns warnings in the order of the file, each with its line and column."""
     found = [(one.path, one.message, one.engines) for one in reading.warnings]
     found += [(one.path, one.message, ()) for one in planned.warnings]
     placed = [
         (Problem(mark_of(reading.document, where), message), engines) for where, message, engines in found
     ]
     placed.sort(key=lambda each: (each[0].mark.line, each[0].mark.column))
-    return [(_told(path, [problem])[0], engines) for problem, engines in placed]
+    return [(_located(path, [problem])[0], engines) for problem, engines in placed]
 
 
 def _unplaced(texts: Iterable[str]) -> list[Warned]:
@@ -188,7 +189,7 @@ def _unplaced(texts: Iterable[str]) -> list[Warned]:
 
 
 def _refuse_other_files(path: str, reading: SpecReading) -> None:
-    """A file that is not named like a workflow and has none of its sections is something else."""
+    """A file without a workflow's name and sections is something else."""
     value = reading.document.value
     if isinstance(value, dict) and "process" in value and "jobs" not in value:
         message = f"{path} is a recipe, not a workflow file"
@@ -206,7 +207,7 @@ def _refuse_other_files(path: str, reading: SpecReading) -> None:
 
 
 def _is_list_of_tasks(value: Any) -> bool:
-    """`[{tool, script}, …]` or `{tasks: […]}`: a workflow has jobs, and they have commands."""
+    """Returns True for `[{tool, script}, …]` or `{tasks: […]}`: a workflow has jobs with commands."""
     tasks = value.get("tasks") if isinstance(value, dict) and "jobs" not in value else value
     return isinstance(tasks, list) and any(isinstance(one, dict) and "tool" in one for one in tasks)
 
@@ -216,7 +217,7 @@ def _made_from_run(run: Run, source: str, *, keeps_spec: bool) -> _Made:
         return _Made(plan_of_command(run.spec_text), {}, None)
     reading = read_workflow(run.spec_text, run.spec_format, source, run.options.parameters)
     if reading.spec is None:
-        raise spec_error(source, _told(source, reading.problems))
+        raise spec_error(source, _located(source, reading.problems))
     planned = _plan(source, reading.spec, reading.document, run.tables, run.options.parameters)
     assert planned.plan is not None
     return _made(planned.plan, run.tables, reading, keeps_spec=keeps_spec)
@@ -253,11 +254,11 @@ def _plan(
     parameters: Mapping[str, Any],
     missing: Sequence[tuple[Path, str]] = (),
 ) -> PlanReading:
-    """The one it returns has a plan."""
+    """The returned spec has a plan."""
     reading = make_plan(spec, tables=tables, parameters=parameters)
     if reading.plan is not None and not missing:
         return reading
-    # why a table could not be read says more than that it was not
+    # The error of an unreadable table says more.
     unread = {where for where, _ in missing}
     problems = [(one.path, one.message) for one in reading.problems if one.path not in unread]
     raise spec_error(path, _placed(path, document, [*problems, *missing]))
@@ -266,10 +267,10 @@ def _plan(
 def _all_that_is_wrong(
     path: str, reading: SpecReading, parameters: Mapping[str, Any], folder: str
 ) -> list[str]:
-    """With what can be said about the names of a file in which something else is wrong too."""
+    """Adds errors about names in a file that has other errors too."""
     draft = reading.draft
     if draft is None:
-        return _told(path, reading.problems)
+        return _located(path, reading.problems)
     unread = Unread(draft.unread)
     tables, missing = read_tables(draft.spec, parameters, folder)
     planned = make_plan(draft.spec, tables=tables, parameters=parameters, unread=unread).problems
@@ -283,7 +284,7 @@ def _all_that_is_wrong(
 def _placed(
     path: str, document: Document, found: Iterable[tuple[Path, str]], others: Sequence[Problem] = ()
 ) -> list[str]:
-    """In the order of the file; what is wrong with the command line comes first and has no place in it."""
+    """Sorts in the order of the file; errors of the command line have no position and come first."""
     typed, written = [], [*others]
     for where, message in found:
         if where[:1] == ("--param",):
@@ -291,7 +292,7 @@ def _placed(
         else:
             written.append(Problem(mark_of(document, where), message))
     written.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
-    return typed + list(dict.fromkeys(_told(path, written)))
+    return typed + list(dict.fromkeys(_located(path, written)))
 
 
 def mark_of(document: Document, path: Path) -> Mark:
@@ -313,12 +314,12 @@ def _inside(value: Any, key: str | int) -> Any:
     return None
 
 
-def _told(path: str, problems: Iterable[Problem]) -> list[str]:
+def _located(path: str, problems: Iterable[Problem]) -> list[str]:
     return [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in problems]
 
 
 def read_text_of(path: str, *, kind: str = "workflow", hint: str = _WORKFLOW_HINT) -> str:
-    """`kind`, `hint`: of the file that is expected there, for messages."""
+    """`kind`, `hint`: about the expected file, for messages."""
     try:
         with open(path, "rb") as file:
             content = file.read()
@@ -340,7 +341,7 @@ def read_text_of(path: str, *, kind: str = "workflow", hint: str = _WORKFLOW_HIN
 
 
 def _nearby(path: str) -> str:
-    """Files of the same folder that may have been meant. Their endings are all alike and say nothing."""
+    """Returns files of the same folder that may have been meant, by name without ending."""
     from joblens.plan.workflows.problems import nearest_name
 
     folder, name = os.path.split(path)
@@ -357,12 +358,12 @@ def _nearby(path: str) -> str:
 
 
 def _liked_first(name: str) -> tuple[bool, str]:
-    """YAML is what most people write."""
+    """YAML is the most common format."""
     return not name.endswith((".yaml", ".yml")), name
 
 
 def expanded_workflow(loaded: LoadedSpec, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The same keys as in the file; reading it again gives the same jobs."""
+    """Returns the keys of a file; reading it again gives the same jobs."""
     files = expand_files(loaded.spec, tables=loaded.tables, parameters=parameters)
     env = expand_env(loaded.spec, tables=loaded.tables, parameters=parameters)
     variables = variables_of(loaded.spec, parameters, Problems())
@@ -370,7 +371,7 @@ def expanded_workflow(loaded: LoadedSpec, parameters: Mapping[str, Any]) -> dict
 
 
 def source_of(store: Store, run: Run) -> str:
-    """As one would type it here; '' where there was none."""
+    """Returns the path as one would type it here; '' without a file."""
     try:
         source = store.find_workflow(run.workflow_uuid).source
     except JoblensError:
@@ -382,7 +383,7 @@ def source_of(store: Store, run: Run) -> str:
 
 
 def changed_source(store: Store, run: Run) -> str:
-    """The file, when it is there and no longer what the run was made from. `run`: whole, with its secrets."""
+    """Returns the file if it exists and differs from the run's. `run`: complete, with its secrets."""
     source = source_of(store, run)
     if not source:
         return ""

@@ -25,7 +25,8 @@ class Unreadable(Exception):
 def read_tables(
     spec: WorkflowSpec, overrides: Mapping[str, Any], folder: str
 ) -> tuple[dict[str, Any], list[Found]]:
-    """Everything the workflow names, by the name as written ('@' and all), and problems with their places."""
+    """Returns every table that the workflow names, by the name as written (with '@'), and problems with
+    their positions."""
     tables: dict[str, Any] = {}
     problems: list[Found] = []
     for path, name in _named_files(spec, overrides):
@@ -41,7 +42,7 @@ def read_tables(
 
 
 def _named_files(spec: WorkflowSpec, overrides: Mapping[str, Any]) -> Iterator[Found]:
-    """A name with a placeholder in it is none yet: `plan` says what is wrong with that."""
+    """A name with a placeholder is skipped: `plan` reports it."""
     for where, name in _written_names(spec, overrides):
         if not (spec.variables and names_within(name)):
             yield where, name
@@ -63,8 +64,8 @@ def _written_names(spec: WorkflowSpec, overrides: Mapping[str, Any]) -> Iterator
     ]
     written += [(("parameters", name), each) for name, each in spec.parameters.items()]
     for section, entries in sections.items():
-        for place, entry in enumerate(entries):
-            path: Path = (section, place)
+        for index, entry in enumerate(entries):
+            path: Path = (section, index)
             if entry.parameters_file:
                 yield (*path, "parameters_file"), entry.parameters_file
             if entry.parameters:
@@ -79,7 +80,7 @@ def _written_names(spec: WorkflowSpec, overrides: Mapping[str, Any]) -> Iterator
 
 
 def _read(name: str, folder: str) -> str:
-    """Beside the place joblens was started in, else beside the workflow's file."""
+    """Searches the current directory, then the workflow's folder."""
     tried = [name] if os.path.isabs(name) else [name, os.path.join(folder, name)]
     for path in tried:
         try:
@@ -134,7 +135,7 @@ def _row(name: str, line: int, header: list[str], cells: list[str]) -> dict[str,
 
 
 def _values(name: str, text: str) -> list[Any]:
-    """A JSON list, or one value per line; lines that begin with # are comments."""
+    """Parses a JSON list, or one value per line; lines that begin with # are comments."""
     if name.lower().endswith(".json"):
         values = _from_json(name, text)
         if not isinstance(values, list):

@@ -1,4 +1,4 @@
-"""Validation notes on a workflow that can be loaded: its size, its scripts, and possible surprises."""
+"""Validation notes on a valid workflow: its size, its scripts, and possible surprises."""
 
 import os
 import re
@@ -20,27 +20,29 @@ _ENDINGS = (".py", ".sh", ".bash", ".r", ".R", ".jl", ".pl", ".rb", ".js", ".m")
 
 
 def misplaced_scripts(plan: Plan, spec_path: str, cwd: str) -> list[str]:
-    """A warning, when there are scripts that are not in `cwd` and lie beside the file."""
+    """Returns a warning about scripts that are not in `cwd` but next to the file."""
     folder = os.path.dirname(os.path.abspath(spec_path))
     if os.path.realpath(folder) == os.path.realpath(cwd):
         return []
     seen: set[str] = set()
     for job in plan.jobs:
-        for word in _scripts(job.command):
-            if word in seen:
+        for argument in _scripts(job.command):
+            if argument in seen:
                 continue
-            seen.add(word)
-            if not os.path.exists(os.path.join(cwd, word)) and os.path.exists(os.path.join(folder, word)):
-                where = f"{word}, which is next to the file, not in this directory"
+            seen.add(argument)
+            if not os.path.exists(os.path.join(cwd, argument)) and os.path.exists(
+                os.path.join(folder, argument)
+            ):
+                where = f"{argument}, which is next to the file, not in this directory"
                 go = f"commands run in the current directory: cd {os.path.relpath(folder, cwd)} first"
                 return [f"job '{job.name}' names {where}; {go}"]
     return []
 
 
 def _scripts(command: str) -> list[str]:
-    """A program or script named by a relative path."""
+    """Returns programs or scripts with a relative path."""
     words = command.split()
-    found = [word for word in words if word.endswith(_ENDINGS) and _SCRIPT.fullmatch(word)]
+    found = [argument for argument in words if argument.endswith(_ENDINGS) and _SCRIPT.fullmatch(argument)]
     if words and "/" in words[0] and _SCRIPT.fullmatch(words[0]):
         found.append(words[0])
     return found
@@ -50,7 +52,7 @@ _MOST_NAMED = 3
 
 
 class SpecCheck(Struct, frozen=True, kw_only=True):
-    """`largest`: the most that any one job needs of each, from what was written."""
+    """`largest`: the most that any job needs of each resource."""
 
     jobs: int
     stages: int
@@ -59,7 +61,7 @@ class SpecCheck(Struct, frozen=True, kw_only=True):
 
 
 def check_spec(loaded: LoadedSpec, offer: RunCapacity | None = None, engine: str = "local") -> SpecCheck:
-    """`offer`: what a run of it would have; None: what this machine offers. `engine`: of that run."""
+    """`offer`: capacity of its run; None: that of this machine. `engine`: of that run."""
     plan = loaded.plan
     return SpecCheck(
         jobs=len(plan.jobs),
@@ -102,7 +104,7 @@ def _without_requirements(plan: Plan) -> list[str]:
 
 
 def _too_large(plan: Plan, offer: RunCapacity) -> list[str]:
-    """By what a run would offer, so that `run` refuses just what is warned of here."""
+    """Uses the capacity of a run, so that `run` refuses exactly what is warned of here."""
     warnings = []
     names = [job.name for job in plan.jobs if (job.requirements.cpus or 0) > offer.cpus]
     if names:
@@ -115,13 +117,13 @@ def _too_large(plan: Plan, offer: RunCapacity) -> list[str]:
 
 
 def _missing_inputs(plan: Plan) -> list[str]:
-    read = {place for job in plan.jobs for place in job.input_files if plan.files[place].producer < 0}
-    missing = [plan.files[place].path for place in sorted(read) if not os.path.exists(plan.files[place].path)]
+    read = {index for job in plan.jobs for index in job.input_files if plan.files[index].producer < 0}
+    missing = [plan.files[index].path for index in sorted(read) if not os.path.exists(plan.files[index].path)]
     lines = [f"these input files do not exist, and no job creates them: {_named(missing)}"] if missing else []
     unmade = {
-        place for job in plan.jobs for place in job.input_datasets if not plan.datasets[place].producers
+        index for job in plan.jobs for index in job.input_datasets if not plan.datasets[index].producers
     }
-    absent = [path for place in sorted(unmade) if not os.path.exists(path := plan.datasets[place].path)]
+    absent = [path for index in sorted(unmade) if not os.path.exists(path := plan.datasets[index].path)]
     if absent:
         lines.append(f"these datasets do not exist, and no job creates them: {_named(absent)}")
     return lines

@@ -1,4 +1,4 @@
-"""`joblens attach`: measure something that runs already."""
+"""`joblens attach`: measure something that already runs."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from joblens.cli.options.common import shared_options
 from joblens.cli.options.groups import GroupedCommand
 
 if TYPE_CHECKING:
-    from joblens.model.jobs.sample import Sample
+    from joblens.cli.ui.live_line import LiveLine
 
 
 @click.command("attach", cls=GroupedCommand)
@@ -66,10 +66,11 @@ def command(
     shows = not quiet and os.isatty(2)
     color = shows and not session.options.no_color and not os.environ.get("NO_COLOR")
 
-    def render_live(shown: str, samples: "list[Sample]") -> str:
+    def make_display(shown: str) -> "LiveLine":
+        from joblens.cli.ui.live_line import LiveLine
         from joblens.views.jobs.live_line import render_live_line
 
-        return render_live_line(shown, samples, session.width, color)
+        return LiveLine(lambda samples: render_live_line(shown, samples, session.width, color))
 
     session.own_jobs()
     record = attach_in_foreground(
@@ -78,7 +79,7 @@ def command(
         session.settings,
         engine=container_engine or "",
         socket=container_socket or "",
-        render_live=render_live if shows else None,
+        make_display=make_display if shows else None,
     )
     if session.json:
         from joblens.analysis.formats.history import to_history_record

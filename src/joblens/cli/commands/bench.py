@@ -1,4 +1,4 @@
-"""`joblens bench`: commands against each other, tools' own benchmarks, and what came of them."""
+"""`joblens bench`: compares commands, runs benchmarks of tools, and shows the results."""
 
 from typing import TYPE_CHECKING, Any, Self
 
@@ -6,7 +6,7 @@ import click
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import count_from, shared_options
-from joblens.cli.options.groups import BENCH_GROUPS, GroupedCommand
+from joblens.cli.options.groups import BENCH_GROUPS, GroupOfCommands
 from joblens.model.errors import BenchmarkError, InputError
 from joblens.model.history import BENCH_TAG
 
@@ -18,10 +18,8 @@ _NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _GIVES_COMMANDS = ("--command", "-c", "--baseline", "-b")
 
 
-class BenchGroup(click.Group):
+class BenchGroup(GroupOfCommands):
     """`bench -- CMD` is `bench ab -- CMD`."""
-
-    command_class = GroupedCommand
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         has_subcommand = bool(args) and args[0] in self.commands
@@ -40,9 +38,9 @@ class BenchGroup(click.Group):
             raise self._behind_dashes(ctx, error) from None
 
     def _behind_dashes(self, ctx: click.Context, error: click.UsageError) -> click.UsageError:
-        said = error.format_message().rstrip(".")
+        text = error.format_message().rstrip(".")
         return click.UsageError(
-            f"{said}; a command to measure goes after --: joblens bench [OPTIONS] -- COMMAND", ctx
+            f"{text}; a command to measure goes after --: joblens bench [OPTIONS] -- COMMAND", ctx
         )
 
 
@@ -116,13 +114,13 @@ def ab(session: Session, /, **given: Any) -> int:
     Stops when the confidence interval is narrow enough, or at the time limit.
     """
     from joblens.app.bench.comparison import check_ab, run_ab
-    from joblens.app.bench.runner import check_report_place
+    from joblens.app.bench.runner import check_report_path
 
     plan = _plan(given)
     check_ab(plan)
     report = given["report"]
     if report:
-        check_report_place(report)
+        check_report_path(report)
     runner = _runner(session, given["results_dir"])
     session.own_jobs()
     with _Progress(session, plan) as progress:
@@ -135,7 +133,7 @@ def ab(session: Session, /, **given: Any) -> int:
     if session.json:
         session.write_json(document)
     elif not has_runs and document["failure"]:
-        _tell_failure(session, document)
+        _report_failure(session, document)
     else:
         from joblens.views.bench.text import render_result
 
@@ -145,8 +143,8 @@ def ab(session: Session, /, **given: Any) -> int:
     return {"interrupt": 130, "failure": 1}.get(document["stopped"], 0)
 
 
-def _tell_failure(session: Session, document: dict[str, Any]) -> None:
-    """Of one that ended before anything was measured: there is no table to show."""
+def _report_failure(session: Session, document: dict[str, Any]) -> None:
+    """Reports a command that failed before anything was measured: there is no table to show."""
     from joblens.views.bench.text import command_lines
 
     for line in command_lines(document, session.table_width) if document["comparisons"] else ():
@@ -180,7 +178,7 @@ def run(session: Session, /, **given: Any) -> int:
         raise BenchmarkError("no tool was named", hint="joblens bench run --tool NAME; list-tools shows them")
     params = parse_params(given["params"])
     runner = _runner(session, given["results_dir"])
-    found = [find_tool(name) for name in given["tools"]]  # all known, before the first runs
+    found = [find_tool(name) for name in given["tools"]]  # all must be known before the first runs
     session.own_jobs()
     documents = []
     for tool in found:
@@ -234,7 +232,7 @@ def compare(session: Session, baseline: str, other: str, results_dir: str | None
     else:
         lines = [f"{compared['baseline_id']} → {compared['compared_id']}", ""]
         lines += comparison_lines(compared, session.palette)
-        lines += [f"! {said}" for said in differences(compared)]
+        lines += [f"! {text}" for text in differences(compared)]
         session.write_lines(lines)
     return 3 if compared["differs"] and compared["speedup"] < 1 else 0
 
@@ -292,24 +290,24 @@ def _runner(session: Session, results_dir: str | None) -> "BenchmarkRunner":
 
 
 def _plan(given: dict[str, Any]) -> "AbPlan":
-    from joblens.app.bench.comparison import AbPlan, command_of_line, command_of_words
+    from joblens.app.bench.comparison import AbPlan, command_of_argv, command_of_line
     from joblens.app.jobs.preparation import parse_notify
     from joblens.app.jobs.requests import seconds_of
 
-    lines, words = given["lines"], given["words"]
+    lines, argv = given["lines"], given["words"]
     made: list[tuple[Any, Any]] = []
     if given["baseline"] is not None:
         made.append((command_of_line, given["baseline"]))
     made += [(command_of_line, line) for line in lines]
-    if words:
-        made.append((command_of_words, words))
+    if argv:
+        made.append((command_of_argv, argv))
     names = list(given["names"])
     if len(names) > len(made):
         raise InputError(f"--name: {len(names)} names for {len(made)} commands")
     if len(made) > len(_NAMES):
         raise InputError(f"{len(made)} commands are too many to compare", hint=f"at most {len(_NAMES)}")
-    for place in range(len(names), len(made)):
-        from_here = _NAMES[place:] + _NAMES[:place]
+    for number in range(len(names), len(made)):
+        from_here = _NAMES[number:] + _NAMES[:number]
         names.append(next(letter for letter in from_here if letter not in names))
     return AbPlan(
         commands=tuple(
@@ -329,7 +327,7 @@ def _plan(given: dict[str, Any]) -> "AbPlan":
 
 
 def _share(option: str, text: str) -> float:
-    """'2%' or '0.02'."""
+    """Parses '2%' or '0.02'."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -340,7 +338,7 @@ def _share(option: str, text: str) -> float:
 
 
 class _Progress:
-    """One line that is drawn over, on a terminal only."""
+    """One line that is redrawn, on a terminal only."""
 
     def __init__(self, session: Session, plan: "AbPlan") -> None:
         import sys

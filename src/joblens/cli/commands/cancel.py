@@ -1,4 +1,4 @@
-"""`joblens cancel`: end a running job, a job of a run that waits, or all jobs of a run or of a workflow."""
+"""`joblens cancel`: cancels jobs, runs or workflows."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Found = Record | Run | RunJob | TaskGroup
 
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 
 
 @click.command(cls=GroupedCommand)
@@ -33,10 +33,16 @@ def command(session: Session, /, idents: tuple[str, ...], names: tuple[str, ...]
     Jobs of a run that are waiting to start or to be retried are not started.
     """
     found = _found(session, idents, names)
-    _refuse_others(found)
-    for one in found:
-        _ask(session, one)
-    # Only now: a job that waits for a supervisor must not be started first.
+    remote = session.remote
+    if remote is not None:
+        from joblens.cli.commands import on_server
+
+        on_server.cancel(remote, found, _is_over)
+    else:
+        _refuse_others(found)
+        for one in found:
+            _ask(session, one)
+    # Only now: a job that waits for a supervisor must not start first.
     session.recover_orphans()
     ended = [one if no_wait else _awaited(session, one) for one in found]
     if session.json:
@@ -58,10 +64,10 @@ def _found(session: Session, idents: tuple[str, ...], names: tuple[str, ...]) ->
         run = run_to_end(store, idents[0], store.find_run(idents[0]), session.note)
         return [job_of_run(store, run, name) for name in names]
     found = [find_any(store, ident, session.note, is_to_change=True) for ident in idents]
-    return [_meant(session, ident, one) for ident, one in zip(idents, found, strict=True)]
+    return [_chosen(session, ident, one) for ident, one in zip(idents, found, strict=True)]
 
 
-def _meant(session: Session, ident: str, one: "Found") -> "Found":
+def _chosen(session: Session, ident: str, one: "Found") -> "Found":
     from joblens.app.runs.lookup import run_to_end
     from joblens.app.runs.state import waiting_job
     from joblens.model.jobs.job import Record
@@ -73,7 +79,7 @@ def _meant(session: Session, ident: str, one: "Found") -> "Found":
 
 
 def _refuse_others(found: "list[Found]") -> None:
-    """Before any of them is asked to end."""
+    """Checks all of them before any is cancelled."""
     from joblens.app.queue.submission import refuse_others_job
     from joblens.app.queue.watch import TaskGroup
     from joblens.app.wiring.agent_context import current_user
@@ -134,22 +140,22 @@ def _awaited(session: Session, one: "Found") -> "Found":
     from joblens.model.jobs.job import Record
 
     store, settings = session.store, session.settings
-    patience_s = settings.limits.grace + _PATIENCE_S
+    timeout_s = settings.limits.grace + _TIMEOUT_S
     if isinstance(one, RunJob):
-        state = wait_for_job_of_run(store, one.run, one.index, settings, patience_s)
+        state = wait_for_job_of_run(store, one.run, one.index, session.drivers, timeout_s)
         return replace(one, state=state)
     if isinstance(one, TaskGroup):
-        patience_s = max(record.job.grace_s for record in one.records) + _PATIENCE_S
-        return wait_for_group(session.queue_store, one, patience_s, session.restart_embedded_worker)
+        timeout_s = max(record.job.grace_s for record in one.records) + _TIMEOUT_S
+        return wait_for_group(session.queue_store, one, timeout_s, session.restart_embedded_worker)
     if not isinstance(one, Record):
-        ended = wait_for_run(store, one.uuid, settings, patience_s, session.recover_orphans)
+        ended = wait_for_run(store, one.uuid, session.drivers, timeout_s, session.recover_orphans)
         if _is_over(ended):
-            wait_until_let_go(ended, settings, patience_s)
+            wait_until_let_go(ended, session.drivers, timeout_s)
         return ended
     if one.status.is_final:
         return one
-    care = session.restart_embedded_worker if one.job.queue else session.recover_orphans
-    return wait_for_end(store, one.job.uuid, one.job.grace_s + _PATIENCE_S, care)
+    recover = session.restart_embedded_worker if one.job.queue else session.recover_orphans
+    return wait_for_end(store, one.job.uuid, one.job.grace_s + _TIMEOUT_S, recover)
 
 
 def _form(one: "Found") -> dict[str, Any]:

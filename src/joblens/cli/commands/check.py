@@ -1,4 +1,4 @@
-"""`joblens check` and `reports check-resource-utilization`: did jobs keep to what they had asked for?"""
+"""`joblens check` and `reports check-resource-utilization`: did jobs stay within their requests?"""
 
 from collections.abc import Callable
 from typing import Any
@@ -117,7 +117,7 @@ def _check(
 
 
 def _named(names: tuple[str, ...]) -> str:
-    """As the next command would name them."""
+    """Returns names for the next command."""
     import shlex
 
     return " ".join(f"--jobs {shlex.quote(name)}" for name in names)

@@ -1,4 +1,4 @@
-"""`joblens completion`: the script a shell needs to complete joblens commands, options and job ids."""
+"""`joblens completion`: the shell script that completes commands, options and job ids."""
 
 import os
 
@@ -11,8 +11,8 @@ from joblens.model.errors import InputError
 
 _SHELLS = ("bash", "fish", "zsh")
 
-# Speaks click's protocol, as click's own script does. Beyond that, a command of the user's own is completed
-# behind `--` as it would be without joblens, and file names wherever joblens has nothing to offer.
+# Uses click's protocol, like click's own script. In addition, a command after `--` is completed as
+# without joblens, and file names are completed where joblens has nothing to offer.
 _BASH = """\
 _joblens_completion() {
     local IFS=$'\\n' place kind value

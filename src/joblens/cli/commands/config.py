@@ -30,7 +30,7 @@ def show(session: Session) -> None:
 
 
 def _show(session: Session, loaded: "LoadedSettings") -> None:
-    from joblens.model.settings import all_settings
+    from joblens.model.setting_list import all_settings
     from joblens.views.setup.config import render_config, setting_values
 
     values, origins = setting_values(to_builtins(loaded.settings)), dict(loaded.origins)
@@ -47,7 +47,7 @@ def _show(session: Session, loaded: "LoadedSettings") -> None:
 
 
 def _values_of_unset(settings: "Settings") -> dict[str, tuple[object, str]]:
-    """Values in force of settings that are not set, with their origins, by the setting's name."""
+    """Returns the effective values of settings that are not set, with their origins, by name."""
     from joblens.app.jobs.preparation import DEFAULT_INTERVAL_S
     from joblens.app.queue.notifiers import broker_folder
     from joblens.app.wiring.drivers import default_journal_dir, history_file, logs_root, store_name
@@ -71,19 +71,19 @@ def _values_of_unset(settings: "Settings") -> dict[str, tuple[object, str]]:
 def path(session: Session) -> None:
     """List the configuration files in the order they are applied; later ones override earlier ones."""
     with session.loaded_as_far_as_possible() as loaded:
-        _show_places(session, loaded.files, loaded.skipped)
+        _show_paths(session, loaded.files, loaded.skipped)
 
 
-def _show_places(session: Session, read: tuple[str, ...], skipped: dict[str, str]) -> None:
+def _show_paths(session: Session, read: tuple[str, ...], skipped: dict[str, str]) -> None:
     from joblens.app.wiring.drivers import SYSTEM_CONFIG, user_config_path
 
-    places = list(dict.fromkeys((SYSTEM_CONFIG, user_config_path(), *skipped, *read)))
+    files = list(dict.fromkeys((SYSTEM_CONFIG, user_config_path(), *skipped, *read)))
     if session.json:
         session.write_json(
-            [{"path": file, "read": file in read, "reason": skipped.get(file, "")} for file in places]
+            [{"path": file, "read": file in read, "reason": skipped.get(file, "")} for file in files]
         )
         return
-    session.write_lines([_line(file, skipped.get(file, ""), is_read=file in read) for file in places])
+    session.write_lines([_line(file, skipped.get(file, ""), is_read=file in read) for file in files])
 
 
 def _line(file: str, reason: str, *, is_read: bool) -> str:

@@ -130,9 +130,9 @@ def _tell(
         session.write("Nothing to finalize.\n")
     for one in failed:
         if not one.error:
-            left = len(one.producers) - one.producers_done
+            unfinished = len(one.producers) - one.producers_done
             session.note(
-                f"joblens: dataset '{one.name}' waits for {left} of its {len(one.producers)} producers"
+                f"joblens: dataset '{one.name}' waits for {unfinished} of its {len(one.producers)} producers"
             )
 
 

@@ -1,4 +1,4 @@
-"""`joblens export`: records and samples into files of other formats, and RO-Crates."""
+"""`joblens export`: exports records and samples to other formats, and RO-Crates."""
 
 import functools
 import os
@@ -29,7 +29,7 @@ _NAMES = ("ident", "with_files", "files_limit", "license")
 
 
 class CrateRequest(Struct, frozen=True, kw_only=True):
-    """As typed."""
+    """Options of a crate as typed."""
 
     ident: str | None = None
     with_files: bool = False
@@ -38,7 +38,7 @@ class CrateRequest(Struct, frozen=True, kw_only=True):
 
 
 def crate_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds them and hands them over as one `crate`."""
+    """Adds the options and passes them as one `crate`."""
 
     @functools.wraps(function)
     def with_crate(*args: Any, **kwargs: Any) -> Any:
@@ -58,7 +58,7 @@ def crate_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def refuse_crate_options(form: str, asked: CrateRequest) -> None:
-    """They were given with a form that has no use for them."""
+    """Refuses crate options with another format."""
     if asked.ident is not None:
         raise InputError(f"'{asked.ident}' does not apply to '{form}'", hint="use --job ID to select a job")
     for name in ("with_files", "files_limit", "license"):
@@ -81,7 +81,7 @@ def export_crate(session: Session, output: str | None, asked: CrateRequest) -> N
 def _write(session: Session, output: str | None, asked: CrateRequest) -> "Exported":
     from joblens.app.crates.collection import MOST_BYTES, NO_LICENSE, CrateChoice
     from joblens.app.crates.collection import export_crate as write
-    from joblens.app.crates.files import refuse_place
+    from joblens.app.crates.files import check_output
     from joblens.app.runs.lookup import find_job_or_run
 
     if asked.ident is None:
@@ -95,7 +95,7 @@ def _write(session: Session, output: str | None, asked: CrateRequest) -> "Export
         with_files=asked.with_files,
         most_bytes=MOST_BYTES if asked.files_limit is None else parse_size(asked.files_limit),
     )
-    refuse_place(output)
+    check_output(output)
     store = session.current_store
     found = find_job_or_run(store, asked.ident, session.note)
     with ProgressBar("jobs") as bar:

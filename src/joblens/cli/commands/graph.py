@@ -1,4 +1,4 @@
-"""`joblens graph`: which job waits for which, as text or picture."""
+"""`joblens graph`: dependencies of jobs, as text or picture."""
 
 import os
 from typing import TYPE_CHECKING
@@ -73,7 +73,7 @@ def _drawing(
 
 
 def _format(session: Session, output: str | None) -> str:
-    """What was asked for, else what the file's ending says, else text."""
+    """Returns the requested format, otherwise that of the file's ending, otherwise text."""
     asked = click.get_current_context().params.get("global_format")
     if asked in ("svg", "mermaid"):
         return str(asked)
@@ -118,5 +118,5 @@ def _write(path: str, text: str) -> None:
 
 
 for _parameter in command.params:
-    if _parameter.name == "global_format":  # the option every command has; here it knows two more words
+    if _parameter.name == "global_format":  # the option of every command has two more values here
         _parameter.type = click.Choice(FORMATS)

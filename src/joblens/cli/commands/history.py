@@ -9,7 +9,7 @@ from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
 from joblens.cli.options.filters import (
     bench_option,
-    benchmarks_left_out,
+    hidden_benchmarks,
     is_narrowed,
     job_filters,
     sort_options,
@@ -20,7 +20,7 @@ from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record
 from joblens.ports.store import Store
 
-_SHOWN = 10  # as text, where nothing else was asked for
+_SHOWN = 10  # default for text
 
 
 @click.command("history", cls=GroupedCommand, groups=FILTER_GROUPS)
@@ -40,7 +40,7 @@ def command(session: Session, query: HistoryQuery) -> None:
 
     now_us = SystemClock().now_us()
     session.write_lines(render_history(records, now_us=now_us, width=session.width, paint=session.palette))
-    _tell_of_more(session, store, query, len(records))
+    _note_more(session, store, query, len(records))
 
 
 @click.command("job-history", cls=GroupedCommand, groups=FILTER_GROUPS)
@@ -59,17 +59,17 @@ def job_history(session: Session, query: HistoryQuery) -> None:
     from joblens.views.jobs.history import render_job_history
 
     session.write_lines(render_job_history(records))
-    _tell_of_more(session, store, query, len(records))
+    _note_more(session, store, query, len(records))
 
 
 def _limited(session: Session, query: HistoryQuery) -> HistoryQuery:
-    """A program that asks for no number gets everything: it would not notice that something is missing."""
+    """JSON without a number is unlimited: a program would not notice that something is missing."""
     limit = query.limit if query.limit is not None or session.json else _SHOWN
     return structs.replace(query, limit=limit or None)
 
 
 def _answered(session: Session, store: Store, query: HistoryQuery) -> list[Record]:
-    """The jobs to show as text; empty when the answer has been given."""
+    """Returns the jobs to show as text; empty if the answer was already written."""
     if session.json:
         _write_json(session, store.records(query))
         return []
@@ -80,12 +80,12 @@ def _answered(session: Session, store: Store, query: HistoryQuery) -> list[Recor
         usual = "No jobs yet. Run one: joblens run -- CMD"
         if is_narrowed(query):
             usual = "No jobs match. 'joblens history' without filters shows the newest."
-        session.write(f"{benchmarks_left_out(store, query) or usual}\n")
+        session.write(f"{hidden_benchmarks(store, query) or usual}\n")
     return records
 
 
 def _write_json(session: Session, records: Iterator[Record]) -> None:
-    """One document, written while it is read: there may be millions."""
+    """Writes one document while reading: there may be millions."""
     from joblens.analysis.formats.history import to_history_record
 
     if session.is_terminal:
@@ -98,7 +98,7 @@ def _write_json(session: Session, records: Iterator[Record]) -> None:
     session.write("[]\n" if between == "[" else "]\n")
 
 
-def _tell_of_more(session: Session, store: Store, query: HistoryQuery, shown: int) -> None:
+def _note_more(session: Session, store: Store, query: HistoryQuery, shown: int) -> None:
     if shown != query.limit:
         return
     total = store.count(query)

@@ -1,4 +1,4 @@
-"""`joblens import`: records and samples that other systems wrote."""
+"""`joblens import`: imports records and samples of other systems."""
 
 from typing import TYPE_CHECKING, Any
 

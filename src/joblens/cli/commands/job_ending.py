@@ -1,4 +1,4 @@
-"""End of a job that ran in front: its summary, its record as JSON, its report. Imports nothing of click."""
+"""End of a job in the foreground: its summary, its record as JSON, its report. Does not import click."""
 
 import os
 import sys
@@ -23,12 +23,12 @@ def print_summary(record: Record, *, color: bool, ends_line_first: bool) -> None
 
 
 def write_document(record: Record, *, on_new_line: bool) -> None:
-    """One line, and the last of stdout whatever the job printed."""
+    """Writes one line, the last of stdout whatever the job printed."""
     _write_stdout((b"\n" if on_new_line else b"") + _document(record) + b"\n")
 
 
 def _write_stdout(data: bytes) -> None:
-    """A reader that has gone or a full disk does not change what the job's exit code says."""
+    """A closed reader or a full disk does not change the exit code."""
     view = memoryview(data)
     try:
         while view:
@@ -48,21 +48,21 @@ def _document(record: Record) -> bytes:
 
 
 def check_report(path: str) -> None:
-    """Found out before the job runs for hours, not after."""
+    """Fails before the job runs for hours, not after."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise InputError(f"--report {path}: there is no directory {folder}")
     if os.path.isdir(path):
         raise InputError(f"--report {path}: is a directory", hint="name a file")
-    place = path if os.path.exists(path) else folder
-    if not os.access(place, os.W_OK):
-        is_read_only = os.statvfs(place).f_flag & os.ST_RDONLY
-        reason = "its file system is read-only" if is_read_only else f"no permission to write to {place}"
+    target = path if os.path.exists(path) else folder
+    if not os.access(target, os.W_OK):
+        is_read_only = os.statvfs(target).f_flag & os.ST_RDONLY
+        reason = "its file system is read-only" if is_read_only else f"no permission to write to {target}"
         raise InputError(f"--report {path}: cannot be written: {reason}", hint="give another file")
 
 
 def write_report(record: Record, path: str) -> None:
-    """All or nothing, except for what is no plain file (/dev/stderr, a named pipe): that is written to."""
+    """Writes atomically, except to special files (/dev/stderr, a named pipe)."""
     from joblens.files.atomic import output_path
 
     try:

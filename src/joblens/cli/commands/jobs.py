@@ -1,4 +1,4 @@
-"""`joblens jobs reset-status`: jobs of a run are set to run again; and other names of commands about jobs."""
+"""`joblens jobs reset-status`: resets jobs of a run; and other names of commands about jobs."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -70,7 +70,7 @@ def _by_names(session: Session, ident: str, words: tuple[str, ...]) -> "tuple[Ru
 
 
 def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool, no_prompts: bool) -> None:
-    """Writes that they run again, and tells which."""
+    """Resets the jobs and reports which."""
     from contextlib import nullcontext
 
     from joblens.analysis.runs.status import run_label

@@ -1,4 +1,4 @@
-"""`joblens list`: what is queued or running now."""
+"""`joblens list`: lists queued and running jobs."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`joblens list-tools`: what can run scripts here."""
+"""`joblens list-tools`: lists the tools that run scripts here."""
 
 import click
 

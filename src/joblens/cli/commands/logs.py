@@ -1,4 +1,4 @@
-"""`joblens logs`: what a job printed."""
+"""`joblens logs`: prints the output of a job."""
 
 import sys
 from contextlib import suppress
@@ -36,17 +36,19 @@ def command(session: Session, ident: str, follow: bool, stderr: bool, tail: int 
     record = find(store, ident, session.note)
     stream = "stderr" if stderr else "stdout"
     chunks = (
-        follow_log(store, record.job.uuid, stream, tail, session.recover_orphans)
+        follow_log(store, record.job.uuid, stream, tail, session.recover_orphans, session.open_output)
         if follow
-        else read_log(record, stream, tail)
+        else read_log(record, stream, tail, session.open_output)
     )
     printed = _copy(chunks, sys.stdout.buffer)
     if tail == 0:
         return
     record = find(store, record.job.uuid)
     if not stderr and (not printed or _has_failed(record)):
-        with suppress(InputError):  # it was not asked for: then one that is not kept is no error
-            printed = _copy(read_log(record, "stderr", tail), sys.stderr.buffer) or printed
+        with suppress(InputError):  # not requested, so a missing one is no error
+            printed = (
+                _copy(read_log(record, "stderr", tail, session.open_output), sys.stderr.buffer) or printed
+            )
     folder = _recipe_folder(record)
     if folder is not None:
         session.note(f"joblens: a recipe's job writes its logs to {folder}/logs, its events to {folder}")
@@ -60,7 +62,7 @@ def _recipe_folder(record: "Record") -> str | None:
 
 
 def _copy(chunks: "Iterable[bytes]", to: BinaryIO) -> bool:
-    """Whether there was anything."""
+    """Returns whether there was any output."""
     printed = False
     for chunk in chunks:
         to.write(chunk)

@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print only the jobs' output.")
 @click_options((*ENGINE_OPTIONS_OF_RUNS, *QUEUE_OPTIONS_OF_RUNS))
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND ::: VALUES")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND ::: VALUES")
 @shared_options
 def command(
     session: Session,
     /,
     *,
-    words: tuple[str, ...],
+    arguments: tuple[str, ...],
     jobs: int | None,
     cpus: float | None,
     memory: str | None,
@@ -92,7 +92,7 @@ def command(
     from joblens.model.runs.run import RunOptions
     from joblens.plan.commands.command_lines import mapped_jobs, refuse_misplaced, split_words
 
-    refuse_misplaced(words, _long_options())
+    refuse_misplaced(arguments, _long_options())
     check_offer({"cpus": cpus, "memory": memory, "time": None, "output_dir": output_dir})
     timeout_s = seconds_of("--timeout", timeout)
     if timeout_s is not None and not timeout_s > 0:
@@ -101,7 +101,7 @@ def command(
     session.own_runs()
     take_queue_options(session, of_engine)
     asked_probes = checked_probes(probes)
-    given, sources = split_words(words, lines_of_file)
+    given, sources = split_words(arguments, lines_of_file)
     mapped = mapped_jobs(given, [*parameter_sources(params), *sources])
     title = name or os.path.basename(given[0].split()[0] if given[0].split() else "map")
     loaded = spec_of(title, mapped, EachJob(cpus=cpus, memory=memory, timeout=timeout))
@@ -129,7 +129,7 @@ def command(
 
 
 def _long_options() -> frozenset[str]:
-    """Of map itself; short ones are left alone: -n and the like may well be values."""
+    """Returns long options of map itself; short ones such as -n may well be values."""
     options = click.get_current_context().command.params
     return frozenset(name for option in options for name in option.opts if name.startswith("--"))
 
@@ -155,7 +155,7 @@ def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: b
     if session.json:
         try:
             session.write_json(ending_document(session.store, driven))
-        except JoblensError as error:  # the store is gone; how the run ended stands
+        except JoblensError as error:  # the store is gone, but the outcome of the run is known
             session.warn(str(error))
     elif not quiet:
         done = driven.counts().get(JobState.COMPLETED, 0)

@@ -56,7 +56,7 @@ def command(
 
 
 def _write_table(session: Session, stream: Iterable[tuple[Sample, bool]], record: Record) -> int:
-    """-> how many were shown; those that are not wanted are what the first rates are measured from."""
+    """Returns how many samples were shown; skipped ones serve as baseline of the first rates."""
     from joblens.views.jobs.metrics import SampleTable
 
     has_gpu = bool(session.store.details(record.job.uuid).gpus)
@@ -83,7 +83,7 @@ def _write_samples(
     gpus: Sequence[GpuFacts] = ()
     shown = 0
     for sample, is_wanted in stream:
-        if sample.gpus and not gpus:  # of a job that runs they come with its first look at them
+        if sample.gpus and not gpus:  # for a running job they come with their first reading
             gpus = store.details(record.job.uuid).gpus or ()
         if is_wanted:
             if session.json or chosen:
@@ -132,23 +132,23 @@ def _chosen(fields: str | None) -> list[list[str]]:
 
 
 def pick(form: dict[str, Any], chosen: list[list[str]]) -> dict[str, Any]:
-    """Only the chosen keys, nested as they were; an unknown name is an error that lists what there is."""
+    """Returns the chosen keys, nested as before; an unknown name is an error that lists all keys."""
     result: dict[str, Any] = {}
     for path in chosen:
         source: Any = form
         target = result
-        for place, key in enumerate(path):
+        for depth, key in enumerate(path):
             if not isinstance(source, dict) or key not in source:
-                raise _no_such_field(path, place, source)
+                raise _no_such_field(path, depth, source)
             source = source[key]
-            if place == len(path) - 1:
+            if depth == len(path) - 1:
                 target[key] = source
             else:
                 target = target.setdefault(key, {})
     return result
 
 
-def _no_such_field(path: list[str], place: int, source: Any) -> InputError:
+def _no_such_field(path: list[str], depth: int, source: Any) -> InputError:
     known = ", ".join(source) if isinstance(source, dict) else "nothing below it"
-    within = f" in '{'.'.join(path[:place])}'" if place else ""
+    within = f" in '{'.'.join(path[:depth])}'" if depth else ""
     return InputError(f"samples have no field '{'.'.join(path)}'", hint=f"there is{within}: {known}")

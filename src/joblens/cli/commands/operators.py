@@ -1,4 +1,4 @@
-"""`joblens operators`: what recipes can do to rows."""
+"""`joblens operators`: lists the operators of recipes."""
 
 import click
 from msgspec import to_builtins

@@ -6,7 +6,9 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from joblens.cli.options.groups import GroupedCommand
+from joblens.cli.options.groups import GroupOfCommands
+
+_CLOSE = 0.7  # click's own 0.6 suggests --time for --memry
 
 
 class OtherName(Struct, frozen=True):
@@ -43,7 +45,7 @@ OTHER_NAMES: dict[str, dict[str, OtherName]] = {
     },
 }
 # Habits of other tools: what people type, and the joblens command that does it.
-MEANT: dict[str, str] = {
+SUGGESTED: dict[str, str] = {
     "abort": "cancel",
     "compare": "diff",
     "dag": "graph",
@@ -59,6 +61,7 @@ MEANT: dict[str, str] = {
     "sacct": "history",
     "sbatch": "submit",
     "scancel": "cancel",
+    "server": "serve",
     "settings": "config",
     "squeue": "list",
     "srun": "run",
@@ -72,17 +75,15 @@ MEANT: dict[str, str] = {
     "version": "--version",
     "workers": "health",
 }
-_NO_SERVER = "joblens has no server; its commands read the store"
 _SLURM = "use 'joblens run FILE --engine slurm', which creates allocations from the jobs' requests"
-_RECORDS_STAY = "records are kept; 'joblens prune' deletes old samples and output"
+_DELETE = "use 'joblens delete ID' for jobs; 'joblens prune' deletes old samples and output only"
 # Names without one equivalent command. `*`: every other name of the group.
 INSTEAD: dict[str, dict[str, str]] = {
     "": {
         "exec": "use 'joblens run -- CMD', or joblens map '{}' :::: FILE for each line of a file",
-        "clean": _RECORDS_STAY,
-        "delete": _RECORDS_STAY,
-        "remove": _RECORDS_STAY,
-        "rm": _RECORDS_STAY,
+        "clean": _DELETE,
+        "remove": _DELETE,
+        "rm": _DELETE,
         "retry": "use 'joblens rerun RUN --failed', 'joblens rerun JOB' or 'joblens resume RUN'",
         "restart": "use 'joblens rerun RUN --all', 'joblens rerun JOB' or 'joblens resume RUN'",
         "report": "use 'joblens reports summary RUN' for a run, or 'joblens show ID' for a job",
@@ -99,14 +100,12 @@ INSTEAD: dict[str, dict[str, str]] = {
         "submit-slurm": _SLURM,
         "hpc": "use 'joblens doctor', which shows what Slurm offers here",
         "ro-crate": "use 'joblens export ro-crate RUN -o DIR'",
-        "server": _NO_SERVER,
     },
     "jobs": {"*": "use 'joblens results RUN' to list jobs, or 'joblens show ID' for one job"},
     "reports": {"*": "use 'joblens results RUN --json' for the numbers of every job"},
     "workflows": {
         "submit": "use 'joblens run-jobs WORKFLOW --detach'",
-        "delete": _RECORDS_STAY,
-        "archive": _RECORDS_STAY,
+        "archive": "'joblens workflows delete ID' removes it; 'joblens export ro-crate RUN' keeps a copy",
         "init": "use 'joblens run-jobs WORKFLOW'; no other step is needed",
         "reinit": "use 'joblens rerun RUN --changed'",
         "reinitialize": "use 'joblens rerun RUN --changed'",
@@ -120,7 +119,7 @@ INSTEAD: dict[str, dict[str, str]] = {
     },
 }
 # The same for options; the first that the command has is suggested.
-MEANT_OPTIONS: dict[str, tuple[str, ...]] = {
+SUGGESTED_OPTIONS: dict[str, tuple[str, ...]] = {
     "-C": ("--cwd",),
     "-J": ("--name",),
     "-N": ("--nodes",),
@@ -155,8 +154,8 @@ def no_such_command(group: str, name: str, ctx: click.Context) -> click.UsageErr
     """Returns the error for a name that other tools have; None if it is unknown there too."""
     known = INSTEAD.get(group, {})
     advice = known.get(name) or known.get("*")
-    if advice is None and not group and name in MEANT:
-        advice = f"did you mean 'joblens {MEANT[name]}'?"
+    if advice is None and not group and name in SUGGESTED:
+        advice = f"did you mean 'joblens {SUGGESTED[name]}'?"
     if advice is None:
         return None
     return click.UsageError(f"joblens has no '{f'{group} {name}'.strip()}'; {advice}", ctx)
@@ -166,16 +165,17 @@ def no_such_option(error: click.NoSuchOption) -> str:
     """Describes the option that does not exist, with the one that was probably meant."""
     command = error.ctx.command if error.ctx else None
     flags = {flag for parameter in command.params for flag in parameter.opts} if command else set()
-    meant = [flag for flag in MEANT_OPTIONS.get(error.option_name, ()) if flag in flags][:1]
-    near = meant or [flag for flag in error.possibilities or () if flag in flags]
+    meant = [flag for flag in SUGGESTED_OPTIONS.get(error.option_name, ()) if flag in flags][:1]
+    import difflib
+
+    close = difflib.get_close_matches(error.option_name, error.possibilities or (), n=2, cutoff=_CLOSE)
+    near = meant or [flag for flag in close if flag in flags]
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return f"no such option: {error.option_name}{hint}"
 
 
-class CommandGroup(click.Group):
+class CommandGroup(GroupOfCommands):
     """Its own commands, and those of the table."""
-
-    command_class = GroupedCommand
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""`joblens plot`: pictures of runs, jobs and time-series files."""
+"""`joblens plot`: plots runs, jobs and time-series files."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -22,26 +22,26 @@ def _split_formats(
     ctx: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
 ) -> tuple[str, ...]:
     """--format is also how every command is asked for JSON."""
-    words = [word.strip().lower() for each in given for word in each.split(",") if word.strip()]
-    unknown = [word for word in words if word not in (*_FORMATS, "json", "text")]
+    names = [name.strip().lower() for each in given for name in each.split(",") if name.strip()]
+    unknown = [name for name in names if name not in (*_FORMATS, "json", "text")]
     if unknown:
         raise click.BadParameter(f"'{unknown[0]}' is not a format: use {', '.join(_FORMATS)}, json or text.")
-    if "json" in words or "text" in words:
-        ctx.obj = structs.replace(ctx.find_object(Globals) or Globals(), json="json" in words)
-    return tuple(dict.fromkeys(word for word in words if word in _FORMATS)) or ("html",)
+    if "json" in names or "text" in names:
+        ctx.obj = structs.replace(ctx.find_object(Globals) or Globals(), json="json" in names)
+    return tuple(dict.fromkeys(name for name in names if name in _FORMATS)) or ("html",)
 
 
 def _split_ids(_ctx: click.Context, _parameter: click.Parameter, given: str | None) -> tuple[int, ...]:
     if given is None:
         return ()
-    words = [word.strip() for word in given.split(",") if word.strip()]
-    if not words or not all(word.isdecimal() and len(word) < 19 for word in words):
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    if not names or not all(name.isdecimal() and len(name) < 19 for name in names):
         raise click.BadParameter(f"'{given:.60}' is not a list of job numbers such as 1,3,5.")
-    return tuple(dict.fromkeys(int(word) for word in words))
+    return tuple(dict.fromkeys(int(name) for name in names))
 
 
 def _with_own_format(function: F) -> F:
-    """`--format` stands for two things here, so the one of every command makes way for this command's."""
+    """This command's `--format` replaces the one of every command."""
     options = function.__click_params__  # type: ignore[attr-defined]
     function.__click_params__ = [  # type: ignore[attr-defined]
         option for option in options if option.name != "global_format"
@@ -97,7 +97,7 @@ def command(
         raise InputError("--prefix is empty", hint="leave it out to get resource_plot_…")
     with ProgressBar("jobs read") as bar:
         sources = sources_named(idents, lambda: session.current_store, bar.advance, session.note)
-    with ProgressBar("plots", look_every=1) as bar:
+    with ProgressBar("plots", poll_every=1) as bar:
         done = plot_sources(sources, output, choice, bar.advance)
     if session.json:
         session.write_json({"files": list(done.files), "jobs": done.jobs, "notes": list(done.notes)})

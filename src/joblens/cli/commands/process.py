@@ -1,4 +1,4 @@
-"""`joblens process`: carry a recipe out."""
+"""`joblens process`: runs a recipe."""
 
 import sys
 from contextlib import suppress
@@ -44,12 +44,12 @@ def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bo
     if it failed, partitions are missing or --max-rejects was exceeded; 2 if the recipe is invalid; 128+N
     after signal N (Ctrl-C: 130). Use --resume to continue a failed or interrupted job.
     """
-    from joblens.app.recipes.process import Wishes, exit_code_of, plan_recipe
+    from joblens.app.recipes.process import ProcessOptions, exit_code_of, plan_recipe
     from joblens.data.base.process_setup import import_arrow
 
-    with suppress(ImportError):  # whoever needs it says what is missing
+    with suppress(ImportError):  # the module that needs it reports it
         import_arrow()
-    planned = plan_recipe(recipe, Wishes(**given), session.settings)
+    planned = plan_recipe(recipe, ProcessOptions(**given), session.settings)
     if not quiet:
         for warning in planned.warnings:
             session.warn(warning)
@@ -71,7 +71,7 @@ def _run_recipe(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "
     if quiet:
         return run_recipe(planned, session.settings)
     name = planned.checked.recipe.name
-    descriptor = 2 if session.json else 1  # the document alone goes to standard output
+    descriptor = 2 if session.json else 1  # standard output gets only the document
 
     def tell() -> None:
         if not session.json:

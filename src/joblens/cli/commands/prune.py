@@ -1,4 +1,4 @@
-"""`joblens prune`: drop old samples and output."""
+"""`joblens prune`: deletes old samples and output."""
 
 from typing import TYPE_CHECKING
 
@@ -82,6 +82,6 @@ def _sentence(pruned: "Pruned", verb: str = "would go") -> str:
     if pruned.run_files:
         size = format_bytes(pruned.run_file_bytes)
         parts.append(f"{counted(pruned.run_files, 'private file')} of finished runs ({size})")
-    kept = f"; {format_bytes(samples.kept_bytes)} of samples stay" if samples.samples else ""
+    note = f"; {format_bytes(samples.kept_bytes)} of samples stay" if samples.samples else ""
     listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
-    return f"{listed} {verb}{kept}."
+    return f"{listed} {verb}{note}."

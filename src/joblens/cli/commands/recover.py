@@ -1,4 +1,5 @@
-"""`joblens recover`: more memory or time for failed jobs of a run, chosen by options or in a dialog."""
+"""`joblens recover`: reruns failed jobs of a run with more memory or time, chosen by options or in a
+dialog."""
 
 import sys
 from collections import Counter
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
     from joblens.model.runs.run import Run
 
 
-Ask = Callable[[str], str]  # shows the question, returns the line that was typed; raises EOFError at its end
+# shows the question and returns the typed line; raises EOFError at the end of the input
+Ask = Callable[[str], str]
 Say = Callable[[str], None]
 _RETRY, _ADJUST, _SKIP = "r", "a", "s"
 
 
 def multiplier_of(option: str, text: str) -> float:
-    """Raises InputError for what is no number from 1 to 1000."""
+    """Raises InputError unless it is a number from 1 to 1000."""
     try:
         number = float(text)
     except ValueError:
@@ -46,7 +48,7 @@ def multiplier_of(option: str, text: str) -> float:
 
 
 def ask_for_choice(failures: Sequence[Failure], usual: RecoveryChoice, ask: Ask, say: Say) -> RecoveryChoice:
-    """One question for each cause that there is. An empty line takes what is offered first."""
+    """Asks one question per cause. An empty line takes the first choice."""
     counts = Counter(one.diagnosis.cause for one in failures)
     choice = usual
     if counts[Cause.OUT_OF_MEMORY]:
@@ -86,7 +88,7 @@ def _multiplier(title: str, what: str, usual: float, ask: Ask, say: Say) -> floa
 
 
 def _one_of(question: str, letters: tuple[str, ...], ask: Ask, say: Say) -> str:
-    """By its first letter."""
+    """Accepts the first letter."""
     while True:
         answer = ask(question).strip().lower()
         if not answer:
@@ -105,14 +107,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class RecoveryRequest(Struct, frozen=True):
-    """As it was asked for on the command line."""
+    """Options of the command line."""
 
     choice: "RecoveryChoice"
     hook: tuple[str, ...] = ()
 
 
 class Prepared(Struct, frozen=True):
-    """A recovery that was decided and of which nothing is written yet."""
+    """A recovery that was decided and not yet written."""
 
     run: "Run"
     found: "RunFailures"
@@ -167,7 +169,7 @@ def request_from(given: dict[str, Any]) -> RecoveryRequest:
     choice = RecoveryChoice(
         memory_multiplier=multiplier_of("--memory-multiplier", given["memory_multiplier"]),
         runtime_multiplier=multiplier_of("--runtime-multiplier", given["runtime_multiplier"]),
-        # A hook is for failures whose cause joblens does not know.
+        # A hook is for failures of unknown cause.
         retry_unknown=given["retry_unknown"] or hook is not None,
     )
     return RecoveryRequest(choice, () if hook is None else parse_hook(hook))
@@ -198,7 +200,7 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
     run = find_named_run(store, ident, session.note)
     refuse_command(run, store)
     if run.status is RunStatus.COMPLETED:
-        _say_nothing_failed(session, run, is_dry_run=given["dry_run"])
+        _report_nothing_failed(session, run, is_dry_run=given["dry_run"])
         return 0
     if given["dry_run"]:
         prepared = decide(session, run, request)
@@ -216,7 +218,7 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
         if not prepared.has_work:
             if session.json:
                 session.write_json(prepared.document())
-            say_nothing_can_be_done(session, prepared)
+            report_nothing_to_recover(session, prepared)
             return 1
         if choose is not None and not confirm("Run the recovery?", _ask):
             session.write("Nothing changed\n")
@@ -235,7 +237,8 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
 
 
 def _hint_at_rightsize(session: Session, prepared: Prepared, driven: "Driven") -> None:
-    """The file still has the requests of before. Where jobs ran out again the end of the run says it."""
+    """The file still has the earlier requests. If jobs failed again for the same reason, the end of the
+    run says so."""
     from joblens.analysis.runs.status import run_label
     from joblens.app.driving.summary import ending_of
     from joblens.app.workflows.loader import source_of
@@ -254,7 +257,7 @@ def decide(
     request: RecoveryRequest,
     choose: "Callable[[tuple[Failure, ...], RecoveryChoice], RecoveryChoice] | None" = None,
 ) -> Prepared:
-    """Diagnoses, and fits requests to what the run's engine has. Writes nothing."""
+    """Diagnoses the failures and limits requests to the capacity of the run's engine. Writes nothing."""
     from joblens.app.driving.recovery import failures_of, fit_to_engine, jobs_to_run
     from joblens.engine.life.recovery_plan import plan_recovery
 
@@ -276,7 +279,7 @@ def decide(
 
 
 def resumable(session: Session, run: "Run") -> "tuple[Run, LoadedSpec]":
-    """As it was written, with its secrets and with jobs that were added."""
+    """Returns the run as it was created, with its secrets and added jobs."""
     from joblens.app.runs.specs import hide_secrets, whole_run
     from joblens.app.workflows.loader import grown_plan, loaded_run
 
@@ -287,7 +290,8 @@ def resumable(session: Session, run: "Run") -> "tuple[Run, LoadedSpec]":
 
 
 def carry_out(session: Session, prepared: Prepared, request: RecoveryRequest) -> "Run":
-    """Runs the hook, then writes what was decided. Raises RecoveryRefused. -> the run, ready to be resumed"""
+    """Runs the hook, then writes the decision. Raises RecoveryRefused. Returns the run, ready to be
+    resumed."""
     from joblens.analysis.findings.failure_causes import Cause
     from joblens.app.driving.recovery import reset_jobs, run_hook
     from joblens.app.wiring.agent_context import current_user
@@ -306,7 +310,7 @@ def carry_out(session: Session, prepared: Prepared, request: RecoveryRequest) ->
 
 
 def _held(run: "Run", loaded: "LoadedSpec", left: tuple[int, ...]) -> "RunRequest":
-    """Resumes the run whose lock this process has."""
+    """Resumes the run whose lock this process holds."""
     from joblens.app.driving.checks import RunRequest
 
     return RunRequest(loaded=loaded, options=run.options, resumed=run, is_held=True, left=left)
@@ -339,7 +343,7 @@ def show(session: Session, prepared: Prepared) -> None:
     session.write_lines(render_plan(prepared.jobs, names, width=session.table_width))
 
 
-def _say_nothing_failed(session: Session, run: "Run", *, is_dry_run: bool) -> None:
+def _report_nothing_failed(session: Session, run: "Run", *, is_dry_run: bool) -> None:
     from joblens.analysis.runs.status import run_label
 
     if session.json:
@@ -351,7 +355,7 @@ def _say_nothing_failed(session: Session, run: "Run", *, is_dry_run: bool) -> No
         session.write(f"Run {run_label(run)} is completed: there is nothing to recover\n")
 
 
-def say_nothing_can_be_done(session: Session, prepared: Prepared) -> None:
+def report_nothing_to_recover(session: Session, prepared: Prepared) -> None:
     from joblens.analysis.findings.failure_causes import Cause
     from joblens.analysis.runs.status import run_label
     from joblens.app.runs.state import failed_actions
@@ -381,7 +385,7 @@ def _wizard(session: Session) -> "Callable[[tuple[Failure, ...], RecoveryChoice]
 
 
 def _ask(question: str) -> str:
-    """An end of the input is a no to everything."""
+    """The end of the input means no."""
     try:
         return input(question)
     except EOFError:

@@ -1,4 +1,4 @@
-"""`joblens reports`: one run in a few lines, and other names of reports."""
+"""`joblens reports`: summary of one run, and other names of reports."""
 
 import click
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_run, shared_options
 from joblens.cli.options.groups import RERUN_GROUPS, GroupedCommand
-from joblens.cli.options.run import offer_options, take_queue_options, tell_of_broker, with_offer
+from joblens.cli.options.run import offer_options, take_queue_options, warn_of_other_broker, with_offer
 from joblens.model.errors import InputError
 from joblens.model.values.units import format_bytes, format_duration
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _OF_A_JOB = frozenset({"env", "cwd", "dry_run", "quiet", "engine"})
-_MOST_TOLD = 5  # of one kind
+_MOST_TOLD = 5  # per kind
 
 
 def rerun_job(session: Session, record: "Record", given: dict[str, Any]) -> None:
@@ -38,13 +38,13 @@ def rerun_job(session: Session, record: "Record", given: dict[str, Any]) -> None
     if given["dry_run"]:
         _tell(session, again)
         return
-    for text in (*again.notes, *told_differences(again.differences)):
+    for text in (*again.notes, *described_differences(again.differences)):
         session.warn(text)
     run(session, {**options_of(again), **_engine(session, record, given["engine"]), "quiet": given["quiet"]})
 
 
 def _engine(session: Session, record: "Record", asked: str | None) -> dict[str, Any]:
-    """Options of the cluster that ran it, unless another engine was asked for."""
+    """Returns the options of the cluster that ran it, unless another engine was requested."""
     from joblens.app.driving.command_runs import cluster_options_of
 
     then = cluster_options_of(record, session.current_store)
@@ -71,23 +71,24 @@ def _refuse_options_of_runs(given: dict[str, Any]) -> None:
             raise InputError(f"--{name.replace('_', '-')} needs a run, not a job")
 
 
-def told_differences(found: "tuple[Difference, ...]") -> list[str]:
-    """'versions: numpy is 2.4, was 2.3'; of many of one kind the first few and how many more."""
+def described_differences(found: "tuple[Difference, ...]") -> list[str]:
+    """Returns 'versions: numpy is 2.4, was 2.3'; of many of one kind, the first few and the number of the
+    rest."""
     lines = []
     for group in dict.fromkeys(each.group for each in found):
         of_group = [each for each in found if each.group == group]
-        told = [
+        texts = [
             f"{each.name} is {each.after or 'missing'}, was {each.before or 'missing'}"
             for each in of_group[:_MOST_TOLD]
         ]
         if len(of_group) > _MOST_TOLD:
-            told.append(f"and {len(of_group) - _MOST_TOLD} more")
-        lines.append(f"{group} changed: {'; '.join(told)}")
+            texts.append(f"and {len(of_group) - _MOST_TOLD} more")
+        lines.append(f"{group} changed: {'; '.join(texts)}")
     return lines
 
 
 def options_of(again: "JobAgain") -> dict[str, Any]:
-    """As `joblens run` takes them, by their names."""
+    """Returns options for `joblens run`, by their names."""
     from joblens.cli.options.request import options_of_container
     from joblens.cli.options.table import GLOBAL_OPTIONS, JOB_OPTIONS, RUN_OPTIONS, SPEC_OPTIONS
     from joblens.probes.provenance.program_files import remembered_path
@@ -97,7 +98,7 @@ def options_of(again: "JobAgain") -> dict[str, Any]:
         row.name: False if row.kind == "flag" else () if row.kind == "many" else row.default for row in rows
     }
     job = again.record.job
-    paths = [each.path for each in job.inputs if not each.is_guess]  # those are found again
+    paths = [each.path for each in job.inputs if not each.is_guess]  # found again by itself
     return {
         **given,
         "spec": None,
@@ -182,7 +183,7 @@ def _tell(session: Session, again: "JobAgain") -> None:
         *(f"with: {name}={value}" for name, value in sorted(env.items())),
         f"limits: {' '.join(filter(None, limits))}" if any(limits) else "",
         *again.notes,
-        *(told_differences(again.differences) or ["no other differences are known"]),
+        *(described_differences(again.differences) or ["no other differences are known"]),
     ]
     session.write_lines([text for text in lines if text])
 
@@ -218,6 +219,7 @@ def command(
     environment variables. Reports what has changed since.
     """
     from joblens.app.runs.lookup import find_job_or_run
+    from joblens.cli.commands import on_server
     from joblens.model.jobs.job import Record
 
     session.own_runs()
@@ -226,7 +228,10 @@ def command(
     if isinstance(found, Record):
         if failed or changed or everything or given["only"]:
             raise InputError("--failed, --changed, --only and --all need a run, not a job")
-        rerun_job(session, found, given)
+        if session.server_url is not None:
+            on_server.rerun_job(session, found, given)
+        else:
+            rerun_job(session, found, given)
         return
     if given["env"] or given["cwd"] is not None:
         raise InputError("--env and --cwd need a job, not a run")
@@ -234,7 +239,10 @@ def command(
     if failed + changed + everything + bool(only) != 1:
         raise InputError("give one of --failed, --changed, --only or --all")
     what = "failed" if failed else "changed" if changed else "only" if only else "all"
-    _run_again(session, found, what, given)
+    if session.server_url is not None:
+        on_server.rerun_run(session, found, what, given)
+    else:
+        _run_again(session, found, what, given)
 
 
 def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) -> None:
@@ -259,11 +267,11 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
             session.write("Nothing needs to run again\n")
         return
     options = with_offer(base.options, given)
-    warnings = loaded.warnings_for(options.engine)  # of a file as it is now
+    warnings = loaded.warnings_for(options.engine)  # of the current file
     if not given["quiet"]:
         for warning in warnings:
             session.warn(warning)
-    tell_of_broker(session, options)
+    warn_of_other_broker(session, options)
     workflow = session.store.find_workflow(base.workflow_uuid)
     request = RunRequest(
         loaded=loaded, options=options, workflow=workflow, again=again, base=first, detach=given["detach"]
@@ -273,7 +281,7 @@ def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) 
 
 
 def _whole(session: Session, base: "Run", what: str) -> "Run":
-    """With what the store does not have of it: of a file as it is now nothing of the base is needed."""
+    """Adds the parts that the store does not have; the current file needs nothing of the base."""
     from joblens.app.runs.specs import whole_run
     from joblens.app.runs.user_data import check_private_values
 
@@ -294,7 +302,7 @@ def _choose(
 
     store = session.store
     if what != "changed":
-        _tell_of_changed_file(session, base)
+        _warn_of_changed_file(session, base)
     if what == "failed":
         return loaded_run(base), failed_of(store, base)
     if what == "only":
@@ -311,7 +319,7 @@ def _choose(
     return loaded, changed_of(store, store.find_run(base.uuid), loaded, base.options.cwd)
 
 
-def _tell_of_changed_file(session: Session, base: "Run") -> None:
+def _warn_of_changed_file(session: Session, base: "Run") -> None:
     import shlex
 
     from joblens.analysis.runs.status import run_label

@@ -1,4 +1,5 @@
-"""`joblens results` and `results list`: the jobs of a run, what each used, and why some did not succeed."""
+"""`joblens results` and `results list`: lists the jobs of a run, their usage, and why some did not
+succeed."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ _SORTS = ("job", "name", "status", "duration", "cpu", "memory")
 
 
 @click.command("results", cls=GroupedCommand)
-@click.argument("words", metavar="[list] [RUN]", nargs=-1, shell_complete=complete_run)
+@click.argument("arguments", metavar="[list] [RUN]", nargs=-1, shell_complete=complete_run)
 @run_number_option
 @click.option("--failed", "only_failed", is_flag=True, help="Show only jobs that did not succeed.")
 @click.option(
@@ -41,7 +42,7 @@ _SORTS = ("job", "name", "status", "duration", "cpu", "memory")
 @shared_options
 def command(
     session: Session,
-    words: tuple[str, ...],
+    arguments: tuple[str, ...],
     run_number: int | None,
     only_failed: bool,
     states: tuple[str, ...],
@@ -56,7 +57,7 @@ def command(
     from joblens.app.runs.tables import ResultSort, result_rows, sorted_rows
 
     store = session.current_store
-    run = _run_meant(session, store, words, run_number)
+    run = _chosen_run(session, store, arguments, run_number)
     rows = sorted_rows(result_rows(store, run), ResultSort(sort), reverse=reverse)
     if only_failed:
         rows = [row for row in rows if row.has_failed]
@@ -66,11 +67,11 @@ def command(
         _write_json(session, run, rows)
     else:
         _write_text(session, rows, _none(states, only_failed=only_failed))
-        _write_beside(session, run)
+        _write_document_and_table(session, run)
 
 
 def write_results(session: Session, run: "Run") -> None:
-    """All jobs, in the order of the plan."""
+    """Writes all jobs in the order of the plan."""
     from joblens.app.runs.tables import result_rows
 
     rows = result_rows(session.current_store, run)
@@ -78,16 +79,18 @@ def write_results(session: Session, run: "Run") -> None:
         _write_json(session, run, rows)
         return
     _write_text(session, rows, _none((), only_failed=False))
-    _write_beside(session, run)
+    _write_document_and_table(session, run)
 
 
-def _run_meant(session: Session, store: "Store", words: tuple[str, ...], run_number: int | None) -> "Run":
-    """`list` may stand first, as other tools have it. Alone it stands for the newest run, unless a workflow
-    is called so."""
+def _chosen_run(
+    session: Session, store: "Store", arguments: tuple[str, ...], run_number: int | None
+) -> "Run":
+    """`list` may come first, as in other tools. Alone it means the newest run, unless a workflow has this
+    name."""
     from joblens.app.runs.lookup import find_named_run, newest_run
     from joblens.model.errors import UnknownRun, UnknownWorkflow
 
-    given = words[1:] if len(words) > 1 and words[0] == "list" else words
+    given = arguments[1:] if len(arguments) > 1 and arguments[0] == "list" else arguments
     if len(given) > 1:
         raise click.UsageError(f"expected one RUN, not {len(given)}: {' '.join(given)}")
     try:
@@ -118,7 +121,7 @@ def _write_json(session: Session, run: "Run", rows: "list[ResultRow]") -> None:
     )
 
 
-def _write_beside(session: Session, run: "Run") -> None:
+def _write_document_and_table(session: Session, run: "Run") -> None:
     from joblens.app.runs.datasets import failed_datasets
     from joblens.app.runs.state import failed_actions
     from joblens.views.runs.results import render_actions, render_failed_datasets
@@ -145,9 +148,9 @@ def _write_text(session: Session, rows: "list[ResultRow]", none: str) -> None:
 
     width = session.width if session.is_terminal else None
     session.write_lines(render_results(rows, width=width, paint=session.palette))
-    kept = sum(row.kept_from is not None for row in rows)
-    if kept:
+    count = sum(row.kept_from is not None for row in rows)
+    if count:
         from joblens.views.text.numbers import counted
 
-        verb = "keeps its outcome" if kept == 1 else "keep their outcomes"
-        session.write(f"\n{counted(kept, 'job')} {verb} of an earlier run.\n")
+        verb = "keeps its outcome" if count == 1 else "keep their outcomes"
+        session.write(f"\n{counted(count, 'job')} {verb} of an earlier run.\n")

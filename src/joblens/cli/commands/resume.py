@@ -1,4 +1,4 @@
-"""`joblens resume`: go on with a run that was stopped or killed."""
+"""`joblens resume`: continues a run that was stopped or killed."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from joblens.cli.context import Session
 from joblens.cli.options.common import run_argument, shared_options
 from joblens.cli.options.groups import DRIVE_GROUPS, GroupedCommand
-from joblens.cli.options.run import offer_options, take_queue_options, tell_of_broker, with_offer
+from joblens.cli.options.run import offer_options, take_queue_options, warn_of_other_broker, with_offer
 
 
 @click.command(cls=GroupedCommand, groups=DRIVE_GROUPS)
@@ -22,6 +22,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     """
     from joblens.analysis.runs.status import run_label
     from joblens.app.driving.checks import RunRequest
+    from joblens.app.driving.resuming import unfinished_jobs
     from joblens.app.runs.control import refuse_command, refuse_driven
     from joblens.app.runs.lookup import find_named_run
     from joblens.app.runs.specs import hide_secrets, whole_run
@@ -33,18 +34,23 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     take_queue_options(session, given)
     run = find_named_run(session.store, ident, session.note)
     refuse_command(run, session.store)
+    if session.server_url is not None:
+        from joblens.cli.commands import on_server
+
+        on_server.resume(session, run, given)
+        return
     if run.status is RunStatus.COMPLETED and not session.json:
         session.write(f"Run {run_label(run)} is completed: nothing is left to do\n")
         return
     refuse_driven(run, session.settings)
     run = whole_run(run, session.store, session.settings)
     options = with_offer(run.options, given)
-    tell_of_broker(session, options)
+    warn_of_other_broker(session, options)
     before, run = run, replace(run, options=options)
     loaded = loaded_run(run)
     run = replace(run, options=hide_secrets(loaded, run.options))
     loaded.plan = grown_plan(loaded, run)
-    left, can_go_on = unfinished_jobs(session, run)
+    unfinished, can_go_on = unfinished_jobs(session.store, run)
     if run.status is RunStatus.FAILED and not can_go_on and not session.json:
         session.write(
             f"Run {run_label(run)} failed and cannot be resumed\n"
@@ -53,22 +59,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
         )
         raise SystemExit(1)
     request = RunRequest(
-        loaded=loaded, options=run.options, resumed=before, left=left, detach=given["detach"]
+        loaded=loaded, options=run.options, resumed=before, left=unfinished, detach=given["detach"]
     )
     known = session.store.find_workflow(run.workflow_uuid)
     carry_out(session, request, given, known=known, notify=given["notify"] or run.options.notify)
-
-
-def unfinished_jobs(session: Session, run: Any) -> tuple[tuple[int, ...], bool]:
-    """Returns the jobs that have not ended, and whether resuming can do anything: one of them waits for none
-    that failed, a dataset can be finalized now, or no job failed, so that it was an action."""
-    from joblens.app.runs.state import state_of_run
-    from joblens.model.runs.run import JobState
-    from joblens.plan.workflows.graph import Graph
-
-    state = state_of_run(session.store, run)
-    left = tuple(job.index for job in state.jobs if job.is_left)
-    over_well = (JobState.COMPLETED, JobState.DISABLED)
-    failed = [job.index for job in state.jobs if not job.is_left and job.state not in over_well]
-    can_go_on = bool(set(left) - Graph(state.plan).behind(failed))
-    return left, can_go_on or not failed or state.has_failed_datasets

@@ -1,4 +1,4 @@
-"""`joblens rightsize`: what a workflow's jobs should ask for, and the file with that in it."""
+"""`joblens rightsize`: suggests resource requests for a workflow's jobs, and writes them to its file."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from joblens.app.reports.rightsize_files import EditedSpec, SpecFile
     from joblens.app.reports.rightsizing import Sizing
 
-_THE_SAME = "\0"  # --write without a file: the one the workflow came from
+_THE_SAME = "\0"  # --write without a file: the workflow's own file
 
 
 @click.command("rightsize", cls=GroupedCommand)
@@ -104,13 +104,13 @@ def command(
         _show_diff(session, file, change.text)
         if change.text == file.text and not change.kept:
             session.note(f"joblens: {file.path} already has these values")
-        _tell_kept(session, change)
+        _report_reused(session, change)
         if write_to is not None:
             session.note(f"joblens: --diff writes nothing; {file.path} is unchanged")
     else:
         _show(session, sizing)
         if file is not None and change is not None:
-            _tell_written(session, sizing, file, change, adds=add)
+            _report_written(session, sizing, file, change, adds=add)
 
 
 def _size_jobs(session: Session, names: tuple[str, ...], strategy: "Strategy") -> None:
@@ -172,7 +172,7 @@ def _show_diff(session: Session, file: "SpecFile", text: str) -> None:
         session.write(f"{session.palette.paint(body, colour) if colour else body}{end}\n")
 
 
-def _tell_written(
+def _report_written(
     session: Session, sizing: "Sizing", file: "SpecFile", change: "EditedSpec", *, adds: bool
 ) -> None:
     from joblens.views.text.style import clean
@@ -187,7 +187,7 @@ def _tell_written(
             session.write(f"  {clean(one.group)}: {one.key} {before} → {one.after}\n")
     for note in change.notes:
         session.write(f"  {note}\n")
-    _tell_kept(session, change)
+    _report_reused(session, change)
     if file.is_changed:
         session.note(
             f"joblens: {file.path} is not as it was when run {sizing.run.number} was made; "
@@ -204,7 +204,7 @@ def _tell_written(
         )
 
 
-def _tell_kept(session: Session, change: "EditedSpec") -> None:
+def _report_reused(session: Session, change: "EditedSpec") -> None:
     if change.kept:
         session.note(
             f"joblens: too few runs to lower requests of: {', '.join(change.kept)}; "

@@ -1,4 +1,5 @@
-"""What `joblens run` does. Imports nothing of click: plain command lines do without it (`quick_run`)."""
+"""Implementation of `joblens run`. Does not import click: plain command lines do without it
+(`quick_run`)."""
 
 import os
 import sys
@@ -10,7 +11,8 @@ from joblens.model.errors import InputError
 
 
 def run(session: Session, given: dict[str, Any]) -> None:
-    """`given` has every option by its name in the option table. Ends with the job's exit code."""
+    """`given` has every option by its name in the option table. Exits with the job's exit code."""
+    session.refuse_server("run")
     if given["spec"] is not None:
         from joblens.cli.commands.run_spec import run_spec
         from joblens.cli.options.run import take_queue_options
@@ -51,7 +53,7 @@ def _run_here(session: Session, given: dict[str, Any]) -> None:
     shows_live = not given["quiet"] and os.isatty(2)
     color = shows_live and not session.options.no_color and not os.environ.get("NO_COLOR")
 
-    # A container with a terminal of its own draws on the screen itself.
+    # A container with its own terminal draws on the screen itself.
     shares_screen = prepared.job.container is None or not (os.isatty(0) and os.isatty(1))
     draws_line = shows_live and shares_screen and settings.output.capture
 
@@ -62,7 +64,12 @@ def _run_here(session: Session, given: dict[str, Any]) -> None:
         return render_live_line(prepared.job.name, samples, terminal_width(), color)
 
     session.own_jobs()
-    ended = run_in_foreground(prepared, settings, render_live=render_live if draws_line else None)
+    live = None
+    if draws_line:
+        from joblens.cli.ui.live_line import LiveLine
+
+        live = LiveLine(render_live)
+    ended = run_in_foreground(prepared, settings, live=live)
     record = ended.record
     if ended.error is None and (shows_live or given["verbose"]):
         from joblens.cli.commands.job_ending import print_summary
@@ -79,13 +86,13 @@ def _run_here(session: Session, given: dict[str, Any]) -> None:
     if ended.error is not None:
         raise ended.error
     if ended.died_of_interrupt:
-        sys.exit(-2)  # joblens dies of SIGINT too, for the shell script around it to see (__main__.entry)
+        sys.exit(-2)  # joblens dies of SIGINT too, so that a shell script notices (__main__.entry)
     code = record.outcome.exit_code if record.outcome else None
     sys.exit(125 if code is None else code)
 
 
 def run_parsed(given: dict[str, Any]) -> None:
-    """From `quick_run.parse`."""
+    """Takes the result of `quick_run.parse`."""
     session = Session(with_given(Globals(), given))
     try:
         run(session, given)

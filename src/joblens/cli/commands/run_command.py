@@ -1,4 +1,4 @@
-"""`joblens run` for click: help, completion and mistakes. The work is in `run`."""
+"""`joblens run` for click: help, completion and errors. The work is in `run`."""
 
 from typing import Any
 

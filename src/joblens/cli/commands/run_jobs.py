@@ -1,4 +1,4 @@
-"""`joblens run-jobs`: run the jobs of a workflow that was created."""
+"""`joblens run-jobs`: runs the jobs of a stored workflow."""
 
 import os
 from typing import Any
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_run, shared_options
 from joblens.cli.options.groups import DRIVE_GROUPS, GroupedCommand
-from joblens.cli.options.run import offer_options, take_queue_options, tell_of_broker, with_offer
+from joblens.cli.options.run import offer_options, take_queue_options, warn_of_other_broker, with_offer
 
 
 @click.command("run-jobs", cls=GroupedCommand, groups=DRIVE_GROUPS)
@@ -37,7 +37,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     newest = whole_run(store.find_run(runs[-1].uuid), store, session.settings)
     refuse_command(newest, store)
     options = replace(with_offer(newest.options, given), cwd=os.getcwd())
-    tell_of_broker(session, options)
+    warn_of_other_broker(session, options)
     notify = given["notify"] or options.notify
     is_elsewhere = (newest.options.cwd, newest.options.output_dir) != (options.cwd, options.output_dir)
     is_new = newest.status is not RunStatus.CREATED or is_elsewhere

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from joblens.model.jobs.job import Record
     from joblens.model.runs.run import RunOptions
 
-_CANCEL_PATIENCE_S = 60.0
+_CANCEL_TIMEOUT_S = 60.0
 
 
 def run_options(given: dict[str, Any]) -> "RunOptions":
     from joblens.cli.options.request import engine_options
     from joblens.model.runs.run import RunOptions
 
-    options = {**given, "nodes": None}  # of one command they are its own: see `with_nodes`
+    options = {**given, "nodes": None}  # for one command they belong to the job: see `with_nodes`
     return RunOptions(cwd=_current_dir(), **engine_options(options))
 
 
@@ -47,7 +47,7 @@ def _current_dir() -> str:
 
 
 def run_on_engine(session: Session, given: dict[str, Any]) -> None:
-    """Passes on what the job prints as it comes; ends with the job's exit code."""
+    """Passes the job's output on as it comes; exits with the job's exit code."""
     from joblens.app.jobs.logs import OutputFollower
     from joblens.app.queue.submission import QueueRequest
     from joblens.cli.commands.job_ending import check_report, print_summary, write_document, write_report
@@ -86,7 +86,7 @@ def _finish(session: Session, record: "Record", signal: int | None) -> None:
     from joblens.model.jobs.job import Status
 
     if signal == 2:
-        sys.exit(-2)  # joblens dies of SIGINT too, for the shell script around it to see (__main__.entry)
+        sys.exit(-2)  # joblens dies of SIGINT too, so that a shell script notices (__main__.entry)
     if signal is not None:
         sys.exit(128 + signal)
     outcome = record.outcome
@@ -118,7 +118,7 @@ def _run_on_cluster(
 def _run_on_queue(
     session: Session, asked: "QueueRequest", output: "OutputFollower"
 ) -> "tuple[Record, int | None]":
-    """Ctrl-C and SIGTERM cancel the job. The worker notifies."""
+    """Ctrl-C and SIGTERM cancel the job. The worker sends the notification."""
     import signal
 
     from joblens.app.jobs.queries import records_until_final, wait_for_end
@@ -135,8 +135,8 @@ def _run_on_queue(
         number = signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM
         config = session.options.config
         cancel_queued(record, session.queue_store, session.settings, config)
-        patience_s = record.job.grace_s + _CANCEL_PATIENCE_S
-        record = wait_for_end(session.store, record.job.uuid, patience_s, session.restart_embedded_worker)
+        timeout_s = record.job.grace_s + _CANCEL_TIMEOUT_S
+        record = wait_for_end(session.store, record.job.uuid, timeout_s, session.restart_embedded_worker)
         output.copy(record)
         return record, int(number)
     finally:
@@ -155,7 +155,7 @@ def _raise_terminated(_number: int, _frame: object) -> None:
 
 
 def submit_to_cluster(session: Session, given: dict[str, Any], asked: "QueueRequest") -> "Record":
-    """A driver goes on in the background until the job has ended."""
+    """A driver in the background runs until the job has ended."""
     from joblens.app.driving.command_runs import detach_command
 
     return detach_command(
@@ -168,7 +168,7 @@ def submit_to_cluster(session: Session, given: dict[str, Any], asked: "QueueRequ
     )
 
 
-def care_for_command(session: Session, record: "Record") -> None:
+def restart_driver(session: Session, record: "Record") -> None:
     """Restarts a driver that was killed, while this process waits for the job."""
     from joblens.app.driving.command_runs import keep_driven
 

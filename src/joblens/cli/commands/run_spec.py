@@ -1,4 +1,4 @@
-"""`joblens run FILE`: the jobs of a workflow file, as one run."""
+"""`joblens run FILE`: runs the jobs of a workflow file as one run."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from joblens.model.runs.plan import Plan
     from joblens.model.runs.run import Run, RunOptions, Workflow
 
-# What of the options for one command means something for a whole run.
+# Options for one command that also apply to a whole run.
 _SHARED = frozenset(
     (
         "params",
@@ -42,7 +42,7 @@ _SHARED = frozenset(
 
 
 def run_spec(session: Session, given: dict[str, Any]) -> None:
-    """Ends with 0 when every job succeeded, 1 when some did not, 130 after an interrupt."""
+    """Exits with 0 if every job succeeded, 1 if some did not, 130 after an interrupt."""
     from joblens.app.driving.checks import RunRequest
     from joblens.app.queue.notifiers import with_broker
     from joblens.app.runs.specs import hide_secrets
@@ -74,8 +74,8 @@ def carry_out(
     notify: str | None,
     warnings: tuple[str, ...] = (),
 ) -> None:
-    """Shows, detaches or drives the run, as asked for; ends with its exit code. `known`: the workflow, where
-    the store has it."""
+    """Shows, detaches or drives the run, as requested; exits with its exit code. `known`: the workflow,
+    if the store has it."""
     if given["dry_run"]:
         show_dry_run(session, request, known, warnings)
         return
@@ -92,14 +92,14 @@ def carry_out(
 
 
 def submit_spec(session: Session, given: dict[str, Any]) -> None:
-    """`submit FILE` is `run FILE --detach`, and waits for its end where that was asked for."""
+    """`submit FILE` is `run FILE --detach`, and waits for its end if requested."""
     if given["engine"] is None and (session.settings.queue.broker or given["queue"]):
         given = {**given, "engine": "celery"}
     run_spec(session, {**given, **_no_run_options(), "detach": True})
 
 
 def _no_run_options() -> dict[str, Any]:
-    """As if none were given, of those that `submit` does not have."""
+    """Returns defaults for the options that `submit` does not have."""
     rows = [row for row in RUN_OPTIONS if row.name not in ("queue", "broker", "retry_lost")]
     return {row.name: False if row.kind == "flag" else row.default for row in rows}
 
@@ -114,7 +114,7 @@ def _refuse_command_options(given: dict[str, Any]) -> None:
 
 
 def is_for_files(name: str) -> bool:
-    """Whether that option of `run` or `submit` may stand with a workflow file."""
+    """Returns whether that option of `run` or `submit` may be used with a workflow file."""
     return name in _SHARED or any(row.name == name for row in (*SPEC_OPTIONS, *QUEUE_OPTIONS))
 
 
@@ -177,7 +177,7 @@ def _warn(session: Session, loaded: "LoadedSpec", options: "RunOptions", *, quie
 def _again(
     session: Session, given: dict[str, Any], loaded: "LoadedSpec", options: "RunOptions"
 ) -> "RerunSelection | None":
-    """With --rerun-changed: the run before, which jobs run again and why. None: everything runs."""
+    """For --rerun-changed: returns the previous run, which jobs run again and why. None: everything runs."""
     if not given["rerun_changed"] or session.store_if_exists is None:
         return None
     from joblens.app.runs.reruns import carry_raised_requests, changed_since_last
@@ -197,13 +197,13 @@ def _known(session: Session, given: dict[str, Any], loaded: "LoadedSpec") -> "Wo
 
 
 def _detach_and_wait(session: Session, run: "Run", given: dict[str, Any], warnings: tuple[str, ...]) -> None:
-    """Prints its results at its end; ends with the exit code of `run FILE`."""
+    """Prints the results at the end; exits with the exit code of `run FILE`."""
     from joblens.cli.commands.submitted import await_run
 
     session.runs.detach(run, given["notify"])
     if not session.json:
-        _say_detached(session, run, warnings, {})
-        session.flush()  # who waits may be killed, and still wants to know the run
+        report_detached(session, run, warnings, {})
+        session.flush()  # the run must be known even if this process is killed while it waits
     await_run(session, run, given["wait_timeout"])
 
 
@@ -218,10 +218,10 @@ def detach(
 
     found, warn = collecting(session)
     session.runs.detach(run, notify, warn)
-    _say_detached(session, run, (*warnings, *found), also or {})
+    report_detached(session, run, (*warnings, *found), also or {})
 
 
-def _say_detached(session: Session, run: "Run", warnings: tuple[str, ...], also: dict[str, Any]) -> None:
+def report_detached(session: Session, run: "Run", warnings: tuple[str, ...], also: dict[str, Any]) -> None:
     from joblens.analysis.runs.status import run_label
 
     if session.json:
@@ -247,8 +247,8 @@ def drive_to_end(
     lock: "RunLock | None" = None,
     also: dict[str, Any] | None = None,
 ) -> "Driven":
-    """Drives the run, with a view on a terminal and lines anywhere else. `lock`: of this run, taken already.
-    `also`: more for the document of --json."""
+    """Drives the run, with a view on a terminal and lines elsewhere. `lock`: lock of this run, if already
+    taken. `also`: more for the document of --json."""
     session.own_jobs()
     driven = session.runs.drive(run, plan, make_view=None if quiet else _view_maker(session), lock=lock)
     try:
@@ -257,7 +257,7 @@ def drive_to_end(
             from joblens.app.driving.summary import notify_run
 
             notify_run(session.store, driven, notify, session.warn)
-    except JoblensError as error:  # the store is gone; how the run ended stands
+    except JoblensError as error:  # the store is gone, but the outcome of the run is known
         session.warn(str(error))
     return driven
 
@@ -266,7 +266,7 @@ def _view_maker(session: Session) -> "Callable[[Run, Plan, RunCapacity], RunView
     def make(run: "Run", plan: "Plan", offer: "RunCapacity") -> "RunView":
         from joblens.cli.ui.runs import view_for
 
-        descriptor = 2 if session.json else 1  # the document alone goes to standard output
+        descriptor = 2 if session.json else 1  # standard output gets only the document
         return view_for(run, plan, session.store, offer, descriptor=descriptor, color=session.color)
 
     return make
@@ -306,7 +306,7 @@ def show_dry_run(
     workflow: "Workflow | None",
     warnings: tuple[str, ...] = (),
 ) -> None:
-    """The checks of the run, and its plan. `workflow`: where the store has it already."""
+    """Shows the checks of the run, and its plan. `workflow`: if the store already has it."""
     from joblens.app.driving.dry_runs import dry_run, dry_run_document
 
     messages = list(warnings)

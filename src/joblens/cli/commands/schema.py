@@ -1,4 +1,4 @@
-"""`joblens schema`: the JSON Schema of workflow files, for editors."""
+"""`joblens schema`: prints the JSON Schema of workflow files, for editors."""
 
 import click
 from msgspec import json

@@ -1,4 +1,4 @@
-"""`joblens seff`: how well a job of Slurm used what it had."""
+"""`joblens seff`: efficiency of a Slurm job."""
 
 import click
 
@@ -18,18 +18,17 @@ def command(session: Session, idents: tuple[str, ...]) -> None:
     """
     from joblens.analysis.slurm.efficiency import efficiency_form
     from joblens.app.reports.seff import Seff
-    from joblens.app.wiring.drivers import store_is_there
 
-    seff = Seff(session.store if store_is_there(session.settings) else None, session.note)
+    seff = Seff(session.store_if_exists, session.note)
     found = [seff.look(ident) for ident in idents]
     if session.json:
         session.write_json([efficiency_form(one) for jobs in found for one in jobs])
         return
     from joblens.views.jobs.seff import render_seff, render_seff_table
 
-    for place, jobs in enumerate(found):
+    for number, jobs in enumerate(found):
         width, paint = session.width, session.palette
-        if place:
+        if number:
             session.write("\n")
         if len(jobs) == 1:
             session.write_lines(render_seff(jobs[0], width=width, paint=paint))

@@ -42,9 +42,9 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
 
         details = details.updated(operators_from_folder(record))
     if record.attempt is not None and record.attempt.placement is not None:
-        from joblens.app.reports.seff import look_account
+        from joblens.app.reports.seff import slurm_account
 
-        details = look_account(store, record, details)
+        details = slurm_account(store, record, details)
     digest = "" if record.attempt is None else record.attempt.provenance
     provenance = store.provenance(digest) if digest else None
     waits_at = place_of_waiting(store, record)
@@ -63,6 +63,7 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
         return
     from joblens.app.wiring.drivers import SystemClock
     from joblens.views.jobs.show import render_parts, render_show
+    from joblens.views.runs.cluster_waits import describe_wait
 
     taken = samples(store, record.job.uuid)
     now_us, width, paint = SystemClock().now_us(), session.width, session.palette
@@ -82,7 +83,7 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
             paint=paint,
             details=details,
             provenance=provenance,
-            waits=waits_at.in_words() if waits_at is not None else "",
+            waits=describe_wait(waits_at) if waits_at is not None else "",
             raised=raised,
         )
     )

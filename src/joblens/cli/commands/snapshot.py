@@ -1,4 +1,4 @@
-"""`joblens snapshot`: where a recipe's job stands, from its folder."""
+"""`joblens snapshot`: progress of a recipe's job, from its folder."""
 
 import sys
 import time
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from joblens.model.recipes.snapshot import JobSnapshot
 
 _FASTEST_S = 0.1
-_INDENTED_OPERATIONS = 10_000  # a larger document is written in pieces, without being laid out
+_INDENTED_OPERATIONS = 10_000  # a larger document is written in pieces, without indentation
 
 
 @click.command("snapshot", cls=GroupedCommand)
@@ -35,6 +35,8 @@ def command(
     """Show the progress of a recipe's job from the event log in its directory, written by joblens or
     DataJuicer. Distinguishes running, finished, failed, stopped and killed jobs.
 
+    On a server (--server), JOB_DIR is the ID of a recipe's job.
+
     With --watch on a terminal, redraws in place (q quits); on a pipe or with --json, prints one document
     per line.
     """
@@ -43,6 +45,11 @@ def command(
         raise InputError(f"--interval {interval} is too short", hint=f"{_FASTEST_S} s or more")
     if list_jobs and watch:
         raise InputError("--list and --watch cannot be combined", hint="give the directory of one job")
+    if session.server_url is not None:
+        if list_jobs or human_readable:
+            session.refuse_server("snapshot --list and --human-readable")
+        _from_server(session, job_dir, interval_s if watch else None)
+        return
     if list_jobs:
         _list(session, job_dir)
         return
@@ -57,6 +64,21 @@ def command(
         _draw(session, live, interval_s)
     else:
         _stream(session, live, interval_s, is_for_people=is_for_people)
+
+
+def _from_server(session: Session, ident: str, interval_s: float | None) -> None:
+    """Writes the document of a job once, or until it ends."""
+    from joblens.app.jobs.queries import find
+
+    remote = session.remote
+    assert remote is not None
+    uuid = find(session.store, ident, session.note).job.uuid
+    while True:
+        is_over = interval_s is None or session.store.find(uuid).status.is_final
+        session.write_json_line(remote.server.call("GET", f"/jobs/{uuid}/snapshot", dict))
+        if is_over:
+            return
+        time.sleep(interval_s or 0.0)
 
 
 def _list(session: Session, base_dir: str) -> None:

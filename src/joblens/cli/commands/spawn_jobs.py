@@ -1,4 +1,4 @@
-"""`joblens spawn-jobs`: a running job adds jobs to its run."""
+"""`joblens spawn-jobs`: adds jobs to the run of the calling job."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -107,7 +107,7 @@ def _given_state(text: str) -> Any:
         ) from error
 
 
-_TEXTS: dict[str, tuple[str, str]] = {}  # of the file that was read: its text and format, for positions
+_TEXTS: dict[str, tuple[str, str]] = {}  # text and format of the file, for positions
 
 
 def _read(file: str) -> "SpawnReading":
@@ -169,11 +169,11 @@ def _show(session: Session, lineage: str | None, ident: str | None, *, is_alone:
     import os
 
     from joblens.app.runs.spawn import Caller, all_lineages, known_lineage, lineage_state
-    from joblens.app.runs.user_data import run_meant
+    from joblens.app.runs.user_data import chosen_run
 
     if not is_alone:
         raise InputError("--show adds nothing: it takes no FILE, --state or --final")
-    run = run_meant(session.store, ident)
+    run = chosen_run(session.store, ident)
     if lineage is not None:
         if ident is not None:
             known_lineage(run, lineage)

@@ -1,4 +1,4 @@
-"""`joblens stats` and `job-stats`: many jobs in a few numbers."""
+"""`joblens stats` and `job-stats`: totals and percentiles of jobs."""
 
 import click
 from msgspec import structs
@@ -7,7 +7,7 @@ from joblens.cli.context import Session
 from joblens.cli.options.common import shared_options
 from joblens.cli.options.filters import (
     bench_option,
-    benchmarks_left_out,
+    hidden_benchmarks,
     is_narrowed,
     job_filters,
     with_run_found,
@@ -65,16 +65,16 @@ def _show_profiles(session: Session, query: HistoryQuery) -> None:
 
     store = session.current_store
     query = with_run_found(store, query)
-    told = profile_statistics(store, query)
+    statistics = profile_statistics(store, query)
     if session.json:
-        session.write_json(told)
-    elif not told["profiles"] and not told["without_profile"]:
+        session.write_json(statistics)
+    elif not statistics["profiles"] and not statistics["without_profile"]:
         session.note(_none_of(store, query))
     else:
         from joblens.views.jobs.stats import render_profile_statistics
 
         width = session.width if session.is_terminal else None
-        session.write_lines(render_profile_statistics(told, width=width, paint=session.palette))
+        session.write_lines(render_profile_statistics(statistics, width=width, paint=session.palette))
 
 
 def _show_compose(session: Session, query: HistoryQuery) -> None:
@@ -91,11 +91,11 @@ def _show_compose(session: Session, query: HistoryQuery) -> None:
     else:
         if not services:
             session.note(_none_of(store, query))
-        session.write(compose_text(services))  # a file that can be read, whatever was found
+        session.write(compose_text(services))  # always a readable file, whatever was found
 
 
 def _statistics(session: Session, query: HistoryQuery) -> Statistics | None:
-    """The statistics to show as text; None when the answer has been given."""
+    """Returns the statistics to show as text; None if the answer was already written."""
     from joblens.app.jobs.queries import statistics
 
     store = session.current_store
@@ -113,7 +113,7 @@ def _statistics(session: Session, query: HistoryQuery) -> Statistics | None:
 
 
 def _none_of(store: Store, query: HistoryQuery) -> str:
-    left_out = benchmarks_left_out(store, structs.replace(query, include_unfinished=False))
+    left_out = hidden_benchmarks(store, structs.replace(query, include_unfinished=False))
     if left_out:
         return left_out
     if is_narrowed(query):

@@ -1,4 +1,4 @@
-"""`joblens status`: how a job on a queue, or a workflow of such jobs, stands, and what came of it."""
+"""`joblens status`: status and result of a queued job, or of a workflow of such jobs."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from joblens.cli.context import Session
 from joblens.cli.options.common import job_argument, shared_options
 from joblens.cli.options.groups import GroupedCommand
 
-Tell = Callable[[dict[str, Any]], None]
+Report = Callable[[dict[str, Any]], None]
 
 
 @click.command("status", cls=GroupedCommand)
@@ -63,10 +63,10 @@ def follow_status(
     session: Session,
     uuid: str,
     interval_s: float,
-    tell: Tell,
+    report: Report,
     timeout_s: float | None = None,
 ) -> dict[str, Any]:
-    """-> the status at its end, or when the time is up."""
+    """Returns the status at its end, or at the time-out."""
     import time
 
     from joblens.app.jobs.queries import records_until_final
@@ -74,19 +74,19 @@ def follow_status(
 
     session.wait_for_store(timeout_s)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    told_at = -interval_s
+    reported_at = -interval_s
     for record in records_until_final(session.store, uuid, session.restart_embedded_worker):
         is_late = deadline is not None and time.monotonic() >= deadline
         if record.status.is_final or is_late:
             break
-        if time.monotonic() - told_at >= interval_s:
-            tell(task_status(session.queue_store, record))
-            told_at = time.monotonic()
+        if time.monotonic() - reported_at >= interval_s:
+            report(task_status(session.queue_store, record))
+            reported_at = time.monotonic()
     return task_status(session.queue_store, record)
 
 
 def show_workflow(session: Session, uuids: Sequence[str], every_s: float | None = None) -> None:
-    """How it stands; `every_s`: followed to its end first, told so often."""
+    """`every_s`: waits for its end first, with a report at this interval."""
     from joblens.app.queue.watch import workflow_status
     from joblens.views.runs.tasks import render_workflow, workflow_words
 
@@ -106,37 +106,40 @@ def show_workflow(session: Session, uuids: Sequence[str], every_s: float | None 
     session.write_lines(render_workflow(status, width=session.table_width, paint=session.palette))
 
 
-def _follow_workflow(session: Session, uuids: Sequence[str], every_s: float, tell: Tell) -> None:
+def _follow_workflow(session: Session, uuids: Sequence[str], every_s: float, report: Report) -> None:
     import time
 
     from joblens.app.queue.watch import states_until_final, workflow_status
 
-    told_at = -every_s
+    reported_at = -every_s
     for states in states_until_final(session.queue_store, uuids, session.restart_embedded_worker):
-        if any(not status.is_final for status in states.values()) and time.monotonic() - told_at >= every_s:
-            tell(workflow_status(session.queue_store, uuids))
-            told_at = time.monotonic()
+        if (
+            any(not status.is_final for status in states.values())
+            and time.monotonic() - reported_at >= every_s
+        ):
+            report(workflow_status(session.queue_store, uuids))
+            reported_at = time.monotonic()
 
 
-def _teller(session: Session, words: Callable[[dict[str, Any]], str]) -> Tell:
+def _teller(session: Session, ids: Callable[[dict[str, Any]], str]) -> Report:
     if session.json:
         return session.write_json_line
     if sys.stdout.isatty():
-        return terminal_line(session, words)
+        return terminal_line(session, ids)
 
-    def tell(status: dict[str, Any]) -> None:
-        session.write(f"{words(status)}\n")
+    def report(status: dict[str, Any]) -> None:
+        session.write(f"{ids(status)}\n")
         session.flush()
 
-    return tell
+    return report
 
 
-def terminal_line(session: Session, words: Callable[[dict[str, Any]], str]) -> Tell:
-    """One line on the terminal that is written over; gone when the next thing is written there."""
+def terminal_line(session: Session, ids: Callable[[dict[str, Any]], str]) -> Report:
+    """Writes one line that the next output replaces, on a terminal."""
     from joblens.views.text.style import fit
 
-    def tell(status: dict[str, Any]) -> None:
-        sys.stderr.write(f"\r\x1b[K{fit(words(status), session.width - 1)}\r")
+    def report(status: dict[str, Any]) -> None:
+        sys.stderr.write(f"\r\x1b[K{fit(ids(status), session.width - 1)}\r")
         sys.stderr.flush()
 
-    return tell
+    return report

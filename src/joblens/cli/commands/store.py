@@ -1,4 +1,4 @@
-"""`joblens store`: looking after the store itself."""
+"""`joblens store`: checks, copies and compacts the store itself."""
 
 import click
 from msgspec import to_builtins
@@ -70,11 +70,11 @@ def path(session: Session) -> None:
     """Print the path or URL of the store."""
     from joblens.app.wiring.drivers import store_name
 
-    place = store_name(session.settings)
+    name = store_name(session.settings)
     if session.json:
-        session.write_json({"store": place})
+        session.write_json({"store": name})
     else:
-        session.write(f"{place}\n")
+        session.write(f"{name}\n")
 
 
 @command.command("copy")
@@ -92,7 +92,7 @@ def copy(session: Session, source: str, target: str) -> None:
 
     for name, url in (("SOURCE", source), ("TARGET", target)):
         session.warn_of_password(name, url, "PGPASSWORD or ~/.pgpass")
-    with ProgressBar("jobs", look_every=1) as bar:
+    with ProgressBar("jobs", poll_every=1) as bar:
         copied = copy_store(source, target, session.settings, session.warn, bar.expect)
     if session.json:
         session.write_json(to_builtins(copied))

@@ -1,4 +1,4 @@
-"""`joblens submit`: a command, a workflow file or a tool's script in the background, or on a queue."""
+"""`joblens submit`: runs a command, a workflow file or a tool's script in the background, or on a queue."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -25,21 +25,21 @@ _DEVICES = ("cpu", "gpu", "intel-gpu")
 
 
 class ToolOrSpecCommand(SpecCommand):
-    """The first word, where it does not stand behind `--`, may be a tool's name. Then a script follows, and
-    options may stand anywhere."""
+    """The first word, unless it is behind `--`, may be a tool's name. Then a script follows, and options
+    may be anywhere."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        place = first_word(args)
+        index = first_word(args)
         try:
-            tool = None if place is None else _tool(args[place], in_container=_names_container(args[:place]))
+            tool = None if index is None else _tool(args[index], in_container=_names_container(args[:index]))
         except UnknownTool as error:
-            tool, ctx.meta[_MISTAKE] = None, error  # told when the options are known to be right
+            tool, ctx.meta[_MISTAKE] = None, error  # reported once the options are known to be right
         ctx.meta[_KEY] = tool
-        if tool is None or place is None:
+        if tool is None or index is None:
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = True
         try:
-            return click.Command.parse_args(self, ctx, args[:place] + args[place + 1 :])
+            return click.Command.parse_args(self, ctx, args[:index] + args[index + 1 :])
         except click.NoSuchOption as error:
             raise click.UsageError(
                 f"{error.format_message()} '{tool}' is a tool; a command goes after --: "
@@ -49,58 +49,61 @@ class ToolOrSpecCommand(SpecCommand):
 
 
 def _names_container(options: list[str]) -> bool:
-    return any(word.partition("=")[0] == "--container" for word in options)
+    return any(argument.partition("=")[0] == "--container" for argument in options)
 
 
-def _tool(word: str, *, in_container: bool) -> str | None:
-    """The word, if it is the name of a tool; None: a command or a file. What is none of them was mistyped,
-    or is a tool that is not there. Of programs inside a container nothing is known here."""
+def _tool(argument: str, *, in_container: bool) -> str | None:
+    """Returns the word if it names a tool; None: a command or a file. Any other word was mistyped, or is
+    a tool that is not installed. Programs inside a container are unknown here."""
     import os
     import shutil
 
     from joblens.app.queue.tools import tool_shelf
     from joblens.spec.formats.positions import nearest_word
 
-    if os.sep in word or split_spec([word])[0] is not None:
+    if os.sep in argument or split_spec([argument])[0] is not None:
         return None
     shelf = tool_shelf()
-    if word in shelf.tools or word in shelf.broken:
-        return word
-    if shutil.which(word) is not None or os.path.exists(word):
+    if argument in shelf.tools or argument in shelf.broken:
+        return argument
+    if shutil.which(argument) is not None or os.path.exists(argument):
         return None
-    near = nearest_word(word, shelf.tools)
+    near = nearest_word(argument, shelf.tools)
     if in_container and not near:
         return None
     meant = f"; did you mean '{near}'?" if near else ""
     usual = "joblens list-tools shows the tools; a command that exists only elsewhere goes after --"
     raise UnknownTool(
-        f"there is no tool or command '{word}'{meant}", hint="; ".join(shelf.passed_over) or usual
+        f"there is no tool or command '{argument}'{meant}", hint="; ".join(shelf.passed_over) or usual
     )
 
 
 def with_tool(given: dict[str, Any]) -> dict[str, Any]:
-    """`given` with the tool under `tool_name` and its script under `tool_script`, or the workflow file under
-    `spec`; all None: a command."""
+    """Returns `given` with the tool as `tool_name` and its script as `tool_script`, or the workflow file
+    as `spec`; all None: a command."""
     meta = click.get_current_context().meta
     if _MISTAKE in meta:
         raise meta[_MISTAKE]
     tool = meta.get(_KEY)
     if tool is None:
         return {**with_spec(given), "tool_name": None, "tool_script": None}
-    words = given["command_line"]
-    if len(words) != 1:
-        said = f"'{words[1]}' after the script {words[0]}" if words else f"{tool} needs a script"
+    arguments = given["command_line"]
+    if len(arguments) != 1:
+        message = (
+            f"'{arguments[1]}' after the script {arguments[0]}" if arguments else f"{tool} needs a script"
+        )
         raise click.UsageError(
-            f"{said}: joblens submit {tool} SCRIPT [OPTIONS]; a command goes after --: "
+            f"{message}: joblens submit {tool} SCRIPT [OPTIONS]; a command goes after --: "
             f"joblens submit -- {tool} …"
         )
-    return {**given, "spec": None, "tool_name": tool, "tool_script": words[0]}
+    return {**given, "spec": None, "tool_name": tool, "tool_script": arguments[0]}
 
 
 def split_devices(given: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """--device says what a tool computes on, or what a container is given. -> (the first, the others)"""
-    kinds = [word for word in given if word in _DEVICES]
-    unknown = next((word for word in given if word not in _DEVICES and "/" not in word), None)
+    """--device selects what a tool computes on, or devices of a container. Returns (the first, the
+    others)."""
+    kinds = [argument for argument in given if argument in _DEVICES]
+    unknown = next((argument for argument in given if argument not in _DEVICES and "/" not in argument), None)
     if unknown is not None:
         raise click.UsageError(
             f"--device {unknown}: tools run on {', '.join(_DEVICES)}; "
@@ -108,7 +111,7 @@ def split_devices(given: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
         )
     if len(kinds) > 1:
         raise click.UsageError(f"--device {kinds[0]} and --device {kinds[1]}: choose one device")
-    return (kinds[0] if kinds else ""), tuple(word for word in given if word not in _DEVICES)
+    return (kinds[0] if kinds else ""), tuple(argument for argument in given if argument not in _DEVICES)
 
 
 def submit_command(session: Session, given: dict[str, Any]) -> None:
@@ -136,7 +139,7 @@ def submit_tool(session: Session, given: dict[str, Any]) -> None:
 
 
 def _tool_request(session: Session, given: dict[str, Any]) -> "QueueRequest":
-    """The options go before what the tool says."""
+    """Options override the tool's own values."""
     from joblens.app.queue.tool_tasks import queue_request, runs_here
     from joblens.app.queue.tools import tool_request
     from joblens.app.wiring.machine import missing_device
@@ -155,7 +158,7 @@ def _tool_request(session: Session, given: dict[str, Any]) -> "QueueRequest":
         here=runs_here(session.settings) and given["engine"] not in CLUSTERS,
     )
     missing = missing_device(device)
-    if missing:  # else it would have been refused
+    if missing:  # otherwise it would have been refused
         session.note(
             f"joblens: on this machine {missing}; a worker on another machine must run it (--queue NAME)"
         )
@@ -192,7 +195,7 @@ _NO_CONTAINER: dict[str, Any] = {
 
 
 def _container(given: dict[str, Any]) -> "str | ContainerJob | None":
-    """An image alone goes into what the tool says of its container."""
+    """An image alone is combined with the tool's container."""
     made = container_from(given)
     if made is None:
         return None
@@ -201,7 +204,7 @@ def _container(given: dict[str, Any]) -> "str | ContainerJob | None":
 
 
 def _retry_lost(given: dict[str, Any]) -> Any:
-    from joblens.model.delivery import RetryLost
+    from joblens.model.jobs.job import RetryLost
 
     return RetryLost(given["retry_lost"]) if given["retry_lost"] else None
 
@@ -212,10 +215,10 @@ def _enqueue(session: Session, asked: "QueueRequest", given: dict[str, Any]) -> 
 
     timeout_s = seconds_of("-t", given["wait_timeout"])
     if given["engine"] in CLUSTERS:
-        from joblens.cli.commands.run_on_engine import care_for_command, submit_to_cluster
+        from joblens.cli.commands.run_on_engine import restart_driver, submit_to_cluster
 
         record = submit_to_cluster(session, given, asked)
-        told(session, record, given, lambda: care_for_command(session, record))
+        told(session, record, given, lambda: restart_driver(session, record))
         return
     warnings, warn = collecting(session)
     (record,) = enqueue([asked], session.settings, session.options.config, warn)
@@ -266,6 +269,11 @@ def command(session: Session, /, **given: Any) -> None:
     given = with_tool(given)
     if given["wait_timeout"] is not None and not given["wait"]:
         raise InputError("-t needs --wait")
+    if session.server_url is not None:
+        from joblens.cli.commands import on_server
+
+        on_server.submit(session, given)
+        return
     take_queue_options(session, given)
     if given["spec"] is not None:
         from joblens.cli.commands.run_spec import submit_spec
@@ -283,7 +291,7 @@ def command(session: Session, /, **given: Any) -> None:
 
 
 def _engine(session: Session, given: dict[str, Any]) -> str:
-    """The one that was asked for, else the one that the other options and the configuration mean."""
+    """Returns the requested engine, otherwise the one implied by other options and the configuration."""
     engine: str | None = given["engine"]
     if given["tool_name"] is not None:
         return engine if engine in CLUSTERS else CELERY
@@ -294,7 +302,7 @@ def _engine(session: Session, given: dict[str, Any]) -> str:
 
 
 def _submit_here(session: Session, given: dict[str, Any]) -> None:
-    """To the supervisor of this user."""
+    """Submits to the supervisor of this user."""
     from joblens.app.jobs.preparation import prepare
     from joblens.app.jobs.submission import submit
 

@@ -1,4 +1,4 @@
-"""`joblens submit-workflow`: several tasks of tools, one after the other or side by side."""
+"""`joblens submit-workflow`: submits several tasks of tools, in sequence or in parallel."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -88,7 +88,7 @@ def _wait(
 
     if not session.json:
         _say(session, submitted)
-        session.flush()  # whoever waits may be killed, and still wants to know the id
+        session.flush()  # the id must be known even if this process is killed while it waits
     with goes_on(session, submitted.workflow_id, submitted.workflow_id):
         is_over = _followed(session, submitted.uuids, timeout_s)
     status = workflow_status(session.queue_store, submitted.uuids)
@@ -103,7 +103,7 @@ def _wait(
 
 
 def _followed(session: Session, uuids: tuple[str, ...], timeout_s: float | None) -> bool:
-    """With a bar on a terminal. -> whether all have ended."""
+    """Shows a bar on a terminal. Returns whether all have ended."""
     import time
 
     from joblens.app.queue.watch import states_until_final
@@ -112,7 +112,7 @@ def _followed(session: Session, uuids: tuple[str, ...], timeout_s: float | None)
     session.wait_for_store(timeout_s)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     ended = 0
-    with ProgressBar("tasks", len(uuids), look_every=0) as bar:
+    with ProgressBar("tasks", len(uuids), poll_every=0) as bar:
         for states in states_until_final(
             session.queue_store, uuids, session.restart_embedded_worker, None, deadline
         ):

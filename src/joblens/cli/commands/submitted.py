@@ -1,4 +1,4 @@
-"""What is said of a job that was submitted, and waiting for it where that was asked for."""
+"""Output about a submitted job, and waiting for it if requested."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,7 @@ from joblens.cli.context import Session
 from joblens.model.values.ids import short
 
 if TYPE_CHECKING:
-    from joblens.app.jobs.queries import Care
+    from joblens.app.jobs.queries import Recover
     from joblens.model.jobs.job import Record
     from joblens.model.runs.run import Run
 
@@ -17,7 +17,7 @@ TIMED_OUT = 124
 
 
 def with_unit(timeout: str | None) -> str:
-    """As it was typed; a bare number is seconds."""
+    """Returns the time as typed; a bare number is seconds."""
     return f"{timeout} s" if timeout and timeout[-1].isdigit() else f"{timeout}"
 
 
@@ -25,19 +25,19 @@ def told(
     session: Session,
     record: "Record",
     given: dict[str, Any],
-    care: "Care",
+    recover: "Recover",
     warnings: Sequence[str] = (),
 ) -> None:
-    """With --wait: its end, and the exit code is the job's."""
+    """With --wait: shows its end and exits with the job's exit code."""
     if not given["wait"]:
         say(session, record, warnings)
         return
     session.own_jobs()
     if not session.json:
         say(session, record)
-        session.flush()  # whoever waits may be killed, and still wants to know the id
+        session.flush()  # the id must be known even if this process is killed while it waits
     with goes_on(session, f"job {record.job.uuid}", record.job.uuid):
-        record = awaited(session, record, given["wait_timeout"], care)
+        record = awaited(session, record, given["wait_timeout"], recover)
     if session.json:
         write_form(session, record)
     elif record.status.is_final:
@@ -46,7 +46,7 @@ def told(
 
 
 def collecting(session: Session) -> tuple[list[str], "Callable[[str], None]"]:
-    """A list that fills with the warnings that the function beside it shows."""
+    """Returns a list that collects the warnings that `warn` shows."""
     found: list[str] = []
 
     def warn(text: str) -> None:
@@ -57,20 +57,23 @@ def collecting(session: Session) -> tuple[list[str], "Callable[[str], None]"]:
 
 
 def write_result(session: Session, record: "Record") -> None:
-    """Status, exit code, numbers, artifacts and the end of what it printed."""
+    """Writes status, exit code, numbers, artifacts and the end of its output."""
     from joblens.app.jobs.logs import printed_last
     from joblens.app.queue.watch import task_status
     from joblens.views.runs.tasks import render_status
 
     status = task_status(session.queue_store, record)
     result = status["result"]
-    if result is not None and not result["stdout"]:  # only workers keep the end of it in the record
-        status = {**status, "result": {**result, "stdout": printed_last(record, "stdout")}}
+    if result is not None and not result["stdout"]:  # only workers store the end of it in the record
+        status = {
+            **status,
+            "result": {**result, "stdout": printed_last(record, "stdout", session.open_output)},
+        }
     session.write_lines(render_status(status, paint=session.palette))
 
 
 def await_run(session: Session, run: "Run", timeout: str | None) -> None:
-    """Waits for a run in the background, prints its results and ends with its exit code."""
+    """Waits for a run in the background, prints its results and exits with its exit code."""
     from joblens.analysis.runs.status import run_label
     from joblens.app.jobs.requests import seconds_of
     from joblens.app.runs.control import wait_for_run
@@ -81,7 +84,7 @@ def await_run(session: Session, run: "Run", timeout: str | None) -> None:
     session.own_jobs()
     session.wait_for_store(timeout_s)
     with goes_on(session, f"run {label}", label):
-        run = wait_for_run(session.store, run.uuid, session.settings, timeout_s, session.recover_orphans)
+        run = wait_for_run(session.store, run.uuid, session.drivers, timeout_s, session.recover_orphans)
     if run.status in (RunStatus.CREATED, RunStatus.RUNNING):
         session.note(f"joblens: run {label} is still {run.status.value} after {with_unit(timeout)}")
         sys.exit(TIMED_OUT)
@@ -91,7 +94,7 @@ def await_run(session: Session, run: "Run", timeout: str | None) -> None:
 
 @contextmanager
 def goes_on(session: Session, what: str, ident: str) -> Iterator[None]:
-    """Ctrl-C ends the waiting, not what is waited for: that is said."""
+    """Ctrl-C stops waiting, not the job, and a message says so."""
     try:
         yield
     except KeyboardInterrupt:
@@ -101,7 +104,7 @@ def goes_on(session: Session, what: str, ident: str) -> Iterator[None]:
 
 
 def clear_line() -> None:
-    """Of a line that was to be written over."""
+    """Erases a line that would be redrawn."""
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()
@@ -118,7 +121,7 @@ def say(session: Session, record: "Record", warnings: Sequence[str] = ()) -> Non
 
 
 def write_form(session: Session, record: "Record", also: dict[str, Any] | None = None) -> None:
-    """Of a job on a queue also what `status` tells."""
+    """For a queued job, includes what `status` shows."""
     from joblens.analysis.formats.history import to_history_record
 
     form = to_history_record(record)
@@ -129,18 +132,18 @@ def write_form(session: Session, record: "Record", also: dict[str, Any] | None =
     session.write_json({**form, **(also or {})})
 
 
-def awaited(session: Session, record: "Record", timeout: str | None, care: "Care") -> "Record":
-    """As it stands at its end, or when the time is up."""
+def awaited(session: Session, record: "Record", timeout: str | None, recover: "Recover") -> "Record":
+    """Returns its status at its end, or at the time-out."""
     from joblens.app.jobs.queries import wait_for_end
     from joblens.app.jobs.requests import seconds_of
 
     timeout_s = seconds_of("-t", timeout)
     session.wait_for_store(timeout_s)
-    return wait_for_end(session.store, record.job.uuid, timeout_s, care)
+    return wait_for_end(session.store, record.job.uuid, timeout_s, recover)
 
 
 def finish(session: Session, record: "Record", timeout: str | None) -> None:
-    """Ends the command with the job's exit code."""
+    """Exits with the job's exit code."""
     from joblens.app.jobs.queries import exit_code_of
 
     if not record.status.is_final:

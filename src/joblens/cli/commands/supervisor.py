@@ -1,4 +1,4 @@
-"""`joblens supervisor`: look after background jobs in this process, for a service manager."""
+"""`joblens supervisor`: runs background jobs in this process, for a service manager."""
 
 import click
 

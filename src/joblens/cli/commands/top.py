@@ -15,9 +15,9 @@ from joblens.model.values.units import parse_duration
 if TYPE_CHECKING:
     from joblens.views.text.charts import Point
 
-_SAMPLES_KEPT = 30
+_MAX_SAMPLES = 30
 _FASTEST_S = 0.2
-_CARE_EVERY_S = 5.0
+_RECOVER_EVERY_S = 5.0
 
 
 @click.command("top", cls=GroupedCommand)
@@ -32,7 +32,7 @@ def command(session: Session, interval: str, once: bool) -> None:
     interval_s = parse_duration(interval)
     if interval_s < _FASTEST_S:
         raise InputError(f"--interval {interval} is too short", hint=f"{_FASTEST_S} s or more")
-    looks = _Looks(session)
+    looks = _Readings(session)
     if session.json:
         _print_json(session, looks)
     elif once or not session.is_terminal:
@@ -41,8 +41,8 @@ def command(session: Session, interval: str, once: bool) -> None:
         _loop(session, looks, interval_s)
 
 
-class _Looks:
-    """One after the other, each going on from what the last one has read."""
+class _Readings:
+    """Readings one after the other, each based on the last."""
 
     def __init__(self, session: Session) -> None:
         from joblens.app.jobs.live import LiveTails
@@ -50,11 +50,11 @@ class _Looks:
         from joblens.views.text.charts import KnownCurves
 
         self._running = RunningJobs(session.current_store)
-        self._tails = LiveTails(session.current_store, _SAMPLES_KEPT)
+        self._tails = LiveTails(session.current_store, _MAX_SAMPLES)
         self._curves = KnownCurves()
 
     def take_once(self) -> "tuple[list[Record], dict[str, list[Point]], int]":
-        """With rates, which take two looks where a job has just begun."""
+        """Includes rates, which need two readings if a job has just started."""
         from joblens.app.jobs.live import FIRST_RATE_S, has_rates
 
         records = self._running.look()
@@ -70,21 +70,21 @@ class _Looks:
         return records, self._curves.of(samples), SystemClock().now_us()
 
 
-def _picture(session: Session, looks: _Looks, most: int | None = None) -> list[str]:
-    """`most`: rows there is room for; None: it is the only picture."""
+def _picture(session: Session, looks: _Readings, most: int | None = None) -> list[str]:
+    """`most`: rows that fit; None: it is the only drawing."""
     from joblens.views.jobs.running import render_top
 
     records, curves, now_us = looks.take_once() if most is None else looks.take()
     return render_top(records, curves, now_us=now_us, width=session.width, paint=session.palette, most=most)
 
 
-def _print_json(session: Session, looks: _Looks) -> None:
+def _print_json(session: Session, looks: _Readings) -> None:
     from joblens.views.jobs.running import top_form
 
     session.write_json(top_form(*looks.take_once()))
 
 
-def _loop(session: Session, looks: _Looks, interval_s: float) -> None:
+def _loop(session: Session, looks: _Readings, interval_s: float) -> None:
     from joblens.cli.terminal import Screen
 
     cared_at = time.monotonic()
@@ -94,6 +94,6 @@ def _loop(session: Session, looks: _Looks, interval_s: float) -> None:
             screen.draw([*lines, "", session.palette.paint("q quits", "dim")])
             if screen.wants_to_quit(interval_s):
                 return
-            if time.monotonic() - cared_at > _CARE_EVERY_S:
+            if time.monotonic() - cared_at > _RECOVER_EVERY_S:
                 session.recover_orphans()
                 cared_at = time.monotonic()

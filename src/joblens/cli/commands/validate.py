@@ -1,4 +1,4 @@
-"""`joblens validate`: is a workflow file right, and what will it need?"""
+"""`joblens validate`: checks workflow files and shows what they need."""
 
 from typing import TYPE_CHECKING, Any
 

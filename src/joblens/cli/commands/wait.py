@@ -1,4 +1,4 @@
-"""`joblens wait`: until jobs, runs or workflows have ended."""
+"""`joblens wait`: waits until jobs, runs or workflows have ended."""
 
 import time
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from joblens.cli.options.common import jobs_or_runs_argument, shared_options
 from joblens.cli.options.groups import GroupedCommand
 
 if TYPE_CHECKING:
-    from joblens.app.jobs.queries import Care
+    from joblens.app.jobs.queries import Recover
     from joblens.app.queue.watch import TaskGroup
     from joblens.model.jobs.job import Record
     from joblens.model.runs.run import Run
@@ -36,7 +36,7 @@ def command(session: Session, idents: tuple[str, ...], timeout: str | None) -> i
     session.own_jobs()
     session.wait_for_store(timeout_s)
     store = session.current_store
-    # an unknown id is told at once, not after the first job has ended
+    # an unknown id is reported at once, not after the first job has ended
     found = [find_any(store, ident, session.note) for ident in idents]
     ended = []
     for one in found:
@@ -61,16 +61,16 @@ def _awaited(session: Session, one: "Found", left_s: float | None) -> "Found":
     if isinstance(one, TaskGroup):
         return wait_for_group(session.queue_store, one, left_s, session.restart_embedded_worker)
     if isinstance(one, Record):
-        care = _care_for(session, one)
-        return wait_for_end(session.store, one.job.uuid, left_s, care)
-    return wait_for_run(session.store, one.uuid, session.settings, left_s, session.recover_orphans)
+        recover = _recover_for(session, one)
+        return wait_for_end(session.store, one.job.uuid, left_s, recover)
+    return wait_for_run(session.store, one.uuid, session.drivers, left_s, session.recover_orphans)
 
 
-def _care_for(session: Session, record: "Record") -> "Care":
-    from joblens.cli.commands.run_on_engine import care_for_command
+def _recover_for(session: Session, record: "Record") -> "Recover":
+    from joblens.cli.commands.run_on_engine import restart_driver
 
     if record.job.run is not None and record.job.run.is_command:
-        return lambda: care_for_command(session, record)
+        return lambda: restart_driver(session, record)
     return session.restart_embedded_worker if record.job.queue else session.recover_orphans
 
 
@@ -87,7 +87,7 @@ def _has_ended(one: "Found") -> bool:
 
 
 def _called(one: "Found") -> str:
-    """'job … is still running'"""
+    """Returns 'job … is still running'."""
     from joblens.analysis.runs.status import run_label
     from joblens.app.queue.watch import TaskGroup
     from joblens.model.jobs.job import Record

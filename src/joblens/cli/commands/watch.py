@@ -1,4 +1,4 @@
-"""`joblens watch`: a run that another process drives, live; with --recover, until it succeeds."""
+"""`joblens watch`: shows a run that another process drives; with --recover, until it succeeds."""
 
 import sys
 import time
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from joblens.cli.ui.runs import LineView, LiveView
     from joblens.model.runs.run import Run
 
-_LET_GO_S = 120.0  # a driver ends what it had on a cluster after the run has ended
-_LONGEST_PAUSE_POWER = 6  # 64 s before jobs run again as they were: some fail at once, every time
+_LET_GO_S = 120.0  # a driver removes its cluster jobs after the run has ended
+_LONGEST_PAUSE_POWER = 6  # 64 s before jobs run again unchanged: some fail at once, every time
 _STILL_GOING = (RunStatus.RUNNING, RunStatus.CREATED)
 
 
@@ -60,6 +60,8 @@ def command(session: Session, /, ident: str, once: bool, **given: Any) -> int:
     request = request_from(given)
     if not given["recover"]:
         _refuse_recovery_options()
+    elif session.server_url is not None:
+        session.refuse_server("watch --recover")
     elif once:
         raise InputError("--once and --recover cannot be combined")
     watch = _Watch(session, every_s=every_s, once=once, shows_counts=given["show_job_counts"])
@@ -86,7 +88,7 @@ class _Watch:
         self._every_s = every_s
         self._once = once
         self._shows_counts = shows_counts
-        self.was_left = False  # someone pressed q
+        self.was_quit = False  # someone pressed q
 
     def until_end(self, run: "Run") -> RunStatus:
         from joblens.app.driving.watch import RunWatcher, offer_of
@@ -105,28 +107,28 @@ class _Watch:
             color=session.color,
             is_silent=session.json,
         )
-        after_look = self._after_look(view)
+        after_poll = self._after_poll(view)
         watcher = RunWatcher(store, run, plan, view)
         try:
             if once or not session.is_interactive:
-                status = watcher.watch(after_look, wait_s=0.0 if once else None, every_s=self._every_s)
+                status = watcher.watch(after_poll, wait_s=0.0 if once else None, every_s=self._every_s)
             else:
                 with Keys() as keys:
-                    status = watcher.watch(after_look, is_enough=keys.wants_to_quit, every_s=self._every_s)
+                    status = watcher.watch(after_poll, is_enough=keys.wants_to_quit, every_s=self._every_s)
                 if status is RunStatus.RUNNING:
-                    self.was_left = True
-                    self._say_that_it_goes_on(run)
+                    self.was_quit = True
+                    self._report_that_it_continues(run)
         except KeyboardInterrupt:
             view.leave()
-            self._say_that_it_goes_on(run)
+            self._report_that_it_continues(run)
             raise
         return status
 
-    def _after_look(self, view: "LiveView | LineView") -> Callable[[], None]:
+    def _after_poll(self, view: "LiveView | LineView") -> Callable[[], None]:
         session, once = self._session, self._once
         printed: list[str] = [""]
 
-        def after_look() -> None:
+        def after_poll() -> None:
             if session.json or (once and session.is_terminal):
                 view.read_usage(with_rates=once)
             if session.json:
@@ -139,9 +141,9 @@ class _Watch:
                     printed[0] = line
                     view.note(line)
 
-        return after_look
+        return after_poll
 
-    def _say_that_it_goes_on(self, run: "Run") -> None:
+    def _report_that_it_continues(self, run: "Run") -> None:
         from joblens.analysis.runs.status import run_label
 
         if not self._session.json:
@@ -170,7 +172,7 @@ def _counts(view: "LiveView | LineView") -> str:
 def _watch_and_recover(
     session: Session, watch: _Watch, run: "Run", request: RecoveryRequest, most: int | None
 ) -> int:
-    """Returns the exit code: that of the run."""
+    """Returns the exit code of the run."""
     from joblens.analysis.runs.status import run_label
     from joblens.app.runs.control import wait_until_let_go
     from joblens.cli.commands.run_spec import exit_code_of
@@ -178,12 +180,12 @@ def _watch_and_recover(
     from joblens.views.text.numbers import counted
 
     recoveries, was_raised = 0, False
-    driven: Driven | None = None  # by this process: its end was shown already
+    driven: Driven | None = None  # driven by this process: its end was already shown
     while True:
         status = driven.status if driven is not None else watch.until_end(session.store.find_run(run.uuid))
-        if status is RunStatus.COMPLETED or watch.was_left:
+        if status is RunStatus.COMPLETED or watch.was_quit:
             return 0
-        wait_until_let_go(run, session.settings, _LET_GO_S)
+        wait_until_let_go(run, session.drivers, _LET_GO_S)
         session.recover_orphans()
         now = session.store.find_run(run.uuid)
         if now.status is RunStatus.STOPPED and _was_stopped_by_someone(session, now):
@@ -220,16 +222,16 @@ def _was_stopped_by_someone(session: Session, run: "Run") -> bool:
 
 
 def _resume(session: Session, run: "Run") -> "Driven":
-    """Drives a run whose driver is gone, or that was reset, after the checks that `resume` makes."""
+    """Drives a run whose driver is gone, or that was reset, after the checks of `resume`."""
     from joblens.app.driving.checks import RunRequest
+    from joblens.app.driving.resuming import unfinished_jobs
     from joblens.cli.commands.recover import resumable
-    from joblens.cli.commands.resume import unfinished_jobs
     from joblens.cli.commands.run_spec import drive_to_end
 
     session.note("joblens: the driver of this run has died; resuming it")
     whole, loaded = resumable(session, run)
-    left, _ = unfinished_jobs(session, whole)
-    request = RunRequest(loaded=loaded, options=whole.options, resumed=whole, left=left)
+    unfinished, _ = unfinished_jobs(session.store, whole)
+    request = RunRequest(loaded=loaded, options=whole.options, resumed=whole, left=unfinished)
     whole = session.runs.prepare(request)
     return drive_to_end(session, whole, loaded.plan, quiet=False, notify=whole.options.notify)
 
@@ -237,14 +239,14 @@ def _resume(session: Session, run: "Run") -> "Driven":
 def _recover(
     session: Session, run: "Run", request: RecoveryRequest, number: int
 ) -> "tuple[Driven | None, bool]":
-    """-> how the run ended (None: nothing can be recovered), and whether requests were raised. Raises
-    RunIsDriven where another process drives it already."""
+    """Returns how the run ended (None: nothing can be recovered), and whether requests were raised.
+    Raises RunIsDriven if another process drives it."""
     from joblens.app.driving.recovery import hold_run
     from joblens.cli.commands.recover import (
         carry_out,
         decide,
         drive_recovered,
-        say_nothing_can_be_done,
+        report_nothing_to_recover,
         show,
     )
     from joblens.engine.life.recovery_plan import requests_of
@@ -257,7 +259,7 @@ def _recover(
             session.write(f"Recovery {number}\n")
             show(session, prepared)
         if not prepared.has_work:
-            say_nothing_can_be_done(session, prepared)
+            report_nothing_to_recover(session, prepared)
             return None, False
         recovered = carry_out(session, prepared, request)
         driven = drive_recovered(session, recovered, prepared, lock, quiet=False)

@@ -1,4 +1,4 @@
-"""`joblens worker`: run jobs of a queue on this machine."""
+"""`joblens worker`: runs jobs of a queue on this machine."""
 
 import sys
 import time
@@ -79,7 +79,7 @@ def command(session: Session, /, *, broker: str | None, **given: Any) -> None:
 
 
 class _Lines:
-    """What it tells, on standard error, or as JSON with one object a line on standard output."""
+    """Messages of the worker, on standard error, or as JSON with one object per line on standard output."""
 
     def __init__(self, *, is_json: bool) -> None:
         self._is_json = is_json

@@ -1,4 +1,4 @@
-"""`joblens workflow-status`: how tasks that belong together stand."""
+"""`joblens workflow-status`: status of tasks that were submitted together."""
 
 import click
 

@@ -1,9 +1,10 @@
-"""`joblens workflows`: what there is to run again, look at or compare."""
+"""`joblens workflows`: lists workflows and their runs."""
 
 from typing import Any
 
 import click
 
+from joblens.cli.commands.delete import delete_workflows
 from joblens.cli.commands.other_names import CommandGroup
 from joblens.cli.context import Session
 from joblens.cli.options.common import (
@@ -31,9 +32,9 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 def list_(session: Session) -> None:
     """List workflows, newest first, with the status of the latest run."""
     from joblens.app.queue.watch import task_group_rows
-    from joblens.app.runs.tables import workflow_rows
+    from joblens.app.runs.tables import listed_workflows, workflow_rows
 
-    rows = workflow_rows(session.current_store)
+    rows = workflow_rows(session.current_store, listed_workflows(session.current_store))
     groups = task_group_rows(session.store)
     if session.json:
         from joblens.app.runs.tables import task_group_form, workflow_form
@@ -143,6 +144,9 @@ def cancel(ctx: click.Context, idents: tuple[str, ...], no_wait: bool) -> None:
     ctx.invoke(cancel_any, idents=named, names=(), no_wait=no_wait)
 
 
+command.add_command(delete_workflows)
+
+
 @command.command("reset-status")
 @run_argument
 @click.option("--failed-only", is_flag=True, help="Reset only jobs that did not succeed. Default: all jobs.")
@@ -158,6 +162,6 @@ def reset_status(session: Session, ident: str, failed_only: bool, dry_run: bool,
 
     store = session.current_store
     run = find_named_run(store, ident, session.note)
-    left_alone = (JobState.COMPLETED, JobState.DISABLED) if failed_only else (JobState.DISABLED,)
-    chosen = [job.index for job in state_of_run(store, run).jobs if job.state not in left_alone]
+    skipped_runs = (JobState.COMPLETED, JobState.DISABLED) if failed_only else (JobState.DISABLED,)
+    chosen = [job.index for job in state_of_run(store, run).jobs if job.state not in skipped_runs]
     reset(session, run, chosen, dry_run=dry_run, no_prompts=no_prompts)

@@ -8,16 +8,17 @@ import click
 from click.shell_completion import CompletionItem
 
 from joblens.cli.context import Globals, Session, with_given
+from joblens.cli.options.server import check_server
 from joblens.cli.options.table import GLOBAL_OPTIONS, JOB_OPTIONS, MOST_COUNT, OptionRow
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OFFERED = 30
-_LEAST_OF_ID = 3  # digits, from which on it may be an id and not a number
+_LEAST_OF_ID = 3  # digits from which on it may be an id
 
 
 class _Count(click.IntRange):
-    """A whole number that a store and a kernel can count with."""
+    """A whole number that a store and a kernel can handle."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -31,8 +32,8 @@ def count_from(least: int) -> click.IntRange:
 
 
 def complete_job(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The newest jobs by number, as lists show them; ids for who has typed the beginning of one. Completion
-    never complains: an error offers nothing."""
+    """Completes the newest jobs by number, as lists show them; ids if the beginning of one was typed. An
+    error offers nothing."""
     from joblens.model.errors import JoblensError
     from joblens.model.history import HistoryQuery
     from joblens.model.values.ids import short
@@ -60,8 +61,7 @@ def job_argument(function: F) -> F:
 
 
 def complete_run(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of workflows that begin as typed, newest first; behind `3.` the runs of it. Completion never
-    complains."""
+    """Completes names of workflows, newest first; after `3.` its runs. An error offers nothing."""
     from joblens.model.errors import JoblensError
 
     session = Session(ctx.find_object(Globals) or Globals())
@@ -73,7 +73,7 @@ def complete_run(ctx: click.Context, _parameter: click.Parameter, incomplete: st
         return []
     finally:
         session.close()
-    named = {each.name: each for each in reversed(workflows)}  # the newest of a name
+    named = {each.name: each for each in reversed(workflows)}  # the newest of each name
     near = [each for name, each in reversed(named.items()) if name.startswith(incomplete)]
     if near or not whose:
         return [CompletionItem(each.name, help=f"workflow {each.number}") for each in near[:_OFFERED]]
@@ -89,7 +89,7 @@ def complete_job_or_run(
 
 
 def complete_file(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The shell knows best what files there are."""
+    """Leaves file names to the shell."""
     return [CompletionItem(incomplete, type="file")]
 
 
@@ -140,7 +140,7 @@ def click_option(row: OptionRow) -> Callable[[F], F]:
 
 
 def click_options(rows: Sequence[OptionRow]) -> Callable[[F], F]:
-    """All of them, in the order of the table."""
+    """Returns all of them in the order of the table."""
 
     def decorate(function: F) -> F:
         for row in reversed(rows):
@@ -151,7 +151,7 @@ def click_options(rows: Sequence[OptionRow]) -> Callable[[F], F]:
 
 
 def job_options(function: F) -> F:
-    """What describes a job, and the command itself."""
+    """Adds options that describe a job, and the command itself."""
     command_line = click.argument(
         "command_line",
         nargs=-1,
@@ -165,11 +165,11 @@ def job_options(function: F) -> F:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_NAMES = ("global_store", "global_config", "global_json", "global_format", "global_no_color")
+_NAMES = ("global_store", "global_server", "global_config", "global_json", "global_format", "global_no_color")
 
 
 def global_options(function: F) -> F:
-    """The options themselves, last in the help."""
+    """Adds the options themselves, last in the help."""
     return click_options(GLOBAL_OPTIONS)(function)
 
 
@@ -178,13 +178,14 @@ def remember_globals(ctx: click.Context, given: dict[str, Any]) -> None:
 
 
 def shared_options(function: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
-    """Gives a command the global options and, as its first argument, the session they make."""
+    """Gives a command the global options and, as its first argument, the session made from them."""
 
     @functools.wraps(function)
     def with_session(*args: P.args, **kwargs: P.kwargs) -> R:
         ctx = click.get_current_context()
         given = {name: kwargs.pop(name, None) for name in _NAMES}  # a command may have its own instead
         session = Session(with_given(ctx.find_object(Globals) or Globals(), given))
+        check_server(session, ctx)
         try:
             return function(session, *args, **kwargs)
         finally:

@@ -1,5 +1,6 @@
-"""Options that choose jobs: the same for history, stats and export."""
+"""Options that select jobs: the same for history, stats and export."""
 
+import difflib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -9,16 +10,19 @@ from msgspec import structs
 
 from joblens.cli.options.common import complete_run, count_from
 from joblens.model.errors import InputError
-from joblens.model.history import BENCH_TAG, HistoryQuery, SortKey
-from joblens.model.jobs.job import Status
+from joblens.model.history import BENCH_TAG, OVER_LIMIT, HistoryQuery, SortKey
+from joblens.model.jobs.job import Code, Status
 from joblens.model.values.units import parse_instant
 from joblens.ports.store import Store
 
-_NAMES = ("tools", "statuses", "tags", "names", "since", "until", "user", "run")
+_NAMES = (
+    *("tools", "statuses", "tags", "names", "since", "until", "user", "run"),
+    *("contains", "hosts", "findings", "over_limit"),
+)
 
 
 def job_filters(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --tool, --status, … and hands them over as one `query`."""
+    """Adds --tool, --status, … and passes them as one `query`."""
 
     @functools.wraps(function)
     def with_query(*args: Any, **kwargs: Any) -> Any:
@@ -26,6 +30,26 @@ def job_filters(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, query=_query(given), **kwargs)
 
     for option in (
+        click.option(
+            "--over-limit",
+            is_flag=True,
+            help="Only jobs that reached a limit on time, memory, CPU or processes.",
+        ),
+        click.option(
+            "--finding",
+            "findings",
+            multiple=True,
+            metavar="CODE",
+            help="Only jobs with this finding. Repeatable.",
+        ),
+        click.option(
+            "--host",
+            "hosts",
+            multiple=True,
+            metavar="HOST",
+            help="Only jobs that ran on this host. Repeatable.",
+        ),
+        click.option("--contains", metavar="TEXT", help="Only jobs with TEXT in their name."),
         click.option(
             "--run",
             metavar="RUN",
@@ -82,11 +106,29 @@ def _query(given: dict[str, Any]) -> HistoryQuery:
         until_us=_instant("--until", given["until"], now_us),
         user=given["user"],
         run_uuid=given["run"],
+        name_contains=given["contains"] or "",
+        hosts=given["hosts"],
+        findings=_codes(given["findings"], over_limit=given["over_limit"]),
     )
 
 
+def _codes(findings: tuple[str, ...], *, over_limit: bool) -> tuple[str, ...]:
+    known = [code for name, code in vars(Code).items() if name.isupper()]
+    for code in findings:
+        if code not in known:
+            close = difflib.get_close_matches(code, known, 1)
+            guess = f"did you mean {close[0]}? " if close else ""
+            raise InputError(f"--finding: unknown code '{code}'", hint=f"{guess}docs/findings.md lists them")
+    if over_limit and findings:
+        raise InputError(
+            "--over-limit and --finding cannot be combined",
+            hint=f"--over-limit means any of: {', '.join(OVER_LIMIT)}",
+        )
+    return OVER_LIMIT if over_limit else findings
+
+
 def with_run_found(store: Store, query: HistoryQuery) -> HistoryQuery:
-    """What was typed behind --run becomes the run's UUID. Raises UnknownRun or AmbiguousRun."""
+    """Replaces the argument of --run by the run's UUID. Raises UnknownRun or AmbiguousRun."""
     if query.run_uuid is None:
         return query
     return structs.replace(query, run_uuid=store.find_run(query.run_uuid).uuid)
@@ -110,8 +152,8 @@ def bench_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--bench", is_flag=True, help="Include jobs of 'joblens bench'.")(with_choice)
 
 
-def benchmarks_left_out(store: Store, query: HistoryQuery) -> str:
-    """A sentence about benchmarks that match a query which finds nothing else; "" without any."""
+def hidden_benchmarks(store: Store, query: HistoryQuery) -> str:
+    """Returns a sentence about benchmarks that match a query without other results; "" if there are none."""
     if not query.without_tag:
         return ""
     count = store.count(structs.replace(query, without_tag="", limit=None))
@@ -129,7 +171,7 @@ def sort_options(function: Callable[..., Any]) -> Callable[..., Any]:
         *args: Any, query: HistoryQuery, limit: int | None, sort: str, reverse: bool, **kwargs: Any
     ) -> Any:
         key = SortKey(sort)
-        # names read from A to Z; of everything else the newest or the largest come first
+        # Names sort from A to Z; for everything else the newest or the largest come first.
         ascending = (key is SortKey.NAME) != reverse
         ordered = structs.replace(query, limit=limit, sort=key, ascending=ascending)
         return function(*args, query=ordered, **kwargs)
@@ -166,5 +208,8 @@ def is_narrowed(query: HistoryQuery) -> bool:
             query.until_us,
             query.user,
             query.run_uuid,
+            query.name_contains,
+            query.hosts,
+            query.findings,
         )
     )

@@ -9,6 +9,7 @@ Groups = Mapping[str, tuple[str, ...]]  # title -> a flag of each option
 
 GLOBAL = "Global options"
 _OTHERS = "Options"
+_SENTENCE = 200  # characters; no first sentence of a command's help is longer
 _WIDEST_COLUMN = 30  # click's own limit; longer options get a line of their own
 
 _CLUSTER_FLAGS = (
@@ -115,11 +116,19 @@ FILTER_GROUPS: Groups = {
         "--until",
         "--user",
         "--run",
+        "--contains",
+        "--host",
+        "--finding",
+        "--over-limit",
         "--bench",
         "--job",
         "--limit",
     ),
-    "Output": ("--sort", "--reverse", "--output", "--samples", "--with-files", "--files-limit", "--license"),
+    "Deletion": ("--dry-run", "--yes"),
+    "Output": (
+        *("--profiles", "--compose", "--sort", "--reverse", "--output", "--samples", "--with-files"),
+        *("--files-limit", "--license"),
+    ),
 }
 BENCH_GROUPS: Groups = {
     "Commands": ("--baseline", "--command", "--name", "--prepare"),
@@ -138,7 +147,7 @@ BENCH_GROUPS: Groups = {
 
 
 class GroupedCommand(click.Command):
-    """`groups`: titles of the help, in order. `forms`: usage lines, where one line cannot show them."""
+    """`groups`: titles of the help, in order. `forms`: usage lines, if one line cannot show them."""
 
     def __init__(
         self, *args: Any, groups: Groups | None = None, forms: tuple[str, ...] = (), **kwargs: Any
@@ -182,3 +191,16 @@ class GroupedCommand(click.Command):
 def is_global(parameter: click.Parameter) -> bool:
     """Whether every command has it."""
     return (parameter.name or "").startswith("global_") or "--help" in parameter.opts
+
+
+class GroupOfCommands(click.Group):
+    """Lists its commands with whole sentences, which click would cut to one line."""
+
+    command_class = GroupedCommand
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, each.get_short_help_str(_SENTENCE)) for name, each in commands if each]
+            )

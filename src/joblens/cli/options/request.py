@@ -1,4 +1,4 @@
-"""Job request from typed options: the command, its amounts, and who runs it (machine, queue or cluster)."""
+"""Job request from options: the command, its amounts, and where it runs (machine, queue or cluster)."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 LOCAL, CELERY, RAY, SLURM = "local", "celery", "ray", "slurm"
 CLUSTERS = (RAY, SLURM)
 _SLURM_TEXTS = ("partition", "account", "qos", "constraint")
-# One job has nothing to pack and needs one allocation.
+# One job cannot be packed and needs one allocation.
 _OF_SEVERAL_JOBS = ("packing", "allocations")
 _OF_QUEUES = ("queue", "broker", "retry_lost")
 _SLURM_FIELDS = tuple(row.name for row in SLURM_OPTIONS)
 
 
 class OptionNeed(Struct, frozen=True):
-    """Without it the option has no effect."""
+    """Conditions without which the option has no effect."""
 
     engine: str
     allocations: bool = False  # jobs that share allocations: not with --packing jobs
 
 
-# What each option needs. Whether jobs of the file can use it is known with their plan (slurm_orders).
+# Conditions of each option. Whether jobs of the file can use it is known with their plan (slurm_orders).
 OPTION_NEEDS = {
     "address": OptionNeed(RAY),
     "queue": OptionNeed(CELERY),
@@ -74,7 +74,7 @@ def check_engine_options(engine: str, given: dict[str, Any]) -> None:
 
 
 def check_options(engine: str, given: dict[str, Any]) -> None:
-    """Raises InputError for options that mean nothing for one command, or nothing on that engine."""
+    """Raises InputError for options that have no meaning for one command, or on that engine."""
     refuse_spec_options(given)
     check_engine_options(engine, given)
     for row in SLURM_OPTIONS:
@@ -100,7 +100,7 @@ def check_options(engine: str, given: dict[str, Any]) -> None:
 
 
 def slurm_choice(given: dict[str, Any]) -> "SlurmChoice":
-    """Raises InputError for what Slurm could not read."""
+    """Raises InputError for values that Slurm cannot read."""
     from joblens.model.runs.run import SlurmChoice
 
     return SlurmChoice(
@@ -117,7 +117,7 @@ def slurm_choice(given: dict[str, Any]) -> "SlurmChoice":
 
 
 def _walltime_s(text: str | None) -> float | None:
-    """As sbatch takes it (30, 2:00:00, 1-12:00:00) or as joblens does (90m, 2h)."""
+    """Accepts sbatch's form (30, 2:00:00, 1-12:00:00) and joblens' (90m, 2h)."""
     if text is None:
         return None
     from joblens.app.jobs.requests import seconds_of
@@ -141,7 +141,7 @@ def _sbatch_options(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def engine_options(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of RunOptions that these options set. Raises InputError."""
+    """Returns the fields of RunOptions that these options set. Raises InputError."""
     engine = given.get("engine") or LOCAL
     check_engine_options(engine, given)
     return {
@@ -168,8 +168,8 @@ def _nothing(name: str) -> Any:
 
 
 def changed_engine(options: "RunOptions", given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of RunOptions that these options change. Each option replaces its own value; another engine
-    starts without the options of the one before. Raises InputError."""
+    """Returns the fields of RunOptions that these options change. Each option replaces its own value;
+    another engine starts without the options of the previous one. Raises InputError."""
     engine = given.get("engine") or options.engine
     if engine != options.engine:
         return engine_options({**given, "engine": engine})
@@ -187,12 +187,12 @@ def _changed_slurm(choice: "SlurmChoice", given: dict[str, Any]) -> "SlurmChoice
 
     from joblens.model.runs.run import SlurmChoice
 
-    said = slurm_choice({name: given.get(name) or _nothing(name) for name in _SLURM_FIELDS})
+    choice_given = slurm_choice({name: given.get(name) or _nothing(name) for name in _SLURM_FIELDS})
     nothing = asdict(SlurmChoice())
-    changes = {name: value for name, value in asdict(said).items() if value != nothing[name]}
-    if said.packing == "jobs":  # no allocations any more
+    changes = {name: value for name, value in asdict(choice_given).items() if value != nothing[name]}
+    if choice_given.packing == "jobs":  # allocations no longer apply
         changes = {"nodes": None, "allocations": None, **changes}
-    elif (said.nodes or said.allocations) and choice.packing == "jobs":
+    elif (choice_given.nodes or choice_given.allocations) and choice.packing == "jobs":
         changes = {"packing": "", **changes}
     return replace(choice, **changes)
 
@@ -202,7 +202,7 @@ ENGINE_OPTIONS_OF_RUNS = (*ENGINE_OPTIONS, *SLURM_OPTIONS)
 
 
 def request_from(given: dict[str, Any], *, background: bool) -> Request:
-    """Raises InputError for what cannot be read or used."""
+    """Raises InputError for invalid values."""
     request = _request(given, background=background)
     try:
         check_request(request)
@@ -287,7 +287,7 @@ def container_from(given: dict[str, Any]) -> ContainerJob | None:
 
 
 def options_of_container(container: ContainerJob | None) -> dict[str, Any]:
-    """The options that ask for it, by their names."""
+    """Returns the options that request it, by their names."""
     if container is None:
         return {}
     fields = {name: getattr(container, field) for name, field in _CONTAINER_OPTIONS.items()}
@@ -295,8 +295,8 @@ def options_of_container(container: ContainerJob | None) -> dict[str, Any]:
 
 
 def refuse_spec_options(given: dict[str, Any]) -> None:
-    """Raises InputError for options that only a workflow file takes. Options of engines and --label are for
-    commands too."""
+    """Raises InputError for options that need a workflow file. Options of engines and --label also work
+    with commands."""
     from joblens.cli.options.table import ENGINE_OPTIONS, SLURM_OPTIONS, SPEC_OPTIONS
 
     also_of_commands = {"label", *(row.name for row in (*ENGINE_OPTIONS, *SLURM_OPTIONS))}

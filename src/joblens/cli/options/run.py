@@ -74,7 +74,7 @@ DRIVE_OPTIONS = (
 
 
 def offer_rows() -> tuple[OptionRow, ...]:
-    """The options that change how a known run is driven from now on."""
+    """Returns the options that change how a known run is driven from now on."""
     from joblens.cli.options.request import ENGINE_OPTIONS_OF_RUNS, QUEUE_OPTIONS_OF_RUNS
 
     return (*OFFER_OPTIONS, *QUEUE_OPTIONS_OF_RUNS, *ENGINE_OPTIONS_OF_RUNS)
@@ -85,7 +85,7 @@ def offer_options(function: F) -> F:
 
 
 def check_offer(given: dict[str, Any]) -> None:
-    """Raises InputError for an offer of nothing: no job could ever start."""
+    """Raises InputError for an empty capacity: no job could ever start."""
     from joblens.app.jobs.requests import MOST_CPUS, memory_of, seconds_of
     from joblens.model.errors import InputError
 
@@ -103,7 +103,7 @@ def check_offer(given: dict[str, Any]) -> None:
 
 
 def checked_probes(text: str | None) -> str | None:
-    """As it was given; jobs read it again, over the settings of then. Raises InputError."""
+    """Returns the text as given; jobs apply it to the settings of that time. Raises InputError."""
     if text is not None:
         from joblens.model.jobs.probe_choice import chosen_probes
 
@@ -112,7 +112,8 @@ def checked_probes(text: str | None) -> str | None:
 
 
 def with_offer(options: Any, given: dict[str, Any]) -> Any:
-    """RunOptions in which the options of this command replace the recorded ones. Raises InputError."""
+    """Returns RunOptions in which the options of this command replace the recorded ones. Raises
+    InputError."""
     from msgspec.structs import replace
 
     from joblens.app.jobs.requests import memory_of, seconds_of
@@ -127,7 +128,7 @@ def with_offer(options: Any, given: dict[str, Any]) -> Any:
         "gpus": parse_gpus(given["gpus"]) if given["gpus"] is not None else None,
         "time_s": seconds_of("--time", given["time"]),
         "probes": checked_probes(given["probes"]),
-        # From here, wherever the run is at home.
+        # Relative to the current directory, wherever the run was created.
         "output_dir": os.path.abspath(given["output_dir"]) if given["output_dir"] is not None else None,
         "labels": checked_labels(given["label"]) or None,
         "notify": recorded_notify(given["notify"]) or None,
@@ -137,7 +138,7 @@ def with_offer(options: Any, given: dict[str, Any]) -> Any:
 
 
 def checked_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
-    """Raises InputError for a label that no job can have."""
+    """Raises InputError for an invalid label."""
     from joblens.model.errors import InputError
     from joblens.model.values.labels import label_problem
 
@@ -148,7 +149,7 @@ def checked_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def only_label(given: dict[str, Any]) -> str:
-    """Of --label, for one command. Raises InputError: a job has one at most."""
+    """Returns the --label of one command. Raises InputError for several."""
     from joblens.model.errors import InputError
 
     labels = checked_labels(given["label"])
@@ -158,7 +159,7 @@ def only_label(given: dict[str, Any]) -> str:
 
 
 def recorded_notify(command: str | None) -> str:
-    """'' for a command line with a secret in it: that one is not recorded, and has to be given again."""
+    """Returns '' for a command line with a secret: it is not recorded, and has to be given again."""
     if not command:
         return ""
     from joblens.model.redaction.secrets import redact_text
@@ -166,8 +167,8 @@ def recorded_notify(command: str | None) -> str:
     return command if redact_text(command) == command else ""
 
 
-def tell_of_broker(session: Any, options: Any) -> None:
-    """Where the configuration names another broker than the run has."""
+def warn_of_other_broker(session: Any, options: Any) -> None:
+    """Warns if the configuration has another broker than the run."""
     configured = session.settings.queue.broker
     if options.engine != "celery" or not options.broker or not configured:
         return
@@ -180,7 +181,7 @@ def tell_of_broker(session: Any, options: Any) -> None:
 
 
 def take_queue_options(session: Any, given: dict[str, Any]) -> None:
-    """--queue, --broker and --retry-lost stand for settings. Before the settings are loaded."""
+    """Applies --queue, --broker and --retry-lost to the settings. Call it before the settings are loaded."""
     session.override("queue.name", given["queue"])
     session.override("queue.broker", given["broker"])
     session.override("queue.retry_lost", given["retry_lost"])

@@ -1,4 +1,4 @@
-"""Workflow file options: commands that read a workflow file, or take either a file or a command line."""
+"""Workflow file options: for commands that read a workflow file, or take either a file or a command line."""
 
 import os
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def params_of(given: tuple[str, ...]) -> dict[str, str]:
 def load_file_or_run(
     session: Session, target: str, params: dict[str, str], *, keeps_spec: bool = False
 ) -> "tuple[LoadedSpec, Run | None]":
-    """The workflow of a FILE, or that of a RUN and the run itself."""
+    """Returns the workflow of a FILE, or that of a RUN and the run itself."""
     from joblens.app.workflows.loader import load_spec, loaded_run
 
     if is_file(target):
@@ -58,7 +58,8 @@ def load_file_or_run(
 
 
 def is_file(target: str) -> bool:
-    """A file that exists, or a name written as a file's: a missing one is an error about the file."""
+    """Returns True for a file that exists, or a name that looks like a workflow file: a missing one is an
+    error about the file."""
     from joblens.spec.formats.documents import FORMATS
 
     endings = tuple(f".{form}" for form in (*FORMATS, "yml"))
@@ -78,7 +79,7 @@ class SpecCommand(GroupedCommand):
 
 
 def with_spec(given: dict[str, Any]) -> dict[str, Any]:
-    """`given` with the file that was found, under `spec`; None: a command."""
+    """Returns `given` with the workflow file as `spec`; None: a command."""
     spec = click.get_current_context().meta.get(_KEY)
     if spec is not None and given["command_line"]:
         word = given["command_line"][0]

@@ -5,8 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from joblens.model.delivery import RetryLost
-from joblens.model.jobs.job import Accounting, Granularity
+from joblens.model.jobs.job import Accounting, Granularity, RetryLost
 
 MOST_COUNT = 2**63 - 1
 
@@ -66,7 +65,7 @@ JOB_OPTIONS = (
     _row("--memory", metavar="SIZE", help="Memory limit: 512m, 2g."),
     _row("--gpus", metavar="N", help="GPUs the job needs (recorded, not enforced)."),
     _row("--pids", kind="count", least=1, metavar="N", help="Limit on processes and threads."),
-    _row("--timeout", metavar="TIME", help="Time limit: 90, 30s, 1h30m. The job is then terminated."),
+    _row("--timeout", metavar="TIME", help="Time limit: 90, 30s, 1h30m. The job is then killed."),
     _row(
         "--signal",
         name="early_signal",
@@ -191,7 +190,8 @@ SLURM_OPTIONS = (
         help="Pass an option to sbatch: --sbatch=--mail-type=FAIL. Repeatable.",
     ),
 )
-# For `run FILE` and `submit FILE`; what JOB_OPTIONS has as well is said there for one command.
+# For `run FILE` and `submit FILE`; options that are also in JOB_OPTIONS are described there for one
+# command.
 SPEC_OPTIONS = (
     _row("-j", "--jobs", kind="count", least=1, metavar="N", help="Run at most N jobs at once."),
     _row(
@@ -231,7 +231,7 @@ SPEC_OPTIONS = (
     *ENGINE_OPTIONS,
     *SLURM_OPTIONS,
 )
-# For `submit`; a job with any of the first three goes to workers of a queue.
+# For `submit`; a job with any of the first three goes to queue workers.
 QUEUE_OPTIONS = (
     _row("--queue", metavar="NAME", help="Queue to submit to. Default: the setting queue.name."),
     _row("--broker", metavar="URL", help="Broker that wakes workers: redis://…, amqp://… or a directory."),
@@ -258,6 +258,12 @@ GLOBAL_OPTIONS = (
         name="global_store",
         metavar="STORE",
         help="Store to use: a file or a PostgreSQL URL. Environment: JOBLENS_STORE.",
+    ),
+    _row(
+        "--server",
+        name="global_server",
+        metavar="URL",
+        help="Server to use in place of a store. Environment: JOBLENS_SERVER, JOBLENS_TOKEN.",
     ),
     _row("--config", name="global_config", metavar="FILE", help="Configuration file; overrides the others."),
     _row("--json", name="global_json", kind="flag", help="Print JSON."),
@@ -286,37 +292,37 @@ _SPEC_ENDINGS = (".yaml", ".yml", ".json", ".json5", ".kdl", ".toml")
 
 
 def split_spec(arguments: list[str]) -> tuple[str | None, list[str]]:
-    """The workflow file among the arguments, and the others: the first word that is no option, where it ends
-    like one and does not stand behind `--`. Options may follow it."""
-    place = first_word(arguments)
-    if place is not None and arguments[place].endswith(_SPEC_ENDINGS):
-        return arguments[place], arguments[:place] + arguments[place + 1 :]
+    """Returns the workflow file and the other arguments: it is the first word that is no option, if it
+    looks like a file and is not behind `--`. Options may follow it."""
+    index = first_word(arguments)
+    if index is not None and arguments[index].endswith(_SPEC_ENDINGS):
+        return arguments[index], arguments[:index] + arguments[index + 1 :]
     return None, arguments
 
 
 def first_word(arguments: list[str]) -> int | None:
-    """The place of the first word that is no option; None where there is none, or it stands behind `--`."""
-    place = 0
-    while place < len(arguments) and arguments[place] != "--":
-        word = arguments[place]
-        if not word.startswith("-") or word == "-":
-            return place
-        place += 2 if word in _TAKE_A_VALUE else 1
+    """Returns the index of the first word that is no option; None if there is none, or it is behind `--`."""
+    index = 0
+    while index < len(arguments) and arguments[index] != "--":
+        argument = arguments[index]
+        if not argument.startswith("-") or argument == "-":
+            return index
+        index += 2 if argument in _TAKE_A_VALUE else 1
     return None
 
 
 def parse(arguments: list[str]) -> dict[str, Any] | None:
-    """What click would make of the arguments behind `run`; None: ask click."""
+    """Parses the arguments after `run` like click; None: click must parse them."""
     spec, arguments = split_spec(arguments)
     given: dict[str, Any] = {row.name: _default(row) for row in _ROWS.values()}
     given["spec"] = spec
-    place = 0
-    while place < len(arguments) and arguments[place].startswith("-") and arguments[place] != "-":
-        word = arguments[place]
-        place += 1
-        if word == "--":
+    index = 0
+    while index < len(arguments) and arguments[index].startswith("-") and arguments[index] != "-":
+        argument = arguments[index]
+        index += 1
+        if argument == "--":
             break
-        flag, has_value, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        flag, has_value, value = argument.partition("=") if argument.startswith("--") else (argument, "", "")
         row = _ROWS.get(flag)
         if row is None:
             return None
@@ -326,15 +332,15 @@ def parse(arguments: list[str]) -> dict[str, Any] | None:
             given[row.name] = True
             continue
         if not has_value:
-            if place == len(arguments):
+            if index == len(arguments):
                 return None
-            value = arguments[place]
-            place += 1
+            value = arguments[index]
+            index += 1
         if not _take(given, row, value):
             return None
-    given["command_line"] = tuple(arguments[place:])
+    given["command_line"] = tuple(arguments[index:])
     if spec is not None and given["command_line"]:
-        return None  # click says what is wrong with it
+        return None  # click reports the error
     return given
 
 
@@ -345,7 +351,7 @@ def _default(row: OptionRow) -> Any:
 
 
 def _take(given: dict[str, Any], row: OptionRow, value: str) -> bool:
-    """False: click has something to say about the value."""
+    """Returns False if click must handle the value."""
     if row.kind == "many":
         given[row.name] += (value,)
         return True

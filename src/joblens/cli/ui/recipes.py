@@ -1,4 +1,4 @@
-"""Views of a recipe in progress: drawn in place on a terminal, a line now and then anywhere else."""
+"""Views of a recipe in progress: drawn in place on a terminal, occasional lines elsewhere."""
 
 import os
 import time
@@ -11,7 +11,7 @@ from joblens.views.text.style import Palette
 
 _DRAW_EVERY_S = 0.2
 _LINE_EVERY_S = 10.0
-_SHARE = 0.05  # of the time that looking and drawing may take: the job runs on the same machine
+_SHARE = 0.05  # share of the time for reading and drawing: the job runs on the same machine
 
 
 class RecipeScreen:
@@ -30,7 +30,7 @@ class RecipeScreen:
             self._draw_at_s = now_s + max(_DRAW_EVERY_S, took_s / _SHARE)
 
     def close(self) -> None:
-        """The picture goes: the summary says all of it again, and more."""
+        """Erases the drawing: the summary repeats it, with more."""
         self._screen.draw([])
         self._screen.leave()
 
@@ -49,7 +49,7 @@ class RecipeScreen:
 
 
 class RecipeLines:
-    """A line now and then, for jobs that take their time."""
+    """Writes occasional lines, for long jobs."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -65,7 +65,7 @@ class RecipeLines:
             line = progress_line(snapshot(), now_s - self._began_s)
             os.write(self._descriptor, f"{line}\n".encode(errors="replace"))
         except OSError:
-            pass  # whoever read it has gone; the job goes on
+            pass  # the reader is gone; the job continues
 
     def close(self) -> None:
         pass

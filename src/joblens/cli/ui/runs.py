@@ -1,6 +1,7 @@
-"""Views of a run in progress: drawn in place on a terminal, as plain lines anywhere else.
+"""Views of a run in progress: drawn in place on a terminal, as plain lines elsewhere.
 
-The driver reports what happens (`agent.runs.view`); the usage of running jobs is read from the store."""
+The driver reports events (`agent.runs.view`); the usage of running jobs is read from the store.
+"""
 
 import os
 import time
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from joblens.analysis.formats.history import where_it_ran
 from joblens.app.jobs.live import FIRST_RATE_S, LiveTails
-from joblens.app.runs.records import driven_before_s, earlier_durations, enabled_places
+from joblens.app.runs.records import driven_before_s, earlier_durations, enabled_indices
 from joblens.cli.ui.screen import RunScreen
 from joblens.engine.progress.progress import JobFailure, ProgressTracker, RunProgress
 from joblens.engine.schedule.capacity import RunCapacity
@@ -37,17 +38,17 @@ from joblens.views.text.style import Palette, clean_lines, fit
 
 _DRAW_EVERY_S = 0.25
 _LOOK_EVERY_S = 0.4
-_SHARE = 0.02  # of its driver's time that drawing may take: pictures of very large runs come less often
-_JOBS_LOOKED_AT = 40  # reading the samples of all of a thousand running jobs would cost more than it shows
+_SHARE = 0.02  # share of the driver's time for drawing: very large runs are drawn less often
+_MAX_SAMPLED_JOBS = 40  # reading samples of a thousand running jobs would cost more than it shows
 _SUMMARY_EVERY_S = 10.0
 _SUMMARY_STEPS = 10
-_FIRST_ENDS = 50  # after so many ends of jobs only failures and summaries are told one by one
+_FIRST_ENDS = 50  # after this many ends of jobs, only failures and summaries are reported
 
 Usage = Mapping[str, tuple[float | None, int | None]]
 
 
 def tracker_for(run: Run, plan: Plan, store: Store, offer: RunCapacity) -> ProgressTracker:
-    """Its clock tells how long the run was driven, the same as all tables do."""
+    """Its clock is the time that the run was driven, as in all tables."""
     before_s = driven_before_s(store, run)
     tracker = ProgressTracker(
         plan,
@@ -57,7 +58,7 @@ def tracker_for(run: Run, plan: Plan, store: Store, offer: RunCapacity) -> Progr
         run=f"{run.workflow_number}.{run.number}" if run.number else run.uuid[:8],
         began_at_us=_now_us() - round(before_s * 1e6),
     )
-    enabled = enabled_places(plan, run.options)
+    enabled = enabled_indices(plan, run.options)
     if enabled is not None:
         for index in range(len(plan.jobs)):
             if index not in enabled:
@@ -80,11 +81,11 @@ def failure_of(index: int, attempt: int, record: Record) -> JobFailure:
         elif outcome.reason == "out-of-memory" and asked.memory_bytes is not None:
             reason += f" at {format_bytes(asked.memory_bytes)}"
         elif outcome.status is Status.CANCELLED and outcome.reason != "not-started":
-            reason = "was ended"
+            reason = "cancelled"
         elif outcome.reason == "not-started" and outcome.error:
             reason = outcome.error
         written = [line for line in clean_lines(outcome.stderr_tail) if line.strip()]
-        # Of a job that did not start the log has the reason alone.
+        # For a job that did not start, the log has only the reason.
         last_line = written[-1] if written and outcome.reason != "not-started" else ""
     return JobFailure(
         index=index,
@@ -96,37 +97,45 @@ def failure_of(index: int, attempt: int, record: Record) -> JobFailure:
     )
 
 
+def _retry_in(why: str) -> str:
+    """Returns 'retrying with 80.0 MiB (1 of 3)' from 'out of memory; retrying with 80.0 MiB (1 of 3)'."""
+    _, found, rest = why.partition("retrying")
+    return f"retrying{rest}" if found else "retrying"
+
+
 class _Following(ABC):
-    """The common part of both kinds of view."""
+    """Common part of both kinds of view."""
 
     def __init__(self, tracker: ProgressTracker, plan: Plan, store: Store) -> None:
         self.tracker = tracker
         self._tails = LiveTails(store, 3)
         self._usage: Usage = {}
         self._store = store
-        self._where: dict[str, str] = {}  # of running jobs; '' of all jobs of a run on this machine
+        self._where: dict[str, str] = {}  # of running jobs; '': all jobs of the run are on this machine
         self._names = [job.name for job in plan.jobs]
-        # Whether it is tried again, and whether its output files are there, is known with its next state.
-        self._untold: dict[int, JobFailure] = {}
-        self._untold_successes: dict[int, tuple[int, Record]] = {}
+        # Reported with the job's next state, which shows whether it is retried and has its output files.
+        self._pending_failures: dict[int, JobFailure] = {}
+        self._pending_successes: dict[int, tuple[int, Record]] = {}
         self._lost: dict[int, int] = {}  # attempts of each job that were lost with their workers
 
     def state_changed(self, index: int, state: JobState, why: str = "") -> None:
         before = self.tracker.state_of(index)
         self.tracker.state_changed(index, state, _now_us())
-        failure = self._untold.pop(index, None)
-        attempt, record = self._untold_successes.pop(index, (1, None))
+        failure = self._pending_failures.pop(index, None)
+        attempt, record = self._pending_successes.pop(index, (1, None))
         if record is not None and state is JobState.COMPLETED:
             self.succeeded(index, attempt, record)
         elif failure is not None and state is not JobState.COMPLETED:
-            self._tell(failure, state)
+            self._report(failure, state, why)
         elif record is not None or (
             state is JobState.FAILED and before is not state and index not in self.tracker.failures
         ):
-            # it succeeded and all the same it did not: outputs that are missing
+            # It exited with 0, but output files are missing.
             number = None if record is None else record.number
             name = self._names[index]
-            self._tell(JobFailure(index=index, name=name, attempt=attempt, reason=why, number=number), state)
+            reason = why.partition("; retrying")[0]
+            failure = JobFailure(index=index, name=name, attempt=attempt, reason=reason, number=number)
+            self._report(failure, state, why)
 
     def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
         self._names += [job.name for job in jobs]
@@ -136,30 +145,32 @@ class _Following(ABC):
         self.tracker.attempt_began(index, attempt, job_uuid, at_us)
 
     def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
-        if record.attempt is not None and record.attempt.number > 1:  # others were lost with their workers
+        # earlier ones were lost with their workers
+        if record.attempt is not None and record.attempt.number > 1:
             self._lost[index] = self._lost.get(index, 0) + record.attempt.number - 1
         attempt += self._lost.get(index, 0)
         if record.status is Status.SUCCESS:
             self.tracker.attempt_succeeded(index, record.outcome.duration_s if record.outcome else 0.0)
-            self._untold_successes[index] = (attempt, record)
+            self._pending_successes[index] = (attempt, record)
         else:
-            self._untold[index] = failure_of(index, attempt, record)
+            self._pending_failures[index] = failure_of(index, attempt, record)
 
-    def _tell(self, failure: JobFailure, state: JobState) -> None:
-        told = replace(failure, is_tried_again=not state.is_final)
-        self.tracker.attempt_failed(told)
-        self.failed(told)
+    def _report(self, failure: JobFailure, state: JobState, why: str = "") -> None:
+        if not state.is_final:
+            failure = replace(failure, retry=_retry_in(why))
+        self.tracker.attempt_failed(failure)
+        self.failed(failure)
 
-    def _tell_rest(self) -> None:
-        for index, failure in list(self._untold.items()):
-            self._tell(failure, JobState.FAILED)
-            del self._untold[index]
-        for index, (attempt, record) in self._untold_successes.items():
+    def _report_rest(self) -> None:
+        for index, failure in list(self._pending_failures.items()):
+            self._report(failure, JobState.FAILED)
+            del self._pending_failures[index]
+        for index, (attempt, record) in self._pending_successes.items():
             self.succeeded(index, attempt, record)
-        self._untold_successes.clear()
+        self._pending_successes.clear()
 
     def progress(self) -> RunProgress:
-        """With what running jobs used when `read_usage` was last called."""
+        """Returns the progress, with the usage that `read_usage` read last."""
         progress = self.tracker.progress(_now_us(), self._usage)
         if not any(self._where.values()):
             return progress
@@ -167,7 +178,7 @@ class _Following(ABC):
         return replace(progress, running=running)
 
     def _read_where(self, uuids: Sequence[str]) -> None:
-        """Jobs of a run are all here or all elsewhere: the first one tells."""
+        """Jobs of a run are all here or all elsewhere: the first one decides."""
         if self._where and not any(self._where.values()):
             return
         for uuid in uuids:
@@ -175,23 +186,23 @@ class _Following(ABC):
                 self._where[uuid] = where_it_ran(self._store.find(uuid)).describe()
 
     def read_usage(self, *, with_rates: bool = False) -> None:
-        """`with_rates`: reads a second time, a moment later, where one reading is all there is of a job."""
+        """`with_rates`: reads a second time, a moment later, if a job has only one reading."""
         self._usage, has_all = self._current_usage()
         if with_rates and not has_all:
             time.sleep(FIRST_RATE_S)
             self._usage, _ = self._current_usage()
 
     def _current_usage(self) -> tuple[Usage, bool]:
-        running = [uuid for _, uuid in self.tracker.running_jobs()[:_JOBS_LOOKED_AT]]
+        running = [uuid for _, uuid in self.tracker.running_jobs()[:_MAX_SAMPLED_JOBS]]
         try:
-            tails = self._tails.look_at_jobs(running)
+            tails = self._tails.tails_of(running)
             self._read_where(running)
         except JoblensError:
-            return {}, True  # usage is not shown then; the run goes on
+            return {}, True  # the run continues without usage
         usage = {}
         for job_uuid, samples in tails.items():
             curve = points(samples)
-            if len(curve) > 1:  # the first values of a job say nothing
+            if len(curve) > 1:  # one sample gives no rate
                 usage[job_uuid] = (
                     last_known(point.cpu_percent for point in curve),
                     last_known(point.memory_bytes for point in curve),
@@ -206,7 +217,7 @@ class _Following(ABC):
 
 
 class LiveView(_Following):
-    """On a terminal."""
+    """View on a terminal."""
 
     def __init__(
         self, tracker: ProgressTracker, plan: Plan, store: Store, descriptor: int, paint: Palette
@@ -214,10 +225,10 @@ class LiveView(_Following):
         super().__init__(tracker, plan, store)
         self._screen = RunScreen(descriptor)
         self._paint = paint
-        self._looked_at_s = self._draw_at_s = float("-inf")
+        self._polled_at_s = self._draw_at_s = float("-inf")
 
     def succeeded(self, index: int, attempt: int, record: Record) -> None:
-        pass  # the bars say so
+        pass  # shown by the bars
 
     def failed(self, failure: JobFailure) -> None:
         width = self._screen.size.columns
@@ -230,31 +241,31 @@ class LiveView(_Following):
         now_s = time.monotonic()
         if now_s < self._draw_at_s:
             return
-        if now_s - self._looked_at_s >= _LOOK_EVERY_S:
-            self._looked_at_s = now_s
+        if now_s - self._polled_at_s >= _LOOK_EVERY_S:
+            self._polled_at_s = now_s
             self.read_usage()
         self._draw()
         took_s = time.monotonic() - now_s
         self._draw_at_s = now_s + max(_DRAW_EVERY_S, took_s / _SHARE)
 
     def close(self, status: RunStatus) -> None:
-        self._tell_rest()
+        self._report_rest()
         self.tracker.status = status
         if status is not RunStatus.STOPPED:
-            self.tracker.message = ""  # what was so while it ran; of one that was stopped it says why
+            self.tracker.message = ""  # messages of a running run; that of a stopped one says why
         self.read_usage()
         self._draw()
         self._screen.leave()
         self._tails.close()
 
     def leave(self) -> None:
-        """The run goes on without being looked at."""
+        """Stops drawing; the run continues."""
         self._screen.leave()
 
     def _draw(self) -> None:
         size = self._screen.size
-        # the last line stays free: writing into it would make some terminals scroll
-        progress = replace(self.progress(), failures=())  # they stand above already
+        # The last line stays free: writing into it would make some terminals scroll.
+        progress = replace(self.progress(), failures=())  # already shown above
         lines = render_run_live(
             progress, width=size.columns - 1, height=max(2, size.lines - 1), paint=self._paint
         )
@@ -262,12 +273,12 @@ class LiveView(_Following):
 
 
 class LineView(_Following):
-    """Where nothing can be drawn in place: a line for each end of a job as long as there are few, for every
-    failure, and a summary every ten seconds or tenth of the way."""
+    """View without a terminal: a line per ended job while there are few, per failure, and a summary every
+    ten seconds or tenth of the run."""
 
     def __init__(self, tracker: ProgressTracker, plan: Plan, store: Store, descriptor: int | None) -> None:
         super().__init__(tracker, plan, store)
-        self._descriptor = descriptor  # None: it only keeps count
+        self._descriptor = descriptor  # None: only counts
         self._ends = 0
         self._summed_at_s = time.monotonic()
         self._step = 0
@@ -287,14 +298,14 @@ class LineView(_Following):
         now_s = time.monotonic()
         settled, total = self.tracker.settled()
         step = _SUMMARY_STEPS * settled // max(1, total)
-        few = total <= _FIRST_ENDS  # every end is told: a summary at each tenth would be one a line
+        few = total <= _FIRST_ENDS  # every end is reported: a summary at each tenth would double the lines
         if now_s - self._summed_at_s >= _SUMMARY_EVERY_S or (step > self._step and not few):
             self._summed_at_s = now_s
             self._write(summary_line(self.progress()))
         self._step = max(step, self._step)
 
     def close(self, status: RunStatus) -> None:
-        self._tell_rest()
+        self._report_rest()
         self.tracker.status = status
         self._write(f"{summary_line(self.progress())}: run {status.value}")
         self._tails.close()
@@ -311,7 +322,7 @@ class LineView(_Following):
         try:
             os.write(self._descriptor, f"{line}\n".encode(errors="replace"))
         except OSError:
-            pass  # whoever read it has gone; the run goes on
+            pass  # the reader is gone; the run continues
 
 
 def view_for(
@@ -324,7 +335,7 @@ def view_for(
     color: bool,
     is_silent: bool = False,
 ) -> LiveView | LineView:
-    """The view that fits what `descriptor` is. `is_silent`: it only keeps count."""
+    """Returns the view that fits `descriptor`. `is_silent`: it only counts."""
     tracker = tracker_for(run, plan, store, offer)
     if is_silent:
         return LineView(tracker, plan, store, None)

@@ -13,7 +13,7 @@ from joblens.views.runs.live import failure_text
 
 
 class MapView:
-    """Passes on what jobs print, each job's as one piece, when it has ended."""
+    """Passes on the output of each job as one piece when it has ended."""
 
     def __init__(self, *, keeps_order: bool, count: int, say: Callable[[str], None] | None) -> None:
         self._keeps_order = keeps_order
@@ -24,11 +24,11 @@ class MapView:
 
     def state_changed(self, index: int, state: JobState, why: str = "") -> None:
         if state.is_final and index not in self._ended:
-            self._ended[index] = None  # it never ran: nothing to print, nothing to wait for
+            self._ended[index] = None  # it never ran: nothing to print or to wait for
             self._pass_on()
 
     def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
-        """Jobs that others added print in their own files alone."""
+        """Jobs that others added print only to their own files."""
 
     def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None:
         pass
@@ -77,4 +77,4 @@ def _copy(record: Record, stream: str, descriptor: int) -> None:
             while view:
                 view = view[os.write(descriptor, view) :]
     except (JoblensError, OSError):
-        pass  # it printed nothing, or whoever read it has gone: the jobs go on
+        pass  # it printed nothing, or the reader is gone: the jobs continue

@@ -234,7 +234,7 @@ def take_lock(folder: JobFolder) -> int:
     until = time.monotonic() + _WAIT_FOR_ORPHANS_S
     while True:
         if _try_lock(descriptor):
-            if is_kept(folder, descriptor):
+            if is_lock_valid(folder, descriptor):
                 break
             os.close(descriptor)  # the folder was removed before it could be locked
             descriptor = _open(folder)
@@ -256,7 +256,7 @@ def _open(folder: JobFolder) -> int:
     return os.open(folder.lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
 
-def is_kept(folder: JobFolder, descriptor: int) -> bool:
+def is_lock_valid(folder: JobFolder, descriptor: int) -> bool:
     """Whether the locked file is still the job's: the folder may have been removed, or replaced by another
     job."""
     try:

@@ -1,4 +1,4 @@
-"""Manifests and digests of files a job makes for itself: written last, trusted only if unchanged."""
+"""Manifests and digests of files that a job writes for itself: written last, trusted only if unchanged."""
 
 import os
 import re
@@ -22,8 +22,8 @@ _CHECK_BYTES = len(b',"checked":""}\n') + 32
 
 def write_manifest(path: str, manifest: Struct) -> None:
     """Writes a manifest with a digest of itself. Call it last, when the files it describes are in place."""
-    told = msgspec.json.encode(manifest)
-    write_atomically(path, told[:-1] + f',"checked":"{digest_of(told)}"}}\n'.encode())
+    content = msgspec.json.encode(manifest)
+    write_atomically(path, content[:-1] + f',"checked":"{digest_of(content)}"}}\n'.encode())
 
 
 def read_manifest(path: str, kind: type[_Manifest]) -> _Manifest | None:
@@ -32,10 +32,10 @@ def read_manifest(path: str, kind: type[_Manifest]) -> _Manifest | None:
         with open_plain_file(path) as file:
             data = file.read()
         checked = _CHECK.search(data, max(0, len(data) - _CHECK_BYTES))
-        told = data[:-_CHECK_BYTES] + b"}"
-        if checked is None or digest_of(told) != checked[1].decode():
+        content = data[:-_CHECK_BYTES] + b"}"
+        if checked is None or digest_of(content) != checked[1].decode():
             return None
-        return decode_json(told, kind)  # type: ignore[no-any-return]
+        return decode_json(content, kind)  # type: ignore[no-any-return]
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

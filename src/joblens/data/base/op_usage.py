@@ -115,9 +115,9 @@ def _read_peak() -> int | None:
 
 
 def _read_io() -> _Io | None:
-    told = _contents("/proc/self/io")
-    fields = told.split()
-    return _Io(int(fields[1]), int(fields[3]), len(told)) if len(fields) >= 4 else None  # rchar, wchar
+    content = _contents("/proc/self/io")
+    fields = content.split()
+    return _Io(int(fields[1]), int(fields[3]), len(content)) if len(fields) >= 4 else None  # rchar, wchar
 
 
 def _memory() -> _Memory | None:

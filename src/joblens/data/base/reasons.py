@@ -12,7 +12,7 @@ OF_AN_OPERATOR = (Exception, SystemExit, KeyboardInterrupt)
 
 _DATA = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _JOBLENS = os.path.dirname(_DATA) + os.sep
-_BUILT_IN = tuple(os.path.join(_DATA, room) + os.sep for room in ("operators", "texts"))
+_BUILT_IN = tuple(os.path.join(_DATA, package) + os.sep for package in ("operators", "texts"))
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -27,11 +27,11 @@ def reason_of(error: BaseException) -> str:
 
 def reason_with_line(error: BaseException) -> str:
     """Adds the line of the user operator that raised: `KeyError: 'txet' (mine.py, line 4)`."""
-    place = _line_of_own(error.__traceback__)
-    if not place:
+    location = _line_of_own(error.__traceback__)
+    if not location:
         return reason_of(error)
-    words = [word for word in (message_of(error), f"({place})") if word]
-    return f"{type(error).__name__}: {' '.join(words)}"
+    parts = [part for part in (message_of(error), f"({location})") if part]
+    return f"{type(error).__name__}: {' '.join(parts)}"
 
 
 def _line_of_own(trace: TracebackType | None) -> str:
@@ -62,15 +62,15 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _FULL
 
 
-def with_place(error: OSError, folders: Sequence[str]) -> str:
+def with_location(error: OSError, folders: Sequence[str]) -> str:
     """Describes a disk error with its location and advice. `folders`: all folders written to; the job's
     first."""
     if is_full(error):
-        place = error.filename if isinstance(error.filename, str) else _fullest(folders)
-        left = _free_bytes(place)
-        told = "" if left is None else f" ({format_bytes(left)} free)"
+        location = error.filename if isinstance(error.filename, str) else _fullest(folders)
+        free_bytes = _free_bytes(location)
+        free_text = "" if free_bytes is None else f" ({format_bytes(free_bytes)} free)"
         return encodable(
-            f"no space left for {place}{told}: free some space and resume the job, or choose "
+            f"no space left for {location}{free_text}: free some space and resume the job, or choose "
             "another location with work_dir, checkpoint_dir or export_path"
         )
     if error.errno == errno.ENOENT and not os.path.isdir(folders[0]):

@@ -159,12 +159,12 @@ class Coordinator:
         return partitions_with_pieces(self._plan, pieces)
 
     def _run_stage(self, stage: Stage) -> None:
-        left = [each for each in self._partitions if each.id not in self._failed]
+        remaining = [each for each in self._partitions if each.id not in self._failed]
         # A failed partition may succeed when the job is resumed; then everything is decided again.
         may_forget = not self._failed
         tasks = [
             RunStage(f"stage-{stage.index}-{each.id}", each, stage.index, may_forget=may_forget)
-            for each in left
+            for each in remaining
         ]
         results = self._tasks.run(tasks, self._partition_ended)
         if stage.closing is None:
@@ -320,12 +320,12 @@ class Coordinator:
         without the states of waiting partitions."""
         shutil.rmtree(self._folder.partitions, ignore_errors=True)
         os.mkdir(self._folder.partitions, 0o700)
-        for name in os.listdir(self._folder.checkpoints):
-            folder = os.path.join(self._folder.checkpoints, name)
+        for partition in os.listdir(self._folder.checkpoints):
+            folder = os.path.join(self._folder.checkpoints, partition)
             with contextlib.suppress(NotADirectoryError):
-                for kept in os.listdir(folder):
-                    if is_of_stage(kept):
-                        os.unlink(os.path.join(folder, kept))
+                for name in os.listdir(folder):
+                    if is_of_stage(name):
+                        os.unlink(os.path.join(folder, name))
 
 
 def _must_succeed(_task: Task, how: Ended | GaveUp) -> None:

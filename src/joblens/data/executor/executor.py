@@ -15,16 +15,16 @@ from msgspec import UNSET
 
 from joblens.analysis.recipes.columns import SeenMetadata, UsedResources
 from joblens.analysis.recipes.usage import StepTotals, step_in
-from joblens.data.base.job_folder import JobFolder, is_kept, planned_job, take_lock
+from joblens.data.base.job_folder import JobFolder, is_lock_valid, planned_job, take_lock
 from joblens.data.base.messages import Ended, Failed, Happened, Task, event
 from joblens.data.base.op_usage import Meter
-from joblens.data.base.reasons import message_of, reason_of, with_place
+from joblens.data.base.reasons import message_of, reason_of, with_location
 from joblens.data.executor import job_summary
 from joblens.data.executor.coordinator import Coordinator
 from joblens.data.executor.job_summary import JobEnd, JobSummary
 from joblens.data.executor.local_pool import LocalPool
 from joblens.data.executor.task_runner import Pool, Stopped
-from joblens.data.logging.event_log import EventLog, event_words
+from joblens.data.logging.event_log import EventLog, event_text
 from joblens.data.logging.rotating_log import setup_logger
 from joblens.data.partition import restoring, work
 from joblens.data.partition.restoring import remove_all_leftovers
@@ -44,7 +44,7 @@ _TELL_STEPS = (
 )
 
 
-class StepsTold:
+class StepUsage:
     """Sums resource use outside operators, whether or not events are written."""
 
     def __init__(self, summary: JobSummary) -> None:
@@ -63,7 +63,7 @@ class StepsTold:
 
 class JobRun:
     def __init__(
-        self, plan: RecipePlan, pool: Pool, log: Callable[[Sequence[RecipeEvent]], None], steps: StepsTold
+        self, plan: RecipePlan, pool: Pool, log: Callable[[Sequence[RecipeEvent]], None], steps: StepUsage
     ) -> None:
         self._plan = plan
         self._folder = JobFolder.of_plan(plan)
@@ -80,7 +80,7 @@ class JobRun:
             os.unlink(self._folder.reserve)
         if end.status == "failed":
             remove_all_leftovers(self._folder)
-        return self._told(end, coordinator.counts(), summary, time.time() - began, led)
+        return self._record_end(end, coordinator.counts(), summary, time.time() - began, led)
 
     def _to_its_end(self, coordinator: Coordinator, summary: JobSummary, *, is_resumed: bool) -> JobEnd:
         try:
@@ -91,17 +91,17 @@ class JobRun:
         except Stopped as stopped:
             return JobEnd(status="stopped", error_message=str(stopped), exit_code=128 + stopped.signal_number)
         except JoblensError as error:
-            told = "; ".join(part for part in (message_of(error), error.hint) if part)
+            message = "; ".join(part for part in (message_of(error), error.hint) if part)
             can_go_on = not isinstance(error, BadRow)  # the row would fail again
-            return JobEnd(status="failed", error_message=told, exit_code=1, can_go_on=can_go_on)
+            return JobEnd(status="failed", error_message=message, exit_code=1, can_go_on=can_go_on)
         except OSError as error:
-            told = with_place(error, self._folder.written_to(self._plan.recipe.export_path))
-            return JobEnd(status="failed", error_message=told, exit_code=1)
+            message = with_location(error, self._folder.written_to(self._plan.recipe.export_path))
+            return JobEnd(status="failed", error_message=message, exit_code=1)
         except Exception as error:  # noqa: BLE001 - whatever it is, the job's folder must say that it ended
             traceback.print_exc(file=sys.stderr)
             return JobEnd(status="failed", error_message=reason_of(error), exit_code=1)
 
-    def _told(
+    def _record_end(
         self, end: JobEnd, counts: dict[str, Any], summary: JobSummary, duration: float, led: RecipeEvent
     ) -> JobEnd:
         """Writes the end to the summary and the log independently: one may fail without the other."""
@@ -118,9 +118,9 @@ class JobRun:
             lost.append(error)
         if not lost or end.exit_code:
             return end
-        told = with_place(lost[0], self._folder.written_to(self._plan.recipe.export_path))
+        message = with_location(lost[0], self._folder.written_to(self._plan.recipe.export_path))
         return msgspec.structs.replace(
-            end, error_message=f"cannot write how the job ended: {told}", exit_code=1
+            end, error_message=f"cannot write how the job ended: {message}", exit_code=1
         )
 
     def _led(self, meter: Meter) -> RecipeEvent:
@@ -186,7 +186,7 @@ class _Asked:
         now = time.monotonic()
         if now >= self._look_again_at:
             self._look_again_at = now + _LOOK_FOR_FOLDER_S
-            if not is_kept(self._folder, self._lock):
+            if not is_lock_valid(self._folder, self._lock):
                 raise JoblensError(f"the job's folder {self._folder.path} was removed while the job ran")
         return self._asked_to_stop()
 
@@ -211,14 +211,14 @@ def _execute(plan: RecipePlan, folder: JobFolder, asked_to_stop: Callable[[], in
     pool = _pool(plan)
     logger = setup_logger(folder.logs)
     events = EventLog(folder.events, job_id=plan.job_id, text_path=folder.events_log)
-    steps = StepsTold(summary)
+    steps = StepUsage(summary)
 
     def log(new: Sequence[RecipeEvent]) -> None:
         steps.see(new)
         if plan.recipe.log_events:
             events.append(*new)
         for each in new:
-            _tell(logger, each)
+            _log(logger, each)
 
     try:
         coordinator = Coordinator(context, pool, log, asked_to_stop)
@@ -240,10 +240,10 @@ def _pool(plan: RecipePlan) -> Pool:
     return LocalPool(plan.workers, carried_out)
 
 
-def _tell(logger: logging.Logger, each: RecipeEvent) -> None:
+def _log(logger: logging.Logger, each: RecipeEvent) -> None:
     kind = EventType(each.event_type)
     level = _LEVELS.get(kind, logging.INFO if kind in _TOLD else logging.DEBUG)
-    record = logger.makeRecord(_LOGGER, level, "", 0, event_words(each), (), None)
+    record = logger.makeRecord(_LOGGER, level, "", 0, event_text(each), (), None)
     record.created = each.timestamp  # when it happened: workers may report later
     record.msecs = each.timestamp % 1 * 1000
     logger.handle(record)

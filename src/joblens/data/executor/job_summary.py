@@ -159,11 +159,11 @@ def _first_rows(counts: Sequence[int | None]) -> list[int | None]:
 
 def _mapped(
     partition: Partition,
-    place: tuple[int | None, int | None],
+    extent: tuple[int | None, int | None],
     done: FinishedPart | None,
     why: GaveUp | None,
 ) -> dict[str, Any]:
-    first, rows = place
+    first, rows = extent
     life = done.life if done else None
     return {
         "partition_id": partition.id,

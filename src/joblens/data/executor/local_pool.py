@@ -1,4 +1,4 @@
-"""Local worker pool: forked processes, their message frames, and detection of out-of-memory kills."""
+"""Local worker pool: forked processes, and detection of out-of-memory kills."""
 
 import contextlib
 import ctypes
@@ -7,61 +7,19 @@ import os
 import selectors
 import signal
 import socket
-import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any, NoReturn
-
-import msgspec
+from typing import NoReturn
 
 from joblens.data.base.messages import Ended, Failed, Happened, Lost, Message, Task
 from joblens.model.errors import ProbeError
+from joblens.model.values.messages import MessageReader, message_line
 from joblens.model.values.units import format_bytes
 from joblens.probes.cgroup.counters import parse_memory_events, parse_oom_control_v1
 from joblens.probes.cgroup.layout import CgroupLayout, read_layout
 from joblens.probes.host.capacity import usable_memory_bytes
 
-_LENGTH = struct.Struct("<I")
 _READ_BYTES = 1 << 16
-
-_encode = msgspec.msgpack.Encoder().encode
-
-
-def send_frame(connection: socket.socket, message: msgspec.Struct) -> None:
-    body = _encode(message)
-    connection.sendall(_LENGTH.pack(len(body)) + body)
-
-
-class Incoming:
-    """Decodes messages that arrive in chunks."""
-
-    def __init__(self, connection: socket.socket, kind: Any) -> None:
-        self._connection = connection
-        self._decoder = msgspec.msgpack.Decoder(kind)
-        self._waiting = bytearray()
-
-    def receive(self) -> list[Any] | None:
-        """Waits for the next chunk and returns the complete messages. None: the other end is closed."""
-        try:
-            piece = self._connection.recv(_READ_BYTES)
-        except ConnectionError:
-            return None
-        if not piece:
-            return None
-        self._waiting += piece
-        return list(self._whole())
-
-    def _whole(self) -> Iterator[Any]:
-        begin, waiting = 0, self._waiting
-        while len(waiting) - begin >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(waiting, begin)
-            end = begin + _LENGTH.size + length
-            if end > len(waiting):
-                break
-            yield self._decoder.decode(memoryview(waiting)[begin + _LENGTH.size : end])
-            begin = end
-        del waiting[:begin]
-
 
 _FILES = (
     ("memory", "memory.oom_control", parse_oom_control_v1),
@@ -78,20 +36,20 @@ class MemoryKills:
             self._layout = read_layout()
         except ProbeError:
             self._layout = CgroupLayout(kind="none")
-        self._told = self._count()
+        self._counted = self._count()
 
     def was_one(self) -> bool | None:
         """Whether there is a kill not yet attributed to another process. None: the kernel does not count them
         here."""
         count = self._count()
-        if count is None or self._told is None:
+        if count is None or self._counted is None:
             return None
-        if count <= self._told:
+        if count <= self._counted:
             return False
-        self._told += 1
+        self._counted += 1
         return True
 
-    def limit_told(self) -> str:
+    def limit_text(self) -> str:
         limit = usable_memory_bytes(self._layout)
         return "" if limit is None else f" (limit {format_bytes(limit)})"
 
@@ -149,7 +107,7 @@ class LocalPool:
                 next((worker for worker in self._workers if worker.task_id is None), None) or self._start()
             )
             try:
-                send_frame(worker.connection, task)
+                worker.connection.sendall(message_line(task))
             except ConnectionError:  # it died idle, through no fault of a task
                 self._gone(worker)
             else:
@@ -159,13 +117,14 @@ class LocalPool:
     def messages(self, timeout_s: float) -> Sequence[Message]:
         found: list[Message] = []
         for key, _ in self._selector.select(timeout_s):
-            found += self._heard(key.data)
+            found += self._received(key.data)
         return found
 
-    def _heard(self, worker: "_Worker") -> list[Message]:
-        messages = worker.incoming.receive()
-        if messages is None:
+    def _received(self, worker: "_Worker") -> list[Message]:
+        data = _receive(worker.connection)
+        if not data:
             return self._gone(worker)
+        messages = list(worker.messages.feed(data))
         if any(not isinstance(message, Happened) for message in messages):
             worker.task_id = None
         return messages
@@ -177,12 +136,12 @@ class LocalPool:
         for_memory = self._memory_kills.was_one() if code == -signal.SIGKILL else False
         if worker.task_id is None:
             return []
-        told = _how_it_died(worker.pid, code)
+        message = _how_it_died(worker.pid, code)
         if for_memory:
-            told = f"out of memory{self._memory_kills.limit_told()}: {told}"
+            message = f"out of memory{self._memory_kills.limit_text()}: {message}"
         elif for_memory is None:
-            told += ", probably because memory ran out"
-        return [Lost(worker.task_id, told, is_out_of_memory=bool(for_memory))]
+            message += ", probably because memory ran out"
+        return [Lost(worker.task_id, message, is_out_of_memory=bool(for_memory))]
 
     def close(self) -> None:
         for worker in list(self._workers):
@@ -224,7 +183,7 @@ class _Worker:
     def __init__(self, pid: int, connection: socket.socket) -> None:
         self.pid = pid
         self.connection = connection
-        self.incoming = Incoming(connection, Message)
+        self.messages: MessageReader[Message] = MessageReader(Message)
         self.task_id: str | None = None
 
 
@@ -234,18 +193,26 @@ def _serve(connection: socket.socket, work: Work) -> NoReturn:
     # ignored: child processes of operators would inherit that.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave_it_to_the_coordinator)
-    incoming = Incoming(connection, Task)
+    tasks: MessageReader[Task] = MessageReader(Task)
     worker = os.getpid()
 
     def send(message: Happened | Ended | Failed) -> None:
         if os.getpid() != worker:  # forked by a user operator and returned here: not a worker
             os._exit(1)
-        send_frame(connection, message)
+        connection.sendall(message_line(message))
 
-    while (tasks := incoming.receive()) is not None:
-        for task in tasks:
+    while data := _receive(connection):
+        for task in tasks.feed(data):
             send(work(task, send))
     os._exit(0)
+
+
+def _receive(connection: socket.socket) -> bytes:
+    """Returns nothing once the other end is closed."""
+    try:
+        return connection.recv(_READ_BYTES)
+    except ConnectionError:
+        return b""
 
 
 def _leave_it_to_the_coordinator(_number: int, _frame: FrameType | None) -> None:

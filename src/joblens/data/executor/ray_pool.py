@@ -107,9 +107,9 @@ class RayPool:
         ready, _ = self._ray.wait(streams, num_returns=len(streams), timeout=0)
         if not ready:
             ready, _ = self._ray.wait(streams, num_returns=1, timeout=timeout_s)
-        return [message for stream in ready for message in self._heard(stream)]
+        return [message for stream in ready for message in self._received(stream)]
 
-    def _heard(self, stream: Any) -> list[Message]:
+    def _received(self, stream: Any) -> list[Message]:
         """Returns the next messages of one task."""
         try:
             messages = messages_of(self._ray.get(next(stream)))
@@ -189,7 +189,7 @@ def _joined(ray: Any, address: str, quiet: dict[str, Any]) -> Any:
     named = os.environ.get("RAY_ADDRESS", "") if address == AUTO else address
     try:
         _knock(named)
-        with _unasked(), _without_its_own_words():
+        with _unasked(), _silence_stderr():
             ray.init(address=address, **quiet)
     except (OSError, RuntimeError, ValueError) as error:
         if isinstance(error, ConnectionError) and not named:
@@ -218,7 +218,7 @@ def _knock(address: str) -> None:
 
 
 @contextlib.contextmanager
-def _without_its_own_words() -> Any:
+def _silence_stderr() -> Any:
     """Silences standard error: Ray's C++ code writes to it, and errors arrive as exceptions too."""
     try:
         own = os.dup(2)

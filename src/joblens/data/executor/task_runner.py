@@ -105,7 +105,7 @@ class TaskRunner:
         self._on_end = on_end or _nothing
         while self._ready or self._later or self._running:
             self._submit()
-            self._hear()
+            self._handle_messages()
             stop = self._asked_to_stop()
             if stop is not None:
                 raise Stopped(stop)
@@ -121,7 +121,7 @@ class TaskRunner:
             self._submitted_at[task.id] = time.time()
             self._pool.submit(task)
 
-    def _hear(self) -> None:
+    def _handle_messages(self) -> None:
         wait_s = _LOOK_FOR_STOP_S
         if self._later:
             wait_s = min(wait_s, max(0.0, self._later[0][0] - time.monotonic()))
@@ -145,7 +145,7 @@ class TaskRunner:
         if task is None:
             return
         if isinstance(message, Ended):
-            self._settle(task, message)
+            self._finish(task, message)
             return
         self._tries[task.id] += 1
         tries = self._tries[task.id]
@@ -158,11 +158,13 @@ class TaskRunner:
         if is_of_memory:  # a partition may have enough memory when run alone
             self._at_once = max(1, self._at_once // 2)
         if is_final or tries > self._max_retries:
-            told = gave_up.error_message + (_MEMORY_ADVICE if is_of_memory else "")
+            advice = gave_up.error_message + (_MEMORY_ADVICE if is_of_memory else "")
             began = self._submitted_at.get(task.id)
-            self._settle(
+            self._finish(
                 task,
-                msgspec.structs.replace(gave_up, error_message=told, started_at=began, ended_at=time.time()),
+                msgspec.structs.replace(
+                    gave_up, error_message=advice, started_at=began, ended_at=time.time()
+                ),
             )
             return
         # A lost worker may not be the task's fault: the first retry is immediate.
@@ -173,7 +175,7 @@ class TaskRunner:
         again = msgspec.structs.replace(task, attempt=tries) if isinstance(task, RunStage) else task
         heapq.heappush(self._later, (time.monotonic() + delay_s, next(self._order), again))
 
-    def _settle(self, task: Task, how: Ended | GaveUp) -> None:
+    def _finish(self, task: Task, how: Ended | GaveUp) -> None:
         self._results[task.id] = how
         self._on_end(task, how)
 

@@ -1,4 +1,4 @@
-"""Datasets into partitions."""
+"""Partitioning of datasets."""
 
 import itertools
 import math
@@ -19,20 +19,20 @@ from joblens.model.recipes.recipe import Partition, RecipePlan, Slice
 
 __all__ = ["CutWish", "cut_file", "partitions_with_pieces", "plan_partitions"]
 
-_COUNTED_BYTES = 256 << 20  # of JSON lines: so much is searched for the ends of rows, more is estimated
+_COUNTED_BYTES = 256 << 20  # JSON lines: up to this size line ends are searched, above it they are estimated
 _SPOTS = 16
 _SPOT_BYTES = 1 << 16
-_JOIN_SLACK = 1.25  # a partition may be so much larger than wished, rather than leave a small rest
-_LARGE_GROUP_BYTES = 16 << 20  # of Parquet: smaller row groups are read again for each partition of them
+_JOIN_SLACK = 1.25  # tolerated excess of a partition over its target size, to avoid a small last one
+_LARGE_GROUP_BYTES = 16 << 20  # Parquet: smaller row groups would be read again for each of their partitions
 
 
 class CutWish(Struct, frozen=True, kw_only=True):
-    """What partitions are to be like. `rows` of each or `exactly` so many go before the others."""
+    """Desired partitions. `rows` per partition or the number `exactly` take precedence over sizes."""
 
     target_bytes: int
     rows: int | None = None
     exactly: int | None = None
-    at_least: int = 1  # where there are enough rows
+    at_least: int = 1  # if there are enough rows
 
     @classmethod
     def of_plan(cls, plan: RecipePlan) -> "CutWish":
@@ -44,7 +44,7 @@ class CutWish(Struct, frozen=True, kw_only=True):
         )
 
     def bytes_of(self, total: float) -> float:
-        """Of one partition, of so many in all."""
+        """Returns the target size of one partition for this total."""
         if self.exactly:
             return max(1.0, total / self.exactly)
         return max(1.0, min(float(self.target_bytes), total / max(1, self.at_least)))
@@ -53,8 +53,10 @@ class CutWish(Struct, frozen=True, kw_only=True):
 def plan_partitions(
     files: Sequence[DataFile], wish: CutWish
 ) -> tuple[tuple[Partition, ...], tuple[Slice, ...]]:
-    """-> the partitions of what can be read from the middle, and the files, or parts of them, that a job has
-    to cut first (`cut_file`). Those in turn are put between the partitions by `partitions_with_pieces`."""
+    """Returns the partitions of seekable files, and the files, or parts of them, that a job must split first.
+
+    `cut_file` splits them; `partitions_with_pieces` adds their pieces in dataset order.
+    """
     filled = [file for file in files if file.size]
     groups = {file.path: _groups_of(file.path) for file in filled if file.format == "parquet"}
     sizes = {path: sum(size for _, size in each) for path, each in groups.items()}
@@ -75,15 +77,15 @@ def plan_partitions(
 
 
 def partitions_with_pieces(plan: RecipePlan, pieces: Iterable[Slice]) -> tuple[Partition, ...]:
-    """All partitions of a job that has cut what could not be read from the middle."""
+    """Returns all partitions of a job after files that are not seekable were split."""
     wish = CutWish.of_plan(plan)
     order = {file.path: number for number, file in enumerate(plan.inputs)}
 
-    def place(piece: Slice) -> tuple[int, int, int]:
+    def position(piece: Slice) -> tuple[int, int, int]:
         return order.get(piece.origin or piece.path, 0), piece.origin_row, piece.start
 
     units = [list(partition.slices) for partition in plan.partitions] + [[piece] for piece in pieces]
-    units.sort(key=lambda unit: place(unit[0]))
+    units.sort(key=lambda unit: position(unit[0]))
     total = sum(_size_of(piece) for unit in units for piece in unit)
     is_small = total <= _COUNTED_BYTES
     if not wish.exactly and not (wish.rows and is_small):
@@ -101,8 +103,7 @@ def partitions_with_pieces(plan: RecipePlan, pieces: Iterable[Slice]) -> tuple[P
 
 
 def _joined(units: Sequence[list[Slice]], target_bytes: int | None) -> "_Cut":
-    """Small pieces go to their neighbours. What was planned as partitions already is of one size, and is not
-    put together again."""
+    """Merges small pieces with their neighbours. Pieces already planned as partitions stay as they are."""
     groups: list[list[Slice]] = []
     size, likeness, is_planned = 0, None, False
     for unit in units:
@@ -120,7 +121,7 @@ def _joined(units: Sequence[list[Slice]], target_bytes: int | None) -> "_Cut":
 
 
 def _put_together(slices: Sequence[Slice]) -> list[Slice]:
-    """Slices of one file that lie behind each other are one."""
+    """Merges adjacent slices of one file."""
     whole: list[Slice] = []
     for piece in slices:
         last = whole[-1] if whole else None
@@ -133,7 +134,7 @@ def _put_together(slices: Sequence[Slice]) -> list[Slice]:
 
 
 def _rows_of(slices: Sequence[Slice]) -> int | None:
-    """Parquet is cut by rows, so that there they are known."""
+    """Counts the rows of slices of Parquet files, which are split by rows."""
     if any(piece.format != "parquet" for piece in slices):
         return None
     return sum(piece.end - piece.start for piece in slices)
@@ -142,7 +143,7 @@ def _rows_of(slices: Sequence[Slice]) -> int | None:
 def _to_be_cut(
     file: DataFile, groups: list[tuple[int, int]] | None, wished: float, wish: CutWish
 ) -> list[Slice]:
-    """The parts of a file that have to be cut, each by itself; none: it can be read from its middle."""
+    """Returns the parts of a file that must be split, each on its own; empty: the file is seekable."""
     if groups is None:
         if file.format == "jsonl" and not file.compression:
             return []
@@ -194,8 +195,10 @@ def _likeness(file: DataFile) -> Any:
 
 
 def _likeness_of(path: str, kind: str) -> Any:
-    """Rows go into one partition only with rows of the same columns: otherwise what a row has would depend
-    on where the data was cut."""
+    """Returns a key for the columns of a file: only rows with equal columns share a partition.
+
+    Otherwise the fields of a row would depend on where the data was split.
+    """
     return kind if kind == "jsonl" else (kind, schema_of(path).remove_metadata().to_string())
 
 
@@ -203,7 +206,7 @@ def _size_of(piece: Slice) -> int:
     return piece.size_bytes or piece.end - piece.start
 
 
-_Cut = list[tuple[list[Slice], int | None]]  # slices of each partition, and how many rows these are
+_Cut = list[tuple[list[Slice], int | None]]  # slices of each partition, and their number of rows
 
 
 def _numbered(cut: _Cut) -> list[Partition]:
@@ -214,7 +217,7 @@ def _numbered(cut: _Cut) -> list[Partition]:
 
 
 def _with_first_rows(partitions: Sequence[Partition]) -> tuple[Partition, ...]:
-    """Where a partition begins is known as long as all before it know how many rows they have."""
+    """Sets the first row of each partition, known as long as all earlier row counts are."""
     placed: list[Partition] = []
     first: int | None = 0
     for partition in partitions:
@@ -223,7 +226,7 @@ def _with_first_rows(partitions: Sequence[Partition]) -> tuple[Partition, ...]:
     return tuple(placed)
 
 
-# Runs: slices of the same columns in a row, cut as if they were one file
+# Runs: adjacent slices with the same columns, split as if they were one file
 
 
 def _cut_runs(runs: Sequence[list[Slice]], wish: CutWish, wished: float) -> tuple[Partition, ...]:
@@ -243,9 +246,9 @@ def _cut_runs(runs: Sequence[list[Slice]], wish: CutWish, wished: float) -> tupl
 
 
 def _shares(sizes: Sequence[int], count: int) -> list[int | None]:
-    """So many partitions for runs of these sizes, at least one each."""
+    """Distributes `count` partitions over runs of these sizes, at least one each."""
     total = max(1, sum(sizes))
-    edges = [round(count * place / total) for place in itertools.accumulate(sizes, initial=0)]
+    edges = [round(count * position / total) for position in itertools.accumulate(sizes, initial=0)]
     shares = [max(1, end - start) for start, end in itertools.pairwise(edges)]
     while sum(shares) > max(count, len(shares)):
         shares[shares.index(max(shares))] -= 1
@@ -253,7 +256,7 @@ def _shares(sizes: Sequence[int], count: int) -> list[int | None]:
 
 
 def _cut_at(run: Sequence[Slice], cuts: Sequence[int]) -> _Cut:
-    """Cuts are places in the run, rising: bytes at the ends of lines, or rows of Parquet."""
+    """Splits a run at rising positions: bytes at line ends, or rows of Parquet."""
     edges = _edges(run)
     limits = [*cuts, edges[-1]] if not len(cuts) or cuts[-1] != edges[-1] else list(cuts)
     made: _Cut = []
@@ -281,14 +284,14 @@ def _part_of(piece: Slice, start: int, end: int) -> Slice:
 
 
 def _chosen(nearest: Any, count: int, ends: int) -> Any:
-    """Of `ends` places those `count` - 1 to cut at that are nearest to the wished ones, and none twice."""
+    """Chooses `count` - 1 of the positions `ends`, nearest to the desired ones, none twice."""
     count = min(count, ends)
     numbers = np.arange(count - 1)
     rising = np.maximum.accumulate(np.asarray(nearest[: count - 1], np.int64) - numbers) + numbers
     return np.minimum(rising, ends - count + numbers)
 
 
-# JSON lines: all files in a row, one long run of bytes
+# JSON lines: all files concatenated to one run of bytes
 
 
 def _cut_lines(run: Sequence[Slice], wished: float, rows_wished: int | None, exactly: int | None) -> _Cut:
@@ -298,36 +301,36 @@ def _cut_lines(run: Sequence[Slice], wished: float, rows_wished: int | None, exa
         return _cut_at(run, ends[rows_wished - 1 :: rows_wished].tolist())
     if rows_wished:
         wished = rows_wished * _mean_line(run, total)
-    # A share of the total is no whole number: the smallest excess must not make one partition more.
+    # Rounds down: a tiny excess must not add a partition.
     count = exactly or max(1, math.ceil(total / max(1.0, wished) - 1e-6))
     cuts = _next_line_ends(run, (total * number // count for number in range(1, count)))
     if exactly and len(cuts) < exactly - 1 and total <= _COUNTED_BYTES:
         ends = _line_ends(run)
         count = min(exactly, len(ends))
-        places = [total * number // count for number in range(1, count)]
-        cuts = ends[_chosen(np.searchsorted(ends, places), count, len(ends))].tolist()
+        targets = [total * number // count for number in range(1, count)]
+        cuts = ends[_chosen(np.searchsorted(ends, targets), count, len(ends))].tolist()
     return _cut_at(run, cuts)
 
 
-def _next_line_ends(run: Sequence[Slice], places: Iterable[int]) -> list[int]:
-    """For each place the nearest end of a line behind it; long lines may take several places."""
+def _next_line_ends(run: Sequence[Slice], targets: Iterable[int]) -> list[int]:
+    """Returns for each position the next line end; a long line may cover several positions."""
     edges = _edges(run)
     ends: list[int] = []
-    for place in places:
-        if ends and place <= ends[-1]:
+    for position in targets:
+        if ends and position <= ends[-1]:
             continue
-        at = int(np.searchsorted(edges, place, side="right")) - 1
+        at = int(np.searchsorted(edges, position, side="right")) - 1
         with open(run[at].path, "rb") as file:
-            # One byte back: a place that is the beginning of a line is an end already.
-            back = max(0, place - edges[at] - 1)
+            # One byte back: a position at the start of a line is an end already.
+            back = max(0, position - edges[at] - 1)
             file.seek(run[at].start + back)
-            skipped = len(file.readline()) if place > edges[at] else 0
+            skipped = len(file.readline()) if position > edges[at] else 0
             ends.append(min(edges[at] + back + skipped, edges[at + 1]))
     return sorted({end for end in ends if 0 < end < edges[-1]})
 
 
 def _line_ends(run: Sequence[Slice]) -> Any:
-    """Of all lines, as places in the run."""
+    """Yields the positions of all line ends in the run."""
     found: list[Any] = []
     before = 0
     for piece in run:
@@ -343,21 +346,21 @@ def _line_ends(run: Sequence[Slice]) -> Any:
 
 
 def _mean_line(run: Sequence[Slice], total: int) -> float:
-    """From spots all over the dataset."""
+    """Estimates the mean line length from spots all over the dataset."""
     edges = _edges(run)
-    seen, lines = 0, 0
+    read_bytes, lines = 0, 0
     for number in range(_SPOTS):
-        place = total * number // _SPOTS
-        at = int(np.searchsorted(edges, place, side="right")) - 1
+        position = total * number // _SPOTS
+        at = int(np.searchsorted(edges, position, side="right")) - 1
         with open(run[at].path, "rb") as file:
-            file.seek(run[at].start + place - edges[at])
+            file.seek(run[at].start + position - edges[at])
             spot = file.read(_SPOT_BYTES)
-        seen += len(spot)
+        read_bytes += len(spot)
         lines += spot.count(b"\n")
-    return seen / max(1, lines)
+    return read_bytes / max(1, lines)
 
 
-# Parquet: by rows to the row, or where row groups end if only sizes are wished
+# Parquet: by rows exactly, or at the ends of row groups if only sizes are given
 
 
 def _row_cuts(run: Sequence[Slice], rows: int | None, count: int | None) -> list[int]:
@@ -365,24 +368,25 @@ def _row_cuts(run: Sequence[Slice], rows: int | None, count: int | None) -> list
     if rows:
         return list(range(rows, edges[-1], rows))
     assert count is not None
-    places = np.arange(1, count) * (sum(map(_size_of, run)) / count)
+    targets = np.arange(1, count) * (sum(map(_size_of, run)) / count)
     sizes = list(itertools.accumulate(map(_size_of, run), initial=0))
-    nearest = np.rint(np.interp(places, sizes, edges)).astype(np.int64) - 1
+    nearest = np.rint(np.interp(targets, sizes, edges)).astype(np.int64) - 1
     found: list[int] = (_chosen(np.maximum(nearest, 0), count, edges[-1]) + 1).tolist()
     return found
 
 
 def _cut_parquet(run: Sequence[Slice], wished: float) -> _Cut:
-    """Each row group, or part of one that is too large, goes where its middle lies: partitions come out
-    alike, and few groups are read twice."""
+    """Assigns each row group, or part of a large one, by its middle:
+    partitions become equal, few groups are read twice.
+    """
     cuts: list[int] = []
     weights: list[float] = []
     before = 0
     for piece in run:
-        place = 0
+        position = 0
         for rows, size in row_groups(piece.path):
-            start, end = max(place, piece.start), min(place + rows, piece.end)
-            place += rows
+            start, end = max(position, piece.start), min(position + rows, piece.end)
+            position += rows
             if end <= start:
                 continue
             parts = max(1, round(size * (end - start) / rows / wished))

@@ -17,7 +17,7 @@ from joblens.model.recipes.recipe import Slice
 _FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
-    ".json": "jsonl",  # or one array: its first character tells
+    ".json": "jsonl",  # or one array: decided by its first character
     ".parquet": "parquet",
     ".csv": "csv",
     ".tsv": "csv",
@@ -36,25 +36,27 @@ class DataFile(Struct, frozen=True, kw_only=True):
     format: str  # jsonl, json (one array), parquet, csv
     compression: str = ""  # gzip, zstd
     size: int
-    delimiter: str = ""  # of CSV; "": by its name
+    delimiter: str = ""  # of CSV; "": by file extension
 
 
 def find_files(
     dataset_path: Sequence[str], suffixes: Sequence[str] = (), delimiter: str = ""
 ) -> tuple[DataFile, ...]:
-    """All files that the paths, folders and patterns stand for, in the order they are worked on. InputError
-    where one names nothing, or a file of no known format."""
-    wanted = tuple(suffix if suffix.startswith(".") else f".{suffix}" for suffix in suffixes)
+    """Returns all files that the paths, folders and patterns match, in processing order.
+
+    Raises InputError if one matches nothing, or for a file of unknown format.
+    """
+    extensions = tuple(suffix if suffix.startswith(".") else f".{suffix}" for suffix in suffixes)
     found: dict[str, DataFile] = {}
     for written in dataset_path:
-        for path in _paths_of(written, wanted):
+        for path in _paths_of(written, extensions):
             file = msgspec.structs.replace(_data_file(path), delimiter=delimiter)
             found.setdefault(os.path.realpath(path), file)
     return tuple(found.values())
 
 
 def kind_of_file(path: str) -> tuple[str, str] | None:
-    """-> format and compression, by its name; None: neither is known."""
+    """Returns format and compression by file name; None: unknown."""
     stem, ending = os.path.splitext(path.lower())
     compression = _COMPRESSIONS.get(ending, "")
     if compression:
@@ -95,7 +97,7 @@ def _files_below(folder: str, suffixes: tuple[str, ...]) -> list[str]:
     for above, folders, names in os.walk(folder, onerror=_refuse_folder):
         folders.sort()
         folders[:] = [name for name in folders if name != "lost+found"]  # of file systems
-        hidden_or_other = (".", "_")  # what programs leave beside data: _SUCCESS, ._x, .crc
+        hidden_or_other = (".", "_")  # files that programs write beside data: _SUCCESS, ._x, .crc
         folders[:] = [name for name in folders if not name.startswith(hidden_or_other)]
         for name in sorted(names):
             is_wanted = name.endswith(suffixes) if suffixes else kind_of_file(name) is not None
@@ -148,8 +150,10 @@ def _nearest(path: str) -> str:
 
 
 def check_fields(files: Sequence[DataFile], columns: Sequence[str], needed: Sequence[str] = ()) -> None:
-    """InputError where a file has rows but none of the first ones has a field that operators work on, or one
-    that is `needed`, of whatever type. Of a dataset of many files some are looked at."""
+    """Raises InputError if the first rows of a file lack a text field of operators or a `needed` field.
+
+    `needed` fields may have any type. Of many files, some are sampled.
+    """
     step = max(1, len(files) // 20)
     for file in files[::step]:
         fields, texts = _fields_seen(file)
@@ -170,7 +174,7 @@ def check_fields(files: Sequence[DataFile], columns: Sequence[str], needed: Sequ
 
 
 def _fields_seen(file: DataFile) -> tuple[set[str], set[str]]:
-    """Names of all fields, and of those that are text in at least one row."""
+    """Returns the names of all fields, and of those that are text in at least one row."""
     if file.format == "parquet":
         from joblens.data.files.partition_rows import is_text, schema_of
 
@@ -184,7 +188,7 @@ def _fields_seen(file: DataFile) -> tuple[set[str], set[str]]:
         names = set(csv_header(file))
         return names, names
     if file.format == "json":
-        return set(), set()  # it cannot be read from its head alone: the job itself will tell
+        return set(), set()  # its head is not enough to read it: the job will report errors
     return _json_fields(_head(file).removeprefix(_BOM).splitlines()[:_LOOKED_AT_ROWS])
 
 
@@ -195,7 +199,7 @@ def _json_fields(lines: Iterable[bytes]) -> tuple[set[str], set[str]]:
         try:
             row: Any = msgspec.json.decode(line)
         except (ValueError, RecursionError):
-            continue  # damaged, or cut off by looking only so far
+            continue  # damaged, or truncated by the sample
         if isinstance(row, dict):
             fields |= row.keys()
             texts |= {name for name, value in row.items() if isinstance(value, str)}
@@ -203,7 +207,7 @@ def _json_fields(lines: Iterable[bytes]) -> tuple[set[str], set[str]]:
 
 
 def csv_header(file: DataFile) -> list[str]:
-    """The names in its first row."""
+    """Returns the names in the first row."""
     import csv
     import io
 
@@ -215,7 +219,7 @@ def csv_header(file: DataFile) -> list[str]:
 
 
 def _check_names(path: str, names: Sequence[str]) -> None:
-    """Of the columns of a table."""
+    """Checks the column names of a table."""
     from joblens.data.rows.batch import OWN_COLUMNS, STATS_PREFIX
 
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -244,7 +248,7 @@ def _head(file: DataFile, size: int = _LOOKED_AT_BYTES) -> bytes:
 
 @contextlib.contextmanager
 def opened(path: str, compression: str) -> Iterator[IO[bytes]]:
-    """What is in it, as a stream. OSError or EOFError while reading: it is damaged or torn."""
+    """Returns the decompressed content as a stream. Reading a damaged file raises OSError or EOFError."""
     stream: Any
     if compression == "gzip":
         import gzip

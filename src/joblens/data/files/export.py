@@ -32,15 +32,17 @@ class _Manifest(Struct, frozen=True):
 
 
 def remove_earlier(plan: RecipePlan, paths: Sequence[str]) -> None:
-    """Whoever reads the folder would have rows twice. Only what a job of the same folder of jobs has written
-    to that very path, and what is as it left it, is taken away."""
-    kept = {os.path.realpath(path) for path in (*paths, *(file.path for file in plan.inputs))}
+    """Removes the files of an earlier export, which would duplicate rows.
+
+    Only unchanged files that a job in the same folder of jobs wrote to the same path.
+    """
+    current = {os.path.realpath(path) for path in (*paths, *(file.path for file in plan.inputs))}
     for earlier in _manifests(os.path.dirname(plan.job_dir)):
         if earlier.export.asked_path != plan.recipe.export_path:
             continue
         for path in earlier.export.paths:
             with contextlib.suppress(FileNotFoundError):
-                if os.path.realpath(path) not in kept and os.path.getsize(path) == earlier.sizes.get(path):
+                if os.path.realpath(path) not in current and os.path.getsize(path) == earlier.sizes.get(path):
                     os.unlink(path)
 
 
@@ -64,11 +66,14 @@ class Export(Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...]
     rows: int
     size_bytes: int
-    asked_path: str = ""  # export_path, which shards have only a part of in their names
+    asked_path: str = ""  # export_path; the names of shards have only a part of it
 
 
 def export_format(recipe: Recipe) -> str:
-    """jsonl, json (one array) or parquet. InputError where neither recipe nor path says one of these."""
+    """Returns jsonl, json (one array) or parquet.
+
+    Raises InputError if neither recipe nor path names one of these.
+    """
     written = recipe.export_type or os.path.splitext(recipe.export_path)[1]
     found = _FORMATS.get(written.lower().removeprefix("."))
     if found is None:
@@ -80,22 +85,21 @@ def export_format(recipe: Recipe) -> str:
 
 
 def part_ending(recipe: Recipe) -> str:
-    """Of a partition's part."""
+    """Returns the file extension of a partition's part."""
     return ".parquet" if export_format(recipe) == "parquet" else ".jsonl"
 
 
 def write_part(
     rows: Rows, plan: RecipePlan, path: str, changed: Collection[str] | None = None
 ) -> PartManifest:
-    """`changed`: the columns that operators may have changed since the rows were read; None: any. The file
-    is in place, whole, when this returns."""
+    """Writes the part atomically. `changed`: columns that operators may have changed; None: any."""
     return write_pieces([rows], plan, path, changed)
 
 
 def write_pieces(
     pieces: Iterable[Rows], plan: RecipePlan, path: str, changed: Collection[str] | None = None
 ) -> PartManifest:
-    """The same for rows that come some at a time, at least once."""
+    """Writes rows that come in batches, at least one."""
     following = iter(pieces)
     first = next(following)
     every = itertools.chain([first], following)
@@ -151,9 +155,11 @@ def _write_blocks(path: str, blocks: Iterable[Any]) -> tuple[int, str]:
 def assemble(
     plan: RecipePlan, parts: Sequence[PartManifest], *, moved: str = "", keep: bool = True
 ) -> Export:
-    """Puts the parts, in their order, at the export path: one file or shards, in place only when whole.
-    Unless they are to be kept, parts that are lines give up their own files one by one as they come to their
-    places; where these are is in `moved`, and with it a job that was killed goes on."""
+    """Joins the parts in order at the export path: one file or shards, replaced atomically.
+
+    Unless they are to be kept, parts of lines are moved one by one to their position in the export. `moved`
+    records the positions, so that a killed job can continue.
+    """
     recipe = plan.recipe
     kind = export_format(recipe)
     total = sum(part.rows for part in parts)
@@ -167,7 +173,7 @@ def assemble(
         for path in paths
     ]
     counts = shard_rows(total, len(paths))
-    # A process that dies leaves no half file behind; flushing to the disk is left to the system.
+    # A process that dies leaves no partial file; flushing to disk is left to the system.
     if kind != "jsonl" or keep:
         put_back(parts, moved)
         _copy(kind, parts, being_written, counts)
@@ -195,7 +201,7 @@ def _copy(kind: str, parts: Sequence[PartManifest], being_written: list[str], co
 
 
 def _rename(being_written: Sequence[str], paths: Sequence[str], *, some_are_there: bool = False) -> None:
-    """What was moved stays when this fails: it is nowhere else."""
+    """Renames files. Moved parts stay if this fails: there is no other copy."""
     try:
         for partial, path in zip(being_written, paths, strict=True):
             if not some_are_there or os.path.exists(partial):

@@ -1,4 +1,4 @@
-"""Whether the inputs of a job are still what they were."""
+"""Detection of changed inputs."""
 
 import os
 from collections.abc import Sequence
@@ -12,8 +12,10 @@ _SAMPLE_BYTES = 1 << 16
 
 
 def stamp_inputs(paths: Sequence[str]) -> tuple[InputFile, ...]:
-    """Size, time and a digest over samples spread over the file: changes that keep size and time are found
-    when they are large, and looking costs the same for every size."""
+    """Returns size, time and a digest of samples spread over each file.
+
+    Finds large changes that keep size and time, at the same cost for every file size.
+    """
     return tuple(_stamp(path) for path in paths)
 
 
@@ -22,16 +24,18 @@ def _stamp(path: str) -> InputFile:
     with open(path, "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         last = max(0, status.st_size - _SAMPLE_BYTES)
-        for place in sorted({last * number // (_SAMPLES - 1) for number in range(_SAMPLES)}):
-            digest.update(os.pread(file.fileno(), _SAMPLE_BYTES, place))
+        for offset in sorted({last * number // (_SAMPLES - 1) for number in range(_SAMPLES)}):
+            digest.update(os.pread(file.fileno(), _SAMPLE_BYTES, offset))
     return InputFile(
         path=path, size=status.st_size, modified_ns=status.st_mtime_ns, digest=digest.hexdigest()
     )
 
 
 def changed_since(before: Sequence[InputFile]) -> list[str]:
-    """The same as `changed_inputs` for files that are looked at again while a job runs. Content is compared
-    only where size or time are others than they were, so that looking at many files costs little."""
+    """Like `changed_inputs`, for repeated checks while a job runs.
+
+    Compares content only if size or time differ, so that checking many files costs little.
+    """
     changes: list[str] = []
     for old in before:
         try:
@@ -46,8 +50,11 @@ def changed_since(before: Sequence[InputFile]) -> list[str]:
 
 
 def changed_inputs(before: Sequence[InputFile], now: Sequence[InputFile]) -> list[str]:
-    """One sentence for each file that is gone, new or other than it was; empty: nothing changed. A small
-    file that was only touched is the same; of a large one only parts are compared, so its time counts."""
+    """Returns one sentence per file that is missing, new or changed.
+
+    A small file that was only touched counts as unchanged; large files are compared in part, so their time
+    counts.
+    """
     is_now = {file.path: file for file in now}
     known = {file.path for file in before}
     changes: list[str] = []

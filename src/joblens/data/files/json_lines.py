@@ -1,4 +1,4 @@
-"""JSON lines reader: wanted fields become columns, lines stay as they are; line numbers for errors."""
+"""JSON lines reader: requested fields become columns, lines stay unchanged; line numbers for errors."""
 
 import bisect
 import itertools
@@ -18,38 +18,40 @@ from joblens.data.rows.batch import LINE
 from joblens.data.rows.partition import Texts
 from joblens.model.recipes.recipe import Slice
 
-_COUNTED_BYTES = 256 << 20  # lines further into a file are not counted
+_COUNTED_BYTES = 256 << 20  # lines beyond this position are not counted
 _AT_ONCE = 1 << 18
 _KEPT_FILES = 16
 
 _State = tuple[str, int, int, int]
-_Counts = tuple[list[int], list[int]]  # places, in order; how many lines end before each
+_Counts = tuple[list[int], list[int]]  # sorted positions; number of line ends before each
 _known: dict[_State, _Counts] = {}
 
 
-def lines_before(path: str, place: int) -> int | None:
-    """None: it would take too much reading. A process counts each byte once, however many slices of the file
-    ask: it goes on from the last place that it knows."""
-    if place > _COUNTED_BYTES:
+def lines_before(path: str, position: int) -> int | None:
+    """Counts the lines before a position; None: too much to read.
+
+    A process counts each byte once, however many slices ask: it continues from the last known position.
+    """
+    if position > _COUNTED_BYTES:
         return None
-    places, lines = _counts_of(path)
-    nearest = bisect.bisect_right(places, place) - 1
-    counted = lines[nearest] + _count(path, places[nearest], place)
-    note_lines(path, place, counted)
+    positions, lines = _counts_of(path)
+    nearest = bisect.bisect_right(positions, position) - 1
+    counted = lines[nearest] + _count(path, positions[nearest], position)
+    note_lines(path, position, counted)
     return counted
 
 
-def note_lines(path: str, place: int, count: int) -> None:
-    """Of somebody who counted them on another way; `place` is behind the end of a line, or the file's end."""
-    places, lines = _counts_of(path)
-    at = bisect.bisect_left(places, place)
-    if at == len(places) or places[at] != place:
-        places.insert(at, place)
+def note_lines(path: str, position: int, count: int) -> None:
+    """Records a count made elsewhere; `position` is behind a line end, or the end of the file."""
+    positions, lines = _counts_of(path)
+    at = bisect.bisect_left(positions, position)
+    if at == len(positions) or positions[at] != position:
+        positions.insert(at, position)
         lines.insert(at, count)
 
 
 def _counts_of(path: str) -> _Counts:
-    """Of the file as it is now: one that was written anew has other lines."""
+    """Returns the counts for the current content of the file."""
     found = os.stat(path)
     state = (path, found.st_ino, found.st_size, found.st_mtime_ns)
     if state not in _known:
@@ -60,7 +62,7 @@ def _counts_of(path: str) -> _Counts:
 
 
 def _count(path: str, start: int, end: int) -> int:
-    """By calls to read into one small buffer: pages of a mapped file would count as memory of the process."""
+    """Counts line ends through one small buffer: a mapped file would count as memory of the process."""
     buffer = bytearray(_AT_ONCE)
     view, count = memoryview(buffer), 0
     with open(path, "rb", buffering=0) as file:
@@ -78,40 +80,40 @@ NEWLINE = 0x0A
 _RETURN = 0x0D
 _OPENING, _CLOSING = 0x7B, 0x7D  # of an object
 _BOM = b"\xef\xbb\xbf"
-_SEARCH_BYTES = 1 << 18  # the search for line ends stays in the processor's cache
+_SEARCH_BYTES = 1 << 18  # the search for line ends stays in the CPU cache
 _DECODED_AT_ONCE = 1 << 20
-_Anything = bool | int | float | str | list[Any] | dict[str, Any]  # but null
+_Anything = bool | int | float | str | list[Any] | dict[str, Any]  # except null
 
 
 def read_lines(
     piece: Slice, columns: Sequence[str], reject: Callable[[Reject], None], needed: Sequence[str] = ()
 ) -> Any:
-    """A RecordBatch of `columns` and `__line__`. Lines are not copied as long as none is left out."""
+    """Returns a RecordBatch of `columns` and `__line__`. Copies lines only if one is rejected."""
     data, skipped = _mapped(piece)
     ends = line_ends(data)
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]]) if len(ends) else ends
-    place = _Places(piece, skipped, starts)
+    position = _Origins(piece, skipped, starts)
     decoder = _Decoder(columns, needed)
     collected = [Texts(pa.large_string(), len(ends), data.size) for _ in columns]
-    left_out: list[int] = []
+    rejected: list[int] = []
     for first, end in _spans(ends):
         texts = decoder.whole(data, starts[first:end], ends[first:end])
         if texts is None:
-            texts = _one_by_one(decoder, data, (starts, ends), (first, end), (place, reject, left_out))
+            texts = _one_by_one(decoder, data, (starts, ends), (first, end), (position, reject, rejected))
         for column, values in zip(collected, texts, strict=True):
             column.add(values)
     lines = binary_over(data, np.concatenate([starts[:1], ends]))
-    if left_out:
+    if rejected:
         stays = np.ones(len(lines), dtype=bool)
-        stays[left_out] = False
+        stays[rejected] = False
         lines = lines.filter(pa.array(stays))
-        note_memory_of_files()  # the lines are copies now, and the file is let go
+        note_memory_of_files()  # the lines are copies now, and the file is unmapped
     arrays = [column.array() for column in collected]
     return pa.RecordBatch.from_arrays([*arrays, lines], names=[*columns, LINE])
 
 
 def line_ends(data: Any) -> Any:
-    """Offsets behind each newline of a buffer."""
+    """Returns the offsets behind each newline of a buffer."""
     numbers = np.frombuffer(data, np.uint8)
     found = [
         np.flatnonzero(numbers[at : at + _SEARCH_BYTES] == NEWLINE) + (at + 1)
@@ -121,7 +123,7 @@ def line_ends(data: Any) -> Any:
 
 
 def binary_over(data: Any, offsets: Any) -> Any:
-    """A LargeBinaryArray whose values are what lies between the offsets; nothing is copied."""
+    """Returns a LargeBinaryArray of the values between the offsets, without copying."""
     offsets = np.ascontiguousarray(offsets, np.int64)
     count = max(0, len(offsets) - 1)
     return pa.LargeBinaryArray.from_buffers(
@@ -130,8 +132,7 @@ def binary_over(data: Any, offsets: Any) -> Any:
 
 
 def begin_and_end_objects(numbers: Any, starts: Any, ends: Any) -> bool:
-    """Whether each line begins with { and ends with }: then none can go on in the next, and as many objects
-    as lines means one in each."""
+    """Whether each line starts with { and ends with }: then as many objects as lines means one per line."""
     if not (numbers[starts] == _OPENING).all():
         return False
     last = numbers[np.maximum(ends - 2, 0)]
@@ -141,8 +142,8 @@ def begin_and_end_objects(numbers: Any, starts: Any, ends: Any) -> bool:
     return bool((np.where(last == _RETURN, behind_return, last) == _CLOSING).all())
 
 
-class _Places:
-    """Where lines lie in the file as people know it."""
+class _Origins:
+    """Positions of lines in the original file."""
 
     def __init__(self, piece: Slice, skipped: int, starts: Any) -> None:
         self._piece, self._skipped, self._starts = piece, skipped, starts
@@ -167,25 +168,27 @@ class _Places:
         return self._lines_before
 
 
-def places_of_rows(
+def origins_of_rows(
     piece: Slice, columns: Sequence[str], needed: Sequence[str] = ()
 ) -> Callable[[Sequence[int]], list[Reject]]:
-    """-> a function from row numbers, among those of the slice that can be read, to places."""
+    """Returns a function from row numbers, among the readable rows of the slice, to positions."""
     bad: list[int] = []
     data, skipped = _mapped(piece)
     ends = line_ends(data)
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]]) if len(ends) else ends
-    place = _Places(piece, skipped, starts)
+    position = _Origins(piece, skipped, starts)
     decoder = _Decoder(columns, needed)
     for first, end in _spans(ends):
         if decoder.whole(data, starts[first:end], ends[first:end]) is None:
-            _one_by_one(decoder, data, (starts, ends), (first, end), (place, lambda _: None, bad))
+            _one_by_one(decoder, data, (starts, ends), (first, end), (position, lambda _: None, bad))
     good = np.delete(np.arange(len(ends)), bad)
-    return lambda rows: [place.of(int(good[row])) for row in rows]
+    return lambda rows: [position.of(int(good[row])) for row in rows]
 
 
 def _mapped(piece: Slice) -> tuple[Any, int]:
-    """The bytes of a slice, the last line always with its end, and how many were passed over before them."""
+    """Maps a slice;
+    adds a newline to the last line. Returns the bytes and the number of bytes skipped before them.
+    """
     with pa.memory_map(piece.path) as file:
         if file.size() < piece.end:
             raise too_short(piece)
@@ -202,7 +205,7 @@ def _mapped(piece: Slice) -> tuple[Any, int]:
 
 
 def _spans(ends: Any) -> list[tuple[int, int]]:
-    """Lines to decode at once."""
+    """Yields ranges of lines to decode at once."""
     if not len(ends):
         return []
     cuts = np.searchsorted(ends, np.arange(_DECODED_AT_ONCE, int(ends[-1]), _DECODED_AT_ONCE))
@@ -215,10 +218,10 @@ def _one_by_one(
     data: Any,
     all_lines: tuple[Any, Any],
     span: tuple[int, int],
-    leaving_out: tuple[_Places, Callable[[Reject], None], list[int]],
+    leaving_out: tuple[_Origins, Callable[[Reject], None], list[int]],
 ) -> list[Any]:
     starts, ends = all_lines
-    place, reject, left_out = leaving_out
+    position, reject, rejected = leaving_out
     rows: list[tuple[str, ...]] = []
     view = memoryview(data)
     for number in range(*span):
@@ -227,14 +230,14 @@ def _one_by_one(
         if isinstance(values, tuple):
             rows.append(values)
             continue
-        left_out.append(number)
+        rejected.append(number)
         if values:
-            reject(place.of(number, values, line))
+            reject(position.of(number, values, line))
     return [pa.array([row[at] for row in rows], pa.large_string()) for at in range(decoder.width)]
 
 
 class _Decoder:
-    """Takes the wanted fields out of lines."""
+    """Extracts the requested fields from lines."""
 
     def __init__(self, columns: Sequence[str], needed: Sequence[str]) -> None:
         self._columns = tuple(columns)
@@ -247,12 +250,12 @@ class _Decoder:
         others = [
             (f"needed_{at}", _Anything, msgspec.field(name=name)) for at, name in enumerate(self._needed)
         ]
-        wanted = msgspec.defstruct("Wanted", [*fields, *others], gc=False)
+        row_type = msgspec.defstruct("Wanted", [*fields, *others], gc=False)
         self._names = names
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(wanted)
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(row_type)
 
     def whole(self, data: Any, starts: Any, ends: Any) -> list[Any] | None:
-        """Of many lines at once; None: at least one of them is not as it should be, or not known to be."""
+        """Decodes many lines at once; None: at least one needs `single`."""
         if not begin_and_end_objects(np.frombuffer(data, np.uint8), starts, ends):
             return None
         text = data.slice(int(starts[0]), int(ends[-1] - starts[0]))
@@ -266,7 +269,7 @@ class _Decoder:
         return [pa.array([getattr(row, own) for row in rows], pa.large_string()) for own in self._names]
 
     def single(self, line: bytes) -> tuple[str, ...] | str:
-        """The fields, or why there are none; "" for a blank line."""
+        """Returns the fields, or the reason for rejection; "" for a blank line."""
         if not line.strip():
             return ""
         try:
@@ -280,27 +283,27 @@ class _Decoder:
         return tuple(getattr(row, own) for own in self._names)
 
     def _leniently(self, text: str) -> tuple[str, ...] | str:
-        """What Python writes and others do not read (NaN), and the reason in words."""
+        """Parses NaN and other extensions that Python writes; on failure returns the reason."""
         try:
             row = json.loads(text.rstrip("\r\n"))
         except RecursionError:
             return "nested too deeply"
         except json.JSONDecodeError as error:
-            return f"not JSON: {_told(error)}"
+            return f"not JSON: {_describe(error)}"
         except ValueError as error:
             return f"not JSON: {error}"
         return fields_or_reason(row, self._columns, self._needed)
 
 
-def _told(error: json.JSONDecodeError) -> str:
+def _describe(error: json.JSONDecodeError) -> str:
     """Describes the error; positions count characters of the line from 1."""
-    place = error.pos + 1
+    position = error.pos + 1
     if error.msg.startswith("Unterminated string"):
-        return f"unterminated string starting at character {place}"
+        return f"unterminated string starting at character {position}"
     if error.pos >= len(error.doc.rstrip()):
         return f"unexpected end of line after character {len(error.doc.rstrip())}"
     what = error.msg.removesuffix(" at")
-    return f"{what[:1].lower()}{what[1:]} at character {place}"
+    return f"{what[:1].lower()}{what[1:]} at character {position}"
 
 
 def fields_or_reason(row: Any, columns: Sequence[str], needed: Sequence[str]) -> tuple[str, ...] | str:

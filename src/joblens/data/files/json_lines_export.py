@@ -1,4 +1,4 @@
-"""JSON lines export: changed fields put back into their line, and tables written as lines."""
+"""JSON lines export: puts changed fields back into their line, and writes tables as lines."""
 
 import functools
 import itertools
@@ -14,30 +14,32 @@ import pyarrow.compute as pc
 from joblens.data.files.json_lines import NEWLINE, begin_and_end_objects, binary_over
 from joblens.data.rows.batch import ADDED, LINE, STATS_PREFIX, added_to
 
-STATS_FIELD = "__dj__stats__"  # where other tools look for what filters computed
+STATS_FIELD = "__dj__stats__"  # field in which other tools expect the statistics of filters
 _SPACE = " \t\r\n"
 _encode = msgspec.json.Encoder().encode
 _scan = json.JSONDecoder().raw_decode
 _MISSING = (-1, -1)
-_Place = tuple[int, int]  # where a value begins, and the first byte behind it
+_Span = tuple[int, int]  # start of a value, and the first byte behind it
 
 
 def with_fields(line: bytes, fields: dict[str, Any], found: dict[str, Any]) -> bytes:
-    """The line with these values, and with what filters found. What is as it was already stays as it is
-    written; what is new comes last."""
+    """Returns the line with these values and the statistics of filters.
+
+    Unchanged values keep their notation; new fields come last.
+    """
     names = (*fields, STATS_FIELD) if found else tuple(fields)
-    places = _places(line, names)
+    spans = _spans(line, names)
     edits: list[tuple[int, int, bytes]] = []
     added: list[bytes] = []
     if found:
-        earlier = _value(line, places[STATS_FIELD])
+        earlier = _value(line, spans[STATS_FIELD])
         fields = {**fields, STATS_FIELD: (earlier if isinstance(earlier, dict) else {}) | found}
     for name, value in fields.items():
-        place = places[name]
-        if place == _MISSING:
+        span = spans[name]
+        if span == _MISSING:
             added.append(_encode(name) + b":" + _written(value))
-        elif not _is_same(_value(line, place), value):
-            edits.append((*place, _written(value)))
+        elif not _is_same(_value(line, span), value):
+            edits.append((*span, _written(value)))
     for start, end, value in sorted(edits, reverse=True):
         line = line[:start] + value + line[end:]
     return _with_more(line, added) if added else line
@@ -50,19 +52,19 @@ def _with_more(line: bytes, added: list[bytes]) -> bytes:
     return before + separator + b",".join(added) + line[closing:]
 
 
-def _places(line: bytes, names: tuple[str, ...]) -> dict[str, _Place]:
-    """Of the last value of each name, as all readers take it."""
+def _spans(line: bytes, names: tuple[str, ...]) -> dict[str, _Span]:
+    """Locates the last value of each name, which all readers use."""
     try:
         row = _decoder(names).decode(line)
     except (msgspec.DecodeError, RecursionError):
         return _scanned(line, names)
     data = pa.py_buffer(line)
-    found: dict[str, _Place] = {}
+    found: dict[str, _Span] = {}
     for name, value in zip(names, msgspec.structs.astuple(row), strict=True):
         if not isinstance(value, msgspec.Raw):
             found[name] = _MISSING
             continue
-        # It is a view of the line.
+        # a view of the line
         start = pa.py_buffer(value).address - data.address
         found[name] = (start, start + len(value))
     return found
@@ -76,8 +78,8 @@ def _decoder(names: tuple[str, ...]) -> Any:
     return msgspec.json.Decoder(msgspec.defstruct("Wanted", fields, gc=False))
 
 
-def _scanned(line: bytes, names: tuple[str, ...]) -> dict[str, _Place]:
-    """The same for lines that only Python reads: with NaN, or half a surrogate pair in another field."""
+def _scanned(line: bytes, names: tuple[str, ...]) -> dict[str, _Span]:
+    """The same for lines that only Python can parse: with NaN, or an unpaired surrogate in another field."""
     text = line.decode()
     found = dict.fromkeys(names, _MISSING)
     at = _behind_space(text, _behind_space(text, 0) + 1)
@@ -99,14 +101,14 @@ def _behind_space(text: str, at: int) -> int:
     return at
 
 
-def _value(line: bytes, place: _Place) -> Any:
-    return None if place == _MISSING else json.loads(line[place[0] : place[1]])
+def _value(line: bytes, span: _Span) -> Any:
+    return None if span == _MISSING else json.loads(line[span[0] : span[1]])
 
 
 def _written(value: Any) -> bytes:
     try:
         return _encode(value)
-    except (UnicodeEncodeError, OverflowError):  # half a surrogate pair, more than 64 bits
+    except (UnicodeEncodeError, OverflowError):  # an unpaired surrogate, or more than 64 bits
         return json.dumps(value).encode()
 
 
@@ -116,16 +118,16 @@ def _is_same(one: Any, other: Any) -> bool:
 
 __all__ = ["STATS_FIELD", "escaped", "lines_of"]
 
-_AT_ONCE = 1 << 20  # bytes of lines; what is made of them stays in the processor's cache
+_AT_ONCE = 1 << 20  # bytes of lines; intermediate results stay in the CPU cache
 _LOOKED_AT_ONCE = 1 << 16
 _QUOTE = 0x22
-_FEW = 16  # lines, among which the one that is not plain is not searched for any more
+_FEW = 16  # lines; in smaller groups the irregular one is not searched for
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
 _BACKSLASH = 0x5C
 
 
 def lines_of(batch: Any, changed: Sequence[str], stats: Sequence[str]) -> Iterator[Any]:
-    """Buffers that are the lines of all rows when they are written one after the other."""
+    """Yields buffers that, concatenated, are the lines of all rows."""
     for part in _parts(batch):
         if not changed and not stats:
             yield _bytes_of(part.column(LINE))
@@ -136,7 +138,7 @@ def lines_of(batch: Any, changed: Sequence[str], stats: Sequence[str]) -> Iterat
 
 
 def _with_texts(part: Any, name: str) -> Iterator[Any]:
-    """All at once; where a line is in the way of that, its neighbours without it."""
+    """Replaces texts in all lines at once; if a line is irregular, in the lines around it."""
     found = _spliced(part.column(LINE), name, part.column(name))
     if found is not None:
         yield from found
@@ -164,7 +166,7 @@ def _offsets(array: Any) -> Any:
 
 
 def _bytes_of(array: Any) -> Any:
-    """What all values of a LargeBinary or LargeString array are, one behind the other."""
+    """Returns the concatenated values of a LargeBinary or LargeString array."""
     offsets = _offsets(array)
     start, end = int(offsets[0]), int(offsets[-1])
     data = array.buffers()[2]
@@ -172,50 +174,50 @@ def _bytes_of(array: Any) -> Any:
 
 
 def _spliced(lines: Any, name: str, texts: Any) -> list[Any] | None:
-    """The fast way, for one text field that every line has. None: at least one line is not so plain."""
+    """Fast path for one text field that every line has. None: at least one line is irregular."""
     if texts.null_count or not pa.types.is_large_string(texts.type):
         return None
     data = _bytes_of(lines)
-    places = _text_places(data, lines, name)
-    if places is None:
+    spans = _text_edges(data, lines, name)
+    if spans is None:
         return None
-    # Between two texts lies the end of one line and the beginning of the next, which stays as it is.
-    around = binary_over(data, np.concatenate([[0], places, [data.size]]))
+    # Between two texts are the end of one line and the start of the next, which stay unchanged.
+    around = binary_over(data, np.concatenate([[0], spans, [data.size]]))
     count = len(lines)
-    kept = around.take(pa.array(np.arange(0, 2 * count + 1, 2)))
+    outer = around.take(pa.array(np.arange(0, 2 * count + 1, 2)))
     inside = _rewritten(around, texts, data)
     nothing = pa.scalar(b"", pa.large_binary())
-    joined = pc.binary_join_element_wise(kept.slice(0, count), inside, nothing)
-    return [_bytes_of(joined), _bytes_of(kept.slice(count, 1))]
+    joined = pc.binary_join_element_wise(outer.slice(0, count), inside, nothing)
+    return [_bytes_of(joined), _bytes_of(outer.slice(count, 1))]
 
 
 def _rewritten(around: Any, texts: Any, data: Any) -> Any:
-    """The texts as they are to be written. Those that are what they were stay written as they were."""
+    """Returns the texts in JSON notation. Unchanged texts keep their notation."""
     now = escaped(texts).cast(pa.large_binary())
     if not _has_other_escapes(data):
         return now
     before = around.take(pa.array(np.arange(1, 2 * len(texts), 2)))
     candidates = pc.and_(pc.not_equal(before, now), pc.match_substring_regex(before, r"\\[u/]"))
-    places = np.flatnonzero(candidates.to_numpy(zero_copy_only=False))
-    if not len(places):
+    spans = np.flatnonzero(candidates.to_numpy(zero_copy_only=False))
+    if not len(spans):
         return now
-    read = _texts.decode(b'["' + b'","'.join(before.take(pa.array(places)).to_pylist()) + b'"]')
-    is_same = pc.equal(pa.array(read, pa.large_string()), texts.take(pa.array(places)))
+    read = _texts.decode(b'["' + b'","'.join(before.take(pa.array(spans)).to_pylist()) + b'"]')
+    is_same = pc.equal(pa.array(read, pa.large_string()), texts.take(pa.array(spans)))
     stays = np.zeros(len(texts), dtype=bool)
-    stays[places[is_same.to_numpy(zero_copy_only=False)]] = True
+    stays[spans[is_same.to_numpy(zero_copy_only=False)]] = True
     return pc.if_else(pa.array(stays), before, now)
 
 
 def _has_other_escapes(data: Any) -> bool:
-    """`\\u` and `\\/`: only with these can a text be written in another way than `escaped` writes it."""
+    """Whether there are `\\u` or `\\/`, the only escapes that `escaped` writes differently."""
     numbers = np.frombuffer(data, np.uint8)
     escaping = np.flatnonzero(numbers[:-1] == _BACKSLASH)
     behind = numbers[escaping + 1]
     return bool(((behind == ord("u")) | (behind == ord("/"))).any())
 
 
-def _text_places(data: Any, lines: Any, name: str) -> Any:
-    """Where the text begins and ends in each line, behind and before its quotes."""
+def _text_edges(data: Any, lines: Any, name: str) -> Any:
+    """Returns the start and end of the text in each line, inside its quotes."""
     numbers = np.frombuffer(data, np.uint8)
     offsets = _offsets(lines)
     offsets = offsets - offsets[0]
@@ -228,7 +230,7 @@ def _text_places(data: Any, lines: Any, name: str) -> Any:
     if len(rows) != len(lines):
         return None
     buffer = pa.py_buffer
-    # What was found are views of the data, so that where they lie is where the text lies.
+    # The results are views of the data, so their offsets locate the text.
     begins = np.array([buffer(row.value).address for row in rows], np.int64) - data.address
     sizes = np.array([len(row.value) for row in rows], np.int64)
     is_there = (begins >= 0).all() and (begins + sizes <= data.size).all()
@@ -247,7 +249,7 @@ def _raw_decoder(name: str) -> Any:
 
 
 def escaped(texts: Any) -> Any:
-    """As they are written between the quotes of a JSON string."""
+    """Returns texts as written between the quotes of a JSON string."""
     data = bytes(_bytes_of(texts))
     if b"\\" in data:
         texts = pc.replace_substring(texts, "\\", "\\\\")
@@ -259,20 +261,20 @@ def escaped(texts: Any) -> Any:
 
 
 def _controls(data: bytes) -> list[int]:
-    """Which characters below the space there are."""
+    """Returns the control characters that occur."""
     numbers = np.frombuffer(data, np.uint8)
     is_control = np.empty(_LOOKED_AT_ONCE, np.bool_)
     count = 0
     for at in range(0, len(numbers), _LOOKED_AT_ONCE):
         block = numbers[at : at + _LOOKED_AT_ONCE]
         count += int(np.count_nonzero(np.less(block, 0x20, out=is_control[: len(block)])))
-    if count == data.count(b"\n"):  # as nearly always
+    if count == data.count(b"\n"):  # nearly always
         return [NEWLINE] if count else []
     return [code for code in range(0x20) if bytes([code]) in data]
 
 
 def _one_by_one(part: Any, changed: Sequence[str], stats: Sequence[str]) -> Iterator[bytes]:
-    """For what the fast way cannot do."""
+    """Slow path, line by line."""
     columns = {name: part.column(name).to_pylist() for name in changed}
     numbers = {name: part.column(STATS_PREFIX + name).to_pylist() for name in stats}
     for at, line in enumerate(part.column(LINE).to_pylist()):
@@ -286,7 +288,7 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
 def json_of_table(batch: Any, stats: Sequence[str]) -> Iterator[bytes]:
-    """Lines of all rows, in blocks."""
+    """Yields the lines of all rows, in blocks."""
     batch = with_stats_nested(batch, stats)
     readable = [_readable(array) for array in batch.columns]
     batch = pa.RecordBatch.from_arrays(readable, names=batch.schema.names)
@@ -295,7 +297,7 @@ def json_of_table(batch: Any, stats: Sequence[str]) -> Iterator[bytes]:
 
 
 def _whole_rows(batch: Any) -> list[dict[str, Any]]:
-    """With fields that are no columns, before the numbers of filters."""
+    """Adds fields that are not columns, before the statistics of filters."""
     rows: list[dict[str, Any]] = batch.to_pylist()
     if ADDED not in batch.schema.names:
         return rows
@@ -308,7 +310,7 @@ def _whole_rows(batch: Any) -> list[dict[str, Any]]:
 
 
 def with_stats_nested(batch: Any, stats: Sequence[str]) -> Any:
-    """Without the columns that are ours; the numbers that are kept as fields of one."""
+    """Drops internal columns and nests the kept statistics in one field."""
     names = [name for name in batch.schema.names if name != LINE and not name.startswith(STATS_PREFIX)]
     arrays = [batch.column(name) for name in names]
     if stats:
@@ -319,6 +321,6 @@ def with_stats_nested(batch: Any, stats: Sequence[str]) -> Any:
 
 
 def _readable(array: Any) -> Any:
-    """Python has no value for a billionth of a second: such times are written as Arrow writes them."""
+    """Formats nanosecond timestamps, for which Python has no value, as Arrow does."""
     is_fine = pa.types.is_timestamp(array.type) and array.type.unit == "ns"
     return array.cast(pa.large_string()) if is_fine or pa.types.is_time64(array.type) else array

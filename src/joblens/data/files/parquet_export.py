@@ -1,4 +1,4 @@
-"""Parts of an export as Parquet, and those put together."""
+"""Parquet export: parts, and joining them."""
 
 import itertools
 import os
@@ -22,15 +22,15 @@ from joblens.data.rows.batch import ADDED, added_to
 from joblens.files.atomic import atomic_file
 
 _LINES_AT_ONCE = 4096
-_BYTES_AT_ONCE = 1 << 20  # of lines, or rows of a table, that become Python's values
-# Of rows, unpacked, in a row group. A writer needs four times as much until the group is written. It does not
-# depend on the budget: an export is the same with little memory and with much.
+_BYTES_AT_ONCE = 1 << 20  # lines, or rows of a table, converted to Python values at a time
+# Uncompressed bytes per row group; a writer needs four times as much. Independent of the memory budget, so
+# that exports are reproducible.
 _GROUP_BYTES = 8 << 20
 _GROUP_ROWS = 1 << 16
 
 
 def write_table_part(batches: Iterable[Any], path: str) -> PartManifest:
-    """Of rows that have columns already, some at a time, at least once."""
+    """Writes rows that are columns already, in batches, at least one."""
     following = iter(batches)
     first = next(following)
     fold, rows, size = ShapeFold(), 0, 0
@@ -55,13 +55,13 @@ def write_table_part(batches: Iterable[Any], path: str) -> PartManifest:
 
 
 def _rows_within(most_bytes: int, size: int, rows: int) -> int:
-    """How many rows of a mean size fit: a power of two, which small differences of the size do not change."""
+    """Returns how many rows of this mean size fit, as a power of two: small differences do not matter."""
     fitting = max(1, int(most_bytes * rows / max(1, size)))
     return min(_GROUP_ROWS, 1 << (fitting.bit_length() - 1))
 
 
 def _add_shape(fold: ShapeFold, batch: Any) -> None:
-    """Of its columns, and of fields that are none yet."""
+    """Adds the types of columns, and of fields that are not columns yet."""
     for field in batch.schema:
         if field.name != ADDED:
             fold.widen(field.name, field.type)
@@ -78,7 +78,7 @@ def shape_of_lines(path: str) -> Shape:
 
 
 def write_shards(parts: Sequence[PartManifest], paths: Sequence[str], counts: Sequence[int]) -> None:
-    """Rows of all parts into files of so many rows each, with one schema that all of them fit in."""
+    """Writes the rows of all parts into files of so many rows each, with one common schema."""
     fold = ShapeFold()
     for part in parts:
         fold.add_shape(part.shape)
@@ -92,11 +92,11 @@ def write_shards(parts: Sequence[PartManifest], paths: Sequence[str], counts: Se
             open(path, "wb") as file,
             pq.ParquetWriter(file, schema, compression="snappy") as writer,
         ):
-            left = count
-            while left:
-                table = tables.take(min(group, left))
+            remaining = count
+            while remaining:
+                table = tables.take(min(group, remaining))
                 writer.write_table(table, row_group_size=group)
-                left -= table.num_rows
+                remaining -= table.num_rows
 
 
 def _tables(parts: Sequence[PartManifest], schema: Any, mixed: frozenset[str]) -> Iterator[Any]:
@@ -110,7 +110,7 @@ def _tables(parts: Sequence[PartManifest], schema: Any, mixed: frozenset[str]) -
 
 
 class _Tables:
-    """Tables of any length in, tables of the wished length out."""
+    """Regroups tables of any length into tables of the given length."""
 
     def __init__(self, source: Iterator[Any], schema: Any) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""Parquet schema of an export: one schema for parts whose rows differ, and the description of a part."""
+"""Parquet schema of an export: common schema of parts whose rows differ, and the manifest of a part."""
 
 import base64
 import json
@@ -19,15 +19,15 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class Shape(Struct, frozen=True, kw_only=True):
-    """What a part's rows have."""
+    """Fields and types of a part's rows."""
 
-    schema: str = ""  # Arrow's own form, base64
-    mixed: tuple[str, ...] = ()  # fields without one type
-    wide: tuple[str, ...] = ()  # fields with whole numbers that no double holds exactly
+    schema: str = ""  # serialized Arrow schema, base64
+    mixed: tuple[str, ...] = ()  # fields without a common type
+    wide: tuple[str, ...] = ()  # fields with integers that no double holds exactly
 
 
 class ShapeFold:
-    """Goes over rows of JSON."""
+    """Infers the schema of JSON rows."""
 
     def __init__(self) -> None:
         self._types: dict[str, Any] = {}  # None: mixed
@@ -36,20 +36,20 @@ class ShapeFold:
     def add(self, rows: Sequence[dict[str, Any]]) -> None:
         names = dict.fromkeys(name for row in rows for name in row)
         for name in names:
-            seen, is_wide = _inferred([row.get(name) for row in rows])
+            kind, is_wide = _inferred([row.get(name) for row in rows])
             if is_wide:
                 self._wide.add(name)
-            self.widen(name, seen)
+            self.widen(name, kind)
 
     def add_shape(self, shape: Shape) -> None:
         self._wide |= set(shape.wide)
         types = [(field.name, field.type) for field in _unpacked(shape.schema)]
-        for name, seen in types:
-            self.widen(name, None if name in shape.mixed else seen)
+        for name, kind in types:
+            self.widen(name, None if name in shape.mixed else kind)
 
-    def widen(self, name: str, seen: Any) -> None:
+    def widen(self, name: str, kind: Any) -> None:
         known = self._types.get(name, pa.null())
-        self._types[name] = None if known is None or seen is None else _both(known, seen)
+        self._types[name] = None if known is None or kind is None else _both(known, kind)
 
     def shape(self) -> Shape:
         types = [(name, pa.large_string() if kind is None else kind) for name, kind in self._types.items()]
@@ -57,7 +57,7 @@ class ShapeFold:
         return Shape(schema=_packed(types), mixed=mixed, wide=tuple(sorted(self._wide)))
 
     def schema(self) -> tuple[Any, frozenset[str]]:
-        """What is written, and which of its fields are mixed."""
+        """Returns the schema to write, and its mixed fields."""
         mixed = {name for name, kind in self._types.items() if kind is None}
         mixed |= {name for name in self._wide if self._types[name] == pa.float64()}
         mixed |= {name for name, kind in self._types.items() if kind is not None and not _is_writable(kind)}
@@ -74,7 +74,7 @@ def _unpacked(schema: str) -> Any:
 
 
 def _inferred(values: list[Any]) -> tuple[Any, bool]:
-    """-> the type, None: mixed; and whether there are numbers too wide for doubles."""
+    """Returns the type (None: mixed), and whether there are integers too wide for doubles."""
     try:
         array = pa.array(values, from_pandas=False)
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
@@ -89,7 +89,7 @@ def _inferred(values: list[Any]) -> tuple[Any, bool]:
 
 
 def _inferred_with_wide(values: list[Any]) -> tuple[Any, bool]:
-    """Numbers that do not go together for their size alone are told from values that never do."""
+    """Distinguishes numbers that are too large for a common type from values without one."""
     try:
         kind = _as_large(pa.array([_narrowed(value) for value in values], from_pandas=False).type)
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
@@ -106,7 +106,7 @@ def _has_doubles(kind: Any) -> bool:
 
 
 def _has_truth_for_number(value: Any, kind: Any) -> bool:
-    """True and false would be taken for 1.0 and 0.0 beside doubles, without a word."""
+    """Whether booleans occur beside doubles: Arrow would silently convert them to 1.0 and 0.0."""
     if value is None or pa.types.is_floating(kind):
         return value is True or value is False
     if pa.types.is_list(kind):
@@ -117,7 +117,7 @@ def _has_truth_for_number(value: Any, kind: Any) -> bool:
 
 
 def _narrowed(value: Any) -> Any:
-    """The same, with small numbers instead of large ones; OverflowError for those that nothing holds."""
+    """Replaces large numbers by small ones. Raises OverflowError for numbers that no type holds."""
     if type(value) is int and abs(value) > _EXACT_IN_DOUBLES:
         if not -(2**63) <= value < 2**63:
             raise OverflowError
@@ -130,14 +130,14 @@ def _narrowed(value: Any) -> Any:
 
 
 def _is_writable(kind: Any) -> bool:
-    """Parquet has no objects without fields."""
+    """Whether Parquet can store the type; it has no objects without fields."""
     if pa.types.is_struct(kind):
         return bool(kind.num_fields) and all(_is_writable(field.type) for field in kind)
     return not pa.types.is_list(kind) or _is_writable(kind.value_type)
 
 
 def _as_large(kind: Any) -> Any:
-    """Texts of all sizes have the same type, at every depth."""
+    """Uses large_string for texts at every depth."""
     if pa.types.is_string(kind) or pa.types.is_string_view(kind):
         return pa.large_string()
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -148,7 +148,7 @@ def _as_large(kind: Any) -> Any:
 
 
 def _both(one: Any, other: Any) -> Any:
-    """The type that values of both fit in; None: there is none."""
+    """Returns a type that holds values of both; None: there is none."""
     if one == other:
         return one
     pair = [pa.schema([("value", kind)]) for kind in (_as_large(one), _as_large(other))]
@@ -203,7 +203,7 @@ def _array(values: list[Any], kind: Any) -> Any:
 
 
 def _rounded(value: Any, kind: Any) -> Any:
-    """Whole numbers deep in a value whose type is double: those are given the nearest one."""
+    """Rounds integers inside a value whose type is double to the nearest double."""
     if value is None:
         return None
     if pa.types.is_floating(kind):
@@ -230,19 +230,19 @@ def rows_of_lines(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
 
 
 class PartManifest(Struct, frozen=True, kw_only=True):
-    """What a finished part is: with its size and digest it can be told from a torn one."""
+    """Manifest of a finished part; size and digest detect a torn file."""
 
     path: str
     format: str  # jsonl, parquet
     rows: int
     size_bytes: int
     digest: str  # xxh3-128 of the file
-    content_bytes: int = 0  # of its rows, unpacked
-    shape: Shape = Shape()  # only where the export is Parquet
+    content_bytes: int = 0  # uncompressed size of its rows
+    shape: Shape = Shape()  # only for Parquet exports
 
 
 def is_whole(part: PartManifest) -> bool:
-    """The file is there and is the one that was written."""
+    """Whether the file exists and is unchanged."""
     try:
         has_size = os.path.getsize(part.path) == part.size_bytes
         return has_size and digest_of_file(part.path) == part.digest

@@ -1,4 +1,4 @@
-"""Partition rows: a partition read from Parquet or JSON lines."""
+"""Reading of partitions from Parquet or JSON lines."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -8,26 +8,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from joblens.data.base.manifests import too_short
-from joblens.data.files.json_lines import places_of_rows, read_lines
+from joblens.data.files.json_lines import origins_of_rows, read_lines
 from joblens.data.files.rejects import Reject
 from joblens.data.rows.batch import Rows
 from joblens.model.recipes.recipe import Partition, Slice
 
-# Pieces that were cut out of a file without some of its rows say in their metadata which column holds the
-# numbers that rows have in that file.
+# Metadata of pieces that lack some rows of their file: names the column with the original row numbers.
 ROW_NUMBERS = b"joblens.row_numbers"
 
 
 def read_rows(
     piece: Slice, columns: Sequence[str], reject: Callable[[Reject], None], needed: Sequence[str] = ()
 ) -> Any:
-    """A RecordBatch of all columns, those in `columns` as large_string."""
+    """Returns a RecordBatch of all columns, those in `columns` as large_string."""
     batch, numbers = _numbered(piece)
     reasons = _reasons(batch, columns, needed)
     for row, reason in sorted(reasons.items()):
         content = batch.slice(row, 1).to_pylist()[0]
-        place = int(numbers[row])
-        reject(Reject(source=piece.origin or piece.path, position=place, reason=reason, row=content))
+        position = int(numbers[row])
+        reject(Reject(source=piece.origin or piece.path, position=position, reason=reason, row=content))
     if reasons:
         stays = np.ones(batch.num_rows, dtype=bool)
         stays[list(reasons)] = False
@@ -36,7 +35,7 @@ def read_rows(
 
 
 def readable_rows(piece: Slice, columns: Sequence[str], needed: Sequence[str] = ()) -> Any:
-    """Which rows of the file, from 1, those are that `read_rows` gives."""
+    """Returns the row numbers in the file, from 1, of the rows that `read_rows` returns."""
     batch, numbers = _numbered(piece)
     return np.delete(numbers, list(_reasons(batch, columns, needed)))
 
@@ -50,7 +49,7 @@ def _numbered(piece: Slice) -> tuple[Any, Any]:
 
 
 def row_groups(path: str) -> list[tuple[int, int]]:
-    """Rows and bytes of each, as they are once they are unpacked."""
+    """Returns rows and uncompressed bytes per row group."""
     with _parquet().ParquetFile(path) as file:
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         return [(group.num_rows, group.total_byte_size) for group in groups]
@@ -61,27 +60,27 @@ def schema_of(path: str) -> Any:
 
 
 def _table(piece: Slice) -> Any:
-    """The rows of the slice; only the row groups that they lie in are read."""
+    """Returns the rows of the slice; reads only their row groups."""
     with _parquet().ParquetFile(piece.path) as file:
         if file.metadata.num_rows < piece.end:
             raise too_short(piece)
-        wanted, skipped = groups_between(file, piece.start, piece.end)
-        table = file.read_row_groups(wanted, use_threads=False)
+        groups, skipped = groups_between(file, piece.start, piece.end)
+        table = file.read_row_groups(groups, use_threads=False)
     return table.slice(piece.start - skipped, piece.end - piece.start)
 
 
 def groups_between(file: Any, start: int, end: int) -> tuple[list[int], int]:
-    """Numbers of the row groups of an open file that these rows lie in, and how many rows come before."""
-    wanted: list[int] = []
+    """Returns the row groups of an open file that contain these rows, and the number of rows before them."""
+    groups: list[int] = []
     first, skipped = 0, 0
     for number in range(file.num_row_groups):
         rows = file.metadata.row_group(number).num_rows
         if first + rows <= start:
             skipped = first + rows
         elif first < end:
-            wanted.append(number)
+            groups.append(number)
         first += rows
-    return wanted, skipped
+    return groups, skipped
 
 
 def _as_one_batch(table: Any) -> Any:
@@ -117,7 +116,7 @@ def is_text(kind: Any) -> bool:
 def _with_texts(batch: Any, columns: Sequence[str]) -> Any:
     arrays, names = list(batch.columns), list(batch.schema.names)
     for at, array in enumerate(arrays):
-        # Views cannot be filtered yet; other texts stay in the type they came in.
+        # Views cannot be filtered yet; other texts keep their type.
         is_wanted = names[at] in columns and not pa.types.is_large_string(array.type)
         if is_wanted or pa.types.is_string_view(array.type):
             arrays[at] = array.cast(pa.large_string())
@@ -127,13 +126,13 @@ def _with_texts(batch: Any, columns: Sequence[str]) -> Any:
 
 
 def batches_of(path: str, rows: int) -> Iterator[Any]:
-    """Of at most so many rows."""
+    """Yields batches of at most so many rows."""
     with _parquet().ParquetFile(path, pre_buffer=False) as file:
         yield from file.iter_batches(rows, use_threads=False)
 
 
 def _parquet() -> Any:
-    """Imported for those who have such files: it brings file systems and the network with it."""
+    """Imports Parquet on demand: it imports file systems and networking."""
     import pyarrow.parquet
 
     return pyarrow.parquet
@@ -145,21 +144,25 @@ def read_partition(
     reject: Callable[[Reject], None],
     needed: Sequence[str] = (),
 ) -> Rows:
-    """Rows of JSON have `columns` as large_string and `__line__` (large_binary, with its line end, always
-    one); rows of Parquet have all their columns. A row that is broken, or has no text in one of
-    `columns`, or nothing in one of `needed`, is rejected and has no id. The same partition
-    always gives the same rows."""
+    """Reads a partition. Rows that cannot be parsed or lack a required field are rejected and get no id.
+
+    Rows of JSON have `columns` as large_string, and `__line__` (large_binary, always with its line end); rows
+    of Parquet have all their columns. `columns` must be text, `needed` must not be null. A partition always
+    yields the same rows.
+    """
     batches = [_read_slice(piece, columns, reject, needed) for piece in partition.slices]
     batch = batches[0] if len(batches) == 1 else _joined(batches)
     return Rows(batch, pa.array(np.arange(batch.num_rows, dtype=np.uint32)))
 
 
-def places_of(
+def origins_of(
     partition: Partition, columns: Sequence[str], ids: Sequence[int], needed: Sequence[str] = ()
 ) -> list[Reject]:
-    """For each of the ids a Reject without reason, operator and row: where the row came from. Reads the
-    partition again, so it is for the few rows that an operator could not work on."""
-    places: dict[int, Reject] = {}
+    """Returns for each id a Reject with the origin of the row, without reason, operator and row.
+
+    Reads the partition again, so use it only for the few rows that an operator failed on.
+    """
+    origins: dict[int, Reject] = {}
     before = 0
     for piece in partition.slices:
         count = _read_slice(piece, columns, lambda _: None, needed).num_rows
@@ -167,16 +170,16 @@ def places_of(
         if here:
             rows = [number - before for number in here]
             found = _places_in(piece, columns, rows, needed)
-            places |= dict(zip(here, found, strict=True))
+            origins |= dict(zip(here, found, strict=True))
         before += count
-    return [places[number] for number in ids]
+    return [origins[number] for number in ids]
 
 
 def _places_in(
     piece: Slice, columns: Sequence[str], rows: Sequence[int], needed: Sequence[str]
 ) -> list[Reject]:
     if piece.format == "jsonl":
-        return places_of_rows(piece, columns, needed)(rows)
+        return origins_of_rows(piece, columns, needed)(rows)
     numbers = readable_rows(piece, columns, needed)
     source = piece.origin or piece.path
     return [Reject(source=source, position=int(numbers[row]), reason="") for row in rows]

@@ -1,4 +1,4 @@
-"""Files that cannot be read from their middle, cut into pieces that can."""
+"""Splitting of files that are not seekable into pieces that are."""
 
 from collections.abc import Callable
 from typing import Any, BinaryIO, Self
@@ -19,9 +19,10 @@ _BLOCK = 1 << 20
 
 
 def cut_file(task: CutFile, plan: RecipePlan, folder: str, reject: Callable[[Reject], None]) -> list[Slice]:
-    """Streams a compressed or CSV file, or large row groups of Parquet, into pieces in the folder, about as
-    large as a partition each. What an earlier attempt left there is written over. Damaged files raise
-    InputError."""
+    """Splits a compressed or CSV file, or large row groups of Parquet, into pieces of about a partition.
+
+    Overwrites pieces of an earlier attempt. Raises InputError for damaged files.
+    """
     make_private_folder(folder)
     whole = task.whole
     limits = (plan.target_bytes, plan.rows_per_partition)
@@ -43,7 +44,7 @@ def cut_file(task: CutFile, plan: RecipePlan, folder: str, reject: Callable[[Rej
 
 
 class LinePieces:
-    """Lines go in, files of about the wished size are left behind."""
+    """Writes lines to files of about the target size."""
 
     def __init__(self, whole: Slice, folder: str, limits: tuple[int, int | None]) -> None:
         self._whole, self._folder = whole, folder
@@ -90,7 +91,7 @@ class LinePieces:
         self._digest.reset()
 
     def _end_of_piece(self, block: bytes) -> int | None:
-        """How much of the block still belongs to this piece; None: all, and more may come."""
+        """Returns how much of the block belongs to this piece; None: all of it, and more may follow."""
         ends: list[int] = []
         if self._size + len(block) >= self._most_bytes:
             found = block.find(b"\n", max(0, self._most_bytes - self._size - 1))
@@ -119,7 +120,7 @@ def _cut_lines(stream: Any, whole: Slice, folder: str, limits: tuple[int, int | 
 
 
 def _cut_array(stream: Any, whole: Slice, folder: str, limits: tuple[int, int | None]) -> list[Slice]:
-    """One JSON array has to be in memory as a whole, as it is written; its rows become lines."""
+    """Writes the rows of a JSON array as lines. The whole array must fit in memory."""
     text = stream.read().removeprefix(b"\xef\xbb\xbf")
     try:
         rows = msgspec.json.decode(text, type=list[msgspec.Raw])

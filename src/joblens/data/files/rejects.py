@@ -1,4 +1,4 @@
-"""Rows that could not be read or worked on, with the reason, in a file of each partition."""
+"""Rejected rows with their reasons, in one file per partition."""
 
 import os
 import re
@@ -20,20 +20,22 @@ _LINE_OF_OWN = re.compile(r"\([^()]*, line \d+\)$")
 
 
 class Reject(Struct, frozen=True, kw_only=True):
-    """One row that was left out."""
+    """One rejected row."""
 
-    source: str  # the file as the user knows it
-    position: int | None = None  # its line or row there, from 1; None: not counted
+    source: str  # original input file
+    position: int | None = None  # line or row there, from 1; None: not counted
     is_line: bool = False  # JSON lines are counted in lines, tables in rows
-    byte: int | None = None  # where its line begins, in a plain file of JSON lines
+    byte: int | None = None  # start of its line, in a plain file of JSON lines
     operator: str = ""  # "": it could not be read
     reason: str
-    row: Any = None  # what is left of it: its raw line, its text, or its fields
+    row: Any = None  # its raw line, its text, or its fields, as far as known
 
 
 class RejectsFile:
-    """What one attempt on one partition rejects. Nothing is on disk before `write`, which replaces what an
-    earlier attempt left: rows are told once."""
+    """Rejected rows of one attempt on one partition.
+
+    `write` creates the file and replaces that of an earlier attempt: each row is reported once.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -57,7 +59,7 @@ class RejectsFile:
 
 
 def write_rejects(path: str, lines: Sequence[bytes]) -> None:
-    """In place of what an earlier attempt left; without rejects there is no file."""
+    """Replaces the file of an earlier attempt; without rejects there is no file."""
     if lines:
         make_private_folder(os.path.dirname(path))
         write_atomically(path, b"".join(lines))
@@ -65,14 +67,14 @@ def write_rejects(path: str, lines: Sequence[bytes]) -> None:
         os.unlink(path)
 
 
-def told_place(reject: Reject) -> str:
-    """Where it is, who could not work on it, and why: `data.jsonl, line 7: words_filter: ValueError: …`"""
+def describe_reject_position(reject: Reject) -> str:
+    """Describes position, operator and reason: `data.jsonl, line 7: words_filter: ValueError: …`"""
     unit = "line" if reject.is_line else "row"
-    place = f", {unit} {reject.position:,}" if reject.position is not None else ""
-    if not place and reject.byte is not None:
-        place = f", byte {reject.byte:,}"
+    position = f", {unit} {reject.position:,}" if reject.position is not None else ""
+    if not position and reject.byte is not None:
+        position = f", byte {reject.byte:,}"
     operator = f"{reject.operator}: " if reject.operator else ""
-    return encodable(f"{reject.source}{place}: {operator}{reject.reason}")
+    return encodable(f"{reject.source}{position}: {operator}{reject.reason}")
 
 
 def line_of(reject: Reject) -> bytes:
@@ -88,13 +90,13 @@ def line_of(reject: Reject) -> bytes:
     }
     try:
         return msgspec.json.encode(fields, enc_hook=str) + b"\n"
-    except (ValueError, RecursionError):  # a value that JSON cannot say; that it was rejected still can
+    # the row has a value that JSON cannot express; the rejection itself can be written
+    except (ValueError, RecursionError):
         return msgspec.json.encode(fields | {"row": ascii(fields["row"])}) + b"\n"
 
 
 def _presentable(row: Any) -> Any:
-    """A line that is JSON goes in as what it says, any other as a text; bytes that are no text are shown as
-    such."""
+    """Returns the row as JSON if it is valid, else as text, with escapes for invalid bytes."""
     if not isinstance(row, bytes):
         return row
     line = row.strip()
@@ -107,31 +109,31 @@ def _presentable(row: Any) -> Any:
 
 
 def describe_reject(each: RejectReason) -> str:
-    """The operator that failed on the rows, and why."""
+    """Describes the operator that failed, and why."""
     return f"{each.operator}: {each.reason}" if each.operator else each.reason
 
 
-class _Told(Struct, gc=False):
-    """The part of a line in a rejects file that says why."""
+class _Reason(Struct, gc=False):
+    """Reason fields of a line in a rejects file."""
 
     operator: str
     reason: str
 
 
-_told_in = msgspec.json.Decoder(_Told).decode
+_reason_in = msgspec.json.Decoder(_Reason).decode
 
 
 def reasons_in(lines: Iterable[bytes]) -> tuple[RejectReason, ...]:
     """Counts lines of a rejects file by reason, the most frequent first."""
-    told = (_told_in(line) for line in lines)
+    reasons = (_reason_in(line) for line in lines)
     return joined_reasons(
-        [(RejectReason(operator=each.operator, reason=each.reason, rows=1) for each in told)]
+        [(RejectReason(operator=each.operator, reason=each.reason, rows=1) for each in reasons)]
     )
 
 
 def unread_in(lines: Iterable[bytes]) -> int:
     """Counts the lines of a rejects file that are of rows which could not be read."""
-    return sum(not _told_in(line).operator for line in lines)
+    return sum(not _reason_in(line).operator for line in lines)
 
 
 def joined_reasons(tallies: Iterable[Iterable[RejectReason]]) -> tuple[RejectReason, ...]:
@@ -147,13 +149,15 @@ def joined_reasons(tallies: Iterable[Iterable[RejectReason]]) -> tuple[RejectRea
         RejectReason(operator=first.operator, reason=first.reason[:_LONGEST_REASON], rows=rows)
         for first, rows in ordered[:_MOST_REASONS]
     ]
-    left = sum(rows for _, rows in ordered[_MOST_REASONS:]) + (others[1] if others else 0)
-    return (*found, RejectReason(reason=OTHER_REASONS, rows=left)) if left else tuple(found)
+    others_count = sum(rows for _, rows in ordered[_MOST_REASONS:]) + (others[1] if others else 0)
+    return (*found, RejectReason(reason=OTHER_REASONS, rows=others_count)) if others_count else tuple(found)
 
 
 def _group_of(each: RejectReason) -> tuple[str, ...]:
-    """Errors of an operator are the same by their kind and the line that raised them; messages often name
-    values of the row. Reasons why a row cannot be read differ in numbers only."""
+    """Groups errors of an operator by type and line, because messages often contain values of the row.
+
+    Groups reasons of unreadable rows by their text without numbers.
+    """
     if not each.operator:
         return "", _NUMBER.sub("", each.reason)
     line = _LINE_OF_OWN.search(each.reason)

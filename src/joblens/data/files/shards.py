@@ -1,4 +1,4 @@
-"""Export shards: their names, which rows go where, and parts moved into them crash-safely."""
+"""Export shards: names, distribution of rows, and crash-safe moving of parts into them."""
 
 import contextlib
 import errno
@@ -21,7 +21,7 @@ _KERNEL_CANNOT = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, err
 
 
 def shard_paths(export_path: str, kind: str, rows: int, size: int, shard_bytes: int) -> list[str]:
-    """One path, or the names that shards have elsewhere too: name-00-of-12.jsonl in the same folder."""
+    """Returns one path, or names of shards in the same folder: name-00-of-12.jsonl."""
     if shard_bytes <= 0:
         return [export_path]
     count = max(1, min(size // shard_bytes + 1, rows))
@@ -35,13 +35,13 @@ def shard_paths(export_path: str, kind: str, rows: int, size: int, shard_bytes: 
 
 
 def shard_rows(rows: int, shards: int) -> list[int]:
-    """Alike; the first ones have one more where it does not divide."""
+    """Distributes rows evenly; the first shards have one more if it does not divide."""
     each, more = divmod(rows, shards)
     return [each + (number < more) for number in range(shards)]
 
 
 def copy_lines(parts: Sequence[tuple[str, int]], paths: Sequence[str], counts: Sequence[int]) -> None:
-    """Lines of all parts into files of so many lines each."""
+    """Copies the lines of all parts into files of so many lines each."""
     sources = segments_of(parts, counts)
     for path, segments in zip(paths, sources, strict=True):
         target = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o666)
@@ -53,7 +53,7 @@ def copy_lines(parts: Sequence[tuple[str, int]], paths: Sequence[str], counts: S
 
 
 def copy_arrays(parts: Sequence[tuple[str, int]], paths: Sequence[str], counts: Sequence[int]) -> None:
-    """The same as JSON arrays, one row per line."""
+    """Copies them as JSON arrays, one row per line."""
     sources = segments_of(parts, counts)
     for path, segments, count in zip(paths, sources, counts, strict=True):
         with open(path, "wb") as target:
@@ -61,29 +61,29 @@ def copy_arrays(parts: Sequence[tuple[str, int]], paths: Sequence[str], counts: 
             for source, start, end in segments:
                 with open(source, "rb") as lines:
                     lines.seek(start)
-                    left = end - start
-                    while block := lines.read(min(_COPIED_AT_ONCE, left)):
+                    remaining = end - start
+                    while block := lines.read(min(_COPIED_AT_ONCE, remaining)):
                         target.write(block.replace(b"\n", b",\n"))
-                        left -= len(block)
+                        remaining -= len(block)
             if count:
                 target.seek(-len(b",\n"), os.SEEK_CUR)  # behind the last row
                 target.write(b"\n]\n")
 
 
-_Segment = tuple[str, int, int]  # path, first byte, first byte behind
+_Segment = tuple[str, int, int]  # path, start, end (exclusive)
 
 
 def segments_of(parts: Sequence[tuple[str, int]], counts: Sequence[int]) -> Iterator[list[_Segment]]:
-    """What each file is made of. Only parts that are divided are searched for the ends of lines."""
-    left = [(path, rows, 0, os.path.getsize(path)) for path, rows in parts][::-1]
+    """Returns the segments of each file. Searches for line ends only in parts that are divided."""
+    remaining = [(path, rows, 0, os.path.getsize(path)) for path, rows in parts][::-1]
     for count in counts:
         segments: list[_Segment] = []
         missing = count
-        while left and (missing or not left[-1][1]):
-            path, rows, start, end = left.pop()
+        while remaining and (missing or not remaining[-1][1]):
+            path, rows, start, end = remaining.pop()
             if rows > missing:
                 cut = start + _bytes_of_lines(path, start, missing)
-                left.append((path, rows - missing, cut, end))
+                remaining.append((path, rows - missing, cut, end))
                 rows, end = missing, cut
             segments.append((path, start, end))
             missing -= rows
@@ -97,30 +97,30 @@ def _bytes_of_lines(path: str, start: int, count: int) -> int:
 
 
 def copy_bytes(source_path: str, target: int, start: int, end: int) -> None:
-    """To where the target is just being written."""
+    """Copies bytes to the current position of the target."""
     with open(source_path, "rb", buffering=0) as source:
-        place = start
-        while place < end:
+        position = start
+        while position < end:
             try:
-                copied = os.copy_file_range(source.fileno(), target, end - place, place)
+                copied = os.copy_file_range(source.fileno(), target, end - position, position)
             except OSError as error:
                 if error.errno not in _KERNEL_CANNOT:
                     raise
                 copied = 0
             if not copied:
                 break
-            place += copied
-        while place < end:
-            block = os.pread(source.fileno(), min(_COPIED_AT_ONCE, end - place), place)
+            position += copied
+        while position < end:
+            block = os.pread(source.fileno(), min(_COPIED_AT_ONCE, end - position), position)
             if not block:
                 raise OSError(errno.EIO, f"{source_path} is truncated")
-            place += _write_all(target, block)
+            position += _write_all(target, block)
 
 
 def _write_all(target: int, block: bytes) -> int:
-    left = memoryview(block)
-    while left:
-        left = left[os.write(target, left) :]
+    remaining = memoryview(block)
+    while remaining:
+        remaining = remaining[os.write(target, remaining) :]
     return len(block)
 
 
@@ -137,12 +137,15 @@ class Placed(Struct, frozen=True, kw_only=True):
     path: str  # of the part's own file
     size_bytes: int
     digest: str
-    regions: tuple[Region, ...]  # more than one where shards divide it
+    regions: tuple[Region, ...]  # more than one if shards divide it
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """Where every part has its place. Written down before the first of them is moved: where shards divide a
-    part can be seen only while it has its own file."""
+    """Position of every part in the export.
+
+    Written before the first part is moved: a division between shards can only be computed while the part is
+    in its own file.
+    """
 
     paths: tuple[str, ...]
     being_written: tuple[str, ...]
@@ -150,13 +153,13 @@ class Layout(Struct, frozen=True, kw_only=True):
     parts: tuple[Placed, ...]
 
     def file_now(self, number: int) -> str:
-        """It may have come to its place already, just before the job was killed."""
+        """Returns the current file: the part may have been moved just before the job was killed."""
         before = self.being_written[number]
         return before if os.path.exists(before) else self.paths[number]
 
 
 def is_there(part: PartManifest, journal: str) -> bool:
-    """In its own file or in its place in the export, as it was written."""
+    """Whether the part is intact, in its own file or in the export."""
     if is_whole(part):
         return True
     layout, by_path = _layout_in(journal)
@@ -171,7 +174,10 @@ def move_parts(
     counts: Sequence[int],
     journal: str,
 ) -> None:
-    """Goes on from where it is. Every file is whole, under one of its two names, when this returns."""
+    """Moves parts, continuing an interrupted move.
+
+    On return every file is complete, under one of its two names.
+    """
     layout = _layout_in(journal)[0]
     if layout is not None and not _can_go_on(layout, parts, paths):
         put_back(parts, journal)
@@ -187,7 +193,7 @@ def move_parts(
 
 
 def put_back(parts: Sequence[PartManifest], journal: str) -> None:
-    """Into files of their own, what was moved for an export that is not to be."""
+    """Moves parts back into files of their own when an export is abandoned."""
     layout, by_path = _layout_in(journal)
     if layout is None:
         return
@@ -199,7 +205,7 @@ def put_back(parts: Sequence[PartManifest], journal: str) -> None:
 
 
 def forget_moved(journal: str) -> None:
-    """Of a job that begins anew."""
+    """Forgets the moves of a job that starts over."""
     layout = _layout_in(journal)[0]
     if layout is not None:
         _forget(layout, journal)
@@ -211,7 +217,7 @@ def _can_go_on(layout: Layout, parts: Sequence[PartManifest], paths: Sequence[st
     pairs = zip(layout.parts, parts, strict=True)
     if not all(placed.path == part.path and _is_of(placed, part) for placed, part in pairs):
         return False
-    # A file that was in its place already is not written to any more.
+    # A file that is in position is not written again.
     gone = {number for number, path in enumerate(layout.being_written) if not os.path.exists(path)}
     return not any(
         region.file in gone

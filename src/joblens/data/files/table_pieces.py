@@ -16,14 +16,16 @@ from joblens.data.files.rejects import Reject
 from joblens.model.errors import InputError
 from joblens.model.recipes.recipe import Slice
 
-_BATCH_BYTES = 4 << 20  # of rows that are in memory at a time
+_BATCH_BYTES = 4 << 20  # rows in memory at a time
 _BUFFER_BYTES = 1 << 20
 _MOST_ROWS_AT_ONCE = 1 << 16
 
 
 class TablePieces:
-    """Batches go in, Parquet files of about the wished size are left behind. Each batch becomes a row group,
-    so that a partition that is a part of a piece need not read all of it."""
+    """Writes batches to Parquet files of about the target size.
+
+    Each batch becomes a row group, so that a partition of a part of a piece need not read all of it.
+    """
 
     def __init__(
         self,
@@ -32,8 +34,10 @@ class TablePieces:
         limits: tuple[int, int | None],
         rows_before: Callable[[Any, int], int],
     ) -> None:
-        """`rows_before`: a batch, and how many rows were added before it -> how many rows of the file it was
-        cut out of lie before it."""
+        """`rows_before`:
+        maps a batch and the number of rows added before it to the number of rows before it in the original
+        file.
+        """
         self._whole, self._folder = whole, folder
         self._most_bytes, self._most_rows = limits
         self._rows_before = rows_before
@@ -70,8 +74,8 @@ class TablePieces:
 
     def _room(self, batch: Any) -> int:
         mean = max(1, batch.nbytes // batch.num_rows)
-        room = int(max(1, (self._most_bytes - self._size) // mean))
-        return min(room, self._most_rows - self._rows) if self._most_rows else room
+        rows = int(max(1, (self._most_bytes - self._size) // mean))
+        return min(rows, self._most_rows - self._rows) if self._most_rows else rows
 
     def _is_full(self) -> bool:
         return self._size >= self._most_bytes * 0.98 or self._rows == self._most_rows
@@ -98,7 +102,7 @@ class TablePieces:
 
 
 def cut_row_groups(whole: Slice, folder: str, limits: tuple[int, int | None]) -> list[Slice]:
-    """Of a Parquet file, those that lie in the slice: its edges are edges of row groups."""
+    """Splits the row groups of a Parquet file that are in the slice, whose edges are edges of row groups."""
     try:
         with pq.ParquetFile(whole.path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
             groups, skipped = groups_between(file, whole.start, whole.end)
@@ -112,21 +116,21 @@ def cut_row_groups(whole: Slice, folder: str, limits: tuple[int, int | None]) ->
         raise InputError(f"{whole.path} cannot be read as Parquet: {error}") from error
 
 
-# From narrow to wide. Whole numbers as a program writes them: what has leading zeros is a name, not a number.
-# Whole numbers among others must be such as a double holds exactly.
+# From narrow to wide. Integers must be in canonical form: a value with leading zeros is an identifier.
+# Integers among decimals must be exact as doubles.
 _TYPES: tuple[tuple[Any, str], ...] = (
     (pa.bool_(), r"^(?i:true|false)$"),
     (pa.int64(), r"^(0|-?[1-9][0-9]{0,18})$"),
     (pa.float64(), r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"),
 )
-# Texts that stand for a missing value, quoted or not: those of pandas, by which DataJuicer reads CSV.
+# Texts that mean a missing value, quoted or not: those of pandas, which DataJuicer uses to read CSV.
 _NO_VALUES = [
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
     "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
 ]  # fmt: skip
-_SURE_LENGTH = 17  # texts no longer than that are held exactly by the type whose pattern they match
+_SURE_LENGTH = 17  # texts up to this length are held exactly by the type whose pattern they match
 _DIGITS_OF_A_DOUBLE = 17
-_BLOCKS = (4 << 20, 64 << 20, 1 << 30)  # a row has to lie in one block; larger ones are for longer rows
+_BLOCKS = (4 << 20, 64 << 20, 1 << 30)  # a row must fit in one block; larger blocks are for longer rows
 
 
 def cut_csv(
@@ -145,7 +149,7 @@ def cut_csv(
 
 
 def _first_look(whole: Slice, names: Sequence[str], columns: Sequence[str]) -> tuple[int, dict[str, Any]]:
-    """How much has to be read at once, and the types of all columns."""
+    """Returns the block size to read, and the types of all columns."""
     for block in _BLOCKS:
         try:
             return block, _types(_batches(whole, names, block), names, columns)
@@ -170,11 +174,11 @@ def _header(whole: Slice) -> list[str]:
 def _batches(
     whole: Slice, names: Sequence[str], block: int, reject: Callable[[Reject], None] | None = None
 ) -> Iterator[Any]:
-    """Every value as bytes, None where nothing is written; the last column is the row's number."""
+    """Yields all values as bytes, None where empty; the last column is the row number."""
     bad: list[int] = []
 
     def pass_over(row: Any) -> str:
-        number = row.number - 1  # behind the header
+        number = row.number - 1  # after the header
         bad.append(number)
         if reject is not None:
             reason = f"{row.actual_columns} values for {row.expected_columns} columns"
@@ -202,7 +206,7 @@ def _batches(
             if "Empty CSV" in str(error):
                 return
             raise
-        good = 0  # rows before this batch that could be read
+        good = 0  # readable rows before this batch
         for batch in reader:
             numbers = _row_numbers(good, batch.num_rows, bad)
             good += batch.num_rows
@@ -210,7 +214,7 @@ def _batches(
 
 
 def _row_column(names: Sequence[str]) -> str:
-    """A name that no column of the file has."""
+    """Returns a name that no column of the file has."""
     name = "__row__"
     while name in names:
         name += "_"
@@ -218,24 +222,26 @@ def _row_column(names: Sequence[str]) -> str:
 
 
 def _row_numbers(good: int, count: int, bad: Sequence[int]) -> Any:
-    """Of rows that could be read, among all: each bad one before a row puts it one further."""
+    """Returns the row numbers of readable rows in the file: each bad row before a row adds one."""
     numbers = np.arange(good + 1, good + count + 1)
     gaps = np.sort(np.array(bad, np.int64)) - np.arange(len(bad))
     return numbers + np.searchsorted(gaps, numbers, side="right")
 
 
 def _types(batches: Iterator[Any], names: Sequence[str], columns: Sequence[str]) -> dict[str, Any]:
-    """The narrowest type that all values of a column have; text is what operators want as text."""
+    """Returns the narrowest type that holds all values of a column;
+    text for columns that operators use as text.
+    """
     possible = {name: list(_TYPES) for name in names if name not in columns}
     is_empty = dict.fromkeys(possible, True)
     for every in batches:
         batch = _only_utf8(every, names)[0]
-        for name, left in possible.items():
-            if not left:
+        for name, candidates in possible.items():
+            if not candidates:
                 continue
             values = batch.column(name).drop_null()
             is_empty[name] = is_empty[name] and not len(values)
-            left[:] = [one for one in left if _all_fit(values, *one)]
+            candidates[:] = [one for one in candidates if _all_fit(values, *one)]
     return {
         name: possible[name][0][0] if possible.get(name) and not is_empty[name] else pa.large_string()
         for name in names
@@ -245,7 +251,7 @@ def _types(batches: Iterator[Any], names: Sequence[str], columns: Sequence[str])
 def _all_fit(values: Any, kind: Any, pattern: str) -> bool:
     if not len(values):
         return True
-    # The longest decides first: most columns of text are recognised by that.
+    # The longest value is tried first: it identifies most text columns.
     longest = pc.max(pc.binary_length(values)).as_py()
     if longest > 64:
         return False
@@ -256,7 +262,7 @@ def _all_fit(values: Any, kind: Any, pattern: str) -> bool:
 
 
 def _all_exact(texts: Any, kind: Any) -> bool:
-    """Whether the type has room for each of them."""
+    """Whether the type holds each of them exactly."""
     try:
         numbers = texts.cast(kind)
     except pa.ArrowInvalid:
@@ -279,7 +285,7 @@ def _typed(batch: Any, types: dict[str, Any], whole: Slice, reject: Callable[[Re
 
 
 def _only_utf8(batch: Any, names: Sequence[str]) -> tuple[Any, list[int]]:
-    """-> the batch without rows that are not UTF-8, and the numbers of those."""
+    """Returns the batch without rows that are not UTF-8, and the numbers of those rows."""
     try:
         for name in names:
             batch.column(name).cast(pa.large_string())

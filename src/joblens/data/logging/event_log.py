@@ -1,4 +1,4 @@
-"""Event log of a recipe's job: one JSON object per line, and each event as a line for people."""
+"""Event log of a recipe's job: one JSON object per line, and a readable log."""
 
 import contextlib
 import os
@@ -17,10 +17,10 @@ from joblens.model.recipes.recipe import RecipeEvent
 def event_line(event: RecipeEvent) -> str:
     """`2025-08-09 04:00:53.496 op_complete partition 3 operator 2 words_num_filter rows 5 -> 4 0.12 s: …`"""
     at = datetime.fromtimestamp(event.timestamp, UTC)
-    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d} {event_words(event)}\n"
+    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d} {event_text(event)}\n"
 
 
-def event_words(event: RecipeEvent) -> str:
+def event_text(event: RecipeEvent) -> str:
     """The same without the time, for a log that has its own."""
     parts = [str(event.event_type)]
     if event.partition_id is not UNSET:
@@ -39,21 +39,23 @@ def event_words(event: RecipeEvent) -> str:
     if event.checkpoint_path is not UNSET:
         parts.append(event.checkpoint_path)
     words = [text for text in (event.message, event.error_message) if text is not UNSET and text]
-    told = ": ".join([" ".join(parts), *words])
-    return " ".join(told.split())  # one line, whatever an error message brings along
+    line = ": ".join([" ".join(parts), *words])
+    return " ".join(line.split())  # one line, even for multi-line error messages
 
 
-TEXT_BYTES = 100 * 2**20  # as the other logs of a job
+TEXT_BYTES = 100 * 2**20  # as in the other logs of a job
 TEXT_BACKUPS = 5
 
 _encode = msgspec.json.Encoder().encode
 
 
 class EventLog:
-    """The only writer. Each event is one write to a file opened for appending, so a line is there whole or
-    not at all unless the machine itself goes down; what such a moment left of a line is closed off with a
-    line end before anything is written behind it. The same facts go to `text_path` in words, when there is
-    one: a log for people, that is put aside, compressed, when it has reached its size."""
+    """The only writer of the event log.
+
+    Each event is one write to a file opened for appending, so a line is complete or absent unless the machine
+    crashes. A line torn by a crash is terminated before anything is appended. The same events go to
+    `text_path`, if set, as text; that log is rotated and compressed.
+    """
 
     def __init__(self, path: str, *, job_id: str = "", text_path: str = "") -> None:
         self._job_id: str | msgspec.UnsetType = job_id or UNSET
@@ -63,18 +65,18 @@ class EventLog:
             self._text = RotatingFile(text_path, TEXT_BYTES, TEXT_BACKUPS, ".gz")
             self._text.open()
         self._process_id = os.getpid()
-        # Ids differ between logs and resumes of a job, without asking for random bytes for every event.
+        # Ids differ between logs and resumes of a job, without random bytes for every event.
         self._next_id = int.from_bytes(os.urandom(4), "little")
 
     def append(self, *events: RecipeEvent) -> None:
-        """All of them or, with an OSError, none."""
+        """Appends all events or, with an OSError, none."""
         if not events:
             return
         whole = [self._completed(event) for event in events]
         append_whole(self._file, b"".join(_encode(event) + b"\n" for event in whole))
         if self._text is not None:
             text = "".join(event_line(event) for event in whole).encode(errors="backslashreplace")
-            with contextlib.suppress(OSError):  # the events themselves are there
+            with contextlib.suppress(OSError):  # the events themselves are written
                 self._text.append(text)
 
     def close(self) -> None:
@@ -91,7 +93,7 @@ class EventLog:
         self.close()
 
     def _completed(self, event: RecipeEvent) -> RecipeEvent:
-        """With what every event has; what a worker already said of itself stays."""
+        """Adds the common fields; values that a worker has set stay."""
         self._next_id = (self._next_id + 1) & 0xFFFFFFFF
         return structs.replace(
             event,

@@ -1,4 +1,4 @@
-"""Keeps what operators of users print and log: one file of bounded size per partition."""
+"""Output of user operators: one file of bounded size per partition."""
 
 import codecs
 import contextlib
@@ -12,17 +12,19 @@ from typing import BinaryIO
 
 from joblens.files.private import make_private_folder
 
-MOST_BYTES = 1 << 20  # of one partition, over all tries and runs
+MOST_BYTES = 1 << 20  # per partition, over all attempts and runs
 _READ_BYTES = 1 << 16
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _LOG_FORMAT = "%(levelname)s %(name)s: %(message)s"
 
 
 @contextlib.contextmanager
-def kept_output(path: str, most_bytes: int = MOST_BYTES) -> Iterator[None]:
-    """Appends standard output and error of this process, and of programs that it starts meanwhile, to the
-    file. Log messages from INFO up go there too, unless the program has its own handlers. There is no file
-    where nothing was printed, and a full disk costs the text only."""
+def captured_output(path: str, most_bytes: int = MOST_BYTES) -> Iterator[None]:
+    """Appends standard output and error of this process and its child processes to the file.
+
+    Includes log messages from INFO up, unless the program has its own handlers. Creates no file if nothing is
+    printed; a full disk loses only the text.
+    """
     pump = _pump()
     if pump is None:
         yield
@@ -42,7 +44,7 @@ def kept_output(path: str, most_bytes: int = MOST_BYTES) -> Iterator[None]:
 
 
 def _replaced(writing: int) -> dict[int, int]:
-    """-> copies of what was there before; a closed descriptor stays as it is."""
+    """Returns duplicates of the previous descriptors; a closed descriptor stays closed."""
     before: dict[int, int] = {}
     for number in (1, 2):
         with contextlib.suppress(OSError):
@@ -53,7 +55,7 @@ def _replaced(writing: int) -> dict[int, int]:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # it may be anything that an operator put there
+        with contextlib.suppress(Exception):  # an operator may have replaced it with anything
             stream.flush()
 
 
@@ -76,9 +78,11 @@ def _logged() -> Iterator[None]:
 
 
 class _Pump:
-    """Carries text from a pipe to the file of the present partition. It lives as long as its process: a
-    program that an operator left running in the background can still write, and is not waited for. Its text
-    is dropped between partitions."""
+    """Copies text from a pipe to the file of the current partition.
+
+    Lives as long as its process: a background program that an operator started can still write and is not
+    waited for. Its text is discarded between partitions.
+    """
 
     def __init__(self) -> None:
         self.process_id = os.getpid()
@@ -93,12 +97,12 @@ class _Pump:
         self._text = text
 
     def end(self) -> None:
-        """When everything that was written before is in the file."""
+        """Waits until everything written before is in the file."""
         os.write(self.writing, self._mark)
         self._is_through.wait()
 
     def _run(self) -> None:
-        held = b""  # may be the beginning of the mark
+        held = b""  # may be the start of the marker
         while data := os.read(self._reading, _READ_BYTES):
             held += data
             while (end := held.find(self._mark)) >= 0:
@@ -125,7 +129,7 @@ _pumps: list[_Pump] = []
 
 
 def _pump() -> _Pump | None:
-    """Of this process; None where it cannot have one more thread or pipe."""
+    """Returns this process's pump; None if no thread or pipe can be created."""
     if not _pumps or _pumps[0].process_id != os.getpid():
         try:
             _pumps[:] = [_Pump()]
@@ -135,7 +139,7 @@ def _pump() -> _Pump | None:
 
 
 class _KeptText:
-    """Text as a terminal can show it, until the file is full."""
+    """Text in printable form, up to the size limit of the file."""
 
     def __init__(self, path: str, most_bytes: int) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Log files of a job: set up for all loggers, one file per level, rotated and compressed."""
+"""Log files of a job, for all loggers: one file per level, rotated and compressed."""
 
 import contextlib
 import logging
@@ -20,8 +20,7 @@ class RotatingLog(logging.Handler):
         self._file.open()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A disk that is full, or gone, ends nothing and is told by those who need it: not for every message
-        on the error stream."""
+        """Ignores write errors: a full disk must not flood standard error or end the job."""
         try:
             self._file.append(self.format(record).encode(errors="backslashreplace") + b"\n")
         except OSError:
@@ -39,7 +38,7 @@ _FORMAT = "%(asctime)s.%(msecs)03d | %(levelname)-8s | %(place)s - %(message)s"
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 _BYTES_PER_MB = 1024 * 1024
 
-# Beside the main file: what is only of interest when one looks for it.
+# Additional files for details.
 _OF_ONE_LEVEL: dict[str, Callable[[int], bool]] = {
     "DEBUG": lambda level: level == logging.DEBUG,
     "WARNING": lambda level: level == logging.WARNING,
@@ -55,10 +54,12 @@ def setup_logger(
     *,
     level: str = "INFO",
 ) -> logging.Logger:
-    """Messages of all loggers of this program go to `filename` in that folder, from `level` up, and those of
-    the levels debug, warning and error also to files of their own (`log_DEBUG.txt`, …). A file that has
-    reached its size is compressed and put aside; the newest `backup_count` of those are kept. Several
-    processes may write to the same files. Called again for the same file, it only takes the new sizes."""
+    """Logs messages of all loggers from `level` up to `filename` in the folder.
+
+    Levels debug, warning and error also go to files of their own (`log_DEBUG.txt`, …). A file that reaches
+    its size limit is compressed; the newest `backup_count` of these are kept. Several processes may write to
+    the same files. Calling it again for the same file only updates the limits.
+    """
     _check(filename, max_log_size_mb, backup_count, level)
     folder = os.path.abspath(os.fspath(save_dir))
     try:
@@ -103,7 +104,7 @@ def _handlers(folder: str, filename: str, most_bytes: int, backups: int, level: 
 
 class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        # What a job itself tells comes from no line of a program that anybody would look up.
+        # A source line is no help for messages of the job itself.
         record.place = f"{record.name}:{record.lineno}" if record.lineno else record.name
         return super().format(record)
 
@@ -120,8 +121,7 @@ def _remove(root: logging.Logger, paths: set[str]) -> None:
 
 
 def _keep_quiet(root: logging.Logger) -> None:
-    """The root logger lets everything through from now on; handlers that relied on it to hold debug messages
-    back do so themselves."""
+    """Lets the root logger pass all levels; existing handlers now filter debug messages themselves."""
     for handler in root.handlers:
         if not isinstance(handler, RotatingLog) and handler.level < root.level:
             handler.setLevel(root.level)

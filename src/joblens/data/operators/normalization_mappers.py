@@ -213,5 +213,5 @@ class WhitespaceNormalizationMapper(Mapper):
 
 def _may_be_stripped(text: Text) -> bool:
     """Whether some row starts or ends with anything but visible ASCII."""
-    seen = np.concatenate((text.data[text.first_bytes()], text.data[text.last_bytes()]))
-    return bool(((seen <= 0x20) | (seen >= 0x80)).any())
+    edges = np.concatenate((text.data[text.first_bytes()], text.data[text.last_bytes()]))
+    return bool(((edges <= 0x20) | (edges >= 0x80)).any())

@@ -27,8 +27,11 @@ _classes = CharacterClasses(lambda character: _SEPARATOR if character in " \t\n"
 
 
 class RemoveLongWordsMapper(Mapper):
-    """Removes words with fewer or more characters than allowed; a long one stays when it is short enough
-    without special characters at its ends. Several spaces, tabs or new lines in a row become one."""
+    """Removes words with fewer or more characters than allowed.
+
+    A long word stays if it is short enough without special characters at its ends. Several spaces, tabs or
+    new lines in a row become one.
+    """
 
     name = "remove_long_words_mapper"
 
@@ -47,8 +50,9 @@ class RemoveLongWordsMapper(Mapper):
         return with_text(batch, self.text_key, text, with_rows(text, changed))
 
     def _candidates(self, text: Text) -> Any:
-        """Rows with an empty word, which is what lies between neighbouring separators and outside those at
-        the ends, or with one of a length in bytes that its length in characters may be too small or great."""
+        """Returns rows that may change:
+        with adjacent separators, or a word whose size in bytes allows a length out of range.
+        """
         separators = _classes.bits(text, _SEPARATOR)
         edges = _bits_at(text.first_bytes(), text) | _bits_at(text.last_bytes(), text)
         odd = separators.words & (shifted(separators.words) | edges)
@@ -74,22 +78,22 @@ class RemoveLongWordsMapper(Mapper):
 
 
 def _words(text: Text, separators: Bits) -> tuple[Any, Any]:
-    """Where words begin, and how many bytes they have."""
+    """Returns the start and size in bytes of each word."""
     starts = of_words((shifted(separators.words) | _bits_at(text.first_bytes(), text)) & ~separators.words)
     begins = positions(starts, text.size)
     ends = np.sort(np.concatenate((positions(separators, text.size), text.offsets[1:])))
     return begins, ends[np.searchsorted(ends, begins, side="right")] - begins
 
 
-def _bits_at(places: Any, text: Text) -> Any:
+def _bits_at(at: Any, text: Text) -> Any:
     bits = Bits(text.size)
-    bits.set(places)
+    bits.set(at)
     return bits.words
 
 
-# A sentence ends behind its mark, unless a closing quotation mark follows; then behind that. The classes are
-# DataJuicer's, whose sentences these are.
-_BREAKS = (  # what a line must have for the pattern to be tried, and the pattern
+# A sentence ends after its mark, or after a closing quotation mark that follows. The classes are
+# DataJuicer's.
+_BREAKS = (  # a character that a line must have for the pattern to match, and the pattern
     ("", re.compile("([.。！!？?])([^’”])")),  # noqa: RUF001
     ("......", re.compile(r"(\.{6})([^’”])")),  # noqa: RUF001
     ("……", re.compile("(…{2})([^’”])")),  # noqa: RUF001
@@ -99,7 +103,7 @@ _SPECIAL = re.compile("[^a-zA-Z0-9\u4e00-\u9fa5\n\t ]")
 
 
 class RemoveRepeatSentencesMapper(Mapper):
-    """Removes sentences that stood in the text before; those below `min_repeat_sentence_length` stay."""
+    """Removes repeated sentences; those shorter than `min_repeat_sentence_length` stay."""
 
     name = "remove_repeat_sentences_mapper"
 
@@ -124,22 +128,22 @@ class RemoveRepeatSentencesMapper(Mapper):
         return with_text(batch, self.text_key, text, with_rows(text, changed))
 
     def _cleaned(self, text: str) -> str | None:
-        """None: nothing was there twice."""
-        seen: set[str] = set()
-        is_repeated = self._repeated(seen)
+        """Returns None if nothing is repeated."""
+        earlier: set[str] = set()
+        is_repeated = self._repeated(earlier)
         lines = text.split("\n")
         is_changed = False
         for index, line in enumerate(lines):
             if not line:
                 continue
             sentences = _sentences(line)
-            kept = [sentence for sentence in sentences if not is_repeated(sentence)]
-            if len(kept) < len(sentences):
-                lines[index] = "".join(kept)
+            remaining = [sentence for sentence in sentences if not is_repeated(sentence)]
+            if len(remaining) < len(sentences):
+                lines[index] = "".join(remaining)
                 is_changed = True
         return "\n".join(lines) if is_changed else None
 
-    def _repeated(self, seen: set[str]) -> Callable[[str], bool]:
+    def _repeated(self, earlier: set[str]) -> Callable[[str], bool]:
         def is_repeated(sentence: str) -> bool:
             key = sentence.strip()
             if self.lowercase:
@@ -148,8 +152,8 @@ class RemoveRepeatSentencesMapper(Mapper):
                 key = _SPECIAL.sub("", key)
             if len(key) < self.min_repeat_sentence_length:
                 return False
-            is_known = key in seen
-            seen.add(key)
+            is_known = key in earlier
+            earlier.add(key)
             return is_known
 
         return is_repeated

@@ -98,19 +98,19 @@ def hashed_words(text: Text) -> Words:
     eight = _eight_bytes(padded, 0, text.size)
     lengths = ends - starts
     hashes = lengths.astype(np.uint64) * _multiplier(0)
-    left, places, index = lengths, starts, None
+    sizes_left, offsets_now, index = lengths, starts, None
     masks = np.array([2 ** (8 * size) - 1 for size in range(9)], np.uint64)
     for number in range(1, _LONG_WORD // 8 + 1):
-        part = (eight[places] & masks[np.minimum(left, 8)]) * _multiplier(number)
+        part = (eight[offsets_now] & masks[np.minimum(sizes_left, 8)]) * _multiplier(number)
         if index is None:
             hashes += part
         else:
             hashes[index] += part
-        chosen = np.flatnonzero(left > 8)
+        chosen = np.flatnonzero(sizes_left > 8)
         if not len(chosen):
             break
         index = chosen if index is None else index[chosen]
-        left, places = left[chosen] - 8, places[chosen] + 8
+        sizes_left, offsets_now = sizes_left[chosen] - 8, offsets_now[chosen] + 8
     for word in np.flatnonzero(lengths > _LONG_WORD).tolist():
         hashes[word] = hash(padded[starts[word] : ends[word]].tobytes()) & (2**64 - 1)
     hashes ^= hashes >> np.uint64(29)

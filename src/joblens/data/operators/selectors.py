@@ -17,9 +17,11 @@ _AT_ONCE = 1 << 18
 
 
 class RandomSelector(GlobalOperator):
-    """Keeps `select_num` rows, or the share `select_ratio` of all; where both are given, whichever is less;
-    all where neither is, or where the share is less than one row. Rows stay in their order, and none comes
-    twice. The same `seed` chooses the same rows of as many."""
+    """Keeps `select_num` rows, or the share `select_ratio` of all; with both, whichever is less.
+
+    Keeps all rows without either, or if the share is less than one row. Rows stay in order; none is repeated.
+    The same `seed` selects the same rows from equally many.
+    """
 
     name = "random_selector"
 
@@ -31,7 +33,7 @@ class RandomSelector(GlobalOperator):
         seed: Annotated[int, Meta(ge=0)] = 42,
     ) -> None:
         if select_ratio == 0 and select_num is None:
-            raise ValueError("'select_ratio' 0 would choose no row at all; give it a share above 0")
+            raise ValueError("'select_ratio' 0 selects no rows; use a share above 0")
         self.select_ratio = select_ratio
         self.select_num = select_num
         self.seed = seed
@@ -40,23 +42,23 @@ class RandomSelector(GlobalOperator):
         return ()
 
     def signatures(self, batch: Any) -> Any:
-        """How many rows there are is all that counts."""
+        """Only the number of rows matters."""
         return batch.select([])
 
     def decide(self, parts: Sequence[Signatures], *, budget_bytes: int, scratch: str) -> Iterable[Any]:
         count = count_rows(parts)
-        wanted = self._wanted(count)
-        if wanted >= count:
+        count_to_keep = self._count_to_keep(count)
+        if count_to_keep >= count:
             return (pa.array(np.ones(part.rows, np.bool_)) for part in parts)
         order = numbers(count, row_type(count), budget_bytes=budget_bytes, scratch=scratch, name="order")
         alone(order)
         np.random.default_rng(self.seed).shuffle(order)
         keep = numbers(count, np.bool_, budget_bytes=budget_bytes, scratch=scratch, name="keep")
-        for start in range(0, wanted, _AT_ONCE):
-            keep[order[start : min(wanted, start + _AT_ONCE)]] = True
+        for start in range(0, count_to_keep, _AT_ONCE):
+            keep[order[start : min(count_to_keep, start + _AT_ONCE)]] = True
         return masks(parts, keep)
 
-    def _wanted(self, count: int) -> int:
+    def _count_to_keep(self, count: int) -> int:
         if not self.select_ratio:
             return self.select_num or count
         share = int(self.select_ratio * count)
@@ -64,22 +66,25 @@ class RandomSelector(GlobalOperator):
 
 
 class RowIndexSelector(GlobalOperator):
-    """Keeps all rows, and numbers them from 0 in the field `index_key`. Does nothing where a row has that
-    field already. Every operator with the parameter `index_key` has this one before it."""
+    """Keeps all rows and numbers them from 0 in the field `index_key`.
+
+    Does nothing if a row has that field already. Inserted before every operator with the parameter
+    `index_key`.
+    """
 
     name = "row_index_selector"
     sees_whole_rows = True
 
     def __init__(self, *, index_key: str) -> None:
         if not index_key:
-            raise ValueError("'index_key' is empty; it names the field for the number")
+            raise ValueError("'index_key' is empty; set it to the name of the field for the number")
         self.index_key = index_key
 
     def columns(self) -> tuple[str, ...]:
         return ()
 
     def signatures(self, batch: Any) -> Any:
-        """Whether each row has the field."""
+        """Returns whether each row has the field."""
         is_there = [self.index_key in row for row in decoded_rows(batch, [self.index_key])]
         return pa.RecordBatch.from_arrays([pa.array(is_there, pa.bool_())], names=["is_there"])
 
@@ -94,5 +99,5 @@ class RowIndexSelector(GlobalOperator):
     def number(self, state: PartitionState, first: int) -> None:
         """Writes the numbers into the rows of a partition."""
         batch = state.with_lines()
-        changes = {place: Change({}, {self.index_key: first + place}) for place in range(batch.num_rows)}
+        changes = {index: Change({}, {self.index_key: first + index}) for index in range(batch.num_rows)}
         state.replace(put_back(batch, changes))

@@ -18,7 +18,7 @@ _TO_SPACES = bytes.maketrans(b"\n\t", b"  ")
 
 
 class ListedWordsFilter(Filter):
-    """What filters by lists have in common; `list_name` is the list, `stat` what the share is called."""
+    """Base of filters by word lists; `list_name` is the list, `stat` the name of the share."""
 
     list_name: str
     stat: str
@@ -63,8 +63,7 @@ class ListedWordsFilter(Filter):
 
 
 def count_listed(text: Text, listed: frozenset[str]) -> tuple[Any, Any]:
-    """-> listed words and all words of each row. Texts repeat their words: each distinct one is looked at
-    once, however often it comes."""
+    """Returns listed words and all words per row. Looks up each distinct word once."""
     pieces = pc.split_pattern(_with_spaces(text), " ")
     coded = pieces.values.dictionary_encode()
     kinds = np.array([_kind(word, listed) for word in coded.dictionary.to_pylist()], np.uint8)
@@ -96,7 +95,7 @@ def _row_sums(flags: Any, offsets: Any) -> Any:
 
 
 class WordGroups:
-    """Neighbouring words count as words besides, joined: for writing that has no spaces between words."""
+    """Counts joined neighbouring words as words too, for scripts without spaces between words."""
 
     def __init__(self, sizes: Sequence[int], join_char: str) -> None:
         self._sizes = tuple(sizes)
@@ -120,7 +119,7 @@ class WordGroups:
 
 
 class FlaggedWordsFilter(ListedWordsFilter):
-    """Keeps texts by the share of flagged words, those of pornography and abuse, among their words."""
+    """Keeps texts by the share of flagged words (pornography, abuse) among their words."""
 
     name = "flagged_words_filter"
     list_name = "flagged_words"
@@ -149,8 +148,10 @@ class FlaggedWordsFilter(ListedWordsFilter):
 
 
 class StopwordsFilter(ListedWordsFilter):
-    """Keeps texts by the share of stop words (the, of, and) among their words. Running text is full of them,
-    lists and tables are not."""
+    """Keeps texts by the share of stop words (the, of, and) among their words.
+
+    Prose is full of them; lists and tables are not.
+    """
 
     name = "stopwords_filter"
     list_name = "stopwords"

@@ -1,8 +1,8 @@
 """Checkpoints of a partition: finished work on disk, verified by the content of its arrays.
 
-A *delta* says what operators changed since the checkpoint before it: which rows are left, and the new values
-of the rows they changed. Deltas form a chain from the source on; each names the one it stands on, so that one
-that does not fit is never applied. A *whole* state is written where partitions meet.
+A *delta* records what operators changed since the previous checkpoint: the remaining rows, and new values of
+changed rows. Deltas form a chain from the source; each names its predecessor, so that one that does not fit
+is never applied. A *whole* state is written where partitions meet.
 """
 
 import itertools
@@ -28,8 +28,10 @@ from joblens.model.recipes.recipe import OperatorCall
 
 
 def content_of(array: Any) -> Iterator[Any]:
-    """Pieces to be hashed one after the other. Their sizes follow from the type and the pieces before, so
-    that different values never give the same bytes."""
+    """Yields buffers to hash in order.
+
+    Their sizes follow from the type and earlier buffers, so that different values never give the same bytes.
+    """
     yield len(array).to_bytes(8, "little")
     yield array.null_count.to_bytes(8, "little")
     if array.null_count:
@@ -60,7 +62,7 @@ def content_of(array: Any) -> Iterator[Any]:
 
 
 def _slowly(array: Any) -> bytes:
-    """Of rare types."""
+    """Slow path for rare types."""
     return repr(array.to_pylist()).encode(errors="surrogatepass")
 
 
@@ -94,7 +96,7 @@ def _content_of_bytes(array: Any) -> Iterator[Any]:
 
 
 def _content_of_lists(array: Any) -> Iterator[Any]:
-    """Without nulls: all lengths, then all values one behind the other."""
+    """Hashes lists without nulls: all lengths, then all values."""
     if not len(array):
         return
     if pa.types.is_map(array.type):
@@ -112,55 +114,55 @@ _IDS = "__ids__"
 _CHANGED = "__changed__"
 
 
-class KeptFile(Struct, frozen=True, kw_only=True):
-    """With its size and digest, a file can be told from a torn one."""
+class VerifiedFile(Struct, frozen=True, kw_only=True):
+    """File with size and digest, which detect a torn one."""
 
-    path: str  # from the folder of its manifest
+    path: str  # relative to the folder of its manifest
     size_bytes: int
     digest: str
 
 
 class RejectsSoFar(Struct, frozen=True, kw_only=True):
     count: int = 0
-    unread: int = 0  # of them, rows that could not be read
-    file: KeptFile | None = None
+    unread: int = 0  # unreadable rows among them
+    file: VerifiedFile | None = None
     reasons: tuple[RejectReason, ...] = ()
 
 
 class PartitionLife(Struct, frozen=True, kw_only=True):
-    """Told of a partition in the report of the job."""
+    """Facts about a partition for the job's report."""
 
-    checksum: str = ""  # of its rows as they were read
-    started_at: float | None = None  # the attempt that came through; seconds since 1970
+    checksum: str = ""  # of its rows as read
+    started_at: float | None = None  # of the successful attempt; seconds since 1970
     ended_at: float | None = None
     retries: int = 0
 
 
 class DeltaManifest(Struct, frozen=True, kw_only=True):
     partition_id: int
-    index: int  # the last operator whose work is in it
+    index: int  # index of the last operator included
     base: str
     chain: str
     source_rows: int
     rows: int
     columns: tuple[str, ...]
-    file: KeptFile
+    file: VerifiedFile
     rejects: RejectsSoFar = RejectsSoFar()  # since the base
 
 
 class StageManifest(Struct, frozen=True, kw_only=True):
-    """A partition that has come to a global operator."""
+    """Partition that has reached a global operator."""
 
     partition_id: int
     stage: int
-    origin: str  # what the stage began with
+    origin: str  # identity of the stage's start
     source_rows: int
     rows: int
     changed: tuple[str, ...]
-    whole: KeptFile
-    signatures: KeptFile
-    usage: dict[str, Any] = {}  # of making the signatures, and of keeping all of this
-    rejects: RejectsSoFar = RejectsSoFar()  # since it was read
+    whole: VerifiedFile
+    signatures: VerifiedFile
+    usage: dict[str, Any] = {}  # cost of the signatures and of saving this
+    rejects: RejectsSoFar = RejectsSoFar()  # since the partition was read
     life: PartitionLife = PartitionLife()
 
     @property
@@ -169,10 +171,10 @@ class StageManifest(Struct, frozen=True, kw_only=True):
 
 
 class FinishedPart(Struct, frozen=True, kw_only=True):
-    """A partition that has come through all operators and lies ready for the export."""
+    """Partition that has passed all operators and is ready for export."""
 
     partition_id: int
-    origin: str  # what the last stage began with
+    origin: str  # identity of the last stage's start
     source_rows: int
     part: PartManifest
     rejects: RejectsSoFar = RejectsSoFar()
@@ -181,12 +183,12 @@ class FinishedPart(Struct, frozen=True, kw_only=True):
 
 class MaskOfPart(Struct, frozen=True, kw_only=True):
     partition_id: int
-    chain: str  # of the state that it was made for
+    chain: str  # identity of the state it was made for
     rows: int
     kept: int
-    offset: int  # in the file of all masks
+    offset: int  # offset in the file of all masks
     digest: str
-    first_number: int | None = None  # of its first row, from an operator that numbers rows
+    first_number: int | None = None  # number of its first row, from an operator that numbers rows
 
     @property
     def size_bytes(self) -> int:
@@ -194,37 +196,36 @@ class MaskOfPart(Struct, frozen=True, kw_only=True):
 
     @property
     def next_chain(self) -> str:
-        """Of the state without the rows that were dropped."""
+        """Returns the identity of the state without the dropped rows."""
         number = () if self.first_number is None else (str(self.first_number),)
         return digest_of(self.chain, self.digest, *number)
 
 
 class MasksManifest(Struct, frozen=True, kw_only=True):
     index: int  # of the global operator
-    file: KeptFile
+    file: VerifiedFile
     parts: tuple[MaskOfPart, ...]
 
 
 def source_chain(rows: Rows) -> str:
-    """What the first checkpoint of a partition stands on: the rows as they were read, to the byte where they
-    are lines, all values of all columns where they are tables."""
+    """Returns the identity of a partition as read: bytes of lines, or all values of all columns of tables."""
     names = rows.batch.schema.names
     columns = [rows.batch.column(name) for name in ([LINE] if LINE in names else names)]
     contents = itertools.chain.from_iterable(map(content_of, columns))  # everything else is in the line
     return digest_of_all(itertools.chain([str(rows.count), str(rows.batch.schema)], contents))
 
 
-def next_chain(base: str, calls: tuple[OperatorCall, ...], file: KeptFile) -> str:
+def next_chain(base: str, calls: tuple[OperatorCall, ...], file: VerifiedFile) -> str:
     return digest_of(base, msgspec.json.encode(calls, order="deterministic"), file.digest)
 
 
-def keep_bytes(path: str, data: Any) -> KeptFile:
+def keep_bytes(path: str, data: Any) -> VerifiedFile:
     write_atomically(path, data)
-    return KeptFile(path=os.path.basename(path), size_bytes=len(data), digest=digest_of(data))
+    return VerifiedFile(path=os.path.basename(path), size_bytes=len(data), digest=digest_of(data))
 
 
-def load_kept(folder: str, file: KeptFile) -> Any:
-    """A mapped buffer; None: it is not the file that was written."""
+def load_verified(folder: str, file: VerifiedFile) -> Any:
+    """Maps the file; None: it was changed."""
     path = os.path.join(folder, file.path)
     try:
         if os.path.getsize(path) != file.size_bytes:
@@ -243,18 +244,18 @@ def load_kept(folder: str, file: KeptFile) -> Any:
 
 
 def delta_of(state: PartitionState) -> Any:
-    """One row of lists: Arrow keeps columns of one length together, and these have different ones."""
+    """Builds a delta as one row of lists, because the columns differ in length."""
     names: list[str] = []
     arrays: list[Any] = []
     if LINE in state.changed_rows:
-        state.compact()  # as taking the lines out would, but before anything is worked out here
+        state.compact()  # the same effect as removing the lines, but before any computation
     if state.has_dropped:
         bits = np.zeros(state.source_rows, dtype=bool)
         bits[state.alive_ids] = True
         names.append(_ALIVE)
         arrays.append(pa.array([np.packbits(bits).tobytes()], pa.large_binary()))
     for name, changed in state.changed_rows.items():
-        if not state.has_column(name):  # taken away again
+        if not state.has_column(name):  # removed below
             continue
         mask = changed[state.ids] if state.alive is None else changed[state.ids] & state.alive
         values = state.column(name).filter(pa.array(mask))
@@ -270,7 +271,7 @@ def _one_list(values: Any) -> Any:
 
 
 def apply_delta(state: PartitionState, buffer: Any) -> None:
-    """Onto the state that it stands on."""
+    """Applies a delta to the state that it belongs to."""
     batch = pa.ipc.open_file(buffer).get_batch(0)
     names = batch.schema.names
     if _ALIVE in names:
@@ -287,7 +288,7 @@ def apply_delta(state: PartitionState, buffer: Any) -> None:
 
 
 def _put_values(state: PartitionState, column: str, ids: Any, values: Any) -> None:
-    if len(ids) == len(state.ids):  # all rows, perhaps of another type or a new column
+    if len(ids) == len(state.ids):  # all rows, possibly of another type or a new column
         state.put(column, values)
         return
     mask = np.zeros(len(state.ids), dtype=bool)
@@ -296,9 +297,9 @@ def _put_values(state: PartitionState, column: str, ids: Any, values: Any) -> No
     try:
         state.put(column, pc.replace_with_mask(old, pa.array(mask), values))
     except pa.ArrowNotImplementedError:  # nested columns
-        places = np.arange(len(mask))
-        places[mask] = len(old) + np.arange(len(values))
-        state.put(column, pa.concat_arrays([old, values]).take(pa.array(places)))
+        indexes = np.arange(len(mask))
+        indexes[mask] = len(old) + np.arange(len(values))
+        state.put(column, pa.concat_arrays([old, values]).take(pa.array(indexes)))
 
 
 def serialized(batch: Any) -> Any:
@@ -308,15 +309,15 @@ def serialized(batch: Any) -> Any:
     return sink.getvalue()
 
 
-# Whole states, and signatures beside them
+# Whole states, with signatures
 
 
-def write_batch(path: str, batch: Any) -> KeptFile:
+def write_batch(path: str, batch: Any) -> VerifiedFile:
     return write_batches(path, [batch])
 
 
-def write_batches(path: str, batches: Iterable[Any]) -> KeptFile:
-    """At least one, all of the same columns. In place, whole, when this returns."""
+def write_batches(path: str, batches: Iterable[Any]) -> VerifiedFile:
+    """Writes batches with equal columns, at least one, atomically."""
     make_private_folder(os.path.dirname(path))
     following = iter(batches)
     first = next(following)
@@ -326,7 +327,7 @@ def write_batches(path: str, batches: Iterable[Any]) -> KeptFile:
                 writer.write_batch(batch)
         with pa.memory_map(being_written) as mapped:
             buffer = mapped.read_buffer()
-        return KeptFile(path=os.path.basename(path), size_bytes=buffer.size, digest=digest_of(buffer))
+        return VerifiedFile(path=os.path.basename(path), size_bytes=buffer.size, digest=digest_of(buffer))
 
 
 def whole_batches(state: PartitionState) -> Iterator[Any]:
@@ -338,7 +339,7 @@ def whole_batches(state: PartitionState) -> Iterator[Any]:
 
 
 def whole_state(buffer: Any, manifest: StageManifest, keep: Any) -> PartitionState:
-    """Of the rows that are true in `keep`."""
+    """Returns the rows that are true in `keep`."""
     file = pa.ipc.open_file(buffer)
     batches = [file.get_batch(number) for number in range(file.num_record_batches)]
     if len(batches) == 1 and keep.all():

@@ -14,7 +14,7 @@ from joblens.data.base.messages import Decide, Emit, event
 from joblens.data.base.op_usage import Meter
 from joblens.data.base.operator import GlobalOperator, Signatures
 from joblens.data.partition import checkpoints, restoring
-from joblens.data.partition.checkpoints import KeptFile, MaskOfPart, MasksManifest, StageManifest
+from joblens.data.partition.checkpoints import MaskOfPart, MasksManifest, StageManifest, VerifiedFile
 from joblens.data.partition.report import completion
 from joblens.data.partition.worker_context import WorkerContext
 from joblens.files.atomic import atomic_file
@@ -33,7 +33,7 @@ def masks_if_done(context: WorkerContext, closing: int, ends: list[StageManifest
     decided = [(part.partition_id, part.chain) for part in manifest.parts]
     if decided != [(end.partition_id, end.chain) for end in ends]:
         return None
-    is_whole = checkpoints.load_kept(context.folder.partitions, manifest.file) is not None
+    is_whole = checkpoints.load_verified(context.folder.partitions, manifest.file) is not None
     return manifest if is_whole else None
 
 
@@ -46,7 +46,7 @@ def decide(context: WorkerContext, task: Decide, emit: Emit) -> dict[str, Any]:
     if done is None:
         done = _Decision(context, closing, ends, emit).take()
     else:
-        _tell_reuse(context, done, emit)
+        _report_reuse(context, done, emit)
     result: dict[str, Any] = msgspec.to_builtins(done)
     return result
 
@@ -73,7 +73,7 @@ class _Decision:
     def take(self) -> MasksManifest:
         operator = self._context.operator(self._closing)
         assert isinstance(operator, GlobalOperator)
-        self._tell_start()
+        self._report_start()
         scratch = self._folder.scratch(self._closing)
         shutil.rmtree(scratch, ignore_errors=True)
         make_private_folder(scratch)
@@ -81,7 +81,7 @@ class _Decision:
         masks = operator.decide(parts, budget_bytes=self._context.plan.budget_bytes, scratch=scratch)
         manifest = self._written(masks, operator.first_numbers(parts) or [None] * len(parts))
         manifests.write_manifest(self._folder.masks_manifest(self._closing), manifest)
-        self._tell(manifest)
+        self._report(manifest)
         shutil.rmtree(scratch, ignore_errors=True)
         return manifest
 
@@ -102,27 +102,27 @@ class _Decision:
                 file.write(packed)
                 hasher.update(packed)
                 offset += len(packed)
-        kept = KeptFile(path=os.path.basename(path), size_bytes=offset, digest=hasher.hexdigest())
-        return MasksManifest(index=self._closing, file=kept, parts=tuple(found))
+        saved = VerifiedFile(path=os.path.basename(path), size_bytes=offset, digest=hasher.hexdigest())
+        return MasksManifest(index=self._closing, file=saved, parts=tuple(found))
 
     def _signatures(self, end: StageManifest) -> Signatures:
         folder = self._folder.signatures_dir(self._closing)
-        buffer = checkpoints.load_kept(folder, end.signatures)
+        buffer = checkpoints.load_verified(folder, end.signatures)
         if buffer is None:
             raise JoblensError(f"the signatures of partition {end.partition_id} are damaged")
         return Signatures(end.partition_id, end.rows, checkpoints.batch_in(buffer))
 
-    def _tell_start(self) -> None:
+    def _report_start(self) -> None:
         rows, partitions = sum(end.rows for end in self._ends), len(self._ends)
         about = _about(self._call)
         node = self._context.node_id(self._call, 0)
-        told = shown_params(self._call.params)
-        args = {**told, "dag_node_id": node}
-        meta = {"operation_idx": self._closing, "operation_args": told, "dag_node_id": node}
+        parameters = shown_params(self._call.params)
+        args = {**parameters, "dag_node_id": node}
+        meta = {"operation_idx": self._closing, "operation_args": parameters, "dag_node_id": node}
         self._emit(event(EventType.REPARTITION_START, **about, input_rows=rows, total_partitions=partitions))
         self._emit(event(EventType.OP_START, **about, input_rows=rows, op_args=args, metadata=meta))
 
-    def _tell(self, manifest: MasksManifest) -> None:
+    def _report(self, manifest: MasksManifest) -> None:
         """Sums the cost of the signatures of all partitions."""
         usage = _summed([end.usage for end in self._ends] + [self._meter.usage().as_metadata()])
         rows_in, rows_out = sum(end.rows for end in self._ends), sum(part.kept for part in manifest.parts)
@@ -155,7 +155,7 @@ class _Decision:
         )
 
 
-def _tell_reuse(context: WorkerContext, done: MasksManifest, emit: Emit) -> None:
+def _report_reuse(context: WorkerContext, done: MasksManifest, emit: Emit) -> None:
     """Reports a decision again: the event may have been lost with the process."""
     about = _about(context.plan.recipe.process[done.index])
     path = context.folder.masks(done.index)

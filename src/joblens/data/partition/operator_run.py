@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from joblens.data.base.operator import Filter, GlobalOperator, Mapper, Operator, RowErrors
 from joblens.data.base.reasons import OF_AN_OPERATOR, reason_with_line
-from joblens.data.files.partition_rows import places_of
-from joblens.data.files.rejects import Reject, told_place
+from joblens.data.files.partition_rows import origins_of
+from joblens.data.files.rejects import Reject, describe_reject_position
 from joblens.data.partition.report import RejectsOfPartition
 from joblens.data.partition.tracing import Tracer
 from joblens.data.partition.worker_context import WorkerContext
@@ -52,7 +52,7 @@ def work_on(
         half = batch.num_rows // 2
         one = work_on(batch.slice(0, half), function, join, not_of_rows)
         other = work_on(batch.slice(half), function, join, not_of_rows)
-        reasons = one.reasons | {half + place: reason for place, reason in other.reasons.items()}
+        reasons = one.reasons | {half + index: reason for index, reason in other.reasons.items()}
         results = [piece.result for piece in (one, other) if piece.result is not None]
         return Worked(join(results) if results else None, reasons)
 
@@ -64,11 +64,11 @@ def _without(
     join: Any,
     not_of_rows: tuple[type[BaseException], ...],
 ) -> Worked:
-    places = np.delete(np.arange(batch.num_rows), sorted(bad))
-    if not len(places):
+    indexes = np.delete(np.arange(batch.num_rows), sorted(bad))
+    if not len(indexes):
         return Worked(None, bad)
-    again = work_on(batch.take(pa.array(places)), function, join, not_of_rows)
-    return Worked(again.result, bad | {int(places[place]): text for place, text in again.reasons.items()})
+    again = work_on(batch.take(pa.array(indexes)), function, join, not_of_rows)
+    return Worked(again.result, bad | {int(indexes[index]): text for index, text in again.reasons.items()})
 
 
 def check_operator(name: str, rows: int, reasons: dict[int, str]) -> None:
@@ -105,9 +105,9 @@ def _fails(function: Callable[[Any], Any], batch: Any) -> bool:
     return False
 
 
-def reason_at(place: int | None, error: BaseException) -> str:
-    if isinstance(error, RowErrors) and place is not None:
-        return error.reasons[place]
+def reason_at(index: int | None, error: BaseException) -> str:
+    if isinstance(error, RowErrors) and index is not None:
+        return error.reasons[index]
     return reason_with_line(error)
 
 
@@ -221,42 +221,44 @@ class OperatorRun:
         except MemoryError:
             raise
         except OF_AN_OPERATOR as error:
-            raise self._told(state, call, first_bad(batch, function, error), error) from error
+            raise self._bad_row(state, call, first_bad(batch, function, error), error) from error
 
-    def _told(
-        self, state: PartitionState, call: OperatorCall, place: int | None, error: BaseException
+    def _bad_row(
+        self, state: PartitionState, call: OperatorCall, index: int | None, error: BaseException
     ) -> BadRow:
         """Builds the error that ends a strict job, from its first bad row."""
-        reason = reason_at(place, error)
-        if place is None:
+        reason = reason_at(index, error)
+        if index is None:
             return BadRow(f"{call.name}: {reason}")
-        origin = self._places([int(state.ids[place])])[0]
-        return BadRow(told_place(msgspec.structs.replace(origin, operator=call.name, reason=reason)))
+        origin = self._origins([int(state.ids[index])])[0]
+        return BadRow(
+            describe_reject_position(msgspec.structs.replace(origin, operator=call.name, reason=reason))
+        )
 
-    def _places(self, ids: list[int]) -> list[Reject]:
+    def _origins(self, ids: list[int]) -> list[Reject]:
         plan = self._context.plan
-        return places_of(self._partition, plan.columns, ids, plan.needed)
+        return origins_of(self._partition, plan.columns, ids, plan.needed)
 
     def _reject(self, state: PartitionState, reasons: dict[int, str], call: OperatorCall) -> None:
         """Removes the rows and records where they came from."""
         if not reasons:
             return
-        places = sorted(reasons)
-        ids = [int(state.ids[place]) for place in places]
-        origins = self._places(ids)
-        rows = state.with_lines().take(pa.array(places))
-        told = [
+        indexes = sorted(reasons)
+        ids = [int(state.ids[index]) for index in indexes]
+        origins = self._origins(ids)
+        rows = state.with_lines().take(pa.array(indexes))
+        rejects = [
             msgspec.structs.replace(
-                origin, operator=call.name, reason=reasons[place], row=_row_to_tell(rows, number)
+                origin, operator=call.name, reason=reasons[index], row=_reject_row(rows, number)
             )
-            for number, (place, origin) in enumerate(zip(places, origins, strict=True))
+            for number, (index, origin) in enumerate(zip(indexes, origins, strict=True))
         ]
-        self._rejects.add(told, call)
+        self._rejects.add(rejects, call)
         state.drop(keeping(len(state.ids), reasons))
         state.compact()
 
 
-def _row_to_tell(rows: Any, number: int) -> Any:
+def _reject_row(rows: Any, number: int) -> Any:
     if LINE in rows.schema.names:
         return bytes(rows.column(LINE)[number].as_py())
     return whole_rows(rows.slice(number, 1))[0]

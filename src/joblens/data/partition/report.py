@@ -235,7 +235,7 @@ class RejectsOfPartition:
         self._unsaved = []
         return _kept(path, self._lines)
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Returns the counts kept so far."""
         for count, reason, call in self._untold:
             self._report.rejected(count, reason, self._folder.rejects_of(self._id), call)

@@ -15,10 +15,10 @@ from joblens.data.partition import checkpoints
 from joblens.data.partition.checkpoints import (
     DeltaManifest,
     FinishedPart,
-    KeptFile,
     MaskOfPart,
     MasksManifest,
     StageManifest,
+    VerifiedFile,
 )
 from joblens.data.rows.batch import LINE
 from joblens.data.rows.partition import PartitionState
@@ -45,11 +45,11 @@ def newest_in_stage(
 ) -> Restored:
     """Applies the deltas of a stage in order, as long as each one fits the state before it and its file is
     unchanged."""
-    kept = folder.checkpoints_of(partition_id)
+    checkpoint_dir = folder.checkpoints_of(partition_id)
     for call in plan.recipe.process[stage.first : stage.end]:
         path = folder.checkpoint_manifest(partition_id, call.index, call.name)
         manifest = manifests.read_manifest(path, DeltaManifest)
-        if manifest is None or not _apply(plan, kept, manifest, found):
+        if manifest is None or not _apply(plan, checkpoint_dir, manifest, found):
             continue
         found.after = call.index
         found.loaded = manifest
@@ -64,7 +64,7 @@ def _apply(plan: RecipePlan, folder: str, manifest: DeltaManifest, found: Restor
         return False
     if manifest.chain != checkpoints.next_chain(manifest.base, calls, manifest.file):
         return False
-    buffer = checkpoints.load_kept(folder, manifest.file)
+    buffer = checkpoints.load_verified(folder, manifest.file)
     rejects = read_rejects(folder, manifest.rejects.file)
     if buffer is None or rejects is None:
         return False
@@ -81,11 +81,11 @@ def _apply(plan: RecipePlan, folder: str, manifest: DeltaManifest, found: Restor
     return True
 
 
-def read_rejects(folder: str, file: KeptFile | None) -> list[bytes] | None:
+def read_rejects(folder: str, file: VerifiedFile | None) -> list[bytes] | None:
     """Returns None if the file was changed."""
     if file is None:
         return []
-    buffer = checkpoints.load_kept(folder, file)
+    buffer = checkpoints.load_verified(folder, file)
     return None if buffer is None else bytes(buffer).splitlines(keepends=True)
 
 
@@ -114,9 +114,9 @@ class Met(Struct, frozen=True, eq=False):
 def met_before(plan: RecipePlan, folder: JobFolder, partition_id: int, stage: Stage) -> Met | None:
     """Returns the start of a stage after a global operator. None: it no longer exists."""
     manifest = stage_end(folder, partition_id, plan.stages[stage.index - 1])
-    kept = folder.checkpoints_of(partition_id)
-    whole = checkpoints.load_kept(kept, manifest.whole) if manifest else None
-    rejects = read_rejects(kept, manifest.rejects.file) if manifest else None
+    checkpoint_dir = folder.checkpoints_of(partition_id)
+    whole = checkpoints.load_verified(checkpoint_dir, manifest.whole) if manifest else None
+    rejects = read_rejects(checkpoint_dir, manifest.rejects.file) if manifest else None
     if manifest is None or whole is None or rejects is None:
         return None
     mask = mask_of(plan, folder, partition_id, stage)
@@ -155,14 +155,16 @@ def is_stage_whole(plan: RecipePlan, folder: JobFolder, manifest: StageManifest)
     state itself."""
     closing = plan.stages[manifest.stage].closing
     assert closing is not None
-    kept = folder.checkpoints_of(manifest.partition_id)
-    files: Sequence[tuple[str, KeptFile | None]] = (
+    checkpoint_dir = folder.checkpoints_of(manifest.partition_id)
+    files: Sequence[tuple[str, VerifiedFile | None]] = (
         (folder.signatures_dir(closing), manifest.signatures),
-        (kept, manifest.rejects.file),
+        (checkpoint_dir, manifest.rejects.file),
     )
-    if any(file is not None and checkpoints.load_kept(where, file) is None for where, file in files):
+    if any(file is not None and checkpoints.load_verified(where, file) is None for where, file in files):
         return False
-    return checkpoints.load_kept(kept, manifest.whole) is not None or _is_further(plan, folder, manifest)
+    return checkpoints.load_verified(checkpoint_dir, manifest.whole) is not None or _is_further(
+        plan, folder, manifest
+    )
 
 
 def _is_further(plan: RecipePlan, folder: JobFolder, manifest: StageManifest) -> bool:

@@ -12,7 +12,7 @@ from joblens.data.base.op_usage import Meter
 from joblens.data.base.operator import GlobalOperator
 from joblens.data.files.export import part_ending, write_pieces
 from joblens.data.files.partition_rows import read_partition
-from joblens.data.files.rejects import Reject, line_of, told_place
+from joblens.data.files.rejects import Reject, describe_reject_position, line_of
 from joblens.data.files.shards import is_there
 from joblens.data.partition import checkpoints, restoring
 from joblens.data.partition.checkpoints import (
@@ -98,7 +98,7 @@ class StageRun:
         manifest = msgspec.structs.replace(manifest, usage=meter.usage().as_metadata())
         manifests.write_manifest(self._folder.stage_manifest(self._id, self._stage.index), manifest)
         self._forget()
-        self._rejects.tell()
+        self._rejects.report()
         if self._stage.end > self._stage.first:
             path = self._folder.stage_whole(self._id, self._stage.index)
             last = self._plan.recipe.process[self._stage.end - 1]
@@ -131,7 +131,7 @@ class StageRun:
         self._rejects.publish()
         manifests.write_manifest(path, finished)
         self._forget()
-        self._rejects.tell()
+        self._rejects.report()
         self._report.completed(finished, meter.usage())
         return finished
 
@@ -184,7 +184,7 @@ class StageRun:
         bad: list[Reject] = []
         rows = read_partition(self._partition, self._plan.columns, bad.append, self._plan.needed)
         if bad and self._plan.recipe.is_strict:
-            raise BadRow(told_place(bad[0]))
+            raise BadRow(describe_reject_position(bad[0]))
         chain = checkpoints.source_chain(rows)
         self._life = msgspec.structs.replace(self._life, checksum=chain)
         self._report.read(rows.count, chain, meter.usage())
@@ -253,5 +253,5 @@ class StageRun:
         manifest_path = self._folder.checkpoint_manifest(self._id, call.index, call.name)
         manifests.write_manifest(manifest_path, manifest)
         state.saved(manifest.chain)
-        self._rejects.tell()
+        self._rejects.report()
         self._report.saved(call, path, file.size_bytes, manifest.rows, meter.usage())

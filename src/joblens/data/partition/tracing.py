@@ -32,8 +32,8 @@ class Tracer:
         if not self._is_wanted(call):
             return
         is_changed = np.logical_or.reduce([np.zeros(len(state.ids), dtype=bool), *changed.values()])
-        places = np.flatnonzero(is_changed)[: self._rows]
-        old, new = _rows_of(before.take(pa.array(places))), _rows_of(state.rows_at(places))
+        indexes = np.flatnonzero(is_changed)[: self._rows]
+        old, new = _rows_of(before.take(pa.array(indexes))), _rows_of(state.rows_at(indexes))
         examples = [
             {
                 "partition": self._id,
@@ -43,7 +43,7 @@ class Tracer:
                 "before": one.get(name),
                 "after": other.get(name),
             }
-            for row, one, other in zip(state.ids[places], old, new, strict=True)
+            for row, one, other in zip(state.ids[indexes], old, new, strict=True)
             for name in Change(one, other).fields()
         ]
         self._write(call, examples)
@@ -52,16 +52,16 @@ class Tracer:
         if not self._is_wanted(call):
             return
         dropped = ~keep if state.alive is None else ~keep & state.alive
-        places = np.flatnonzero(dropped)[: self._rows]
+        indexes = np.flatnonzero(dropped)[: self._rows]
         examples = [
             {
                 "partition": self._id,
-                "row": int(state.ids[place]),
+                "row": int(state.ids[index]),
                 **self._key_values(row),
-                "stats": {name: values[int(place)].as_py() for name, values in stats.items()},
+                "stats": {name: values[int(index)].as_py() for name, values in stats.items()},
                 "dropped": row,
             }
-            for place, row in zip(places, _rows_of(state.rows_at(places)), strict=True)
+            for index, row in zip(indexes, _rows_of(state.rows_at(indexes)), strict=True)
         ]
         self._write(call, examples)
 

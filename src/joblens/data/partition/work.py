@@ -26,11 +26,11 @@ from joblens.data.base.messages import (
 )
 from joblens.data.base.op_usage import Meter
 from joblens.data.base.process_setup import return_large_blocks
-from joblens.data.base.reasons import encodable, message_of, with_place
+from joblens.data.base.reasons import encodable, message_of, with_location
 from joblens.data.files import export as exporting
 from joblens.data.files.cutting import cut_file
-from joblens.data.files.rejects import Reject, RejectsFile, told_place
-from joblens.data.logging.operator_output import kept_output
+from joblens.data.files.rejects import Reject, RejectsFile, describe_reject_position
+from joblens.data.logging.operator_output import captured_output
 from joblens.data.partition import global_operator
 from joblens.data.partition.checkpoints import FinishedPart
 from joblens.data.partition.report import rows_rejected
@@ -86,7 +86,7 @@ def _output_kept(context: WorkerContext, partition_id: int | None) -> contextlib
     """Keeps the output of user operators; built-in ones print nothing."""
     if context.is_all_built_in:
         return contextlib.nullcontext()
-    return kept_output(context.folder.output_of(partition_id))
+    return captured_output(context.folder.output_of(partition_id))
 
 
 def run_reported(task: Task, plan: RecipePlan, send: Callable[[Happened], None]) -> Ended | Failed:
@@ -105,7 +105,7 @@ def run_reported(task: Task, plan: RecipePlan, send: Callable[[Happened], None])
 
 def _message(error: BaseException, plan: RecipePlan) -> str:
     if isinstance(error, OSError):
-        return with_place(error, JobFolder.of_plan(plan).written_to(plan.recipe.export_path))
+        return with_location(error, JobFolder.of_plan(plan).written_to(plan.recipe.export_path))
     return message_of(error)
 
 
@@ -146,7 +146,7 @@ def _cut(context: WorkerContext, task: CutFile, emit: Emit) -> dict[str, Any]:
 
 class _Strict:
     def __call__(self, reject: Reject) -> None:
-        raise BadRow(told_place(reject))
+        raise BadRow(describe_reject_position(reject))
 
 
 def _assemble(context: WorkerContext, task: Assemble, emit: Emit) -> dict[str, Any]:

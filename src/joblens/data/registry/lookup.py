@@ -19,12 +19,12 @@ from joblens.model.recipes.recipe import OperatorCall
 from joblens.plan.workflows.plan_document import is_kept_exactly
 from joblens.spec.formats.positions import nearest_word, shown
 
-# Every operator takes the field it works on; filters also take how their range is to be read.
+# Every operator takes the field to process; filters also take the settings of their range.
 KEYS = ("text_key", "image_key", "audio_key", "video_key")
-INDEX_KEY = "index_key"  # a field for the number of each row, as the operator finds it
+INDEX_KEY = "index_key"  # field for the row number, which the operator provides
 RANGE_SETTINGS = ("min_closed_interval", "max_closed_interval", "reversed_range")
 
-# Known to other systems' operators, about how and where they run. They change no row, and nothing here.
+# Parameters of other systems about how and where operators run. They change no row and have no effect here.
 WITHOUT_EFFECT = frozenset({
     "accelerator", "adaptive_batching", "auto_op_parallelism", "batch_mode", "batch_size", "cpu_required",
     "gpu_required", "history_key", "image_bytes_key", "instruction_key", "mem_required",
@@ -45,23 +45,23 @@ class Parameter(Struct, frozen=True):
 
 
 class ParameterProblem(Struct, frozen=True):
-    """`parameter` is None where one is missing: there is no place in the recipe that it could stand for."""
+    """`parameter` is None for a missing one, which has no position in the recipe."""
 
     parameter: str | None
     message: str
 
 
 def parameters_of(kind: type[Operator]) -> dict[str, Parameter]:
-    """Its own ones, as `__init__` has them, without those that every operator takes."""
+    """Returns the parameters of `__init__`, without those that every operator takes."""
     if kind.__init__ is object.__init__:
         return {}
     found: dict[str, Parameter] = {}
     for given in list(inspect.signature(kind.__init__, eval_str=True).parameters.values())[1:]:
         if given.kind in (given.VAR_POSITIONAL, given.VAR_KEYWORD):
             continue
-        wanted = Any if given.annotation is given.empty else given.annotation
+        kind_wanted = Any if given.annotation is given.empty else given.annotation
         default = UNSET if given.default is given.empty else given.default
-        found[given.name] = Parameter(given.name, wanted, default)
+        found[given.name] = Parameter(given.name, kind_wanted, default)
     return found
 
 
@@ -70,7 +70,7 @@ def shared_parameters(kind: type[Operator]) -> tuple[str, ...]:
 
 
 def check_parameters(name: str, kind: type[Operator], given: Mapping[str, Any]) -> list[ParameterProblem]:
-    """All that is wrong with them, in the order they were written."""
+    """Returns all problems, in the order the parameters were written."""
     own = parameters_of(kind)
     problems = [
         ParameterProblem(parameter, message)
@@ -79,30 +79,32 @@ def check_parameters(name: str, kind: type[Operator], given: Mapping[str, Any]) 
     ]
     if not problems:
         problems = list(_empty_ranges(name, given))
-    # One that was only misspelled is not told again as missing.
-    meant = {nearest_word(parameter, own) for parameter in given if parameter not in own}
+    # A misspelled parameter is not reported again as missing.
+    misspelled = {nearest_word(parameter, own) for parameter in given if parameter not in own}
     missing = [parameter.name for parameter in own.values() if parameter.default is UNSET]
     problems += [
         ParameterProblem(None, f"{name}: missing parameter '{parameter}'")
         for parameter in missing
-        if parameter not in given and parameter not in meant
+        if parameter not in given and parameter not in misspelled
     ]
     return problems
 
 
 def _empty_ranges(name: str, given: Mapping[str, Any]) -> Iterator[ParameterProblem]:
-    """Such filters would drop every row."""
+    """Returns problems of ranges that would drop every row."""
     for parameter, least in given.items():
         other = f"max_{parameter.removeprefix('min_')}"
         most = given.get(other)
         is_range = parameter.startswith("min_") and isinstance(least, int | float)
         if is_range and isinstance(most, int | float) and least > most and not given.get("reversed_range"):
-            said = f"{name}: '{parameter}' is {shown(least)}, above '{other}', {shown(most)}: no row matches"
-            yield ParameterProblem(parameter, said)
+            message = (
+                f"{name}: '{parameter}' is {shown(least)}, above '{other}', {shown(most)}: no row matches"
+            )
+            yield ParameterProblem(parameter, message)
 
 
 def converted(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Checked ones, as the class wants them: a list may become a tuple, a whole number a float."""
+    """Converts checked parameters to the types of the class: a list to a tuple, an integer to a float."""
     own = parameters_of(kind)
     return {
         name: value if _is_no_bound(kind, name, value) else _convert(value, own[name].type)
@@ -111,15 +113,15 @@ def converted(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def type_name(wanted: Any) -> str:
+def type_name(kind_wanted: Any) -> str:
     """Describes a type for people: `int`, `str or null`, `list of int`."""
-    if wanted is Any:
+    if kind_wanted is Any:
         return "anything"
-    if wanted is None or wanted is type(None):
+    if kind_wanted is None or kind_wanted is type(None):
         return "null"
-    parts = getattr(wanted, "__args__", ())
-    origin = getattr(wanted, "__origin__", None)
-    if hasattr(wanted, "__metadata__"):  # Annotated: the type and what it is limited to
+    parts = getattr(kind_wanted, "__args__", ())
+    origin = getattr(kind_wanted, "__origin__", None)
+    if hasattr(kind_wanted, "__metadata__"):  # Annotated: the type and its limits
         return type_name(origin)
     if origin is dict:
         return "mapping"
@@ -127,9 +129,9 @@ def type_name(wanted: Any) -> str:
         return f"list of {type_name(parts[0])}"
     if origin is Literal:
         return " or ".join(repr(part) for part in parts)
-    if parts and not isinstance(wanted, type):
+    if parts and not isinstance(kind_wanted, type):
         return " or ".join(type_name(part) for part in parts)
-    return str(getattr(wanted, "__name__", wanted))
+    return str(getattr(kind_wanted, "__name__", kind_wanted))
 
 
 def _problem(name: str, kind: type[Operator], parameter: str, value: Any) -> str:
@@ -137,8 +139,8 @@ def _problem(name: str, kind: type[Operator], parameter: str, value: Any) -> str
     if parameter in own:
         return "" if _is_no_bound(kind, parameter, value) else _wrong_value(name, own[parameter], value)
     if parameter in shared_parameters(kind):
-        wanted = bool if parameter in RANGE_SETTINGS else str
-        return _wrong_value(name, Parameter(parameter, wanted), value)
+        kind_wanted = bool if parameter in RANGE_SETTINGS else str
+        return _wrong_value(name, Parameter(parameter, kind_wanted), value)
     if parameter == INDEX_KEY:
         return _wrong_value(name, Parameter(parameter, str | None), value)
     if parameter in WITHOUT_EFFECT:
@@ -150,7 +152,7 @@ def _problem(name: str, kind: type[Operator], parameter: str, value: Any) -> str
 
 
 def _is_no_bound(kind: type[Operator], parameter: str, value: Any) -> bool:
-    """`min_ratio: null`: a filter of ours without that bound."""
+    """Whether it is `min_ratio: null`: a built-in filter without that bound."""
     is_ours = kind.__module__.startswith("joblens.data.operators.")
     return value is None and is_ours and issubclass(kind, Filter) and parameter.startswith(("min_", "max_"))
 
@@ -163,7 +165,7 @@ def _wrong_value(name: str, parameter: Parameter, value: Any) -> str:
         _convert(value, parameter.type)
     except (msgspec.ValidationError, OverflowError) as error:
         limit = _limit(str(error))
-        if limit and "`$[" in str(error):  # of something inside
+        if limit and "`$[" in str(error):  # of a nested value
             limit = f"{type_name(parameter.type)}, each {limit}"
         return f"{must} {limit or type_name(parameter.type)}, not {shown(value)}"
     if not is_kept_exactly(value):
@@ -171,8 +173,8 @@ def _wrong_value(name: str, parameter: Parameter, value: Any) -> str:
     return ""
 
 
-def _limit(said: str) -> str:
-    found = _LIMIT.search(said)
+def _limit(message: str) -> str:
+    found = _LIMIT.search(message)
     if found is None:
         return ""
     is_length, sign, bound = found.groups()
@@ -185,19 +187,19 @@ def _keepable(parameter: Parameter, value: Any) -> str:
     return f"{type_name(parameter.type)} that can be written as JSON, not {shown(value)}"
 
 
-def _convert(value: Any, wanted: Any) -> Any:
+def _convert(value: Any, kind_wanted: Any) -> Any:
     try:
-        return msgspec.convert(value, wanted)
+        return msgspec.convert(value, kind_wanted)
     except TypeError:  # a type that only its author can check
         return value
     except msgspec.ValidationError:
         if not isinstance(value, float):
             raise
-    return msgspec.convert(_whole(value), wanted)
+    return msgspec.convert(_whole(value), kind_wanted)
 
 
 def _whole(value: float) -> int | float:
-    """1e6 and .inf are fair ways to write a number where a whole one is wanted."""
+    """Converts 1e6 and .inf, which are valid ways to write a number, to an integer."""
     if math.isinf(value):
         return sys.maxsize if value > 0 else -sys.maxsize
     return int(value) if value.is_integer() else value
@@ -210,10 +212,10 @@ _NEAR_WHOLE, _NEAR_STEM = 0.9, 0.75
 
 
 def find(name: str) -> type[Operator]:
-    """Imports one module, unless the operator is somebody's own. Raises UnknownOperator."""
-    place = MODULES.get(name)
-    if place is not None:
-        module, _, attribute = place.partition(":")
+    """Returns the class of an operator; imports one module for a built-in one. Raises UnknownOperator."""
+    location = MODULES.get(name)
+    if location is not None:
+        module, _, attribute = location.partition(":")
         return _built_in(module, attribute)
     kind = user_operators.registered(name) or user_operators.from_entry_point(name)
     if kind is None:
@@ -222,8 +224,7 @@ def find(name: str) -> type[Operator]:
 
 
 def make(call: OperatorCall, operator_context: OperatorContext) -> Operator:
-    """The operator, told what its recipe says. Raises UnknownOperator and RecipeError; `check()` has still
-    to be called before anything runs."""
+    """Creates an operator. Raises UnknownOperator and RecipeError. Call `check()` before anything runs."""
     kind = find(call.name)
     problems = check_parameters(call.name, kind, call.params)
     if problems:
@@ -241,17 +242,17 @@ def make(call: OperatorCall, operator_context: OperatorContext) -> Operator:
 
 
 def problems_of(call: OperatorCall) -> list[ParameterProblem]:
-    """What is wrong with its parameters, each by name. Raises UnknownOperator."""
+    """Returns the problems of its parameters. Raises UnknownOperator."""
     return check_parameters(call.name, find(call.name), call.params)
 
 
 def ignored_parameters(call: OperatorCall) -> tuple[str, ...]:
-    """Those that are known from elsewhere and change nothing here."""
+    """Returns parameters that are accepted for compatibility and have no effect."""
     return tuple(name for name in call.params if name in WITHOUT_EFFECT)
 
 
 def with_indexes(process: Sequence[OperatorCall]) -> tuple[OperatorCall, ...]:
-    """An operator with `index_key` has one before it that numbers the rows. Once for each field."""
+    """Inserts a row numbering before operators with `index_key`, once per field."""
     calls: list[OperatorCall] = []
     numbered: set[str] = set()
     for call in process:
@@ -267,18 +268,20 @@ def with_indexes(process: Sequence[OperatorCall]) -> tuple[OperatorCall, ...]:
 
 
 def load_custom(paths: Sequence[str]) -> None:
-    """Operators of these files, or of all files of these folders; each is run once a process. Raises
-    RecipeError for one that is not there or cannot be run."""
-    user_operators.load(paths, taken=MODULES)
+    """Loads operators of files, or of all files in folders, once per process.
+
+    Raises RecipeError for a missing file or one that cannot be run.
+    """
+    user_operators.load(paths, reserved=MODULES)
 
 
 def names() -> list[str]:
-    """Of all operators that can be used now."""
+    """Returns the names of all available operators."""
     return sorted({*MODULES, *user_operators.registered_names(), *user_operators.entry_point_names()})
 
 
 def kind_of(operator: Operator | type[Operator]) -> str:
-    """`mapper`, `filter`, `deduplicator` or `selector`."""
+    """Returns `mapper`, `filter`, `deduplicator` or `selector`."""
     kind = operator if isinstance(operator, type) else type(operator)
     if issubclass(kind, Mapper):
         return "mapper"
@@ -307,13 +310,16 @@ def _unknown(name: str) -> UnknownOperator:
 
 
 def where_they_are() -> str:
-    """For somebody who named an operator that there is not."""
+    """Returns a hint for an unknown operator."""
     listed = f"see 'joblens operators' for all {len(names())}"
     return f"{listed}; set custom_operator_paths for your own"
 
 
 def _nearest(name: str, known: Sequence[str]) -> str | None:
-    """Endings such as '_filter' are no likeness: what stands before them has to be near, or nearly all."""
+    """Returns a similar name.
+
+    Endings such as '_filter' do not count: the rest must be similar, or nearly the whole name.
+    """
     whole = nearest_word(name, known, cutoff=_NEAR_WHOLE)
     if whole is not None:
         return whole

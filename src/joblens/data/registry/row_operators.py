@@ -1,4 +1,4 @@
-"""Functions on single rows, wrapped so that they work on batches."""
+"""Row functions as operators on batches."""
 
 import functools
 import inspect
@@ -20,8 +20,12 @@ _BY_PLACE = (
 
 
 def row_operator(written: Any, name: str, kind: str | None, fields: tuple[str, ...] | None) -> type[Operator]:
-    """A class for the registry. Its parameters are those of the function behind the row, or of the class.
-    Raises RecipeError for what cannot be one."""
+    """Wraps a function or class as an operator class.
+
+    Its parameters are those after the row, or of the class.
+
+    Raises RecipeError if it is neither.
+    """
     called = written.__call__ if inspect.isclass(written) else written
     _check_it_takes_a_row(called, name, is_method=inspect.isclass(written))
     base = RowFilter if (kind or _kind_of(called, name)) == "filter" else RowMapper
@@ -54,22 +58,22 @@ class RowMapper(Mapper):
     fields: tuple[str, ...] | None
 
     def columns(self) -> tuple[str, ...]:
-        return ()  # it is given its fields from the row itself, of whatever type they are
+        return ()  # reads its fields from the row itself, whatever their types
 
     def map(self, batch: Any) -> Any:
         is_json = LINE in batch.schema.names
         changes: dict[int, Change] = {}
         wrong = _Wrong()
-        for place, row in enumerate(decoded_rows(batch, self.fields)):
+        for index, row in enumerate(decoded_rows(batch, self.fields)):
             try:
                 before = snapshot(row, is_json=is_json)
                 given_back = self.function(row)
                 after = _checked(row if given_back is None else given_back, self.fields)
                 if (frozen := snapshot(after, is_json=is_json)) != before:
-                    changes[place] = Change(thawed(before), thawed(frozen))
-            except OF_AN_OPERATOR as error:  # somebody else's code: what it raises is about this row
-                wrong.add(place, error)
-        wrong.tell(batch.num_rows)
+                    changes[index] = Change(thawed(before), thawed(frozen))
+            except OF_AN_OPERATOR as error:  # user code: any error is attributed to the row
+                wrong.add(index, error)
+        wrong.raise_errors(batch.num_rows)
         return batch if is_json and not changes else put_back(batch, changes)
 
 
@@ -78,17 +82,17 @@ class RowFilter(Filter):
     fields: tuple[str, ...] | None
 
     def columns(self) -> tuple[str, ...]:
-        return ()  # it is given its fields from the row itself, of whatever type they are
+        return ()  # reads its fields from the row itself, whatever their types
 
     def stats(self, batch: Any) -> dict[str, Any]:
         stays: list[bool] = []
         wrong = _Wrong()
-        for place, row in enumerate(decoded_rows(batch, self.fields)):
+        for index, row in enumerate(decoded_rows(batch, self.fields)):
             try:
                 stays.append(bool(self.function(row)))
             except OF_AN_OPERATOR as error:
-                wrong.add(place, error)
-        wrong.tell(batch.num_rows)
+                wrong.add(index, error)
+        wrong.raise_errors(batch.num_rows)
         return {self.name: pa.array(stays, pa.bool_())}
 
     def keep(self, stats: dict[str, Any]) -> Any:
@@ -96,22 +100,24 @@ class RowFilter(Filter):
 
 
 class _Wrong:
-    """Rows that a function fails on."""
+    """Rows on which a function failed."""
 
     def __init__(self) -> None:
         self._reasons: dict[int, str] = {}
         self._of_system: list[OSError] = []
 
-    def add(self, place: int, error: BaseException) -> None:
+    def add(self, index: int, error: BaseException) -> None:
         if isinstance(error, MemoryError):
-            raise error  # is about no row
-        self._reasons[place] = reason_with_line(error)
+            raise error  # not the fault of a row
+        self._reasons[index] = reason_with_line(error)
         if isinstance(error, OSError):
             self._of_system.append(error.with_traceback(None))
 
-    def tell(self, rows: int) -> None:
-        """Raises what there is to raise. That no row of several can reach a file or a service is about none
-        of them."""
+    def raise_errors(self, rows: int) -> None:
+        """Raises the collected errors.
+
+        If no row could reach a file or a service, the error is not about rows.
+        """
         if 1 < rows == len(self._of_system):
             raise self._of_system[0]
         if self._reasons:

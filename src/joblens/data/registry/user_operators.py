@@ -1,4 +1,4 @@
-"""Operators that users write: registered by `@joblens.operator`, found by path or by entry point."""
+"""User operators: registered by `@joblens.operator`, found by path or by entry point."""
 
 import importlib.util
 import inspect
@@ -15,7 +15,7 @@ ENTRY_POINTS = "joblens.operators"
 Written = TypeVar("Written", bound=Callable[..., Any])
 
 _registered: dict[str, type[Operator]] = {}
-_sources: dict[str, str] = {}  # operator -> the file it stands in
+_sources: dict[str, str] = {}  # operator -> its file
 
 
 class _Loaded(NamedTuple):
@@ -45,13 +45,15 @@ def operator(
     kind: Literal["mapper", "filter"] | None = None,
     fields: Sequence[str] | None = None,
 ) -> Written | Callable[[Written], Written]:
-    """Makes a function an operator that recipes can name. It is handed one row at a time, a dict: a mapper
-    gives the changed row back (or nothing, when it changed the one it was handed), a filter whether the row
-    stays. What it takes besides the row are the operator's parameters. With `fields` rows have only those,
-    which is faster. A class with `__call__(row)` is made from its parameters once in every worker; one that
-    derives from Mapper or Filter works on whole Arrow batches.
+    """Registers a function as an operator that recipes can name. It receives one row at a time, as a dict.
 
-    Without `kind` a function that is said to return bool, or is called …_filter, is a filter."""
+    A mapper returns the changed row (or None if it changed its argument), a filter returns whether to keep
+    the row. Further parameters of the function are parameters of the operator. With `fields`, rows have only
+    these fields, which is faster. A class with `__call__(row)` is created from its parameters once per
+    worker; one that derives from Mapper or Filter works on whole Arrow batches.
+
+    Without `kind`, a function annotated to return bool, or named …_filter, is a filter.
+    """
 
     def register(thing: Written) -> Written:
         _register(name or _name_of(thing), _operator_class(thing, name, kind, fields), thing)
@@ -69,7 +71,7 @@ def registered_names() -> list[str]:
 
 
 def source_of(name: str) -> str:
-    """The file that an own operator stands in; "" for one that is not known here."""
+    """Returns the file of a user operator; "" if unknown."""
     return _sources.get(name, "")
 
 
@@ -78,14 +80,14 @@ def entry_point_names() -> list[str]:
 
 
 def from_entry_point(name: str) -> type[Operator] | None:
-    """Of an installed package. Raises RecipeError when it cannot be imported."""
+    """Loads an operator of an installed package. Raises RecipeError if it cannot be imported."""
     for point in _entry_points():
         if point.name == name:
             try:
                 thing = point.load()
             except Exception as error:
                 raise RecipeError(
-                    f"the operator '{name}' of {point.value} cannot be imported: {_told(error)}"
+                    f"the operator '{name}' of {point.value} cannot be imported: {_describe(error)}"
                 ) from error
             if name not in _registered:  # a decorated function has registered itself, maybe by this name
                 _register(name, _operator_class(thing, name, None, None), thing)
@@ -93,30 +95,37 @@ def from_entry_point(name: str) -> type[Operator] | None:
     return None
 
 
-def load(paths: Sequence[str], *, taken: Container[str]) -> None:
-    """Runs each file, and again only when it has changed; a folder's files belong to one package, so they can
-    import each other. Operators of files that an earlier recipe named are gone then: a program may carry out
-    several recipes. `taken` are the names that an operator must not have."""
-    wanted = {os.path.realpath(os.path.expanduser(path)): path for path in paths}
+def load(paths: Sequence[str], *, reserved: Container[str]) -> None:
+    """Runs each file, and again only if it has changed. `reserved`: reserved names.
+
+    The files of a folder form one package, so they can import each other. Removes operators of files that an
+    earlier recipe named: a program may run several recipes.
+    """
+    requested = {os.path.realpath(os.path.expanduser(path)): path for path in paths}
     for real in list(_loaded):
-        if real not in wanted or _loaded[real].stamp != _stamp(real):
+        if real not in requested or _loaded[real].stamp != _stamp(real):
             _forget(_loaded.pop(real))
-    for real, path in wanted.items():
+    for real, path in requested.items():
         if real not in _loaded:
-            _loaded[real] = _load(path, real, taken)
+            _loaded[real] = _load(path, real, reserved)
 
 
-def _load(path: str, real: str, taken: Container[str]) -> _Loaded:
+def _load(path: str, real: str, reserved: Container[str]) -> _Loaded:
     stamp, operators, modules = _stamp(real), set(_registered), set(sys.modules)
+    # Python takes bytecode for current when the source has the same size and the same second, so a file that
+    # is changed and run again at once would run as it was.
+    writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         for module in _modules(path, real):
             _register_classes(module)
         for name in sorted(set(_registered) - operators):
-            if name in taken:
+            if name in reserved:
                 raise RecipeError(f"{path}: operator '{name}' already exists; rename yours")
     except BaseException:
         _forget(_new(stamp, operators, modules, real))
         raise
+    finally:
+        sys.dont_write_bytecode = writes_none
     return _new(stamp, operators, modules, real)
 
 
@@ -134,7 +143,7 @@ def _forget(loaded: _Loaded) -> None:
 
 
 def _stamp(real: str) -> tuple[int, ...]:
-    """When it, and what is in it, was written last."""
+    """Returns when the file, or a file in the folder, was last modified."""
     inside = sorted(os.listdir(real)) if os.path.isdir(real) else []
     files = [real, *(os.path.join(real, name) for name in inside if name.endswith(".py"))]
     try:
@@ -161,7 +170,7 @@ def _modules(path: str, real: str) -> Iterator[Any]:
         yield _run_package(path, real, package, start)
         for name in files:
             module = f"{package}.{name[:-3]}"
-            # One that the package itself imported has run already.
+            # the package itself may have imported it already
             yield sys.modules.get(module) or _run(os.path.join(path, name), os.path.join(real, name), module)
     else:
         raise RecipeError(f"no such file or folder: {path}")
@@ -204,12 +213,12 @@ def _executed(path: str, name: str, spec: Any) -> Any:
             raise
         if isinstance(error, RecipeError):
             raise RecipeError(f"{path}: {error}") from error
-        raise RecipeError(f"{path} cannot be run: {_told(error)}") from error
+        raise RecipeError(f"{path} cannot be run: {_describe(error)}") from error
     return module
 
 
 def _register_classes(module: Any) -> None:
-    """Classes of operators that stand in it with a name of their own need no decorator."""
+    """Registers operator classes with a name of their own; they need no decorator."""
     for thing in list(vars(module).values()):
         if isinstance(thing, type) and issubclass(thing, Operator) and thing.__module__ == module.__name__:
             name = thing.__dict__.get("name", "")
@@ -246,7 +255,7 @@ def _operator_class(thing: Any, name: str, kind: str | None, fields: Sequence[st
 
 
 def _name_of(thing: Any) -> str:
-    """A function's own; a class's in the way operators are written: WordsFilter -> words_filter."""
+    """Returns a function's name, or a class's name in snake case: WordsFilter -> words_filter."""
     own = thing.__dict__.get("name", "") if isinstance(thing, type) else ""
     if own:
         return str(own)
@@ -257,8 +266,8 @@ def _name_of(thing: Any) -> str:
     return "".join(letters).lstrip("_")
 
 
-def _told(error: BaseException) -> str:
-    """With the line it comes from, which is in a file that the user wrote."""
+def _describe(error: BaseException) -> str:
+    """Describes the error with its line in the user's file."""
     import traceback
 
     frames = traceback.extract_tb(error.__traceback__)

@@ -1,4 +1,4 @@
-"""Batch of rows between two operators: fields added by functions, rows as dicts and back."""
+"""Batch of rows between two operators: fields added by functions, conversion to dicts and back."""
 
 import copy
 import json
@@ -11,17 +11,18 @@ from msgspec import UNSET, Struct
 
 from joblens.data.base.operator import RowErrors
 
-# Rows that were read from JSON carry their line: fields that no operator asked for leave as they came, to
-# the byte.
+# Rows from JSON carry their line: fields that no operator uses are preserved byte for byte.
 LINE = "__line__"
-STATS_PREFIX = "__stats__."  # columns of numbers that filters computed, when the recipe keeps them
-ADDED = "__added__"  # fields of rows of tables that are no columns
+STATS_PREFIX = "__stats__."  # statistics of filters, if the recipe keeps them
+ADDED = "__added__"  # fields of table rows that are not columns
 OWN_COLUMNS = (LINE, ADDED, "__ids__", "__changed__")  # and those beside the rows in whole states
 
 
 class Rows(Struct, frozen=True, eq=False):
-    """Columns in one piece each (a RecordBatch), text as large_string. `ids` says which row of the
-    partition as it was read each one is; operators drop rows, and never reorder them."""
+    """Contiguous columns (a RecordBatch), text as large_string.
+
+    `ids` are the row numbers in the partition as read; operators drop rows but never reorder them.
+    """
 
     batch: Any  # pa.RecordBatch
     ids: Any  # pa.UInt32Array
@@ -35,12 +36,12 @@ class Rows(Struct, frozen=True, eq=False):
 
 
 def rows_of(batch: Any) -> Rows:
-    """As they were read."""
+    """Numbers the rows of a batch as read."""
     return Rows(batch, pa.array(range(batch.num_rows), pa.uint32()))
 
 
 def with_column(batch: Any, name: str, values: Any) -> Any:
-    """The batch with that column instead of the one of that name, or behind the others."""
+    """Returns the batch with that column replaced or appended."""
     names = list(batch.schema.names)
     arrays = list(batch.columns)
     if name in names:
@@ -55,7 +56,7 @@ Row = dict[str, Any]
 
 
 def plain_value(value: Any) -> Any:
-    """Numbers and arrays of numpy as Python's own; nothing else that is no JSON can be kept."""
+    """Converts numpy numbers and arrays to Python values. Raises for others that JSON cannot express."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"a value of type {type(value).__name__} cannot be stored")
@@ -66,14 +67,14 @@ _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
 def added_to(batch: Any) -> list[Row]:
-    """What each row has besides its columns."""
+    """Returns the fields of each row that are not columns."""
     if ADDED not in batch.schema.names:
         return [{} for _ in range(batch.num_rows)]
     return [{} if packed is None else _decode(packed) for packed in batch.column(ADDED).to_pylist()]
 
 
 def whole_rows(batch: Any) -> list[Row]:
-    """All fields of each row."""
+    """Returns all fields of each row."""
     if ADDED not in batch.schema.names:
         return list(batch.to_pylist())
     rows: list[Row] = batch.drop_columns([ADDED]).to_pylist()
@@ -81,20 +82,22 @@ def whole_rows(batch: Any) -> list[Row]:
 
 
 def with_added(batch: Any, new: Mapping[int, Row]) -> tuple[Any, dict[int, str]]:
-    """The batch with all that the rows at these places have besides their columns, and why some of it cannot
-    be kept. The column is there afterwards whatever there was to add: pieces of a batch are to have the same
-    columns."""
+    """Sets the fields that are not columns, of the rows at these places;
+    also returns why some cannot be stored.
+
+    The column exists afterwards in any case: pieces of a batch must have the same columns.
+    """
     values: list[bytes | None] = [None] * batch.num_rows
     if ADDED in batch.schema.names:
         if not new:
             return batch, {}
         values = batch.column(ADDED).to_pylist()
     wrong: dict[int, str] = {}
-    for place, fields in new.items():
+    for index, fields in new.items():
         try:
-            values[place] = _encode(fields) if fields else None
+            values[index] = _encode(fields) if fields else None
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            wrong[place] = f"{type(error).__name__}: {error}"
+            wrong[index] = f"{type(error).__name__}: {error}"
     return with_column(batch, ADDED, pa.array(values, pa.large_binary())), wrong
 
 
@@ -108,7 +111,7 @@ class Change(Struct, frozen=True, eq=False):
     after: Row
 
     def fields(self) -> list[str]:
-        """Those that are new, gone or have another value."""
+        """Returns fields that are new, removed or changed."""
         names = [*self.after, *(name for name in self.before if name not in self.after)]
         return [name for name in names if self.has_changed(name)]
 
@@ -119,8 +122,10 @@ class Change(Struct, frozen=True, eq=False):
 
 
 def decoded_rows(batch: Any, fields: Sequence[str] | None) -> list[Row]:
-    """Those that were read from JSON have all their fields, with what operators before have made of them.
-    `fields` limits rows to those of them that they have."""
+    """Returns rows as dicts; those from JSON with all fields, including changes by earlier operators.
+
+    `fields` limits the fields.
+    """
     names = [name for name in column_fields(batch) if fields is None or name in fields]
     if LINE not in batch.schema.names:
         rows: list[Row] = batch.select(names).to_pylist()
@@ -136,7 +141,7 @@ def decoded_rows(batch: Any, fields: Sequence[str] | None) -> list[Row]:
 
 
 def column_fields(batch: Any) -> list[str]:
-    """Fields that are columns."""
+    """Returns the fields that are columns."""
     return [
         name for name in batch.schema.names if name not in (LINE, ADDED) and not name.startswith(STATS_PREFIX)
     ]
@@ -145,9 +150,9 @@ def column_fields(batch: Any) -> list[str]:
 def _decoded_lines(lines: list[bytes], fields: Sequence[str] | None) -> list[Row]:
     if fields is None:
         return [_decode_row(line) for line in lines]
-    # Only these are made into values, the others are read over.
-    wanted = [(f"_{n}", Any, msgspec.field(default=UNSET, name=name)) for n, name in enumerate(fields)]
-    decode = msgspec.json.Decoder(msgspec.defstruct("Wanted", wanted)).decode
+    # Only these are decoded, the others skipped.
+    column_type = [(f"_{n}", Any, msgspec.field(default=UNSET, name=name)) for n, name in enumerate(fields)]
+    decode = msgspec.json.Decoder(msgspec.defstruct("Wanted", column_type)).decode
     found = (msgspec.structs.astuple(decode(line)) for line in lines)
     return [
         {name: value for name, value in zip(fields, values, strict=True) if value is not UNSET}
@@ -156,24 +161,28 @@ def _decoded_lines(lines: list[bytes], fields: Sequence[str] | None) -> list[Row
 
 
 def snapshot(row: Row, *, is_json: bool) -> Any:
-    """What it is now, whatever is done to it or inside of it later. Bytes of JSON where that says all: they
-    are made and compared faster than copies."""
+    """Returns a copy that later changes inside the row do not affect.
+
+    JSON where that is lossless: it is faster to make and compare than a deep copy.
+    """
     if not is_json:
         return copy.deepcopy(row)
     try:
         return _row_changes_encode(row)
-    except OverflowError:  # a whole number of more than 64 bits
+    except OverflowError:  # an integer of more than 64 bits
         return json.dumps(row, ensure_ascii=False).encode()
 
 
-def thawed(taken: Any) -> Row:
-    row: Row = _decode_row(taken) if isinstance(taken, bytes) else taken
+def thawed(frozen: Any) -> Row:
+    row: Row = _decode_row(frozen) if isinstance(frozen, bytes) else frozen
     return row
 
 
 def put_back(batch: Any, changes: Mapping[int, Change]) -> Any:
-    """The batch with those rows, by place, as they are after their change. Columns that no row changed are
-    handed on as they are. Raises RowErrors for values that their column cannot hold."""
+    """Returns the batch with changed rows, by place. Columns without changes are returned as the same arrays.
+
+    Raises RowErrors for values that their column cannot hold.
+    """
     touched: dict[str, None] = {}
     for change in changes.values():
         touched.update(dict.fromkeys(change.fields()))
@@ -184,21 +193,21 @@ def put_back(batch: Any, changes: Mapping[int, Change]) -> Any:
             changed = with_column(changed, name, _new_column(batch, name, changes))
     if LINE not in batch.schema.names:
         return _with_new_fields(changed, columns, changes)
-    # A column's values are put into its line at the export; other fields have only the line to be in.
+    # The export puts a column's values into the line; other fields exist only in the line.
     if not all(name in columns for name in touched):
         return with_column(changed, LINE, _new_lines(batch, changes))
     return changed
 
 
 def _with_new_fields(batch: Any, columns: list[str], changes: Mapping[int, Change]) -> Any:
-    """Those of tables that are no columns."""
+    """Sets new fields of tables, which are not columns."""
     new: dict[int, Row] = {}
     before = added_to(batch) if changes else []
-    for place, change in changes.items():
+    for index, change in changes.items():
         names = [name for name in change.fields() if name not in columns]
         if names:
-            new[place] = {name: value for name, value in before[place].items() if name not in names}
-            new[place] |= {name: change.after[name] for name in names if name in change.after}
+            new[index] = {name: value for name, value in before[index].items() if name not in names}
+            new[index] |= {name: change.after[name] for name in names if name in change.after}
     changed, wrong = with_added(batch, new)
     if wrong:
         raise RowErrors(wrong)
@@ -206,41 +215,41 @@ def _with_new_fields(batch: Any, columns: list[str], changes: Mapping[int, Chang
 
 
 def _new_column(batch: Any, name: str, changes: Mapping[int, Change]) -> Any:
-    wanted = batch.schema.field(name).type
+    column_type = batch.schema.field(name).type
     values = batch.column(name).to_pylist()
-    for place, change in changes.items():
-        if change.has_changed(name):  # else the column has it already, perhaps not as JSON would say it
-            values[place] = change.after.get(name)
-    empty = [place for place in changes if values[place] is None and LINE in batch.schema.names]
-    if empty:  # operators behind this one count on its text
+    for index, change in changes.items():
+        if change.has_changed(name):  # else the column has it already, perhaps in a form that JSON lacks
+            values[index] = change.after.get(name)
+    empty = [index for index in changes if values[index] is None and LINE in batch.schema.names]
+    if empty:  # later operators rely on its text
         raise RowErrors(dict.fromkeys(empty, f"it no longer has '{name}'"))
     try:
-        return pa.array(values, wanted)
+        return pa.array(values, column_type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise RowErrors(_unfit(name, wanted, values, changes)) from None
+        raise RowErrors(_unfit(name, column_type, values, changes)) from None
 
 
-def _unfit(name: str, wanted: Any, values: list[Any], changes: Mapping[int, Change]) -> dict[int, str]:
-    """Which of them the column cannot hold."""
+def _unfit(name: str, column_type: Any, values: list[Any], changes: Mapping[int, Change]) -> dict[int, str]:
+    """Returns the rows whose value the column cannot hold."""
     found: dict[int, str] = {}
-    for place in changes:
+    for index in changes:
         try:
-            pa.array([values[place]], wanted)
+            pa.array([values[index]], column_type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            found[place] = f"'{name}' is {type(values[place]).__name__}, its column {wanted}: {error}"
+            found[index] = f"'{name}' is {type(values[index]).__name__}, its column {column_type}: {error}"
     return found or dict.fromkeys(changes, f"the values of '{name}' do not fit one column")
 
 
 def _new_lines(batch: Any, changes: Mapping[int, Change]) -> Any:
     lines = batch.column(LINE)
     values = lines.to_pylist()
-    for place, change in changes.items():
-        values[place] = _new_line(values[place], change)
+    for index, change in changes.items():
+        values[index] = _new_line(values[index], change)
     return pa.array(values, lines.type)
 
 
 def _new_line(line: bytes, change: Change) -> bytes:
-    """What did not change stays as it was written, to the byte, and where it stood."""
+    """Returns the changed line; unchanged fields keep their bytes and order."""
     fields = {name: bytes(value) for name, value in _decode_raw(line).items()}
     for name in change.fields():
         if name in change.after:

@@ -1,4 +1,4 @@
-"""Partition in memory while operators work on it, piece by piece."""
+"""Partition in memory, processed by operators piece by piece."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,11 +15,11 @@ _IN_PLACE = (pa.large_string(), pa.large_binary())
 
 
 class _NoOneShape(Exception):
-    """Pieces came back with other columns than the ones before them."""
+    """Pieces came back with different columns."""
 
 
 def mapped_in_pieces(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """For functions from batches to batches of as many rows."""
+    """Wraps functions from batches to batches with as many rows."""
 
     def mapped(batch: Any) -> Any:
         pieces = _pieces(batch)
@@ -27,9 +27,9 @@ def mapped_in_pieces(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
             return function(batch)
         try:
             whole = _mapped(batch, pieces, function)
-        except _NoOneShape:  # only the whole tells what a column is
+        except _NoOneShape:  # the type of a column depends on all of it
             return function(batch)
-        # What the pieces were held in would stay with the process otherwise.
+        # otherwise the process would keep the memory of the pieces
         pa.default_memory_pool().release_unused()
         return whole
 
@@ -37,7 +37,7 @@ def mapped_in_pieces(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def stats_in_pieces(function: Callable[[Any], dict[str, Any]]) -> Callable[[Any], dict[str, Any]]:
-    """For functions from batches to columns of numbers."""
+    """Wraps functions from batches to columns of statistics."""
 
     def stats(batch: Any) -> dict[str, Any]:
         pieces = _pieces(batch)
@@ -50,7 +50,9 @@ def stats_in_pieces(function: Callable[[Any], dict[str, Any]]) -> Callable[[Any]
 
 
 def rows_of_a_piece(rows: int, size: int) -> int:
-    """Of so many rows of that size together; all of them where they are little more than a piece."""
+    """Returns rows per piece for so many rows of that total size;
+    all of them if they are little more than a piece.
+    """
     return max(1, rows if size <= PIECE_BYTES * 1.5 else rows * PIECE_BYTES // size)
 
 
@@ -60,14 +62,14 @@ def _pieces(batch: Any) -> list[Any]:
 
 
 def _results(pieces: list[Any], function: Callable[[Any], Any]) -> Iterator[Any]:
-    """Raises RowErrors of all pieces together, by their places in the batch."""
+    """Raises RowErrors of all pieces together, by index in the batch."""
     reasons: dict[int, str] = {}
     before = 0
     for piece in pieces:
         try:
             result = function(piece)
         except RowErrors as error:
-            reasons |= {before + place: reason for place, reason in error.reasons.items()}
+            reasons |= {before + index: reason for index, reason in error.reasons.items()}
         else:
             if not reasons:
                 yield result
@@ -91,10 +93,12 @@ def _mapped(batch: Any, pieces: list[Any], function: Callable[[Any], Any]) -> An
 
 
 def joined_in_place(batches: Sequence[Any], changed: Callable[[int, Any], Any]) -> Any:
-    """Batches of the same columns, at least one, as a single one; `changed` is called with where each begins
-    and the batch itself, and may leave rows out."""
+    """Joins batches with equal columns, at least one.
+
+    Calls `changed` with each batch and its start; it may drop rows.
+    """
     columns = {
-        field.name: _Column(field.type, [each.column(field.name) for each in batches], is_kept=False)
+        field.name: _Column(field.type, [each.column(field.name) for each in batches], is_unchanged=False)
         for field in batches[0].schema
     }
     before = 0
@@ -110,38 +114,38 @@ def _batch_of(columns: "dict[str, _Column]") -> Any:
 
 
 class _Column:
-    """Of the result. The one that went in, as long as nothing was changed; then put together."""
+    """Column of the result: the input array until something changes, then joined."""
 
-    def __init__(self, kind: Any, old: Sequence[Any], *, is_kept: bool = True) -> None:
+    def __init__(self, kind: Any, old: Sequence[Any], *, is_unchanged: bool = True) -> None:
         self._type = kind
         self._old = old
-        self._same = 0  # rows from the first on that are the ones that went in
-        self._is_kept = is_kept and bool(old)  # until now it is the one that went in
+        self._same = 0  # leading rows that are equal to the input
+        self._is_unchanged = is_unchanged and bool(old)  # equal to the input so far
         self._pieces: list[Any] = []
         self._texts: Texts | None = None
-        if not self._is_kept:
+        if not self._is_unchanged:
             self._make_room()
 
     def _make_room(self) -> None:
         if self._type in _IN_PLACE:
-            # Most operators make texts no longer; where one does, there will be more room.
+            # Most operators do not lengthen texts; if one does, the buffer grows.
             rows, size = sum(map(len, self._old)), sum(each.nbytes for each in self._old)
             self._texts = Texts(self._type, rows, size + PIECE_BYTES)
 
     def add(self, values: Any, *, is_same: bool) -> None:
         if values.type != self._type:
             raise _NoOneShape
-        if self._is_kept and is_same:
+        if self._is_unchanged and is_same:
             self._same += len(values)
             return
-        if self._is_kept:
-            self._is_kept = False
+        if self._is_unchanged:
+            self._is_unchanged = False
             self._make_room()
             self._append(self._old[0].slice(0, self._same))
         self._append(values)
 
     def _append(self, values: Any) -> None:
-        if self._texts is not None and values.null_count:  # texts in place have none
+        if self._texts is not None and values.null_count:  # joined texts have no nulls
             self._pieces, self._texts = [self._texts.array()], None
         if self._texts is not None:
             self._texts.add(values)
@@ -151,16 +155,18 @@ class _Column:
     def array(self) -> Any:
         if self._texts is not None:
             return self._texts.array()
-        return self._old[0] if self._is_kept else pa.concat_arrays(self._pieces)
+        return self._old[0] if self._is_unchanged else pa.concat_arrays(self._pieces)
 
 
 class Texts:
-    """A column of texts without nulls put together in place: the pieces never lie beside the whole, and
-    memory that was touched once is used again for the next piece."""
+    """Joins a text column without nulls in place: pieces and the whole never exist side by side.
+
+    Memory touched once is reused for the next piece.
+    """
 
     def __init__(self, kind: Any, most_rows: int = 1 << 10, most_bytes: int = PIECE_BYTES) -> None:
         self._kind = kind
-        self._bytes = np.empty(most_bytes, np.uint8)  # what is not written to takes no memory
+        self._bytes = np.empty(most_bytes, np.uint8)  # untouched pages take no memory
         self._offsets = np.empty(most_rows + 1, np.int64)
         self._offsets[0] = 0
         self._rows = 0
@@ -173,8 +179,8 @@ class Texts:
         size = int(offsets[-1] - offsets[0])
         filled = int(self._offsets[self._rows])
         end = self._rows + count
-        self._bytes = _with_room(self._bytes, filled, filled + size)
-        self._offsets = _with_room(self._offsets, self._rows + 1, end + 1)
+        self._bytes = _grown(self._bytes, filled, filled + size)
+        self._offsets = _grown(self._offsets, self._rows + 1, end + 1)
         if size:
             self._bytes[filled : filled + size] = np.frombuffer(
                 texts.buffers()[2], np.uint8, size, int(offsets[0])
@@ -188,10 +194,10 @@ class Texts:
         return pa.Array.from_buffers(self._kind, self._rows, buffers)
 
 
-def _with_room(array: Any, filled: int, wanted: int) -> Any:
-    if wanted <= len(array):
+def _grown(array: Any, filled: int, needed: int) -> Any:
+    if needed <= len(array):
         return array
-    larger = np.empty(max(wanted, len(array) * 3 // 2), array.dtype)
+    larger = np.empty(max(needed, len(array) * 3 // 2), array.dtype)
     larger[:filled] = array[:filled]
     return larger
 
@@ -208,18 +214,20 @@ def _address(buffer: Any) -> int | None:
     return None if buffer is None else int(buffer.address)
 
 
-# Below this share of rows that are left, the rows that were dropped are really taken out.
+# Below this share of remaining rows, dropped rows are physically removed.
 _WORTH_COMPACTING = 0.75
 
 
 class PartitionState:
-    """Lines wait outside of the batch until somebody wants them: dropping rows would copy them every time.
-    Rows that filters have dropped stay in the batch for a while, so that filters one behind the other look at
-    the same columns; `compact` takes them out."""
+    """State of a partition between operators.
+
+    Lines stay outside the batch until needed: dropping rows would copy them every time. Dropped rows stay in
+    the batch for a while, so that consecutive filters use the same columns; `compact` removes them.
+    """
 
     def __init__(self, rows: Rows, *, source_rows: int, chain: str) -> None:
         self.source_rows = source_rows
-        self.chain = chain  # what the state is made of: the source, and every checkpoint since
+        self.chain = chain  # identity: the source, and every checkpoint since
         self.ids = np.asarray(rows.ids, dtype=np.uint32)
         self.batch: Any = rows.batch
         self.lines: Any = None
@@ -228,9 +236,9 @@ class PartitionState:
             self.lines = rows.batch.column(LINE)
             self._line_ids = self.ids
             self.batch = rows.batch.drop_columns([LINE])
-        self.alive: Any = None  # mask over the batch; None: all of it
+        self.alive: Any = None  # mask over the batch; None: all rows
         self.changed_columns: set[str] = set()  # since they were read
-        self.ever_changed = np.zeros(source_rows, dtype=bool)  # rows of the source that are not as they were
+        self.ever_changed = np.zeros(source_rows, dtype=bool)  # rows of the source that have changed
         # Since the last checkpoint:
         self.changed_rows: dict[str, Any] = {}  # column -> mask over the source's rows
         self.has_dropped = False
@@ -255,7 +263,7 @@ class PartitionState:
         self.alive = None
 
     def with_lines(self) -> Any:
-        """The batch as somebody sees it who wants the whole rows."""
+        """Returns the batch with lines, for operators on whole rows."""
         self.compact()
         if self.lines is None:
             return self.batch
@@ -265,15 +273,15 @@ class PartitionState:
         self.lines, self._line_ids = lines, self.ids
         return with_column(self.batch, LINE, lines)
 
-    def rows_at(self, places: Any) -> Any:
-        """Whole rows at these places of the batch, rows that were dropped among them."""
-        batch = self.batch.take(pa.array(places))
+    def rows_at(self, indexes: Any) -> Any:
+        """Returns whole rows at these places of the batch, including dropped ones."""
+        batch = self.batch.take(pa.array(indexes))
         if self.lines is None:
             return batch
-        return with_column(batch, LINE, self._lines_of(self.ids[places]))
+        return with_column(batch, LINE, self._lines_of(self.ids[indexes]))
 
     def pieces(self) -> Iterator[Rows]:
-        """Whole rows, some at a time, at least once: nothing is copied but what is handed out."""
+        """Yields whole rows in pieces, at least one, without copying the rest."""
         size = self.batch.nbytes + (0 if self.lines is None else self.lines.nbytes)
         step = rows_of_a_piece(len(self.ids), size)
         for first in range(0, max(1, len(self.ids)), step):
@@ -288,26 +296,28 @@ class PartitionState:
     def _lines_of(self, ids: Any) -> Any:
         if not len(ids):
             return self.lines.slice(0, 0)
-        places = np.searchsorted(self._line_ids, ids)
-        if places[-1] - places[0] + 1 == len(ids):
-            return self.lines.slice(int(places[0]), len(ids))
-        return self.lines.take(pa.array(places))
+        indexes = np.searchsorted(self._line_ids, ids)
+        if indexes[-1] - indexes[0] + 1 == len(ids):
+            return self.lines.slice(int(indexes[0]), len(ids))
+        return self.lines.take(pa.array(indexes))
 
     def drop(self, keep: Any) -> None:
-        """The rows that are false in `keep`, a mask over the batch."""
+        """Drops the rows that are false in `keep`, a mask over the batch."""
         if self.alive is not None:
             keep = keep & self.alive
-        left = int(np.count_nonzero(keep))
-        if left == self.count:
+        remaining = int(np.count_nonzero(keep))
+        if remaining == self.count:
             return
         self.has_dropped = True
         self.alive = keep
-        if left < _WORTH_COMPACTING * len(keep):
+        if remaining < _WORTH_COMPACTING * len(keep):
             self.compact()
 
     def replace(self, batch: Any) -> dict[str, Any]:
-        """The same rows with what an operator made of their columns -> masks of the rows that it changed, by
-        column."""
+        """Sets the columns that an operator returned for the same rows.
+
+        Returns masks of changed rows, by column.
+        """
         assert self.alive is None
         assert batch.num_rows == self.batch.num_rows
         found: dict[str, Any] = {}
@@ -325,7 +335,7 @@ class PartitionState:
 
     def _changed(self, name: str, new: Any) -> Any:
         if name == LINE and self.lines is not None:
-            return changed_mask(self.with_lines().column(LINE), new)  # without rows that were dropped since
+            return changed_mask(self.with_lines().column(LINE), new)  # without rows dropped since
         if name not in self.batch.schema.names:
             return np.ones(len(new), dtype=bool)
         return changed_mask(self.batch.column(name), new)
@@ -345,7 +355,7 @@ class PartitionState:
         return name in self.batch.schema.names or (name == LINE and self.lines is not None)
 
     def add_column(self, name: str, values: Any) -> None:
-        """Of all rows of the batch, those that were dropped included."""
+        """Adds a column for all rows of the batch, including dropped ones."""
         self.batch = with_column(self.batch, name, values)
         self.changed_rows[name] = np.ones(self.source_rows, dtype=bool)
         self.note_changed(name, self.ids)
@@ -362,14 +372,14 @@ class PartitionState:
             self.batch = with_column(self.batch, name, values)
 
     def saved(self, chain: str) -> None:
-        """A checkpoint holds everything up to here."""
+        """Records that a checkpoint holds everything so far."""
         self.chain = chain
         self.changed_rows = {}
         self.has_dropped = False
 
 
 def changed_mask(old: Any, new: Any) -> Any:
-    """None: nothing changed."""
+    """Returns None if nothing changed."""
     if is_same_array(old, new):
         return None
     if old.type != new.type:

@@ -1,1 +1,1 @@
-"""Text columns as bytes: what operators on text are made of."""
+"""Text columns as bytes: building blocks of text operators."""

@@ -1,7 +1,7 @@
-"""SHA-1 and MD5 of very many short pieces of one block of bytes; they identify shingles, nothing secret.
+"""SHA-1 and MD5 of very many short slices of one buffer; they identify shingles, nothing secret.
 
-SHA-1 is computed with numpy for thousands of pieces at once. Measured on pieces of 31 bytes: 276 ns per
-piece, hashlib 510 ns; MinHash deduplication of 30,000 documents takes 3.3 s of CPU time, with hashlib 6.0 s.
+SHA-1 is computed with numpy for thousands of slices at once. Measured on slices of 31 bytes: 276 ns each,
+hashlib 510 ns; MinHash deduplication of 30,000 documents takes 3.3 s of CPU time, with hashlib 6.0 s.
 """
 
 import hashlib

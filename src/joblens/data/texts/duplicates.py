@@ -9,15 +9,17 @@ import pyarrow as pa
 
 from joblens.data.base.operator import Signatures
 
-_BYTES_A_ROW = 80  # hashes, row numbers, their order and what sorting needs besides
+_BYTES_A_ROW = 80  # hashes, row numbers, their order and temporary space of sorting
 
 
 def later_equals(
     parts: Sequence[Signatures], columns: Sequence[str], *, budget_bytes: int
 ) -> Iterator[tuple[Any, Any]]:
-    """For rows whose values in these columns (uint64, evenly spread) stand in an earlier row already: the
-    rows, and for each the first row of the same values. Rows are numbered through all parts; each comes
-    once, not in order."""
+    """Yields rows that equal an earlier row in these columns, with the first such row.
+
+    Columns are uint64, evenly distributed. Rows are numbered through all parts and
+    yielded once, in no order.
+    """
     total = count_rows(parts)
     bits = max(0, (total * _BYTES_A_ROW // max(1, budget_bytes)).bit_length())
     for bucket in range(1 << bits):
@@ -30,15 +32,15 @@ def count_rows(parts: Sequence[Signatures]) -> int:
 
 
 def numbers(count: int, kind: Any, *, budget_bytes: int, scratch: str, name: str) -> Any:
-    """Room for one number a row: in memory, or in a file that is mapped where that would take too much."""
+    """Allocates one number per row: in memory, or in a mapped file if that would exceed the budget."""
     if count * np.dtype(kind).itemsize <= budget_bytes // 4:
         return np.zeros(count, kind)
     mapped = np.memmap(os.path.join(scratch, name), kind, mode="w+", shape=(count,))
-    return np.asarray(mapped)  # numpy is much slower with arrays of a class of their own
+    return np.asarray(mapped)  # numpy is much slower with subclasses of ndarray
 
 
 def masks(parts: Sequence[Signatures], keep: Any) -> Iterable[Any]:
-    """Of all rows, as one Arrow mask a part."""
+    """Returns the mask of all rows as one Arrow mask per part."""
     first = 0
     for part in parts:
         yield pa.array(np.asarray(keep[first : first + part.rows], np.bool_))
@@ -68,7 +70,7 @@ def _bucket(
 
 
 def _later_in_bucket(rows: Any, keys: list[Any]) -> tuple[Any, Any]:
-    """Most rows are alone with their first hash; only the others are compared in full."""
+    """Compares in full only rows that share their first hash; most are alone."""
     order = np.argsort(keys[0])
     hashes = keys[0][order]
     is_same = hashes[1:] == hashes[:-1]
@@ -89,20 +91,20 @@ def _later_in_bucket(rows: Any, keys: list[Any]) -> tuple[Any, Any]:
 
 
 def alone(parents: Any) -> None:
-    """At first every row is a cluster of its own. `parents` has room for one number a row."""
+    """Makes every row a cluster of its own. `parents` holds one number per row."""
     step = 1 << 20
     for start in range(0, len(parents), step):
         parents[start : start + step] = np.arange(start, min(start + step, len(parents)), dtype=parents.dtype)
 
 
 def join(parents: Any, left: Any, right: Any) -> None:
-    """The clusters of left[i] and right[i] become one, for every i."""
+    """Joins the clusters of left[i] and right[i], for every i."""
     while len(left):
         left, right = first_of_cluster(parents, left), first_of_cluster(parents, right)
         differ = left != right
         left, right = left[differ], right[differ]
         later = np.maximum(left, right)
-        # Where several want the same parent one gets it; the others join that one in the next round.
+        # If several rows want the same parent, one gets it; the others join that one in the next round.
         parents[later] = np.minimum(left, right)
 
 
@@ -112,7 +114,7 @@ def first_of_cluster(parents: Any, rows: Any) -> Any:
         further = parents[found]
         if np.array_equal(further, found):
             return found
-        # Written back at once: who stands between here and the first gets there in twice the steps.
+        # Written back at once: path halving.
         parents[rows] = found = further
 
 

@@ -1,4 +1,4 @@
-"""Pattern replacement in text columns, and mappers that remove what matches a pattern."""
+"""Pattern replacement in text columns, and mappers that remove matches of a pattern."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -23,23 +23,25 @@ from joblens.data.texts.text_view import (
 )
 from joblens.model.errors import MissingExtra, RecipeError, how_to_install
 
-LONGEST_MATCH_S = 5.0  # of one row: a pattern that tries too many ways would never come to an end
+LONGEST_MATCH_S = 5.0  # per row: a pattern with excessive backtracking would never finish
 
 
 class TokenPattern(Struct, frozen=True):
-    """A pattern whose matches hold no white space, so that each lies in one token, and no match depends on
-    what stands outside its token."""
+    """Pattern whose matches contain no white space, so that each lies in one token.
+
+    No match depends on text outside its token.
+    """
 
     pattern: str
-    ascii_pattern: str  # the same for ASCII tokens as RE2 reads it: linear in time, whatever the token
+    ascii_pattern: str  # the same for ASCII tokens in RE2's syntax, which is linear in time
     find: Callable[[Text], Any]  # bytes of which every match has at least one; the fewer, the faster
-    is_ascii_enough: bool = False  # the second pattern is right for all tokens
-    # ASCII of as many characters that matches at the same places, for a token that is not; "": there is none
+    is_ascii_enough: bool = False  # the second pattern is valid for all tokens
+    # ASCII of equal length that matches at the same positions, for a token that is not ASCII; "": none
     stand_in: Callable[[str], str] | None = None
 
 
 def compiled(operator: str, pattern: str) -> Any:
-    """Raises RecipeError."""
+    """Compiles a pattern. Raises RecipeError."""
     regex = regex_package()
     try:
         return regex.compile(unquoted(pattern), flags=regex.DOTALL)
@@ -48,29 +50,28 @@ def compiled(operator: str, pattern: str) -> Any:
 
 
 def check_replacement(operator: str, pattern: str, replacement: str) -> None:
-    """Raises RecipeError for a pattern that cannot be read, and for a replacement that speaks of groups the
-    pattern does not have."""
+    """Raises RecipeError for an invalid pattern, or a replacement that refers to groups the pattern lacks."""
     compiled(operator, pattern)
     regex = regex_package()
     try:
-        # Replacements are read only where something matches, and this matches wherever it is tried.
+        # Replacements are parsed only on a match, and this pattern always matches.
         regex.compile(f"(?:{unquoted(pattern)})?", flags=regex.DOTALL).sub(replacement, "")
     except (regex.error, IndexError) as error:
         raise RecipeError(f"{operator}: invalid replacement {replacement!r}: {error}") from error
 
 
 def unquoted(pattern: str) -> str:
-    """Without the r'' that some recipes write around it."""
+    """Removes the r'' that some recipes write around a pattern."""
     is_quoted = len(pattern) > 2 and pattern[:2] in {"r'", 'r"'} and pattern[-1] == pattern[1]
     return pattern[2:-1] if is_quoted else pattern
 
 
 def replace_tokens(text: Text, what: TokenPattern, replacement: str) -> Any:
-    """The column; the same array when nothing matches."""
-    places = what.find(text)
-    if not len(places):
+    """Returns the column; the same array if nothing matches."""
+    positions = what.find(text)
+    if not len(positions):
         return text.array
-    starts, ends = _tokens(text, places)
+    starts, ends = _tokens(text, positions)
     content = memoryview(text.data)
     tokens = [bytes(content[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
     replaced = _replaced(tokens, what, replacement)
@@ -81,7 +82,9 @@ def replace_tokens(text: Text, what: TokenPattern, replacement: str) -> Any:
 
 
 def replace_in_rows(text: Text, pattern: Any, replacement: str) -> Any:
-    """The column; the same array when nothing matches. Raises RowErrors, of all rows that take too long."""
+    """Returns the column;
+    the same array if nothing matches. Raises RowErrors for all rows that take too long.
+    """
     changed: dict[int, str] = {}
     slow: list[int] = []
     for index, row in enumerate(text.array.to_pylist()):
@@ -110,53 +113,57 @@ def with_changes(text: Text, rows: Any, change: Callable[[str], str]) -> Any:
 
 
 def with_rows(text: Text, changed: dict[int, str]) -> Any:
-    """The column with other texts in some rows; the same array when they are none."""
+    """Returns the column with other texts in some rows; the same array if there are none."""
     if not changed:
         return text.array
     rows = np.fromiter(changed, np.int64, len(changed))
     starts, ends = text.offsets[rows], text.offsets[rows + 1]
-    if (starts == ends).any():  # nothing to put something else in the place of
-        kept = text.array.to_pylist()
+    if (starts == ends).any():  # no match to replace
+        rows_now = text.array.to_pylist()
         for index, row in changed.items():
-            kept[index] = row
-        return pa.array(kept, pa.large_string())
+            rows_now[index] = row
+        return pa.array(rows_now, pa.large_string())
     return spliced(text, starts, ends, [row.encode() for row in changed.values()])
 
 
 def find_bytes(
-    text: Text, wanted: Callable[[Any], Any], confirm: Callable[[Text, Any], Any] | None = None
+    text: Text, is_candidate: Callable[[Any], Any], confirm: Callable[[Text, Any], Any] | None = None
 ) -> Any:
-    """Where `wanted`, asked with a block of bytes, says so, and `confirm`, asked with the places found."""
+    """Returns positions that `is_candidate` selects in blocks of bytes, and `confirm` among these."""
     found = [np.zeros(0, np.int64)]
     for start in range(0, text.size, BLOCK):
-        places = np.flatnonzero(wanted(text.data[start : start + BLOCK])) + start
-        found.append(places if confirm is None or not len(places) else places[confirm(text, places)])
+        positions = np.flatnonzero(is_candidate(text.data[start : start + BLOCK])) + start
+        found.append(
+            positions if confirm is None or not len(positions) else positions[confirm(text, positions)]
+        )
     return np.concatenate(found)
 
 
-def around(text: Text, places: Any, step: int) -> Any:
-    """The bytes `step` places on; 0 outside the column. That one may belong to a neighbouring row is no harm
-    where candidates are looked for."""
-    moved = places + step
+def around(text: Text, positions: Any, step: int) -> Any:
+    """Returns the bytes at an offset of `step`; 0 outside the column.
+
+    The byte may belong to a neighbouring row, which is harmless for candidates.
+    """
+    moved = positions + step
     inside = (moved >= 0) & (moved < text.size)
     return np.where(inside, text.data[np.where(inside, moved, 0)], 0)
 
 
-def _tokens(text: Text, places: Any) -> tuple[Any, Any]:
-    """Each token that holds one of these places, once: between blanks and the ends of the row."""
+def _tokens(text: Text, positions: Any) -> tuple[Any, Any]:
+    """Returns each token with one of these positions, once: between blanks and the ends of the row."""
     blanks = Bits(text.size)
     for start in range(0, text.size, BLOCK):
         piece = text.data[start : start + BLOCK]
         blanks.fill(start, (piece == 0x20) | (piece == 0x0A))
-    rows = text.rows_of(places)
-    starts = np.maximum(last_before(blanks, places) + 1, text.offsets[rows])
-    ends = np.minimum(first_from(blanks, places, text.size), text.offsets[rows + 1])
+    rows = text.rows_of(positions)
+    starts = np.maximum(last_before(blanks, positions) + 1, text.offsets[rows])
+    ends = np.minimum(first_from(blanks, positions, text.size), text.offsets[rows + 1])
     starts, first = np.unique(starts, return_index=True)
     return starts, ends[first]
 
 
 def _replaced(tokens: list[bytes], what: TokenPattern, replacement: str) -> list[bytes]:
-    if "\\" in replacement:  # it speaks of groups, and means what they are to `regex`
+    if "\\" in replacement:  # it refers to groups, as `regex` numbers them
         return _by_regex(tokens, what, replacement)
     replaced = list(tokens)
     others = (
@@ -175,18 +182,18 @@ def _replaced(tokens: list[bytes], what: TokenPattern, replacement: str) -> list
     return replaced
 
 
-def _put(replaced: list[bytes], places: Sequence[int], values: list[bytes]) -> None:
-    for index, value in zip(places, values, strict=True):
+def _put(replaced: list[bytes], positions: Sequence[int], values: list[bytes]) -> None:
+    for index, value in zip(positions, values, strict=True):
         replaced[index] = value
 
 
 def _at_marks(token: str, marked: str, replacement: str) -> str:
-    """The token with what stands between marks in its stand-in replaced."""
+    """Replaces the parts of the token that are marked in its stand-in."""
     pieces: list[str] = []
-    place = 0
+    position = 0
     for number, part in enumerate(_MARK.split(marked)):
-        pieces.append(replacement if number % 2 else token[place : place + len(part)])
-        place += len(part)
+        pieces.append(replacement if number % 2 else token[position : position + len(part)])
+        position += len(part)
     return "".join(pieces)
 
 

@@ -18,16 +18,16 @@ from joblens.data.base.operator import GlobalOperator
 from joblens.data.texts.pattern_replacement import LONGEST_MATCH_S, regex_package
 from joblens.model.errors import JobCannotGoOn, MissingExtra, RecipeError
 
-_WHITE = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"  # what str.strip takes of ASCII
+_WHITE = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"  # ASCII characters that str.strip removes
 _WHITE_BYTES = _WHITE.encode()
-# White space as Unicode has it, digits, punctuation of ASCII. re's own \s also has four separators in it.
+# Unicode white space, digits, ASCII punctuation. re's own \s also includes four separators.
 _NO_CHARACTER = re.compile(
     rf"[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\d{re.escape(string.punctuation)}]+"
 )
 
 
 class Texts(Struct, frozen=True, eq=False):
-    """Texts behind one another in one block of UTF-8; text i ends where i + 1 begins."""
+    """Texts concatenated in one UTF-8 buffer; text i ends where i + 1 starts."""
 
     data: Any  # uint8
     offsets: Any  # int64, one more than texts
@@ -37,11 +37,11 @@ class Texts(Struct, frozen=True, eq=False):
         return len(self.offsets) - 1
 
     def wide(self) -> Any:
-        """Which have characters beyond ASCII, by number."""
+        """Returns the indexes of texts with non-ASCII characters."""
         if not len(self.data) or self.data.max() < 0x80:
             return np.zeros(0, np.int64)
-        places = np.flatnonzero(self.data >= 0x80)
-        return np.unique(np.searchsorted(self.offsets, places, side="right") - 1)
+        positions = np.flatnonzero(self.data >= 0x80)
+        return np.unique(np.searchsorted(self.offsets, positions, side="right") - 1)
 
     def slice(self, start: int, end: int) -> "Texts":
         offsets = self.offsets[start : end + 1]
@@ -49,8 +49,10 @@ class Texts(Struct, frozen=True, eq=False):
 
 
 def texts_of(column: Any) -> Texts:
-    """An Arrow column of strings, without copying it where it is a large_string without nulls (which are
-    empty texts here)."""
+    """Returns an Arrow column of strings as Texts. Nulls become empty texts.
+
+    Does not copy a large_string column without nulls.
+    """
     if column.null_count:
         column = pc.fill_null(column, "")
     if column.type != pa.large_string():
@@ -58,23 +60,23 @@ def texts_of(column: Any) -> Texts:
     _, offsets, data = column.buffers()
     if not len(column):
         return Texts(np.zeros(0, np.uint8), np.zeros(1, np.int64))
-    places = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    positions = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
     block = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
-    return Texts(block[places[0] : places[-1]], places - places[0])
+    return Texts(block[positions[0] : positions[-1]], positions - positions[0])
 
 
 def lowered(texts: Texts) -> Texts:
-    """As str.lower does."""
+    """Lowers texts as str.lower does."""
     data = texts.data
     is_capital = (data - np.uint8(65)) < 26  # wraps around below "A"
     small = Texts(data + (is_capital.view(np.uint8) << 5), texts.offsets)
     wide = texts.wide()
-    # What is no letter of ASCII has to be asked one by one, from the text as it was.
+    # Non-ASCII characters are lowered one by one, from the original text.
     return replaced(small, wide, [text.lower() for text in _strings(texts, wide)])
 
 
 def without_pattern(texts: Texts, pattern: Any) -> Texts:
-    """As pattern.sub("", text) does."""
+    """Removes matches as pattern.sub("", text) does."""
     before = every_string(texts)
     after = [pattern.sub("", text) for text in before]
     changed = np.array([i for i, text in enumerate(after) if len(text) != len(before[i])], np.int64)
@@ -82,7 +84,7 @@ def without_pattern(texts: Texts, pattern: Any) -> Texts:
 
 
 def only_characters(texts: Texts) -> Texts:
-    """Without white space, digits and the punctuation of ASCII."""
+    """Removes white space, digits and ASCII punctuation."""
     table = np.array([not _NO_CHARACTER.match(chr(code)) for code in range(128)] + [True] * 128)
     narrow = without_bytes(texts, table[texts.data])
     wide = texts.wide()
@@ -90,14 +92,14 @@ def only_characters(texts: Texts) -> Texts:
 
 
 def without_bytes(texts: Texts, keep: Any) -> Texts:
-    """Only the bytes for which `keep` is true."""
+    """Keeps only the bytes for which `keep` is true."""
     data = texts.data[keep]
     dropped = np.flatnonzero(~keep)
     return Texts(data, texts.offsets - np.searchsorted(dropped, texts.offsets))
 
 
 def stripped_bytes(texts: Texts) -> list[Any]:
-    """Each by itself, as str.strip leaves it, as something that can be hashed."""
+    """Yields each text as str.strip leaves it, as hashable bytes."""
     view = memoryview(texts.data)
     offsets = texts.offsets.tolist()
     found: list[Any] = [view[start:end] for start, end in itertools.pairwise(offsets)]
@@ -107,7 +109,7 @@ def stripped_bytes(texts: Texts) -> list[Any]:
 
 
 def replaced(texts: Texts, which: Any, by: list[str]) -> Texts:
-    """Other words for some of the texts, given by number in order."""
+    """Replaces the texts with these indexes, in order."""
     return replaced_bytes(texts, which, [text.encode() for text in by])
 
 
@@ -132,7 +134,7 @@ def every_string(texts: Texts) -> list[str]:
 
 
 def mapped_wide(texts: Texts, change: Callable[[str], bytes]) -> tuple[Any, list[bytes]]:
-    """Which texts go beyond ASCII, and what `change` makes of each."""
+    """Returns the indexes of non-ASCII texts, and the result of `change` for each."""
     wide = texts.wide()
     return wide, [change(text) for text in _strings(texts, wide)]
 
@@ -144,7 +146,7 @@ def _strings(texts: Texts, which: Any) -> list[str]:
 
 
 def _with_odd_edges(texts: Texts) -> Any:
-    """Texts whose first or last byte may belong to white space."""
+    """Returns texts whose first or last byte may belong to white space."""
     is_plain = np.zeros(256, np.bool_)
     is_plain[0x21:0x80] = True
     filled = np.flatnonzero(np.diff(texts.offsets))
@@ -161,23 +163,23 @@ def _stripped(text: bytes) -> bytes:
 
 
 _SPACE = 0x20
-_MARK = 0xFF  # a byte that UTF-8 never has
+_MARK = 0xFF  # a byte that never occurs in UTF-8
 
 
 class Tokens(Struct, frozen=True, eq=False):
-    """Of all texts behind one another. Neighbours of one text are joined as they stand in `data`."""
+    """Tokens of all texts, concatenated. Adjacent tokens of one text are adjacent in `data`."""
 
     data: Any  # uint8
     starts: Any  # int64
     ends: Any
-    counts: Any  # tokens a text
+    counts: Any  # tokens per text
 
 
 class Shingles(Struct, frozen=True, eq=False):
     data: Any
     starts: Any
     lengths: Any
-    counts: Any  # shingles a text; 0 where it has fewer tokens than a shingle
+    counts: Any  # shingles per text; 0 if it has fewer tokens than a shingle
 
 
 def shingled(tokens: Tokens, window: int) -> Shingles:
@@ -192,7 +194,7 @@ def shingled(tokens: Tokens, window: int) -> Shingles:
 
 
 def split_at_spaces(texts: Texts) -> Tokens:
-    """Between blanks (no other white space); as many blanks as there are become one."""
+    """Splits at blanks (no other white space); several blanks become one."""
     is_space = texts.data == _SPACE
     filled = np.flatnonzero(np.diff(texts.offsets))
     is_start = np.ones(len(is_space), np.bool_)
@@ -205,7 +207,7 @@ def split_at_spaces(texts: Texts) -> Tokens:
     is_end &= ~is_space
     starts, ends = np.flatnonzero(is_start), np.flatnonzero(is_end) + 1
     bounds = np.searchsorted(starts, texts.offsets)
-    is_joined = np.ones(len(starts), np.bool_)  # with the token behind it
+    is_joined = np.ones(len(starts), np.bool_)  # with the token after it
     is_joined[bounds[1:][bounds[1:] > 0] - 1] = False
     if np.any((starts[1:] - ends[:-1] != 1) & is_joined[:-1]):
         keep = ~is_space
@@ -223,7 +225,7 @@ def split_at_characters(texts: Texts) -> Tokens:
 
 
 def split_at_punctuation(texts: Texts) -> Tokens:
-    """Every mark of punctuation ends a token, which may be empty; tokens are joined by a blank."""
+    """Splits after every punctuation mark; tokens may be empty and are joined by a blank."""
     table = np.arange(256, dtype=np.uint8)
     table[[code for code in range(128) if unicodedata.category(chr(code))[0] == "P"]] = _MARK
     wide, changed = mapped_wide(texts, _marked)
@@ -237,7 +239,7 @@ def split_at_punctuation(texts: Texts) -> Tokens:
 
 
 def split_by(texts: Texts, pieces_of: Callable[[str], Sequence[str]]) -> Tokens:
-    """By somebody else's tokenizer; tokens are joined without anything between them."""
+    """Splits with an external tokenizer; tokens are joined without a separator."""
     pieces = [[piece.encode() for piece in pieces_of(text)] for text in every_string(texts)]
     flat = [piece for of_text in pieces for piece in of_text]
     ends = np.cumsum([len(piece) for piece in flat], dtype=np.int64)
@@ -257,7 +259,7 @@ def _marks() -> dict[int, str]:
 
 
 Tokenization = Literal["space", "punctuation", "character", "sentencepiece"]
-_BYTES_AT_ONCE = 4 << 20  # of text: what is made of it takes some twenty times as much
+_BYTES_AT_ONCE = 4 << 20  # of text; intermediate data takes about twenty times as much
 
 
 class SimilarTexts(GlobalOperator):
@@ -297,8 +299,7 @@ class SimilarTexts(GlobalOperator):
 
 
 def distinct_texts(column: Any) -> tuple[Any, Any]:
-    """The texts that differ, as a column, and for each row which of them it has: work is done once for what
-    was copied as a whole."""
+    """Returns the distinct texts as a column, and the index of each row's text: copies are processed once."""
     if column.null_count:
         column = pc.fill_null(column, "")
     texts = texts_of(column)
@@ -309,14 +310,14 @@ def distinct_texts(column: Any) -> tuple[Any, Any]:
         numbers.setdefault(digest(view[start:end]), len(numbers))
         for start, end in itertools.pairwise(offsets)
     ]
-    places = np.array(which, np.int64)
+    positions = np.array(which, np.int64)
     firsts = np.zeros(len(numbers), np.int64)
-    firsts[places[::-1]] = np.arange(len(places))[::-1]
-    return column.take(firsts) if len(numbers) < len(column) else column, places
+    firsts[positions[::-1]] = np.arange(len(positions))[::-1]
+    return column.take(firsts) if len(numbers) < len(column) else column, positions
 
 
 def in_slices(column: Any) -> Iterator[tuple[int, Texts]]:
-    """The texts some at a time, each time with the number of the first."""
+    """Yields slices of the texts, with the index of the first."""
     texts = texts_of(column)
     start = 0
     while start < texts.count:
@@ -327,7 +328,7 @@ def in_slices(column: Any) -> Iterator[tuple[int, Texts]]:
 
 
 class _Bounded:
-    """A pattern that gives up on a text it takes too long with."""
+    """Pattern that gives up on a text after a time limit."""
 
     def __init__(self, pattern: Any) -> None:
         self._pattern = pattern
@@ -343,7 +344,7 @@ class _Bounded:
 
 
 def _compiled(name: str, pattern: str) -> Any:
-    """Raises RecipeError, and MissingExtra where the package regex is not installed."""
+    """Compiles a pattern. Raises RecipeError, and MissingExtra if the package regex is not installed."""
     regex = regex_package()
     try:
         return _Bounded(regex.compile(pattern))

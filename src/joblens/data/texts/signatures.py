@@ -90,19 +90,19 @@ def _least(rows: _Rows, factors: Any, summands: Any) -> Any:
     hashes = rows.hashes.take(row, axis=1)
     lower = hashes * factors.astype(np.uint32)[permutation]
     lower += (summands.astype(np.uint32) + _SLACK)[permutation]
-    place, column = np.divmod(np.flatnonzero(lower <= limit.ravel()[pair]), len(row))
-    values = _in_full(hashes[place, column], factors[permutation[column]], summands[permutation[column]])
+    row_index, column = np.divmod(np.flatnonzero(lower <= limit.ravel()[pair]), len(row))
+    values = _in_full(hashes[row_index, column], factors[permutation[column]], summands[permutation[column]])
     least = np.full(limit.size, NO_SHINGLES, np.uint32)
     _lower_to(least, pair[column], values)
     return least.reshape(limit.shape)
 
 
-def _lower_to(least: Any, places: Any, values: Any) -> None:
+def _lower_to(least: Any, entries: Any, values: Any) -> None:
     """Lowers each of these entries to the minimum of its values."""
-    while len(places):
-        less = values < least[places]
-        places, values = places[less], values[less]
-        least[places] = values
+    while len(entries):
+        less = values < least[entries]
+        entries, values = entries[less], values[less]
+        least[entries] = values
 
 
 def _least_lower_bits(hashes: Any, factors: Any, summands: Any) -> Any:
@@ -238,9 +238,9 @@ def _members(hashes: Any, mask: Any, step: int, steps: int) -> tuple[Any, Any]:
     found_keys: list[Any] = []
     for first in range(0, len(hashes), _HASHES_AT_ONCE):
         keys = mixed(hashes[first : first + _HASHES_AT_ONCE] & mask)
-        places = np.flatnonzero(keys % np.uint64(steps) == step)
-        found.append(places + first)
-        found_keys.append(keys[places])
+        entries = np.flatnonzero(keys % np.uint64(steps) == step)
+        found.append(entries + first)
+        found_keys.append(keys[entries])
     if not found:
         return np.zeros(0, np.int64), np.zeros(0, np.uint64)
     return np.concatenate(found), np.concatenate(found_keys)

@@ -11,22 +11,22 @@ import pyarrow.compute as pc
 from joblens.data.base.operator import RowErrors
 from joblens.data.rows.batch import with_column
 
-BLOCK = 1 << 18  # bytes worked on at once, so that what comes between stays in the processor's cache
+BLOCK = 1 << 18  # bytes per block, so that intermediate data stays in the CPU cache
 
 
 class Bits:
-    """Filled block by block, then asked. Bits behind the last byte are zero."""
+    """Bit set, filled block by block, then queried. Bits behind the last byte are zero."""
 
     def __init__(self, size: int) -> None:
         self._bytes = np.zeros((size // 64 + 1) * 8, np.uint8)
 
     def fill(self, start: int, mask: Any) -> None:
-        """`mask`: something that is zero where the bit is, from byte `start` on, which is a block's."""
+        """Sets bits from `start`, a block boundary, where `mask` is not zero."""
         packed = np.packbits(mask, bitorder="little")
         self._bytes[start // 8 : start // 8 + len(packed)] = packed
 
-    def set(self, positions: Any) -> None:
-        np.bitwise_or.at(self._bytes, positions >> 3, (1 << (positions & 7)).astype(np.uint8))
+    def set(self, at: Any) -> None:
+        np.bitwise_or.at(self._bytes, at >> 3, (1 << (at & 7)).astype(np.uint8))
 
     @property
     def words(self) -> Any:
@@ -39,18 +39,18 @@ def of_words(words: Any) -> Bits:
     return bits
 
 
-def count_before(bits: Bits, positions: Any) -> Any:
-    """How many bits are set before each of these positions."""
+def count_before(bits: Bits, at: Any) -> Any:
+    """Counts the set bits before each of these positions."""
     words = bits.words
     sums = np.zeros(len(words) + 1, np.int64)
     np.cumsum(np.bitwise_count(words), out=sums[1:])
-    index = positions >> 6
-    below = (np.uint64(1) << (positions & 63).astype(np.uint64)) - np.uint64(1)
+    index = at >> 6
+    below = (np.uint64(1) << (at & 63).astype(np.uint64)) - np.uint64(1)
     return sums[index] + np.bitwise_count(words[index] & below)
 
 
 def count_rows(bits: Bits, offsets: Any) -> Any:
-    """How many are set in each row."""
+    """Counts the set bits in each row."""
     return np.diff(count_before(bits, offsets))
 
 
@@ -59,8 +59,10 @@ def positions(bits: Bits, size: int) -> Any:
 
 
 def runs_end(starts: Any, runs: Any) -> Any:
-    """Words of bits: `runs` with those of `starts`, which lie in them, carried to the first bit behind each
-    run. Other bits of the answer mean nothing inside runs."""
+    """Carries `starts`, bits inside `runs`, to the first bit behind each run.
+
+    Other bits of the result are undefined inside runs.
+    """
     total = starts + runs
     carry = total < starts
     while carry.any():
@@ -72,7 +74,7 @@ def runs_end(starts: Any, runs: Any) -> Any:
 
 
 def shifted(words: Any) -> Any:
-    """Every bit one place on."""
+    """Moves every bit one position up."""
     moved = words << np.uint64(1)
     moved[1:] |= words[:-1] >> np.uint64(63)
     return moved
@@ -82,17 +84,17 @@ _REVERSED = np.packbits(np.unpackbits(np.arange(256, dtype=np.uint8)), bitorder=
 
 
 def reversed_bits(words: Any) -> Any:
-    """Read from the end."""
+    """Reverses the bits."""
     return _REVERSED[words.view(np.uint8)[::-1]].view("<u8")
 
 
-def last_before(bits: Bits, places: Any) -> Any:
-    """The last set bit before each place; -1 where there is none."""
+def last_before(bits: Bits, at: Any) -> Any:
+    """Returns the last set bit before each position; -1: none."""
     words = bits.words
     filled = np.where(words != 0, np.arange(len(words)), -1)
     nearest = np.maximum.accumulate(filled)
-    index = places >> 6
-    below = words[index] & ((np.uint64(1) << (places & 63).astype(np.uint64)) - np.uint64(1))
+    index = at >> 6
+    below = words[index] & ((np.uint64(1) << (at & 63).astype(np.uint64)) - np.uint64(1))
     earlier = np.where(index > 0, nearest[index - 1], -1)
     word_index = np.where(below != 0, index, earlier)
     word = np.where(below != 0, below, words[word_index])
@@ -101,24 +103,24 @@ def last_before(bits: Bits, places: Any) -> Any:
     return np.where(word_index >= 0, word_index * 64 + np.bitwise_count(word) - 1, -1)
 
 
-def first_from(bits: Bits, places: Any, size: int) -> Any:
-    """The first set bit at each place or behind it; `size` where there is none."""
+def first_from(bits: Bits, at: Any, size: int) -> Any:
+    """Returns the first set bit at or behind each position; `size`: none."""
     words = bits.words
     filled = np.where(words != 0, np.arange(len(words)), len(words))
     nearest = np.append(np.minimum.accumulate(filled[::-1])[::-1], len(words))
-    index = places >> 6
-    above = words[index] & (np.uint64(2**64 - 1) << (places & 63).astype(np.uint64))
+    index = at >> 6
+    above = words[index] & (np.uint64(2**64 - 1) << (at & 63).astype(np.uint64))
     word_index = np.where(above != 0, index, nearest[index + 1])
     word = np.where(above != 0, above, words[np.minimum(word_index, len(words) - 1)])
     lowest = np.bitwise_count((word & (~word + np.uint64(1))) - np.uint64(1))
     return np.where(word_index < len(words), word_index * 64 + lowest, size)
 
 
-_PAGE = 1 << 12  # code points whose classes are looked up together
+_PAGE = 1 << 12  # code points per page of the lookup table
 
 
 class Text:
-    """UTF-8 of all rows behind one another; row i is data[offsets[i]:offsets[i+1]]."""
+    """UTF-8 of all rows, concatenated; row i is data[offsets[i]:offsets[i+1]]."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -144,17 +146,17 @@ class Text:
 
     @cached_property
     def lengths(self) -> Any:
-        """Characters of each row."""
+        """Returns the number of characters per row."""
         if self.is_ascii:
             return np.diff(self.offsets)
         return pc.utf8_length(self.array).to_numpy()
 
-    def rows_of(self, places: Any) -> Any:
-        """The row that each byte belongs to."""
-        return np.searchsorted(self.offsets, places, side="right") - 1
+    def rows_of(self, at: Any) -> Any:
+        """Returns the row that each byte belongs to."""
+        return np.searchsorted(self.offsets, at, side="right") - 1
 
     def first_bytes(self) -> Any:
-        """Where rows that are not empty begin."""
+        """Returns the starts of rows that are not empty."""
         starts = self.offsets[:-1]
         return starts[starts < self.offsets[1:]]
 
@@ -163,7 +165,7 @@ class Text:
         return ends[ends > self.offsets[:-1]] - 1
 
     def groups(self, size: int) -> Iterator[tuple[int, int]]:
-        """Rows of about so many bytes together: the first, and the one behind the last."""
+        """Yields ranges of rows of about so many bytes."""
         first = 0
         while first < self.rows:
             end = int(np.searchsorted(self.offsets, self.offsets[first] + size, side="right")) - 1
@@ -177,7 +179,7 @@ class Text:
 
 
 def text_of(batch: Any, key: str) -> Text:
-    """Raises RowErrors for rows that have no text."""
+    """Returns a column as Text. Raises RowErrors for rows without text."""
     array = batch.column(key)
     if array.type != pa.large_string():
         if not _is_text(array.type):
@@ -190,7 +192,7 @@ def text_of(batch: Any, key: str) -> Text:
 
 
 def with_text(batch: Any, key: str, text: Text, array: Any) -> Any:
-    """The batch with `array` instead of the text that was taken from it; the same batch when that is it."""
+    """Returns the batch with `array` in place of its text; the same batch if it is unchanged."""
     if array is text.array:
         return batch
     kind = batch.schema.field(key).type
@@ -198,7 +200,7 @@ def with_text(batch: Any, key: str, text: Text, array: Any) -> Any:
 
 
 def text_array(data: Any, offsets: Any) -> Any:
-    """Of bytes (anything with a buffer) and int64 offsets."""
+    """Builds an array from bytes (any buffer) and int64 offsets."""
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
 
@@ -210,7 +212,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def code_points(data: Any, leads: Any) -> Any:
-    """Of the characters of two bytes and more that begin there."""
+    """Decodes the multi-byte characters that start at these positions."""
     lead = data[leads].astype(np.int64)
     found = lead & 0x1F
     for length, bits in ((2, 0x1F), (3, 0x0F), (4, 0x07)):
@@ -219,10 +221,10 @@ def code_points(data: Any, leads: Any) -> Any:
         everything = bool(chosen.all())
         if not everything and not chosen.any():
             continue
-        places = leads if everything else leads[chosen]
+        at = leads if everything else leads[chosen]
         value = (lead if everything else lead[chosen]) & bits
         for step in range(1, length):
-            value = (value << 6) | (data[places + step] & 0x3F)
+            value = (value << 6) | (data[at + step] & 0x3F)
         if everything:
             return value
         found[chosen] = value
@@ -230,12 +232,12 @@ def code_points(data: Any, leads: Any) -> Any:
 
 
 def character_sizes(leads: Any) -> Any:
-    """Bytes of the characters that begin with these."""
+    """Returns the size in bytes of characters with these first bytes."""
     return 1 + (leads >= 0xC0).astype(np.int64) + (leads >= 0xE0) + (leads >= 0xF0)
 
 
 class CharacterClasses:
-    """A small number for every character. Bytes inside a character have the class `inside`."""
+    """A small number per character. Bytes inside a character have the class `inside`."""
 
     def __init__(self, classify: Callable[[str], int], inside: int = 0) -> None:
         self._classify = classify
@@ -245,7 +247,7 @@ class CharacterClasses:
         self._has_page = np.zeros(0x110000 // _PAGE, bool)
 
     def blocks(self, text: Text) -> Iterator[tuple[int, Any]]:
-        """(first byte, class of each byte of the block): of a character at its first byte."""
+        """Yields (first byte, classes of the block's bytes); a character's class is at its first byte."""
         for start in range(0, text.size, BLOCK):
             piece = text.data[start : start + BLOCK]
             classes = np.frombuffer(bytearray(piece).translate(self._ascii), np.uint8)
@@ -255,19 +257,19 @@ class CharacterClasses:
                     classes[leads] = self.of(code_points(text.data, leads + start))
             yield start, classes
 
-    def bits(self, text: Text, wanted: int) -> Bits:
-        """Set where a character of the class `wanted` begins."""
+    def bits(self, text: Text, wanted_class: int) -> Bits:
+        """Returns a bit set of the first bytes of characters of class `wanted_class`."""
         bits = Bits(text.size)
         for start, classes in self.blocks(text):
-            bits.fill(start, classes == wanted)
+            bits.fill(start, classes == wanted_class)
         return bits
 
     def of(self, points: Any) -> Any:
-        """Classes of code points."""
+        """Returns the classes of code points."""
         if not len(self._classes):
             self._classes = np.zeros(0x110000, np.uint8)
-        seen = np.bincount(points >> 12, minlength=len(self._has_page)).astype(bool)
-        for page in np.flatnonzero(seen & ~self._has_page).tolist():
+        pages = np.bincount(points >> 12, minlength=len(self._has_page)).astype(bool)
+        for page in np.flatnonzero(pages & ~self._has_page).tolist():
             codes = range(page * _PAGE, (page + 1) * _PAGE)
             self._classes[codes.start : codes.stop] = [self._classify(chr(code)) for code in codes]
             self._has_page[page] = True
@@ -275,16 +277,15 @@ class CharacterClasses:
 
 
 def spliced(text: Text, starts: Any, ends: Any, replacements: Sequence[bytes]) -> Any:
-    """The column with data[starts[i]:ends[i]] replaced: pieces that are in order, do not touch one another's
-    bytes, are not empty and each lie in one row."""
+    """Replaces data[starts[i]:ends[i]]. Slices are sorted, disjoint, not empty, and each within one row."""
     content = memoryview(text.data)
     pieces: list[bytes | memoryview] = []
-    place = 0
+    position = 0
     for start, end, replacement in zip(starts.tolist(), ends.tolist(), replacements, strict=True):
-        pieces.append(content[place:start])
+        pieces.append(content[position:start])
         pieces.append(replacement)
-        place = end
-    pieces.append(content[place:])
+        position = end
+    pieces.append(content[position:])
     growth = np.zeros(len(starts) + 1, np.int64)
     lengths = np.fromiter(map(len, replacements), np.int64, len(replacements))
     np.cumsum(lengths - (ends - starts), out=growth[1:])
@@ -293,7 +294,7 @@ def spliced(text: Text, starts: Any, ends: Any, replacements: Sequence[bytes]) -
 
 
 class CharacterReplacer:
-    """Replaces single characters by texts that are no longer than they are, in bytes."""
+    """Replaces single characters by texts that are not longer in bytes."""
 
     def __init__(self, replacements: dict[str, str]) -> None:
         self._texts = sorted(set(replacements.values()))
@@ -305,20 +306,20 @@ class CharacterReplacer:
         ]
 
     def replaced(self, text: Text) -> Any:
-        """The column; the same array when there is nothing to replace."""
-        ascii_places = [(np.flatnonzero(text.data == old), new) for old, new in self._ascii]
+        """Returns the column; the same array if there is nothing to replace."""
+        ascii_positions = [(np.flatnonzero(text.data == old), new) for old, new in self._ascii]
         leads, classes = self._others(text)
-        if not len(leads) and not any(len(places) for places, _ in ascii_places):
+        if not len(leads) and not any(len(at) for at, _ in ascii_positions):
             return text.array
         data = text.data.copy()
-        for places, new in ascii_places:
-            data[places] = new
+        for at, new in ascii_positions:
+            data[at] = new
         if not len(leads):
             return text_array(data, text.offsets)
         return self._shortened(text, data, leads, classes)
 
     def _others(self, text: Text) -> tuple[Any, Any]:
-        """Where characters to be replaced begin that are not ASCII, and the number of what replaces each."""
+        """Returns the starts of non-ASCII characters to replace, and the index of each replacement."""
         found = [(np.zeros(0, np.int64), np.zeros(0, np.uint8))]
         if not text.is_ascii:
             for start in range(0, text.size, BLOCK):
@@ -334,9 +335,9 @@ class CharacterReplacer:
         for step in range(4):
             keep[leads[(lengths <= step) & (step < sizes)] + step] = False
         for number, new in enumerate(self._texts, 1):
-            places = leads[classes == number]
+            at = leads[classes == number]
             for step, byte in enumerate(new.encode()):
-                data[places + step] = byte
+                data[at + step] = byte
         lost = np.zeros(len(leads) + 1, np.int64)
         np.cumsum(sizes - lengths, out=lost[1:])
         return text_array(data[keep], text.offsets - lost[np.searchsorted(leads, text.offsets, side="left")])

@@ -1,4 +1,4 @@
-"""Lists of words by language: those that joblens brings, and those of a folder."""
+"""Word lists by language: built-in ones, and those of a folder."""
 
 import os
 from functools import cache
@@ -9,11 +9,11 @@ from joblens.model.errors import RecipeError
 from joblens.spec.formats.positions import nearest_word
 
 _OWN = os.path.join(os.path.dirname(__file__), "lists")
-ALL = "all"  # every language there is together
+ALL = "all"  # all languages together
 
 
 def words_of(operator: str, list_name: str, language: str, folder: str | None) -> frozenset[str]:
-    """Raises RecipeError where there is no such folder, list or language."""
+    """Returns the words. Raises RecipeError if there is no such folder, list or language."""
     lists = _lists(operator, list_name, folder)
     if language == ALL and ALL not in lists:
         return frozenset(word for words in lists.values() for word in words)

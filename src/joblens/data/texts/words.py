@@ -1,4 +1,4 @@
-"""Words, lines and special characters of a text column, found in all rows at once."""
+"""Words, lines and special characters of a text column, for all rows at once."""
 
 from functools import cache
 from typing import Any
@@ -27,7 +27,10 @@ def count_lines(text: Text) -> Any:
 
 
 def longest_lines(text: Text) -> Any:
-    """In characters, without what ends the line; 0 for a row without lines."""
+    """Returns the length in characters of each row's longest line, without its end;
+
+    0 for a row without lines.
+    """
     starts, ends = _lines(text)
     if text.is_ascii:
         lengths = ends - starts
@@ -41,13 +44,13 @@ def longest_lines(text: Text) -> Any:
 
 
 def _lines(text: Text) -> tuple[Any, Any]:
-    """Where each line begins, and where the break or the row end is that ends it."""
+    """Returns the start of each line, and the position of its line break or row end."""
     breaks = np.concatenate(
         [np.zeros(0, np.int64), *(np.flatnonzero(found) + start for start, found in _classes.blocks(text))]
     )
     row_ends = text.offsets[text.rows_of(breaks) + 1]
     behind = breaks + character_sizes(text.data[breaks])
-    # A carriage return and the new line that follows it in the same row are one break.
+    # A carriage return followed by a new line in the same row is one break.
     is_return = (text.data[breaks] == 0x0D) & (behind < row_ends)
     is_return[is_return] = text.data[behind[is_return]] == 0x0A
     starts = np.sort(np.concatenate((text.first_bytes(), behind[~is_return & (behind < row_ends)])))
@@ -91,7 +94,7 @@ def special_characters() -> frozenset[str]:
 
 
 def bare_word(word: str) -> str:
-    """Without the special characters around it."""
+    """Removes special characters at both ends."""
     special = special_characters()
     start, end = 0, len(word)
     while start < end and word[start] in special:
@@ -101,13 +104,13 @@ def bare_word(word: str) -> str:
     return word[start:end]
 
 
-# Classes of `word_classes`. Bytes inside a character count as special: they end no word and begin none.
+# Classes of `word_classes`. Bytes inside a character count as special: they neither end nor start a word.
 SPECIAL, LETTER, SEPARATOR = 0, 1, 2
 
 
 @cache
 def word_classes() -> CharacterClasses:
-    """Words end at spaces, tabs and new lines; what is special at their ends does not belong to them."""
+    """Words end at spaces, tabs and new lines; special characters at their ends do not belong to them."""
     special = special_characters()
 
     def classify(character: str) -> int:
@@ -119,17 +122,19 @@ def word_classes() -> CharacterClasses:
 
 
 def word_starts(text: Text) -> Bits:
-    """Set at the first character of each word that is not special. Words of special characters only are
-    none: nothing is left when those are stripped."""
+    """Sets a bit at the first non-special character of each word.
+
+    Words of only special characters are not words: stripping leaves nothing.
+    """
     letters, separators = _letters_and_separators(text)
     return of_words(_first_letters(letters, separators, _bits_at(text.first_bytes(), text.size)))
 
 
 def word_spans(text: Text) -> tuple[Any, Any]:
-    """Where each word begins and ends, without special characters at its ends."""
+    """Returns the start and end of each word, without special characters at its ends."""
     letters, separators = _letters_and_separators(text)
     first = _first_letters(letters, separators, _bits_at(text.first_bytes(), text.size))
-    # The last letter of a word is the first one of it, read backwards.
+    # The last letter of a word is its first letter, read backwards.
     row_ends = reversed_bits(_bits_at(text.last_bytes(), text.size))
     last = reversed_bits(_first_letters(reversed_bits(letters), reversed_bits(separators), row_ends))
     starts = positions(of_words(first), text.size)
@@ -145,16 +150,19 @@ def _letters_and_separators(text: Text) -> tuple[Any, Any]:
     return letters.words, separators.words
 
 
-def _bits_at(places: Any, size: int) -> Any:
+def _bits_at(at: Any, size: int) -> Any:
     bits = Bits(size)
-    bits.set(places)
+    bits.set(at)
     return bits.words
 
 
 def _first_letters(letters: Any, separators: Any, row_starts: Any) -> Any:
-    """A token begins behind a separator, or a row. The special characters it may begin with are leapt over
-    by an addition: a run of ones, plus one at its beginning, carries to the bit behind it. A run that goes
-    on into the next row cannot carry over wrongly, because that row's own token begins there too."""
+    """Finds the first letter of each token, which starts behind a separator or at a row start.
+
+    Leading special characters are skipped by an addition: a run of ones, plus one at its start, carries to
+    the bit behind it. A run that continues into the next row cannot carry over wrongly, because that row's
+    own token starts there too.
+    """
     special = ~(letters | separators)
     begins = (shifted(separators) | row_starts) & ~separators
     return letters & (begins | runs_end(begins & special, special))

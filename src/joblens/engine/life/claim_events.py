@@ -18,7 +18,7 @@ class Message(Struct, frozen=True):
 
 
 class ClaimRequest(Struct, frozen=True, kw_only=True):
-    """A question to the store: for announced jobs, or for the oldest that wait (no `messages`)."""
+    """Asks the store for announced jobs, or for the oldest queued ones if there are no `messages`."""
 
     limit: int
     messages: tuple[Message, ...] = ()
@@ -45,11 +45,11 @@ class BrokerChanged(Struct, frozen=True):
 
 
 class PollAsked(Struct, frozen=True):
-    """There may be jobs in the store that nobody announced."""
+    """The store may have jobs that were not announced."""
 
 
 class Granted(Struct, frozen=True):
-    """The store answered. `asked_at_s`: before it was asked; leases count from there."""
+    """The store's answer. `asked_at_s`: time of the request, from which leases count."""
 
     request: ClaimRequest
     grants: tuple[Grant, ...]
@@ -73,7 +73,7 @@ class RenewFailed(Struct, frozen=True):
 
 
 class Confirmed(Struct, frozen=True):
-    """`ended`: in the store. `lost`: another worker has the job, so the outcome was ignored."""
+    """`ended`: in the store. `lost`: another worker has the job, so this outcome was ignored."""
 
     claims: Mapping[str, int]
     ended: frozenset[str]
@@ -109,7 +109,7 @@ class Prepared(Struct, frozen=True):
 
 
 class NotPrepared(Struct, frozen=True):
-    """The job cannot be started. Its outcome is being written."""
+    """The job cannot start. Its outcome is being written."""
 
     uuid: str
 
@@ -132,21 +132,21 @@ class Ended(Struct, frozen=True):
 
 
 class Withdrawn(Struct, frozen=True):
-    """It was stopped before it began."""
+    """Stopped before it started."""
 
     uuid: str
 
 
 class Recorded(Struct, frozen=True):
-    """The outcome is written, perhaps to the journal only. `is_spent`: it must not run again if it goes back,
-    or counts as a delivery."""
+    """The outcome is written, perhaps to the journal only. `is_spent`: the job must not run again when it
+    is requeued, or it counts as a delivery."""
 
     record: Record
     is_spent: bool = False
 
 
 class OutcomeDiscarded(Struct, frozen=True):
-    """The outcome is not the job's own: it goes back once it has ended."""
+    """The outcome is not the job's own: the job is requeued once it has ended."""
 
     uuid: str
 
@@ -161,24 +161,24 @@ class DevicesAssigned(Struct, frozen=True):
 
 
 class SenderLeft(Struct, frozen=True):
-    """The task that brought this job is gone: the job goes back."""
+    """The task that brought this job is gone: the job is requeued."""
 
     uuid: str
 
 
 class StopAsked(Struct, frozen=True):
-    """Jobs that end together with the allocation."""
+    """Jobs that end with the allocation."""
 
     uuids: frozenset[str]
 
 
 class Drain(Struct, frozen=True):
-    """Take nothing more and finish running jobs."""
+    """Claim nothing more and finish running jobs."""
 
 
 class Evict(Struct, frozen=True):
-    """Hand all running jobs back but `keep`. `with_ended`: also those whose outcome is being written.
-    `discarded`: jobs whose outcomes were held back and are not written."""
+    """Requeue all running jobs except `keep`. `with_ended`: also jobs whose outcome is being written.
+    `discarded`: jobs whose delayed outcomes are not written."""
 
     keep: frozenset[str] = frozenset()
     with_ended: bool = False
@@ -234,7 +234,7 @@ class Ack(Struct, frozen=True):
 
 
 class LetGo(Struct, frozen=True):
-    """Announced jobs that this worker does not get."""
+    """Drop announced jobs that this worker does not get."""
 
     uuids: tuple[str, ...]
 
@@ -246,13 +246,13 @@ class CleanUp(Struct, frozen=True):
 
 
 class Prepare(Struct, frozen=True):
-    """Answered by `Prepared` or `NotPrepared`. From here on, writes carry the fencing token."""
+    """Answered by `Prepared` or `NotPrepared`. Later writes have the fencing token."""
 
     claim: Claim
 
 
 class Serve(Struct, frozen=True):
-    """Begin to serve the run of this job. Answered by `ServiceChanged`."""
+    """Serve the run of this job. Answered by `ServiceChanged`."""
 
     claim: Claim
 
@@ -270,7 +270,7 @@ class Kill(Struct, frozen=True):
 
 
 class RecordCancelled(Struct, frozen=True):
-    """Write that it was cancelled before it began. Answered by `Recorded`."""
+    """Record that it was cancelled before it started. Answered by `Recorded`."""
 
     claim: Claim
 
@@ -282,7 +282,7 @@ class Suppress(Struct, frozen=True):
 
 
 class Return(Struct, frozen=True):
-    """Hand the claim back to the store. Answered by `Returned`."""
+    """Return the claim to the store. Answered by `Returned`."""
 
     uuid: str
     fence: int
@@ -296,7 +296,7 @@ class Renew(Struct, frozen=True):
 
 
 class Confirm(Struct, frozen=True):
-    """Look whether these have ended in the store. Answered by `Confirmed` or `ConfirmFailed`."""
+    """Check whether these jobs have ended in the store. Answered by `Confirmed` or `ConfirmFailed`."""
 
     claims: Mapping[str, int]
 
@@ -308,13 +308,13 @@ class ReportLost(Struct, frozen=True):
 
 
 class ReportStrays(Struct, frozen=True):
-    """Claims of this worker in the store that it did not know of are handed back."""
+    """Claims of this worker that only the store knew are returned."""
 
     count: int
 
 
 class Release(Struct, frozen=True):
-    """The claim is over. `record`: it ended here and is in the store; None: it is not this worker's."""
+    """The claim is over. `record`: the job ended here and is in the store; None: another worker has it."""
 
     uuid: str
     claim: Claim | None = None

@@ -1,5 +1,5 @@
-"""Search for jobs to claim, decided purely: announced jobs and polls of the store take turns, so that jobs
-whose message was lost are not passed over however many are announced."""
+"""Search for jobs to claim, decided purely. Announced jobs and polls of the store alternate, so that jobs
+whose message was lost are found however many are announced."""
 
 from collections import deque
 from collections.abc import Collection, Container
@@ -11,21 +11,21 @@ from joblens.engine.life.worker_capacity import WorkerCapacity
 
 _MOST_AT_ONCE = 64  # jobs per request
 _MOST_DEFERRED = 1000
-_STORE_PATIENCE_S = 60.0  # after which a store that does not answer no longer keeps a worker from leaving
+_STORE_TIMEOUT_S = 60.0  # a store that does not answer for longer no longer delays the end of a worker
 _POLL_ALONE_S = 1.0  # without a broker
 
 
 class SearchPlan(Struct, frozen=True):
     poll_s: float
     lease_s: float
-    takes_any: bool = False  # also jobs that want more memory or GPUs than there are
+    takes_any: bool = False  # also jobs that need more memory or GPUs than the worker has
 
 
 class ClaimSearch:
     def __init__(self, plan: SearchPlan, now_s: float) -> None:
         self._plan = plan
         self._messages: deque[Message] = deque()
-        # Acknowledged jobs for which there was no capacity: asked for again when some is free.
+        # Acknowledged jobs that did not fit: requested again when capacity is free.
         self._deferred: deque[str] = deque(maxlen=_MOST_DEFERRED)
         self._is_poll_wanted = False
         self._was_message_last = False
@@ -50,7 +50,7 @@ class ClaimSearch:
         return len(self._messages) + len(self._deferred) < before
 
     def clear(self) -> tuple[str, ...]:
-        """Returns what was announced. Without an ack, the broker delivers it to others."""
+        """Returns the announced messages. Without an ack, the broker delivers them to other workers."""
         uuids = (*(one.uuid for one in self._messages), *self._deferred)
         self._messages.clear()
         self._deferred.clear()
@@ -81,7 +81,7 @@ class ClaimSearch:
     def next_request(
         self, unstarted: int, capacity: WorkerCapacity, claimed: Container[str], now_s: float
     ) -> ClaimRequest | None:
-        """`unstarted`: claimed jobs that have no capacity yet."""
+        """`unstarted`: claimed jobs that still wait for capacity."""
         limit = min(_MOST_AT_ONCE, capacity.claim_limit - unstarted)
         if self.is_asking or limit <= 0:
             return None
@@ -130,12 +130,12 @@ class ClaimSearch:
         return [*commands, *map(Ack, request.messages)]
 
     def failed(self, request: ClaimRequest, unwanted: Container[str], now_s: float) -> None:
-        """The worker is not idle: nobody knows what waits in the store, unless that is gone for good."""
+        """The worker is not idle, because the store may have jobs, unless the store is gone for good."""
         self.is_asking = False
         self._messages.extendleft(one for one in reversed(request.messages) if one.uuid not in unwanted)
-        if not request.messages and now_s - self._answered_at_s < _STORE_PATIENCE_S:
+        if not request.messages and now_s - self._answered_at_s < _STORE_TIMEOUT_S:
             self.idle_since_s = now_s
 
 
 def _nothing() -> None:
-    """Stands for the ack of a message that was acknowledged before."""
+    """Replaces the ack of a message that is already acknowledged."""

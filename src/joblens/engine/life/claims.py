@@ -5,9 +5,9 @@
 
 A claim that is cancelled before it starts goes from waiting to ended. A revoked claim (its lease is lost, or
 the worker has to stop) is killed and suppressed: nothing more is written about the job, and once it has ended
-the claim goes back to the store. `Claims` holds all claims of a worker and decides what starts, when leases
-are renewed and what is asked for next. It reads no clock and does no I/O: the caller feeds events with the
-time and carries out the commands that come back, in their order."""
+the claim is returned to the store. `Claims` holds all claims of a worker and decides what starts, when leases
+are renewed and what is requested next. It reads no clock and does no I/O: the caller feeds events with the
+time and executes the returned commands in their order."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,10 +19,11 @@ from joblens.engine.life import claim_events as on
 from joblens.engine.life.claim_search import ClaimSearch, SearchPlan
 from joblens.engine.life.held_claim import UNSTARTED, HeldClaim, Phase, renew_every_s
 from joblens.engine.life.worker_capacity import WorkerCapacity
-from joblens.model.delivery import Claim, RetryLost
+from joblens.model.delivery import Claim
+from joblens.model.jobs.job import RetryLost
 
 _RETRY_S = 0.5
-_SAFE_SHARE = 0.9  # of a lease: a job that starts later may be another worker's by then
+_SAFE_SHARE = 0.9  # share of a lease: a job that starts later may belong to another worker
 
 
 class _Returning(Struct):
@@ -41,7 +42,7 @@ class Claims:
         *,
         confirm_after_s: float = 0.0,
     ) -> None:
-        """`confirm_after_s`: for this long, outcomes are held back before they are written."""
+        """`confirm_after_s`: how long outcomes are delayed before they are written."""
         self._capacity = capacity
         self._lease_s = search.lease_s
         self._confirm_after_s = confirm_after_s
@@ -49,13 +50,13 @@ class Claims:
         self._claims: dict[str, HeldClaim] = {}
         self._phases: dict[Phase, dict[str, None]] = {phase: {} for phase in Phase}  # in order of arrival
         self._returning: dict[tuple[str, int], _Returning] = {}
-        self._unwanted: set[str] = set()  # returned if the request under way is granted
+        self._cancelled_jobs: set[str] = set()  # returned if the pending request is granted
         self._services: dict[str, bool] = {}  # runs with worker actions -> whether their jobs may start
         self._is_renewing = self._is_confirming = False
         self._next_renewal_s = 0.0
         self._now_s = now_s
         self._commands: list[on.Command] = []
-        self.workers = 0  # in the store, as far as known
+        self.workers = 0  # number of workers in the store, as last read
         self.is_draining = False
         self._handlers: dict[type, Callable[[Any], None]] = {
             on.Announced: self._on_announced,
@@ -80,7 +81,7 @@ class Claims:
             on.OutcomeDiscarded: self._on_outcome_discarded,
             on.Resized: self._on_resized,
             on.DevicesAssigned: self._on_devices_assigned,
-            on.SenderLeft: self._on_sender_left,
+            on.SenderLeft: self._on_sender_gone,
             on.StopAsked: self._on_stop_asked,
             on.Drain: self._on_drain,
             on.Evict: self._on_evict,
@@ -103,7 +104,7 @@ class Claims:
 
     @property
     def is_active(self) -> bool:
-        """Whether a job has yet to end, or a request is under way."""
+        """Returns whether a job has yet to end or a request is pending."""
         return self._search.is_asking or len(self._claims) > len(self._phases[Phase.RECORDED])
 
     def is_idle(self, idle_s: float, now_s: float) -> bool:
@@ -128,7 +129,7 @@ class Claims:
     # ---- events ----------------------------------------------------------------------------------------
 
     def handle(self, events: Sequence[on.Event], now_s: float) -> list[on.Command]:
-        """Without events: does what is due by now."""
+        """Without events: does what is due."""
         self._now_s, self._commands = now_s, []
         for event in events:
             self._handlers[type(event)](event)
@@ -151,13 +152,13 @@ class Claims:
             self._renew()
 
     def _start_waiting(self) -> None:
-        """In the order of arrival: small jobs do not overtake a large one forever."""
+        """Starts jobs in the order of arrival, so that small ones never overtake a large one indefinitely."""
         for held in self.in_phase(Phase.WAITING):
             assert held.demand is not None
             if not self._capacity.fits(held.uuid, held.demand):
                 break
             if self._now_s >= held.safe_until_s:
-                self._next_renewal_s = 0.0  # the machine or the store was suspended: is it still ours?
+                self._next_renewal_s = 0.0  # the machine or the store was suspended: check the leases first
                 break
             if not self._is_served(held.claim):
                 break
@@ -221,7 +222,7 @@ class Claims:
         if self.is_draining:
             self._commands.append(on.LetGo((event.message.uuid,)))
             return
-        self._unwanted.discard(event.message.uuid)
+        self._cancelled_jobs.discard(event.message.uuid)
         self._search.add(event.message)
 
     def _on_broker_changed(self, event: on.BrokerChanged) -> None:
@@ -236,15 +237,15 @@ class Claims:
         self._commands += self._search.answered(event.request, uuids, is_busy=is_busy, now_s=self._now_s)
         for grant in event.grants:
             self._take(grant, event.asked_at_s)
-        self._unwanted.clear()
+        self._cancelled_jobs.clear()
 
     def _take(self, grant: on.Grant, asked_at_s: float) -> None:
         claim = grant.claim
         uuid = claim.job.uuid
         before = self._claims.get(uuid)
         if before is not None and before.phase is not Phase.RECORDED:
-            # The store gave it away and back here: the earlier claim is lost. Nobody may start the job before
-            # that one has ended.
+            # The store gave it to another worker and back: the earlier claim is lost, and the job must not
+            # start before that attempt has ended.
             before = replace(before, newer_fence=claim.fence)
             self._put(before)
             if not before.is_revoked:
@@ -252,7 +253,7 @@ class Claims:
             return
         if before is not None:
             self._remove(before)  # its outcome came too late and was ignored
-        if uuid in self._unwanted:
+        if uuid in self._cancelled_jobs:
             self._hand_back(uuid, claim.fence, _Returning())
             return
         phase = Phase.CLEANING if grant.needs_cleanup else Phase.PREPARING
@@ -265,8 +266,8 @@ class Claims:
         return asked_at_s + _SAFE_SHARE * self._lease_s
 
     def _on_claim_failed(self, event: on.ClaimFailed) -> None:
-        self._search.failed(event.request, self._unwanted, self._now_s)
-        self._unwanted.clear()
+        self._search.failed(event.request, self._cancelled_jobs, self._now_s)
+        self._cancelled_jobs.clear()
         if self.is_draining and (uuids := self._search.clear()):
             self._commands.append(on.LetGo(uuids))
 
@@ -363,8 +364,8 @@ class Claims:
                 self._cancel(found)
 
     def _on_missing(self, held: HeldClaim) -> None:
-        """The first time it is only suspected: the job may have ended between question and answer, and the
-        report of that still be under way."""
+        """A first miss only makes the claim suspect: the job may have ended between request and answer,
+        with the report still pending."""
         self._next_renewal_s = min(self._next_renewal_s, self._now_s + _RETRY_S)
         if not held.is_suspect:
             self._put(replace(held, is_suspect=True))
@@ -381,7 +382,7 @@ class Claims:
         self._next_renewal_s = 0.0
 
     def _asked(self, claims: Mapping[str, int]) -> list[tuple[str, HeldClaim]]:
-        """Returns those that are still the same claim."""
+        """Returns the events' claims that are still held."""
         return [
             (uuid, held)
             for uuid, fence in claims.items()
@@ -424,16 +425,16 @@ class Claims:
     def _on_returned(self, event: on.Returned) -> None:
         for key in event.claims.items():
             returning = self._returning.pop(key)
-            if key[0] not in self._claims and not returning.is_reported:  # else it was claimed again
+            if key[0] not in self._claims and not returning.is_reported:  # otherwise it was claimed again
                 self._commands.append(on.Release(key[0]))
-            if not event.is_done:  # the next reading of the holdings shows whether it got there
+            if not event.is_done:  # the next reading of the claims shows whether the store got it
                 returning.is_reported, returning.is_asked = True, False
                 self._returning[key] = returning
             elif returning.is_stray:
                 self._search.poll_soon()
 
     def _on_holdings_read(self, event: on.HoldingsRead) -> None:
-        """Returns claims that are not known here: the store's answer was lost, or it missed a return."""
+        """Returns claims that are unknown here to the store: its answer was lost, or it missed a return."""
         strays = 0
         for uuid, fence in event.claims.items():
             held, returning = self._claims.get(uuid), self._returning.get((uuid, fence))
@@ -456,14 +457,14 @@ class Claims:
     def _on_devices_assigned(self, event: on.DevicesAssigned) -> None:
         self._capacity.assign_devices(event.uuid, event.devices)
 
-    def _on_sender_left(self, event: on.SenderLeft) -> None:
+    def _on_sender_gone(self, event: on.SenderLeft) -> None:
         self._capacity.unassign_devices(event.uuid)
         if self._search.forget(event.uuid):
             return
         held = self._claims.get(event.uuid)
         if held is None or held.phase is Phase.RECORDED:
             if self._search.is_asking:
-                self._unwanted.add(event.uuid)  # it may be among those asked for
+                self._cancelled_jobs.add(event.uuid)  # may be among the requested jobs
         elif not held.is_revoked:
             self._revoke(held)
 

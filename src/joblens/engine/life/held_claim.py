@@ -9,12 +9,13 @@ from joblens.model.delivery import Claim
 from joblens.model.jobs.job import Record
 
 _RENEWALS_PER_LEASE = 4
-_RENEW_BUSY_S, _RENEW_IDLE_S = 1.0, 5.0  # at the latest: renewals also bring requests to cancel
-_RENEWALS_PER_SECOND = 250  # of all workers together, as far as their leases allow it
+_RENEW_BUSY_S, _RENEW_IDLE_S = 1.0, 5.0  # at most: renewals also fetch requests to cancel
+_RENEWALS_PER_SECOND = 250  # of all workers together, if their leases allow it
 
 
 def renew_every_s(lease_s: float, *, is_busy: bool, workers: int) -> float:
-    """The more workers there are, the less often each renews: together they must not overload the store."""
+    """Returns the interval of renewals. It grows with the number of workers, so that together they do not
+    overload the store."""
     soonest_s = _RENEW_BUSY_S if is_busy else _RENEW_IDLE_S
     return min(lease_s / _RENEWALS_PER_LEASE, max(soonest_s, workers / _RENEWALS_PER_SECOND))
 
@@ -32,15 +33,16 @@ UNSTARTED = (Phase.CLEANING, Phase.PREPARING, Phase.WAITING)
 
 
 class HeldClaim(Struct, frozen=True, kw_only=True):
-    """A claim of this worker. `is_revoked`: it goes back, and nothing is written about it."""
+    """A claim of this worker. `is_revoked`: it is returned, and nothing is written about it."""
 
     claim: Claim
     phase: Phase
-    safe_until_s: float  # no other worker can have taken it before
+    safe_until_s: float  # no other worker can have claimed it before
     has_lease: bool = True
     is_suspect: bool = False  # the last renewal did not find it
     is_revoked: bool = False
-    newer_fence: int | None = None  # of a second grant of the same job, which goes back together with this
+    # fencing token of a second grant of the same job, which is returned with this one
+    newer_fence: int | None = None
     is_cancelled: bool = False
     is_spent: bool = False
     demand: Demand | None = None

@@ -1,10 +1,10 @@
-"""How a job is brought to its end, decided purely.
+"""Life cycle of a job up to its end, decided purely.
 
     starting --Started--> running --Exited--> draining --GroupEmpty--> over
                              |  StopAsked / time-out                    ^
                              +--> stopping (signal, TERM, KILL) --Exited+
 
-The caller feeds events with the monotonic time and carries out the commands that come back."""
+The caller feeds events with the monotonic time and executes the returned commands."""
 
 import enum
 import signal
@@ -13,13 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 KILL_AGAIN_S = 0.2
-DRAIN_S = 2.0  # for processes that outlived the main one to clean up
+DRAIN_S = 2.0  # for processes that outlive the main one
 
 
 class Phase(enum.StrEnum):
     STARTING = "starting"
     RUNNING = "running"
-    DRAINING = "draining"  # the main process is gone, others of the job are not
+    DRAINING = "draining"  # the main process has exited, other processes of the job have not
     OVER = "over"
 
 
@@ -27,8 +27,8 @@ class EndCause(enum.StrEnum):
     NONE = ""
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
-    OWNER_STOPPED = "owner-stopped"  # the process that looks after it was asked to end
-    MEMORY_LIMIT = "memory-limit"  # the sampler's, where the kernel cannot enforce it
+    OWNER_STOPPED = "owner-stopped"  # the process that runs it was asked to stop
+    MEMORY_LIMIT = "memory-limit"  # set by the sampler where the kernel cannot enforce the limit
     PIDS_LIMIT = "pids-limit"
 
 
@@ -40,7 +40,7 @@ class JobLife(Struct, frozen=True, kw_only=True):
     timeout_s: float | None = None
     early_signal: int | None = None
     early_lead_s: float = 0.0
-    lead_is_grace: bool = False  # at the time-out it has been asked already
+    lead_is_grace: bool = False  # the warning signal was sent already when the time-out comes
     grace_s: float = 10.0
     deadline_s: float | None = None  # monotonic
     early_at_s: float | None = None
@@ -56,18 +56,18 @@ class Started(Struct, frozen=True):
 
 
 class StopAsked(Struct, frozen=True):
-    """Someone or something wants the job to end."""
+    """A request to stop the job, or a limit that it reached."""
 
     cause: EndCause
     signal: int = signal.SIGTERM
 
 
 class Forgiven(Struct, frozen=True):
-    """The job took the interrupt as part of a conversation (a prompt, an editor) and goes on."""
+    """The job handled the interrupt itself (a prompt, an editor) and keeps running."""
 
 
 class Exited(Struct, frozen=True):
-    """The main process is gone; `alive` other processes of the job are still there."""
+    """The main process has exited; `alive` other processes of the job are still running."""
 
     alive: int
 
@@ -115,7 +115,7 @@ def on_event(life: JobLife, event: Event, now_s: float) -> tuple[JobLife, list[C
 
 
 def next_wake_s(life: JobLife) -> float | None:
-    """When a Tick is due at the latest, or None when only outside events matter."""
+    """Returns when a Tick is due at the latest, or None if only outside events matter."""
     if life.phase is Phase.OVER:
         return None
     times = [life.next_step_at_s]
@@ -130,19 +130,19 @@ def _started(life: JobLife, now_s: float) -> tuple[JobLife, list[Command]]:
     if deadline_s is not None and life.early_signal is not None:
         early_at_s = max(now_s, deadline_s - life.early_lead_s)
     running = replace(life, phase=Phase.RUNNING, deadline_s=deadline_s, early_at_s=early_at_s)
-    # Asked to stop before there was anyone to send a signal to: it is sent now.
+    # A stop was requested before the process existed: send the signal now.
     return running, [] if life.first_signal is None else [Send(life.first_signal)]
 
 
 def _stop(life: JobLife, event: StopAsked, now_s: float) -> tuple[JobLife, list[Command]]:
     if life.phase is Phase.DRAINING:
-        return _kill(life, now_s)  # how the main process ended stands
+        return _kill(life, now_s)  # the exit status of the main process is already known
     if event.signal == signal.SIGKILL:
         cause = event.cause if life.cause is EndCause.NONE else life.cause
         return _kill(replace(life, cause=cause), now_s)
     if life.cause is not EndCause.NONE:
-        # Asked again while ending: a person means it, so the next step comes at once. A limit is
-        # only seen again, as it will be until the job is gone.
+        # A second request means it: take the next step at once. A limit is merely reported again until the
+        # job is gone.
         return _escalate(life, now_s) if event.cause in _BY_PEOPLE else (life, [])
     escalation = (signal.SIGTERM,) if event.signal != signal.SIGTERM else ()
     stopping = replace(
@@ -170,14 +170,14 @@ def _escalate(life: JobLife, now_s: float) -> tuple[JobLife, list[Command]]:
 
 
 def _kill(life: JobLife, now_s: float) -> tuple[JobLife, list[Command]]:
-    # KILL is repeated: a process may be born between listing and killing.
+    # KILL is repeated: a process may be forked between listing and killing.
     return replace(life, pending_signals=(), next_step_at_s=now_s + KILL_AGAIN_S), [KillAll()]
 
 
 def _exited(life: JobLife, event: Exited, now_s: float) -> tuple[JobLife, list[Command]]:
     if event.alive == 0:
         return replace(life, phase=Phase.OVER, next_step_at_s=None), [Finish()]
-    # Outliving the main process is not allowed: TERM first, so that they can clean up.
+    # Processes must not outlive the main one: TERM first, so that they can clean up.
     draining = replace(
         life,
         phase=Phase.DRAINING,

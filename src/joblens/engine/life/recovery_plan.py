@@ -27,7 +27,7 @@ class RecoveryChoice(Struct, frozen=True, kw_only=True):
 class Failure(Struct, frozen=True):
     index: int
     name: str
-    attempt: int  # the last one in this run; 0: its outcome was kept from an earlier run
+    attempt: int  # the last one in this run; 0: its outcome comes from an earlier run
     diagnosis: Diagnosis
     job_id: int | None = None  # number of its record
 
@@ -37,7 +37,7 @@ class JobRecovery(Struct, frozen=True, kw_only=True):
     is_retried: bool
     memory_bytes: int | None = None  # of the next attempt; None: as before
     timeout_s: float | None = None
-    note: str = ""  # why it is skipped, or gets less than the multiplier says
+    note: str = ""  # why it is skipped, or gets less than the multiplier asks for
 
 
 def plan_recovery(failures: Sequence[Failure], choice: RecoveryChoice) -> tuple[JobRecovery, ...]:
@@ -91,7 +91,7 @@ def _skipped(failure: Failure, why: str) -> JobRecovery:
 
 
 def capped(jobs: Sequence[JobRecovery], lacks: Sequence[Lack]) -> tuple[JobRecovery, ...]:
-    """With no more than there is to give; a job that had all of it before is skipped."""
+    """Limits the amounts to what is available; skips a job that already had all of it."""
     have = {(one.name, one.what): one.have for one in lacks}
     return tuple(_capped(one, have) for one in jobs)
 
@@ -103,12 +103,12 @@ def _capped(one: JobRecovery, have: dict[tuple[str, str], float]) -> JobRecovery
     if memory is not None:
         most = int(memory) // MIB * MIB
         if most <= (before.memory_limit_bytes or 0):
-            return _skipped(one.failure, f"it has all the memory there is already, {format_bytes(memory)}")
-        return replace(one, memory_bytes=most, note=f"only {format_bytes(most)}: there is no more")
+            return _skipped(one.failure, f"it already has all available memory, {format_bytes(memory)}")
+        return replace(one, memory_bytes=most, note=f"capped at {format_bytes(most)}, the most available")
     if time_s is not None:
         if time_s <= (before.time_limit_s or 0):
-            return _skipped(one.failure, f"it has all the time there is already, {format_duration(time_s)}")
-        return replace(one, timeout_s=time_s, note=f"only {format_duration(time_s)}: there is no more")
+            return _skipped(one.failure, f"it already has all available time, {format_duration(time_s)}")
+        return replace(one, timeout_s=time_s, note=f"capped at {format_duration(time_s)}, the most available")
     return one
 
 

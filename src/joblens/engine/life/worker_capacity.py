@@ -1,4 +1,4 @@
-"""Capacity of a worker: the CPUs, memory and GPUs its jobs take, and how many more it may claim."""
+"""Capacity of a worker: the CPUs, memory and GPUs of its jobs, and how many more it may claim."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from msgspec import Struct
 from joblens.model.clusters.placement import NodeCapacity
 from joblens.model.jobs.job import Requirements
 
-_AHEAD_S = 0.1  # of work that may wait behind running jobs, per CPU
+_AHEAD_S = 0.1  # seconds of work that may wait behind running jobs, per CPU
 _MOST_AHEAD = 48
-_RECENT_WEIGHT = 0.1  # of the last duration in the mean
+_RECENT_WEIGHT = 0.1  # weight of the last duration in the mean
 
 
 class Demand(Struct, frozen=True):
-    """`weight`: CPUs. `is_plain`: it shares a launcher with others."""
+    """`weight`: CPUs. `is_plain`: it shares a launcher with other jobs."""
 
     requirements: Requirements
     weight: int = 1
@@ -22,7 +22,7 @@ class Demand(Struct, frozen=True):
 
 
 class Share(Struct, frozen=True):
-    """Capacity that a job has. `is_behind`: it waits in the slot of a job that runs."""
+    """Capacity of one job. `is_behind`: it waits in the slot of a running job."""
 
     demand: Demand
     weight: int
@@ -40,23 +40,23 @@ class WorkerCapacity:
         gpus: Sequence[str] | None = None,
         ends_at_s: float | None = None,
     ) -> None:
-        """None: not counted. `ends_at_s`: when the worker ends."""
+        """None: unlimited. `ends_at_s`: when the worker ends."""
         self._concurrency = concurrency
         self._memory_bytes = memory_bytes
         self._gpus = None if gpus is None else tuple(gpus)
         self._ends_at_s = ends_at_s
         self._free_gpus = deque(gpus or ())
         self._free_bytes = memory_bytes or 0
-        self._assigned: dict[str, tuple[str, ...]] = {}  # uuid -> devices that the cluster gave it
+        self._assigned: dict[str, tuple[str, ...]] = {}  # uuid -> devices that the cluster assigned
         self._shares: dict[str, Share] = {}
-        self._alone = 0  # CPUs of jobs that are sessions
+        self._alone = 0  # CPUs of jobs that have a session
         self._in_slots: Counter[int] = Counter()  # jobs that run in slots, by weight
-        self._behind = 0  # jobs of weight 1 that wait behind others in slots
+        self._behind = 0  # jobs of weight 1 that wait in slots
         self._mean_s: float | None = None  # of jobs in slots
         self._usual_s: float | None = None  # of jobs without a time limit
 
     def resize(self, concurrency: int) -> None:
-        """Jobs that run beyond it keep running."""
+        """Sets the capacity. Jobs that run beyond it keep running."""
         self._concurrency = concurrency
 
     def assign_devices(self, uuid: str, devices: tuple[str, ...]) -> None:
@@ -72,7 +72,8 @@ class WorkerCapacity:
 
     @property
     def claim_limit(self) -> int:
-        """How many more jobs may be claimed. Those that only wait behind others are claimed many at once."""
+        """Returns how many more jobs may be claimed. Jobs that only wait behind others are claimed in large
+        batches."""
         most = self._most_behind()
         ahead = most - self._behind
         return self.free + (ahead if ahead > 0 and (self.free or 2 * ahead >= most) else 0)
@@ -86,7 +87,7 @@ class WorkerCapacity:
         )
 
     def total(self, now_s: float) -> NodeCapacity:
-        """Returns the most that a job could have, once the others have ended."""
+        """Returns the most that a job could get once all others have ended."""
         gpus = None if self._gpus is None else len(self._gpus)
         return NodeCapacity(
             memory_bytes=self._memory_bytes, gpus=gpus, time_s=self._time_s(now_s), usual_s=self._usual_s
@@ -117,7 +118,7 @@ class WorkerCapacity:
         )
 
     def _weight_of(self, demand: Demand) -> int:
-        """A job that wants more than there is gets it all."""
+        """Returns the CPUs of a job; one that needs more than the worker has gets all of them."""
         return max(1, min(demand.weight, self._concurrency))
 
     def _memory_of(self, demand: Demand) -> int:
@@ -125,7 +126,7 @@ class WorkerCapacity:
         return 0 if self._memory_bytes is None else min(wanted, self._memory_bytes)
 
     def _devices_of(self, uuid: str, demand: Demand) -> int:
-        """Of the worker's own."""
+        """Returns devices of the worker itself."""
         if self._gpus is None or uuid in self._assigned:
             return 0
         return min(demand.requirements.gpus or 0, len(self._gpus))
@@ -148,7 +149,7 @@ class WorkerCapacity:
         return share
 
     def leave(self, uuid: str, duration_s: float | None) -> None:
-        """`duration_s`: of a job that ran."""
+        """Frees a job's capacity. `duration_s`: how long it ran, if it did."""
         share = self._shares.pop(uuid)
         if duration_s is not None and share.demand.requirements.timeout_s is None:
             self._usual_s = _mean_with(self._usual_s, duration_s)
@@ -159,7 +160,7 @@ class WorkerCapacity:
             self._alone -= share.weight
             return
         if share.weight == 1 and self._behind:
-            self._behind -= 1  # that one runs now
+            self._behind -= 1  # the waiting job runs now
         else:
             self._in_slots[share.weight] -= 1
         if duration_s is not None:

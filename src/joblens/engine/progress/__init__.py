@@ -1,1 +1,1 @@
-"""How far a run has come."""
+"""Progress of runs."""

@@ -1,9 +1,10 @@
-"""How long a run will still take, from how long its jobs took before.
+"""Estimate of the remaining time of a run, from the durations of its jobs.
 
-A job's time is, in this order: what a job of that name took in earlier runs, what jobs of the same entry of
-the spec took in this one, the runtime that was written. The rest of the run takes at least as long as its
-longest chain, and as what it needs of CPUs, memory and places over what there is: the largest of these. Where
-others decide what there is (a cluster), it is what runs now, as long as more jobs wait."""
+The duration of a job is, in this order: that of the job with this name in earlier runs, that of jobs of the
+same entry in this run, the runtime in the file. The rest of the run takes at least as long as its longest
+chain, and as long as its CPU time, memory and jobs need with the given capacity; the largest of these is
+the estimate. If others decide about the capacity (a cluster), it is what runs now while more jobs wait.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +16,8 @@ from joblens.model.runs.run import JobState
 from joblens.model.runs.workflow_spec import WhenBlockedFails
 from joblens.plan.workflows.graph import dependents_of
 
-# What is learnt changes the estimate. Looking at all jobs again costs, so with many it is done less often.
+# New durations change the estimate. Recomputing all jobs is expensive, so with many jobs it is done less
+# often.
 _CHAIN_AGAIN_S = 10.0
 _JOBS_A_SECOND = 1_000
 _ENTRIES_A_SECOND = 10_000
@@ -25,7 +27,7 @@ FROM_HISTORY, FROM_THIS_RUN, FROM_SPEC = "earlier runs", "the jobs so far", "wri
 
 
 class Capacity(Struct, frozen=True):
-    """What there is to run jobs with; None: no bound."""
+    """Capacity for jobs; None: no bound."""
 
     cpus: float | None = None
     memory_bytes: int | None = None
@@ -33,13 +35,13 @@ class Capacity(Struct, frozen=True):
 
 
 class Estimate(Struct, frozen=True):
-    left_s: float | None = None  # None: nothing is known of any job that is to come
+    left_s: float | None = None  # None: no duration of a remaining job is known
     sources: tuple[str, ...] = ()
-    unknown: int = 0  # jobs to come of which nothing is known: it takes at least `left_s`
+    unknown: int = 0  # remaining jobs of unknown duration: the run takes at least `left_s`
 
 
 class _Entry:
-    """Jobs of one entry of the spec that earlier runs tell nothing about, and that are still to come."""
+    """Remaining jobs of one entry for which earlier runs have no duration."""
 
     __slots__ = ("cpus", "jobs", "memory", "seen", "seen_s", "written_s")
 
@@ -58,10 +60,10 @@ class _Entry:
 
 
 class Estimator:
-    """Told of each change of state; answers in next to no time, however many jobs there are."""
+    """Estimator that is updated with each change of state and answers quickly however many jobs there are."""
 
     def __init__(self, plan: Plan, known_s: Mapping[str, float], capacity: Capacity) -> None:
-        """`known_s`: what jobs took in earlier runs, by name."""
+        """`known_s`: durations in earlier runs, by name."""
         self._known_s = known_s
         self._jobs = list(plan.jobs)
         self._capacity = capacity
@@ -69,12 +71,12 @@ class Estimator:
         self._entries: dict[int, _Entry] = {}
         self._states = [JobState.BLOCKED] * len(plan.jobs)
         self._running: dict[int, float] = {}
-        self._waiting = 0  # jobs that could run
+        self._waiting = 0  # jobs that could run now
         self._first_began_s: float | None = None
-        self._ran_s = 0.0  # jobs that have succeeded, together
-        self._dependents: list[tuple[int, ...]] | None = None  # worked out when something fails
-        self._stuck: set[int] = set()  # waits for something that failed: it will not run
-        self._known_left = [0.0, 0.0, 0.0, 0]  # seconds, CPU seconds, byte seconds, jobs
+        self._ran_s = 0.0  # duration of all successful jobs
+        self._dependents: list[tuple[int, ...]] | None = None  # computed at the first failure
+        self._stuck: set[int] = set()  # jobs that wait for a failed one and will not run
+        self._known_remaining = [0.0, 0.0, 0.0, 0]  # seconds, CPU seconds, byte seconds, jobs
         self._chains: list[float] = []
         self._by_chain: list[int] = []
         self._next_chain = 0
@@ -85,14 +87,14 @@ class Estimator:
             self._count(index, 1)
 
     def add_jobs(self, jobs: Sequence[PlannedJob]) -> None:
-        """The next jobs of the plan."""
+        """Adds the next jobs of the plan."""
         first = len(self._jobs)
         self._jobs += jobs
         self._known += [self._known_s.get(job.name) for job in jobs]
         self._states += [JobState.BLOCKED] * len(jobs)
         self._dependents = None
         if self._chains:
-            self._chains += [0.0] * len(jobs)  # until the chains are worked out again
+            self._chains += [0.0] * len(jobs)  # until the chains are computed again
         for index in range(first, len(self._jobs)):
             self._count(index, 1)
 
@@ -111,9 +113,9 @@ class Estimator:
             if not state.is_final:
                 self._chained_at_s = None
         if state in _FAILURES:
-            self._leave_out_behind(index)
+            self._exclude_dependents(index)
 
-    def _leave_out_behind(self, index: int) -> None:
+    def _exclude_dependents(self, index: int) -> None:
         if self._dependents is None:
             self._dependents = dependents_of([job.depends_on for job in self._jobs])
         reached = [index]
@@ -145,7 +147,7 @@ class Estimator:
         return last if last.left_s is None else replace(last, left_s=max(0.0, last.left_s - passed_s))
 
     def _estimate(self, now_s: float) -> Estimate:
-        seconds, cpu_s, byte_s, jobs = self._known_left
+        seconds, cpu_s, byte_s, jobs = self._known_remaining
         sources = {FROM_HISTORY} if jobs else set()
         unknown = 0
         for entry in self._entries.values():
@@ -174,8 +176,9 @@ class Estimator:
         return Estimate(max(0.0, *left), tuple(source for source in order if source in sources), unknown)
 
     def _most_jobs(self, now_s: float, running_s: float) -> float | None:
-        """`running_s`: what those that run now have done. Where others decide it is what runs now, but not
-        more than ran at a time so far: of jobs that have ended one hears a little later."""
+        """Returns how many jobs run at once. `running_s`: how long running jobs have run. If others decide,
+        it is the number that runs now, but at most the largest so far, because ends are reported with a
+        delay."""
         there = self._capacity
         if there.cpus is not None or not self._waiting or not self._running:
             return there.most_jobs
@@ -199,8 +202,8 @@ class Estimator:
         known = self._known[index]
         if known is not None:
             parts = (known, known * _cpus(job), known * _memory(job), 1)
-            self._known_left = [
-                left + change * part for left, part in zip(self._known_left, parts, strict=True)
+            self._known_remaining = [
+                left + change * part for left, part in zip(self._known_remaining, parts, strict=True)
             ]
             return
         entry = self._entry(job)
@@ -216,8 +219,8 @@ class Estimator:
         return entry
 
     def _longest_chain(self, now_s: float) -> float:
-        """Of jobs that wait for each other: the longest that begins with one that is not done."""
-        is_shorter = len(self._stuck) != self._chained_stuck  # a failure takes whole chains away
+        """Returns the longest chain that begins with an unfinished job."""
+        is_shorter = len(self._stuck) != self._chained_stuck  # a failure removes whole chains
         again_s = max(0.0 if is_shorter else _CHAIN_AGAIN_S, len(self._jobs) / _JOBS_A_SECOND)
         if self._chained_at_s is None or now_s - self._chained_at_s >= again_s:
             expected = [
@@ -244,8 +247,8 @@ class Estimator:
 
 
 def chains(jobs: Sequence[PlannedJob], expected: Sequence[float | None]) -> list[float]:
-    """For each job the time from its start to the end of the longest chain that waits for it."""
-    left = [0] * len(jobs)  # dependants whose chain is not known yet
+    """Returns for each job the time from its start to the end of the longest chain that waits for it."""
+    left = [0] * len(jobs)  # dependents whose chain is unknown
     for job in jobs:
         for other in job.depends_on:
             left[other] += 1

@@ -1,7 +1,7 @@
-"""Progress of a run as one value for every view, and the state of each job as reported.
+"""Progress of a run as one value for every view, and the state of each job as shown to people.
 
-While a run is stopped, what was ended with it counts as ended; what `joblens resume` will do with it is said
-in words.
+In a stopped run, jobs that were cancelled with it count as ended; the text says what `joblens resume` will
+do with them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,10 +30,10 @@ _NAMES_SHOWN = 3
 
 
 class StageProgress(Struct, frozen=True):
-    """Jobs that could run side by side, were there room for all."""
+    """Jobs that could run at the same time with enough capacity."""
 
     name: str
-    total: int  # without those not selected for this run
+    total: int  # without jobs that are not selected for this run
     done: int = 0
     failed: int = 0
     cancelled: int = 0
@@ -49,7 +49,7 @@ class RunningJob(Struct, frozen=True, kw_only=True):
     expected_s: float | None = None
     cpu_percent: float | None = None
     memory_bytes: int | None = None
-    where: str = ""  # on which node or worker; '': on this machine
+    where: str = ""  # node or worker; '': this machine
 
 
 class JobFailure(Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class JobFailure(Struct, frozen=True, kw_only=True):
     reason: str
     last_line: str = ""  # of its standard error
     number: int | None = None
-    is_tried_again: bool = False
+    retry: str = ""  # 'retrying with 80.0 MiB (1 of 3)'; empty: it is final
 
 
 class RunProgress(Struct, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ class RunProgress(Struct, frozen=True, kw_only=True):
 
     @property
     def settled(self) -> int:
-        """Jobs about which nothing more will happen."""
+        """Jobs whose state is final."""
         return self.count("done") + self.count("failed") + self.count("cancelled")
 
 
@@ -109,14 +109,15 @@ class _Stage:
         )
 
 
-class _Begun(Struct):
+class _Start(Struct):
     job_uuid: str
     attempt: int
     at_us: int
 
 
 class ProgressTracker:
-    """Follows a run change by change; a change costs the same in a run of ten and of a hundred thousand."""
+    """Follows a run change by change; a change costs the same in a run of ten jobs and of a hundred
+    thousand."""
 
     def __init__(
         self,
@@ -128,8 +129,9 @@ class ProgressTracker:
         run: str,
         began_at_us: int,
     ) -> None:
-        """`stages`: places of jobs, those that wait for nothing first. `known_s`: times of earlier runs.
-        `began_at_us`: of one that is gone on with, earlier by as long as it was driven before."""
+        """`stages`: indices of jobs, those without dependencies first. `known_s`: durations in earlier
+        runs. `began_at_us`: start of the run; of a resumed one, moved back by the time it was driven
+        before."""
         self._plan = plan
         self._run = run
         self.began_at_us = began_at_us
@@ -139,32 +141,32 @@ class ProgressTracker:
         self._estimator = Estimator(plan, known_s, capacity)
         self._stages = [_Stage(stage_name(plan, indexes)) for indexes in stages]
         self._stage_of = [0] * len(plan.jobs)
-        for place, indexes in enumerate(stages):
+        for stage, indexes in enumerate(stages):
             for index in indexes:
-                self._stage_of[index] = place
+                self._stage_of[index] = stage
         self._all = _Stage("")
         self._all.counts[JobState.BLOCKED] = len(plan.jobs)
         self._states = [JobState.BLOCKED] * len(plan.jobs)
-        for place in self._stage_of:
-            self._stages[place].counts[JobState.BLOCKED] += 1
-        self._begun: dict[int, _Begun] = {}
+        for stage in self._stage_of:
+            self._stages[stage].counts[JobState.BLOCKED] += 1
+        self._begun: dict[int, _Start] = {}
         self.failures: dict[int, JobFailure] = {}
         self.message = ""
         self.status = RunStatus.RUNNING
 
     def add_jobs(self, jobs: Sequence[PlannedJob]) -> None:
-        """The next jobs of the plan, in order: each in the stage behind those it needs."""
+        """Adds the next jobs of the plan in order, each to the stage after those it depends on."""
         first = len(self._states)
         by_stage: dict[int, list[int]] = {}
         stages = depths_behind([job.depends_on for job in jobs], first, self._stage_of)
-        for index, place in enumerate(stages, first):
-            by_stage.setdefault(place, []).append(index)
+        for index, stage in enumerate(stages, first):
+            by_stage.setdefault(stage, []).append(index)
         self._stage_of += stages
         self._states += [JobState.BLOCKED] * len(jobs)
-        for place, added in sorted(by_stage.items()):
-            if place == len(self._stages):
+        for stage, added in sorted(by_stage.items()):
+            if stage == len(self._stages):
                 self._stages.append(_Stage(stage_name(self._plan, added)))
-            self._stages[place].counts[JobState.BLOCKED] += len(added)
+            self._stages[stage].counts[JobState.BLOCKED] += len(added)
         self._all.counts[JobState.BLOCKED] += len(jobs)
         self._estimator.add_jobs(jobs)
 
@@ -187,7 +189,7 @@ class ProgressTracker:
 
     def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None:
         self.state_changed(index, JobState.RUNNING, at_us)
-        self._begun[index] = _Begun(job_uuid, attempt, at_us)
+        self._begun[index] = _Start(job_uuid, attempt, at_us)
 
     def attempt_succeeded(self, index: int, duration_s: float) -> None:
         self._estimator.succeeded(index, duration_s)
@@ -196,7 +198,7 @@ class ProgressTracker:
         self.failures[failure.index] = failure
 
     def settled(self) -> tuple[int, int]:
-        """(jobs about which nothing more will happen, all jobs)."""
+        """Returns (jobs in a final state, all jobs)."""
         all_jobs = self._all.progress()
         return all_jobs.done + all_jobs.failed + all_jobs.cancelled, all_jobs.total
 
@@ -205,7 +207,7 @@ class ProgressTracker:
         return max(0.0, (last_us - self.began_at_us) / 1e6)
 
     def running_jobs(self) -> list[tuple[int, str]]:
-        """(place, uuid), the longest running first."""
+        """Returns (index, uuid), the longest running first."""
         return [(index, begun.job_uuid) for index, begun in self._begun.items()]
 
     def progress(
@@ -251,7 +253,7 @@ def _memory_of(requirements: Sequence[Requirements]) -> int:
 
 
 def stage_name(plan: Plan, indexes: Sequence[int]) -> str:
-    """The jobs of a stage by the beginning they share (work_1, work_2: 'work_…'), or the first few."""
+    """Returns the common prefix of the jobs of a stage (work_1, work_2: 'work_…'), or the first few names."""
     if not indexes:
         return ""
     names = [plan.jobs[index].name for index in indexes]
@@ -282,19 +284,19 @@ def _by_entry(plan: Plan, indexes: Sequence[int]) -> list[list[str]]:
 def _common_start(names: Sequence[str]) -> str:
     first, last = min(names), max(names)
     length = next(
-        (place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other),
+        (stage for stage, (one, other) in enumerate(zip(first, last, strict=False)) if one != other),
         min(len(first), len(last)),
     )
     return first[:length]
 
 
-TIME = "time"  # who asked for the end of a run whose --time was up
+TIME = "time"  # `StopAskedFor.by` of a run that reached its --time
 _KILL = "kill"
-_GOES_ON = "`joblens resume` continues it"
+_RESUME = "`joblens resume` continues it"
 
 
 def last_stop(events: Iterable[RunEvent]) -> StopAskedFor | None:
-    """The end that was asked for since the run was last started; a harder one counts more."""
+    """Returns the stop that was requested since the run was last started; KILL outweighs DRAIN."""
     found: StopAskedFor | None = None
     for event in events:
         if isinstance(event.fact, RunStarted):
@@ -305,7 +307,7 @@ def last_stop(events: Iterable[RunEvent]) -> StopAskedFor | None:
 
 
 def failed_finalizations(events: Iterable[RunEvent]) -> list[DatasetFinalized]:
-    """Datasets that could not be finalized since the run was last started, or by hand after that."""
+    """Returns datasets that could not be finalized since the run was last started, or by hand after that."""
     last: dict[int, DatasetFinalized] = {}
     for event in events:
         if isinstance(event.fact, RunStarted):
@@ -318,8 +320,8 @@ def failed_finalizations(events: Iterable[RunEvent]) -> list[DatasetFinalized]:
 def standing(
     schedule: Schedule, index: int, status: RunStatus, stop: StopAskedFor | None, last: JobResult | None
 ) -> tuple[JobState, str]:
-    """-> its state, and what it waits for or how it ended. `schedule`: the run put together from its facts;
-    `last`: the job's last attempt."""
+    """Returns the state of a job, and what it waits for or how it ended. `schedule`: the run restored from
+    its events; `last`: the job's last attempt."""
     state = schedule.state_of(index)
     if state.is_final or state is JobState.RUNNING:
         return state, schedule.why(index)
@@ -333,14 +335,14 @@ def standing(
 def _ended_with_the_run(
     schedule: Schedule, index: int, stop: StopAskedFor, last: JobResult | None
 ) -> tuple[JobState, str]:
-    why = "the run's time was up" if stop.by == TIME else "the run was ended"
+    why = "the run timed out" if stop.by == TIME else "the run was cancelled"
     if _needs_what_failed(schedule, index):
         return JobState.CANCELED, f"{why}; it {schedule.why(index)}"
     if last is None or not schedule.attempt_of(index):
-        return JobState.CANCELED, f"{why} before it began; {_GOES_ON}"
+        return JobState.CANCELED, f"{why} before it started; {_RESUME}"
     if last.status is Status.CANCELLED or (index, last.attempt) in stop.ended:
         return JobState.TERMINATED, f"{why}; `joblens resume` starts it again"
-    return JobState.FAILED, f"{why} before its next attempt; {_GOES_ON}"
+    return JobState.FAILED, f"{why} before its next attempt; {_RESUME}"
 
 
 def _needs_what_failed(schedule: Schedule, index: int) -> bool:
@@ -356,5 +358,5 @@ def _waiting(schedule: Schedule, index: int, status: RunStatus) -> str:
     if status is RunStatus.CREATED:
         return "the run has not started"
     if schedule.attempt_of(index):
-        return f"the run ended before its next attempt; {_GOES_ON}"
-    return f"was not started before the run ended; {_GOES_ON}"
+        return f"the run ended before its next attempt; {_RESUME}"
+    return f"was not started before the run ended; {_RESUME}"

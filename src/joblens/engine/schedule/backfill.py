@@ -1,10 +1,10 @@
 """Backfill (EASY): free capacity, when the first waiting job fits, and which jobs may pass it.
 
-Where durations are known or can be guessed, it has a reservation: whoever passes must be gone by then, or
-need only what the reservation leaves. Guesses may be wrong: once the time it was first promised is over, and
-where there is nothing to guess from, whoever passes is counted, and after `PATIENCE` of them it and all who
-pass must fit the machine together. So it starts at the latest when the last of those has ended that ran
-before.
+If durations are known or can be estimated, the job has a reservation: a job that passes must end before it,
+or need only what the reservation leaves free. Estimates may be wrong: once the promised time is over, and
+if there is nothing to estimate from, passing jobs are counted, and after `MAX_PASSED` of them the waiting job
+and all that pass must fit together. So it starts at the latest when the last job has ended that was already
+running.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,19 +17,19 @@ from joblens.engine.schedule.ready_queue import Bucket
 
 
 class FreeCapacity:
-    """What is free of the offer. Devices go to jobs by name, the first free ones in the order offered."""
+    """Free part of the capacity. Devices are assigned by name, the first free ones first."""
 
-    __slots__ = ("_device_places", "free", "free_devices", "free_slots", "whole")
+    __slots__ = ("_device_indices", "free", "free_devices", "free_slots", "whole")
 
     def __init__(self, offer: RunCapacity) -> None:
         self.whole = whole_of(offer)
         self.free = self.whole
         self.free_slots = offer.most_jobs if offer.most_jobs is not None else 1 << 40
         self.free_devices = list(offer.gpus)
-        self._device_places = {device: place for place, device in enumerate(offer.gpus)}
+        self._device_indices = {device: number for number, device in enumerate(offer.gpus)}
 
     def grow(self, whole: Shape) -> None:
-        """It is that much now, in no resource less than before."""
+        """Raises the capacity; no resource shrinks."""
         more = Shape(*(new - old for new, old in zip(whole, self.whole, strict=True)))
         self.whole = whole
         self.free = self.free.plus(more)
@@ -38,7 +38,7 @@ class FreeCapacity:
         return need == NOTHING or (self.free_slots > 0 and need.within(self.free))
 
     def take(self, need: Shape, devices: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """`devices`: those it has already (a job that was found running)."""
+        """Takes capacity. `devices`: those that a job already has (it was found running)."""
         if need == NOTHING:  # it runs elsewhere
             return ()
         chosen = devices or tuple(self.free_devices[: need.gpus])
@@ -58,12 +58,12 @@ class FreeCapacity:
         self.free_slots += 1
         self.free = self.free.plus(need)
         if devices:
-            known = [device for device in devices if device in self._device_places]
-            self.free_devices = sorted(self.free_devices + known, key=self._device_places.__getitem__)
+            known = [device for device in devices if device in self._device_indices]
+            self.free_devices = sorted(self.free_devices + known, key=self._device_indices.__getitem__)
 
 
 class Reservation(NamedTuple):
-    """When the job it is for can start at the latest, and what it leaves free then."""
+    """When the job can start at the latest, and what is free then."""
 
     at_s: float
     spare: Shape
@@ -71,27 +71,26 @@ class Reservation(NamedTuple):
 
 
 def reserve(
-    need: Shape, room: FreeCapacity, running: Iterable[tuple[float, Shape]], now_s: float
+    need: Shape, capacity: FreeCapacity, running: Iterable[tuple[float, Shape]], now_s: float
 ) -> Reservation:
-    """`running`: when each is expected to end, and what it will free."""
-    free, slots, at_s = room.free, room.free_slots, now_s
+    """`running`: when each job is expected to end, and what it will free."""
+    free, slots, at_s = capacity.free, capacity.free_slots, now_s
     for ends_s, held in sorted(running):
         if slots > 0 and need.within(free):
             break
         free, slots, at_s = free.plus(held), slots + 1, max(now_s, ends_s)
     if slots <= 0 or not need.within(free):
         return Reservation(now_s, NOTHING, 0)
-    left = Shape(
+    rest = Shape(
         free.cpu_thousandths - need.cpu_thousandths,
         free.memory_bytes - need.memory_bytes,
         free.gpus - need.gpus,
     )
-    return Reservation(at_s, left, slots - 1)
+    return Reservation(at_s, rest, slots - 1)
 
 
 class Held:
-    """A job that was handed over. `yields_to`: the job that was promised its start no matter what, when this
-    one was let past it; -1: none."""
+    """A started job. `yields_to`: the job with a promised start that this one was let past; -1: none."""
 
     __slots__ = ("bucket", "devices", "expected_s", "is_behind", "since_s", "yields_to")
 
@@ -100,11 +99,11 @@ class Held:
         self.since_s = since_s
         self.expected_s = expected_s
         self.devices: tuple[str, ...] = ()
-        self.is_behind = False  # has no place of its own yet
+        self.is_behind = False  # waits behind another job
         self.yields_to = -1
 
     def ends_s(self, now_s: float) -> float:
-        """Nothing known: it will go on for as long as it has run."""
+        """Returns when it is expected to end; if nothing is known, it runs as long again as it has run."""
         if self.expected_s is None:
             return now_s + max(now_s - self.since_s, 1e-3)
         return max(self.since_s + self.expected_s, now_s)
@@ -112,7 +111,7 @@ class Held:
 
 class Occupancy:
     def __init__(self, offer: RunCapacity) -> None:
-        self.room = FreeCapacity(offer)
+        self.capacity = FreeCapacity(offer)
         self.most_jobs = offer.most_jobs
         self.held: dict[int, Held] = {}
 
@@ -125,13 +124,13 @@ class Occupancy:
         devices: tuple[str, ...] = (),
     ) -> Held:
         held = Held(bucket, now_s, expected_s)
-        held.devices = self.room.take(bucket.shape, devices)
+        held.devices = self.capacity.take(bucket.shape, devices)
         bucket.lanes += 1
         self.held[index] = held
         return held
 
     def line_up(self, index: int, bucket: Bucket, now_s: float, expected_s: float | None) -> None:
-        """It will have the place of a job of the same shape when that ends."""
+        """Queues it behind a job of the same shape, whose capacity it will get."""
         held = Held(bucket, now_s, expected_s)
         held.is_behind = True
         bucket.behind += 1
@@ -143,20 +142,20 @@ class Occupancy:
         held.is_behind = False
 
     def leave(self, index: int) -> None:
-        """Which of those behind has its place now is not known until one begins; that one has it is."""
+        """Frees capacity. Which of the waiting jobs has it is unknown until one starts."""
         held = self.held.pop(index)
         bucket = held.bucket
         if bucket.behind:
             bucket.behind -= 1
             return
         bucket.lanes -= 1
-        self.room.give_back(bucket.shape, held.devices)
+        self.capacity.give_back(bucket.shape, held.devices)
 
     def expected_ends(self, now_s: float) -> Iterator[tuple[float, Shape]]:
         return ((held.ends_s(now_s), held.bucket.shape) for held in self.held.values() if not held.is_behind)
 
     def let_past(self, index: int) -> tuple[Shape, int]:
-        """What those hold that were let past this job after it was promised its start; how many they are."""
+        """Returns the capacity and number of jobs that were let past this job after its promised start."""
         shape, count = NOTHING, 0
         for held in self.held.values():
             if held.yields_to == index:
@@ -164,11 +163,11 @@ class Occupancy:
         return shape, count
 
 
-PATIENCE = 64
+MAX_PASSED = 64
 
 
 class Wait(Struct):
-    """Of a job that had to let others pass."""
+    """A job that had to let others pass."""
 
     promised_s: float | None = None
     overtaken: int = 0
@@ -180,8 +179,8 @@ class Backfill:
         self._waits: dict[int, Wait] = {}
         self._reservation: Reservation | None = None
 
-    def look_again(self) -> None:
-        """Something ended or became ready."""
+    def rescan(self) -> None:
+        """Called when something ended or became ready."""
         self._reservation = None
 
     def started(self, index: int) -> None:
@@ -190,10 +189,10 @@ class Backfill:
     def allows(
         self, first: int, first_need: Shape, need: Shape, expected_s: float | None, now_s: float
     ) -> bool:
-        """Whether a job that fits now may start before `first`."""
+        """Returns whether a job that fits now may start before `first`."""
         wait = self._waits.setdefault(first, Wait())
-        if wait.overtaken >= PATIENCE:
-            return self._fits_beside(first, first_need, need)
+        if wait.overtaken >= MAX_PASSED:
+            return self._fits_with(first, first_need, need)
         if expected_s is None:
             return True
         promise = self._reserve(wait, first_need, now_s)
@@ -203,23 +202,23 @@ class Backfill:
 
     def passed(self, first: int, held: Held, now_s: float) -> None:
         wait = self._waits[first]
-        if wait.overtaken >= PATIENCE:
+        if wait.overtaken >= MAX_PASSED:
             held.yields_to = first
         elif held.expected_s is None or wait.promised_s is None or now_s > wait.promised_s:
             wait.overtaken += 1
-        self._reservation = None  # the room has changed
+        self._reservation = None  # the capacity has changed
 
     def _reserve(self, wait: Wait, need: Shape, now_s: float) -> Reservation:
         if self._reservation is None:
             ends = self._occupancy.expected_ends(now_s)
-            self._reservation = reserve(need, self._occupancy.room, ends, now_s)
+            self._reservation = reserve(need, self._occupancy.capacity, ends, now_s)
         if wait.promised_s is None:
             wait.promised_s = self._reservation.at_s
         return self._reservation
 
-    def _fits_beside(self, first: int, first_need: Shape, need: Shape) -> bool:
+    def _fits_with(self, first: int, first_need: Shape, need: Shape) -> bool:
         past, count = self._occupancy.let_past(first)
         most = self._occupancy.most_jobs
         if most is not None and count + 2 > most:
             return False
-        return first_need.plus(need).plus(past).within(self._occupancy.room.whole)
+        return first_need.plus(need).plus(past).within(self._occupancy.capacity.whole)

@@ -1,7 +1,8 @@
-"""What a run may use of the machine, and what a job takes of it.
+"""Capacity of a run, and the shape of a job in it.
 
-A job without written requirements packs as one CPU and a little memory. CPUs are counted in thousandths:
-sums of whole numbers come out even, sums of floats do not."""
+A job without requirements counts as one CPU and a little memory. CPUs are counted in thousandths: sums of
+integers are exact, sums of floats are not.
+"""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -19,41 +20,41 @@ class RunCapacity(Struct, frozen=True, kw_only=True):
     cpus: float
     memory_bytes: int
     gpus: tuple[str, ...] = ()  # devices by name
-    nameless_gpus: int = 0  # beside them: which of these a job gets is for others to say
-    time_s: float | None = None  # from the begin on; None: no end
+    nameless_gpus: int = 0  # further GPUs without a name: others assign them
+    time_s: float | None = None  # from the start; None: unlimited
     most_jobs: int | None = None
 
 
 class Ahead(Struct, frozen=True, kw_only=True):
-    """How many jobs are handed over before there is room for them, so that no lane waits for the next one."""
+    """How many jobs are started before they fit, so that no lane waits for the next one."""
 
-    work_s: float = 0.030  # of work, in each lane
-    longest_s: float = 0.100  # jobs that take longer gain nothing
+    work_s: float = 0.030  # of work per lane
+    longest_s: float = 0.100  # longer jobs gain nothing
     most_each_lane: int = 16
-    limited_too: bool = False  # also those for which something has to be set up
+    limited_too: bool = False  # also jobs that need some set-up
 
 
-# A worker hears of its next job by way of the store: that takes a while.
+# A worker learns of its next job through the store, which takes a while.
 AHEAD_OF_WORKERS = Ahead(work_s=1.0, longest_s=30.0, most_each_lane=64, limited_too=True)
 
 
 class Choices(Struct, frozen=True, kw_only=True):
-    """How this run differs from the plan. Jobs that are not `enabled` count as done for those behind them."""
+    """Options of this run. Jobs that are not `enabled` count as done for their dependents."""
 
     enabled: Collection[int] | None = None  # None: all
     enforce: bool = True
-    expected_s: Mapping[int, float] = field(default_factory=dict)  # durations known from history, by index
-    may_go_ahead: bool = True  # StartAttempt(behind=True) is understood by whoever carries it out
+    expected_s: Mapping[int, float] = field(default_factory=dict)  # durations from history, by index
+    may_go_ahead: bool = True  # the caller understands StartAttempt(behind=True)
     ahead: Ahead = Ahead()
-    is_worker: bool = True  # the process that drives the run carries out its jobs itself
+    is_worker: bool = True  # the driver runs the jobs itself
     may_grow: bool = False  # jobs may add jobs: the driver answers AskForJobs
-    # Labels of the workers of the offer; jobs with another one take none of it. None: they run all jobs.
+    # Labels of the workers; jobs with other labels take no capacity. None: they run all jobs.
     served_labels: Collection[str] | None = None
-    lost_is_final: bool = False  # workers take lost jobs up again themselves, where they may run twice
+    lost_is_final: bool = False  # workers retry lost jobs themselves if they may run twice
 
 
 class Shape(NamedTuple):
-    """What a job takes while it runs."""
+    """Capacity that a job takes while it runs."""
 
     cpu_thousandths: int
     memory_bytes: int
@@ -74,7 +75,7 @@ class Shape(NamedTuple):
         )
 
     def share_of(self, whole: "Shape") -> float:
-        """Of the resource it takes most of."""
+        """Returns the share of the resource of which it takes most."""
         return max(need / have if have else 0.0 for need, have in zip(self, whole, strict=True))
 
 
@@ -96,14 +97,14 @@ def whole_of(offer: RunCapacity) -> Shape:
 class Unfit(NamedTuple):
     """A job that could never start."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs of it
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
     what: str  # cpus, memory, gpus, time
     need: float
     have: float
 
 
 def unfit(plan: Plan, offer: RunCapacity) -> list[Unfit]:
-    """Every resource of every job that is more than is offered altogether; for the caller to refuse."""
+    """Returns every requirement that exceeds the whole capacity; the caller refuses such a run."""
     known: dict[Requirements, list[tuple[str, float, float]]] = {}
     found = []
     for index, job in enumerate(plan.jobs):

@@ -1,4 +1,4 @@
-"""Dry run: the course of a run if every job succeeds and takes as long as is known of it."""
+"""Dry run: the course of a run if every job succeeds and takes its expected time."""
 
 from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
@@ -32,7 +32,7 @@ class RehearsedStart(Struct, frozen=True):
 
 
 class Rehearsal(Struct, frozen=True):
-    """Starts in their order. `makespan_s` None: of some job nobody knows how long it takes."""
+    """Starts in their order. `makespan_s` None: the duration of some job is unknown."""
 
     starts: tuple[RehearsedStart, ...]
     makespan_s: float | None
@@ -50,12 +50,12 @@ class DryRun(Struct, frozen=True, kw_only=True):
 
 
 def rehearse(schedule: Schedule, known_s: Mapping[int, float]) -> Rehearsal:
-    """`schedule` may have been restored and has not begun. Jobs of which nothing is known are taken to be as
-    long as the others are on average."""
+    """Simulates the run. `schedule` may be restored and has not begun. Jobs of unknown duration count as
+    long as the others on average."""
     usual_s = sum(known_s.values()) / len(known_s) if known_s else 1.0
     starts: list[RehearsedStart] = []
     ends: list[tuple[float, int, Event]] = []
-    order = count()  # events of one time come in the order they were caused
+    order = count()  # simultaneous events keep their order
     now_s = 0.0
     commands = schedule.begin(now_s)
     while True:

@@ -1,5 +1,4 @@
-"""What happens to a run and what is to be done about it, as values: `engine.schedule` decides, the agent
-feeds events and carries out commands."""
+"""Events and commands of a run: `engine.schedule` decides, the agent feeds events and executes commands."""
 
 import enum
 
@@ -9,7 +8,7 @@ from joblens.model.jobs.job import Requirements, Status
 
 
 class StopMode(enum.StrEnum):
-    DRAIN = "drain"  # start nothing more, let what runs come to its end
+    DRAIN = "drain"  # start nothing more, let running jobs finish
     KILL = "kill"
 
 
@@ -21,7 +20,7 @@ class AttemptBegan(Struct, frozen=True):
 
 
 class AttemptEnded(Struct, frozen=True):
-    """`outputs_missing`: it succeeded, and did not make a file it was to make."""
+    """`outputs_missing`: it succeeded, but an output file is missing."""
 
     index: int
     attempt: int
@@ -33,20 +32,20 @@ class AttemptEnded(Struct, frozen=True):
 
 
 class DataChanged(Struct, frozen=True):
-    """User data was set; `place` in Plan.user_data."""
+    """User data was set; `place`: index in Plan.user_data."""
 
     place: int
 
 
 class FinalizationEnded(Struct, frozen=True):
-    """A dataset was counted and hashed; `place` in Plan.datasets. `error`: why that was not possible."""
+    """A dataset was counted and hashed; `place`: index in Plan.datasets. `error`: why that failed."""
 
     place: int
     error: str = ""
 
 
 class CommandEnded(Struct, frozen=True):
-    """A command of an action, or a recovery script (`index` >= 0: of that job)."""
+    """A command of an action, or the recovery script of a job (`index` >= 0) has ended."""
 
     status: Status
     action: int = -1
@@ -59,13 +58,13 @@ class StopWanted(Struct, frozen=True):
 
 
 class CancelWanted(Struct, frozen=True):
-    """Of one job; running or not."""
+    """Cancel one job, running or not."""
 
     index: int
 
 
 class OfferGrew(Struct, frozen=True):
-    """There is that much altogether now. Less than there was changes nothing."""
+    """New capacity. Less than before changes nothing."""
 
     cpus: float
     memory_bytes: int
@@ -78,7 +77,7 @@ class JobsAdded(Struct, frozen=True):
 
 
 class JobsAsked(Struct, frozen=True):
-    """Answers AskForJobs: every job that was added until then has come as JobsAdded."""
+    """Answers AskForJobs: every job that was added until then has been reported as JobsAdded."""
 
 
 class Tick(Struct, frozen=True):
@@ -104,8 +103,8 @@ Event = (
 
 
 class StartAttempt(Struct, frozen=True):
-    """`requirements`: of this attempt (a handler may have grown them). `behind`: it takes the place of
-    a running job of the same shape, so it may be handed over before that one has ended."""
+    """`requirements`: of this attempt (a handler may have raised them). `behind`: it gets the capacity of a
+    running job of the same shape, so it may be started before that job has ended."""
 
     index: int
     attempt: int
@@ -125,7 +124,7 @@ class RunActionCommand(Struct, frozen=True):
 
 
 class AskForNodes(Struct, frozen=True):
-    """Of a cluster, as that action says; where there is none, nobody is asked."""
+    """Request the nodes of an action from the cluster, if there is one."""
 
     action: int
 
@@ -137,20 +136,20 @@ class RunRecovery(Struct, frozen=True):
 
 
 class FinalizeDataset(Struct, frozen=True):
-    """Count and hash it; answered by one FinalizationEnded."""
+    """Count and hash a dataset; answered by one FinalizationEnded."""
 
     place: int
 
 
 class StateChanged(Struct, frozen=True):
-    """For whoever shows it; `why` is said to people."""
+    """For views; `why` is text for people."""
 
     index: int
     why: str = ""
 
 
 class AskForJobs(Struct, frozen=True):
-    """Nothing is left to do: did jobs that have ended add others? Answered by one JobsAsked."""
+    """Nothing is left to do: did ended jobs add others? Answered by one JobsAsked."""
 
 
 class RunIsOver(Struct, frozen=True):

@@ -9,9 +9,9 @@ from joblens.engine.schedule.capacity import NOTHING, Choices, RunCapacity, Shap
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.plan import Plan, PlannedJob
 
-GAP = 1 << 32  # between the numbers of two jobs, for jobs that come later
-_PART = 1 << 10  # of a gap that one job takes: later ones mostly come behind it
-# Amounts by which each jobs_sort_method puts jobs in order, the largest first.
+GAP = 1 << 32  # between the numbers of two jobs, for jobs that are added later
+_PART = 1 << 10  # share of a gap that one job takes: later jobs mostly follow it
+# Amounts by which each jobs_sort_method sorts, the largest first.
 _SORTED_BY = {
     "none": (),
     "gpus_runtime_memory": ("gpus", "timeout_s", "memory_bytes"),
@@ -20,8 +20,8 @@ _SORTED_BY = {
 
 
 class Dependents:
-    """Who waits for whom, as two arrays: those behind job i are `targets[starts[i]:starts[i + 1]]`. Jobs that
-    came later are listed beside them."""
+    """Dependents of each job as two arrays: those of job i are `targets[starts[i]:starts[i + 1]]`. Jobs
+    that were added later have lists."""
 
     __slots__ = ("later", "starts", "targets")
 
@@ -31,8 +31,8 @@ class Dependents:
         for job in jobs:
             for needed in job.depends_on:
                 counts[needed + 1] += 1
-        for place in range(1, len(counts)):
-            counts[place] += counts[place - 1]
+        for position in range(1, len(counts)):
+            counts[position] += counts[position - 1]
         self.starts = counts
         self.targets = array("i", bytes(4 * counts[-1]))
         filled = array("i", counts)
@@ -54,18 +54,19 @@ class Dependents:
 
 
 def weights(plan: Plan, expected_s: Mapping[int, float]) -> list[float]:
-    """How long each job is taken to run: what history or its written runtime says, else as the others do."""
+    """Returns the expected duration of each job: from history or its runtime, otherwise the mean of the
+    others."""
     known = [
         expected_s.get(index, job.requirements.timeout_s) if expected_s else job.requirements.timeout_s
         for index, job in enumerate(plan.jobs)
     ]
-    told = [weight for weight in known if weight is not None]
-    usual = sum(told) / len(told) if told else 1.0
+    known_weights = [weight for weight in known if weight is not None]
+    usual = sum(known_weights) / len(known_weights) if known_weights else 1.0
     return [usual if weight is None else weight for weight in known]
 
 
 def upward_ranks(plan: Plan, dependents: Dependents, own: list[float]) -> list[float]:
-    """The length of the longest chain that begins with the job."""
+    """Returns the length of the longest chain that begins with each job."""
     if not dependents.targets:
         return own
     ranks = list(own)
@@ -83,18 +84,18 @@ def upward_ranks(plan: Plan, dependents: Dependents, own: list[float]) -> list[f
 
 
 def added_ranks(plan: Plan, first: int, usual_s: float) -> list[float]:
-    """The same for jobs from `first` on: chains among themselves."""
+    """Returns the same for jobs from `first` on: chains among themselves."""
     own = [job.requirements.timeout_s or usual_s for job in plan.jobs[first:]]
     ranks = list(own)
     inside = [[one - first for one in job.depends_on if one >= first] for job in plan.jobs[first:]]
     unseen = [0] * len(own)
     for needed in (one for each in inside for one in each):
         unseen[needed] += 1
-    ends = [place for place, count in enumerate(unseen) if count == 0]
+    ends = [position for position, count in enumerate(unseen) if count == 0]
     while ends:
-        place = ends.pop()
-        for needed in inside[place]:
-            ranks[needed] = max(ranks[needed], own[needed] + ranks[place])
+        position = ends.pop()
+        for needed in inside[position]:
+            ranks[needed] = max(ranks[needed], own[needed] + ranks[position])
             unseen[needed] -= 1
             if unseen[needed] == 0:
                 ends.append(needed)
@@ -102,16 +103,17 @@ def added_ranks(plan: Plan, first: int, usual_s: float) -> list[float]:
 
 
 class Order:
-    """Jobs by priority, then the longest chain (it decides how long the run takes), then the largest (small
-    ones fill the gaps), then as written. `jobs_sort_method` replaces what stands between priority and as
-    written. `numbers` ascend in that order; a job that comes later gets one between those of its neighbours,
-    so that nothing moves."""
+    """Order of jobs: by priority, then the longest chain (it determines the duration of the run), then the
+    largest (small ones fill gaps), then as written. `jobs_sort_method` replaces the criteria between
+    priority and position. `numbers` ascend in that order; a job that is added later gets a number between
+    its neighbours, so that nothing moves."""
 
     def __init__(self, plan: Plan, ranks: Sequence[float], size_of: Callable[[int], float]) -> None:
         self._plan = plan
         self._ranks = array("d", ranks)
         self._size_of = size_of
-        # As they were when each job came: sizes change with retries and offers, and positions do not.
+        # Sizes at the time each job was added: retries and growing capacity change sizes, but not
+        # positions.
         self._sizes = array("d", (size_of(index) for index in range(len(plan.jobs))))
         self._amounts = _SORTED_BY.get(str(plan.other.get("jobs_sort_method")))
         keys = [self._key(index) for index in range(len(plan.jobs))]
@@ -120,16 +122,16 @@ class Order:
         self._number()
 
     def add(self, ranks: Sequence[float]) -> bool:
-        """Of jobs that the plan has got since. True: there was no gap left, and all numbers are new."""
+        """Adds jobs of the plan. Returns True if no gap was left, so that all numbers are new."""
         is_renumbered = False
         for rank in ranks:
             index = len(self._ranks)
             self._ranks.append(rank)
             self._sizes.append(self._size_of(index))
             self.numbers.append(0)
-            place = bisect_right(self._indexes, self._key(index), key=self._key)
-            self._indexes.insert(place, index)
-            number = self._number_at(place)
+            position = bisect_right(self._indexes, self._key(index), key=self._key)
+            self._indexes.insert(position, index)
+            number = self._number_at(position)
             if number is None:
                 self._number()
                 is_renumbered = True
@@ -143,10 +145,10 @@ class Order:
             return -job.priority, -self._ranks[index], -self._sizes[index], index
         return -job.priority, *(-(getattr(job.requirements, name) or 0) for name in self._amounts), index
 
-    def _number_at(self, place: int) -> int | None:
-        """Between its neighbours; None: there is nothing between them."""
-        before = self.numbers[self._indexes[place - 1]] if place else None
-        after = self.numbers[self._indexes[place + 1]] if place + 1 < len(self._indexes) else None
+    def _number_at(self, position: int) -> int | None:
+        """Returns a number between its neighbours, or None if there is none."""
+        before = self.numbers[self._indexes[position - 1]] if position else None
+        after = self.numbers[self._indexes[position + 1]] if position + 1 < len(self._indexes) else None
         if before is None:
             return 0 if after is None else after - GAP
         if after is None:
@@ -155,8 +157,8 @@ class Order:
         return before + max(1, gap // _PART) if gap > 1 else None
 
     def _number(self) -> None:
-        for place, index in enumerate(self._indexes):
-            self.numbers[index] = place * GAP
+        for position, index in enumerate(self._indexes):
+            self.numbers[index] = position * GAP
 
 
 RECENT = 0.2  # weight of the newest duration in the mean
@@ -165,7 +167,7 @@ _INDEX_MASK = (1 << _INDEX_BITS) - 1
 
 
 class Bucket:
-    """Jobs of one kind: what waits, what runs, and how long they have taken of late."""
+    """Jobs of one kind: waiting, running, and their recent durations."""
 
     __slots__ = (
         "behind", "can_fit", "has_container", "is_limited", "lanes", "mean_s", "number",
@@ -188,9 +190,9 @@ class Bucket:
         self.has_container = has_container
         self.can_fit = True
         self.positions: list[int] = []  # heap
-        self.waits_since = 0  # how many jobs had been started in all when it last had its turn
-        self.lanes = 0  # places taken in the room
-        self.behind = 0  # handed over, for the place of one that runs
+        self.waits_since = 0  # number of starts in the run when it last had its turn
+        self.lanes = 0  # jobs that take capacity
+        self.behind = 0  # started behind a running one
         self.mean_s = 0.0
         self.seen = 0
 
@@ -201,13 +203,13 @@ class Bucket:
 
 
 class Waiting:
-    """`heads`: the position of the first job of each bucket that has one, ascending."""
+    """Waiting jobs. `heads`: the position of the first job of each bucket, ascending."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
         self.heads: list[int] = []
-        self._gone: set[int] = set()  # positions taken out, still inside a heap
-        self._shelved: set[int] = set()  # buckets whose time is over
+        self._gone: set[int] = set()  # removed positions that are still in a heap
+        self._shelved: set[int] = set()  # buckets that have no time left
         self.count = 0
 
     def index_at(self, position: int) -> int:
@@ -240,7 +242,7 @@ class Waiting:
         insort(self.heads, heap[0])
 
     def pop(self, bucket: Bucket) -> int:
-        """The head of the bucket, which must have one."""
+        """Removes and returns the head of the bucket, which must have one."""
         position = heappop(bucket.positions)
         self._forget_head(position)
         self.count -= 1
@@ -248,7 +250,7 @@ class Waiting:
         return self.index_at(position)
 
     def remove(self, index: int, bucket: Bucket) -> None:
-        """For good: it is not added again."""
+        """Removes it for good: it is not added again."""
         position = self._position(index)
         if bucket.positions[0] == position and bucket.number not in self._shelved:
             self.pop(bucket)
@@ -257,7 +259,7 @@ class Waiting:
         self._gone.add(position)
 
     def shelve(self, bucket: Bucket) -> None:
-        """Nothing of it will start any more."""
+        """No job of it will start."""
         if bucket.number in self._shelved:
             return
         self._forget_head(bucket.positions[0])
@@ -284,12 +286,12 @@ class Buckets:
         self._buckets: list[Bucket] = []
         self._numbers: dict[tuple[Requirements, bool, bool], int] = {}
         self._served = choices.served_labels
-        self.least = self._whole  # of each resource, what the job that takes least of it takes
+        self.least = self._whole  # smallest amount of each resource that a job takes
         self._plan = plan
         self._of_job = array("i", (self._number_of(job, job.requirements) for job in plan.jobs))
 
     def add(self, jobs: Sequence[PlannedJob]) -> None:
-        """The next jobs of the plan."""
+        """Adds the next jobs of the plan."""
         self._of_job.extend(self._number_of(job, job.requirements) for job in jobs)
 
     def all(self) -> Sequence[Bucket]:
@@ -299,11 +301,11 @@ class Buckets:
         return self._buckets[self._of_job[index]]
 
     def change(self, index: int, requirements: Requirements) -> None:
-        """The next attempt asks for something else."""
+        """Changes the requirements of the next attempt."""
         self._of_job[index] = self._number_of(self._plan.jobs[index], requirements)
 
     def grow(self, whole: Shape) -> None:
-        """What is offered: attempts that ask for more than any before may fit now."""
+        """Raises the capacity: attempts that need more than any before may fit now."""
         self._whole = whole
 
     def size_of(self, index: int) -> float:
@@ -329,7 +331,7 @@ class Buckets:
         return number
 
     def _is_limited(self, asked: Requirements) -> bool:
-        """Whether something has to be set up for each job by itself."""
+        """Returns whether each job needs its own set-up."""
         if not self._enforce:
             return False
         limits = (asked.cpus, asked.memory_bytes, asked.pids) if self._limit_resources else (asked.pids,)

@@ -1,61 +1,39 @@
-"""Why a job is not running, in words for people."""
+"""Reasons why a job is not running, as text for people."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from joblens.engine.schedule.backfill import Occupancy
-from joblens.engine.schedule.capacity import RunCapacity
-from joblens.engine.schedule.events import StopMode
-from joblens.engine.schedule.job_table import JobTable
-from joblens.engine.schedule.ready_queue import Bucket, Buckets
-from joblens.engine.schedule.retries import Pauses, Retry
-from joblens.engine.schedule.triggers import Triggers
-from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import JobState
 from joblens.model.runs.workflow_spec import WhenBlockedFails
 from joblens.model.values.units import format_bytes, format_duration
 
+if TYPE_CHECKING:
+    from joblens.engine.schedule.schedule import Schedule
+
 NAMED = 3  # of a long list
 
 
-class Facts(Protocol):
-    """What of a schedule is needed to explain it."""
-
-    plan: Plan
-    offer: RunCapacity
-    table: JobTable
-    buckets: Buckets
-    occupancy: Occupancy
-    triggers: Triggers
-    stopping: StopMode | None
-    whys: dict[int, str]
-    pauses: Pauses
-    recovering: dict[int, Retry]
-
-    def time_is_short_for(self, bucket: Bucket) -> bool: ...
-
-
-def explain(facts: Facts, index: int) -> str:
-    state = facts.table.state(index)
+def explain(schedule: "Schedule", index: int) -> str:
+    state = schedule.table.state(index)
     if state is JobState.DISABLED:
         return "not selected for this run"
     if state.is_final:
-        return facts.whys.get(index, "")
+        return schedule.whys.get(index, "")
     if state is JobState.RUNNING:
         return ""
     if state is JobState.PENDING:
-        return "handed over, about to start"
+        return "about to start"
     if state is JobState.BLOCKED:
-        return _blocked(facts, index)
+        return _blocked(schedule, index)
     if state is JobState.UNINITIALIZED:
         return "the run has not started"
-    return _ready(facts, index)
+    return _ready(schedule, index)
 
 
-def _blocked(facts: Facts, index: int) -> str:
-    job = facts.plan.jobs[index]
+def _blocked(schedule: "Schedule", index: int) -> str:
+    job = schedule.plan.jobs[index]
     open_ones, failed = [], []
     for needed in job.depends_on:
-        state = facts.table.state(needed)
+        state = schedule.table.state(needed)
         if not state.is_final:
             open_ones.append(needed)
         elif state is JobState.PENDING_FAILED or (
@@ -64,20 +42,20 @@ def _blocked(facts: Facts, index: int) -> str:
         ):
             failed.append(needed)
     if failed:
-        verb = facts.table.state(failed[0]).label.replace("_", " ")
-        return f"needs {_names(facts, failed)} ({verb}), which must be run again first"
-    datasets = facts.table.datasets
+        verb = schedule.table.state(failed[0]).label.replace("_", " ")
+        return f"needs {_names(schedule, failed)} ({verb}), which must be run again first"
+    datasets = schedule.table.datasets
     awaited = datasets.awaited_by(index)
     broken = datasets.failed_for(index)
     if broken is not None:
-        return f"needs {dataset_failed(facts.plan.datasets[broken].name, datasets.errors[broken])}"
+        return f"needs {dataset_failed(schedule.plan.datasets[broken].name, datasets.errors[broken])}"
     if open_ones:
-        return f"waits for {_names(facts, open_ones)}"
+        return f"waits for {_names(schedule, open_ones)}"
     if awaited:
-        names = _listed([facts.plan.datasets[place].name for place in awaited])
+        names = _listed([schedule.plan.datasets[number].name for number in awaited])
         return f"waits until {'datasets' if len(awaited) > 1 else 'dataset'} {names} is finalized"
-    data = [place for place in job.input_user_data if not facts.table.has_value[place]]
-    listed = _listed([facts.plan.user_data[place].name for place in data])
+    data = [number for number in job.input_user_data if not schedule.table.has_value[number]]
+    listed = _listed([schedule.plan.user_data[number].name for number in data])
     return f"waits for user data {listed}, which has no value yet"
 
 
@@ -85,8 +63,8 @@ def dataset_failed(name: str, error: str) -> str:
     return f"dataset '{name}', which could not be finalized: {error}"
 
 
-def _names(facts: Facts, indexes: list[int]) -> str:
-    return _listed([facts.plan.jobs[index].name for index in indexes])
+def _names(schedule: "Schedule", indexes: list[int]) -> str:
+    return _listed([schedule.plan.jobs[index].name for index in indexes])
 
 
 def _listed(names: list[str]) -> str:
@@ -94,26 +72,26 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _ready(facts: Facts, index: int) -> str:
-    if facts.stopping is not None:
+def _ready(schedule: "Schedule", index: int) -> str:
+    if schedule.stopping is not None:
         return "the run was asked to stop; `joblens resume` continues it"
-    if index in facts.recovering:
-        return f"{facts.recovering[index].why}; its recovery script runs"
-    if index in facts.pauses:
+    if index in schedule.recovering:
+        return f"{schedule.recovering[index].why}; its recovery script runs"
+    if index in schedule.pauses:
         return "waits before its next attempt"
-    if not facts.triggers.start_is_over:
+    if not schedule.triggers.start_is_over:
         return "waits for the commands that run when the workflow starts"
-    return _no_room(facts, index)
+    return _no_capacity(schedule, index)
 
 
 def _counted(count: float, what: str) -> str:
     return f"{count:g} {what}" if count == 1 else f"{count:g} {what}s"
 
 
-def _no_room(facts: Facts, index: int) -> str:
-    bucket, room = facts.buckets.of(index), facts.occupancy.room
-    need, free, whole = bucket.shape, room.free, room.whole
-    limit_s, offered_s = bucket.requirements.timeout_s, facts.offer.time_s
+def _no_capacity(schedule: "Schedule", index: int) -> str:
+    bucket, capacity = schedule.buckets.of(index), schedule.occupancy.capacity
+    need, free, whole = bucket.shape, capacity.free, capacity.whole
+    limit_s, offered_s = bucket.requirements.timeout_s, schedule.offer.time_s
     lacking = []
     if need.cpu_thousandths > free.cpu_thousandths:
         have = f"{free.cpu_thousandths / 1000:g} of {whole.cpu_thousandths / 1000:g}"
@@ -127,11 +105,11 @@ def _no_room(facts: Facts, index: int) -> str:
         return f"needs {', '.join(lacking)}: more than is offered"
     if lacking:
         return "waits for " + ", ".join(lacking)
-    if room.free_slots <= 0:
-        most = facts.offer.most_jobs or 0
+    if capacity.free_slots <= 0:
+        most = schedule.offer.most_jobs or 0
         run = "job runs" if most == 1 else "jobs run"
         return f"waits for a slot: {most} {run}, the limit"
-    if facts.time_is_short_for(bucket):
+    if schedule.time_is_short_for(bucket):
         asked = f"it may take {format_duration(limit_s)}, " if limit_s is not None else ""
         return f"{asked}and too little is left of the {format_duration(offered_s)} offered".removeprefix(
             "and "

@@ -1,6 +1,7 @@
-"""Puts a schedule into the state its facts say, before it begins: how a run that was killed goes on.
+"""Replay: restores a schedule from the recorded facts, before it begins; so a killed run resumes.
 
-Facts are the results of its jobs and its events. What had succeeded is never started again."""
+Facts are the results of its jobs and its events. A job that succeeded is never started again.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -8,9 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.engine.schedule.retries import (
+    CANCELLED,
     CUT_OFF,
     NOT_STARTED,
-    UNWANTED,
     Ending,
     Failures,
     Final,
@@ -45,16 +46,16 @@ NO_DEVICES: Mapping[int, tuple[str, ...]] = {}
 
 
 class Notes(Struct, frozen=True):
-    """What the events of a run say about attempts."""
+    """Facts about attempts from the events of a run."""
 
     outputs_missing: frozenset[tuple[int, int]]
     recoveries: dict[tuple[int, int], Status]
-    ended: frozenset[tuple[int, int]]  # together with the run
-    unwanted: frozenset[int]  # jobs that someone asked to end
-    recovered_at_us: dict[tuple[int, int], int]  # when a recovery script had come to its end
+    ended: frozenset[tuple[int, int]]  # attempts that were cancelled with the run
+    unwanted: frozenset[int]  # cancelled jobs
+    recovered_at_us: dict[tuple[int, int], int]  # when a recovery script ended
     resets: frozenset[tuple[int, int]]  # attempts after which the job was reset
     raised: dict[tuple[int, int], RaisedRequest]  # by the attempt after which it holds
-    driven_since_us: int = 0  # by whoever drives it now, or was the last to do so
+    driven_since_us: int = 0  # by the present driver, or the last one
 
 
 def restore(
@@ -68,11 +69,11 @@ def restore(
     devices: Mapping[int, tuple[str, ...]] = NO_DEVICES,
     now_us: int | None = None,
 ) -> None:
-    """`base`: results of the run this one repeats a part of; jobs that have one there keep that outcome,
-    unless they are among those to run `again`. Attempts that are `running` are taken to be looked after by
-    someone who will tell of their end; `devices`: the GPUs they hold. `now_us`: by the clock of the facts;
-    what has passed of a pause before the next attempt is not waited for again. Results of jobs that were
-    added after the plan was read are left out."""
+    """`base`: results of the run that this one repeats a part of; jobs with a result there keep it, unless
+    they are among those to run `again`. Attempts that are `running` have an owner that will report their
+    end; `devices`: GPUs they hold. `now_us`: by the clock of the facts; the elapsed part of a pause before
+    the next attempt is not waited for again. Results of jobs that were added after the plan was read are
+    ignored."""
     own = _by_job(one for one in results if one.index < len(schedule.plan.jobs))
     notes = notes_of(events)
     if base is not None:
@@ -86,14 +87,14 @@ def restore(
         if now_us is not None and past.again is not None and past.again.pause_s > 0:
             past = replace(past, again=_rest_of_pause(past.again, attempts[-1], notes, now_us))
         schedule.recall(index, replace(past, devices=devices.get(index, ())))
-    _leave_unwanted(schedule, notes.unwanted - own.keys())
+    _cancel_unstarted(schedule, notes.unwanted - own.keys())
     _recall_events(schedule, [*base_events, *events] if base is not None else events, own_events=events)
     if base is not None:
-        _recall_kept_datasets(schedule, base_events, frozenset(again) if again is not None else None)
+        _restore_reused_datasets(schedule, base_events, frozenset(again) if again is not None else None)
 
 
 def _by_job(results: Iterable[JobResult]) -> dict[int, list[JobResult]]:
-    """Attempts that never began are as if they had not been."""
+    """Ignores attempts that never started."""
     jobs: dict[int, list[JobResult]] = {}
     for result in sorted(results, key=lambda result: (result.index, result.attempt, result.number)):
         if result.index >= 0 and result.status is not Status.QUEUED and not was_withdrawn(result):
@@ -102,7 +103,7 @@ def _by_job(results: Iterable[JobResult]) -> dict[int, list[JobResult]]:
 
 
 def was_withdrawn(result: JobResult) -> bool:
-    """It was cancelled while it waited at a queue or cluster: that is no attempt."""
+    """Returns whether it was cancelled while it waited at a queue or cluster: that is no attempt."""
     return result.status is Status.CANCELLED and result.reason == NOT_STARTED
 
 
@@ -116,7 +117,7 @@ def notes_of(events: Sequence[RunEvent]) -> Notes:
             if isinstance(fact, RecoveryRan) and fact.status not in CUT_OFF
         },
         frozenset(attempt for fact in facts if isinstance(fact, StopAskedFor) for attempt in fact.ended),
-        _unwanted(facts),
+        _cancelled_jobs(facts),
         {
             (event.fact.index, event.fact.attempt): event.at_us
             for event in events
@@ -133,8 +134,8 @@ def notes_of(events: Sequence[RunEvent]) -> Notes:
     )
 
 
-def _unwanted(facts: Iterable[RunFact]) -> frozenset[int]:
-    """Jobs that someone asked to end and that were not reset since."""
+def _cancelled_jobs(facts: Iterable[RunFact]) -> frozenset[int]:
+    """Returns jobs that were cancelled and not reset since."""
     found: set[int] = set()
     for fact in facts:
         if isinstance(fact, JobCancelled):
@@ -145,8 +146,7 @@ def _unwanted(facts: Iterable[RunFact]) -> frozenset[int]:
 
 
 def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes: Notes) -> Past:
-    """Judges one attempt after the other, as they were judged when they ended. A success settles it whatever
-    came after."""
+    """Judges one attempt after the other, as when they ended. A success is final whatever came after."""
     job = schedule.plan.jobs[index]
     asked, failures = job.requirements, Failures()
     past = Past(attempt=0, requirements=asked)
@@ -157,20 +157,20 @@ def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes
                 requirements=asked,
                 failures=failures,
                 state=JobState.RUNNING,
-                is_unwanted=index in notes.unwanted,
+                is_cancelled=index in notes.unwanted,
             )
             continue
         missing = (index, result.attempt) in notes.outputs_missing
         ending = Ending(result.status, result.exit_code, result.reason, missing)
         if result.began_at_us < notes.driven_since_us:
-            failures = replace(failures, lost=0)  # whoever goes on with a run means it to be tried again
+            failures = replace(failures, lost=0)  # someone who resumes a run wants it retried
         verdict = judge(schedule.plan, job, ending, failures, asked, schedule.offer, schedule.choices)
         if _ended_with_the_run(result, notes):
-            verdict = Retry(failures, asked, why="ended when the run was stopped")
+            verdict = Retry(failures, asked, why="cancelled with the run")
         if isinstance(verdict, Retry):
             verdict = _after_recovery(verdict, notes.recoveries.get((index, result.attempt)))
         if (index, result.attempt) in notes.resets:
-            # It waits for all it depends on, which may have been reset as well.
+            # It waits for all its dependencies, which may have been reset too.
             asked = raised_to(asked, notes.raised.get((index, result.attempt)))
             failures = Failures()
             past = Past(attempt=result.attempt, requirements=asked)
@@ -188,13 +188,13 @@ def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes
             if verdict.state is JobState.COMPLETED:
                 return past
     if past.attempt and past.state is None and index in notes.unwanted:
-        return replace(past, state=JobState.TERMINATED, again=None, why=UNWANTED)
+        return replace(past, state=JobState.TERMINATED, again=None, why=CANCELLED)
     return past
 
 
 def _rest_of_pause(again: Retry, last: JobResult, notes: Notes, now_us: int) -> Retry:
-    """It began with the end of the attempt, or of the recovery script after it; a clock that was set back
-    makes it no longer."""
+    """Returns the rest of the pause, which began with the end of the attempt or of its recovery script; a
+    clock that was set back does not lengthen it."""
     if again.script is not None:
         return again  # the script has yet to run
     ended_at_us = last.began_at_us + int((last.duration_s or 0.0) * 1e6)
@@ -212,39 +212,41 @@ def _after_recovery(again: Retry, ran: Status | None) -> Retry | Final:
 
 
 def _ended_with_the_run(result: JobResult, notes: Notes) -> bool:
-    """Not by itself and not because someone wanted this job gone: it has to run again, and no retry is used
-    up. A program that is told to end may do so with an exit code of its own."""
+    """Returns whether it was cancelled with the run: it has to run again, and uses up no retry. A program
+    that gets a signal may exit with a code of its own."""
     by_us = result.status in (Status.CANCELLED, Status.FAILED)
     return by_us and (result.index, result.attempt) in notes.ended
 
 
-def _leave_unwanted(schedule: Schedule, unwanted: Iterable[int]) -> None:
-    """Jobs that were never tried and are not to be."""
+def _cancel_unstarted(schedule: Schedule, unwanted: Iterable[int]) -> None:
+    """Cancels jobs that were cancelled before their first attempt."""
     for index in unwanted:
         if index < len(schedule.plan.jobs) and schedule.state_of(index) is JobState.UNINITIALIZED:
             asked = schedule.plan.jobs[index].requirements
-            schedule.recall(index, Past(attempt=0, requirements=asked, state=JobState.CANCELED, why=UNWANTED))
+            schedule.recall(
+                index, Past(attempt=0, requirements=asked, state=JobState.CANCELED, why=CANCELLED)
+            )
 
 
 def _recall_base(
     schedule: Schedule, jobs: Mapping[int, list[JobResult]], notes: Notes, again: frozenset[int]
 ) -> None:
-    """Outcomes there are final, also of what a handler would have tried again."""
+    """Restores results of the base run. They are final, even if a handler would retry."""
     for index, attempts in jobs.items():
         if index in again or index >= len(schedule.plan.jobs):
             continue
         past = past_of(schedule, index, attempts, notes)
         if past.state is None or past.state is JobState.RUNNING:
-            past = replace(past, state=JobState.FAILED, again=None, why="did not succeed in the run before")
+            past = replace(past, state=JobState.FAILED, again=None, why="did not succeed in the previous run")
         schedule.recall(index, past)
 
 
 def _recall_events(schedule: Schedule, events: Sequence[RunEvent], own_events: Sequence[RunEvent]) -> None:
-    """An action whose jobs were reset since runs again with them."""
-    places = {data.name: place for place, data in enumerate(schedule.plan.user_data)}
+    """Restores actions. An action whose jobs were reset since runs again with them."""
+    number_of = {data.name: number for number, data in enumerate(schedule.plan.user_data)}
     for event in events:
-        if isinstance(event.fact, UserDataSet) and event.fact.name in places:
-            schedule.table.has_value[places[event.fact.name]] = True
+        if isinstance(event.fact, UserDataSet) and event.fact.name in number_of:
+            schedule.table.has_value[number_of[event.fact.name]] = True
     reset: set[int] = set()
     ran: list[ActionRan] = []
     for event in reversed(own_events):
@@ -260,24 +262,24 @@ def _recall_events(schedule: Schedule, events: Sequence[RunEvent], own_events: S
         schedule.triggers.recall(one.action, one.command, one.status)
 
 
-def _recall_kept_datasets(
+def _restore_reused_datasets(
     schedule: Schedule, base_events: Sequence[RunEvent], again: frozenset[int] | None
 ) -> None:
-    """Datasets that the run before finalized, and that no job of this run makes or reads again. Those that
-    one reads are finalized once more: that tells what it finds."""
+    """Restores datasets that the earlier run finalized and that no job of this run makes or reads. Datasets
+    that a job reads are finalized again, to record what it finds."""
     if again is None:
         return
     facts = [event.fact for event in base_events if isinstance(event.fact, DatasetFinalized)]
     done = {fact.name for fact in facts if not fact.error}
     touched = {
-        place
+        number
         for index in again
         if index < len(schedule.plan.jobs)
-        for place in (*schedule.plan.jobs[index].input_datasets, *schedule.plan.jobs[index].output_datasets)
+        for number in (*schedule.plan.jobs[index].input_datasets, *schedule.plan.jobs[index].output_datasets)
     }
-    for place, dataset in enumerate(schedule.plan.datasets):
-        if place not in touched and dataset.name in done:
-            schedule.table.datasets.recall(place)
+    for number, dataset in enumerate(schedule.plan.datasets):
+        if number not in touched and dataset.name in done:
+            schedule.table.datasets.recall(number)
 
 
 def _is_made_again(plan: Plan, fact: DatasetFinalized, reset: set[int]) -> bool:
@@ -286,10 +288,10 @@ def _is_made_again(plan: Plan, fact: DatasetFinalized, reset: set[int]) -> bool:
     return not reset.isdisjoint(plan.datasets[fact.place].producers)
 
 
-def _is_due_again(actions: Sequence[PlannedAction], place: int, reset: set[int]) -> bool:
-    if not reset or place >= len(actions):
+def _is_due_again(actions: Sequence[PlannedAction], number: int, reset: set[int]) -> bool:
+    if not reset or number >= len(actions):
         return False
-    trigger = actions[place].spec.trigger_type
+    trigger = actions[number].spec.trigger_type
     if trigger is TriggerType.ON_WORKFLOW_COMPLETE:
         return True
-    return trigger is not TriggerType.ON_WORKFLOW_START and not reset.isdisjoint(actions[place].jobs)
+    return trigger is not TriggerType.ON_WORKFLOW_START and not reset.isdisjoint(actions[number].jobs)

@@ -1,14 +1,13 @@
-"""A run, decided purely: events and the time come in, commands go out.
+"""Schedule of a run, decided purely: events and the time in, commands out.
 
     blocked ──► ready ──► pending ──► running ──► completed, failed, terminated, pending_failed
        │          ▲ │                    │
-       └─► canceled └──── another try ◄──┘
+       └─► canceled └────── retry ◄──────┘
 
-A job is ready when all it depends on has succeeded (or it runs all the same), its user data has a value and
-its datasets are finalized.
-It starts when CPUs, memory, devices, the number of jobs and the time left allow it: see `order` for who comes
-first, `backfill` for who may pass, `run_ahead` for tiny jobs. The run is over when nothing runs and nothing
-can start."""
+A job is ready when all its dependencies have succeeded (or it runs anyway), its user data has a value and its
+datasets are finalized. It starts when CPUs, memory, devices, the number of jobs and the remaining time allow
+it: `ready_queue` has the order, `backfill` decides which jobs may pass, `starting` starts tiny jobs ahead.
+The run is over when nothing runs and nothing can start."""
 
 from collections.abc import Callable
 
@@ -41,9 +40,9 @@ from joblens.engine.schedule.job_table import Consequences, JobTable
 from joblens.engine.schedule.ready_queue import Bucket
 from joblens.engine.schedule.reasons import dataset_failed, explain
 from joblens.engine.schedule.retries import (
+    CANCELLED,
     CUT_OFF,
     NOT_STARTED,
-    UNWANTED,
     Ending,
     Failures,
     Final,
@@ -63,7 +62,8 @@ NO_CHOICES = Choices()
 
 
 class Schedule:
-    """Commands are carried out in the order they come; every StartAttempt is answered by one AttemptEnded."""
+    """Decides which job starts when. Commands are executed in their order; every StartAttempt is answered
+    by one AttemptEnded."""
 
     def __init__(self, plan: Plan, offer: RunCapacity, choices: Choices = NO_CHOICES) -> None:
         self.plan = plan
@@ -76,19 +76,19 @@ class Schedule:
         self.triggers = Triggers(plan, is_worker=choices.is_worker)
         self.stopping: StopMode | None = None
         self.is_over = False
-        self.whys: dict[int, str] = {}  # of jobs that did not succeed
+        self.whys: dict[int, str] = {}  # why jobs did not succeed
         self.pauses = Pauses()  # before the next attempt
-        self.recovering: dict[int, Retry] = {}  # what follows when the recovery script has succeeded
+        self.recovering: dict[int, Retry] = {}  # retries that follow when the recovery script has succeeded
         self._has_begun = False
         self._failures: dict[int, Failures] = {}
-        self._cancelled: set[int] = set()  # running, and someone asked for their end
-        self._past: dict[int, Retry] = {}  # recalled jobs that are to be tried again
+        self._cancelled: set[int] = set()  # running and cancelled
+        self._past: dict[int, Retry] = {}  # restored jobs with a pending retry
         self._wrapped_up = False
-        self._is_leaving = False  # as the run's worker: what runs now runs also when the run is stopped
-        self._is_asking = False  # AskForJobs is under way
+        self._is_worker_ending = False  # this worker ends: running jobs continue even if the run is stopped
+        self._is_asking = False  # AskForJobs is pending
         self._has_asked = not choices.may_grow  # nothing has ended since
         self._became_ready: list[int] = []
-        self._now_s = 0.0  # of the last event
+        self._now_s = 0.0  # time of the last event
         self._commands: list[Command] = []
         self._handlers: dict[type, Callable[..., None]] = {
             AttemptEnded: self._attempt_ended,
@@ -101,7 +101,7 @@ class Schedule:
             JobsAsked: self._jobs_asked,
         }
 
-    # ---- what callers ask --------------------------------------------------------------------------------
+    # ---- queries -----------------------------------------------------------------------------------------
 
     def state_of(self, index: int) -> JobState:
         return self.table.state(index)
@@ -110,40 +110,40 @@ class Schedule:
         return {state: self.table.counts[state] for state in JobState if self.table.counts[state]}
 
     def attempt_of(self, index: int) -> int:
-        """The number of the last attempt that was handed over; 0: none yet."""
+        """Returns the number of the last started attempt; 0: none."""
         return self.table.attempts[index]
 
     def requirements_of(self, index: int) -> Requirements:
-        """Of the attempt that runs or comes next; a handler may have grown them."""
+        """Returns the requirements of the running or next attempt; a handler may have raised them."""
         return self.buckets.of(index).requirements
 
     def running(self) -> list[int]:
-        """Jobs that were handed over and have not ended, begun or not."""
+        """Returns jobs that were started and have not ended."""
         return sorted(self.occupancy.held)
 
     def next_wake_s(self) -> float | None:
-        """When a Tick is due at the latest; None: only events matter."""
+        """Returns when a Tick is due at the latest; None: only events matter."""
         return None if self.stopping or self.is_over else self.pauses.next_s()
 
     def failed_actions(self) -> frozenset[int]:
         return frozenset(self.triggers.failed)
 
     def failed_datasets(self) -> list[int]:
-        """Places of those that could not be finalized."""
+        """Returns the indices of datasets that could not be finalized."""
         return self.table.datasets.failed()
 
     def why(self, index: int) -> str:
-        """In words, why a job is not running, or how it ended."""
+        """Returns why a job is not running, or how it ended."""
         return explain(self, index)
 
     def time_is_short_for(self, bucket: Bucket) -> bool:
-        """As far as the last event told the time."""
+        """Uses the time of the last event."""
         return not self._starter.has_time(bucket, self._now_s)
 
     # ---- events ------------------------------------------------------------------------------------------
 
     def add_jobs(self, first: int) -> None:
-        """The plan has grown; `first`: the index of its first new job. Before `begin`, or by JobsAdded."""
+        """Adds jobs of a grown plan; `first`: index of the first one. Before `begin`, or on JobsAdded."""
         jobs = self.plan.jobs[first:]
         assert first == len(self.table.states), "jobs come in order, each once"
         self._starter.add_jobs(jobs, first)
@@ -154,7 +154,7 @@ class Schedule:
             self._commands += [StateChanged(index) for index in range(first, first + len(jobs))]
 
     def _cancel_for_dataset(self, index: int) -> None:
-        """A dataset that it reads failed before the job was added."""
+        """Cancels an added job if a dataset that it reads has failed."""
         broken = self.table.datasets.failed_for(index)
         policy = self.plan.jobs[index].when_blocked_fails
         if broken is None or policy is not WhenBlockedFails.CANCEL:
@@ -164,7 +164,7 @@ class Schedule:
             self._settle(index, JobState.CANCELED, dataset_failed(self.plan.datasets[broken].name, error))
 
     def recall(self, index: int, past: Past) -> None:
-        """What is known of a job from before; only until `begin`."""
+        """Restores the state of a job; only before `begin`."""
         self.table.attempts[index] = past.attempt
         self._failures[index] = past.failures
         self.buckets.change(index, past.requirements)
@@ -174,7 +174,7 @@ class Schedule:
             self._past[index] = past.again
             self.table.set_state(index, JobState.READY)
         elif past.state is JobState.RUNNING:
-            if past.is_unwanted:
+            if past.is_cancelled:
                 self._cancelled.add(index)
             self._starter.adopt(index, past.devices)
             self.table.set_state(index, JobState.RUNNING)
@@ -185,7 +185,7 @@ class Schedule:
         assert not self._has_begun, "a schedule begins once"
         self._has_begun = True
         self._starter.begin(now_s)
-        self._leave_out()
+        self._exclude()
         known = [index for index, state in enumerate(self.table.states) if state >= JobState.READY]
         self._commands += self.triggers.on_start()
         for index in known:
@@ -200,7 +200,7 @@ class Schedule:
     def handle(self, event: Event, now_s: float) -> list[Command]:
         if isinstance(event, AttemptBegan):
             self._attempt_began(event, now_s)
-            return []  # nothing became free, so there is nothing to look for
+            return []  # nothing became free
         if isinstance(event, JobsAdded):
             self.add_jobs(event.first)
         handler = self._handlers.get(type(event))
@@ -215,13 +215,13 @@ class Schedule:
             memory_bytes=max(self.offer.memory_bytes, event.memory_bytes),
         )
         whole = whole_of(self.offer)
-        self.occupancy.room.grow(whole)
+        self.occupancy.capacity.grow(whole)
         self.buckets.grow(whole)
 
     def _jobs_asked(self, event: JobsAsked, now_s: float) -> None:
         self._is_asking, self._has_asked = False, True
 
-    def _leave_out(self) -> None:
+    def _exclude(self) -> None:
         enabled = self.choices.enabled
         if enabled is None:
             return
@@ -275,7 +275,7 @@ class Schedule:
         self.table.attempts[index] -= 1
         if index in self._cancelled or self.stopping is StopMode.KILL:
             self._cancelled.discard(index)
-            self._settle(index, JobState.CANCELED, f"{UNWANTED} before it began")
+            self._settle(index, JobState.CANCELED, f"{CANCELLED} before it started")
             return
         self.table.set_state(index, JobState.READY)
         self._starter.add(index)
@@ -325,7 +325,7 @@ class Schedule:
             if index not in self.occupancy.held:
                 was_tried = self.table.attempts[index] > 0
                 self.table.set_state(index, JobState.FAILED if was_tried else JobState.CANCELED)
-                self.whys[index] = "the run was ended"
+                self.whys[index] = "the run was cancelled"
                 self._commands.append(StateChanged(index, self.whys[index]))
         self.pauses.clear()
 
@@ -340,7 +340,7 @@ class Schedule:
             if state is JobState.READY and not was_paused and index not in self.recovering:
                 self._starter.remove(index)
             was_tried = self.table.attempts[index] > 0
-            self._settle(index, JobState.TERMINATED if was_tried else JobState.CANCELED, UNWANTED)
+            self._settle(index, JobState.TERMINATED if was_tried else JobState.CANCELED, CANCELLED)
 
     # ---- transitions -------------------------------------------------------------------------------------
 
@@ -358,7 +358,7 @@ class Schedule:
             self._starter.add(index)
             self._note_progress(index)
         if self.stopping is not StopMode.KILL:
-            self._commands += [FinalizeDataset(place) for place in found.datasets]
+            self._commands += [FinalizeDataset(number) for number in found.datasets]
         for index, because in found.canceled:
             self.whys[index] = f"{self.plan.jobs[because].name}, which it depends on, did not succeed"
             self._commands.append(StateChanged(index, self.whys[index]))
@@ -371,7 +371,7 @@ class Schedule:
             self._run_actions(self.triggers.on_job_complete(index))
 
     def _run_actions(self, due: list[Due]) -> None:
-        if self.stopping is None or self._is_leaving:
+        if self.stopping is None or self._is_worker_ending:
             self._commands += due
         else:
             self.triggers.forget(due)
@@ -390,7 +390,7 @@ class Schedule:
         else:
             self.pauses.add(index, now_s + again.pause_s)
 
-    # ---- going on ----------------------------------------------------------------------------------------
+    # ---- starts and end ----------------------------------------------------------------------------------
 
     def _go_on(self, now_s: float) -> list[Command]:
         self._now_s = now_s
@@ -400,19 +400,19 @@ class Schedule:
                     self._starter.add(index)
             if self.stopping is None and self.triggers.start_is_over:
                 self._commands += self._starter.fill(now_s)
-            self._tell_who_is_ready()
-            self._end_when_nothing_is_left()
+            self._report_ready()
+            self._end_if_done()
         commands, self._commands = self._commands, []
         return commands
 
-    def _tell_who_is_ready(self) -> None:
-        """And has to wait; of those that start, their start says enough."""
+    def _report_ready(self) -> None:
+        """Reports jobs that are ready but have to wait; jobs that start are reported by their start."""
         if self._became_ready:
             ready, self._became_ready = self._became_ready, []
             states = self.table.states
             self._commands += [StateChanged(index) for index in ready if states[index] == JobState.READY]
 
-    def _end_when_nothing_is_left(self) -> None:
+    def _end_if_done(self) -> None:
         if self.occupancy.held or self.triggers.any_running or self.recovering:
             return
         if self.table.datasets.is_busy and self.stopping is not StopMode.KILL:
@@ -428,8 +428,8 @@ class Schedule:
             self._commands += due
             if due:
                 return
-        if not self._is_leaving:
-            self._is_leaving = True
+        if not self._is_worker_ending:
+            self._is_worker_ending = True
             due = self.triggers.on_worker_complete()
             self._commands += due
             if due:

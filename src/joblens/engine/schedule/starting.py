@@ -1,17 +1,17 @@
-"""Start of ready jobs: which begin now, with ageing, time estimates and run-ahead of tiny jobs.
+"""Start of ready jobs: which start now, with ageing, time estimates and run-ahead of tiny jobs.
 
-Those that begin the longest chains come first, so a job that needs much room could wait for all of the
-others: after a while each kind of job has its turn, see `ageing`.
+Jobs with the longest chains come first, so a large job could wait for all others: after a while each kind
+of job gets its turn, see `ageing`.
 
-What is counted are starts, not seconds: short jobs can wait for less time than long ones. How many are let
-past grows with how many run at a time, so that the room that is kept free for a large job, about once what
-runs at a time, stays small against the work in between; and with how many kinds wait, or turns would take the
-place of the order. Only among jobs of the same priority.
+Ageing counts starts, not seconds: short jobs wait less than long ones. The number of jobs that may pass
+grows with the number that run at once, so that the capacity kept free for a large job stays small against
+the work in between; and with the number of kinds that wait, because otherwise turns would replace the
+order. Only among jobs of the same priority.
 """
 
 from collections.abc import Mapping, Sequence
 
-from joblens.engine.schedule.backfill import PATIENCE, Backfill, Occupancy
+from joblens.engine.schedule.backfill import MAX_PASSED, Backfill, Occupancy
 from joblens.engine.schedule.capacity import NOTHING, Ahead, Choices, RunCapacity
 from joblens.engine.schedule.events import StartAttempt
 from joblens.engine.schedule.job_table import JobTable
@@ -27,9 +27,9 @@ from joblens.engine.schedule.ready_queue import (
 from joblens.model.runs.plan import Plan, PlannedJob
 from joblens.model.runs.run import JobState
 
-ROUNDS = 16  # how often everything that runs at a time may be replaced before it is someone else's turn
-TURNS = 2  # that every other kind may have meanwhile
-MOST_LOOKED_AT = 256  # kinds of jobs
+ROUNDS = 16  # how often all running jobs may be replaced before another bucket has its turn
+TURNS = 2  # turns of every other kind meanwhile
+MAX_READ = 256  # kinds of jobs
 
 
 class Ageing:
@@ -38,7 +38,7 @@ class Ageing:
         self._buckets = buckets
         self._waiting = waiting
         self._starts = 0
-        self._look_at = PATIENCE  # no bucket is due before so many starts
+        self._look_at = MAX_PASSED  # no bucket is due before this number of starts
 
     def begins_to_wait(self, bucket: Bucket) -> None:
         bucket.waits_since = self._starts
@@ -48,11 +48,11 @@ class Ageing:
         bucket.waits_since = self._starts
 
     def due(self, running: int) -> Bucket | None:
-        """The one that has waited longest, when that is too long."""
+        """Returns the bucket that has waited longest, if too long."""
         if self._starts < self._look_at:
             return None
         oldest = self._oldest()
-        patience = max(PATIENCE, ROUNDS * running, TURNS * len(self._waiting.heads))
+        patience = max(MAX_PASSED, ROUNDS * running, TURNS * len(self._waiting.heads))
         if oldest is not None and self._starts - oldest.waits_since >= patience:
             return oldest
         since = self._starts if oldest is None else oldest.waits_since
@@ -60,10 +60,10 @@ class Ageing:
         return None
 
     def _oldest(self) -> Bucket | None:
-        """Of those whose first job has the highest priority that waits."""
+        """Considers buckets whose first job has the highest waiting priority."""
         oldest: Bucket | None = None
         priority: int | None = None
-        for position in self._waiting.heads[:MOST_LOOKED_AT]:
+        for position in self._waiting.heads[:MAX_READ]:
             index = self._waiting.index_at(position)
             own = self._jobs[index].priority
             if priority is None:
@@ -76,17 +76,17 @@ class Ageing:
         return oldest
 
 
-LEAST_SHARE = 1 / 3  # of their written time that jobs must need for it to be a guess at all
+LEAST_SHARE = 1 / 3  # minimum share of their runtime that jobs use, for an estimate
 
 
 class Estimates:
-    """History first; then as others of its kind took of late; then what was written, by how much of their
-    written time others have needed."""
+    """Estimated durations: from history, otherwise recent durations of the bucket, otherwise the runtime in
+    the file times the share that other jobs used of theirs."""
 
     def __init__(self, known_s: Mapping[int, float]) -> None:
         self._known_s = known_s
-        self._seen = 0  # with a written time
-        self._shares = 0.0  # of it that they needed, summed
+        self._seen = 0  # jobs with a runtime
+        self._shares = 0.0  # sum of the shares that they used
 
     def observe(self, bucket: Bucket, duration_s: float) -> None:
         bucket.observe(duration_s)
@@ -108,9 +108,9 @@ class Estimates:
 
 
 def how_many_more(bucket: Bucket, ahead: Ahead) -> int:
-    """For jobs of this bucket, of which the first one waits for room. The last few are kept back: whichever
-    lane is free first shall have them."""
-    if bucket.has_container:  # an engine starts it, at once
+    """Returns how many more jobs of this bucket to start behind running ones. The last few are kept back
+    for whichever lane is free first."""
+    if bucket.has_container:  # the engine starts it at once
         return 0
     if (bucket.is_limited and not ahead.limited_too) or bucket.shape.gpus:
         return 0
@@ -121,11 +121,11 @@ def how_many_more(bucket: Bucket, ahead: Ahead) -> int:
         each = max(1, round(ahead.work_s / bucket.mean_s))
     spare = len(bucket.positions) - bucket.lanes
     more = min(each * bucket.lanes - bucket.behind, spare)
-    # Half empty before it is filled again: handing over several together costs hardly more than one.
+    # Refill a half-empty lane: starting several together costs hardly more than starting one.
     return more if more > 0 and (more == spare or 2 * more >= each * bucket.lanes) else 0
 
 
-DEPTH = 256  # kinds of jobs that are looked at for one event, however many there are
+DEPTH = 256  # buckets considered per event
 
 
 class Starter:
@@ -153,7 +153,7 @@ class Starter:
             self.occupancy.began(index, now_s)
 
     def add(self, index: int) -> None:
-        """It is ready."""
+        """Adds a ready job."""
         bucket = self.buckets.of(index)
         if not bucket.positions:
             self._ageing.begins_to_wait(bucket)
@@ -162,7 +162,7 @@ class Starter:
             self._waiting.shelve(bucket)
 
     def add_jobs(self, jobs: Sequence[PlannedJob], first: int) -> None:
-        """The plan has got them; `first`: the index of the first one."""
+        """Adds jobs of the plan; `first`: index of the first one."""
         self.buckets.add(jobs)
         if self._order.add(added_ranks(self._table.plan, first, self._usual_s)):
             self._waiting.reorder(self.buckets.all())
@@ -171,7 +171,7 @@ class Starter:
         self._waiting.remove(index, self.buckets.of(index))
 
     def adopt(self, index: int, devices: tuple[str, ...]) -> None:
-        """It was found running."""
+        """Adds a job that was found running."""
         self.occupancy.take(index, self.buckets.of(index), 0.0, self._expected_s(index), devices)
 
     def observe(self, index: int, duration_s: float) -> None:
@@ -184,39 +184,39 @@ class Starter:
         return left_s > 0 and (bucket.requirements.timeout_s or 0.0) <= left_s
 
     def fill(self, now_s: float) -> list[StartAttempt]:
-        """Starts what fits, in order; `first` is the first that does not, or whose turn it is."""
-        heads, place, first = self._waiting.heads, 0, -1
-        room = self.occupancy.room
+        """Starts jobs that fit, in order; `first` is the first that does not fit, or whose turn it is."""
+        heads, head, first = self._waiting.heads, 0, -1
+        capacity = self.occupancy.capacity
         starts: list[StartAttempt] = []
-        self._backfill.look_again()
+        self._backfill.rescan()
         due = self._ageing.due(len(self.occupancy.held))
         if due is not None and self.has_time(due, now_s):
-            if room.fits(due.shape):
+            if capacity.fits(due.shape):
                 starts.append(self._start(due, -1, now_s))
             else:
                 first = self._waiting.index_at(due.positions[0])
-        while place < min(len(heads), DEPTH):
-            index = self._waiting.index_at(heads[place])
+        while head < min(len(heads), DEPTH):
+            index = self._waiting.index_at(heads[head])
             bucket = self.buckets.of(index)
             if not self.has_time(bucket, now_s):
                 self._waiting.shelve(bucket)
             elif bucket.shape == NOTHING:
                 starts.append(self._start(bucket, -1, now_s))
-            elif room.fits(bucket.shape) and (first < 0 or self._may_pass(first, index, now_s)):
+            elif capacity.fits(bucket.shape) and (first < 0 or self._may_pass(first, index, now_s)):
                 starts.append(self._start(bucket, first, now_s))
             else:
                 first = index if first < 0 else first
                 if self._is_full():
                     break
-                place += 1
+                head += 1
         if first >= 0 and self._may_go_ahead:
             starts += self._run_ahead(self.buckets.of(first), now_s)
         return starts
 
     def _is_full(self) -> bool:
-        """Nothing that waits could start. Jobs that run elsewhere always can."""
-        least, room = self.buckets.least, self.occupancy.room
-        return least != NOTHING and (room.free_slots <= 0 or not least.within(room.free))
+        """Returns whether no waiting job could start. Jobs that run elsewhere always can."""
+        least, capacity = self.buckets.least, self.occupancy.capacity
+        return least != NOTHING and (capacity.free_slots <= 0 or not least.within(capacity.free))
 
     def _may_pass(self, first: int, index: int, now_s: float) -> bool:
         need, first_need = self.buckets.of(index).shape, self.buckets.of(first).shape

@@ -1,9 +1,10 @@
-"""Which commands of actions are due. The commands of one action run one after the other; when one fails,
-those after it are left out, and the run goes on. A run that is resumed takes up an action at the command that
-failed or did not come to its end. An action that asks for nodes has no commands: it is due, and no more.
+"""Triggers: which commands of actions are due. The commands of one action run one after the other; after a
+failure the rest are skipped and the run continues. A resumed run continues an action at the command that
+failed or did not end. An action that requests nodes has no commands.
 
-Actions of workers run on each worker of the run (`agent.served_runs`). Without others the process that drives
-the run is the one worker it has."""
+Actions of workers run on each worker of the run (`agent.served_runs`). Without workers, the driver is the
+only worker of the run.
+"""
 
 from collections.abc import Iterable
 from itertools import chain
@@ -30,14 +31,14 @@ class Triggers:
         self._is_worker = is_worker
         self._on_ready = self._watchers(TriggerType.ON_JOBS_READY)
         self._on_complete = self._watchers(TriggerType.ON_JOBS_COMPLETE)
-        # What each action still waits for: places of jobs.
+        # Indices of the jobs that each action still waits for.
         self._missing = {
             place: set(self._actions[place].jobs)
             for place in chain(*self._on_ready.values(), *self._on_complete.values())
         }
         self._running: dict[int, int] = {}  # action -> command
-        self._again: dict[int, int] = {}  # fired while it was still running: how often
-        self._next: dict[int, int] = {}  # command with which an action of an earlier life of the run goes on
+        self._again: dict[int, int] = {}  # number of triggers while it was running
+        self._next: dict[int, int] = {}  # next command of an action that an earlier driver began
         self._fired: set[int] = set()
         self.failed: set[int] = set()  # actions with a command that failed
 
@@ -55,19 +56,19 @@ class Triggers:
 
     @property
     def start_is_over(self) -> bool:
-        """Whether what runs before the first job has ended."""
-        return not any(self._trigger(place) in _AT_START for place in self._running)
+        """Returns whether everything that runs before the first job has ended."""
+        return not any(self._trigger(action) in _AT_START for action in self._running)
 
     def recall(self, action: int, command: int, status: Status) -> None:
-        """A command that ended before this process took over. Persistent actions at the start run again."""
+        """Restores a command that ended under an earlier driver. Persistent start actions run again."""
         if action in self._actions and not self._begins_each_time(action) and status not in CUT_OFF:
             self._next[action] = command + 1 if status is Status.SUCCESS else command
 
-    def _begins_each_time(self, place: int) -> bool:
-        trigger = self._trigger(place)
+    def _begins_each_time(self, action: int) -> bool:
+        trigger = self._trigger(action)
         if trigger in WORKER_TRIGGERS:
             return True
-        return trigger is TriggerType.ON_WORKFLOW_START and self._actions[place].spec.persistent
+        return trigger is TriggerType.ON_WORKFLOW_START and self._actions[action].spec.persistent
 
     def on_start(self) -> list[Due]:
         due = self._fire_all(TriggerType.ON_WORKFLOW_START)
@@ -77,7 +78,7 @@ class Triggers:
         return self._fire_all(TriggerType.ON_WORKFLOW_COMPLETE)
 
     def on_worker_complete(self) -> list[Due]:
-        """This process stops to serve the run."""
+        """This process stops serving the run."""
         return self._fire_all(TriggerType.ON_WORKER_COMPLETE) if self._is_worker else []
 
     def failed_elsewhere(self, action: int) -> None:
@@ -86,14 +87,16 @@ class Triggers:
             self.failed.add(action)
 
     def on_job_ready(self, index: int, *, is_final: bool) -> list[Due]:
-        """It is ready or beyond: running, ended, or left out of the run. That one which was ready has ended
-        makes nothing ready again."""
-        places = self._on_ready.get(index, ())
-        return self._seen(index, [one for one in places if not is_final or index in self._missing[one]])
+        """The job is ready or beyond: running, ended, or not part of the run. A job that ends does not
+        become ready again."""
+        actions = self._on_ready.get(index, ())
+        return self._job_reached(
+            index, [one for one in actions if not is_final or index in self._missing[one]]
+        )
 
     def on_job_complete(self, index: int) -> list[Due]:
-        """It is in a final state, whichever."""
-        return self._seen(index, self._on_complete.get(index, ()))
+        """The job is in a final state."""
+        return self._job_reached(index, self._on_complete.get(index, ()))
 
     def on_command_ended(self, action: int, command: int, status: Status) -> list[Due]:
         if self._running.get(action) != command:
@@ -109,48 +112,48 @@ class Triggers:
         return []
 
     def forget(self, due: Iterable[Due]) -> None:
-        """They are not carried out: the run is being stopped."""
+        """These commands are not executed: the run is being stopped."""
         for command in due:
             if isinstance(command, RunActionCommand):
                 self._running.pop(command.action, None)
 
-    def _trigger(self, place: int) -> TriggerType:
-        return self._actions[place].spec.trigger_type
+    def _trigger(self, action: int) -> TriggerType:
+        return self._actions[action].spec.trigger_type
 
     def _fire_all(self, trigger: TriggerType) -> list[Due]:
-        return self._fire(place for place in self._actions if self._trigger(place) is trigger)
+        return self._fire(action for action in self._actions if self._trigger(action) is trigger)
 
-    def _seen(self, index: int, places: Iterable[int]) -> list[Due]:
+    def _job_reached(self, index: int, actions: Iterable[int]) -> list[Due]:
         met = []
-        for place in places:
-            self._missing[place].discard(index)
-            if not self._missing[place]:
-                met.append(place)
+        for action in actions:
+            self._missing[action].discard(index)
+            if not self._missing[action]:
+                met.append(action)
         return self._fire(met)
 
-    def _fire(self, places: Iterable[int]) -> list[Due]:
+    def _fire(self, actions: Iterable[int]) -> list[Due]:
         due: list[Due] = []
-        for place in places:
-            if place in self._fired and not self._actions[place].spec.persistent:
+        for action in actions:
+            if action in self._fired and not self._actions[action].spec.persistent:
                 continue
-            self._fired.add(place)
-            if schedules_nodes(self._actions[place].spec):
-                due.append(AskForNodes(place))
+            self._fired.add(action)
+            if schedules_nodes(self._actions[action].spec):
+                due.append(AskForNodes(action))
                 continue
-            if place in self._running:
-                self._again[place] = self._again.get(place, 0) + 1
+            if action in self._running:
+                self._again[action] = self._again.get(action, 0) + 1
                 continue
-            due += self._resume(place)
+            due += self._resume(action)
         return due
 
-    def _resume(self, place: int) -> list[Due]:
-        """From the first command that has not succeeded in an earlier life of the run."""
-        command = self._next.pop(place, 0)
-        return self._run(place, command) if command < len(self._actions[place].spec.commands) else []
+    def _resume(self, action: int) -> list[Due]:
+        """Continues with the first command that has not succeeded under an earlier driver."""
+        command = self._next.pop(action, 0)
+        return self._run(action, command) if command < len(self._actions[action].spec.commands) else []
 
-    def _run(self, place: int, command: int) -> list[Due]:
-        self._running[place] = command
-        return [RunActionCommand(place, command)]
+    def _run(self, action: int, command: int) -> list[Due]:
+        self._running[action] = command
+        return [RunActionCommand(action, command)]
 
 
 def _runs_commands(action: PlannedAction) -> bool:

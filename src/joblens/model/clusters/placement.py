@@ -1,6 +1,6 @@
 """Placement of jobs on a cluster: requests, allocations and their events, and previews for dry runs.
 
-A cluster (Ray, Slurm) only decides where and when. What runs there is a *hired* worker: it takes the job's
+A cluster (Ray, Slurm) only decides where and when. What runs there is a *pilot* worker: it takes the job's
 ticket from the store like any other worker, and is known to the cluster as a command line.
 """
 
@@ -32,7 +32,7 @@ class PlaceState(enum.StrEnum):
 
     WAITING = "waiting"
     RUNNING = "running"
-    ENDED = "ended"  # the hired worker came to its end
+    ENDED = "ended"  # the pilot worker came to its end
     GONE = "gone"  # it was ended from outside, its machine is lost, or it could not be started
 
 
@@ -75,7 +75,7 @@ class NodeCapacity(Struct, frozen=True, kw_only=True):
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a hired worker is told, in a private file: the store's URL may have a password in it."""
+    """What a pilot worker is told, in a private file: the store's URL may have a password in it."""
 
     store: str
     config: str = ""
@@ -103,7 +103,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def queue_of_run(engine: str, run_uuid: str, scheduler: str = "") -> str:
-    """Of tickets that only workers hired for the run may take. No queue that people name begins like that."""
+    """Of tickets that only pilot workers of the run may take. No queue that people name begins like that."""
     return f"{CLUSTER_MARK}{engine}.{run_uuid}{'.' if scheduler else ''}{scheduler}"
 
 

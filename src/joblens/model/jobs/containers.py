@@ -1,4 +1,4 @@
-"""Rules for the container of a job: what each field may hold, wherever it was written."""
+"""Rules for a job's container: valid values of each field, wherever it was written."""
 
 from collections.abc import Iterator
 
@@ -46,7 +46,7 @@ def container_problems(container: ContainerJob) -> Iterator[tuple[str, str]]:
     if container.engine == APPTAINER:
         for key in _OF_ENGINES_ONLY:
             if getattr(container, key):
-                yield key, "goes with docker and podman, not with apptainer"
+                yield key, "is for docker and podman, not apptainer"
 
 
 def apptainer_words(container: ContainerJob, argv: tuple[str, ...], *, gpus: int | None) -> tuple[str, ...]:

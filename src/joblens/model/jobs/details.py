@@ -1,4 +1,4 @@
-"""Details of a job beside its samples: tables kept up to date while it runs, facts, and its provenance."""
+"""Details of a job besides its samples: tables updated while it runs, facts, and its provenance."""
 
 from typing import Any, TypeVar
 
@@ -9,7 +9,7 @@ from joblens.model.values.ids import blake2b
 
 
 class ThreadUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thread since it was first seen; threads that have ended stay as they were last seen."""
+    """One thread since its first sample; ended threads keep their last values."""
 
     pid: int
     tid: int
@@ -21,7 +21,7 @@ class ThreadUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     wait_usec: int | None = None  # ready to run, without a CPU
     switches_voluntary: int | None = None
     switches_involuntary: int | None = None
-    migrations: int | None = None  # from one CPU to another
+    migrations: int | None = None  # migrations between CPUs
     last_cpu: int | None = None
     cpus_allowed: str = ""  # as the kernel lists them: 0-3,8
     is_alive: bool = True
@@ -30,34 +30,34 @@ class ThreadUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ThreadTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_us: int
     threads: tuple[ThreadUse, ...] = ()  # the hottest, hottest first
-    seen: int = 0  # how many were looked at in all
+    seen: int = 0  # number of threads measured
     unread: int = 0  # more that were there, and have not been read once
-    cpu_usec: int = 0  # of all that were seen
+    cpu_usec: int = 0  # of all measured threads
     wait_usec: int | None = None
     migrations: int | None = None
     source: str = ""
 
 
 class Endpoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything the job exchanged with one remote address and port, as far as its sockets were seen."""
+    """All traffic of the job with one remote address and port, as far as its sockets were sampled."""
 
     protocol: str  # tcp, udp
     address: str
     port: int
-    sockets: int = 0  # seen so far
-    gone: int = 0  # of them, not there any more at a later look: what they carried after the last is missing
+    sockets: int = 0  # so far
+    gone: int = 0  # of them, closed since: traffic after the last sample is missing
     is_listener: bool = False  # the job accepts connections at that port of its own
     rx_bytes: int | None = None
     tx_bytes: int | None = None
     retransmits: int | None = None
-    rtt_usec: int | None = None  # of the last look
+    rtt_usec: int | None = None  # of the last sample
 
 
 class EndpointTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_us: int
     endpoints: tuple[Endpoint, ...] = ()  # the busiest, busiest first
     seen: int = 0
-    open_at_us: int | None = None  # the last look at which a connection was open
+    open_at_us: int | None = None  # the last sample with an open connection
     source: str = ""
 
 
@@ -73,7 +73,7 @@ class ProcessMemory(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MemoryDepth(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Memory at one instant, looked at closely."""
+    """Detailed memory at one instant."""
 
     at_us: int
     pss_bytes: int | None = None
@@ -90,7 +90,7 @@ class MemoryDepth(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GpuFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What does not change while a job runs."""
+    """Constant facts."""
 
     id: str  # stable name of the device: its UUID, or its PCI address
     vendor: str  # nvidia, amd, intel
@@ -128,15 +128,17 @@ class ContainerFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     volumes: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     startup_s: float | None = None  # from asking for it to its first instruction
-    overhead: dict[str, float] = {}  # what the engine's own processes used for it, by number
+    overhead: dict[str, float] = {}  # resources of the engine's own processes, by number
     unknown: dict[str, str] = {}
 
 
 class OperatorUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One operator of a recipe over all partitions, with the checkpoints of what it made. Work that was lost
-    and done again counts each time."""
+    """One operator of a recipe over all partitions, with its checkpoints.
 
-    index: int  # place in the recipe, from 0
+    Lost and repeated work counts each time.
+    """
+
+    index: int  # index in the recipe, from 0
     name: str
     wall_s: float = 0.0  # of all partitions together, which ran side by side
     cpu_usec: int | None = None
@@ -150,10 +152,10 @@ class OperatorUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StepUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a recipe's job used for none of its operators: cutting, reading, exporting, coordinating."""
+    """Work of a recipe's job outside operators: splitting, reading, exporting, coordinating."""
 
     name: str
-    wall_s: float | None = None  # None: it went on beside everything else
+    wall_s: float | None = None  # None: in parallel with everything else
     cpu_usec: int | None = None
     memory_peak_bytes: int | None = None
     read_bytes: int | None = None
@@ -172,12 +174,12 @@ class RejectReason(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_unread(self) -> bool:
-        """Whether no operator has seen the rows."""
+        """Whether the rows failed before the first operator."""
         return not self.operator and self.reason != OTHER_REASONS
 
 
 class OperatorTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the operators of a recipe used."""
+    """Resource use of a recipe's operators."""
 
     at_us: int
     operators: tuple[OperatorUse, ...] = ()  # in the order of the recipe
@@ -191,11 +193,11 @@ class OperatorTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodePart(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a job of several nodes used on one of them."""
+    """Resource use of a multi-node job on one node."""
 
     node: str
     usage: Usage = Usage()
-    processes: int | None = None  # that were taken into account
+    processes: int | None = None  # included ones
     tasks: tuple[int, ...] = ()  # ranks
     is_first: bool = False  # where its command was started
     accounting: str = ""
@@ -208,7 +210,7 @@ class NodeTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ClusterAccount(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the cluster itself says a job used. Sampled by it: shown beside our numbers, never instead."""
+    """The cluster's own accounting of a job. Sampled: shown besides our numbers, never instead."""
 
     source: str  # sacct
     job_id: str
@@ -227,7 +229,7 @@ class ClusterAccount(Struct, frozen=True, kw_only=True, omit_defaults=True):
     started_at_us: int | None = None
     ended_at_us: int | None = None
     is_shared: bool = False  # of an allocation in which other jobs ran too: not of this job alone
-    fields: dict[str, str] = {}  # whatever else, by its own names
+    fields: dict[str, str] = {}  # other numbers, by the cluster's names
 
 
 class Details(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -237,13 +239,12 @@ class Details(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpus: tuple[GpuFacts, ...] | None = None
     container: ContainerFacts | None = None
     operators: OperatorTable | None = None  # of a recipe
-    nodes: NodeTable | None = None  # of a job of several
+    nodes: NodeTable | None = None  # of a job of several nodes
     cluster: ClusterAccount | None = None
     unknown: dict[str, str] = {}  # part -> why there is nothing
 
     def updated(self, newer: "Details") -> "Details":
-        """Parts that `newer` has take the place of ours, unless they turn out to be older: what waited in a
-        journal may come late."""
+        """Replaces parts by those of `newer`, unless they are older: writes from a journal may come late."""
         parts: dict[str, Any] = {
             "threads": _latest(self.threads, newer.threads),
             "endpoints": _latest(self.endpoints, newer.endpoints),
@@ -274,11 +275,11 @@ class CodeVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The repository that a job was started in."""
 
     commit: str
-    is_dirty: bool | None = None  # files that git knows were changed; None: not looked at
+    is_dirty: bool | None = None  # changed files known to git; None: not checked
     branch: str = ""
     remote: str = ""  # without user and password
     root: str = ""
-    changes_digest: str = ""  # of what was changed, where something was
+    changes_digest: str = ""  # of the changes, if any
 
 
 class Program(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -287,7 +288,7 @@ class Program(Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str
     sha256: str = ""
     bytes: int | None = None
-    version: str = ""  # of an interpreter, where names of files tell it
+    version: str = ""  # of an interpreter, if file names show it
 
 
 class Hardware(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -312,6 +313,6 @@ class Provenance(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def digest_of(provenance: Provenance) -> str:
-    """Its name in a store: the same for all that is equal."""
+    """Returns its key in a store: equal for equal provenance."""
     told = json.encode(provenance, order="deterministic")
     return blake2b(told, 16).hexdigest()

@@ -1,10 +1,9 @@
-"""Job as asked for, how it was started, how it ended, and the record of all three."""
+"""Job as requested, how it was started, how it ended, and the record of all three."""
 
 import enum
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import fields
 
 
 class Severity(enum.StrEnum):
@@ -13,8 +12,9 @@ class Severity(enum.StrEnum):
     PROBLEM = "problem"
 
 
-class Code(enum.StrEnum):
-    """Kind of a finding; docs/findings.md has a section for each."""
+class Code:
+    """Kind of a finding; docs/findings.md has a section for each. Constants: an enum of so many members would
+    cost every start of joblens 0.6 ms."""
 
     # why it ended
     EXIT_CODE = "exit-code"
@@ -26,12 +26,12 @@ class Code(enum.StrEnum):
     STOPPED_BY_SYSTEMD = "stopped-by-systemd"
     LOST = "lost"
     NOT_STARTED = "not-started"
-    # what happened on the way
+    # events on the way
     CHILD_OUT_OF_MEMORY = "child-out-of-memory"
     LEFTOVERS = "leftovers"
     LEAK_SUSPECTED = "leak-suspected"
     TAKEN_UP_AGAIN = "taken-up-again"
-    # what it had to wait for
+    # what it waited for
     CPU_THROTTLED = "cpu-throttled"
     CPU_PRESSURE = "cpu-pressure"
     IO_PRESSURE = "io-pressure"
@@ -43,7 +43,7 @@ class Code(enum.StrEnum):
     SLOW_START = "slow-start"
     MANY_PROCESSES = "many-processes"
     SHORT_JOBS = "short-jobs"
-    # what it asked for and what it used
+    # request against use
     MEMORY_NEAR_LIMIT = "memory-near-limit"
     MEMORY_UNUSED = "memory-unused"
     CPUS_UNUSED = "cpus-unused"
@@ -68,12 +68,12 @@ class Finding(Struct, frozen=True, omit_defaults=True):
 
 
 class RunLink(Struct, frozen=True, omit_defaults=True):
-    """Which job of which run a record is an attempt of."""
+    """The run and job that a record is an attempt of."""
 
     run_uuid: str
-    index: int  # place in the plan; -1: a command of an action or a recovery script
+    index: int  # index in the plan; -1: a command of an action or a recovery script
     attempt: int = 1
-    is_command: bool = False  # its run is this one command: people know it as a job, not as a workflow
+    is_command: bool = False  # its run is this single command, shown as a job, not as a workflow
 
 
 class FileStamp(Struct, frozen=True, omit_defaults=True):
@@ -83,12 +83,12 @@ class FileStamp(Struct, frozen=True, omit_defaults=True):
     size: int | None = None  # None: it was not there, or is a folder
     mtime_ns: int | None = None  # None: it was not there
     digest: str | None = None  # sha256 of the content, where it was read (before: 32 digits of blake2b)
-    is_guess: bool = False  # the command names it, and nobody said that it is read
+    is_guess: bool = False  # named in the command, not declared as input
     files: int | None = None  # in a dataset, which is a directory; None: it is no dataset
-    hash_mode: str = ""  # of a dataset: what its digest is made from
+    hash_mode: str = ""  # of a dataset: input of its digest
 
 
-BY_AFFINITY = "CPU affinity"  # how the mechanism begins that gives a job whole CPUs
+BY_AFFINITY = "CPU affinity"  # prefix of the mechanism that gives a job whole CPUs
 LOGOUT, SHUTDOWN = "logout", "shutdown"  # reasons of outcomes that systemd decided
 
 
@@ -99,8 +99,8 @@ class Status(enum.StrEnum):
     FAILED = "failed"  # ended with another exit code or by a signal, out-of-memory included
     TIMEOUT = "timeout"  # ended by joblens because its time was up
     ERROR = "error"  # could not be started, or its host program raised
-    CANCELLED = "cancelled"  # ended because someone asked, or with the login session or the machine
-    MEASURED = "measured"  # joblens only looked on (attach), and how it ended is not known, or it goes on
+    CANCELLED = "cancelled"  # cancelled by a user, or ended with the login session or the machine
+    MEASURED = "measured"  # only observed (attach): its end is unknown, or it still runs
     LOST = "lost"  # its supervisor died and the outcome cannot be known
 
     @property
@@ -124,8 +124,15 @@ class Granularity(enum.StrEnum):
     TIME_SERIES = "time_series"
 
 
+class RetryLost(enum.StrEnum):
+    """What happens to a job whose worker was lost after it may have started it."""
+
+    NEVER = "never"  # it must not run twice: it ends as `lost`
+    SAFE = "safe"  # another worker runs it again
+
+
 class Requirements(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the user wrote that the job needs; None: nothing was written, so nothing is limited."""
+    """Requirements as written; None: not written, so not limited."""
 
     cpus: float | None = None
     memory_bytes: int | None = None
@@ -160,7 +167,7 @@ class ContainerJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Owner(Struct, frozen=True):
-    """The process that looks after a job. Start time and boot id make a reused pid recognisable."""
+    """Process that manages a job. Start time and boot id detect a reused pid."""
 
     host: str
     pid: int
@@ -169,11 +176,11 @@ class Owner(Struct, frozen=True):
     pid_namespace: int = 0  # in which the pid counts; 0: not known
 
 
-EVERY_GPU = "all"  # among the devices of a job
+EVERY_GPU = "all"  # of a job's devices
 
 
 class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One command with its requirements. What is stored is already redacted (model.secrets)."""
+    """One command with its requirements. Stored values are already redacted (model.redaction)."""
 
     uuid: str
     argv: tuple[str, ...]
@@ -186,8 +193,9 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: tuple[str, ...] = ()
     is_shell: bool = False  # argv[0] is a shell line
     cwd: str = ""
-    env: dict[str, str] = field(default_factory=dict)  # what was there and may be kept, and what was added
-    env_given: tuple[str, ...] = ()  # names in `env` that were asked for
+    # recorded variables of the environment, and additional ones
+    env: dict[str, str] = field(default_factory=dict)
+    env_given: tuple[str, ...] = ()  # requested names in `env`
     requirements: Requirements = Requirements()
     enforce: bool = True
     accounting: Accounting = Accounting.AUTO
@@ -200,36 +208,36 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     notify: tuple[str, ...] = ()
     user: str = ""
     background: bool = False  # waits in the store for the supervisor
-    created_by: Owner | None = None  # who is to start it; of a background job: who submitted it
+    created_by: Owner | None = None  # who starts it; of a background job: who submitted it
     run: RunLink | None = None  # of a workflow
     inputs: tuple[FileStamp, ...] = ()  # files it was started with
     gpu_devices: tuple[str, ...] = ()  # it was given; EVERY_GPU: all there are
-    command_digest: str = ""  # of everything that makes it do what it does; changed: it has to run again
+    command_digest: str = ""  # of everything that determines it; changed: it must run again
     limits_resources: bool = True  # False: of its requirements only the time-out is enforced
-    timeout_exit_code: int = 124  # what its record says when joblens ended it
+    timeout_exit_code: int = 124  # status in its record if joblens ended it
     oom_exit_code: int = 137
-    probes: tuple[str, ...] | None = None  # what is measured beside CPU, memory, I/O; None: the default
+    probes: tuple[str, ...] | None = None  # measured besides CPU, memory, I/O; None: the default
     cpu_list: str = ""  # CPUs it is bound to: 0-3,8
     container: ContainerJob | None = None
-    attached: str = ""  # what joblens only looked on at: process 42, container web, control group /x
-    grid_co2_g_per_kwh: float | None = None  # of the electricity it runs on, as the settings said
+    attached: str = ""  # target of attach: process 42, container web, control group /x
+    grid_co2_g_per_kwh: float | None = None  # of its electricity, from the settings
     rerun_of: str = ""  # uuid of the job that it repeats
-    queue: str = ""  # it is for workers of that queue and has a ticket; its owner is whoever holds that
+    queue: str = ""  # queued for workers of that queue; its owner is the holder of its ticket
     label: str = ""  # only workers with exactly this one run it; '': only workers without one
     artifacts: tuple[str, ...] = ()  # patterns of files it leaves, relative to its working directory
-    outputs: tuple[str, ...] = ()  # paths of files it is said to make
+    outputs: tuple[str, ...] = ()  # paths of its declared outputs
     seeds: dict[str, str] = field(
         default_factory=dict
     )  # of chance, as found in parameters, words, environment
 
 
 def is_of_workflow(job: Job) -> bool:
-    """Whether people know it as a job of a workflow. A command on a cluster has a run too, for itself."""
+    """Whether it is shown as a job of a workflow. A command on a cluster has a run of its own too."""
     return job.run is not None and not job.run.is_command
 
 
 class Placement(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a cluster has put a job."""
+    """Allocation of a job on a cluster."""
 
     engine: str  # ray, slurm
     job_id: str = ""  # the cluster's own: 123, 123_4; of Ray: its task
@@ -239,12 +247,12 @@ class Placement(Struct, frozen=True, kw_only=True, omit_defaults=True):
     qos: str = ""
     nodes: tuple[str, ...] = ()
     node_id: str = ""  # of Ray
-    is_allocation: bool = False  # it has other jobs beside this one, or one after the other
-    asked: dict[str, str] = field(default_factory=dict)  # what of the cluster: --mem=2G, CPU=2
+    is_allocation: bool = False  # shared with other jobs, in parallel or one after the other
+    asked: dict[str, str] = field(default_factory=dict)  # resources in the cluster's terms: --mem=2G, CPU=2
 
 
 class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One start of a job: where it runs and what it needs to be found again after a crash."""
+    """One start of a job: where it runs, and how to find it after a crash."""
 
     number: int = 1
     started_at_us: int
@@ -263,14 +271,14 @@ class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kernel: str = ""
     cpu_count: int | None = None
     memory_total_bytes: int | None = None
-    gpu_count: int | None = None  # looked at where GPUs were asked for
+    gpu_count: int | None = None  # measured if GPUs were requested
     gpu_devices: tuple[str, ...] = ()  # it was given, by a worker that chose them too
     placement: Placement | None = None  # by a cluster
-    provenance: str = ""  # digest of what it ran in (model.provenance)
+    provenance: str = ""  # digest of its environment (Provenance)
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the whole job used, exact unless `lower_bounds` or `estimates` names the number. None: unknown."""
+    """Resource use of the whole job, exact unless in `lower_bounds` or `estimates`. None: unknown."""
 
     cpu_total_usec: int | None = None
     cpu_user_usec: int | None = None
@@ -307,8 +315,8 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     network_tx_packets: int | None = None
     gpu_memory_peak_bytes: int | None = None  # the job's own, over all its GPUs at once
     gpu_busy_usec: int | None = None  # added up over its GPUs
-    gpu_energy_uj: int | None = None  # its share of what its GPUs drew
-    energy_package_uj: int | None = None  # its share, by CPU time, of what the processors drew
+    gpu_energy_uj: int | None = None  # its share of its GPUs' energy
+    energy_package_uj: int | None = None  # its share, by CPU time, of the processors' energy
     energy_dram_uj: int | None = None
     co2_mg: int | None = None  # with the job's grid factor
     instructions: int | None = None
@@ -319,15 +327,16 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unknown: dict[str, str] = field(default_factory=dict)  # number -> why it is None
     lower_bounds: tuple[str, ...] = ()
     estimates: tuple[str, ...] = ()  # numbers that may be above or below the truth
-    memory_peak_basis: str = ""  # unreclaimable; '': an older joblens, or another system, mapped files in it
+    # unreclaimable; '': with mapped files, from an older joblens or another system
+    memory_peak_basis: str = ""
     shared: bool = False  # in-process measurements that overlapped
 
 
 # Every number of Usage, in order.
 USAGE_NUMBERS: tuple[str, ...] = tuple(
-    number.name
-    for number in fields(Usage)
-    if number.name not in ("sources", "unknown", "lower_bounds", "estimates", "memory_peak_basis", "shared")
+    name
+    for name in Usage.__struct_fields__
+    if name not in ("sources", "unknown", "lower_bounds", "estimates", "memory_peak_basis", "shared")
 )
 
 
@@ -362,8 +371,8 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     artifacts: tuple[Artifact, ...] = ()  # files that matched its patterns and are newer than its start
     worker: str = ""  # that ran it
     work_dir: str = ""  # where, on that machine, if it was a folder of the job's own
-    outputs: tuple[FileStamp, ...] = ()  # files that it was said to make, as it left them
-    inputs: tuple[FileStamp, ...] = ()  # those of the job whose content was read beside it, with digests
+    outputs: tuple[FileStamp, ...] = ()  # declared outputs, as it left them
+    inputs: tuple[FileStamp, ...] = ()  # input files whose content was hashed while it ran
 
 
 class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -377,13 +386,15 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def gpu_devices(self) -> tuple[str, ...]:
-        """Those it was given; a job that waited in a queue was recorded before its worker chose them."""
+        """Returns its GPUs; a queued job was recorded before its worker chose them."""
         return (self.attempt.gpu_devices if self.attempt is not None else ()) or self.job.gpu_devices
 
     @property
     def inputs(self) -> tuple[FileStamp, ...]:
-        """Files it was started with, with digests where their content was read. One that is only named by
-        its command and that it wrote is what it makes, not what it reads."""
+        """Returns its input files, with digests if hashed.
+
+        A file that is only named in its command and that it wrote is an output.
+        """
         outcome = self.outcome
         if outcome is None:
             return self.job.inputs
@@ -394,10 +405,11 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ExitUsage(Struct, frozen=True, kw_only=True):
-    """Sum over every process the launcher reaped (the main one, and orphans that came to it as
-    subreaper), each with all the descendants it had reaped itself; `max_rss_bytes` is the largest
-    single process. I/O is what the launcher's /proc/self/io takes over with each, and None where it may not
-    read that. Processes whose parent ignores SIGCHLD are in none of these."""
+    """Sum over all processes the launcher reaped (the main one, and orphans), with their descendants.
+
+    `max_rss_bytes` is the largest single process. I/O is from the launcher's /proc/self/io, None if
+    unreadable. Processes whose parent ignores SIGCHLD are not included.
+    """
 
     user_usec: int = 0
     system_usec: int = 0
@@ -414,7 +426,7 @@ class ExitUsage(Struct, frozen=True, kw_only=True):
     io_read_bytes: int | None = None
     io_write_bytes: int | None = None
     io_removed_bytes: int | None = (
-        None  # of those: in files removed, or cut short, before they reached a device
+        None  # of these: in files removed, or truncated, before they reached a device
     )
     reaped: int = 0
 

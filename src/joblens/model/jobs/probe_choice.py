@@ -1,4 +1,4 @@
-"""Probes beside CPU, memory, I/O and processes: the user's choice, and what this machine can do."""
+"""Probes besides CPU, memory, I/O and processes: the user's choice, and this machine's capabilities."""
 
 from enum import StrEnum
 
@@ -17,7 +17,7 @@ class Instrument(Struct, frozen=True):
 
 INSTRUMENTS: dict[str, Instrument] = {
     "network": Instrument("bytes and packets in and out", groups=("network",)),
-    "endpoints": Instrument("whom it exchanged them with", detail="endpoints"),
+    "endpoints": Instrument("remote addresses and ports", detail="endpoints"),
     "gpu": Instrument("GPUs: its memory and time on them", groups=("gpu", "gpu_energy")),
     "energy": Instrument("energy of processors and memory", groups=("energy",)),
     "counters": Instrument(
@@ -27,7 +27,7 @@ INSTRUMENTS: dict[str, Instrument] = {
     "memory": Instrument("memory in depth: PSS, NUMA, huge pages; dear", detail="memory"),
 }
 ALL_PROBES: tuple[str, ...] = tuple(INSTRUMENTS)
-# What is looked at unless something else was asked for.
+# Measured by default.
 DEFAULT_PROBES: tuple[str, ...] = tuple(name for name in INSTRUMENTS if name != "memory")
 _SETS = {"all": ALL_PROBES, "none": (), "default": DEFAULT_PROBES}
 
@@ -37,9 +37,9 @@ def chosen_probes(text: str, default: tuple[str, ...] = DEFAULT_PROBES) -> tuple
     Raises InputError."""
     words = [word.strip().lower() for word in text.split(",") if word.strip()]
     if not words:
-        raise InputError(f"probes {text!r}: none is named", hint=_HINT)
+        raise InputError(f"probes {text!r}: no name", hint=_HINT)
     if "none" in words and len(words) > 1:
-        raise InputError(f"probes {text!r}: none and others", hint="none stands alone")
+        raise InputError(f"probes {text!r}: 'none' cannot be combined with other names", hint=_HINT)
     chosen = set(default if words[0][0] in "+-" else ())
     for word in words:
         names = _named(word.lstrip("+-"), word)
@@ -54,7 +54,7 @@ def _named(name: str, word: str) -> tuple[str, ...]:
     if name in _SETS:
         return _SETS[name]
     if name not in INSTRUMENTS:
-        raise InputError(f"probes: there is no {word!r}", hint=_HINT)
+        raise InputError(f"probes: unknown name {word!r}", hint=_HINT)
     return (name,)
 
 
@@ -77,9 +77,10 @@ class Way(StrEnum):
 
 
 class Capability(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`mechanism` says by what it is done when it is available; `reason` and `fix` why not and what would
-    help when it is not, or is available in a lesser way. One that does not apply is an alternative this
-    machine has no use for: neither there nor missing."""
+    """`mechanism`: how it works, if available; `reason` and `fix`: why not or only partly, and what helps.
+
+    One that does not apply is an alternative that this machine does not need: neither available nor missing.
+    """
 
     area: str  # accounting, numbers, limits, ending, output, containers, storage, clusters, extras
     name: str
@@ -88,7 +89,7 @@ class Capability(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     fix: str = ""
     applies: bool = True
-    way: Way | None = None  # in the area accounting, of what jobs get
+    way: Way | None = None  # in the area accounting, the mechanism for jobs
 
     @property
     def is_gap(self) -> bool:

@@ -19,8 +19,10 @@ class DeviceIo(Struct, frozen=True):
 
 
 class GpuReading(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One GPU at one instant: the device as a whole, then the job's part of it. Shares are hundredths of a
-    percent. What never changes (name, total memory, driver) is in `model.details.GpuFacts`."""
+    """One GPU at one instant: the whole device, then the job's part. Shares are hundredths of a percent.
+
+    Constant facts (name, total memory, driver) are in `model.jobs.details.GpuFacts`.
+    """
 
     utilization: int | None = None
     memory_utilization: int | None = None  # share of the time in which its memory was read or written
@@ -46,7 +48,7 @@ class GpuReading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     job_processes: int | None = None
     job_memory_bytes: int | None = None
     job_utilization: int | None = None
-    job_busy_usec: int | None = None  # counter: time its work kept the device busy
+    job_busy_usec: int | None = None  # counter: time the job kept the device busy
     job_encoder_utilization: int | None = None
     job_decoder_utilization: int | None = None
 
@@ -65,10 +67,10 @@ class InterfaceIo(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was read at one instant. None: could not be known here; the record says why.
+    """Readings of one instant. None: unknown here; the record says why.
 
-    Counters are since the job's start (the base has been taken off already). `*_avg*` are
-    hundredths of a percent, as the kernel prints two decimals. docs/metrics.md explains each field.
+    Counters are since the job's start (the base is subtracted). `*_avg*` are hundredths of a percent, as the
+    kernel prints two decimals. docs/metrics.md explains each field.
     """
 
     at_us: int
@@ -80,7 +82,7 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpu_periods: int | None = None
     cpu_throttled_periods: int | None = None
     cpu_throttled_usec: int | None = None
-    # pressure: share of time some / all tasks of the job stood waiting
+    # pressure: share of time in which some / all tasks of the job waited
     cpu_some_avg10: int | None = None
     cpu_some_avg60: int | None = None
     cpu_some_avg300: int | None = None
@@ -126,7 +128,7 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     faults_major: int | None = None
     oom_events: int | None = None
     oom_kills: int | None = None
-    # I/O: what reached devices, and what went through read/write calls
+    # I/O: by devices, and by read/write calls
     io_read_bytes: int | None = None
     io_write_bytes: int | None = None
     io_read_ops: int | None = None
@@ -142,7 +144,7 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     open_files_limit: int | None = None
     pids_limit: int | None = None
     pids_limit_events: int | None = None
-    # the whole machine, kept apart
+    # the whole machine
     host_cpu_busy_usec: int | None = None
     host_cpu_total_usec: int | None = None
     host_memory_used_bytes: int | None = None
@@ -152,7 +154,7 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     host_load15: int | None = None
     # added later, so at the end of the order
     memory_limit_events: int | None = None  # times the memory limit was reached, reclaim included
-    # network: what went through sockets of the job, IP headers included
+    # network: through the job's sockets, including IP headers
     network_rx_bytes: int | None = None
     network_tx_bytes: int | None = None
     network_rx_packets: int | None = None
@@ -163,12 +165,12 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     network_udp_tx_bytes: int | None = None
     network_ipv6_rx_bytes: int | None = None
     network_ipv6_tx_bytes: int | None = None
-    # what the processor and the scheduler counted
+    # hardware and scheduler counters
     instructions: int | None = None
     cycles: int | None = None
     cpu_migrations: int | None = None
     context_switches: int | None = None
-    # memory in depth, where it was asked for
+    # detailed memory, if requested
     memory_pss_bytes: int | None = None
     memory_huge_bytes: int | None = None
     # the whole machine again
@@ -183,30 +185,34 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory_rss_sum_bytes: int | None = None
     # tables: one entry a device
     devices: dict[str, DeviceIo] | None = None
-    gpus: dict[str, GpuReading] | None = None  # by GpuFacts.id; {}: looked, and it uses none
+    gpus: dict[str, GpuReading] | None = None  # by GpuFacts.id; {}: it uses none
     interfaces: dict[str, InterfaceIo] | None = None
 
 
-# Fields that hold one entry a device -> what an entry is made of.
+# Tables with one entry per device -> type of an entry.
 SAMPLE_TABLES: dict[str, type[Struct]] = {"devices": DeviceIo, "gpus": GpuReading, "interfaces": InterfaceIo}
-# Every field that is one integer, in storage order. New fields go to the end of this order
-# (docs/format.md: a block names its columns by their place here).
+# Every field that is one integer, in storage order. New fields are appended (docs/format.md: a block
+# identifies its columns by index).
 SAMPLE_COLUMNS: tuple[str, ...] = tuple(
     field.name for field in fields(Sample) if field.name not in SAMPLE_TABLES
 )
 
 
 def sample_from_row(row: Sequence[Any], width: int = len(SAMPLE_COLUMNS)) -> Sample:
-    """Returns the sample of a row that `astuple` made: `width` columns, then the tables. Columns and tables
-    that only a newer joblens has are left out."""
+    """Returns the sample of a row that `astuple` made: `width` columns, then the tables.
+
+    Skips columns and tables of a newer joblens.
+    """
     columns = zip(SAMPLE_COLUMNS, row[:width], strict=False)
     tables = zip(SAMPLE_TABLES, row[width:], strict=False)
     return convert({name: value for name, value in (*columns, *tables) if value is not None}, Sample)
 
 
 def within_64_bits(sample: Sample) -> Sample:
-    """Drops numbers that no encoding can hold: no true kernel counter needs more than 64 bits. A device or an
-    interface with such a number is left out."""
+    """Drops numbers that no encoding can hold: no kernel counter exceeds 64 bits.
+
+    A device or an interface with such a number is omitted.
+    """
     changed: dict[str, Any] = {name: None for name in SAMPLE_COLUMNS if not _fits(getattr(sample, name))}
     for name in SAMPLE_TABLES:
         table = getattr(sample, name)
@@ -225,3 +231,10 @@ def _entry_within_64_bits(entry: Struct) -> Struct | None:
 
 def _fits(value: int | None) -> bool:
     return value is None or -(1 << 63) <= value < 1 << 63
+
+
+class SampleSeries(Struct, frozen=True):
+    """Some columns of consecutive samples of one job."""
+
+    at_us: list[int]
+    columns: dict[str, list[int | None]]

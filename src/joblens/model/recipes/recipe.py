@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-DEFAULT_TARGET_MB = 64  # of a partition, where the recipe does not say
+DEFAULT_TARGET_MB = 64  # default size of a partition
 DEFAULT_NP = 4
 
 
@@ -28,9 +28,9 @@ class PartitionMode(enum.StrEnum):
 
 
 class OperatorCall(Struct, frozen=True, kw_only=True):
-    """One entry of `process`: an operator and what it is told."""
+    """One entry of `process`: an operator and its parameters."""
 
-    index: int  # place in the whole list, from 0; all events and files use this one
+    index: int  # index in the whole list, from 0, used by all events and files
     name: str
     params: dict[str, Any] = {}
 
@@ -52,7 +52,7 @@ class PartitionSettings(Struct, frozen=True, kw_only=True):
 
 
 class Recipe(Struct, frozen=True, kw_only=True):
-    """Every path is absolute and every placeholder is filled in, except {job_id} before there is a job."""
+    """All paths are absolute and all placeholders filled in, except {job_id} before there is a job."""
 
     dataset_path: tuple[str, ...]  # files, folders and patterns
     export_path: str
@@ -62,8 +62,8 @@ class Recipe(Struct, frozen=True, kw_only=True):
     executor: Executor = Executor.LOCAL
     executor_type: str = "default"  # as it was written
     np: int = DEFAULT_NP
-    suffixes: tuple[str, ...] = ()  # of files to take from folders; (): all that can be read
-    text_keys: tuple[str, ...] = ("text",)  # operators work on the first unless they are told another
+    suffixes: tuple[str, ...] = ()  # of files to read from folders; (): all readable ones
+    text_keys: tuple[str, ...] = ("text",)  # operators use the first by default
     image_key: str = "images"
     audio_key: str = "audios"
     video_key: str = "videos"
@@ -74,12 +74,12 @@ class Recipe(Struct, frozen=True, kw_only=True):
     checkpoint: CheckpointSettings = CheckpointSettings()
     partition: PartitionSettings = PartitionSettings()
     auto_configure: bool = False  # resource_optimization: partitions and workers from data and machine
-    memory_budget_bytes: int | None = None  # of all workers together; None: what the machine can spare
+    memory_budget_bytes: int | None = None  # of all workers together; None: by the machine
     log_events: bool = True
     event_log_dir: str = ""  # "": in the job's folder
     checkpoint_dir: str = ""
     keep_stats: bool = False  # keep_stats_in_res_ds
-    trace: bool = False  # open_tracer: examples of what each operator changed or dropped
+    trace: bool = False  # open_tracer: examples of changed and dropped rows per operator
     trace_rows: int = 10
     trace_operators: tuple[str, ...] = ()  # op_list_to_trace; (): all
     trace_keys: tuple[str, ...] = ()  # fields that each example has besides
@@ -108,7 +108,7 @@ class Slice(Struct, frozen=True, kw_only=True):
     delimiter: str = ""  # of CSV; "": by its name
     start: int = 0
     end: int
-    size_bytes: int = 0  # of what is in it; 0: end - start
+    size_bytes: int = 0  # of its content; 0: end - start
     origin: str = ""  # the file it was cut out of, where that is not `path`
     origin_row: int = 0  # how many lines of that file come before `path`
     digest: str = ""  # of the file at `path`, where the job wrote it itself
@@ -123,7 +123,7 @@ class Partition(Struct, frozen=True, kw_only=True):
 
 
 class InputFile(Struct, frozen=True, kw_only=True):
-    """What an input was like when the job was planned; a resumed job must find it so again."""
+    """State of an input when the job was planned; a resumed job must find it unchanged."""
 
     path: str
     size: int
@@ -132,8 +132,10 @@ class InputFile(Struct, frozen=True, kw_only=True):
 
 
 class Stage(Struct, frozen=True, kw_only=True):
-    """Operators `first` to before `end` run on each partition by itself. `closing` is the operator behind
-    them that has to see all partitions before any can go on; None: the last stage, which is exported."""
+    """Operators `first` to before `end` run on each partition separately.
+
+    `closing` is the operator behind them that needs all partitions; None: the last stage, which is exported.
+    """
 
     index: int
     first: int
@@ -142,8 +144,7 @@ class Stage(Struct, frozen=True, kw_only=True):
 
 
 class RecipePlan(Struct, frozen=True, kw_only=True):
-    """Everything that is decided before the first row is read, kept in the job's folder. A resumed job
-    goes on with it."""
+    """All decisions before the first row is read, stored in the job's folder for resuming."""
 
     job_id: str
     job_dir: str
@@ -151,11 +152,11 @@ class RecipePlan(Struct, frozen=True, kw_only=True):
     recipe_text: str  # as it was written
     recipe_path: str = ""  # where it was read
     stages: tuple[Stage, ...]
-    partitions: tuple[Partition, ...]  # without what is still to be cut
+    partitions: tuple[Partition, ...]  # without files that must be split first
     inputs: tuple[InputFile, ...]
     columns: tuple[str, ...]  # fields that operators see as columns; the rest of a row travels as it was read
-    needed: tuple[str, ...] = ()  # other fields that every row has to have: those of text_keys
-    checkpoint_after: tuple[int, ...]  # operators whose result is kept, by index
+    needed: tuple[str, ...] = ()  # other required fields: those of text_keys
+    checkpoint_after: tuple[int, ...]  # operators with a checkpoint, by index
     workers: int
     budget_bytes: int
     modality: str = "text"
@@ -165,7 +166,7 @@ class RecipePlan(Struct, frozen=True, kw_only=True):
     uncut: tuple[Slice, ...] = ()  # files that the job itself cuts first: they cannot be read from the middle
     target_bytes: int = DEFAULT_TARGET_MB * 2**20  # of a partition
     rows_per_partition: int | None = None
-    exact_partitions: int | None = None  # as many as that, whatever their size
+    exact_partitions: int | None = None  # exact number of partitions, whatever their size
     least_partitions: int = 1
     operator_files: tuple[InputFile, ...] = ()  # of the user's own operators
     reasons: tuple[str, ...] = ()  # why these partitions and workers
@@ -173,10 +174,10 @@ class RecipePlan(Struct, frozen=True, kw_only=True):
 
 class EventType(enum.StrEnum):
     JOB_START = "job_start"
-    JOB_RESTART = "job_restart"  # the same job, gone on with
+    JOB_RESTART = "job_restart"  # the same job, resumed
     JOB_COMPLETE = "job_complete"
     JOB_FAILED = "job_failed"
-    JOB_STOPPED = "job_stopped"  # somebody ended it; it can be resumed
+    JOB_STOPPED = "job_stopped"  # stopped by a user; it can be resumed
     DAG_BUILD_START = "dag_build_start"
     DAG_BUILD_COMPLETE = "dag_build_complete"
     DAG_EXECUTION_PLAN_SAVED = "dag_execution_plan_saved"
@@ -202,16 +203,16 @@ class EventType(enum.StrEnum):
 
 
 class Step(enum.StrEnum):
-    """Work of a job that belongs to none of its operators, in the order in which it comes."""
+    """Work of a job outside operators, in order."""
 
     CUTTING = "cutting"  # of files that cannot be read from their middle
-    READING = "reading"  # of rows, and again of what was kept of them
+    READING = "reading"  # of rows, and of their checkpoints
     EXPORTING = "exporting"
     COORDINATING = "coordinating"  # the process that leads the workers
 
 
 class RecipeEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Fields that an event has nothing to say about are left out of its line."""
+    """Empty fields are omitted."""
 
     event_type: str
     timestamp: float  # seconds since 1970
@@ -220,7 +221,7 @@ class RecipeEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     job_id: str | UnsetType = UNSET
     partition_id: int | UnsetType = UNSET
     operation_name: str | UnsetType = UNSET
-    operation_idx: int | UnsetType = UNSET  # absolute: the operator's place in the recipe
+    operation_idx: int | UnsetType = UNSET  # index of the operator in the recipe
     status: str | UnsetType = UNSET
     duration: float | UnsetType = UNSET
     error_message: str | UnsetType = UNSET
@@ -267,13 +268,13 @@ class Modality(enum.StrEnum):
 
 
 class LocalResources(Struct, frozen=True, kw_only=True):
-    """What this process may use: the limits of its groups count, not only what is built in."""
+    """Resources available to this process: its limits count, not only the hardware."""
 
     cpu_cores: int
     available_memory_gb: float
     total_memory_gb: float
     gpu_count: int
-    gpu_memory_gb: float | None = None  # of the smallest; None: no GPU, or it does not tell
+    gpu_memory_gb: float | None = None  # of the smallest; None: no GPU, or unknown
     disk_space_gb: float | None = None
 
 
@@ -288,7 +289,7 @@ class ClusterResources(Struct, frozen=True, kw_only=True):
 
 
 class DataCharacteristics(Struct, frozen=True, kw_only=True):
-    """What a sample that is spread over the data says of all of it."""
+    """Estimates for the dataset from a spread sample."""
 
     primary_modality: Modality
     modality_distribution: dict[str, int]  # rows of the sample
@@ -298,7 +299,7 @@ class DataCharacteristics(Struct, frozen=True, kw_only=True):
     avg_video_per_sample: float
     total_samples: int  # estimated where rows could only be counted by reading everything
     sample_size_analyzed: int
-    memory_per_sample_mb: float  # nine of ten rows take no more
+    memory_per_sample_mb: float  # of nine of ten rows
     mean_bytes_per_sample: float
     data_skew_factor: float  # 0 all rows alike, 1 very different
     is_total_estimated: bool = False

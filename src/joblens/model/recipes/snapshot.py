@@ -1,4 +1,4 @@
-"""Where a recipe's job stands at one moment, as its event log and its folder tell it."""
+"""State of a recipe's job at one moment, from its event log and its folder."""
 
 import enum
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ class ProcessingStatus(enum.StrEnum):
     IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
     FAILED = "failed"
-    CHECKPOINTED = "checkpointed"  # an operation that is completed and whose result is kept
+    CHECKPOINTED = "checkpointed"  # an operation that is completed and whose result is saved
     INTERRUPTED = "interrupted"  # an operation or partition that was under way when its job ended
     PARTIAL = "partial"  # the job ended, without some of its partitions
-    STOPPED = "stopped"  # somebody ended the job
-    KILLED = "killed"  # the job's process is gone and never said how it ended
+    STOPPED = "stopped"  # stopped by a user
+    KILLED = "killed"  # the job's process ended without a final status
 
 
 class OperationStatus(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class OperationStatus(Struct, frozen=True, kw_only=True):
     output_rows: int | None = None
     checkpoint_time: float | None = None
     error_message: str | None = None
-    progress_percentage: float = 0.0  # what is certain: how far one that runs has come nobody tells
+    progress_percentage: float = 0.0  # lower bound: the progress of a running operation is unknown
 
 
 class PartitionStatus(Struct, frozen=True, kw_only=True):
@@ -49,18 +49,18 @@ class PartitionStatus(Struct, frozen=True, kw_only=True):
     processing_start_time: float | None = None
     processing_end_time: float | None = None
     current_operation: str | None = None
-    completed_operations: tuple[str, ...] = ()  # those with a checkpoint among them
+    completed_operations: tuple[str, ...] = ()  # including those with a checkpoint
     failed_operations: tuple[str, ...] = ()
     checkpointed_operations: tuple[str, ...] = ()
     error_message: str | None = None
-    planned_operations: int = 0  # those on all partitions among them
+    planned_operations: int = 0  # including global ones
     completed_together: int = 0  # operations on all partitions that are through
     retry_count: int = 0
     is_waiting: bool = False  # for the others, before an operator on all of them
 
     @property
     def fraction(self) -> float:
-        """Of its operations. Never all before it is complete: what they made has to be written, too."""
+        """Returns the share of its operations; below 1 until results are written."""
         if self.status is ProcessingStatus.COMPLETED:
             return 1.0
         done, planned = len(self.completed_operations) + self.completed_together, self.planned_operations
@@ -68,8 +68,9 @@ class PartitionStatus(Struct, frozen=True, kw_only=True):
 
 
 class OperatorProgress(Struct, frozen=True, kw_only=True):
-    """One operator over all partitions. Rows and times are those of partitions that are through with it;
-    what was used by attempts that failed later is counted too."""
+    """One operator over all partitions. Rows and times are of partitions that have passed it;
+    resources of failed attempts count too.
+    """
 
     operation_idx: int
     operation_name: str
@@ -103,10 +104,10 @@ class OperatorProgress(Struct, frozen=True, kw_only=True):
 
 
 class StepProgress(Struct, frozen=True, kw_only=True):
-    """What was used for none of the operators, over all partitions."""
+    """Resources outside operators, over all partitions."""
 
     name: str
-    wall_seconds: float | None = None  # None: it goes on beside everything else
+    wall_seconds: float | None = None  # None: in parallel with everything else
     cpu_seconds: float | None = None
     memory_peak_bytes: int | None = None
     read_bytes: int | None = None
@@ -122,10 +123,10 @@ class JobSnapshot(Struct, frozen=True, kw_only=True):
     total_partitions: int = 0
     completed_partitions: int = 0
     failed_partitions: int = 0
-    in_progress_partitions: int = 0  # those that wait among them
+    in_progress_partitions: int = 0  # including waiting ones
     waiting_partitions: int = 0  # for the others, before an operator on all of them
     total_operations: int = 0  # planned
-    completed_operations: int = 0  # those with a checkpoint among them
+    completed_operations: int = 0  # including those with a checkpoint
     failed_operations: int = 0
     checkpointed_operations: int = 0
     partition_statuses: Mapping[int, PartitionStatus] = {}
@@ -139,8 +140,8 @@ class JobSnapshot(Struct, frozen=True, kw_only=True):
     taken_at: float = 0.0
     last_event_time: float | None = None
     rows_in: int | None = None  # of the whole job; while it runs, that came to the first operator
-    rows_out: int | None = None  # that were exported; while it runs, that left the last operator
-    runs: int = 0  # how often the job was started or gone on with
+    rows_out: int | None = None  # exported; while it runs, passed by the last operator
+    runs: int = 0  # how often the job was started or resumed
     retries: int = 0
     rejected_rows: int = 0
     rejects: tuple[RejectReason, ...] = ()  # the same rows by reason, once the job has ended
@@ -149,7 +150,7 @@ class JobSnapshot(Struct, frozen=True, kw_only=True):
     is_exporting: bool = False
     export_path: str | None = None
     eta_seconds: float | None = None
-    is_alive: bool | None = None  # None: nobody can tell, or the job has ended by itself
+    is_alive: bool | None = None  # None: unknown, or the job has ended by itself
     process_id: int | None = None
 
     @property
@@ -162,8 +163,9 @@ class JobSnapshot(Struct, frozen=True, kw_only=True):
 
     @property
     def overall_fraction(self) -> float:
-        """Of the work that is planned. Never all of it before the job is complete: what operators made has
-        to be written, too."""
+        """Returns the share of the planned work;
+        below 1 until the job is complete, because results must be written.
+        """
         if self.overall_status is ProcessingStatus.COMPLETED:
             return 1.0
         if self.overall_status is ProcessingStatus.NOT_STARTED:

@@ -96,7 +96,16 @@ _ALLOWED_ENV = frozenset(
         *("TEMP", "HOSTNAME", "DISPLAY", "EDITOR", "CC", "CXX", "FC", "CFLAGS", "CXXFLAGS", "FFLAGS"),
         *("LDFLAGS", "LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH", "CPATH", "MAKEFLAGS", "VIRTUAL_ENV"),
         *("CUDA_VISIBLE_DEVICES", "GOMAXPROCS", "RUST_LOG", "RUST_BACKTRACE", "DEBUG", "VERBOSE", "SEED"),
-        *("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "SOURCE_DATE_EPOCH", "CI"),
+        *(
+            "TRACEPARENT",
+            "TRACESTATE",
+            "NO_COLOR",
+            "FORCE_COLOR",
+            "COLUMNS",
+            "LINES",
+            "SOURCE_DATE_EPOCH",
+            "CI",
+        ),
     }
 )
 _ALLOWED_ENV_PREFIXES = (
@@ -170,13 +179,26 @@ def _words() -> re.Pattern[str]:
 
 
 _OF_A_SESSION = frozenset(
-    {"PWD", "OLDPWD", "TERM", "COLUMNS", "LINES", "DISPLAY", "EDITOR", "HOSTNAME", "SHELL", "LOGNAME"}
+    {
+        "TRACEPARENT",
+        "TRACESTATE",
+        "PWD",
+        "OLDPWD",
+        "TERM",
+        "COLUMNS",
+        "LINES",
+        "DISPLAY",
+        "EDITOR",
+        "HOSTNAME",
+        "SHELL",
+        "LOGNAME",
+    }
 )
 _OF_A_JOB = ("JOBLENS_", "TORC_", "SLURM_", "PBS_", "LSB_", "PMIX_", "XDG_", "RAY_", "CELERY_")
 
 
 def is_lasting_env(name: str) -> bool:
-    """Jobs that differ in no such variable share what is remembered of their surroundings."""
+    """Jobs that differ in no such variable share their recorded environment."""
     return is_allowed_env(name) and name not in _OF_A_SESSION and not name.startswith(_OF_A_JOB)
 
 
@@ -185,7 +207,7 @@ _QUOTED = r"""(?s)\\(.)|'([^']*)'|"((?:[^"\\]|\\.)*)\""""
 
 
 class ShellWord(Struct, frozen=True):
-    text: str  # as the program gets it, but for what the shell puts in its place ($x)
+    text: str  # as the program gets it, except for shell expansions ($x)
     start: int
     end: int
 
@@ -202,7 +224,7 @@ def shell_commands(line: str) -> list[list[ShellWord]]:
 
 
 def quoted(text: str, like: str) -> str:
-    """One word again, with the quotes that the word `like` begins with, where they do."""
+    """Quotes a word like the word `like`."""
     if like[:1] != '"' and "'" not in text:
         needs_none = like[:1] != "'" and not any(mark in ' \t\n\\";|&()<>`' for mark in text)
         return text if needs_none else f"'{text}'"
@@ -234,8 +256,10 @@ _LONGEST = 64
 def seeds_of(
     argv: Sequence[str], params: Mapping[str, Any] = {}, env: Mapping[str, str] = {}
 ) -> dict[str, str]:
-    """By the name each was given under, without dashes; what was taken out of them as a secret is none. All
-    three as they may be remembered. Quick where nothing speaks of one."""
+    """Returns seeds by name, without dashes and without redacted ones.
+
+    All arguments are redacted. Fast if no name mentions a seed.
+    """
     found: dict[str, str] = {}
     told = " ".join(argv).lower()
     if any(sign in told for sign in _SIGNS):

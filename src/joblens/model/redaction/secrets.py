@@ -1,8 +1,9 @@
-"""Passwords, tokens and keys are taken out before anything is remembered.
+"""Redaction of passwords, tokens and keys before anything is stored.
 
 By name (`--password x`, `DB_TOKEN=x`, {"api_key": x}), by pattern (AWS keys, bearer tokens, passwords in
 URLs, private keys, …), and for the environment by an allow-list: other variables are recorded as set, without
-their value. A plain command costs a few substring searches; patterns are compiled at the first suspicion."""
+their value. A plain command costs a few substring searches; patterns are compiled at the first suspicion.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,7 @@ __all__ = [
 _LEAST_LENGTH = 4
 _NO_NAMES: Mapping[str, str] = {}
 
-# Of a job: what people wrote, and what was made of it.
+# User-written fields of a job, and fields derived from them.
 _TEXTS = ("name", "tool", "script", "tags", "external_id", "argv", "params", "env", "seeds", "notify",
           "inputs", "outputs")  # fmt: skip
 
@@ -73,7 +74,7 @@ _HINTS = (
     *("redis-cli", "docker", "podman"),
 )
 
-# Weak words also name harmless numbers (ffmpeg's -pass 2): those stay.
+# Weak words also name harmless numbers (ffmpeg's -pass 2), which stay.
 _HARMLESS_VALUES = frozenset({"true", "false", "yes", "no", "on", "off", "none", "null"})
 
 # Programs whose short options carry a secret: option -> how (the next word, or joined to it).
@@ -138,7 +139,7 @@ def redact_argv(argv: Sequence[str]) -> tuple[str, ...]:
             "-c",
             "-lc",
             "-ec",
-        )  # sh -c, bash -lc: `A=1 run` goes on
+        )  # sh -c, bash -lc: `A=1 run` continues
         if equals and not is_shell_line and _is_name(name) and _hides(name, value):
             redacted.append(f"{name}={REDACTED}")
             continue
@@ -153,8 +154,7 @@ def redact_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def redact_env(env: Mapping[str, str]) -> dict[str, str]:
-    """Variables on the allow-list keep their value (patterns are still taken out); of all others
-    only the name is kept."""
+    """Keeps values on the allow-list (patterns are still redacted); of other variables only the name."""
     return {
         name: redact_text(value) if is_allowed_env(name) else REDACTED if value else value
         for name, value in env.items()
@@ -173,8 +173,10 @@ def redact_text(text: str) -> str:
 
 
 def redact_address(address: str) -> str:
-    """Of a repository or server: without who logs in, and with what. A name without a password before a
-    path (git@host:path) is part of the address."""
+    """Redacts the login of a repository's or server's address.
+
+    A name without a password before a path (git@host:path) is part of the address.
+    """
     scheme, is_url, rest = address.partition("://")
     if not is_url:
         return redact_text(address)
@@ -182,13 +184,13 @@ def redact_address(address: str) -> str:
     _, colon, port = server.partition(":")
     if "@" in rest[len(server) :] and colon and not port.isdigit():
         if "@" in server:
-            return f"{scheme}://{REDACTED}"  # where its password ends cannot be told
-        server = rest  # what looks like its path belongs to a password
+            return f"{scheme}://{REDACTED}"  # the end of its password is unknown
+        server = rest  # its apparent path belongs to a password
     return redact_text(f"{scheme}://{rest[server.rfind('@') + 1 :]}")
 
 
 def _redact_shell_line(line: str) -> str:
-    """What programs are given as options that hide nothing by their name: curl -u, mysql -p, …"""
+    """Redacts options whose names are not secret: curl -u, mysql -p, …"""
     from joblens.model.redaction.names import quoted, shell_commands
 
     parts, position = [], 0
@@ -203,7 +205,7 @@ def _redact_shell_line(line: str) -> str:
 
 
 def _redact_value(name: str, value: Any, *, is_secret: bool = False) -> Any:
-    """`is_secret`: a name around it says so; then nothing inside is kept, whatever its shape."""
+    """`is_secret`: an enclosing name is secret; then all content is redacted, whatever its structure."""
     is_secret = is_secret or (may_hold_secret(name) and is_secret_name(name))
     if isinstance(value, Mapping):
         return {key: _redact_value(str(key), inner, is_secret=is_secret) for key, inner in value.items()}
@@ -228,8 +230,10 @@ class SecretValues:
     """Texts that are secret wherever they occur, because of the name that one of them has somewhere."""
 
     def __init__(self, shown: Mapping[str, str], names: Mapping[str, str] = _NO_NAMES) -> None:
-        """`shown`: what is shown instead of each. Short ones occur in too many words by chance.
-        `names`: of jobs and files that contain one, with the text shown instead, which may be the same."""
+        """`shown`: replacement of each. Short ones occur in too many words by chance.
+
+        `names`: of jobs and files that contain one, with their replacement, which may be equal.
+        """
         self.names = dict(names)
         self.placeholders = dict(shown)  # with short ones: shown instead of a whole value
         self.shown = {
@@ -251,7 +255,7 @@ class SecretValues:
         return value if self._pattern is None else self._hide(value)
 
     def _hide(self, value: Any, *, keys: bool = False) -> Any:
-        """`keys`: those of mappings are user text too."""
+        """`keys`: keys of mappings are user text too."""
         if isinstance(value, str) and not isinstance(value, Enum):
             assert self._pattern is not None
             if value in self.names:
@@ -324,7 +328,7 @@ def _program(word: str) -> str:
 
 
 def _tool_option(tool: str, argument: str, *, has_login: bool) -> tuple[str, bool]:
-    """(the option with its joined secret taken out, whether the secret is the next word)."""
+    """Returns (the option with its joined secret removed, whether the secret is the next word)."""
     if tool in _LOGIN_ONLY and not has_login:
         return argument, False
     for option in _TOOL_OPTIONS[tool]:
@@ -371,7 +375,7 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
         ),
         (re.compile(r"(\b(?:bearer|basic)\s+)[\w.~+/-]{8,}=*", re.IGNORECASE), rf"\1{REDACTED}"),
         (re.compile(r"(\b(?:set-)?cookie\s*:\s*)[^'\"\r\n]+", re.IGNORECASE), rf"\1{REDACTED}"),
-        # tokens that can be told by their form
+        # tokens recognizable by their form
         (re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"), REDACTED),
         (
             re.compile(r"\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|npm_\w{30,}|hf_\w{20,})"),
@@ -403,7 +407,7 @@ def _hide_assignments(text: str) -> str:
     position = 0
     while (match := _assignments().search(text, position)) is not None:
         value = _value_to_hide(text, match)
-        if value is None:  # a name that hides nothing may stand right before one that does
+        if value is None:  # a harmless name may precede a secret one
             end = match.end("name")
             parts.append(text[position:end])
         else:
@@ -427,5 +431,5 @@ def _value_to_hide(text: str, match: re.Match[str]) -> re.Match[str] | None:
         return None
     bare = value[0].strip("[ ]'\"")
     if bare.lower() in ("bearer", "basic", "token", "digest"):
-        return None  # the secret stands behind it and is gone already
+        return None  # the secret follows and is already removed
     return value if _hides(name, bare) else None

@@ -1,7 +1,7 @@
-"""Plan of a workflow after expansion: every job by itself; messages for jobs that fit nowhere.
+"""Plan of a workflow after expansion: single jobs; messages for jobs that fit nowhere.
 
-Made to be small: a hundred thousand jobs wait in memory. Requirements, handlers and environments are
-shared between jobs, never copied.
+Compact: a hundred thousand jobs wait in memory. Requirements, handlers and environments are shared between
+jobs, never copied.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from joblens.model.delivery import RetryLost
 from joblens.model.errors import PlanError
-from joblens.model.jobs.job import ContainerJob, Requirements
+from joblens.model.jobs.job import ContainerJob, Requirements, RetryLost
 from joblens.model.runs.workflow_spec import (
     ActionSpec,
     ExecutionSpec,
@@ -35,7 +34,7 @@ class PlannedData(Struct, frozen=True):
     """User data: JSON that jobs hand to each other."""
 
     name: str
-    data: Any = None  # what the spec says it is at the start
+    data: Any = None  # initial value in the spec
     is_ephemeral: bool = False
     producer: int = -1
 
@@ -52,8 +51,10 @@ class PlannedDataset(Struct, frozen=True):
 
 
 class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """`depends_on` has everything that must succeed first, whether named, matched by a regex, or the maker of
-    a file, of user data or of a dataset: places in `Plan.jobs`, ascending, each once."""
+    """`depends_on`: everything that must succeed first, named, matched by a regex, or the maker of an input.
+
+    Indexes in `Plan.jobs`, ascending, each once.
+    """
 
     name: str
     command: str  # with paths of files and datasets; `${user_data.input.N}` is resolved when it starts
@@ -64,22 +65,22 @@ class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     failure_handler: FailureHandler | None = None
     when_blocked_fails: WhenBlockedFails = WhenBlockedFails.WAIT
     supports_termination: bool = False
-    input_files: tuple[int, ...] = ()  # places in Plan.files
+    input_files: tuple[int, ...] = ()  # indexes in Plan.files
     output_files: tuple[int, ...] = ()
-    input_user_data: tuple[int, ...] = ()  # places in Plan.user_data
+    input_user_data: tuple[int, ...] = ()  # indexes in Plan.user_data
     output_user_data: tuple[int, ...] = ()
-    input_datasets: tuple[int, ...] = ()  # places in Plan.datasets
+    input_datasets: tuple[int, ...] = ()  # indexes in Plan.datasets
     output_datasets: tuple[int, ...] = ()
     env: dict[str, str] = field(default_factory=dict)  # of the workflow and of the job together
     priority: int = 0
-    stdio: Stdio | None = None  # None: as the workflow's execution_config says
+    stdio: Stdio | None = None  # None: as in the workflow's execution_config
     label: str = ""
     spec_job: int = 0  # which entry of the file it came from
     parameter_names: tuple[str, ...] = ()
     parameter_values: tuple[Any, ...] = ()  # it was expanded with; a dictionary for each job would be large
     scheduler: str = ""
-    queue: str = ""  # of the workers it is for; '': whatever the run says
-    retry_lost: RetryLost | None = None  # None: as the settings say
+    queue: str = ""  # of its workers; '': as in the run
+    retry_lost: RetryLost | None = None  # None: as in the settings
     spawned_by: int = -1  # the job that added it while the run went on; -1: the file has it
     container: ContainerJob | None = None  # None: it runs on the machine itself
 
@@ -100,7 +101,7 @@ class Declared(Struct, frozen=True, kw_only=True, omit_defaults=True):
     requirements: dict[str, Requirements] = field(default_factory=dict)
     failure_handlers: dict[str, FailureHandler] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)  # of the workflow
-    container: ContainerJob | None = None  # of jobs that say nothing of one
+    container: ContainerJob | None = None  # default of jobs
 
 
 class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,7 +1,8 @@
-"""A workflow that was created, one run of it, and the facts that are appended while it runs.
+"""Workflow, its runs, and the facts appended while one runs.
 
-The state of a run is never stored: it is its plan, the records of its jobs and its events, put together again
-(`engine.replay`). So a run that was killed at any moment goes on from what had been recorded."""
+The state of a run is never stored: it is derived from its plan, the records of its jobs and its events
+(`engine.schedule`). So a run that was killed at any moment continues from its records.
+"""
 
 import enum
 from typing import Any
@@ -16,7 +17,7 @@ COMMAND = "command"  # format of a run that is one command on a cluster, and of 
 
 
 class JobState(enum.IntEnum):
-    """Of a job within a run. The numbers are those other tools know."""
+    """State of a job within a run. The numbers are those of other tools."""
 
     UNINITIALIZED = 0
     BLOCKED = 1  # waits for other jobs, files or user data
@@ -26,8 +27,8 @@ class JobState(enum.IntEnum):
     COMPLETED = 5
     FAILED = 6
     CANCELED = 7  # never ran: something it needs failed, or the run was ended
-    TERMINATED = 8  # ended by joblens: its time was up, or someone asked
-    DISABLED = 9  # left out of this run by --only, --skip or --until
+    TERMINATED = 8  # ended by joblens: time limit or cancellation
+    DISABLED = 9  # excluded from this run by --only, --skip or --until
     PENDING_FAILED = 10  # failed in a way no handler knows; someone has to decide
 
     @property
@@ -44,7 +45,7 @@ class RunStatus(enum.StrEnum):
     RUNNING = "running"
     COMPLETED = "completed"  # every job that was to run succeeded
     FAILED = "failed"  # some did not
-    STOPPED = "stopped"  # someone asked for its end before all was done; `joblens resume` goes on
+    STOPPED = "stopped"  # stopped before all was done; `joblens resume` continues
 
 
 class Workflow(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -66,9 +67,10 @@ class Workflow(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SlurmChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a run asks Slurm for places, as far as it was said on the command line; the spec says the rest."""
+    """Options of the command line for Slurm allocations; the spec has the rest."""
 
-    packing: str = ""  # jobs: one sbatch each (arrays for sweeps); allocations: many in each; '': what suits
+    # jobs: one sbatch each (arrays for sweeps); allocations: several in each; '': automatic
+    packing: str = ""
     partition: str = ""
     account: str = ""
     qos: str = ""
@@ -86,7 +88,7 @@ class RunOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     output_dir: str = "output"
     cwd: str = ""
     most_jobs: int | None = None
-    cpus: float | None = None  # offered; None: what the machine has
+    cpus: float | None = None  # available; None: all of the machine
     memory_bytes: int | None = None
     gpus: tuple[str, ...] | None = None  # devices offered
     time_s: float | None = None
@@ -96,21 +98,23 @@ class RunOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parameters: dict[str, Any] = field(default_factory=dict)
     enforce: bool = True
     monitor: bool = True
-    probes: str | None = None  # as model.probe_choice reads it; None: as the settings say
+    probes: str | None = None  # as model.jobs.probe_choice reads it; None: as in the settings
     interrupt: str = "drain"  # what the first Ctrl-C does: drain or kill
-    engine: str = "local"  # who carries out its jobs: this process, workers of a queue (celery), ray, slurm
-    queue: str = ""  # for jobs that name none; '': as the settings say
-    broker: str = ""  # without password and other secrets; '': as the settings say
-    retry_lost: str = ""  # safe or never, for jobs that do not say; '': as the settings say
-    labels: tuple[str, ...] = ()  # of jobs that its own workers run beside those without a label
+    engine: str = "local"  # engine of its jobs: this process, workers of a queue (celery), ray, slurm
+    queue: str = ""  # for jobs without one; '': as in the settings
+    broker: str = ""  # without password and other secrets; '': as in the settings
+    retry_lost: str = ""  # safe or never, for jobs without one; '': as in the settings
+    labels: tuple[str, ...] = ()  # of jobs that its own workers run, besides those without a label
     notify: str = ""  # command to run at its end; one with a secret in it is not recorded
-    address: str = ""  # of a Ray cluster; '': as the settings say, else one of its own
+    address: str = ""  # of a Ray cluster; '': as in the settings, else a local one
     slurm: SlurmChoice = SlurmChoice()
 
 
 class RaisedRequest(Struct, frozen=True, omit_defaults=True):
-    """Memory and time that a job asks for instead of what its file says, in all attempts after `attempt`
-    (0: in all). None: as before."""
+    """Memory and time that a job requests instead of its file's, in all attempts after `attempt` (0: in all).
+
+    None: unchanged.
+    """
 
     index: int
     attempt: int
@@ -125,8 +129,8 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at_us: int
     number: int | None = None  # 1, 2, … within its workflow, given by the store
     workflow_number: int | None = None  # filled when read
-    spec_text: str = ""  # the file as it was, without what is secret in it
-    is_redacted: bool = False  # something was taken out of it, its tables or its parameters
+    spec_text: str = ""  # the file as it was, redacted
+    is_redacted: bool = False  # the file, its tables or its parameters were redacted
     spec_format: str = "yaml"
     tables: dict[str, Any] = field(default_factory=dict)  # files the spec names for parameters, as they were
     jobs: int = 0  # how many the plan has
@@ -134,8 +138,8 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     options: RunOptions = RunOptions()
     # A run that repeats part of an earlier one: the others keep the outcome they had there.
     base_run_uuid: str | None = None
-    again: tuple[int, ...] | None = None  # places of the jobs to run again; None: all
-    # Jobs that keep a success of yet another run: its UUID, and (place here, place there) of each.
+    again: tuple[int, ...] | None = None  # indexes of the jobs to run again; None: all
+    # Jobs that keep a success of another run: its UUID, and (index here, index there) of each.
     kept_from: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     user: str = ""
     host: str = ""
@@ -151,7 +155,7 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def declared_jobs(self) -> int:
-        """How many jobs the file alone stands for."""
+        """Returns the number of jobs in the file alone."""
         return self.spawned[0].first if self.spawned else self.jobs
 
     @property
@@ -172,8 +176,12 @@ class RunStarted(Struct, frozen=True, tag="started", omit_defaults=True):
 
 
 class StopAskedFor(Struct, frozen=True, tag="stop", omit_defaults=True):
-    """`how`: drain (start nothing more) or kill. `ended`: (index, attempt) of what was under way and is ended
-    with the run: it has to run again when the run goes on."""
+    """`how`: drain (start nothing more) or kill.
+
+    `ended`: (index, attempt) of running jobs that end with the run.
+
+    They run again when the run is resumed.
+    """
 
     how: str
     by: str = ""
@@ -181,7 +189,7 @@ class StopAskedFor(Struct, frozen=True, tag="stop", omit_defaults=True):
 
 
 class JobCancelled(Struct, frozen=True, tag="job-cancelled", omit_defaults=True):
-    """Someone wants this job gone, whether it runs or waits: it is not started any more in this run."""
+    """A user cancelled this job, running or waiting: it is not started again in this run."""
 
     index: int
     by: str = ""
@@ -195,15 +203,17 @@ class RequirementsRaised(Struct, frozen=True, tag="raised", omit_defaults=True):
 
 
 class JobsReset(Struct, frozen=True, tag="reset", omit_defaults=True):
-    """These jobs run again when the run is resumed, whatever came of them: (index, number of the last
-    attempt; 0: it has none in this run)."""
+    """These jobs run again when the run is resumed, whatever their outcome.
+
+    (index, number of the last attempt; 0: none in this run).
+    """
 
     jobs: tuple[tuple[int, int], ...]
     by: str = ""
 
 
 class OutputsMissing(Struct, frozen=True, tag="outputs-missing"):
-    """The job succeeded but did not make what it was to make: it counts as failed."""
+    """The job succeeded but its outputs are missing: it counts as failed."""
 
     index: int
     attempt: int
@@ -241,7 +251,7 @@ class JobsSpawned(Struct, frozen=True, kw_only=True, tag="spawned", omit_default
     first: int  # index in the plan of the first job
     jobs: tuple[JobSpec, ...] = ()  # without secrets
     state: Any = None  # of the lineage
-    token: str = ""  # tells two batches apart that were written at the same moment
+    token: str = ""  # distinguishes batches written at the same moment
     job_uuid: str = ""  # the attempt that added them
     private: str = ""  # file in the store's spool folder with jobs and state where they hold secrets
 
@@ -264,19 +274,19 @@ class RecoveryRan(Struct, frozen=True, tag="recovery"):
 
 
 class WorkPlaced(Struct, frozen=True, tag="placed", omit_defaults=True):
-    """A cluster was asked for places: for these jobs, or for an allocation that serves a queue."""
+    """Allocations were requested: for these jobs, or for a queue."""
 
     placed: tuple[Placed, ...]
 
 
 class PlacesWait(Struct, frozen=True, tag="places-wait"):
-    """Why the cluster lets these wait, by its own id of each; told when it is another reason than before."""
+    """Why the cluster lets these wait, by its own id of each; recorded when the reason changes."""
 
     whys: dict[str, str]
 
 
 class PlaceEnded(Struct, frozen=True, tag="place-ended", omit_defaults=True):
-    """One of them is over, by the cluster's own word."""
+    """One of them has ended, according to the cluster."""
 
     job_id: str
     word: str = ""

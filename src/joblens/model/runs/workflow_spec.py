@@ -1,15 +1,15 @@
-"""A workflow as people write it, whatever the file format: before parameters are expanded and names resolved.
+"""Workflow as written, in any file format: before parameters are expanded and names resolved.
 
-Every value here has been checked by itself (keys, types, units); what concerns several of them together
-(unknown names, cycles, duplicates after expansion) is for the `plan` room."""
+Every value has been checked by itself (keys, types, units); relations between values (unknown names, cycles,
+duplicates after expansion) are checked by `plan`.
+"""
 
 import enum
 from typing import Any
 
 from msgspec import Struct, field
 
-from joblens.model.delivery import RetryLost
-from joblens.model.jobs.job import Granularity
+from joblens.model.jobs.job import Granularity, RetryLost
 
 
 class ParameterMode(enum.StrEnum):
@@ -18,7 +18,7 @@ class ParameterMode(enum.StrEnum):
 
 
 class WhenBlockedFails(enum.StrEnum):
-    """What becomes of a job when one it depends on does not succeed (`cancel_on_blocking_job_failure`)."""
+    """What happens to a job when a dependency does not succeed (`cancel_on_blocking_job_failure`)."""
 
     WAIT = "wait"  # nothing was written: it does not run, and waits for the other to be run again
     CANCEL = "cancel"  # true
@@ -50,7 +50,7 @@ class RequirementsSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RetryRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One rule of a failure handler: which exit codes it is for, and what is done before the next attempt."""
+    """One rule of a failure handler: its exit codes, and actions before the next attempt."""
 
     exit_codes: tuple[int, ...] = ()
     match_all_exit_codes: bool = False
@@ -59,7 +59,7 @@ class RetryRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     backoff_s: float = 0.0  # before the first retry
     backoff_factor: float = 2.0  # by which it grows with each further one
     max_backoff_s: float = 3600.0
-    memory_factor: float = 1.0  # what the next attempt gets more of
+    memory_factor: float = 1.0  # increases for the next attempt
     runtime_factor: float = 1.0
 
 
@@ -68,8 +68,10 @@ class FailureHandler(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rules: tuple[RetryRule, ...] = ()
 
     def rule_for(self, exit_code: int | None) -> RetryRule | None:
-        """The first rule that names the exit code, else the first that is for all of them: their order
-        decides only between rules of one kind. None stands for a failure without an exit code."""
+        """Returns the first rule that lists the exit code, else the first for all of them.
+
+        None stands for a failure without an exit code.
+        """
         for rule in self.rules:
             if exit_code is not None and exit_code in rule.exit_codes:
                 return rule
@@ -130,7 +132,7 @@ class TriggerType(enum.StrEnum):
 
 
 WORKER_TRIGGERS = (TriggerType.ON_WORKER_START, TriggerType.ON_WORKER_COMPLETE)
-# Nodes are asked for at no such moment: the workflow is complete, or a worker is there already.
+# No nodes are requested then: the workflow is complete, or a worker exists already.
 NO_NODES = (TriggerType.ON_WORKFLOW_COMPLETE, *WORKER_TRIGGERS)
 
 
@@ -168,7 +170,7 @@ class MonitorSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ExecutionSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`execution_config`. Keys that only one mode has are refused with another."""
+    """`execution_config`. Keys of one mode are rejected with another."""
 
     mode: str = "direct"  # direct, slurm, auto
     sigkill_headroom_s: float = 60.0
@@ -230,7 +232,7 @@ class WorkflowSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parameters_file: str | None = None
     variables: dict[str, str] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
-    container: dict[str, Any] | None = None  # of jobs that say nothing of one
+    container: dict[str, Any] | None = None  # default of jobs
     files: tuple[FileSpec, ...] = ()
     user_data: tuple[UserDataSpec, ...] = ()
     datasets: tuple[DatasetSpec, ...] = ()
@@ -240,7 +242,7 @@ class WorkflowSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     monitor: MonitorSpec = MonitorSpec()
     execution: ExecutionSpec = ExecutionSpec()
     use_pending_failed: bool = False
-    # Read, checked and kept for engines that have a use for them.
+    # Read, checked and stored for engines that use them.
     slurm_schedulers: tuple[dict[str, Any], ...] = ()
     slurm_defaults: dict[str, Any] = field(default_factory=dict)
     other: dict[str, Any] = field(default_factory=dict)  # compute_node_*, jobs_sort_method, dynamic_jobs, …

@@ -14,7 +14,7 @@ def new_uuid() -> str:
 
 
 def uuid_of(random: bytes) -> str:
-    """From 16 random bytes, for those who need many and ask the kernel once."""
+    """Makes a UUID from 16 random bytes, for callers that read randomness once for many."""
     raw = bytearray(random)
     raw[6] = (raw[6] & 0x0F) | 0x40
     raw[8] = (raw[8] & 0x3F) | 0x80
@@ -32,7 +32,7 @@ def is_uuid(text: str) -> bool:
 
 
 def uuid_from(*parts: str) -> str:
-    """The same UUID for the same parts (version 8, SHA-256): what is imported twice is one job."""
+    """Returns the same UUID for the same parts (version 8, SHA-256): a repeated import is one job."""
     import hashlib
 
     raw = bytearray(hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).digest()[:16])

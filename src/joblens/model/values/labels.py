@@ -1,8 +1,10 @@
-"""Labels: words that route jobs to workers. A job with a label runs only on a worker with exactly that label,
-a job without one only on a worker without one.
+"""Labels, which route jobs to workers.
 
-The ticket of a labelled job lies under a name of its own in the store and at the broker, the *route*: queue
-and label together. So one index finds what a worker may claim, and messages wake the right workers."""
+A job with a label runs only on a worker with that label, others only without.
+
+The ticket of a labelled job has its own name in the store and at the broker, the *route*: queue and label
+together. So one index finds what a worker may claim, and messages wake the right workers.
+"""
 
 from collections.abc import Iterable
 
@@ -33,7 +35,7 @@ def route_of(queue: str, label: str) -> str:
 
 
 def routes_of(queues: Iterable[str], labels: Iterable[str]) -> tuple[str, ...]:
-    """All that a worker takes from: with labels only jobs that have one of them."""
+    """Returns the routes of a worker; with labels, only those of its labels."""
     chosen = tuple(labels)
     if not chosen:
         return tuple(dict.fromkeys(queues))

@@ -13,13 +13,13 @@ from joblens.model.errors import InputError
 KIB = 1024
 MIB = 1024**2
 GIB = 1024**3
-# Names that people know from other tools say MB and GB: memory_peak_mb, Peak Mem (GB). In joblens these are
-# powers of 1024, as in the sizes that it reads; where it has names of its own they say MiB and GiB.
+# Names from other tools say MB and GB: memory_peak_mb, Peak Mem (GB). In joblens these are powers of 1024, as
+# in the sizes that it reads; its own names say MiB and GiB.
 UNITS_NOTE = "MB and GB are MiB and GiB: 1024² and 1024³ bytes"
-MOST_BYTES = 2**63  # what a kernel counts with
-FOREVER_S = 1e11  # some thousand years: infinity and what no clock can add are above
-LEAST_MEMORY = 64 * KIB  # of a job, or of the jobs of a run together
-_ALMOST = 1023.95 / 1024  # what would be rounded to 1024.0 is shown in the next unit
+MOST_BYTES = 2**63  # range of kernel counters
+FOREVER_S = 1e11  # some thousand years: excludes infinity and values beyond any clock
+LEAST_MEMORY = 64 * KIB  # of a job, or of all jobs of a run
+_ALMOST = 1023.95 / 1024  # values that would round to 1024.0 use the next unit
 
 _SIZE = r"(?i)^\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b)?\s*$"
 _LONGEST = 100  # characters of a time: more are a mistake, and reading them would take long
@@ -56,12 +56,12 @@ def small_memory(size: int, typed: object) -> str:
 
 
 def in_mb(size: float | None) -> float | None:
-    """Bytes as a number under a name that says MB: MiB."""
+    """Returns MiB, for names that say MB."""
     return None if size is None else size / MIB
 
 
 def in_gb(size: float | None) -> float | None:
-    """Bytes as a number under a name that says GB: GiB."""
+    """Returns GiB, for names that say GB."""
     return None if size is None else size / GIB
 
 

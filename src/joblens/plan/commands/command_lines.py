@@ -1,8 +1,8 @@
 """Command lines as plans: one command, or a sweep `cmd {x}` with one job per combination.
 
-`::: a b` gives values, a second `:::` makes all pairs, `:::+` goes along with the values before it, and
-`:::: file` takes the lines of a file. `{}` stands for all values, `{1}` for those of the first source,
-`{name}` for a parameter; names that nobody declared belong to the sources in turn.
+`::: a b` gives values, a second `:::` makes all pairs, `:::+` is zipped with the values before it, and `::::
+file` takes the lines of a file. `{}` stands for all values, `{1}` for those of the first source, `{name}` for
+a parameter; undeclared names belong to the sources in turn.
 """
 
 import itertools
@@ -12,9 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct, json
 
-from joblens.model.delivery import RetryLost
 from joblens.model.errors import InputError
-from joblens.model.jobs.job import Requirements
+from joblens.model.jobs.job import Requirements, RetryLost
 from joblens.model.runs.plan import Plan, PlannedJob
 
 _SOURCES = (":::", ":::+", "::::", "::::+")
@@ -25,8 +24,8 @@ _NAME_MOST = 48
 
 class Source(Struct, frozen=True):
     values: tuple[str, ...]
-    is_linked: bool = False  # goes along with the one before it
-    name: str = ""  # of a parameter; '': by its place
+    is_linked: bool = False  # zipped with the one before it
+    name: str = ""  # of a parameter; '': by position
 
 
 class MappedJob(Struct, frozen=True):
@@ -35,9 +34,9 @@ class MappedJob(Struct, frozen=True):
 
 
 def refuse_misplaced(words: Sequence[str], options: Collection[str]) -> None:
-    """An option behind the values would become one of them, and a job."""
-    place = next((at for at, word in enumerate(words) if word in _SOURCES), len(words))
-    for word in words[place:]:
+    """Rejects an option behind the values, which would become a value, and a job."""
+    index = next((at for at, word in enumerate(words) if word in _SOURCES), len(words))
+    for word in words[index:]:
         if word.partition("=")[0] in options:
             raise InputError(
                 f"{word} is among the values",
@@ -49,8 +48,8 @@ def split_words(
     words: Sequence[str], lines_of: Callable[[str], Sequence[str]]
 ) -> tuple[tuple[str, ...], list[Source]]:
     """-> the command, and the sources behind it. `lines_of` reads a file."""
-    place = next((at for at, word in enumerate(words) if word in _SOURCES), len(words))
-    command, rest = tuple(words[:place]), words[place:]
+    index = next((at for at, word in enumerate(words) if word in _SOURCES), len(words))
+    command, rest = tuple(words[:index]), words[index:]
     sources: list[Source] = []
     for mark, values in _parts(rest):
         if mark.startswith("::::"):
@@ -91,19 +90,22 @@ def combine(sources: Sequence[Source]) -> list[tuple[str, ...]]:
     for group in groups:
         counts = {len(source.values) for source in group}
         if len(counts) > 1:
-            told = " and ".join(str(len(source.values)) for source in group)
-            raise InputError(f"values that go together must be equally many, not {told}")
+            lengths = " and ".join(str(len(source.values)) for source in group)
+            raise InputError(f"values that go together must be equally many, not {lengths}")
         rows.append(list(zip(*(source.values for source in group), strict=True)))
     return [tuple(itertools.chain.from_iterable(parts)) for parts in itertools.product(*rows)]
 
 
 def mapped_jobs(command: Sequence[str], sources: Sequence[Source]) -> list[MappedJob]:
-    """One word is a shell line: values are quoted into it. Several are a command as it is: values become
-    part of its words. A line of nothing but `{}` runs the values themselves as shell lines."""
+    """Builds the jobs. A single word is a shell line: values are quoted into it.
+
+    Several words are a command: values become part of its words. A line of only `{}` runs the values
+    themselves as shell lines.
+    """
     if not sources:
         raise InputError(
             "there are no values",
-            hint="::: a b c behind the command, or --param x=1:10 before it: options of map come first",
+            hint="write ::: a b c after the command, or --param x=1:10 before it",
         )
     is_line = len(command) == 1
     words = list(command)
@@ -134,7 +136,7 @@ def _commands(rows: Sequence[tuple[str, ...]]) -> list[MappedJob]:
 
 
 def _job_names(first_word: str, rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """The program and the values; a number between them where these alone would not tell all jobs apart."""
+    """Returns the program and the values; with a number if these are not unique."""
     path = next(iter(first_word.split()), "")
     program = _UNSAFE.sub("_", path.rpartition("/")[2]).strip("_")
     begin = f"{program or 'job'}_"  # a bare value could be mistaken for the number of a job
@@ -146,14 +148,16 @@ def _job_names(first_word: str, rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _bind(words: Sequence[str], sources: Sequence[Source]) -> dict[str, int]:
-    """Names to places of sources. Names nobody declared are taken only when there is one for each source that
-    has none, and no other way of writing is used: in `awk '{print}' {}` print is no name."""
-    names = {source.name: place for place, source in enumerate(sources) if source.name}
+    """Binds names to sources. Undeclared names count only if there is one for each unnamed source
+
+    and no other notation is used: in `awk '{print}' {}` print is not a name.
+    """
+    names = {source.name: index for index, source in enumerate(sources) if source.name}
     found = [match[1] for word in words for match in _PLACE.finditer(word)]
-    unnamed = [place for place, source in enumerate(sources) if not source.name]
+    unnamed = [index for index, source in enumerate(sources) if not source.name]
     unknown = list(dict.fromkeys(name for name in found if name and not name.isdigit() and name not in names))
-    by_place = any(not name or name.isdigit() for name in found)
-    if not by_place and len(unknown) == len(unnamed):
+    by_index = any(not name or name.isdigit() for name in found)
+    if not by_index and len(unknown) == len(unnamed):
         names |= dict(zip(unknown, unnamed, strict=True))
     return names
 

@@ -1,13 +1,10 @@
-"""Names found by regular expressions, in linear time and without trying each regex on every name.
+"""Names matched by regular expressions, in linear time and without trying each regex on every name.
 
-A sweep writes one regex a job: a hundred thousand regexes on a hundred thousand names. Each is narrowed first
-by what any match must begin with, end with or contain.
+A sweep writes one regex per job: a hundred thousand regexes on a hundred thousand names. Each is first
+narrowed by a literal prefix, suffix or substring of its matches, by which names are looked up.
 
-Each of those has a text that every match must have, and names can be looked up by it.
-
-`re` tries the ways in which a pattern can match one after the other: `(a+)+$` has more of them in a name of
-40 characters than a computer can try. Patterns with repeats inside repeats, or with many of them, are
-followed in all ways at once instead (as a nondeterministic automaton). Nearly all patterns go to `re`.
+`re` backtracks: `(a+)+$` has more alternatives in a name of 40 characters than a computer can try. Patterns
+with nested or many repeats are matched by a nondeterministic automaton instead. Nearly all patterns use `re`.
 """
 
 import functools
@@ -22,7 +19,7 @@ from msgspec import Struct, field
 
 MOST_BRANCHES = 16
 
-# Counted repetitions are taken whole: `x{(1|2)}` has none, and what comes of it would.
+# Counted repetitions are atomic: `x{(1|2)}` has none, but its expansion would.
 _PIECE = re.compile(
     r"\\[^0-9xuUN]|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*,?\d*\}|\(\?:|(?P<clever>\\[0-9xuUN]|\(\?|[{\[\\])|.",
     re.DOTALL,
@@ -35,8 +32,10 @@ class _TooClever(Exception):
 
 
 def branches_of(pattern: str) -> list[str]:
-    """Regexes of which one or another is found wherever the pattern is. The pattern itself when it has no
-    alternatives, too many, or is too clever."""
+    """Returns regexes of which one matches wherever the pattern does.
+
+    The pattern itself if it has no alternatives, too many, or is too complex.
+    """
     if "|" not in pattern and "(" not in pattern:
         return [pattern]
     try:
@@ -57,13 +56,13 @@ def _pieces(pattern: str) -> list[str]:
 
 
 def _alternatives(pieces: list[str], at: int) -> tuple[list[str], int]:
-    """Up to the end or the bracket that closes the group, which is not taken."""
+    """Reads up to the end or the bracket that closes the group, which is not consumed."""
     done: list[str] = []
     current, is_first = [""], True
     while at < len(pieces) and pieces[at] != ")":
         piece = pieces[at]
         if is_first and piece[0] in _REPEATS:
-            raise _TooClever  # it has nothing to repeat: what stands before the group is not meant
+            raise _TooClever  # it has nothing to repeat: the part before the group is not meant
         is_first = piece == "|"
         if piece == "|":
             done, current = done + current, [""]
@@ -90,7 +89,7 @@ _constants: Any = importlib.import_module("re._constants")
 _parser: Any = importlib.import_module("re._parser")
 _compiler: Any = importlib.import_module("re._compiler")
 
-_FEW = 3  # repeats beside each other: their ways multiply, but names are short
+_FEW = 3  # adjacent repeats: alternatives multiply, but names are short
 _MANY_TIMES = 10  # a repeat with a smaller bound adds few ways
 _MOST_STATES = 20_000
 
@@ -102,7 +101,10 @@ Search = Callable[[str], object]
 
 
 def search_of(pattern: str) -> Search:
-    """Raises re.error for what is no regex, and for what can neither be followed nor left to `re`."""
+    """Returns a search function.
+
+    Raises re.error for an invalid regex, or one that is supported by neither matcher.
+    """
     plain = re.compile(pattern)
     parsed = _parser.parse(pattern)
     if not _may_take_long(parsed):
@@ -136,7 +138,7 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 class _State(Struct):
-    """`takes`: a test of the next character; `holds`: of the place; neither: a way on. No `nexts`: found."""
+    """`takes` tests the next character, `holds` the position; neither: epsilon. No `nexts`: accepting."""
 
     nexts: list[int] = field(default_factory=list)
     takes: Callable[[str], bool] | None = None
@@ -150,24 +152,24 @@ class _Automaton:
 
     def is_found(self, text: str) -> bool:
         current: set[int] = set()
-        for place in range(len(text) + 1):
-            reached = self._reached({*current, self._start}, text, place)
+        for position in range(len(text) + 1):
+            reached = self._reached({*current, self._start}, text, position)
             if 0 in reached:
                 return True
-            if place < len(text):
-                letter = text[place]
+            if position < len(text):
+                letter = text[position]
                 states = (self._states[each] for each in reached)
                 current = {state.nexts[0] for state in states if state.takes and state.takes(letter)}
         return False
 
-    def _reached(self, begin: set[int], text: str, place: int) -> set[int]:
+    def _reached(self, begin: set[int], text: str, position: int) -> set[int]:
         """Without taking a character."""
         reached: set[int] = set()
         waiting = list(begin)
         while waiting:
             number = waiting.pop()
             state = self._states[number]
-            if number in reached or (state.holds is not None and not state.holds(text, place)):
+            if number in reached or (state.holds is not None and not state.holds(text, position)):
                 continue
             reached.add(number)
             if state.takes is None:
@@ -219,7 +221,7 @@ class _Automaton:
 
 
 def _compiled(operation: Any, value: Any, flags: int) -> re.Pattern[str]:
-    """One item by itself."""
+    """Compiles one item."""
     state = _parser.State()
     state.flags = flags
     found: re.Pattern[str] = _compiler.compile(_parser.SubPattern(state, [(operation, value)]), flags)
@@ -235,16 +237,16 @@ _AFTER_ANY = "\U0010ffff"
 
 
 class Literals(Struct, frozen=True):
-    """What every match of a regex has: texts inside, the first at the beginning or the last at the end."""
+    """Literal parts of every match: texts inside, the first at the start or the last at the end."""
 
     runs: tuple[str, ...]
     at_start: bool = False
     at_end: bool = False
-    is_all: bool = False  # nothing but one text and anchors
+    is_all: bool = False  # only one text and anchors
 
 
 def literals_of(pattern: str) -> Literals:
-    """Only what is certain; a regex too clever for this has none, and is tried on every name."""
+    """Returns only certain literals; a complex regex has none, and is tried on every name."""
     if "(?" in pattern.replace("(?:", ""):
         return Literals(())
     at_start, at_end = pattern.startswith("^"), pattern.endswith("$") and not pattern.endswith("\\$")
@@ -262,17 +264,19 @@ def literals_of(pattern: str) -> Literals:
 
 
 def _runs(body: str) -> tuple[list[str], bool]:
-    """Literal texts in order ('' where something else stands at an end); whether there is nothing else. None
-    at all: it has alternatives, of which no text is certain."""
-    runs, place, depth, is_plain = [""], 0, 0, True
-    while place < len(body):
-        character = body[place]
-        following = body[place + 1 : place + 2]
+    """Returns literal texts in order ('': something else is at an end), and whether that is all.
+
+    Empty for alternatives, of which no text is certain.
+    """
+    runs, position, depth, is_plain = [""], 0, 0, True
+    while position < len(body):
+        character = body[position]
+        following = body[position + 1 : position + 2]
         width, literal = 1, ""
         if character == "\\" and following and not following.isalnum():
             width, literal = 2, following
         elif character == "[":
-            width = _class_width(body, place)
+            width = _class_width(body, position)
         elif character == "\\":
             width = 2
         elif character in "()":
@@ -281,36 +285,36 @@ def _runs(body: str) -> tuple[list[str], bool]:
             return [], False
         elif _LITERAL.match(character):
             literal = character
-        after = body[place + width : place + width + 1]
+        after = body[position + width : position + width + 1]
         if literal and not depth and after not in ("*", "?", "{", "+"):
             runs[-1] += literal
         else:
             is_plain = False
             runs.append("")
-        place += width
+        position += width
     return runs, is_plain
 
 
-def _class_width(body: str, place: int) -> int:
-    end = place + 1
+def _class_width(body: str, position: int) -> int:
+    end = position + 1
     if body[end : end + 1] == "^":
         end += 1
     end += 1  # a bracket that comes first is one of the characters
     while end < len(body) and body[end] != "]":
         end += 2 if body[end] == "\\" else 1
-    return end - place + 1
+    return end - position + 1
 
 
 class NameIndex:
-    """Names by place. A name that stands twice keeps its first place."""
+    """Names by index. A duplicate name keeps its first index."""
 
     def __init__(self, names: list[str], not_made: Sequence[re.Pattern[str]] = ()) -> None:
-        """`not_made`: what names look like that would be here if their entries could have been expanded."""
+        """`not_made`: patterns of names whose entries could not be expanded."""
         self.names = names
         self._not_made = not_made
-        self.places: dict[str, int] = {}
-        for place, name in enumerate(names):
-            self.places.setdefault(name, place)
+        self.indexes: dict[str, int] = {}
+        for position, name in enumerate(names):
+            self.indexes.setdefault(name, position)
         self._found: dict[str, tuple[int, ...]] = {}
         self._sorted: list[tuple[str, int]] | None = None
         self._reversed: list[tuple[str, int]] | None = None
@@ -325,7 +329,7 @@ class NameIndex:
         return any(pattern.fullmatch(name) for pattern in self._not_made)
 
     def matching(self, pattern: str) -> tuple[int, ...]:
-        """Places of the names in which the regex is found, ascending. re.error: it is no regex."""
+        """Returns the indexes of names in which the regex matches, ascending. Raises re.error."""
         found = self._found.get(pattern)
         if found is None:
             found = self._found[pattern] = self._search(pattern)
@@ -338,37 +342,37 @@ class NameIndex:
         try:
             found = [self._search_one(branch) for branch in dict.fromkeys(branches)]
         except re.error:
-            return self._search_one(pattern)  # what is wrong with it is told of the whole
+            return self._search_one(pattern)  # errors are reported for the whole regex
         return found[0] if len(found) == 1 else tuple(sorted(set().union(*found)))
 
     def _search_one(self, pattern: str) -> tuple[int, ...]:
         literals = literals_of(pattern)
         if literals.is_all and literals.at_start and literals.at_end:
-            place = self.places.get(literals.runs[0])
-            return () if place is None else (place,)
+            position = self.indexes.get(literals.runs[0])
+            return () if position is None else (position,)
         search = _plain_search(literals) if literals.is_all else search_of(pattern)
         candidates = self._candidates(literals)
         if candidates is None:
-            return tuple(place for place, name in enumerate(self.names) if search(name))
-        return tuple(sorted(place for place in candidates if search(self.names[place])))
+            return tuple(position for position, name in enumerate(self.names) if search(name))
+        return tuple(sorted(position for position in candidates if search(self.names[position])))
 
     def _candidates(self, literals: Literals) -> list[int] | None:
-        """The fewest that can be told without the regex. None: all of them."""
+        """Returns the fewest candidates without the regex. None: all of them."""
         ranges = []
         if literals.at_start:
             if self._sorted is None:
-                self._sorted = sorted((name, place) for place, name in enumerate(self.names))
+                self._sorted = sorted((name, position) for position, name in enumerate(self.names))
             ranges.append(_beginning_with(self._sorted, literals.runs[0]))
         if literals.at_end:
             if self._reversed is None:
-                self._reversed = sorted((name[::-1], place) for place, name in enumerate(self.names))
+                self._reversed = sorted((name[::-1], position) for position, name in enumerate(self.names))
             ranges.append(_beginning_with(self._reversed, literals.runs[-1][::-1]))
         fewest = min(ranges, key=_Range.size, default=None)
         if fewest is None or fewest.size() > _MANY:
             containing = self._containing(literals)
             if containing is not None and (fewest is None or len(containing) < fewest.size()):
                 return containing
-        return None if fewest is None else fewest.places()
+        return None if fewest is None else fewest.indexes()
 
     def _containing(self, literals: Literals) -> list[int] | None:
         self._scans += 1
@@ -392,7 +396,7 @@ def _plain_search(literals: Literals) -> Callable[[str], object]:
 
 
 class _Range(Struct, frozen=True):
-    """A part of an ordered list, not yet taken out of it."""
+    """A slice of a sorted list."""
 
     ordered: list[tuple[str, int]]
     first: int
@@ -401,8 +405,8 @@ class _Range(Struct, frozen=True):
     def size(self) -> int:
         return self.end - self.first
 
-    def places(self) -> list[int]:
-        return [place for _, place in self.ordered[self.first : self.end]]
+    def indexes(self) -> list[int]:
+        return [position for _, position in self.ordered[self.first : self.end]]
 
 
 def _beginning_with(ordered: list[tuple[str, int]], text: str) -> _Range:
@@ -411,7 +415,7 @@ def _beginning_with(ordered: list[tuple[str, int]], text: str) -> _Range:
 
 def _grams_of(names: list[str]) -> dict[str, list[int]]:
     grams: defaultdict[str, list[int]] = defaultdict(list)
-    for place, name in enumerate(names):
+    for position, name in enumerate(names):
         for gram in {name[at : at + _GRAM] for at in range(len(name) - _GRAM + 1)}:
-            grams[gram].append(place)
+            grams[gram].append(position)
     return dict(grams)

@@ -2,8 +2,8 @@
 
 The order is part of the contract: parameters in the order they were written, the last one varies fastest.
 
-A text is taken apart once and put together as often as there are jobs, so a sweep costs one `str.format` a
-text. `${…}` is the shell's or a reference, and stays.
+A text is parsed once and formatted once per job, so a sweep costs one `str.format` per text. `${…}` belongs
+to the shell or is a reference, and stays.
 """
 
 import itertools
@@ -24,7 +24,7 @@ MOST_COMBINATIONS = 2_000_000
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\s*:\s*({_NUMBER})(?:\s*:\s*({_NUMBER}))?")
 _RANGE_BEGUN = re.compile(rf"{_NUMBER}\s*:")
-# A number that would look different when printed again (007, 3.10) is an id or a version: it stays text.
+# A number that would print differently (007, 3.10) is an id or a version: it stays text.
 _INT = re.compile(r"[-+]?(?:0|[1-9]\d*)")
 _FLOAT = re.compile(r"[-+]?(?:0|[1-9]\d*)?\.(?:\d*[1-9]|0)|[-+]?\d+(?:\.\d*)?[eE][-+]?\d+")
 _LIST_ITEM = re.compile(r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^,'"\[\]]*))\s*(,|$)""")
@@ -33,7 +33,7 @@ PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 class BadParameter(ValueError):
-    """A parameter that stands for no values; the message says why."""
+    """A parameter without values; the message says why."""
 
 
 def values_of(written: Any, files: Mapping[str, Any]) -> list[Value]:
@@ -78,7 +78,7 @@ def _plain(item: Any) -> Value:
 
 
 def _from_table(item: Any) -> Value:
-    """Text is read as a number where it is one; what JSON has nested stands for its JSON text."""
+    """Parses a table value: text as a number where possible, nested JSON as its text."""
     if isinstance(item, str):
         return typed(item.strip())
     if item is None or isinstance(item, list | dict):
@@ -124,17 +124,17 @@ def _ranged(text: str, first: str, last: str, step: str | None) -> list[Value]:
     if steps >= MOST_COMBINATIONS:
         raise BadParameter(f"the range '{text}' has more than {MOST_COMBINATIONS:,} values")
     is_whole = all(re.fullmatch(r"[-+]?\d+", part) for part in (first, last, step or "1"))
-    numbers = (start + place * width for place in range(int(steps) + 1))
+    numbers = (start + index * width for index in range(int(steps) + 1))
     return [int(number) if is_whole else float(number) for number in numbers]
 
 
 def combinations(values: Mapping[str, Sequence[Value]], mode: ParameterMode) -> Iterator[tuple[Value, ...]]:
-    """One tuple a job, in the order of the names."""
+    """Returns one tuple per job, in the order of the names."""
     if mode is ParameterMode.ZIP:
         lengths = {name: len(each) for name, each in values.items()}
         if len(set(lengths.values())) > 1:
-            told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            raise BadParameter(f"parameter_mode zip needs equally many values of each: {told}")
+            counts = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            raise BadParameter(f"parameter_mode zip needs equally many values of each: {counts}")
         return zip(*values.values(), strict=True)
     count = 1
     for each in values.values():
@@ -199,7 +199,7 @@ def _as_number(value: Value) -> int | float | None:
 
 
 def pattern_of(text: str) -> re.Pattern[str]:
-    """What a text may become: anything where a placeholder stands."""
+    """Returns a pattern of what a text may become: a placeholder matches anything."""
     pieces = _PLACEHOLDER.split(text)[:: _PLACEHOLDER.groups + 1]
     return re.compile(".*".join(re.escape(piece) for piece in pieces), re.DOTALL)
 
@@ -210,7 +210,7 @@ def names_within(text: str) -> list[str]:
 
 
 class Variables:
-    """Puts variables into texts. `unknown` is told of names that are neither variable nor parameter."""
+    """Expands variables in texts. `unknown` is called with names that are neither variable nor parameter."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables
@@ -235,26 +235,26 @@ class Slots:
     text that `template` returned takes them with `str.format(*texts)`."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._places = {name: place for place, name in enumerate(names)}
+        self._indexes = {name: index for index, name in enumerate(names)}
         self._slots: dict[tuple[int, str | None], int] = {}
 
     def template(self, text: str) -> str | None:
         """None: no parameter in it, the text is the same for every combination."""
-        if "{" not in text or not self._places:
+        if "{" not in text or not self._indexes:
             return None
         pieces, end, found = [], 0, False
         for match in _PLACEHOLDER.finditer(text):
-            place = self._places.get(match[1])
-            if place is None:
+            index = self._indexes.get(match[1])
+            if index is None:
                 continue
             found = True
-            slot = self._slots.setdefault((place, match[2]), len(self._slots))
+            slot = self._slots.setdefault((index, match[2]), len(self._slots))
             pieces += [_escaped(text[end : match.start()]), f"{{{slot}}}"]
             end = match.end()
         return "".join([*pieces, _escaped(text[end:])]) if found else None
 
     def texts(self, combination: Sequence[Value]) -> list[str]:
-        return [formatted(combination[place], form) for place, form in self._slots]
+        return [formatted(combination[index], form) for index, form in self._slots]
 
 
 def _escaped(text: str) -> str:
@@ -265,8 +265,10 @@ Filled = Callable[[list[str]], Any]
 
 
 def filler(value: Any, slots: Slots) -> Filled | None:
-    """How to fill one field, whatever is in it: text, a tuple, or data with texts deep inside. None: it has
-    no parameters, so every job can share the one value."""
+    """Returns a function that fills one field: text, a tuple, or nested data.
+
+    None: it has no parameters, so all jobs share the value.
+    """
     if isinstance(value, str):
         template = slots.template(value)
         return None if template is None else lambda texts: template.format(*texts)

@@ -1,5 +1,7 @@
-"""`${files.input.NAME}` and its kin in commands: files and datasets become paths, and the names say what the
-job reads or makes. User data has its value only when the job starts, so those references stay until then."""
+"""References such as `${files.input.NAME}` in commands: files and datasets become paths and dependencies.
+
+User data has its value only when the job starts, so those references stay until then.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -14,13 +16,15 @@ from joblens.plan.commands.shell_words import UnclearQuoting
 _LONGEST_LINE = 131_071  # bytes of one argument on Linux
 KINDS = ("files", "user_data", "datasets")
 REFERENCE = re.compile(r"\$\{(files|user_data|datasets)\.(input|output)\.([^${}]+)\}")
-# Looks like one of ours and is none: told, because a shell would silently make nothing of it.
+# Looks like a reference but is not one: reported, because a shell would silently expand it to nothing.
 _ALMOST = re.compile(r"\$\{((?:files|user_data|datasets)\.[^{}]*)\}")
 
 
 class References(Struct, frozen=True):
-    """`text` with paths. `names`: those found, in order, each once, by kind and direction (`files`, `input`).
-    `unclear`: not understood."""
+    """`text` with paths. `names`: references in order, each once, by kind and direction (`files`, `input`).
+
+    `unclear`: not understood.
+    """
 
     text: str
     names: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -47,8 +51,10 @@ def resolve_paths(text: str, path_of: Callable[[str, str], str | None]) -> Refer
 
 
 def check_user_data(line: str) -> tuple[str, str] | None:
-    """A reference to user data that cannot be put into the line, whatever its value, and why."""
+    """Returns a user data reference that cannot be inserted into the line, and why."""
     found = _user_data_in(line)
+    if not found:
+        return None
     try:
         find_quoting(line, {one.start(): one.end() for one in found})
     except UnclearQuoting as error:
@@ -57,9 +63,11 @@ def check_user_data(line: str) -> tuple[str, str] | None:
 
 
 def put_user_data(line: str, data: Mapping[str, Any]) -> str:
-    """For the start of a job: `${user_data.input.N}` and `.output.N` in a shell's line become the JSON text
-    of the data, escaped for the quotes around them: the program gets exactly that text. Without data it is
-    null. InputError: the value cannot be there."""
+    """Replaces `${user_data.input.N}` and `.output.N` in a shell line by JSON text at the start of a job.
+
+    Escapes it for the quotes around it, so that the program gets exactly that text. Missing data is null.
+    Raises InputError if the value cannot be inserted.
+    """
     found = _user_data_in(line)
     if not found:
         return line

@@ -1,8 +1,9 @@
-"""Shell quoting around positions of a command line: how a text has to be written there to arrive unchanged.
+"""Shell quoting around positions of a command line: how a text must be written there to arrive unchanged.
 
-A reader of the shell's lexical grammar, not of its commands: quotes, substitutions, here-documents, comments,
-and `case` patterns, whose parentheses have no partner. Where it cannot be sure it says so (`UnclearQuoting`):
-a text in the wrong quotes would be run instead of printed."""
+Parses the shell's lexical grammar, not its commands: quotes, substitutions, here-documents, comments, and
+`case` patterns, whose parentheses are unbalanced. If it is not certain it raises `UnclearQuoting`: a text in
+the wrong quotes would be executed.
+"""
 
 import enum
 import re
@@ -171,7 +172,7 @@ class _Scanner:
         return at
 
     def _continued(self, at: int) -> int:
-        """A backslash at the end of a line: in a word it may join `$` and `(`, or `ca` and `se`."""
+        """Skips a backslash at the end of a line: in a word it may join `$` and `(`, or `ca` and `se`."""
         before, after = self._text[at - 1 : at], self._text[at + 2 : at + 3]
         if before and (before not in " \t\n;&|" or (before in ";&|" and after in ("", *";&|<>"))):
             raise UnclearQuoting(
@@ -226,7 +227,7 @@ class _Scanner:
         before, self._outer_heredocs = self._outer_heredocs, self._outer_heredocs or bool(waiting)
         end = self._quoted(at)
         self._outer_heredocs = before
-        if words.brackets:  # bash evaluates the index of an array once more, whatever its quotes
+        if words.brackets:  # bash evaluates the index of an array again, whatever its quotes
             for start in range(at, end):
                 if start in self.spots:
                     self.spots[start] = Spot(Quoting.ARITHMETIC)

@@ -1,5 +1,7 @@
-"""Words of a list of shell commands: which one is a command, a pattern of `case`, or inside `[[ … ]]`. They
-decide what a parenthesis, a bracket or a `#` means."""
+"""Words of a list of shell commands: command, pattern of `case`, or inside `[[ … ]]`.
+
+They decide what a parenthesis, a bracket or a `#` means.
+"""
 
 import enum
 

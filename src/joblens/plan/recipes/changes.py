@@ -1,4 +1,4 @@
-"""What differs between two recipes, as far as it matters to a job that is gone on with."""
+"""Differences between two recipes that matter to a resumed job."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 
 from joblens.model.recipes.recipe import OperatorCall, PartitionSettings, Recipe
 
-# Where and how fast the work is done, what is told about it, and how it was written.
+# Keys about where and how fast the work is done, logging, and notation.
 _FREE = frozenset(
     (
         "name",
@@ -42,7 +42,7 @@ _NOTHING = object()
 
 
 def recipe_changes(before: Recipe, after: Recipe) -> list[str]:
-    """One line for each: what it was and what it is. []: `after` can go on with the work of `before`."""
+    """Returns one line per difference, with both values. []: `after` can resume the work of `before`."""
     old, new = asdict(before), asdict(after)
     changed = [
         f"{_WORDS.get(name, name)} was {_shown(old[name])}, is {_shown(new[name])}"
@@ -75,20 +75,20 @@ def _partition_changes(before: PartitionSettings, after: PartitionSettings) -> l
 
 def _operator_changes(before: Sequence[OperatorCall], after: Sequence[OperatorCall]) -> list[str]:
     changes = []
-    for place, (old, new) in enumerate(zip(before, after, strict=False), 1):
+    for position, (old, new) in enumerate(zip(before, after, strict=False), 1):
         if old.name != new.name:
-            changes.append(f"operator {place} was {old.name}, is {new.name}")
+            changes.append(f"operator {position} was {old.name}, is {new.name}")
         else:
-            changes += _inside(f"operator {place}, {old.name}", old.params, new.params)
-    kept = min(len(before), len(after))
-    changes += [f"operator {call.index + 1}, {call.name}, was removed" for call in before[kept:]]
-    changes += [f"operator {call.index + 1}, {call.name}, was added" for call in after[kept:]]
+            changes += _inside(f"operator {position}, {old.name}", old.params, new.params)
+    common = min(len(before), len(after))
+    changes += [f"operator {call.index + 1}, {call.name}, was removed" for call in before[common:]]
+    changes += [f"operator {call.index + 1}, {call.name}, was added" for call in after[common:]]
     return changes
 
 
 def _shown(value: Any) -> str:
     if value is _NOTHING or value is None or value == "":
-        return "not said"
+        return "not set"
     if isinstance(value, tuple | list):
         return ", ".join(str(each) for each in value) or "nothing"
     if isinstance(value, bool):

@@ -24,7 +24,7 @@ def base_dir_of(work_dir: str) -> str:
 
 
 def with_job(recipe: Recipe, job_id: str) -> Recipe:
-    """With every place that was left for the id filled in. `work_dir` stays where the jobs' folders are."""
+    """Fills in every {job_id}. `work_dir` stays the folder of the jobs."""
     return replace(
         recipe,
         job_id=job_id,
@@ -36,18 +36,18 @@ def with_job(recipe: Recipe, job_id: str) -> Recipe:
 
 
 def resumption_command(plan: RecipePlan) -> str:
-    """Works from anywhere: the job's folder knows the recipe and all that was said beside it."""
+    """Returns a command that works from any directory: the job's folder has the recipe and all options."""
     return shlex.join(("joblens", "process", "--resume", plan.job_dir))
 
 
-_STATE = 2  # a whole state has every row as it was read, and the text beside it
+_STATE = 2  # a whole state has every row as read, and its text
 
 
 class DiskNeed(Struct, frozen=True):
     most_bytes: int
     reason: str
     is_packed: bool = False  # some files are smaller than their rows: it may be several times as much
-    export_bytes: int = 0  # the part of it that goes to the export's own folder in the end
+    export_bytes: int = 0  # the part that is moved to the export's own folder in the end
     checkpoint_bytes: int = 0  # the part in the folder of checkpoints
 
 
@@ -56,7 +56,8 @@ def disk_need(plan: RecipePlan, kinds: Sequence[str]) -> DiskNeed:
     parts = ["once for the export"]
     times = 1
     closing = [stage.closing for stage in plan.stages if stage.closing is not None]
-    if closing:  # states of one global operator go while those of the next, or the export, come
+    # states of one global operator are removed while those of the next, or the export, are written
+    if closing:
         names = plan.recipe.process
         parts.append(f"{_times(_STATE)} for rows waiting at {names[closing[0]].name}")
         times += _STATE

@@ -1,4 +1,4 @@
-"""A recipe's operators in stages, where rows are kept on the way, and the graph of what is done."""
+"""Stages of a recipe's operators, its checkpoints, and its execution graph."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from joblens.model.recipes.recipe import CheckpointSettings, CheckpointStrategy, OperatorCall, Stage
 from joblens.plan.workflows.plan_document import shown_params
 
-# Operators of these kinds have to see all partitions before they can say which rows stay.
+# Kinds of operators that need all partitions to select rows.
 GLOBAL_KINDS = ("deduplicator", "selector")
 
 
@@ -25,7 +25,7 @@ def stages_of(kinds: Sequence[str]) -> tuple[Stage, ...]:
 def checkpoint_after(
     process: Sequence[OperatorCall], stages: Sequence[Stage], settings: CheckpointSettings
 ) -> tuple[int, ...]:
-    """Operators whose result is kept, by index."""
+    """Returns operators after which a checkpoint is written, by index."""
     match settings.strategy:
         case CheckpointStrategy.EVERY_OP:
             return tuple(range(len(process)))
@@ -48,8 +48,11 @@ def dag_document(
     partition_ids: Sequence[int],
     created_at: float,
 ) -> dict[str, Any]:
-    """What `dag_execution_plan.json` says: one node for each operator on each partition, one for each global
-    operator. They are in an order in which they can be done."""
+    """Returns the content of `dag_execution_plan.json`:
+    one node per operator and partition, one per global operator.
+
+    In topological order.
+    """
     nodes = {node["node_id"]: node for node in _nodes(process, kinds, partition_ids)}
     return {"nodes": nodes, "metadata": {"created_at": created_at, "total_nodes": len(nodes)}}
 
@@ -64,7 +67,7 @@ def node_id(call: OperatorCall, kind: str, partition_id: int) -> str:
 def _nodes(
     process: Sequence[OperatorCall], kinds: Sequence[str], partition_ids: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
-    # What has to be done before the next operator on a partition.
+    # Dependencies of the next operator on a partition.
     before: dict[int, list[str]] = {partition_id: [] for partition_id in partition_ids}
     for call, kind in zip(process, kinds, strict=True):
         if kind in GLOBAL_KINDS:

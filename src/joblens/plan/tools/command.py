@@ -56,7 +56,7 @@ def _variables(tool: Tool, params: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _arguments(tool: Tool, name: str, value: Any) -> list[str]:
-    """A list becomes several words where {value} is a word by itself; else the form is there for each."""
+    """Expands a list to several words if {value} is a word by itself; else repeats the form for each."""
     form = tool.parameter_form
     texts = [value_text(each) for each in (value if isinstance(value, list | tuple) else (value,))]
     if "{value}" not in form:
@@ -89,7 +89,7 @@ def value_text(value: Any) -> str:
 def fill_command(
     command: tuple[str, ...], one: Mapping[str, str], several: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """`one` has what stands for a word or part of it, `several` what stands for any number of words."""
+    """Fills a command. `one`: values for a word or part of it, `several`: lists of words."""
     words: list[str] = []
     for word in command:
         if word.startswith("{") and word.endswith("...}") and word[1:-1] in several:
@@ -128,8 +128,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 def check_parameters(
     whose: str, params: Mapping[str, Any], known: Mapping[str, ToolParameter] | None
 ) -> dict[str, Any]:
-    """As they are to be passed. `whose` names the script in messages; `known` None: it may take anything.
-    Raises ToolError with a line for each that cannot be used."""
+    """Returns the parameters to pass. `whose` names the script in messages; `known` None: any are accepted.
+
+    Raises ToolError with a line for each invalid one.
+    """
     checked: dict[str, Any] = {}
     refused: list[ToolError] = []
     for name, value in params.items():
@@ -161,9 +163,9 @@ def _check_plain(name: str, value: Any) -> None:
     for item in value if isinstance(value, list | tuple) else (value,):
         if not isinstance(item, str | int | float):
             kind = "null" if item is None else type(item).__name__
-            said = f"parameter {name}: {kind} cannot be passed to a script"
+            message = f"parameter {name}: {kind} cannot be passed to a script"
             raise ToolError(
-                said, hint="text, numbers, true, false and lists of them can; leave out what has none"
+                message, hint="text, numbers, true, false and lists of them are accepted; omit empty ones"
             )
         if isinstance(item, float) and not math.isfinite(item):
             raise ToolError(f"parameter {name}: {item} is no number a script can work with")

@@ -23,23 +23,23 @@ def check_identifiers(
 ) -> None:
     if not any(each.value.identifier is not None for each in files):
         return
-    inputs = {place for job in jobs for place in job.input_files}
-    makers = {place: job.name for job in jobs for place in job.output_files}
+    inputs = {index for job in jobs for index in job.input_files}
+    makers = {index: job.name for job in jobs for index in job.output_files}
     paths = {each.value.path: each.value.name for each in files}
     owners: dict[str, str] = {}
-    for place, each in enumerate(files):
+    for index, each in enumerate(files):
         file: FileSpec = each.value
         if file.identifier is None:
             continue
         where: Path = ("files", each.entry, "identifier")
         if not uses_crate:
             message = f"identifier of file '{file.name}' needs enable_ro_crate: true at the top of the file"
-        elif place in makers:
+        elif index in makers:
             message = (
-                f"identifier of file '{file.name}': job '{makers[place]}' makes it, "
+                f"identifier of file '{file.name}': job '{makers[index]}' makes it, "
                 "and only files that no job makes have one"
             )
-        elif place not in inputs and file.st_mtime is None:
+        elif index not in inputs and file.st_mtime is None:
             message = f"identifier of file '{file.name}': no job reads it"
         else:
             message = _wrong(file, file.identifier, paths, owners)
@@ -48,7 +48,7 @@ def check_identifiers(
 
 
 def _wrong(file: FileSpec, identifier: str, paths: dict[str, str], owners: dict[str, str]) -> str:
-    """What is wrong with the text itself; nothing: ''. Remembers its owner."""
+    """Returns the problem of an identifier; '': none. Records its owner."""
     if not identifier.strip():
         return f"identifier of file '{file.name}' must not be empty"
     if identifier in _RESERVED or identifier.startswith(_RESERVED_BEGINNINGS):
@@ -61,7 +61,7 @@ def _wrong(file: FileSpec, identifier: str, paths: dict[str, str], owners: dict[
     return ""
 
 
-# `{name}` or `{name:form}` with nothing around it that makes it another's: ${x}, %{x}, @{x}, \{x}, {{x}}.
+# `{name}` or `{name:form}` without characters that give it another meaning: ${x}, %{x}, @{x}, \{x}, {{x}}.
 _LOOSE = re.compile(r"(?<![$%@#\\{])\{([A-Za-z_][A-Za-z0-9_]*)(?::[^{}]*)?\}(?!\})")
 _OF_AWK = frozenset(("print", "next", "exit", "getline", "nextfile", "delete", "return", "NF", "NR", "FNR"))
 
@@ -76,9 +76,9 @@ def loose_names(spec: WorkflowSpec, plan: Plan) -> list[str]:
     used = {name for text in spec.env.values() for name in names_within(text)}
     for kind, section in _KINDS:
         entries: Sequence[Entry] = getattr(spec, section)
-        for place, entry in enumerate(entries):
+        for index, entry in enumerate(entries):
             own = (*(entry.use_parameters or ()), *entry.parameters)
-            names = columns.get(place, own) if kind == "job" else own
+            names = columns.get(index, own) if kind == "job" else own
             if names:
                 used.update(names)
                 warnings += _of_entry(f"{kind} '{entry.name}'", entry, names, own, spec)
@@ -99,14 +99,14 @@ def _of_entry(
     yield from _not_in_use(entry, names, spec.parameters)
     known = {*names, *spec.variables, *spec.parameters}
     unused = [name for name in dict.fromkeys(own) if name not in _all_names(entry)]
-    told = set()
+    names_found = set()
     for key, text in _texts(entry):
         for name in _LOOSE.findall(text):
-            if name not in known and name not in _OF_AWK and name not in told:
-                told.add(name)
+            if name not in known and name not in _OF_AWK and name not in names_found:
+                names_found.add(name)
                 nearest = nearest_name(name, names) or (unused[0] if len(unused) == 1 else None)
-                meant = f"; did you mean {{{nearest}}}?" if nearest else ""
-                yield f"{who}: {{{name}}} in its {key} is no parameter and stays as it is{meant}"
+                hint = f"; did you mean {{{nearest}}}?" if nearest else ""
+                yield f"{who}: {{{name}}} in its {key} is not a parameter and stays unchanged{hint}"
     yield from (f"{who} uses its parameter '{name}' nowhere" for name in unused)
 
 
@@ -115,9 +115,9 @@ def _not_in_use(entry: Entry, names: Collection[str], shared: Mapping[str, Any])
     if not isinstance(entry, JobSpec):
         return
     loose = [name for name in names_within(entry.name + entry.command) if name in shared]
-    told = [f"{{{name}}}" for name in dict.fromkeys(loose) if name not in names]
-    if told:
-        yield f"job '{entry.name}' has {', '.join(told)} but does not name it in use_parameters"
+    names_found = [f"{{{name}}}" for name in dict.fromkeys(loose) if name not in names]
+    if names_found:
+        yield f"job '{entry.name}' has {', '.join(names_found)} but does not list it in use_parameters"
 
 
 def _all_names(entry: Entry) -> set[str]:

@@ -1,6 +1,7 @@
-"""A plan written as a workflow again: the same keys as in the file, with nothing left to expand.
+"""Plan written as a workflow file again: the same keys, with everything expanded.
 
-What expansion does not touch is taken over as written, so that reading the result gives the same plan."""
+Other parts are copied as written, so that reading the result gives the same plan.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -81,12 +82,12 @@ def _job(
     expanded = {
         "invocation_script": job.invocation_script,
         "depends_on": _named_first(job, plan),
-        "input_files": [plan.files[place].name for place in job.input_files],
-        "output_files": [plan.files[place].name for place in job.output_files],
-        "input_user_data": [plan.user_data[place].name for place in job.input_user_data],
-        "output_user_data": [plan.user_data[place].name for place in job.output_user_data],
-        "input_datasets": [plan.datasets[place].name for place in job.input_datasets],
-        "output_datasets": [plan.datasets[place].name for place in job.output_datasets],
+        "input_files": [plan.files[index].name for index in job.input_files],
+        "output_files": [plan.files[index].name for index in job.output_files],
+        "input_user_data": [plan.user_data[index].name for index in job.input_user_data],
+        "output_user_data": [plan.user_data[index].name for index in job.output_user_data],
+        "input_datasets": [plan.datasets[index].name for index in job.input_datasets],
+        "output_datasets": [plan.datasets[index].name for index in job.output_datasets],
         "env": _own_env(job, written, shared_env),
         "label": job.label,
         "scheduler": job.scheduler,
@@ -108,11 +109,11 @@ def _job(
 
 
 def _named_first(job: PlannedJob, plan: Plan) -> list[str]:
-    """What it depends on beyond the makers of what it reads, which follow from the files."""
-    makers = {plan.files[place].producer for place in job.input_files}
-    makers |= {plan.user_data[place].producer for place in job.input_user_data}
-    makers.update(*(plan.datasets[place].producers for place in job.input_datasets))
-    return [plan.jobs[place].name for place in job.depends_on if place not in makers]
+    """Returns dependencies beyond the makers of its inputs, which follow from the files."""
+    makers = {plan.files[index].producer for index in job.input_files}
+    makers |= {plan.user_data[index].producer for index in job.input_user_data}
+    makers.update(*(plan.datasets[index].producers for index in job.input_datasets))
+    return [plan.jobs[index].name for index in job.depends_on if index not in makers]
 
 
 def _own_env(job: PlannedJob, written: Mapping[str, Any], shared: Mapping[str, str]) -> dict[str, str]:

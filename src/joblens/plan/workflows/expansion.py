@@ -1,4 +1,4 @@
-"""From a workflow as written to its plan: every job by itself, names resolved, all problems told at once."""
+"""Expansion of a workflow to its plan: single jobs, resolved names, all problems at once."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -55,9 +55,13 @@ def make_plan(
     parameters: Mapping[str, Any] = _NONE,
     unread: Unread = NOTHING_UNREAD,
 ) -> PlanReading:
-    """`tables`: the rows of each parameters_file by its path as written, and the values of each `@file`.
-    `parameters`: values that replace those of parameters and variables of the same name.
-    `unread`: what the spec should have and has not; problems that may come from that are not told."""
+    """Expands a workflow.
+
+    `tables`: rows of each parameters_file by its path as written, and values of each `@file`.
+
+    `parameters`: values that override parameters and variables of the same name. `unread`: parts that could
+    not be read; problems that they may cause are not reported.
+    """
     problems = Problems()
     variables = variables_of(spec, parameters, problems)
     sweeps = Sweeps(spec, tables, parameters, variables, problems, unread)
@@ -101,27 +105,27 @@ class _Planning:
         self._problems = problems
         self._note_doubles()
         self._requirements = {each.name: requirements_of(each) for each in spec.requirements}
-        self._inline: dict[int, Requirements] = {}  # by the entry, whose jobs share them
-        self._equal: dict[Requirements, Requirements] = {}  # as do entries that say the same
+        self._inline: dict[int, Requirements] = {}  # by entry, whose jobs share them
+        self._equal: dict[Requirements, Requirements] = {}  # as do equal entries
         self._handlers = {each.name: self._handler(each, at) for at, each in enumerate(spec.failure_handlers)}
         self._schedulers = {str(each["name"]) for each in spec.slurm_schedulers if each.get("name")}
         self._env = entries.shared_env(spec)
         self._envs: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
-        self._containers: dict[ContainerJob, ContainerJob] = {}  # jobs that say the same share one
+        self._containers: dict[ContainerJob, ContainerJob] = {}  # shared by equal jobs
         self._container = self._container_of(entries.literal(spec.container, ("container",)), ("container",))
 
     def _note_doubles(self) -> None:
-        """Names of what jobs refer to."""
+        """Reports duplicate names that jobs refer to."""
         named: list[tuple[str, str, list[str]]] = [
             ("resource_requirements", "resource requirements", [one.name for one in self._spec.requirements]),
             ("failure_handlers", "failure handlers", [one.name for one in self._spec.failure_handlers]),
             ("slurm_schedulers", "schedulers", [one.get("name", "") for one in self._spec.slurm_schedulers]),
         ]
         for section, kind, names in named:
-            for place, name in enumerate(names):
-                if name and name in names[:place]:
+            for index, name in enumerate(names):
+                if name and name in names[:index]:
                     message = f"there are two {kind} named '{name}'"
-                    self._problems.note((section, place, "name"), message)
+                    self._problems.note((section, index, "name"), message)
 
     def plan(self) -> Plan:
         files = self._entries.expand("files", self._spec.files)
@@ -137,8 +141,8 @@ class _Planning:
         linker = Linker(jobs, self._index("job", "jobs", jobs), things, self._problems)
         links = linker.links()
         planned = [
-            self._job(each, links[place], linker.depends_on(place, links[place]))
-            for place, each in enumerate(jobs)
+            self._job(each, links[index], linker.depends_on(index, links[index]))
+            for index, each in enumerate(jobs)
         ]
         self._note_cycles(planned)
         check_identifiers(
@@ -153,15 +157,15 @@ class _Planning:
             description=self._entries.literal(self._spec.description or "", ("description",)),
             user=self._spec.user or "",
             files=tuple(
-                PlannedFile(each.value.name, each.value.path, file_things.maker_of(place))
-                for place, each in enumerate(files)
+                PlannedFile(each.value.name, each.value.path, file_things.maker_of(index))
+                for index, each in enumerate(files)
             ),
             user_data=tuple(
-                _planned_data(each.value, data_things.maker_of(place)) for place, each in enumerate(user_data)
+                _planned_data(each.value, data_things.maker_of(index)) for index, each in enumerate(user_data)
             ),
             datasets=tuple(
-                _planned_dataset(each.value, tuple(dataset_things.makers_of(place)))
-                for place, each in enumerate(datasets)
+                _planned_dataset(each.value, tuple(dataset_things.makers_of(index)))
+                for index, each in enumerate(datasets)
             ),
             actions=self._actions(linker, planned),
             monitor=self._spec.monitor,
@@ -227,7 +231,7 @@ class _Planning:
         )
 
     def _job_container(self, job: JobSpec, needs: Requirements, path: Path) -> ContainerJob | None:
-        """The job's own takes the place of the workflow's, whole."""
+        """The job's own replaces the workflow's completely."""
         if job.container is None:
             found = self._container
         else:
@@ -276,8 +280,8 @@ class _Planning:
         if name not in self._schedulers and not self._unread.may_have("slurm_schedulers", name):
             self._problems.unknown((*path, "scheduler"), "scheduler", name, sorted(self._schedulers))
 
-    def _handler(self, handler: FailureHandler, place: int) -> FailureHandler:
-        path: Path = ("failure_handlers", place)
+    def _handler(self, handler: FailureHandler, index: int) -> FailureHandler:
+        path: Path = ("failure_handlers", index)
         rules = tuple(
             structs.replace(
                 rule, recovery_script=self._entries.literal(rule.recovery_script, (*path, "rules", which))
@@ -289,8 +293,8 @@ class _Planning:
     def _actions(self, linker: Linker, jobs: list[PlannedJob]) -> tuple[PlannedAction, ...]:
         planned = []
         asked = set()
-        for place, written in enumerate(self._spec.actions):
-            path: Path = ("actions", place)
+        for index, written in enumerate(self._spec.actions):
+            path: Path = ("actions", index)
             action = structs.replace(
                 written,
                 **{
@@ -320,10 +324,10 @@ class _Planning:
 
     def _note_cycles(self, jobs: list[PlannedJob]) -> None:
         for ring in find_cycles([job.depends_on for job in jobs]):
-            names = [jobs[place].name for place in ring]
+            names = [jobs[index].name for index in ring]
             shown = names if len(names) <= 8 else [*names[:4], "…", *names[-3:]]
-            told = " needs ".join(f"'{name}'" if name != "…" else name for name in [*shown, names[0]])
-            self._problems.note(("jobs", jobs[ring[0]].spec_job), f"jobs wait for each other: {told}")
+            names_text = " needs ".join(f"'{name}'" if name != "…" else name for name in [*shown, names[0]])
+            self._problems.note(("jobs", jobs[ring[0]].spec_job), f"jobs wait for each other: {names_text}")
 
 
 def _planned_data(written: UserDataSpec, maker: int) -> PlannedData:

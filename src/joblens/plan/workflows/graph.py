@@ -14,7 +14,7 @@ _MOST_CYCLES = 10
 
 
 class Graph:
-    """`dependents[i]`: the places of the jobs that wait for job i, ascending."""
+    """`dependents[i]`: indexes of the jobs that wait for job i, ascending."""
 
     def __init__(self, plan: Plan) -> None:
         self.depends_on: list[tuple[int, ...]] = [job.depends_on for job in plan.jobs]
@@ -44,13 +44,13 @@ class Graph:
 
 def dependents_of(depends_on: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     gathered: list[list[int] | None] = [None] * len(depends_on)
-    for place, earlier in enumerate(depends_on):
+    for index, earlier in enumerate(depends_on):
         for one in earlier:
             waiting = gathered[one]
             if waiting is None:
-                gathered[one] = [place]
+                gathered[one] = [index]
             else:
-                waiting.append(place)
+                waiting.append(index)
     # Jobs of a stage are often waited for by the same ones: they share one tuple.
     shared: dict[tuple[int, ...], tuple[int, ...]] = {}
     result: list[tuple[int, ...]] = []
@@ -61,47 +61,48 @@ def dependents_of(depends_on: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]
 
 
 def depths_behind(added: Sequence[tuple[int, ...]], first: int, depths: Sequence[int]) -> list[int]:
-    """The stage of each added job: behind all it depends on. `first`: the place of the first one; `depths`:
-    the stages of the jobs before."""
+    """Returns the stage of each added job:
+    after all its dependencies. `first`: index of the first one; `depths`: stages of earlier jobs.
+    """
     found = [1 + max((depths[one] for one in earlier if one < first), default=-1) for earlier in added]
     inside = [tuple(one - first for one in earlier if one >= first) for earlier in added]
     order, _ = _levels(inside, dependents_of(inside))
-    for place in order:
-        found[place] = max([found[place], *(1 + found[one] for one in inside[place])])
+    for index in order:
+        found[index] = max([found[index], *(1 + found[one] for one in inside[index])])
     return found
 
 
 def find_cycles(depends_on: Sequence[tuple[int, ...]]) -> list[list[int]]:
-    """Each a ring: every job depends on the next, the last on the first. No two share a job."""
+    """Returns disjoint cycles: every job depends on the next, the last on the first."""
     dependents = dependents_of(depends_on)
     order, _ = _levels(depends_on, dependents)
     if len(order) == len(depends_on):
         return []
-    left = set(range(len(depends_on))) - set(order)
+    remaining = set(range(len(depends_on))) - set(order)
     cycles: list[list[int]] = []
-    while left and len(cycles) < _MOST_CYCLES:
-        cycle = _ring(left, depends_on)
+    while remaining and len(cycles) < _MOST_CYCLES:
+        cycle = _ring(remaining, depends_on)
         if not cycle:
             break
         cycles.append(cycle)
-        left -= set(cycle)
+        remaining -= set(cycle)
     return cycles
 
 
-def _ring(left: set[int], depends_on: Sequence[tuple[int, ...]]) -> list[int]:
-    """Walks from job to job until one comes again; jobs that lead nowhere are taken out of `left`."""
-    while left:
-        path, seen = [min(left)], {min(left): 0}
+def _ring(remaining: set[int], depends_on: Sequence[tuple[int, ...]]) -> list[int]:
+    """Walks from job to job until one repeats; removes dead ends from `remaining`."""
+    while remaining:
+        path, positions = [min(remaining)], {min(remaining): 0}
         while True:
-            onward = next((one for one in depends_on[path[-1]] if one in left), None)
+            onward = next((one for one in depends_on[path[-1]] if one in remaining), None)
             if onward is None:
-                left.discard(path[-1])
+                remaining.discard(path[-1])
                 break
-            if onward in seen:
-                ring = path[seen[onward] :]
+            if onward in positions:
+                ring = path[positions[onward] :]
                 first = ring.index(min(ring))
                 return ring[first:] + ring[:first]
-            seen[onward] = len(path)
+            positions[onward] = len(path)
             path.append(onward)
     return []
 
@@ -109,16 +110,15 @@ def _ring(left: set[int], depends_on: Sequence[tuple[int, ...]]) -> list[int]:
 def _levels(
     depends_on: Sequence[tuple[int, ...]], dependents: Sequence[tuple[int, ...]]
 ) -> tuple[list[int], list[int]]:
-    """Jobs in an order they could run in, and where in it each stage begins. Those in or behind a cycle are
-    not in it."""
+    """Returns jobs in topological order, and the start of each stage. Excludes jobs in or behind a cycle."""
     waits_for = [len(earlier) for earlier in depends_on]
-    order = [place for place, count in enumerate(waits_for) if count == 0]
+    order = [index for index, count in enumerate(waits_for) if count == 0]
     starts, position = [0], 0
     while position < len(order):
         stage_end = len(order)
         ready = []
-        for place in order[position:stage_end]:
-            for later in dependents[place]:
+        for index in order[position:stage_end]:
+            for later in dependents[index]:
                 waits_for[later] -= 1
                 if waits_for[later] == 0:
                     ready.append(later)
@@ -154,7 +154,7 @@ class Stage(Struct, frozen=True, kw_only=True):
 
 
 def stages_of(plan: Plan, places: Collection[int] | None = None) -> list[Stage]:
-    """`places`: jobs that are to run; None: all. The others count as done."""
+    """Returns stages. `places`: indexes of jobs to run; None: all. The others count as done."""
     depths = _depths(plan, places)
     jobs: list[list[int]] = [[] for _ in range(max(depths.values(), default=-1) + 1)]
     for index in sorted(depths):
@@ -228,19 +228,21 @@ _SHOWN = 5
 def jobs_elsewhere(
     plan: Plan, served: Collection[str], places: Iterable[int] | None = None
 ) -> frozenset[int]:
-    """Places of the jobs whose label is none of those that the run's own workers serve. `places`: of the jobs
-    that are to run; None: all."""
+    """Returns indexes of jobs whose label the run's own workers do not serve.
+
+    `places`: jobs to run; None: all.
+    """
     chosen = range(len(plan.jobs)) if places is None else places
     return frozenset(
-        place for place in chosen if plan.jobs[place].label and plan.jobs[place].label not in served
+        index for index in chosen if plan.jobs[index].label and plan.jobs[index].label not in served
     )
 
 
 def refuse_elsewhere(plan: Plan, served: Collection[str], places: Iterable[int]) -> None:
-    """Raises PlanError where jobs need a label and nothing but this process runs jobs."""
+    """Raises PlanError if jobs need a label and only this process runs jobs."""
     by_label: dict[str, list[str]] = {}
-    for place in sorted(jobs_elsewhere(plan, served, places)):
-        by_label.setdefault(plan.jobs[place].label, []).append(plan.jobs[place].name)
+    for index in sorted(jobs_elsewhere(plan, served, places)):
+        by_label.setdefault(plan.jobs[index].label, []).append(plan.jobs[index].name)
     if not by_label:
         return
     lines = [f"{_named(names)} the label '{label}'" for label, names in by_label.items()]

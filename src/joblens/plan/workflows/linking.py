@@ -1,4 +1,4 @@
-"""Names into places: what each expanded job depends on, reads and makes."""
+"""Linking of names: dependencies, inputs and outputs of each expanded job, as indexes."""
 
 import re
 from bisect import bisect_left
@@ -15,12 +15,13 @@ from joblens.plan.workflows.sweeps import Expanded
 
 Places = tuple[int, ...]
 _NOBODY: list[int] = []
-_LONG = 100  # looking for an equal one costs more than it saves
+_LONG = 100  # searching for an equal one costs more than it saves
 
 
 class Links(Struct, frozen=True, gc=False):
-    """What one job reads and makes: places of files, user data and datasets. `command` and `script` have
-    paths."""
+    """Inputs and outputs of a job:
+    indexes of files, user data and datasets. `command` and `script` have paths.
+    """
 
     command: str
     script: str = ""
@@ -32,7 +33,7 @@ class Links(Struct, frozen=True, gc=False):
     output_datasets: Places = ()
 
 
-# The lists of a job in the order of the fields of Links: their kind, and whether it reads or makes.
+# The lists of a job in the order of the fields of Links: their kind, and direction.
 _LISTS = tuple((kind, way) for kind in KINDS for way in ("input", "output"))
 
 
@@ -40,20 +41,20 @@ class Things:
     """Files, user data or datasets of a workflow: their names, and which jobs make each."""
 
     def __init__(self, kind: str, index: NameIndex, paths: list[str] | None = None) -> None:
-        self.kind = kind  # as said to people
+        self.kind = kind  # in messages
         self.index = index
         self.paths = paths or []  # as written; user data has none
-        # Two names of one path are one file: who makes it under one name makes it under the other.
+        # Two names of one path are one file: its maker under one name is its maker under the other.
         self.identities = index.names if paths is None else [normpath(path) for path in paths]
         self.makers: dict[str, list[int]] = {}  # of a dataset there may be several
 
-    def makers_of(self, place: int) -> list[int]:
+    def makers_of(self, job_index: int) -> list[int]:
         """Ascending."""
-        return self.makers.get(self.identities[place], _NOBODY)
+        return self.makers.get(self.identities[job_index], _NOBODY)
 
-    def maker_of(self, place: int) -> int:
-        """-1: nobody."""
-        makers = self.makers_of(place)
+    def maker_of(self, job_index: int) -> int:
+        """Returns the maker; -1: none."""
+        makers = self.makers_of(job_index)
         return makers[0] if makers else -1
 
 
@@ -68,13 +69,13 @@ class Linker:
         self._problems = problems
         self._shared: dict[Places, Places] = {}
 
-    # ---- what is read and made ---------------------------------------------------------------------------
+    # ---- inputs and outputs ------------------------------------------------------------------------------
 
     def links(self) -> list[Links]:
-        """Of every job; afterwards `Things` know who makes what."""
-        return [self._links_of(place, each) for place, each in enumerate(self._jobs)]
+        """Returns the links of every job; afterwards `Things` know the makers."""
+        return [self._links_of(job_index, each) for job_index, each in enumerate(self._jobs)]
 
-    def _links_of(self, place: int, expanded: Expanded) -> Links:
+    def _links_of(self, job_index: int, expanded: Expanded) -> Links:
         job: JobSpec = expanded.value
         path: Path = ("jobs", expanded.entry)
         if "${" not in job.command and "${" not in (job.invocation_script or ""):
@@ -82,11 +83,11 @@ class Linker:
         else:
             links = self._with_references(job, path)
         if links.output_files or links.output_user_data or links.output_datasets:
-            self._note_makers(place, path, links)
+            self._note_makers(job_index, path, links)
         return links
 
     def _written(self, job: JobSpec, path: Path) -> list[Places]:
-        """What the job's lists name, in the order of _LISTS."""
+        """Returns the names in the job's lists, in the order of _LISTS."""
         files, data, sets = (self._things[kind] for kind in KINDS)
         return [
             self._listed(files, job.input_files, job.input_file_regexes, path, "input_file"),
@@ -108,7 +109,7 @@ class Linker:
         return self._share(tuple(dict.fromkeys(found)))
 
     def _with_references(self, job: JobSpec, path: Path) -> Links:
-        """What texts refer to is added to what the lists name."""
+        """Adds references in texts to the names in lists."""
         lists = self._written(job, path)
         texts = []
         for key, text in (("command", job.command), ("invocation_script", job.invocation_script or "")):
@@ -120,8 +121,8 @@ class Linker:
             for which, (kind, way) in enumerate(_LISTS):
                 if names := found.names.get((kind, way)):
                     things = self._things[kind]
-                    places = self._named(things.index, names, things.kind, (*path, key), None)
-                    lists[which] = self._share(tuple(dict.fromkeys([*lists[which], *places])))
+                    indexes = self._named(things.index, names, things.kind, (*path, key), None)
+                    lists[which] = self._share(tuple(dict.fromkeys([*lists[which], *indexes])))
         line = f"{texts[1]} {texts[0]}" if texts[1] else texts[0]
         unclear = check_user_data(line)
         if unclear is not None:
@@ -132,10 +133,10 @@ class Linker:
 
     def _path_of(self, kind: str, name: str) -> str | None:
         things = self._things[kind]
-        place = things.index.places.get(name) if things.paths else None
-        return None if place is None else things.paths[place]
+        job_index = things.index.indexes.get(name) if things.paths else None
+        return None if job_index is None else things.paths[job_index]
 
-    def _note_makers(self, place: int, path: Path, links: Links) -> None:
+    def _note_makers(self, job_index: int, path: Path, links: Links) -> None:
         for kind in KINDS:
             things, key = self._things[kind], f"output_{kind}"
             inputs, outputs = getattr(links, f"input_{kind}"), getattr(links, key)
@@ -143,19 +144,21 @@ class Linker:
             for which, one in enumerate(outputs):
                 identity, name = things.identities[one], things.index.names[one]
                 makers = things.makers.setdefault(identity, [])
-                if place not in makers[-1:]:
-                    makers.append(place)
-                this = self._name(place)
-                if makers[0] != place and kind != "datasets":
+                if job_index not in makers[-1:]:
+                    makers.append(job_index)
+                this = self._name(job_index)
+                if makers[0] != job_index and kind != "datasets":
                     message = f"{things.kind} '{name}' is made by both '{self._name(makers[0])}' and '{this}'"
-                    self._problems.note((*path, self._key_with(place, key, name)), message, which)
+                    self._problems.note((*path, self._key_with(job_index, key, name)), message, which)
                 if identity in read:
                     message = f"job '{this}' would need {things.kind} '{name}', which it makes itself"
-                    self._problems.note((*path, self._key_with(place, key, name)), message, f"itself {which}")
+                    self._problems.note(
+                        (*path, self._key_with(job_index, key, name)), message, f"itself {which}"
+                    )
 
-    def _key_with(self, place: int, key: str, name: str) -> str:
+    def _key_with(self, job_index: int, key: str, name: str) -> str:
         """Where in the job a name comes from: its list, a regex, or its command."""
-        job = self._jobs[place].value
+        job = self._jobs[job_index].value
         if name in getattr(job, key):
             return key
         regexes = key.removesuffix("s") + "_regexes"
@@ -166,22 +169,22 @@ class Linker:
             "invocation_script" if f".{name}}}" in script and f".{name}}}" not in job.command else "command"
         )
 
-    # ---- what comes first ---------------------------------------------------------------------------------
+    # ---- dependencies ------------------------------------------------------------------------------------
 
-    def depends_on(self, place: int, links: Links) -> Places:
+    def depends_on(self, job_index: int, links: Links) -> Places:
         """Everything that must succeed before, ascending, each once."""
-        expanded = self._jobs[place]
+        expanded = self._jobs[job_index]
         job: JobSpec = expanded.value
         path: Path = ("jobs", expanded.entry)
         groups: list[Places] = []
         if job.depends_on:
             named = self._named(self._index, job.depends_on, "job", (*path, "depends_on"))
-            if place in named:
+            if job_index in named:
                 self._problems.note((*path, "depends_on"), f"job '{job.name}' depends on itself")
             groups.append(_ascending(named))
         for which, regex in enumerate(job.depends_on_regexes):
             found = self._match(self._index, regex, "job", (*path, "depends_on_regexes", which))
-            if _has(found, place):
+            if _has(found, job_index):
                 message = f"regex '{regex}' finds the job '{job.name}' itself; anchor it with ^ or $"
                 self._problems.note((*path, "depends_on_regexes", which), message)
             groups.append(found)
@@ -193,11 +196,11 @@ class Linker:
         groups = [group for group in groups if group]
         if not groups:
             return ()
-        if len(groups) == 1 and not _has(groups[0], place):
-            # what a regex found is one tuple already, however many jobs wait for it
+        if len(groups) == 1 and not _has(groups[0], job_index):
+            # matches of a regex share one tuple, however many jobs wait for them
             return groups[0] if len(groups[0]) > _LONG else self._share(groups[0])
         united = set().union(*groups)
-        united.discard(place)  # told above, or with the files; a ring of one would be told again
+        united.discard(job_index)  # reported above, or with the files; a cycle of one would be reported again
         return self._share(tuple(sorted(united)))
 
     # ---- names and regexes -------------------------------------------------------------------------------
@@ -207,10 +210,10 @@ class Linker:
         found = self._named(self._index, names, "job", (*path, "jobs"))
         where: Path = (*path, "job_name_regexes")
         by_regex = [self._find(self._index, regex, (*where, which)) for which, regex in enumerate(regexes)]
-        found += [place for places in by_regex for place in places or ()]
-        for which, places in enumerate(by_regex):
-            if places == () and self._index.is_complete:
-                message = f"regex '{regexes[which]}' finds no job{_some_of(self._index.places)}"
+        found += [job_index for indexes in by_regex for job_index in indexes or ()]
+        for which, indexes in enumerate(by_regex):
+            if indexes == () and self._index.is_complete:
+                message = f"regex '{regexes[which]}' finds no job{_some_of(self._index.indexes)}"
                 # one that others make up for may be meant for jobs of other days
                 (self._problems.warn if found else self._problems.note)((*where, which), message)
         return tuple(sorted(set(found)))
@@ -218,17 +221,17 @@ class Linker:
     def _named(
         self, index: NameIndex, names: tuple[str, ...], kind: str, path: Path, first: int | None = 0
     ) -> list[int]:
-        """`first`: where in the list at `path` the names begin; None: they stand in a text."""
+        """Resolves names. `first`: index of the first one in the list at `path`; None: they are in a text."""
         found = []
         for which, name in enumerate(names):
-            place = index.places.get(name)
-            if place is None and index.might_have(name):
+            job_index = index.indexes.get(name)
+            if job_index is None and index.might_have(name):
                 continue
-            if place is None:
+            if job_index is None:
                 where = path if first is None else (*path, first + which)
-                self._problems.unknown(where, kind, name, index.places, part=f"{kind} {which}")
+                self._problems.unknown(where, kind, name, index.indexes, part=f"{kind} {which}")
             else:
-                found.append(place)
+                found.append(job_index)
         return found
 
     def _matched(self, index: NameIndex, regexes: tuple[str, ...], kind: str, path: Path) -> list[int]:
@@ -250,14 +253,14 @@ class Linker:
         if found is None:
             return ()
         if not found and index.is_complete:
-            self._problems.note(path, f"regex '{regex}' finds no {kind}{_some_of(index.places)}")
+            self._problems.note(path, f"regex '{regex}' finds no {kind}{_some_of(index.indexes)}")
         return found
 
-    def _name(self, place: int) -> str:
-        return str(self._jobs[place].value.name)
+    def _name(self, job_index: int) -> str:
+        return str(self._jobs[job_index].value.name)
 
-    def _share(self, places: Places) -> Places:
-        return self._shared.setdefault(places, places)
+    def _share(self, indexes: Places) -> Places:
+        return self._shared.setdefault(indexes, indexes)
 
 
 def index_of(
@@ -267,9 +270,9 @@ def index_of(
     not_made: Sequence[re.Pattern[str]],
     problems: Problems,
 ) -> NameIndex:
-    """Names that stand twice are noted."""
+    """Builds an index; reports duplicate names."""
     index = NameIndex([each.value.name for each in entries], not_made)
-    if len(index.places) < len(entries):
+    if len(index.indexes) < len(entries):
         _note_duplicates(kind, section, entries, index, problems)
     return index
 
@@ -277,9 +280,9 @@ def index_of(
 def _note_duplicates(
     kind: str, section: str, entries: list[Expanded], index: NameIndex, problems: Problems
 ) -> None:
-    for place, each in enumerate(entries):
-        first = index.places[each.value.name]
-        if first == place or not each.value.name:
+    for job_index, each in enumerate(entries):
+        first = index.indexes[each.value.name]
+        if first == job_index or not each.value.name:
             continue
         if not index.is_complete and not each.names and "{" in each.value.name:
             continue  # one that could not be expanded: its names may well be others
@@ -300,10 +303,10 @@ def _some_of(names: Collection[str]) -> str:
     return f"; names are such as {', '.join(repr(name) for name in shown)}"
 
 
-def _ascending(places: list[int]) -> Places:
-    return tuple(sorted(set(places))) if len(places) > 1 else tuple(places)
+def _ascending(indexes: list[int]) -> Places:
+    return tuple(sorted(set(indexes))) if len(indexes) > 1 else tuple(indexes)
 
 
-def _has(ascending: Places, place: int) -> bool:
-    at = bisect_left(ascending, place)
-    return at < len(ascending) and ascending[at] == place
+def _has(ascending: Places, job_index: int) -> bool:
+    at = bisect_left(ascending, job_index)
+    return at < len(ascending) and ascending[at] == job_index

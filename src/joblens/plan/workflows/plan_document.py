@@ -1,8 +1,7 @@
 """Plan document: `metadata/plan.json` to a plan and back; compact plans; requests raised later.
 
-Reading a file takes several times the memory its plan needs. What stays is strewn among what goes, and memory
-with holes in it is not given back: so a large plan is packed, everything that was read for it is let go, and
-it is unpacked again into whole blocks.
+Reading a file takes several times the memory of its plan, and a fragmented heap is not returned to the
+system. So a large plan is packed, everything read for it is freed, and it is unpacked into contiguous memory.
 """
 
 import hashlib
@@ -23,7 +22,7 @@ from joblens.model.runs.run import RaisedRequest
 from joblens.model.values.json_text import decode_json
 from joblens.model.values.units import format_bytes, format_duration
 
-_NUMBER = "__number__"  # JSON has no word for infinity: {"__number__": "inf"} stands for it
+_NUMBER = "__number__"  # JSON has no infinity: {"__number__": "inf"} stands for it
 
 
 def plan_to_json(plan: RecipePlan) -> bytes:
@@ -36,7 +35,7 @@ def plan_digest(plan: RecipePlan) -> str:
 
 
 def plan_from_json(data: bytes) -> RecipePlan:
-    """Raises msgspec.MsgspecError for what is no plan."""
+    """Decodes a plan. Raises msgspec.MsgspecError."""
     return _with_params(decode_json(data, RecipePlan), read_value)
 
 
@@ -169,8 +168,10 @@ def from_the_first_attempt(raised: Iterable[RaisedRequest]) -> tuple[RaisedReque
 def describe_raised(
     raised: Iterable[RaisedRequest], index: int, before_attempt: int | None = None, *, with_why: bool = False
 ) -> str:
-    """'memory raised to 90.0 MiB after attempt 1', for each of the job's. `before_attempt`: only those that
-    hold for that attempt."""
+    """Returns 'memory raised to 90.0 MiB after attempt 1', for each of the job's.
+
+    `before_attempt`: only those valid for it.
+    """
     parts = []
     for one in raised:
         if one.index != index or (before_attempt is not None and one.attempt >= before_attempt):
@@ -183,8 +184,10 @@ def describe_raised(
 
 
 def still_valid(raised: Iterable[RaisedRequest], before: Plan, now: Plan) -> tuple[RaisedRequest, ...]:
-    """Without those of jobs whose name or request the file has changed since. `before`: the plan of the file
-    as it was when they were raised."""
+    """Drops requests of jobs whose name or request the file has changed since.
+
+    `before`: the plan of the file when they were raised.
+    """
     return tuple(one for one in raised if _asks_the_same(one.index, before, now))
 
 

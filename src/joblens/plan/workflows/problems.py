@@ -12,10 +12,10 @@ from joblens.plan.commands.parameters import pattern_of
 
 Path = tuple[str | int, ...]
 
-# Comparing a word with very many names takes longer than the help is worth.
+# Comparing a word with very many names takes too long for a hint.
 _MOST_COMPARED = 2000
 _MOST_HINTS = 500
-_SECTIONS = {  # of a file, by what they declare
+_SECTIONS = {  # of a file, by section
     "file": "files",
     "user data": "user_data",
     "dataset": "datasets",
@@ -26,15 +26,17 @@ _FEW = 6
 
 
 class PlanProblem(Struct, frozen=True):
-    """`path` leads to the place in the spec's document, as its keys are written there."""
+    """`path` leads to the position in the spec's document, by keys as written."""
 
     path: Path
     message: str
 
 
 class Problems:
-    """A sweep repeats the same mistake in each of its jobs: told once, with how often. `part` tells several
-    mistakes at one place apart."""
+    """A sweep repeats the same mistake in each job: reported once, with a count.
+
+    `part` distinguishes several mistakes at one position.
+    """
 
     def __init__(self) -> None:
         self.warnings: dict[Path, str] = {}
@@ -46,7 +48,7 @@ class Problems:
             self._first[path, part] = message
 
     def warn(self, path: Path, message: str) -> None:
-        """Something that is no mistake and may not have been meant: once for each path."""
+        """Reports something that is valid but may be unintended: once per path."""
         self.warnings.setdefault(path, message)
 
     def unknown(self, path: Path, kind: str, name: str, known: Collection[str], part: str | int = "") -> None:
@@ -64,7 +66,7 @@ class Problems:
         )
 
     def _is_new(self, path: Path, part: str | int) -> bool:
-        """Whether a message is still wanted; counts what is not. Finding the nearest name takes a while."""
+        """Whether a message is still needed; counts repetitions. Finding the nearest name takes a while."""
         key = (path, part)
         if key not in self._first:
             return True
@@ -114,8 +116,10 @@ _ANY_NAME = re.compile(".*", re.DOTALL)
 
 
 class Unread:
-    """`paths`: places in the file, each with what stands there. An entry whose index is no number is one more
-    of its section that stands elsewhere."""
+    """`paths`: positions in the file, with their content.
+
+    An entry whose index is not a number is a further one of its section that is elsewhere.
+    """
 
     def __init__(self, paths: Mapping[Path, Any] | None = None) -> None:
         self._paths = paths or {}
@@ -125,18 +129,18 @@ class Unread:
                 self._names.setdefault(str(path[0]), []).append(_name_pattern(raw if len(path) > 1 else None))
 
     def hides(self, path: Path) -> bool:
-        """Whether something at or around this place was not read."""
+        """Whether something at or around this position was not read."""
         return bool(self._paths) and any(path[:length] in self._paths for length in range(1, len(path) + 1))
 
     def names_in(self, section: str) -> list[re.Pattern[str]]:
-        """What names look like that are missing in a section."""
+        """Returns patterns of missing names in a section."""
         return self._names.get(section, [])
 
     def may_have(self, section: str, name: str) -> bool:
         return any(pattern.fullmatch(name) for pattern in self.names_in(section))
 
     def makes_unclear(self, entry: JobSpec | FileSpec | UserDataSpec | DatasetSpec, path: Path) -> bool:
-        """Whether it is not known what an entry is repeated for."""
+        """Whether the repetitions of an entry are unknown."""
         if not self._paths:
             return False
         shared = [("parameters", name) for name in entry.use_parameters or ()]
@@ -152,14 +156,14 @@ class Unread:
 
     @cached_property
     def _placeholders(self) -> list[str]:
-        """How those of variables begin whose texts are not known."""
+        """Returns prefixes of placeholders of variables with unknown values."""
         return [
             "{" + str(path[1]) if len(path) > 1 else "{" for path in self._paths if path[0] == "variables"
         ]
 
     @cached_property
     def shared_parameters(self) -> list[str]:
-        """Names of those whose values are not known."""
+        """Returns names of parameters with unknown values."""
         return [str(path[1]) for path in self._paths if len(path) == 2 and path[0] == "parameters"]
 
     @cached_property
@@ -168,7 +172,7 @@ class Unread:
 
     @cached_property
     def has_parameters(self) -> bool:
-        """Or variables: something by whose name a value may be given."""
+        """Includes variables: anything whose value may be set by name."""
         return self.has_variables or any(
             path[0] == "parameters" or len(path) == 2 or path[2:3] == ("parameters",) for path in self._paths
         )

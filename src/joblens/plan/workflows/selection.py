@@ -21,7 +21,7 @@ _GLOB = frozenset("*?[")
 
 
 class Selection(Struct, frozen=True):
-    """Places of the jobs to run, ascending. `problems`: words that stand for no job."""
+    """Indexes of the jobs to run, ascending. `problems`: words that match no job."""
 
     places: tuple[int, ...]
     problems: tuple[str, ...] = ()
@@ -30,9 +30,11 @@ class Selection(Struct, frozen=True):
 def select(
     plan: Plan, only: Sequence[str], skip: Sequence[str], until: Sequence[str], graph: Graph | None = None
 ) -> Selection:
-    """Each of them narrows: `until` to some jobs and all they need, `only` to just the named ones, `skip`
-    takes jobs out together with everything that needs them. Jobs that a job of the run has added are never
-    left out: that job was not."""
+    """Selects jobs:
+    `until` some jobs and their dependencies, `only` the named ones, `skip` excludes jobs and dependents.
+
+    Jobs added by a job of the run are never excluded: that job was not.
+    """
     places = set(range(len(plan.jobs)))
     if not (only or skip or until):
         return Selection(tuple(range(len(plan.jobs))))
@@ -44,14 +46,14 @@ def select(
         places &= set(finder.find("--only", only))
     if skip:
         places -= graph.behind(finder.find("--skip", skip))
-    places |= {place for place, job in enumerate(plan.jobs) if job.spawned_by >= 0}
+    places |= {index for index, job in enumerate(plan.jobs) if job.spawned_by >= 0}
     if not places and not finder.problems:
-        finder.problems.append("nothing is left to run: --only, --skip and --until leave out every job")
+        finder.problems.append("no jobs to run: --only, --skip and --until exclude every job")
     return Selection(tuple(sorted(places)), tuple(finder.problems))
 
 
 def find_jobs(plan: Plan, option: str, words: Sequence[str]) -> Selection:
-    """Just those that the words stand for."""
+    """Returns exactly the jobs that the words match."""
     finder = _Finder(plan)
     places = finder.find(option, words)
     return Selection(tuple(sorted(set(places))), tuple(finder.problems))
@@ -60,21 +62,21 @@ def find_jobs(plan: Plan, option: str, words: Sequence[str]) -> Selection:
 class _Finder:
     def __init__(self, plan: Plan) -> None:
         self.problems: list[str] = []
-        self._places = {job.name: place for place, job in enumerate(plan.jobs)}
+        self._indexes = {job.name: index for index, job in enumerate(plan.jobs)}
         self._labels: dict[str, list[int]] = {}
-        for place, job in enumerate(plan.jobs):
+        for index, job in enumerate(plan.jobs):
             if job.label:
-                self._labels.setdefault(job.label, []).append(place)
+                self._labels.setdefault(job.label, []).append(index)
 
     def find(self, option: str, words: Sequence[str]) -> list[int]:
         found: list[int] = []
         for word in words:
-            found += self._places_of(option, word)
+            found += self._indexes_of(option, word)
         return found
 
-    def _places_of(self, option: str, word: str) -> list[int]:
-        if word in self._places:
-            return [self._places[word]]
+    def _indexes_of(self, option: str, word: str) -> list[int]:
+        if word in self._indexes:
+            return [self._indexes[word]]
         if word.startswith(_LABEL):
             label = word.removeprefix(_LABEL)
             names = _matching(label, self._labels)
@@ -82,24 +84,24 @@ class _Finder:
                 self.problems.append(
                     f"{option}: no job has the label '{label}'{did_you_mean(label, self._labels)}"
                 )
-            return [place for name in names for place in self._labels[name]]
+            return [index for name in names for index in self._labels[name]]
         if word.startswith(_REGEX):
-            return self._places_of_regex(option, word)
-        names = _matching(word, self._places)
+            return self._matching_regex(option, word)
+        names = _matching(word, self._indexes)
         if not names and _GLOB & set(word):
             self.problems.append(f"{option}: no job's name matches '{word}'")
         elif not names:
-            self.problems.append(f"{option}: there is no job '{word}'{did_you_mean(word, self._places)}")
-        return [self._places[name] for name in names]
+            self.problems.append(f"{option}: there is no job '{word}'{did_you_mean(word, self._indexes)}")
+        return [self._indexes[name] for name in names]
 
-    def _places_of_regex(self, option: str, word: str) -> list[int]:
+    def _matching_regex(self, option: str, word: str) -> list[int]:
         """Found anywhere in a name, as `depends_on_regexes` are."""
         try:
             search = search_of(word.removeprefix(_REGEX))
         except re.error as error:
-            self.problems.append(f"{option}: '{word}' is no regex: {error}")
+            self.problems.append(f"{option}: '{word}' is not a valid regular expression: {error}")
             return []
-        places = [place for name, place in self._places.items() if search(name)]
+        places = [index for name, index in self._indexes.items() if search(name)]
         if not places:
             self.problems.append(f"{option}: no job's name matches '{word}'")
         return places
@@ -115,15 +117,17 @@ def _matching(word: str, known: Mapping[str, object]) -> list[str]:
 
 
 class LastSuccess(Struct, frozen=True):
-    """How a job last succeeded: the digest and the inputs its record has."""
+    """Digest and inputs of a job's last success, from its record."""
 
     command_digest: str
     inputs: tuple[FileStamp, ...] = ()
 
 
 class FilesNow:
-    """The questions asked about files; `digest_of` only where the time stamp has changed. `dataset_of` gives
-    the stamp of a dataset, counted and hashed now; without `files` where that is not possible."""
+    """Queries about files; `digest_of` only if the time stamp has changed.
+
+    `dataset_of` returns the current stamp of a dataset; without `files` if that is not possible.
+    """
 
     def __init__(
         self,
@@ -137,9 +141,10 @@ class FilesNow:
 
 
 def command_digest(plan: Plan, job: PlannedJob) -> str:
-    """Of everything written that makes the job do what it does: command, script, environment, container, and
-    user data that the spec itself gives."""
-    inputs = [plan.user_data[place] for place in job.input_user_data]
+    """Returns a digest of everything that determines the job:
+    command, script, environment, container, user data of the spec.
+    """
+    inputs = [plan.user_data[index] for index in job.input_user_data]
     given = [(data.name, data.data) for data in inputs if data.producer < 0]
     content: tuple[Any, ...] = (job.command, job.invocation_script, sorted(job.env.items()), given)
     if job.container is not None:
@@ -156,35 +161,37 @@ def jobs_to_run_again(
     without_success: Callable[[int], str] = lambda _: "has not succeeded yet",
     shown: Callable[[str], str] = str,
 ) -> dict[int, str]:
-    """Place of each job that must run, with the reason, in an order they could run in. A job without a last
-    success must run (`without_success` says why it has none), and so must everything behind one that runs.
-    `shown`: how a path is written in records."""
+    """Returns the index of each job that must run, with the reason, in topological order.
+
+    A job without a last success must run (`without_success` says why it has none), and so must everything
+    that depends on it. `shown`: how a path is written in records.
+    """
     graph = graph or Graph(plan)
-    seen = _Seen(plan, files, shown)
+    cache = _FileCache(plan, files, shown)
     reasons: dict[int, str] = {}
-    for place in graph.order():
-        job = plan.jobs[place]
+    for index in graph.order():
+        job = plan.jobs[index]
         earlier = next((one for one in job.depends_on if one in reasons), None)
-        if place not in last:
-            reasons[place] = without_success(place)
-        elif last[place].command_digest != command_digest(plan, job):
+        if index not in last:
+            reasons[index] = without_success(index)
+        elif last[index].command_digest != command_digest(plan, job):
             parts = "script or environment" if job.container is None else "script, environment or container"
-            reasons[place] = f"its command, {parts} has changed"
+            reasons[index] = f"its command, {parts} has changed"
         elif earlier is not None:
-            reasons[place] = f"needs '{plan.jobs[earlier].name}', which runs again"
+            reasons[index] = f"needs '{plan.jobs[earlier].name}', which runs again"
         else:
             reason = (
-                seen.changed_input(job, last[place])
-                or seen.missing_output(job)
-                or seen.changed_dataset(job, last[place])
+                cache.changed_input(job, last[index])
+                or cache.missing_output(job)
+                or cache.changed_dataset(job, last[index])
             )
             if reason:
-                reasons[place] = reason
+                reasons[index] = reason
     return reasons
 
 
-class _Seen:
-    """Each file is looked at once, however many jobs read it."""
+class _FileCache:
+    """Caches files: each is checked once, however many jobs read it."""
 
     def __init__(self, plan: Plan, files: FilesNow, shown: Callable[[str], str]) -> None:
         self._plan = plan
@@ -196,8 +203,8 @@ class _Seen:
 
     def changed_input(self, job: PlannedJob, last: LastSuccess) -> str:
         before = {stamp.path: stamp for stamp in last.inputs}
-        for place in job.input_files:
-            path = self._plan.files[place].path
+        for index in job.input_files:
+            path = self._plan.files[index].path
             then, now = before.get(self._shown(path)), self._stamp(path)
             if then is None:
                 return f"input '{path}' is new to it"
@@ -210,21 +217,21 @@ class _Seen:
         return ""
 
     def missing_output(self, job: PlannedJob) -> str:
-        for place in job.output_files:
-            path = self._plan.files[place].path
+        for index in job.output_files:
+            path = self._plan.files[index].path
             if self._stamp(path).mtime_ns is None:
                 return f"output '{path}' is missing"
-        for place in job.output_datasets:
-            dataset = self._plan.datasets[place]
+        for index in job.output_datasets:
+            dataset = self._plan.datasets[index]
             if self._stamp(dataset.path).mtime_ns is None:
                 return f"dataset '{dataset.name}' is missing"
         return ""
 
     def changed_dataset(self, job: PlannedJob, last: LastSuccess) -> str:
-        """Reading a dataset may take long: what needs no reading is found out first."""
+        """Compares datasets last: reading one may take long."""
         before = {stamp.path: stamp for stamp in last.inputs if stamp.files is not None}
-        for place in job.input_datasets:
-            dataset = self._plan.datasets[place]
+        for index in job.input_datasets:
+            dataset = self._plan.datasets[index]
             name, then = dataset.name, before.get(self._shown(dataset.path))
             if then is None:
                 return f"dataset '{name}' is new to it"
@@ -232,17 +239,17 @@ class _Seen:
                 return f"the hash mode of dataset '{name}' has changed"
             if self._stamp(dataset.path).mtime_ns is None:
                 return f"dataset '{name}' is missing"
-        for place in job.input_datasets:
-            dataset = self._plan.datasets[place]
+        for index in job.input_datasets:
+            dataset = self._plan.datasets[index]
             then = before[self._shown(dataset.path)]
-            if dataset.hash_mode is not HashMode.NONE and then.digest != self._dataset(place).digest:
+            if dataset.hash_mode is not HashMode.NONE and then.digest != self._dataset(index).digest:
                 return f"dataset '{dataset.name}' has changed"
         return ""
 
-    def _dataset(self, place: int) -> FileStamp:
-        if place not in self._datasets:
-            self._datasets[place] = self._files.dataset_of(self._plan.datasets[place])
-        return self._datasets[place]
+    def _dataset(self, index: int) -> FileStamp:
+        if index not in self._datasets:
+            self._datasets[index] = self._files.dataset_of(self._plan.datasets[index])
+        return self._datasets[index]
 
     def _differs(self, path: str, then: FileStamp, now: FileStamp) -> bool:
         if then.mtime_ns == now.mtime_ns and then.size == now.size:

@@ -41,7 +41,7 @@ def parse_walltime(text: str) -> float | None:
 
 
 def format_walltime(seconds: float) -> str:
-    """Whole minutes, rounded up: that is how fine Slurm looks at it."""
+    """Formats whole minutes, rounded up: Slurm's resolution."""
     minutes = max(1, math.ceil(seconds / 60))
     days, rest = divmod(minutes, 1440)
     clock = f"{rest // 60:02d}:{rest % 60:02d}:00"
@@ -111,20 +111,22 @@ def srun_signal(execution: ExecutionSpec) -> tuple[int, float] | None:
     return int(known), float(match[2] or _USUAL_LEAD_S)
 
 
-_SCHEDULER_FIT_WALLTIME = "01:00:00"  # where a scheduler says nothing
+_SCHEDULER_FIT_WALLTIME = "01:00:00"  # if a scheduler does not say
 Scheduler = Mapping[str, Any]
 
 
 def check_nodes(asked: Sequence[Scheduler], jobs: Sequence[PlannedJob], problems: Problems) -> None:
-    """A job of several nodes takes a whole allocation of the scheduler it names. `asked`: the schedulers that
-    actions ask for nodes."""
+    """A multi-node job takes a whole allocation of its scheduler.
+
+    `asked`: schedulers that actions request nodes from.
+    """
     nodes = {str(each.get("name")): int(each.get("nodes", 1)) for each in asked}
     for job in jobs:
-        there, wanted = nodes.get(job.scheduler, 1), job.requirements.nodes or 1
-        if there > 1 and wanted not in (1, there):
+        there, requested = nodes.get(job.scheduler, 1), job.requirements.nodes or 1
+        if there > 1 and requested not in (1, there):
             message = (
-                f"job '{job.name}' asks for {wanted} nodes, but scheduler '{job.scheduler}' has "
-                f"allocations of {there}; ask for {there}, or for 1"
+                f"job '{job.name}' requests {requested} nodes, but scheduler '{job.scheduler}' has "
+                f"allocations of {there}; request {there}, or 1"
             )
             problems.note(("jobs", job.spec_job, "scheduler"), message)
 
@@ -157,7 +159,7 @@ def _lacking(named: Mapping[str, Scheduler], scheduler: str, asked: Requirements
 
 
 def _too_much(scheduler: Scheduler, asked: Requirements) -> Iterator[tuple[str, str]]:
-    """Yields what the job asks for, and what there is."""
+    """Yields the job's request, and the available amount."""
     lasts_s, memory = _walltime_of(scheduler), _memory_of(scheduler)
     if asked.timeout_s is not None and lasts_s is not None and asked.timeout_s > lasts_s:
         yield f"may take {format_duration(asked.timeout_s)}", f"last {format_duration(lasts_s)}"

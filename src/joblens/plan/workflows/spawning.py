@@ -79,24 +79,24 @@ def extended(plan: Plan, batches: Iterable[JobsSpawned]) -> Plan:
 
 
 class PlanExtender:
-    """Adds batches to a growing plan. A batch costs what its own jobs cost, however large the plan is."""
+    """Adds batches to a growing plan. The cost depends on the batch, not on the plan."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._index = {job.name: index for index, job in enumerate(plan.jobs)}
-        self._places: dict[str, dict[str, int]] = {
-            kind: {one.name: place for place, one in enumerate(getattr(plan, kind))} for kind in _NOUNS
+        self._indexes: dict[str, dict[str, int]] = {
+            kind: {one.name: position for position, one in enumerate(getattr(plan, kind))} for kind in _NOUNS
         }
         self._schedulers = {str(each["name"]) for each in plan.slurm_schedulers if each.get("name")}
-        self._kinds = {name: 1 + place for place, name in enumerate(plan.declared.requirements)}
+        self._kinds = {name: 1 + position for position, name in enumerate(plan.declared.requirements)}
         self._file_makers: dict[str, int] = {}  # by path: two names of one path are one file
         self._data_makers: dict[int, int] = {}
         for file in plan.files:
             if file.producer >= 0:
                 self._file_makers[normpath(file.path)] = file.producer
-        for place, data in enumerate(plan.user_data):
+        for position, data in enumerate(plan.user_data):
             if data.producer >= 0:
-                self._data_makers[place] = data.producer
+                self._data_makers[position] = data.producer
         for index, job in enumerate(plan.jobs):
             if job.spawned_by >= 0:
                 self._note_outputs(index, job)
@@ -108,8 +108,10 @@ class PlanExtender:
         return self._index.get(name)
 
     def add(self, batch: JobsSpawned) -> tuple[PlannedJob, ...]:
-        """Returns the new jobs. Those of a batch that the plan has already, or that does not fit it, are
-        none: every reader of the run decides the same."""
+        """Returns the new jobs; empty for a batch that is in the plan already, or does not fit it.
+
+        Every reader of the run decides the same.
+        """
         if batch.first != len(self._plan.jobs) or batch.orchestrator >= batch.first:
             return ()
         jobs = self.read(batch.jobs, batch.orchestrator, batch.lineage).jobs
@@ -124,26 +126,26 @@ class PlanExtender:
         return _Batch(self, self._plan, jobs, orchestrator, lineage).reading()
 
     def _note_outputs(self, index: int, job: PlannedJob) -> None:
-        for place in job.output_files:
-            self._file_makers[normpath(self._plan.files[place].path)] = index
-        for place in job.output_user_data:
-            self._data_makers[place] = index
+        for position in job.output_files:
+            self._file_makers[normpath(self._plan.files[position].path)] = index
+        for position in job.output_user_data:
+            self._data_makers[position] = index
 
     # ---- for the batch that is being read ------------------------------------------------------------
 
     def find(self, kind: str, name: str) -> int | None:
         """`kind`: files, user_data or datasets."""
-        return self._places[kind].get(name)
+        return self._indexes[kind].get(name)
 
     def path_of(self, kind: str, name: str) -> str | None:
-        place = None if kind == "user_data" else self._places[kind].get(name)
-        return None if place is None else getattr(self._plan, kind)[place].path
+        position = None if kind == "user_data" else self._indexes[kind].get(name)
+        return None if position is None else getattr(self._plan, kind)[position].path
 
-    def maker_of_file(self, place: int) -> int | None:
-        return self._file_makers.get(normpath(self._plan.files[place].path))
+    def maker_of_file(self, position: int) -> int | None:
+        return self._file_makers.get(normpath(self._plan.files[position].path))
 
-    def maker_of_data(self, place: int) -> int | None:
-        return self._data_makers.get(place)
+    def maker_of_data(self, position: int) -> int | None:
+        return self._data_makers.get(position)
 
     @property
     def schedulers(self) -> set[str]:
@@ -185,23 +187,23 @@ class _Batch:
         self._data_makers: dict[int, int] = {}
 
     def reading(self) -> BatchReading:
-        for place, job in enumerate(self._jobs):
-            path: Path = ("jobs", place, "name")
+        for position, job in enumerate(self._jobs):
+            path: Path = ("jobs", position, "name")
             if job.name in self._siblings:
                 self._problems.note(path, f"two jobs of the batch are named '{job.name}'")
             elif self._around.index_of(job.name) is not None:
-                self._problems.note(path, f"the run has a job '{job.name}' already")
-            self._siblings.setdefault(job.name, self._first + place)
-        linked = [self._linked(place, job) for place, job in enumerate(self._jobs)]
-        planned = [self._planned(place, job, *linked[place]) for place, job in enumerate(self._jobs)]
+                self._problems.note(path, f"the run already has a job '{job.name}'")
+            self._siblings.setdefault(job.name, self._first + position)
+        linked = [self._linked(position, job) for position, job in enumerate(self._jobs)]
+        planned = [self._planned(position, job, *linked[position]) for position, job in enumerate(self._jobs)]
         self._note_cycles(planned)
         problems = self._problems.all()
         return BatchReading(() if problems else tuple(planned), problems)
 
     def _planned(
-        self, place: int, job: JobSpec, texts: tuple[str, str], places: Sequence[tuple[int, ...]]
+        self, position: int, job: JobSpec, texts: tuple[str, str], indexes: Sequence[tuple[int, ...]]
     ) -> PlannedJob:
-        path: Path = ("jobs", place)
+        path: Path = ("jobs", position)
         declared = self._plan.declared
         written = [key for key in _ONLY_IN_FILES if getattr(job, key)]
         if job.parameter_mode is not ParameterMode.PRODUCT:
@@ -228,18 +230,18 @@ class _Batch:
         return PlannedJob(
             name=job.name,
             command=texts[0],
-            depends_on=self._depends_on(path, job, places),
+            depends_on=self._depends_on(path, job, indexes),
             invocation_script=texts[1],
             requirements=requirements,
             requirements_name=name,
             failure_handler=handler,
             when_blocked_fails=job.when_blocked_fails,
             supports_termination=job.supports_termination,
-            input_files=places[0],
-            output_files=places[1],
-            input_user_data=places[2],
-            output_user_data=places[3],
-            input_datasets=places[4],
+            input_files=indexes[0],
+            output_files=indexes[1],
+            input_user_data=indexes[2],
+            output_user_data=indexes[3],
+            input_datasets=indexes[4],
             env=self._around.shared_env(job.env, self._lineage),
             priority=job.priority,
             stdio=job.stdio,
@@ -253,7 +255,7 @@ class _Batch:
         )
 
     def _container(self, job: JobSpec, needs: Requirements, path: Path) -> ContainerJob | None:
-        """The job's own takes the place of the workflow's, whole."""
+        """The job's own replaces the workflow's completely."""
         found = self._plan.declared.container
         if job.container is not None:
             found = self._around.shared_container(container_of(job.container))
@@ -275,11 +277,11 @@ class _Batch:
             return Requirements()
         return known[written]
 
-    # ---- names into places ---------------------------------------------------------------------------
+    # ---- linking -------------------------------------------------------------------------------------
 
-    def _linked(self, place: int, job: JobSpec) -> tuple[tuple[str, str], list[tuple[int, ...]]]:
-        """Returns command and script with paths of files, and the places of what the job reads and makes."""
-        path: Path = ("jobs", place)
+    def _linked(self, position: int, job: JobSpec) -> tuple[tuple[str, str], list[tuple[int, ...]]]:
+        """Returns command and script with paths of files, and indexes of the job's inputs and outputs."""
+        path: Path = ("jobs", position)
         command = resolve_paths(job.command, self._around.path_of)
         script = resolve_paths(job.invocation_script or "", self._around.path_of)
         for text in (*command.unclear, *script.unclear):
@@ -297,10 +299,10 @@ class _Batch:
             way, kind = key.split("_", 1)
             written = (one.names.get((kind, way), ()) for one in (command, script))
             names = dict.fromkeys([*getattr(job, key), *chain.from_iterable(written)])
-            found.append(self._places((*path, key), names, kind))
+            found.append(self._indexes((*path, key), names, kind))
         for one in found[1]:
             self._note_maker(
-                place,
+                position,
                 self._file_makers,
                 normpath(self._plan.files[one].path),
                 self._around.maker_of_file(one),
@@ -308,34 +310,38 @@ class _Batch:
             )
         for one in found[3]:
             self._note_maker(
-                place, self._data_makers, one, self._around.maker_of_data(one), self._plan.user_data[one].name
+                position,
+                self._data_makers,
+                one,
+                self._around.maker_of_data(one),
+                self._plan.user_data[one].name,
             )
         return (command.text, script.text), found
 
-    def _places(self, path: Path, names: Iterable[str], kind: str) -> tuple[int, ...]:
-        places = []
+    def _indexes(self, path: Path, names: Iterable[str], kind: str) -> tuple[int, ...]:
+        indexes = []
         for which, name in enumerate(names):
             found = self._around.find(kind, name)
             if found is None:
                 known = [one.name for one in getattr(self._plan, kind)]
                 self._unknown(path, _NOUNS[kind], name, known, which)
             else:
-                places.append(found)
-        return tuple(places)
+                indexes.append(found)
+        return tuple(indexes)
 
     def _note_maker(
-        self, place: int, makers: dict[Any, int], key: Any, earlier: int | None, name: str
+        self, position: int, makers: dict[Any, int], key: Any, earlier: int | None, name: str
     ) -> None:
         other = makers.get(key, earlier)
         if other is not None:
             message = f"'{name}' is made by '{self._name_of(other)}' already"
-            self._problems.note(("jobs", place, "output_files"), message, name)
-        makers.setdefault(key, self._first + place)
+            self._problems.note(("jobs", position, "output_files"), message, name)
+        makers.setdefault(key, self._first + position)
 
     def _name_of(self, index: int) -> str:
         return self._plan.jobs[index].name if index < self._first else self._jobs[index - self._first].name
 
-    def _depends_on(self, path: Path, job: JobSpec, places: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    def _depends_on(self, path: Path, job: JobSpec, indexes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         found = {self._orchestrator}
         for which, name in enumerate(job.depends_on):
             index = self._siblings.get(name)
@@ -345,27 +351,27 @@ class _Batch:
                 self._unknown((*path, "depends_on", which), "job", name, known)
             else:
                 found.add(index)
-        for place in places[0]:
-            key = normpath(self._plan.files[place].path)
-            found.add(self._file_makers.get(key, self._or_self(self._around.maker_of_file(place))))
-        for place in places[2]:
-            found.add(self._data_makers.get(place, self._or_self(self._around.maker_of_data(place))))
-        for place in places[4]:
-            found.update(self._plan.datasets[place].producers)
+        for position in indexes[0]:
+            key = normpath(self._plan.files[position].path)
+            found.add(self._file_makers.get(key, self._or_self(self._around.maker_of_file(position))))
+        for position in indexes[2]:
+            found.add(self._data_makers.get(position, self._or_self(self._around.maker_of_data(position))))
+        for position in indexes[4]:
+            found.update(self._plan.datasets[position].producers)
         return tuple(sorted(found))
 
     def _or_self(self, maker: int | None) -> int:
-        """Nobody makes it: the orchestrator comes first anyway."""
+        """Without a maker: the orchestrator comes first anyway."""
         return self._orchestrator if maker is None else maker
 
     def _note_cycles(self, planned: Sequence[PlannedJob]) -> None:
         first = self._first
         inside = [tuple(one - first for one in job.depends_on if one >= first) for job in planned]
         for ring in find_cycles(inside):
-            names = [planned[place].name for place in ring]
+            names = [planned[position].name for position in ring]
             shown = names if len(names) <= _SHOWN else [*names[:4], "…", *names[-3:]]
-            told = " needs ".join(f"'{name}'" for name in [*shown, names[0]])
-            self._problems.note(("jobs", ring[0], "depends_on"), f"jobs wait for each other: {told}")
+            names_text = " needs ".join(f"'{name}'" for name in [*shown, names[0]])
+            self._problems.note(("jobs", ring[0], "depends_on"), f"jobs wait for each other: {names_text}")
 
     def _unknown(self, path: Path, kind: str, name: str, known: Iterable[str], part: int | str = "") -> None:
         self._problems.unknown(path, kind, name, list(known), part)

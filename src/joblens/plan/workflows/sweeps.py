@@ -1,4 +1,4 @@
-"""Sweeps: what each entry of a workflow is repeated for, and the repeated entries without placeholders."""
+"""Sweeps: repetitions of each entry of a workflow, without placeholders."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -80,16 +80,16 @@ class Sweeps:
             return None
 
     def _values(self, entry: Entry, path: Path) -> dict[str, list[Value]] | None:
-        """By name: what `use_parameters` names in its order, then what the entry has of its own."""
+        """Returns values by name: those of `use_parameters` in order, then the entry's own."""
         found: dict[str, list[Value] | None] = {}
-        for place, name in enumerate(entry.use_parameters or ()):
+        for index, name in enumerate(entry.use_parameters or ()):
             if name in entry.parameters:
                 found[name] = None  # keeps the order; filled below
             elif name in self._spec.parameters:
                 found[name] = self._shared_values(name)
             else:
                 known = [*self._spec.parameters, *self._unread.shared_parameters, *entry.parameters]
-                where = (*path, "use_parameters", place)
+                where = (*path, "use_parameters", index)
                 self._problems.note(where, f"there is no parameter '{name}'{did_you_mean(name, known)}")
                 found[name] = None
         for name, written in entry.parameters.items():
@@ -103,7 +103,7 @@ class Sweeps:
         return self._shared[name]
 
     def text_of_shared(self, name: str) -> Value:
-        """Its value, where it has only one, else what was written."""
+        """Returns its value, if it has only one, else the text as written."""
         values = self._shared_values(name)
         if values is not None and len(values) == 1:
             return values[0]
@@ -128,8 +128,8 @@ class Sweeps:
         unknown: list[str] = []
         filled = with_variables(written, self._variables, (), unknown.append) if self._known else written
         for name in unknown:
-            meant = did_you_mean(name, self._known)
-            message = f"'{{{name}}}' is neither a variable nor a parameter here{meant}"
+            intended = did_you_mean(name, self._known)
+            message = f"'{{{name}}}' is neither a variable nor a parameter here{intended}"
             self._problems.note(path, message, name)
         return None if unknown else filled
 
@@ -176,7 +176,7 @@ class Sweeps:
 
 
 def variables_of(spec: WorkflowSpec, overrides: Mapping[str, Any], problems: Problems) -> dict[str, str]:
-    """With what was given for this run. A variable is literal: it is no parameter and holds no other."""
+    """Returns variables with overrides for this run. A variable is literal: it contains no other."""
     variables = {name: str(overrides.get(name, text)) for name, text in spec.variables.items()}
     if not variables:
         return variables
@@ -259,27 +259,27 @@ class Entries:
         self._known = variables
         self._variables = Variables(variables)
         self._problems = problems
-        # What the names of entries that could not be expanded look like, by section.
+        # Patterns of names of entries that could not be expanded, by section.
         self.incomplete: dict[str, list[re.Pattern[str]]] = {}
 
     def expand(self, section: str, entries: Sequence[E]) -> list[Expanded]:
         expanded: list[Expanded] = []
         if names := self._unread.names_in(section):
             self.incomplete.setdefault(section, []).extend(names)
-        for place, entry in enumerate(entries):
-            path: Path = (section, place)
+        for index, entry in enumerate(entries):
+            path: Path = (section, index)
             sweep = None if self._unread.makes_unclear(entry, path) else self._sweeps.of(entry, path)
             if sweep is None:
                 self.incomplete.setdefault(section, []).append(pattern_of(entry.name))
                 if isinstance(entry, JobSpec):
-                    expanded.append(Expanded(_certain(entry), place))
+                    expanded.append(Expanded(_certain(entry), index))
                 continue
             if self._known:
                 entry = self._with_variables(entry, path, sweep.names)  # noqa: PLW2901
             if sweep.names:
-                expanded += _repeated(entry, place, sweep)
+                expanded += _repeated(entry, index, sweep)
             else:
-                expanded.append(Expanded(entry, place))
+                expanded.append(Expanded(entry, index))
         return expanded
 
     def literal(self, value: Any, path: Path) -> Any:
@@ -287,8 +287,9 @@ class Entries:
         return with_variables(value, self._variables, (), self._unknown(path, ())) if self._known else value
 
     def shared_env(self, spec: WorkflowSpec) -> dict[str, str]:
-        """The environment of the workflow. Here a shared parameter stands for its one value; of one with
-        several, for what was written: no job is repeated for it."""
+        """Returns the environment of the workflow. A shared parameter stands for its single value;
+        one with several values for its text, because no job is repeated for it.
+        """
         env: dict[str, str] = spec.env
         if self._known:
             names = tuple(spec.parameters)
@@ -305,19 +306,19 @@ class Entries:
         for field, key in _KEYS[type(entry)].items():
             value = getattr(entry, field)
             if value:
-                tell = self._unknown((*path, key), names)
-                changed[field] = with_variables(value, self._variables, names, tell)
+                report = self._unknown((*path, key), names)
+                changed[field] = with_variables(value, self._variables, names, report)
         return structs.replace(entry, **changed)
 
     def _unknown(self, path: Path, names: tuple[str, ...]) -> Callable[[str], None]:
-        def tell(name: str) -> None:
+        def report(name: str) -> None:
             if self._unread.has_variables:
                 return
             known = [*self._known, *names]
             message = f"'{{{name}}}' is neither a variable nor a parameter here{did_you_mean(name, known)}"
             self._problems.note(path, message, name)
 
-        return tell
+        return report
 
 
 def _names_in(env: dict[str, str]) -> Iterator[str]:
@@ -326,12 +327,12 @@ def _names_in(env: dict[str, str]) -> Iterator[str]:
 
 
 def _certain(job: JobSpec) -> JobSpec:
-    """A job that could not be expanded, with what does not depend on its parameters: that can be checked."""
+    """Returns the part of an unexpanded job that does not depend on its parameters, for checks."""
     changed: dict[str, Any] = {}
     for field in _JOB_KEYS:
         value = getattr(job, field)
         if isinstance(value, tuple):
-            # not one that comes after: it would be told at the wrong place
+            # not a later one: it would be reported at the wrong position
             changed[field] = _until_placeholder(value)
         elif isinstance(value, str) and field in ("requirements", "failure_handler", "scheduler"):
             changed[field] = None if "{" in value else value
@@ -339,11 +340,11 @@ def _certain(job: JobSpec) -> JobSpec:
 
 
 def _until_placeholder(names: tuple[str, ...]) -> tuple[str, ...]:
-    first = next((place for place, name in enumerate(names) if "{" in name), len(names))
+    first = next((index for index, name in enumerate(names) if "{" in name), len(names))
     return names[:first]
 
 
-def _repeated(entry: E, place: int, sweep: Sweep) -> Iterator[Expanded]:
+def _repeated(entry: E, index: int, sweep: Sweep) -> Iterator[Expanded]:
     slots = Slots(sweep.names)
     fillers = {
         field: fill
@@ -354,4 +355,4 @@ def _repeated(entry: E, place: int, sweep: Sweep) -> Iterator[Expanded]:
     for combination in sweep.combinations:
         texts = slots.texts(combination)
         changed = {field: fill(texts) for field, fill in fillers.items()}
-        yield Expanded(structs.replace(entry, **changed), place, names, combination)
+        yield Expanded(structs.replace(entry, **changed), index, names, combination)

@@ -27,11 +27,11 @@ def parse_pairs(data: bytes) -> dict[bytes, bytes]:
 
 def _renaming(names: Mapping[bytes, str]) -> Callable[[bytes], Fields]:
     """A parser of 'key value' lines that takes some values as they are."""
-    wanted = tuple(names.items())
+    fields_by_name = tuple(names.items())
 
     def parse(data: bytes) -> Fields:
         pairs = parse_pairs(data)
-        return {field: int(pairs[key]) for key, field in wanted if key in pairs}
+        return {field: int(pairs[key]) for key, field in fields_by_name if key in pairs}
 
     return parse
 
@@ -80,14 +80,14 @@ _MEMORY_STAT_V1 = (
     (b"total_cache", "memory_file_bytes"),  # shmem included, as in v2's 'file'
     (b"total_shmem", "memory_shmem_bytes"),
     (b"total_swap", "memory_swap_bytes"),
-    (b"total_rss_huge", "memory_huge_bytes"),  # of anonymous memory: v1 tells of no other
+    (b"total_rss_huge", "memory_huge_bytes"),  # of anonymous memory, the only kind in v1
     (b"total_mapped_file", "memory_file_mapped_bytes"),
     (b"total_dirty", "memory_file_dirty_bytes"),
     (b"total_writeback", "memory_file_writeback_bytes"),
     (b"total_pgmajfault", "faults_major"),
 )
 _HUGE_V2 = (b"anon_thp", b"file_thp", b"shmem_thp")
-# What v2's 'kernel' line adds up; kernels before 5.18 write only the parts.
+# Parts of v2's 'kernel' line; kernels before 5.18 write only the parts.
 _KERNEL_PARTS = (b"kernel_stack", b"pagetables", b"sec_pagetables", b"percpu", b"vmalloc", b"slab")
 
 
@@ -147,7 +147,7 @@ def pressure_parser(resource: str) -> Callable[[bytes], Fields]:
     ]
 
     def parse(data: bytes) -> Fields:
-        # some avg10=0.12 avg60=… avg300=… total=… : nine words a line once '=' is a blank
+        # some avg10=0.12 avg60=… avg300=… total=… : nine words per line once '=' is a blank
         words = data.replace(b"=", b" ").split()
         fields: Fields = {}
         for (avg10, avg60, avg300, total), start in zip(names, range(0, len(words), 9), strict=False):
@@ -162,7 +162,7 @@ def pressure_parser(resource: str) -> Callable[[bytes], Fields]:
 
 
 def parse_io_stat(data: bytes) -> dict[str, DeviceIo]:
-    """Device ('8:0') -> what the group did on it. Devices without a count are written as a bare name."""
+    """Returns device ('8:0') -> the group's counters. Devices without a count are written as a bare name."""
     devices = {}
     for line in data.splitlines():
         name, *pairs = line.split()
@@ -186,7 +186,7 @@ def parse_limit_v1(data: bytes) -> Fields:
 
 _NO_PRESSURE = "this kernel has no pressure stall information (CONFIG_PSI, and not switched off with psi=0)"
 _NO_V1_PRESSURE = "cgroup v1 has no pressure stall information"
-_BLKIO = "cgroup v1's blkio controller misses what is written through the page cache"
+_BLKIO = "cgroup v1's blkio controller misses writes through the page cache"
 NO_CPU_LIMIT = "the job has no CPU limit, so nothing throttles it"
 NO_CPU_CONTROLLER = "the cpu controller is not handed down to the job's group"
 SEE_DOCTOR = "; 'joblens doctor' shows how to enable it"
@@ -237,7 +237,7 @@ class Source(Struct, frozen=True):
     file: str
     parse: Callable[[bytes], dict[str, Any]]
     groups: tuple[str, ...]
-    reason: str = ""  # why the fields are unknown when there is no such file; default: says which is missing
+    reason: str = ""  # why the fields are unknown without the file; default: names the missing file
 
 
 def _pressure(hierarchy: str) -> list[Source]:
@@ -309,7 +309,7 @@ def _v1_memory() -> list[Source]:
 
 
 def sources_of(paths: Mapping[str, str]) -> list[Source]:
-    """What is read where, for the hierarchies the job has a group in."""
+    """Returns the source of each number, for the hierarchies the job has a group in."""
     if UNIFIED in paths:
         throttled_in_v1 = "cpu" in paths
         groups = ("cpu",) if throttled_in_v1 else ("cpu", "throttling")

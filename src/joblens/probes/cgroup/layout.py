@@ -7,7 +7,7 @@ from joblens.probes.proc.kernel_files import read_text
 
 UNIFIED = "unified"
 
-# Controllers that a job's accounting or limits use; a v1 hierarchy with none of them does not matter here.
+# Controllers that a job's accounting or limits use; other v1 hierarchies are ignored.
 _ACCOUNTING_CONTROLLERS = frozenset({"cpu", "cpuacct", "memory", "pids", "blkio"})
 
 
@@ -15,7 +15,8 @@ class Hierarchy(Struct, frozen=True, kw_only=True):
     """One cgroup tree as this process sees it."""
 
     version: int
-    controllers: tuple[str, ...]  # v1: those bound to it; v2: empty, each group lists its own in a file
+    # v1: the controllers bound to it; v2: empty, each group lists its own in a file
+    controllers: tuple[str, ...]
     mount_point: str
     own_path: str  # as /proc/PID/cgroup has it
     directory: str | None  # of the process's own group; None: no mount shows it
@@ -93,10 +94,10 @@ def _parse_memberships(text: str) -> list[tuple[tuple[str, ...], str]]:
 
 
 def _parse_mounts(text: str) -> list[_Mount]:
-    by_mount_point: dict[str, _Mount] = {}  # a later mount on the same place hides the earlier one
+    by_mount_point: dict[str, _Mount] = {}  # a later mount on the same path hides the earlier one
     for line in text.splitlines():
-        left, separator, right = line.partition(" - ")
-        fields, tail = left.split(" "), right.split(" ")
+        head, separator, right = line.partition(" - ")
+        fields, tail = head.split(" "), right.split(" ")
         if not separator or len(fields) < 6 or len(tail) < 3:
             continue
         mount_point = _unescape(fields[4])
@@ -129,8 +130,13 @@ def _hierarchy(version: int, controllers: tuple[str, ...], own_path: str, mounts
 
 
 def _directory(mount: _Mount, own_path: str) -> str | None:
-    """A bind mount or a cgroup namespace shows only what is below the mount's root. Paths above the
-    namespace's root begin with '/..' and can be followed only when both sides share that beginning."""
+    """Returns the directory of a group.
+
+    A bind mount or a cgroup namespace shows only what is below the mount's root.
+
+    Paths above the namespace's root begin with '/..' and can be resolved only if both sides share that
+    prefix.
+    """
     root, own = _components(mount.root), _components(own_path)
     below = own[len(root) :]
     if own[: len(root)] != root or ".." in below:
@@ -154,9 +160,11 @@ _COUNTED = ("cpu", "cpuacct", "memory", "pids")
 
 
 def groups_of_process(pid: int) -> tuple[str, dict[str, str]]:
-    """-> (kind of layout, hierarchy -> directory), as far as this process sees them. Nothing for a process
-    that is gone, or that lives where its number means something else. What a control group probe reads is
-    there; hierarchies that count nothing (devices, freezer) are not."""
+    """Returns (kind of layout, hierarchy -> directory), as seen by this process.
+
+    Empty for a process that has ended or is in another pid namespace. Only hierarchies that a cgroup probe
+    reads are included.
+    """
     membership, mounts = read_text(f"/proc/{pid}/cgroup"), read_text("/proc/self/mountinfo")
     if membership is None or mounts is None:
         return "", {}

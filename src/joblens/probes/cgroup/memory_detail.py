@@ -1,7 +1,7 @@
 """Memory in detail: shares of shared pages (PSS) per process, NUMA nodes, huge pages.
 
-The kernel walks all pages of a process for it, milliseconds for a large one and with its mappings locked:
-this is for the moment when somebody asks, or seldom and on a thread of its own.
+The kernel walks all pages of a process for it, which takes milliseconds for a large one with its mappings
+locked. So it is done on request, or rarely and on a thread of its own.
 """
 
 import os
@@ -16,7 +16,7 @@ from joblens.probes.cgroup.layout import UNIFIED
 from joblens.probes.proc.kernel_files import PAGE_BYTES, read_bytes
 
 _KIB = 1024
-# What v2's memory.numa_stat lists that is no part of another line there.
+# Lines of v2's memory.numa_stat that are not part of another line.
 _NUMA_V2 = (b"anon", b"file", b"kernel_stack", b"pagetables", b"sec_pagetables", b"slab_reclaimable")
 _NUMA_V2_KINDS = frozenset((*_NUMA_V2, b"slab_unreclaimable"))
 
@@ -67,7 +67,7 @@ def parse_numa_v2(data: bytes) -> dict[str, int]:
 
 
 def parse_numa_v1(data: bytes) -> dict[str, int]:
-    """'hierarchical_total=12 N0=12' counts pages, of the group and those below it."""
+    """Parses 'hierarchical_total=12 N0=12', pages of the group and those below it."""
     nodes: dict[str, int] = {}
     for line in data.splitlines():
         kind, *parts = line.split()
@@ -84,29 +84,31 @@ def _add_nodes(nodes: dict[str, int], parts: list[bytes], unit: int) -> None:
 
 
 MOST_LISTED = 64
-_NO_GROUP = "the job has no memory group: its processes are all there is to look at"
+_NO_GROUP = "the job has no memory group: only its processes can be read"
 
 
 def look_at_memory(
     pids: Sequence[int], groups: Mapping[str, str], *, within_s: float = 5.0, proc: str = "/proc"
 ) -> MemoryDepth:
-    """`groups`: hierarchy -> directory. The largest processes come first; what is beyond `within_s` is left
-    out, and then the sum over all of them is unknown."""
+    """Reads the memory of processes. `groups`: hierarchy -> directory.
+
+    The largest processes come first; if `within_s` is exceeded, the rest is omitted and the sum is unknown.
+    """
     unknown: dict[str, str] = {}
-    found, refused, left = _rollups(pids, within_s, proc)
+    found, refused, unread = _rollups(pids, within_s, proc)
     parts = _of_group(groups, unknown)
-    complete = not refused and not left
+    complete = not refused and not unread
     if not complete:
         unknown["pss_bytes"] = (
-            f"{refused} of its processes may not be looked at by this user"
+            f"no permission to read {refused} of its processes"
             if refused
-            else f"looking at each of its {len(pids)} processes takes too long; {left} are missing"
+            else f"reading its {len(pids)} processes takes too long; {unread} are missing"
         )
     rollups = [rollup for _, _, rollup in found]
     if complete:
         parts.setdefault("huge_bytes", sum(rollup.huge for rollup in rollups))
         parts["pss_bytes"] = sum(rollup.pss for rollup in rollups)
-        # Pages that several share are seen in each of them.
+        # Shared pages are counted in each process.
         parts["hugetlb_bytes"] = sum(rollup.hugetlb_private for rollup in rollups) + max(
             (rollup.hugetlb_shared for rollup in rollups), default=0
         )
@@ -123,7 +125,7 @@ def look_at_memory(
 def _rollups(
     pids: Sequence[int], within_s: float, proc: str
 ) -> tuple[list[tuple[int, str, Rollup]], int, int]:
-    """-> ((pid, name, sums) of each, how many refused, how many were not looked at)"""
+    """Returns ((pid, name, sums) of each, number of refused ones, number of unread ones)."""
     sizes = sorted(((_resident(pid, proc), pid) for pid in pids), reverse=True)
     deadline_s = time.monotonic() + within_s
     found: list[tuple[int, str, Rollup]] = []

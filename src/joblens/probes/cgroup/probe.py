@@ -1,5 +1,7 @@
-"""A job's numbers as the kernel counts them for its control groups: exact whatever the job starts,
-at the same cost for one process and for a thousand."""
+"""Cgroup probe: a job's numbers from the kernel's control groups.
+
+Exact whatever the job starts, at the same cost for one process and for a thousand.
+"""
 
 import errno
 import os
@@ -23,16 +25,18 @@ from joblens.probes.proc.kernel_files import list_pids, pread_whole
 from joblens.probes.proc.processes import BUDGET, DescriptorBudget, unknown_fields
 
 _READ_SIZE = 8192  # every file that is read in one go is well below
-# A kept descriptor, the path of a file that is opened at every reading, or its contents.
+# An open descriptor, the path of a file that is opened for every reading, or its contents.
 _File = int | str | bytes
 _PEAK_FILES = ("memory.peak", "memory.max_usage_in_bytes")
 
 
 class CgroupProbe:
-    """`paths`: hierarchy -> directory of the job's group, as JobGroups has them. Descriptors are kept open;
-    a group that is gone raises ProbeError. Limits are read once, as they are set before the job starts.
-    `contents`: path -> bytes, for groups that are gone: a launcher noted their `noted_files` when no process
-    was left in them."""
+    """`paths`: hierarchy -> directory of the job's group, as in JobGroups.
+
+    Descriptors stay open; a removed group raises ProbeError. Limits are read once, because they are set
+    before the job starts. `contents`: path -> bytes, for removed groups: a launcher saved their `noted_files`
+    when the last process had left.
+    """
 
     name = "cgroup"
 
@@ -54,11 +58,11 @@ class CgroupProbe:
         self._budget = budget
         self._main_key = UNIFIED if UNIFIED in paths else next(iter(paths))
         self._main = paths[self._main_key]
-        self._kept: list[int] = []
+        self._descriptors: list[int] = []
         self._readings: list[tuple[_File, Callable[[bytes], dict[str, Any]]]] = []
         self._read_paths: list[str] = []
         self._limit_paths: list[str] = []
-        # Most of a group's files say the same again and again: no events, no waiting.
+        # Most of a group's files rarely change: no events, no waiting.
         self._parsed: dict[int, tuple[bytes, dict[str, Any]]] = {}
         self._processes: _File = ""
         self._io: _File | None = None
@@ -74,11 +78,11 @@ class CgroupProbe:
     def read(self) -> dict[str, Any]:
         fields: dict[str, Any] = dict(self._limits)
         try:
-            for place, (file, parse) in enumerate(self._readings):
+            for index, (file, parse) in enumerate(self._readings):
                 data = os.pread(file, _READ_SIZE, 0) if type(file) is int else _read_whole(file)
-                known = self._parsed.get(place)
+                known = self._parsed.get(index)
                 if known is None or known[0] != data:
-                    known = self._parsed[place] = (data, parse(data))
+                    known = self._parsed[index] = (data, parse(data))
                 fields.update(known[1])
             fields["processes"] = self._count_processes()
             if self._io is not None:
@@ -88,8 +92,10 @@ class CgroupProbe:
         return fields
 
     def files(self) -> list[str]:
-        """The files `read` reads, for a process that is to read them instead; `parse` takes what it got.
-        How many processes there are is not among them."""
+        """Returns the files that `read` reads, for another process to read; `parse` takes its result.
+
+        The number of processes is not among them.
+        """
         return list(self._read_paths)
 
     def noted_files(self) -> list[str]:
@@ -99,28 +105,28 @@ class CgroupProbe:
     def peak_place(self) -> int:
         """Which of `files` is the memory peak that can be reset; -1: none."""
         names = [os.path.basename(path) for path in self._read_paths]
-        return next((place for place, name in enumerate(names) if name in _PEAK_FILES), -1)
+        return next((index for index, name in enumerate(names) if name in _PEAK_FILES), -1)
 
-    def read_through(self, place: int, descriptor: int) -> None:
+    def read_through(self, index: int, descriptor: int) -> None:
         """Reads that one of `files` by a descriptor of the caller's from now on."""
-        self._readings[place] = (descriptor, self._readings[place][1])
+        self._readings[index] = (descriptor, self._readings[index][1])
 
     def parse(self, contents: Sequence[bytes]) -> dict[str, Any]:
         fields: dict[str, Any] = dict(self._limits)
-        for place, ((_, parse), data) in enumerate(zip(self._readings, contents, strict=False)):
-            known = self._parsed.get(place)
+        for index, ((_, parse), data) in enumerate(zip(self._readings, contents, strict=False)):
+            known = self._parsed.get(index)
             if known is None or known[0] != data:
-                known = self._parsed[place] = (data, parse(data))
+                known = self._parsed[index] = (data, parse(data))
             fields.update(known[1])
         if self._io is not None:
             self._add_io(fields, counters.parse_io_stat(contents[-1]))
         return fields
 
     def close(self) -> None:
-        kept, self._kept, self._readings = self._kept, [], []
+        descriptors, self._descriptors, self._readings = self._descriptors, [], []
         self._io = None
-        self._budget.give_back(len(kept))
-        for descriptor in kept:
+        self._budget.give_back(len(descriptors))
+        for descriptor in descriptors:
             os.close(descriptor)
 
     def _open_files(self) -> dict[str, str]:
@@ -158,13 +164,13 @@ class CgroupProbe:
         if descriptor is None:
             return None
         self._name_source(hierarchy, file, groups)
-        kept: _File = descriptor
+        descriptors: _File = descriptor
         if self._budget.take(1):
-            self._kept.append(descriptor)
+            self._descriptors.append(descriptor)
         else:
             os.close(descriptor)
-            kept = path
-        return kept
+            descriptors = path
+        return descriptors
 
     def _name_source(self, hierarchy: str, file: str, groups: Sequence[str]) -> None:
         version = "v2" if hierarchy == UNIFIED else "v1"
@@ -230,7 +236,7 @@ class CgroupProbe:
     def _count_processes(self) -> int:
         if isinstance(self._processes, bytes):
             return self._processes.count(b"\n")
-        # Two links and one more per sub-group: a job that made groups has processes in those too.
+        # Two links and one more per sub-group: the groups that a job made have processes too.
         if os.stat(self._main).st_nlink > 2:
             return len(list_pids(self._main))
         return _read_whole(self._processes).count(b"\n")

@@ -40,7 +40,7 @@ def request(
     *,
     timeout_s: float | None,
 ) -> tuple[int, bytes]:
-    """-> status and body. Raises ContainerError when nobody answers in time."""
+    """Returns status and body. Raises ContainerError if the engine does not answer in time."""
     connection = UnixConnection(socket_path, timeout_s)
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"} if data is not None else {}
@@ -55,7 +55,7 @@ def request(
 
 
 def open_stream(socket_path: str, target: str, *, timeout_s: float) -> tuple[socket.socket, bytes]:
-    """A connection that is a plain stream from here on, and what has come over it already."""
+    """Returns a connection that is a plain stream from here on, and the data already received."""
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     stream.settimeout(timeout_s)
     try:
@@ -81,19 +81,21 @@ def open_stream(socket_path: str, target: str, *, timeout_s: float) -> tuple[soc
 
 
 def message_of(body: bytes) -> str:
-    """What an engine says went wrong."""
+    """Returns the engine's error message."""
     try:
-        told = json.loads(body)
+        document = json.loads(body)
     except ValueError:
         return body.decode(errors="replace").strip()
-    if not isinstance(told, dict):
+    if not isinstance(document, dict):
         return ""
-    return str(told.get("message") or told.get("cause") or "").strip()
+    return str(document.get("message") or document.get("cause") or "").strip()
 
 
 def peer_pid(socket_path: str) -> int | None:
-    """The engine's own process, as far as the kernel tells who listens there. None where that is somebody
-    else: systemd listens for engines that it starts when they are needed."""
+    """Returns the engine's process from the kernel's socket credentials.
+
+    None if systemd listens for an engine that it starts on demand.
+    """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(1.0)
@@ -109,7 +111,7 @@ def _program_of(pid: int) -> str:
     """'' when there is no such process."""
     try:
         return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
-    except OSError:  # it is somebody else's
+    except OSError:  # it belongs to another process
         with (
             contextlib.suppress(OSError),
             open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file,
@@ -126,7 +128,7 @@ def _why_silent(socket_path: str, error: Exception, timeout_s: float | None) -> 
     if isinstance(error, ConnectionRefusedError):
         return f"no container engine listens at {socket_path}"
     if isinstance(error, PermissionError):
-        return f"the container engine at {socket_path} may not be used by this user"
+        return f"no permission to use the container engine at {socket_path}"
     return f"the container engine at {socket_path} hung up: {str(error) or type(error).__name__}"
 
 
@@ -135,7 +137,7 @@ CREATE_S = 120.0  # unpacking an image's layers on a slow disk
 SYSTEM_SOCKETS = {"docker": "/var/run/docker.sock", "podman": "/run/podman/podman.sock"}
 _LIBPOD = "/v4.0.0/libpod"
 _NOT_THERE = 404
-_IS_GOING = 409  # somebody else removes it at this moment
+_IS_GOING = 409  # another process is removing it
 
 
 def connect(engine: str = "", socket: str = "", *, timeout_s: float = ANSWER_S) -> "ContainerApi":
@@ -150,20 +152,20 @@ def connect(engine: str = "", socket: str = "", *, timeout_s: float = ANSWER_S) 
     for path in [plain_path(socket)] if socket else _usual_sockets(engine):
         try:
             status, body = request(path, "GET", "/version", timeout_s=timeout_s)
-            told = json.loads(body) if status == 200 else {}
-            if not isinstance(told, dict) or "Version" not in told:
+            document = json.loads(body) if status == 200 else {}
+            if not isinstance(document, dict) or "Version" not in document:
                 raise ContainerError(f"{path} does not answer like a container engine")
         except (ContainerError, ValueError) as error:
             nobody = isinstance(error.__cause__, (FileNotFoundError, ConnectionRefusedError))
             (silent if nobody else tried).append(path if nobody else str(error))
             continue
-        found = ContainerApi(path, told)
+        found = ContainerApi(path, document)
         if engine and found.engine != engine:
             tried.append(f"{path} is {found.engine}, not {engine}")
             continue
         return found
     if silent:
-        tried.append(f"nobody listens at {', '.join(silent)}")
+        tried.append(f"nothing listens at {', '.join(silent)}")
     raise ContainerError(
         f"no {engine or 'container'} engine answers: {'; '.join(tried)}",
         hint="start it (systemctl start docker, podman system service), or give --container-socket PATH",
@@ -175,12 +177,12 @@ def plain_path(socket: str) -> str:
 
 
 def _usual_sockets(engine: str) -> list[str]:
-    """Where the variables of the engines' own command lines say, then the usual places."""
+    """Returns the sockets from the engines' environment variables, then the default paths."""
     mine = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
     docker = [os.environ.get("DOCKER_HOST", ""), SYSTEM_SOCKETS["docker"], f"{mine}/docker.sock"]
     podman = [os.environ.get("CONTAINER_HOST", ""), SYSTEM_SOCKETS["podman"], f"{mine}/podman/podman.sock"]
     chosen = {"docker": docker, "podman": podman}.get(engine, docker + podman)
-    return list(dict.fromkeys(plain_path(place) for place in chosen if place))
+    return list(dict.fromkeys(plain_path(path) for path in chosen if path))
 
 
 def _refuse_other_machines(engine: str) -> None:
@@ -210,9 +212,9 @@ class ContainerApi:
         self.engine = "podman" if "podman" in names.lower() else "docker"
 
     def cgroup_driver(self, *, timeout_s: float = ANSWER_S) -> str:
-        """cgroupfs or systemd; '' where the engine does not say."""
-        told = self.ask("GET", "/info", timeout_s=timeout_s)
-        return str(told.get("CgroupDriver") or "") if isinstance(told, dict) else ""
+        """Returns cgroupfs or systemd; '' if the engine does not say."""
+        document = self.ask("GET", "/info", timeout_s=timeout_s)
+        return str(document.get("CgroupDriver") or "") if isinstance(document, dict) else ""
 
     def ask(
         self,
@@ -257,7 +259,7 @@ class ContainerApi:
 
     def wait(self, container_id: str) -> int:
         """Blocks until it has ended; -> its exit code."""
-        # Podman asks itself all the time, which takes it a whole core, unless it is told how often.
+        # Without an interval Podman polls continuously, which takes a whole core.
         query = {"condition": "not-running", "interval": "50ms"}
         answer = self.ask("POST", f"/containers/{container_id}/wait", query=query, timeout_s=None)
         return int(answer["StatusCode"])
@@ -267,7 +269,7 @@ class ContainerApi:
         self.ask("POST", f"/containers/{container_id}/kill", query=query, timeout_s=timeout_s)
 
     def remove(self, container_id: str, *, timeout_s: float = ANSWER_S) -> None:
-        """Whatever state it is in; one that is gone already is as good as removed."""
+        """Removes a container in any state; a missing one is fine."""
         query = {"force": "true", "v": "true"}
         try:
             self.ask("DELETE", f"/containers/{container_id}", query=query, timeout_s=timeout_s)
@@ -279,8 +281,10 @@ class ContainerApi:
         self.ask("POST", f"/containers/{container_id}/resize", query={"h": rows, "w": columns})
 
     def attach(self, container_id: str) -> tuple[Any, bytes]:
-        """Its streams as one socket, and what has come already. Without a terminal the output comes in
-        frames: stream number, three zeros, length, bytes."""
+        """Returns its streams as one socket, and the data already received.
+
+        Without a terminal, output comes in frames: stream number, three zeros, length, bytes.
+        """
         query = {"stream": 1, "stdin": 1, "stdout": 1, "stderr": 1}
         return open_stream(self.socket, url(f"/containers/{container_id}/attach", query), timeout_s=ANSWER_S)
 
@@ -309,17 +313,17 @@ class ContainerApi:
         return True
 
     def pull(self, image: str) -> None:
-        """Blocks as long as the engine needs; raises with what the registry said."""
+        """Pulls an image; blocks as long as the engine needs. Raises with the registry's message."""
         query = {"fromImage": image} if _has_tag(image) else {"fromImage": image, "tag": "latest"}
         answer = self.ask("POST", "/images/create", query=query, timeout_s=None)
         text = answer if isinstance(answer, str) else json.dumps(answer)
         for line in text.splitlines():
             try:
-                told = json.loads(line)
+                document = json.loads(line)
             except ValueError:
                 continue
-            if isinstance(told, dict) and told.get("error"):
-                raise ContainerError(f"{image} could not be pulled: {told['error']}")
+            if isinstance(document, dict) and document.get("error"):
+                raise ContainerError(f"{image} could not be pulled: {document['error']}")
 
     def engine_pid(self) -> int | None:
         return peer_pid(self.socket)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from joblens.probes.cgroup.layout import groups_of_process
 
 JOB_LABEL = "joblens.job"  # its value is the job's UUID
-_NO_MEMORY_LIMIT = 1 << 60  # what engines show where there is none
+_NO_MEMORY_LIMIT = 1 << 60  # shown by engines if there is none
 
 
 class ContainerInfo(Struct, frozen=True, kw_only=True):
@@ -42,8 +42,7 @@ class ContainerInfo(Struct, frozen=True, kw_only=True):
 
 
 def description(one: Any) -> dict[str, Any]:
-    """What everybody who speaks of a container keeps under the same names: of a ContainerInfo, or of what was
-    made from one."""
+    """Returns the common fields of a ContainerInfo, or of a value made from one."""
     return {name: getattr(one, name) for name in _DESCRIBED}
 
 
@@ -115,7 +114,7 @@ def _count(value: Any) -> int | None:
 
 
 def _microseconds(text: Any) -> int | None:
-    """RFC 3339 with nanoseconds; the year 1 stands for never."""
+    """Parses RFC 3339 with nanoseconds; the year 1 means never."""
     if not isinstance(text, str) or not text or text.startswith("0001-"):
         return None
     whole, _, fraction = text.replace("Z", "+00:00").partition(".")
@@ -134,7 +133,7 @@ _GROUPS = ("cpu", "throttling", "memory_parts", "memory_current", "io", "io_ops"
 
 
 def counters_of(stats: Mapping[str, Any]) -> dict[str, Any]:
-    """Sample fields from the engine's answer to `stats`; what it does not tell is left out."""
+    """Returns sample fields from the engine's `stats`; omits missing ones."""
     return {
         **_cpu(_counters_part(stats, "cpu_stats")),
         **_memory(_counters_part(stats, "memory_stats")),
@@ -145,7 +144,7 @@ def counters_of(stats: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class EngineCounters:
-    """A Probe that hands out what was read last."""
+    """A Probe that returns the last reading."""
 
     name = "container"
     unknown: Mapping[str, str] = {}
@@ -161,8 +160,8 @@ class EngineCounters:
         self.latest = {}
 
 
-def _cpu(told: Mapping[str, Any]) -> dict[str, int]:
-    used, held_back = _counters_part(told, "cpu_usage"), _counters_part(told, "throttling_data")
+def _cpu(stats: Mapping[str, Any]) -> dict[str, int]:
+    used, held_back = _counters_part(stats, "cpu_usage"), _counters_part(stats, "throttling_data")
     nanoseconds = {
         "cpu_total_usec": used.get("total_usage"),
         "cpu_user_usec": used.get("usage_in_usermode"),
@@ -174,31 +173,31 @@ def _cpu(told: Mapping[str, Any]) -> dict[str, int]:
     )
 
 
-def _memory(told: Mapping[str, Any]) -> dict[str, int]:
-    parts = _counters_part(told, "stats")
-    # Version 1 of control groups says rss for what version 2 calls anon.
+def _memory(stats: Mapping[str, Any]) -> dict[str, int]:
+    parts = _counters_part(stats, "stats")
+    # cgroup v1 calls rss what v2 calls anon.
     fields = _present(
-        memory_current_bytes=told.get("usage"),
-        memory_kernel_peak_bytes=told.get("max_usage"),
+        memory_current_bytes=stats.get("usage"),
+        memory_kernel_peak_bytes=stats.get("max_usage"),
         memory_anon_bytes=parts.get("anon", parts.get("total_rss", parts.get("rss"))),
         memory_file_bytes=parts.get("file", parts.get("total_cache", parts.get("cache"))),
         memory_shmem_bytes=parts.get("shmem"),
         memory_kernel_bytes=parts.get("kernel"),
-        memory_limit_bytes=told.get("limit"),
+        memory_limit_bytes=stats.get("limit"),
         faults_minor=parts.get("pgfault"),
         faults_major=parts.get("pgmajfault"),
     )
     if "memory_anon_bytes" not in fields and "memory_current_bytes" in fields:
-        # What engines themselves show as use: without the page cache that can be taken back first.
+        # The use as engines display it: without page cache that can be reclaimed first.
         cache = parts.get("inactive_file", parts.get("total_inactive_file", 0))
         fields["memory_anon_bytes"] = max(0, fields["memory_current_bytes"] - int(cache or 0))
     return fields
 
 
-def _block_io(told: Mapping[str, Any]) -> dict[str, int]:
+def _block_io(stats: Mapping[str, Any]) -> dict[str, int]:
     fields: dict[str, int] = {}
     for rows, unit in (("io_service_bytes_recursive", "bytes"), ("io_serviced_recursive", "ops")):
-        for row in told.get(rows) or ():
+        for row in stats.get(rows) or ():
             way = str(row.get("op", "")).lower()
             if way in ("read", "write") and _is_number(row.get("value")):
                 name = f"io_{way}_{unit}"
@@ -210,8 +209,8 @@ def _network(interfaces: Any) -> dict[str, int]:
     if not isinstance(interfaces, dict):
         return {}
     names = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
-    told = [one for one in interfaces.values() if isinstance(one, dict)]
-    return {f"network_{name}": sum(int(one.get(name) or 0) for one in told) for name in names}
+    stats = [one for one in interfaces.values() if isinstance(one, dict)]
+    return {f"network_{name}": sum(int(one.get(name) or 0) for one in stats) for name in names}
 
 
 def _counters_part(stats: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -18,19 +18,18 @@ _WHOLE = 10_000  # hundredths of a percent
 
 
 class GpuProcess(Struct, frozen=True, kw_only=True):
-    """What one process has of one device. None: the driver does not tell."""
+    """Use of one device by one process. None: not reported by the driver."""
 
     memory_bytes: int | None = None
     utilization: int | None = None
-    busy_usec: int | None = None  # counter, since the driver was first asked
+    busy_usec: int | None = None  # counter, since the driver was first queried
     encoder_utilization: int | None = None
     decoder_utilization: int | None = None
-    is_listed: bool = True  # False: it has ended, and only its last use is told
+    is_listed: bool = True  # False: it has ended, and only its last use is reported
 
 
 class GpuState(Struct, frozen=True, kw_only=True):
-    """One device now: as a whole, and by process (None: not told). `reading.energy_mj` is as the driver
-    counts it."""
+    """One device in total, and by process (None: unknown). `reading.energy_mj` is the driver's counter."""
 
     facts: GpuFacts
     reading: GpuReading = GpuReading()
@@ -38,7 +37,7 @@ class GpuState(Struct, frozen=True, kw_only=True):
 
 
 class JobGpus(Struct, frozen=True, kw_only=True):
-    """What is told of one job. `readings` None: it cannot be known, `problem` says why."""
+    """Readings of one job. `readings` None: unknown, `problem` says why."""
 
     readings: dict[str, GpuReading] | None = None
     facts: tuple[GpuFacts, ...] = ()
@@ -46,10 +45,12 @@ class JobGpus(Struct, frozen=True, kw_only=True):
 
 
 class GpuFollower:
-    """One job. A device that it was given or has used once is in all its readings from then on, so that what
-    it did there is not forgotten, and neither is that it left it idle. `before`: what another process that
-    measured it has seen last, by device; its counters go on. `began_ns`: when the job began, on the monotonic
-    clock, where all that its processes ever did is its own; None: they were there before."""
+    """One job. Every device that it was given or has used is in all later readings, even when idle.
+
+    `before`: last readings of another process that measured it, by device; its counters continue. `began_ns`:
+    when the job started, on the monotonic clock, if all use of its processes counts; None: they were running
+    before.
+    """
 
     def __init__(
         self,
@@ -65,19 +66,21 @@ class GpuFollower:
         self._known: frozenset[int] = frozenset()  # alive now or at the reading before
         self._devices: set[str] = set(before or ())
         self._energy_before = {
-            device: seen.energy_mj for device, seen in (before or {}).items() if seen.energy_mj is not None
+            device: reading.energy_mj
+            for device, reading in (before or {}).items()
+            if reading.energy_mj is not None
         }
         self._energy_base: dict[str, int] = {}
         self._busy_seen: dict[tuple[str, int], int] = {}
         self._busy_usec = {
-            device: seen.job_busy_usec
-            for device, seen in (before or {}).items()
-            if seen.job_busy_usec is not None
+            device: reading.job_busy_usec
+            for device, reading in (before or {}).items()
+            if reading.job_busy_usec is not None
         }
         self._has_begun = began_ns is not None
 
     def look(self) -> frozenset[int]:
-        """Its processes: those that are alive, and those that were at the last look."""
+        """Returns its processes: living ones, and those of the last sample."""
         try:
             alive = frozenset(self._read_pids())
         except Exception:  # noqa: BLE001 - its group has just vanished
@@ -136,7 +139,7 @@ class GpuFollower:
         if len(counters) < len(mine):
             return None
         for pid, busy_usec in counters.items():
-            # What a process did before the job was looked at is not counted, unless the job began with us.
+            # Use before the first sample does not count, unless joblens started the job.
             before = self._busy_seen.get((device, pid), 0 if self._has_begun else busy_usec)
             total += max(0, busy_usec - before)
             self._busy_seen[device, pid] = busy_usec
@@ -145,7 +148,7 @@ class GpuFollower:
 
 
 class Followers:
-    """The jobs that a driver tells about. Added and removed from any thread."""
+    """Jobs that a driver reports on. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -165,7 +168,7 @@ class Followers:
 
 
 def is_named(facts: GpuFacts, name: str) -> bool:
-    """Whether it is what CUDA_VISIBLE_DEVICES calls so: a number, or the beginning of a UUID. All are."""
+    """Whether CUDA_VISIBLE_DEVICES selects it: by number, or prefix of a UUID. All are."""
     if name == EVERY_GPU:
         return True
     if name.isdecimal():

@@ -1,4 +1,4 @@
-"""Every GPU of this machine, asked once: for people and programs that want to know what is there."""
+"""List of all GPUs of this machine, queried once."""
 
 from collections.abc import Callable, Mapping
 
@@ -7,14 +7,15 @@ from joblens.probes.proc.kernel_files import has_drm, has_nvidia
 
 
 def list_gpus() -> list[GpuFacts]:
-    """Those that could be asked; `gpu_problems` says of the others why not. Takes as long as the drivers
-    take."""
+    """Returns the GPUs that could be queried;
+    `gpu_problems` has reasons for the others. Takes as long as the drivers need.
+    """
     found, _ = ask_gpus()
     return found
 
 
 def gpu_problems() -> dict[str, str]:
-    """Kind of GPU that is there and cannot be asked -> why."""
+    """Returns kinds of GPUs that exist and cannot be queried -> reason."""
     _, problems = ask_gpus()
     return problems
 

@@ -1,10 +1,10 @@
 """GPUs of AMD and Intel through the kernel's DRM files, for all jobs of this process at once.
 
-The drivers list no processes, so the job's own are looked at: which of them have a graphics device open, and
-what the kernel says of each such open file. Who else uses the device is not known.
+The drivers list no processes, so the job's own are scanned: which of them have a graphics device open, and
+the kernel's counters of each such open file. Other users of the device are unknown.
 
-One client (an open file of a device) shows up once for every descriptor that leads to it, in every process
-that inherited one; its id says so, and it is counted once.
+One client (an open file of a device) appears once per descriptor, in every process that inherited one; it is
+identified by its id and counted once.
 """
 
 import os
@@ -21,7 +21,7 @@ from joblens.probes.gpu.attribution import Followers, GpuProcess, GpuState, JobG
 from joblens.probes.gpu.drm_sysfs import Card, find_cards, read_card
 
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-# Memory of the card before memory of the machine: what a discrete GPU has the least of.
+# Memory of the card before memory of the machine: the scarcer one of a discrete GPU.
 _CARD_REGIONS = ("vram", "local", "stolen-local")
 _ENGINE, _CYCLES, _TOTAL_CYCLES = "drm-engine-", "drm-cycles-", "drm-total-cycles-"
 _CAPACITY = "drm-engine-capacity-"
@@ -33,7 +33,7 @@ _LEAVES_OUT_ZERO = "amdgpu"  # an engine that the client has not used yet is not
 
 
 class DrmClient(Struct, frozen=True, kw_only=True):
-    """One open device. Engines: nanoseconds, or where the driver counts those, cycles out of all cycles."""
+    """One open device. Engines: nanoseconds, or cycles out of all cycles if the driver counts those."""
 
     driver: str
     pci: str
@@ -42,11 +42,11 @@ class DrmClient(Struct, frozen=True, kw_only=True):
     cycles: dict[str, tuple[int, int]] = {}  # engine -> (busy, all)
     capacity: dict[str, int] = {}  # engine -> how many of it there are, where more than one
     memory_bytes: int | None = None
-    tells_time: bool = True  # False: what it does on the engines is not in `busy_ns` and `cycles`
+    tells_time: bool = True  # False: its engine use is not in `busy_ns` and `cycles`
 
 
 def parse_fdinfo(text: str) -> DrmClient | None:
-    """None: not a graphics device, or one whose driver tells nothing."""
+    """Returns None if it is not a graphics device, or its driver reports nothing."""
     values = dict(_pairs(text))
     if "drm-driver" not in values or not values.get("drm-client-id", "").isdecimal():
         return None
@@ -84,7 +84,7 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _memory(values: dict[str, str]) -> int | None:
-    """Of the card where it has its own, else of the machine; what is resident where that is told."""
+    """Returns memory of the card, else of the machine; resident memory if reported."""
     regions: dict[str, int] = {}
     for prefix in _MEMORY:
         for name, value in values.items():
@@ -102,8 +102,10 @@ def _bytes(text: str) -> int:
 
 
 def read_clients(pid: int, proc: str = "/proc") -> dict[tuple[str, int], DrmClient]:
-    """Clients of one process, by PCI address and id. Empty where it has none, has ended, or is not ours to
-    look at."""
+    """Returns the clients of one process, by PCI address and id.
+
+    Empty if it has none, has ended, or is not readable.
+    """
     clients: dict[tuple[str, int], DrmClient] = {}
     opened = device_descriptors(pid, proc)
     has_rocm = _ROCM in opened.values()
@@ -114,9 +116,9 @@ def read_clients(pid: int, proc: str = "/proc") -> dict[tuple[str, int], DrmClie
             with open(f"{proc}/{pid}/fdinfo/{descriptor}", "rb", buffering=0) as file:
                 client = parse_fdinfo(file.read().decode("ascii", "replace"))
         except (OSError, ValueError, IndexError):
-            continue  # closed just now, or not as the kernel's documentation says
+            continue  # closed just now, or in an unexpected format
         if client is not None:
-            # Work that goes through ROCm's own queues is in none of the kernel's counters of engines.
+            # Work through ROCm's own queues is in none of the kernel's engine counters.
             is_rocm = has_rocm and client.driver == _LEAVES_OUT_ZERO
             clients[client.pci, client.id] = replace(client, tells_time=False) if is_rocm else client
     return clients
@@ -142,7 +144,7 @@ def device_descriptors(pid: int, proc: str = "/proc") -> dict[str, str]:
 def never_back(
     before: dict[tuple[str, int], DrmClient], now: dict[tuple[str, int], DrmClient]
 ) -> dict[tuple[str, int], DrmClient]:
-    """`now` with counters that do not go back: drivers may tell less for a moment, and catch up."""
+    """Returns `now` with monotonic counters: drivers may briefly report less, and catch up."""
     return {key: _not_below(before[key], client) if key in before else client for key, client in now.items()}
 
 
@@ -162,8 +164,10 @@ def busy_shares(
     now: Iterable[tuple[tuple[str, int], DrmClient]],
     elapsed_ns: int,
 ) -> dict[str, float]:
-    """Engine -> share of the time that these clients together kept it busy since `before`; 1.0: all of it.
-    A client that was not there before began at nothing. Engines of which there are several count as one."""
+    """Returns engine -> share of time that these clients kept it busy since `before`; 1.0: all of it.
+
+    A new client starts at zero. Several engines of a kind count as one.
+    """
     shares: dict[str, float] = {}
     for key, client in now:
         earlier = before.get(key)
@@ -182,8 +186,8 @@ def busy_shares(
 
 _INTERVAL_S = 2.0
 _BUDGET = 0.004  # of a core
-_SILENT = "its driver tells nothing of single processes in /proc/PID/fdinfo (Linux 5.19 and later do)"
-_NOT_LISTED = "its driver lists no processes; only the job's own are looked at"
+_SILENT = "its driver reports no single processes in /proc/PID/fdinfo (Linux 5.19 and later do)"
+_NOT_LISTED = "its driver lists no processes; only the job's own are measured"
 _DRM_ROCM = "work that a process gives to the GPU through ROCm (/dev/kfd) is in none of the kernel's counters"
 _NO_TIME = "this version of its driver does not count the time of single processes"
 _TIMES = ("job_utilization", "job_busy_usec")
@@ -203,7 +207,7 @@ class DeviceWatch(Protocol):
 
 
 class DrmDriver:
-    """`read` tells of each job what `followers` holds; None: nothing new, to stay within the budget."""
+    """`read` returns readings per job in `followers`; None: skipped, to stay within the budget."""
 
     name = "the graphics driver"
     interval_s = _INTERVAL_S
@@ -228,11 +232,11 @@ class DrmDriver:
         if now_ns < self._due_ns:
             return None
         began_ns = time.thread_time_ns()
-        told = self._tell()
+        by_job = self._readings_by_job()
         cost_ns = time.thread_time_ns() - began_ns
-        # A reading that is due a moment before the thread's next turn is taken on that turn.
+        # A reading that is due shortly before the thread's next turn is taken on that turn.
         self._due_ns = now_ns + int(cost_ns / _BUDGET - _INTERVAL_S * 5e8)
-        return told
+        return by_job
 
     @property
     def _cards(self) -> list[Card]:
@@ -247,13 +251,13 @@ class DrmDriver:
         if self._watch is not None:
             self._watch.close()
 
-    def _tell(self) -> dict[str, JobGpus]:
+    def _readings_by_job(self) -> dict[str, JobGpus]:
         followers = self.followers.now()
         self._jobs = {
             job: self._jobs.get(job) or _JobClients(self._proc, self._clock_ns, follower.began_ns)
             for job, follower in followers.items()
         }
-        told, readings = {}, dict[str, _CardReading]()
+        by_job, readings = {}, dict[str, _CardReading]()
         for job, follower in followers.items():
             processes = self._jobs[job].look(follower.look(), self._cards)
             states = {}
@@ -265,8 +269,8 @@ class DrmDriver:
                 states[card.facts.id] = _state(
                     card, readings[card.facts.id], processes.get(card.facts.id, {})
                 )
-            told[job] = follower.tell(states)
-        return told
+            by_job[job] = follower.tell(states)
+        return by_job
 
     def _read_card(self, card: Card) -> "_CardReading":
         fields = read_card(card.directory)
@@ -292,25 +296,25 @@ def _state(card: Card, reading: _CardReading, processes: Mapping[int, GpuProcess
 
 
 class _JobClients:
-    """The open devices of one job's processes, and what became of them since the last look."""
+    """Open devices of one job's processes, and changes since the last sample."""
 
     def __init__(self, proc: str, clock_ns: Callable[[], int], began_ns: int | None) -> None:
         self._proc = proc
         self._clock_ns = clock_ns
         self._before: Clients = {}
-        self._read_ns = began_ns  # the last look, or when there was nothing yet
+        self._read_ns = began_ns  # the last sample, or the start
         self._busy_usec: dict[tuple[str, int], int] = {}  # (device, pid) -> counter
 
     def look(self, pids: frozenset[int], cards: list[Card]) -> dict[str, dict[int, GpuProcess]]:
         """Device -> its processes of this job."""
         owners: dict[int, Clients] = {}
         silent: dict[str, set[int]] = {}
-        seen: Clients = {}
+        clients_known: Clients = {}
         for pid in sorted(pids):
             clients = read_clients(pid, self._proc)
             # One that a parent and its child share is counted with the one that comes first.
-            owners[pid] = {key: client for key, client in clients.items() if key not in seen}
-            seen.update(owners[pid])
+            owners[pid] = {key: client for key, client in clients.items() if key not in clients_known}
+            clients_known.update(owners[pid])
             if not clients:
                 for device in self._open_devices(pid, cards):
                     silent.setdefault(device, set()).add(pid)
@@ -321,7 +325,7 @@ class _JobClients:
             | {pid: GpuProcess() for pid in silent.get(card.facts.id, ())}
             for card in cards
         }
-        self._before, self._read_ns = never_back(self._before, seen), now_ns
+        self._before, self._read_ns = never_back(self._before, clients_known), now_ns
         return {device: processes for device, processes in found.items() if processes}
 
     def _of_card(self, card: Card, owners: Mapping[int, Clients], elapsed_ns: int) -> dict[int, GpuProcess]:
@@ -331,7 +335,7 @@ class _JobClients:
             if (own := {key: client for key, client in clients.items() if key[0] == card.facts.pci})
         }
         shares = {pid: busy_shares(self._before, own.items(), elapsed_ns) for pid, own in mine.items()}
-        if not elapsed_ns:  # the first look tells where the counters stand, not since when
+        if not elapsed_ns:  # the first sample has the state of the counters, not their start
             shares = {pid: {} for pid in mine}
         scale = _scale(list(shares.values()))
         return {
@@ -364,7 +368,7 @@ class _JobClients:
         )
 
     def _open_devices(self, pid: int, cards: list[Card]) -> list[str]:
-        """Devices that it has open although nothing is told of it."""
+        """Returns devices that it has open although nothing is reported for it."""
         nodes = {os.path.basename(device) for device in device_descriptors(pid, self._proc).values()}
         return [card.facts.id for card in cards if not nodes.isdisjoint(card.nodes)]
 

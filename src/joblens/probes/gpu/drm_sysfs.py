@@ -60,11 +60,11 @@ def _card(directory: str, names: list[str], root: str) -> tuple[str, Callable[[i
     driver = os.path.basename(os.path.realpath(f"{device}/driver"))
     if vendor is None or driver not in DRM_DRIVERS:
         return None
-    place = os.path.realpath(device)
+    real_path = os.path.realpath(device)
     nodes = frozenset(
-        name for name in names if "-" not in name and os.path.realpath(f"{root}/{name}/device") == place
+        name for name in names if "-" not in name and os.path.realpath(f"{root}/{name}/device") == real_path
     )
-    pci = _pci(device) or os.path.basename(place)
+    pci = _pci(device) or os.path.basename(real_path)
     readable = read_card(directory)
 
     def make(index: int) -> Card:
@@ -145,7 +145,7 @@ def _clock_mhz(directory: str) -> int | None:
 
 def _power_limit(directory: str) -> int | None:
     for sensor in _hwmon(f"{directory}/device"):
-        # Where there are both, the cap is what it may draw for a moment. 0: it is switched off.
+        # If both exist, the cap is the short-term limit. 0: disabled.
         for file in ("power1_max", "power1_cap"):
             value = _scaled(f"{sensor}/{file}", 1, 1000)
             if value:

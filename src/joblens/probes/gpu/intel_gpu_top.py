@@ -1,5 +1,8 @@
-"""`intel_gpu_top -J`: how busy an Intel GPU is as a whole, which the kernel tells only through counters that
-this program reads (and needs a right to). It runs beside us for as long as a job uses the device."""
+"""`intel_gpu_top -J`: utilization of an Intel GPU as a whole.
+
+The kernel exports it only through counters that this program reads (with permission). It runs as long as a
+job uses the device.
+"""
 
 import json
 import os
@@ -11,21 +14,23 @@ from joblens.probes.gpu.drm_sysfs import Card
 from joblens.probes.proc.own_tree import HELPERS
 
 _EVERY_MS = 2000
-_MISSING = "the kernel's files do not tell it, and intel_gpu_top is not installed"
+_MISSING = "not in the kernel's files, and intel_gpu_top is not installed"
 _KEPT_BYTES = 1 << 20
 _READ_SIZE = 1 << 16
 
 
 class IntelGpuTop:
-    """Started by the first `read`. One that ends (no permission, no such device) is not started again; what
-    it said last is the reason."""
+    """Started by the first `read`.
+
+    If it exits (no permission, no such device) it is not restarted; its last output is the reason.
+    """
 
     def __init__(self, command: str = "intel_gpu_top") -> None:
         self._command = command
         self._running: dict[str, _Running] = {}
 
     def read(self, card: Card) -> tuple[dict[str, int], str]:
-        """What it has printed since the last time, as fields of GpuReading; and why there are none."""
+        """Returns output since the last call, as fields of GpuReading, or why there is none."""
         if card.facts.id not in self._running:
             import shutil
 
@@ -65,17 +70,17 @@ class _Running:
         os.set_blocking(self._errors, False)
         self._text = ""
         self._fields: dict[str, int] = {}
-        self._said = ""
+        self._last_output = ""
 
     def read(self) -> tuple[dict[str, int], str]:
         self._text += _available(self._output)
-        self._said = (self._said + _available(self._errors))[-500:]
+        self._last_output = (self._last_output + _available(self._errors))[-500:]
         objects, self._text = split_objects(self._text)
         if objects:
             self._fields = parse_gpu_top(objects[-1])
         if self._has_ended():
-            said = " ".join(self._said.split()) or f"exit code {self._process.returncode}"
-            return {}, f"intel_gpu_top: {said}"
+            last_output = " ".join(self._last_output.split()) or f"exit code {self._process.returncode}"
+            return {}, f"intel_gpu_top: {last_output}"
         return self._fields, "" if self._fields else "intel_gpu_top has not answered yet"
 
     def close(self) -> None:
@@ -89,36 +94,36 @@ class _Running:
                 stream.close()
 
     def _has_ended(self) -> bool:
-        # Not by Popen, which would not tell what it used.
+        # Not by Popen, which does not return resource usage.
         if self._process.returncode is None:
             self._process.returncode = HELPERS.ended(self._process.pid)
         return self._process.returncode is not None
 
 
 def split_objects(text: str) -> tuple[list[dict[str, Any]], str]:
-    """The whole objects of an endless JSON list, and what is left of it."""
+    """Returns the complete objects of an endless JSON list, and the rest."""
     decoder = json.JSONDecoder()
     objects: list[dict[str, Any]] = []
-    place = 0
-    while (start := text.find("{", place)) >= 0:
+    position = 0
+    while (start := text.find("{", position)) >= 0:
         try:
-            found, place = decoder.raw_decode(text, start)
+            found, position = decoder.raw_decode(text, start)
         except ValueError:
             return objects, text[start:][-_KEPT_BYTES:]
         objects.append(found)
     return objects, ""
 
 
-def parse_gpu_top(told: dict[str, Any]) -> dict[str, int]:
+def parse_gpu_top(report: dict[str, Any]) -> dict[str, int]:
     """Fields of GpuReading out of one of its objects. As busy as its busiest engine."""
     fields: dict[str, int] = {}
-    busy = [float(engine["busy"]) for engine in (told.get("engines") or {}).values() if "busy" in engine]
+    busy = [float(engine["busy"]) for engine in (report.get("engines") or {}).values() if "busy" in engine]
     if busy:
         fields["utilization"] = min(10_000, round(max(busy) * 100))
-    clock = (told.get("frequency") or {}).get("actual")
+    clock = (report.get("frequency") or {}).get("actual")
     if clock is not None:
         fields["sm_clock_mhz"] = round(float(clock))
-    power = (told.get("power") or {}).get("GPU")
+    power = (report.get("power") or {}).get("GPU")
     if power is not None:
         fields["power_mw"] = round(float(power) * 1000)
     return fields

@@ -1,11 +1,11 @@
 """NVIDIA GPUs through NVML, for all jobs of this process at once.
 
-A call of NVML costs up to some milliseconds, so only GPUs that a job was given or uses are read whole; of the
-others just the list of processes, in which a job may turn up. Everything together stays within 1 % of a core:
-where many GPUs are in use, readings come less often.
+A call of NVML costs up to some milliseconds, so only GPUs that a job was given or uses are read completely;
+of the others just the list of processes, in which a job may appear. Everything together stays within 1 % of a
+core: with many GPUs in use, readings are less frequent.
 
-Asked for what was after a moment, NVML tells one number of each process that did anything since then: its
-share of all the time from that moment on. The stamp beside it says when it was last seen at work.
+For a time span, NVML returns one number per active process: its share of the whole span. The time stamp says
+when it was last active.
 """
 
 import os
@@ -37,8 +37,10 @@ class ProcessUtilization:
         self.uses: dict[int, GpuProcess] = {}
 
     def add(self, samples: Sequence[Any], elapsed_us: int, listed: Collection[int]) -> None:
-        """`samples` of the last `elapsed_us` have pid, and smUtil, encUtil and decUtil in percent. A process
-        that is neither in them nor `listed` has ended, and is told no more."""
+        """Adds samples of the last `elapsed_us` with pid, and smUtil, encUtil and decUtil in percent.
+
+        A process that is neither in them nor `listed` has ended, and is no longer reported.
+        """
         idle = {
             pid: replace(use, utilization=0, encoder_utilization=0, decoder_utilization=0)
             for pid, use in self.uses.items()
@@ -68,7 +70,7 @@ def _mean(percents: Sequence[int]) -> int:
 
 _MACHINE = "pid:[4026531836]"  # the kernel's own number for the namespace everything began in
 _REASON = (
-    "the driver tells processes by the machine's numbers, and joblens runs in a pid namespace of its own "
+    "the driver reports process ids of the machine, and joblens runs in its own pid namespace "
     "(a container): none of them can be matched to the job"
 )
 NOBODY_LISTED = (
@@ -78,8 +80,10 @@ NOBODY_LISTED = (
 
 
 def foreign_pids(pids: Iterable[int], proc: str = "/proc") -> str:
-    """Why they cannot be matched to ours; '' where they can. In a namespace of our own some drivers translate
-    the numbers: if all of them exist here, they are taken as ours."""
+    """Returns why process ids cannot be matched; '' if they can.
+
+    In a pid namespace, some drivers translate the ids: if all of them exist here, they count as ours.
+    """
     listed = list(pids)
     if not listed or not is_own_namespace(proc):
         return ""
@@ -95,11 +99,11 @@ def is_own_namespace(proc: str = "/proc") -> bool:
 
 
 _INTERVAL_S = 2.0
-_SELDOM_S = 30.0  # what hardly changes, or costs 20 ms to be told
+_SELDOM_S = 30.0  # rarely changes, or takes 20 ms to read
 _BUDGET = 0.008  # of a core
-_LONGEST_GAP_US = 6_000_000  # NVML keeps what processes did for some seconds only
+_LONGEST_GAP_US = 6_000_000  # NVML keeps process use for only a few seconds
 _RETRY_S = 60.0  # after NVML could not be had
-_MEMORY_V2 = 0x2000028  # the version that tells what the driver reserves apart from what is used
+_MEMORY_V2 = 0x2000028  # the version that separates memory reserved by the driver from used memory
 
 _EACH_TIME = (
     question(
@@ -143,7 +147,7 @@ _SELDOM = (
 
 
 class NvmlDriver:
-    """`read` tells of each job what `Followers` holds; None: nothing new, to stay within the budget."""
+    """`read` returns readings per job in `Followers`; None: skipped, to stay within the budget."""
 
     name = "NVML"
     interval_s = _INTERVAL_S
@@ -157,14 +161,14 @@ class NvmlDriver:
     ) -> None:
         self.followers = Followers()
         self._load = load
-        self._clock_us = clock_us  # as NVML stamps what processes did
+        self._clock_us = clock_us  # NVML's time stamp of process use
         self._mono_s = mono_s
         self._library: Any = None
         self._devices: list[_Device] = []
         self._failure: Exception | None = None
         self._due_s = 0.0
         self._proc = proc
-        self._lists_ours = False  # a process of a job was in a list once
+        self._lists_ours = False  # a process of a job has appeared in a list
         self._read_us: int | None = None  # when the last reading was, by the clock of the samples
 
     def read(self) -> dict[str, JobGpus] | None:
@@ -175,14 +179,14 @@ class NvmlDriver:
             self._open(now_s)
         began_ns = time.thread_time_ns()
         try:
-            told = self._tell()
-        except ProbeError:  # NVML is gone: the next reading begins anew
+            readings = self._readings_by_job()
+        except ProbeError:  # NVML was lost: the next reading initializes it again
             self.close()
             raise
         cost_s = (time.thread_time_ns() - began_ns) / 1e9
-        # A reading that is due a moment before the thread's next turn is taken on that turn.
+        # A reading that is due shortly before the thread's next turn is taken on that turn.
         self._due_s = now_s + cost_s / _BUDGET - _INTERVAL_S / 2
-        return told
+        return readings
 
     def facts(self) -> list[GpuFacts]:
         """Of every device there is. Raises ProbeError where NVML cannot be had."""
@@ -212,7 +216,7 @@ class NvmlDriver:
             device.is_split = device.facts.id in parents
         self._library, self._failure = library, None
 
-    def _tell(self) -> dict[str, JobGpus]:
+    def _readings_by_job(self) -> dict[str, JobGpus]:
         followers = self.followers.now()
         listed = {device.facts.id: device.list_processes() for device in self._devices}
         if any(listed.values()):
@@ -220,12 +224,12 @@ class NvmlDriver:
                 known = follower.look()
                 self._lists_ours |= any(not known.isdisjoint(pids) for pids in listed.values())
         facts = [device.facts for device in self._devices]
-        wanted = set[str]().union(*(each.find_devices(listed, facts) for each in followers.values()))
+        needed = set[str]().union(*(each.find_devices(listed, facts) for each in followers.values()))
         window = self._next_window()
         states = {
             device.facts.id: device.read(self._mono_s(), *window)
             for device in self._devices
-            if device.facts.id in wanted
+            if device.facts.id in needed
         }
         foreign = self._why_unmatched([pid for processes in listed.values() for pid in processes])
         return {job: follower.tell(states, foreign) for job, follower in followers.items()}
@@ -258,7 +262,7 @@ class _Device:
         self._seldom_due_s = float("-inf")
 
     def list_processes(self) -> dict[int, int | None]:
-        # What runs on an instance is listed of the whole GPU, too, and would be counted twice.
+        # Processes on an instance are listed for the whole GPU too, and would be counted twice.
         self._listed = {} if self.is_split else self._calls.running_processes()
         return self._listed or {}
 
@@ -277,7 +281,7 @@ class _Device:
         return self._calls.read(_EACH_TIME[:1]).get("utilization", 0) > 0
 
     def _read_use(self, since_us: int, elapsed_us: int) -> None:
-        """After a reading that failed, the next one is asked about the time of both."""
+        """Reads process use; after a failed reading, the next one covers both intervals."""
         if self.facts.parent:
             return
         if self._unknown_since_us is not None and 0 < since_us - self._unknown_since_us < _LONGEST_GAP_US:
@@ -302,7 +306,7 @@ class _Device:
             self._seldom_due_s = now_s + _SELDOM_S
             self._seldom = self._calls.read(_SELDOM)
             return self._seldom
-        # What was measured over a moment half a minute ago says nothing about now; the rest still holds.
+        # Half a minute later momentary values are obsolete; the rest still holds.
         return {name: value for name, value in self._seldom.items() if not name.endswith(_OF_A_MOMENT)}
 
     def _processes(self) -> dict[int, GpuProcess] | None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.details import GpuFacts
 
-# What will be the same the next time: not supported, no permission, no such function.
+# Permanent errors: not supported, no permission, no such function.
 _FOR_GOOD = frozenset({3, 4, 13})
 _NO_SAMPLES = frozenset({0, 6})  # nothing new; the binding raises "success" for an empty list, too
 _NOT_OPEN = 1  # somebody shut NVML down, or the driver was loaded anew

@@ -68,8 +68,8 @@ class EnergyCounters:
         self._meters: dict[str, list[_ZoneMeter]] = {PACKAGE_FIELD: [], DRAM_FIELD: []}
         zones = find_zones(root)
         for field, is_dram, why in ((PACKAGE_FIELD, False, NO_ZONES), (DRAM_FIELD, True, _NO_DRAM)):
-            wanted = [zone for zone in zones if zone.is_dram is is_dram]
-            self._open(field, wanted, why if zones else NO_ZONES)
+            chosen = [zone for zone in zones if zone.is_dram is is_dram]
+            self._open(field, chosen, why if zones else NO_ZONES)
 
     def read(self) -> Mapping[str, int]:
         with self._lock:

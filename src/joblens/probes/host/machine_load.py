@@ -19,14 +19,14 @@ from joblens.probes.proc.kernel_files import (
 )
 
 _READ_SIZE = 4096
-# A machine of many containers has hundreds of interfaces. A look at them that costs more than this is
-# followed by a pause, in which readings are without them.
+# A machine of many containers has hundreds of interfaces. If reading them costs more than this, some readings
+# skip them.
 _CHEAP_NS = 200_000
 _NETWORK_BUDGET = 1 / 500
 
 
 class HostFacts(Struct, frozen=True, kw_only=True):
-    """What does not change while a job runs. None: could not be read."""
+    """Constant facts. None: could not be read."""
 
     hostname: str
     kernel: str
@@ -106,7 +106,7 @@ def parse_host_cpu(data: bytes) -> dict[str, int]:
 
 
 def parse_meminfo(data: bytes) -> dict[str, int]:
-    """Used is what is not available: page cache that can be dropped is free memory."""
+    """Parses memory. Used is total minus available: page cache that can be dropped is free memory."""
     values = {}
     for line in data[:256].splitlines()[:3]:  # MemTotal, MemFree, MemAvailable
         name, _, rest = line.partition(b":")
@@ -185,7 +185,7 @@ def read_hardware(memory_bytes: int | None, proc: str = "/proc", sys: str = "/sy
 
 
 def parse_cpu_model(text: str) -> str:
-    """'': the kernel of this architecture does not say"""
+    """Returns ''  if the kernel of this architecture does not say."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         name, colon, value = line.partition(":")
@@ -205,7 +205,7 @@ def system_name(path: str = "/etc/os-release") -> str:
 
 
 def _beginning(path: str) -> str:
-    """A machine of many CPUs has a long one, which says the same of each."""
+    """Returns the start of the file, which repeats for each CPU."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

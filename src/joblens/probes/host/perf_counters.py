@@ -1,8 +1,9 @@
-"""What the processor and the scheduler count for a job, by perf_event_open: instructions, cycles, moves from
-one CPU to another, context switches.
+"""Hardware and scheduler counters of a job by perf_event_open:
+instructions, cycles, migrations, context switches.
 
 A counter is opened on the process that is about to become the job. It starts with the job's first instruction
-and is handed down to everything the job starts, so its value is the whole tree's, whoever of it has ended."""
+and is inherited by everything the job starts, so its value covers the whole tree, including ended processes.
+"""
 
 import errno
 import os
@@ -38,7 +39,7 @@ _NO_PROCESSORS = frozenset({"breakpoint", "kprobe", "msr", "software", "tracepoi
 # Reading asks every CPU that runs a thread of the job: with many threads that is not for every sample.
 _BUDGET = 1 / 2000
 _CHEAP_NS = 100_000
-_MOST_THREADS = 64  # of a job that runs already; each of them needs descriptors of its own
+_MOST_THREADS = 64  # of a running job; each thread needs descriptors of its own
 
 
 class Counter(Struct, frozen=True):
@@ -65,16 +66,16 @@ class PerfCountersProbe:
     def __init__(self, main_pid: int | None, pids: Callable[[], Sequence[int]], proc: str = "/proc") -> None:
         self.sources: dict[str, str] = {}
         self.unknown: dict[str, str] = {}
-        # What a job did before it was looked at nobody has counted, nor what a thread did that was just born.
+        # Neither use before the first sample nor that of newborn threads is counted.
         self.lower_bounds = () if main_pid is not None else tuple(counter.field for counter in COUNTERS)
         self._pids = pids
         self._descriptors: dict[str, list[int]] = {}
         self._due_ns = 0
         threads = [main_pid] if main_pid is not None else _threads_of(pids(), proc)
         if not threads:
-            self._give_up("none of its processes was there any more")
+            self._give_up("all of its processes have ended")
         elif len(threads) > _MOST_THREADS:
-            self._give_up(f"it had {len(threads)} threads already when it was first looked at")
+            self._give_up(f"it already had {len(threads)} threads when measuring started")
         else:
             for counter in COUNTERS:
                 self._open(counter, threads, on_exec=main_pid is not None)
@@ -82,7 +83,7 @@ class PerfCountersProbe:
     def read(self) -> dict[str, Any]:
         now_ns = time.monotonic_ns()
         if not self._descriptors or (now_ns < self._due_ns and self._pids()):
-            return {}  # the last reading, when nobody is left, is never passed over
+            return {}  # the last reading, after the end, is never skipped
         cpu_before_ns = time.thread_time_ns()
         fields = {field: sum(map(_count, descriptors)) for field, descriptors in self._descriptors.items()}
         cost_ns = time.thread_time_ns() - cpu_before_ns
@@ -96,8 +97,10 @@ class PerfCountersProbe:
                 os.close(descriptor)
 
     def _open(self, counter: Counter, threads: Sequence[int], *, on_exec: bool) -> None:
-        """Counting the kernel's part may be refused; then the user's part of hardware counters is left.
-        Software counters count in the kernel only: without it they would stand at 0 for ever."""
+        """Opens a counter. If kernel counting is denied, hardware counters count the user part.
+
+        Software counters count only in the kernel: without permission they would stay at 0.
+        """
         is_hardware = counter.kind == _HARDWARE
         number, opened = _open_all(counter, threads, on_exec=on_exec, user_only=False)
         user_only = number in (errno.EACCES, errno.EPERM) and is_hardware
@@ -168,14 +171,14 @@ def _perf_event_open(attributes: bytes, thread: int) -> int:
     if number is None:
         return -errno.ENOSYS
     try:
-        # On whatever CPU it runs; in no group: a group that is handed down cannot be read as one.
+        # On any CPU; in no group: an inherited group cannot be read as one.
         return call(number, attributes, thread, -1, -1, _CLOSE_ON_EXEC)
     except OSError as error:
         return -(error.errno or errno.EINVAL)
 
 
 def _has_processor_counters(devices: str = _DEVICES) -> bool:
-    """False: nobody needs to ask, and the answer would be no. Asking costs every job's start a little."""
+    """Returns False to skip an open that would fail, which costs every job's start a little."""
     try:
         return not _NO_PROCESSORS.issuperset(os.listdir(devices))
     except OSError:
@@ -190,11 +193,11 @@ def _why_not(number: int, *, is_hardware: bool) -> str:
             f"below (it is {level})"
         )
     if number in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV):
-        return "the processor's counters are not to be had here (most virtual machines hide them)"
+        return "the processor's counters are unavailable here (most virtual machines hide them)"
     if number == errno.ENOSYS:
         return "this kernel has no perf_event_open (CONFIG_PERF_EVENTS)"
     if number == errno.EMFILE:
-        return "no descriptors were left for counters"
+        return "no descriptors left for counters"
     return f"perf_event_open: {os.strerror(number)}"
 
 
@@ -209,7 +212,7 @@ def _threads_of(pids: Sequence[int], proc: str) -> list[int]:
 
 
 def open_own_counter() -> int:
-    """A counter of the calling thread that nobody reads: -> its descriptor, below 0 where there is none."""
+    """Opens an unused counter of the calling thread. Returns its descriptor, below 0 on failure."""
     return _perf_event_open(perf_attributes(COUNTERS[2], on_exec=False, user_only=False), 0)
 
 

@@ -1,6 +1,6 @@
 """Portable probe by psutil, for systems other than Linux: this process, its descendants and the machine.
 
-Numbers that psutil does not have there are left out.
+Omits numbers that psutil does not have there.
 """
 
 import os
@@ -87,13 +87,13 @@ class PortableTree:
                     fields[name] += value
 
     def _settle(self, gone: _Child) -> None:
-        """What nobody takes over stays as it was last seen."""
+        """Keeps the last counters that no ancestor inherits."""
         for name, value in gone.counters.items():
             if not (_KEEPS_WAITED and name.startswith("cpu_")):
                 self._ended[name] = self._ended.get(name, 0) + value
 
     def _finished(self, fields: dict[str, Any]) -> dict[str, Any]:
-        # A process that ends between two looks is for a moment in neither.
+        # A process that ends between two samples is briefly in neither.
         for name in COUNTERS:
             if name in fields:
                 fields[name] = self._high[name] = max(fields[name], self._high.get(name, 0))
@@ -131,7 +131,7 @@ def has_psutil() -> bool:
 
 
 def _asked(question: Callable[[], Any], otherwise: Any) -> Any:
-    """Processes end while they are looked at, and some may not be looked at."""
+    """Returns a default for processes that end meanwhile or are not readable."""
     try:
         return question()
     except (psutil.Error, OSError, NotImplementedError, AttributeError, RuntimeError):
@@ -150,26 +150,26 @@ def _counters_of(process: "psutil.Process") -> dict[str, int]:
 
 
 def _io_of(process: "psutil.Process") -> dict[str, int]:
-    """Windows counts calls, whatever they reach; macOS nothing."""
-    told = _asked(lambda: process.io_counters(), None)  # noqa: PLW0108  (macOS has no such method)
-    if told is None:
+    """Windows counts all calls; macOS none."""
+    counters = _asked(lambda: process.io_counters(), None)  # noqa: PLW0108  (macOS has no such method)
+    if counters is None:
         return {}
-    found = {"io_call_reads": told.read_count, "io_call_writes": told.write_count}
-    if hasattr(told, "read_chars"):
-        found["io_call_read_bytes"], found["io_call_write_bytes"] = told.read_chars, told.write_chars
-        found["io_read_bytes"], found["io_write_bytes"] = told.read_bytes, told.write_bytes
+    found = {"io_call_reads": counters.read_count, "io_call_writes": counters.write_count}
+    if hasattr(counters, "read_chars"):
+        found["io_call_read_bytes"], found["io_call_write_bytes"] = counters.read_chars, counters.write_chars
+        found["io_read_bytes"], found["io_write_bytes"] = counters.read_bytes, counters.write_bytes
     else:
-        found["io_call_read_bytes"], found["io_call_write_bytes"] = told.read_bytes, told.write_bytes
+        found["io_call_read_bytes"], found["io_call_write_bytes"] = counters.read_bytes, counters.write_bytes
     return found
 
 
 def _memory_of(process: "psutil.Process") -> tuple[int, int, int] | None:
-    """(its own, resident, virtual). Only what is its own may be added up over processes."""
-    told = _asked(process.memory_info, None)
-    if told is None:
+    """Returns (private, resident, virtual). Only private memory can be summed over processes."""
+    counters = _asked(process.memory_info, None)
+    if counters is None:
         return None
     whole = _asked(process.memory_full_info, None)
-    return getattr(whole, "uss", told.rss), told.rss, told.vms
+    return getattr(whole, "uss", counters.rss), counters.rss, counters.vms
 
 
 def _files_of(process: "psutil.Process") -> int | None:

@@ -15,7 +15,7 @@ from joblens.probes.proc.kernel_files import subgroups
 
 SOURCE = "sock_diag"
 _MOST_SHOWN = 50
-_MOST_KEPT = 4096  # peers; those with the least traffic are forgotten first
+_MOST_KEPT = 4096  # peers; those with the least traffic are dropped first
 
 _Peer = tuple[str, str, int, bool]  # protocol, address, port, whether that is a port of the job's own
 _Socket = tuple[int, int]  # network namespace, cookie
@@ -29,17 +29,17 @@ class _Total(Struct):
     retransmits: int | None = None
     rtt_usec: int | None = None
 
-    def add(self, seen: SocketSeen, before: SocketSeen | None, *, is_new: bool) -> None:
-        """What it has carried since it was seen `before`; None: since it began."""
-        if is_new and not seen.is_listening:
+    def add(self, socket_now: SocketSeen, before: SocketSeen | None, *, is_new: bool) -> None:
+        """Adds traffic since `before`; None: since the connection started."""
+        if is_new and not socket_now.is_listening:
             self.sockets += 1
         for field in ("rx_bytes", "tx_bytes", "retransmits"):
-            value = getattr(seen, field)
+            value = getattr(socket_now, field)
             if value is not None:
                 known = (getattr(before, field) or 0) if before is not None else 0
                 setattr(self, field, (getattr(self, field) or 0) + max(0, value - known))
-        if seen.rtt_usec is not None:
-            self.rtt_usec = seen.rtt_usec
+        if socket_now.rtt_usec is not None:
+            self.rtt_usec = socket_now.rtt_usec
 
     @property
     def traffic(self) -> int:
@@ -47,9 +47,10 @@ class _Total(Struct):
 
 
 class EndpointTally:
-    """Of one job. A connection is followed while it is open; one that came and went between two looks was
-    never seen. `has_begun`: the job is older than the measurement, so what its connections carried before the
-    first look is left out."""
+    """Endpoints of one job. Connections are tracked while open; those between two samples are missed.
+
+    `has_begun`: the job is older than the measurement, so earlier traffic of its connections is excluded.
+    """
 
     def __init__(self, *, has_begun: bool = False) -> None:
         self._takes_base = has_begun
@@ -61,22 +62,26 @@ class EndpointTally:
 
     def add(self, sockets: Iterable[tuple[int, SocketSeen]]) -> None:
         """All sockets that are open now, each with its network namespace."""
-        now = {(namespace, seen.cookie): seen for namespace, seen in sockets}
-        self._ports.update((seen.protocol, seen.local_port) for seen in now.values() if seen.is_listening)
+        now = {(namespace, socket_now.cookie): socket_now for namespace, socket_now in sockets}
+        self._ports.update(
+            (socket_now.protocol, socket_now.local_port)
+            for socket_now in now.values()
+            if socket_now.is_listening
+        )
         still_open = {}
-        for key, seen in now.items():
+        for key, socket_now in now.items():
             peer, before = self._open.get(key, (None, None))
-            is_new = before is None or before.remote_port != seen.remote_port
+            is_new = before is None or before.remote_port != socket_now.remote_port
             if peer is None or is_new:
-                peer, before = self._peer(seen), seen if self._takes_base else None
+                peer, before = self._peer(socket_now), socket_now if self._takes_base else None
             if peer not in self._totals:
                 self._seen += 1
                 self._totals[peer] = _Total()
-            self._totals[peer].add(seen, before, is_new=is_new)
-            still_open[key] = (peer, seen)
+            self._totals[peer].add(socket_now, before, is_new=is_new)
+            still_open[key] = (peer, socket_now)
         for key in self._open.keys() - now.keys():
-            peer, seen = self._open[key]
-            if seen.rx_bytes is not None and peer in self._totals:
+            peer, socket_now = self._open[key]
+            if socket_now.rx_bytes is not None and peer in self._totals:
                 self._totals[peer].gone += 1
         self._open = still_open
         self._takes_base = False
@@ -84,8 +89,8 @@ class EndpointTally:
             self._forget_small_ones()
 
     def table(self, at_us: int) -> EndpointTable:
-        """As of the last look, which was then."""
-        if any(seen.rx_bytes is not None for _, seen in self._open.values()):
+        """Returns the table as of the last sample."""
+        if any(socket_now.rx_bytes is not None for _, socket_now in self._open.values()):
             self._open_at_us = at_us
         busiest = sorted(self._totals.items(), key=lambda item: (-item[1].traffic, -item[1].sockets, item[0]))
         return EndpointTable(
@@ -96,18 +101,28 @@ class EndpointTally:
             source=SOURCE,
         )
 
-    def _peer(self, seen: SocketSeen) -> _Peer:
-        """A server's connections are told by the port they came to: the other end's means nothing."""
-        if not seen.remote_port:
-            return seen.protocol, seen.local, seen.local_port, True
-        is_served = seen.protocol == TCP and (TCP, seen.local_port) in self._ports
-        return seen.protocol, seen.remote, seen.local_port if is_served else seen.remote_port, is_served
+    def _peer(self, socket_now: SocketSeen) -> _Peer:
+        """Returns the peer.
+
+        Connections to a server are identified by its port, because the client's is arbitrary.
+        """
+        if not socket_now.remote_port:
+            return socket_now.protocol, socket_now.local, socket_now.local_port, True
+        is_served = socket_now.protocol == TCP and (TCP, socket_now.local_port) in self._ports
+        return (
+            socket_now.protocol,
+            socket_now.remote,
+            socket_now.local_port if is_served else socket_now.remote_port,
+            is_served,
+        )
 
     def _forget_small_ones(self) -> None:
         in_use = {peer for peer, _ in self._open.values()}
         largest = sorted(self._totals.items(), key=lambda item: -item[1].traffic)
-        kept = dict(largest[: _MOST_KEPT // 2])
-        self._totals = {peer: total for peer, total in self._totals.items() if peer in kept or peer in in_use}
+        largest_peers = dict(largest[: _MOST_KEPT // 2])
+        self._totals = {
+            peer: total for peer, total in self._totals.items() if peer in largest_peers or peer in in_use
+        }
 
 
 def _endpoint(peer: _Peer, total: _Total) -> Endpoint:
@@ -126,12 +141,12 @@ def _endpoint(peer: _Peer, total: _Total) -> Endpoint:
     )
 
 
-_FIRST_GAP_S, _LONGEST_GAP_S = 1.0, 10.0  # doubled from look to look: many a job is short
+_FIRST_GAP_S, _LONGEST_GAP_S = 1.0, 10.0  # doubled from sample to sample, because many jobs are short
 _BUDGET = 1 / 2000  # of a core, in the long run
-_SAVED_S = 0.02  # of CPU time that may be spent at once: the first looks at a job find the most
-_FEW = 4  # processes to ask for their namespace: those of a container share one
+_SAVED_S = 0.02  # CPU time budget at once: the first samples of a job find the most
+_FEW = 4  # processes to check for their namespace: those of a container share one
 
-Known = dict[str, tuple[EndpointTable | None, str]]  # job -> (what was seen, why there is nothing new)
+Known = dict[str, tuple[EndpointTable | None, str]]  # job -> (table, why there is nothing new)
 
 
 class _Job(Struct):
@@ -145,8 +160,11 @@ class _Job(Struct):
 
 
 class SocketDriver:
-    """Wakes every second while jobs are young; each job is looked at less and less often, at last every
-    ten seconds. Only `read` asks the kernel, on the driver's thread."""
+    """Wakes every second while jobs are young;
+    samples each job less and less often, finally every ten seconds.
+
+    Only `read` queries the kernel, on the driver's thread.
+    """
 
     name = "sock_diag"
     interval_s = 1.0
@@ -170,13 +188,13 @@ class SocketDriver:
             self._jobs.pop(job, None)
 
     def hurry(self, job: str) -> None:
-        """It is looked at with the next read, whenever its turn would be."""
+        """Samples the job with the next read."""
         with self._lock:
             if job in self._jobs:
                 self._jobs[job].due_s = 0.0
 
     def read(self) -> Known | None:
-        """Of all jobs; None: it was nobody's turn."""
+        """Samples due jobs; None: none was due."""
         now_s = time.monotonic()
         with self._lock:
             jobs = {name: job for name, job in self._jobs.items() if job.due_s <= now_s}
@@ -187,7 +205,7 @@ class SocketDriver:
             job.due_s = now_s + job.gap_s - self.interval_s / 2
             job.gap_s = min(2 * job.gap_s, _LONGEST_GAP_S)
         cpu_before_s = time.thread_time()
-        self._look(jobs)
+        self._sample(jobs)
         pause_s = self._pause_s(now_s, time.thread_time() - cpu_before_s)
         for job in jobs.values():
             job.due_s = max(job.due_s, now_s + pause_s)
@@ -195,7 +213,7 @@ class SocketDriver:
             return {name: (job.table, job.problem) for name, job in self._jobs.items()}
 
     def _pause_s(self, now_s: float, cost_s: float) -> float:
-        """What is not spent is saved up to a point; who spends more waits until it is earned."""
+        """Returns the pause. Unused budget is saved up to a limit; overspending is waited off."""
         earned_s = (now_s - self._credit_at_s) * _BUDGET
         self._credit_s = min(_SAVED_S, self._credit_s + earned_s) - cost_s
         self._credit_at_s = now_s
@@ -210,12 +228,12 @@ class SocketDriver:
             self._here.close()
             self._here = None
 
-    def _look(self, jobs: dict[str, _Job]) -> None:
+    def _sample(self, jobs: dict[str, _Job]) -> None:
         owners = {group: name for name, job in jobs.items() for group in group_ids(job.group_dir)}
         found: dict[str, list[tuple[int, SocketSeen]]] = {name: [] for name in jobs}
-        for seen in self._sockets_here(list(owners)):
-            if seen.group in owners:
-                found[owners[seen.group]].append((0, seen))
+        for socket_now in self._sockets_here(list(owners)):
+            if socket_now.group in owners:
+                found[owners[socket_now.group]].append((0, socket_now))
         problems = self._look_elsewhere(jobs, found)
         at_us = time.time_ns() // 1000
         for name, job in jobs.items():
@@ -245,7 +263,7 @@ class SocketDriver:
                     there = dump_in(pid)
                     try:
                         sockets = there.sockets(group_ids(job.group_dir))
-                        found[name] += ((namespace, seen) for seen in sockets)
+                        found[name] += ((namespace, socket_now) for socket_now in sockets)
                     finally:
                         there.close()
                 except ProbeError as error:
@@ -254,7 +272,7 @@ class SocketDriver:
 
 
 def group_ids(directory: str) -> list[int]:
-    """Of the group and all below it: the kernel numbers groups by their inodes. Empty when it is gone."""
+    """Returns ids of the group and all below it: their inodes. Empty if it was removed."""
     try:
         ids = [os.stat(directory).st_ino]
     except OSError:

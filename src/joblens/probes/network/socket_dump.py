@@ -1,7 +1,7 @@
-"""Socket listing by sock_diag, for control groups here or in another network namespace.
+"""Socket listing by sock_diag, for cgroups here or in another network namespace.
 
-The kernel is handed a filter with the groups' ids, so that it answers with their sockets only, however many
-others there are.
+The kernel gets a filter with the groups' ids, so that it returns only their sockets, however many others
+there are.
 """
 
 import _socket
@@ -38,7 +38,7 @@ _SOCKET = struct.Struct("=BBxx2s2s16s16s4xQ20x")  # family, state, ports, addres
 _CONDITION = struct.Struct("=BBHQ")
 _JUMP = struct.Struct("=BBH")
 _CODE_JUMP, _CODE_CGROUP = 1, 13
-# Places in tcp_info.
+# Offsets in tcp_info.
 _RTT, _RETRANSMITS, _ACKED, _RECEIVED, _SENT, _RESENT = 68, 100, 120, 128, 200, 208
 
 
@@ -51,7 +51,7 @@ class SocketSeen(Struct, frozen=True):
     local: str
     local_port: int
     remote: str
-    remote_port: int  # 0: it is connected to nobody
+    remote_port: int  # 0: not connected
     is_listening: bool
     rx_bytes: int | None = None
     tx_bytes: int | None = None
@@ -67,7 +67,7 @@ class SocketDump:
         try:
             self._netlink = _socket.socket(_socket.AF_NETLINK, kind, _NETLINK_SOCK_DIAG)
         except OSError as error:
-            raise ProbeError(f"the kernel cannot be asked for sockets: {error.strerror}") from error
+            raise ProbeError(f"cannot list sockets: {error.strerror}") from error
         self._netlink.settimeout(_TIMEOUT_S)
 
     def close(self) -> None:
@@ -76,16 +76,16 @@ class SocketDump:
     def sockets(self, groups: Sequence[int]) -> Iterator[SocketSeen]:
         """`groups`: ids, which are the inode numbers of their directories."""
         for start in range(0, len(groups), _MOST_GROUPS):
-            wanted = filter_for(groups[start : start + _MOST_GROUPS])
+            bytecode = filter_for(groups[start : start + _MOST_GROUPS])
             for protocol in _PROTOCOLS:
                 for family in _FAMILIES:
-                    yield from self._dump(protocol, family, wanted)
+                    yield from self._dump(protocol, family, bytecode)
 
-    def _dump(self, protocol: str, family: int, wanted: bytes) -> Iterator[SocketSeen]:
+    def _dump(self, protocol: str, family: int, bytecode: bytes) -> Iterator[SocketSeen]:
         wants_info = 1 << (_INFO - 1) if protocol == TCP else 0
         states = _ALL_STATES & ~_PASSING
         body = _REQUEST.pack(family, _PROTOCOLS[protocol], wants_info, states)
-        body += _ATTRIBUTE.pack(_ATTRIBUTE.size + len(wanted), _REQUEST_BYTECODE) + wanted
+        body += _ATTRIBUTE.pack(_ATTRIBUTE.size + len(bytecode), _REQUEST_BYTECODE) + bytecode
         head = _HEADER.pack(_HEADER.size + len(body), _ASK_BY_FAMILY, _REQUEST_DUMP, 0, 0)
         try:
             self._netlink.send(head + body)
@@ -105,7 +105,7 @@ class SocketDump:
         if -code == errno.ENOENT:
             return  # the kernel has no such sockets: udp_diag is not loaded, or there is no IPv6
         if -code == errno.EINVAL:
-            raise ProbeError("this kernel cannot tell whose a socket is (Linux 5.9 and later can)")
+            raise ProbeError("this kernel cannot filter sockets by cgroup (Linux 5.9 and later can)")
         raise ProbeError(f"the kernel does not list {protocol} sockets: {os.strerror(-code)}")
 
 
@@ -114,13 +114,13 @@ def filter_for(groups: Sequence[int]) -> bytes:
     jump behind it leads to the end, else it is passed over. Behind the end means refused."""
     size = _CONDITION.size + _JUMP.size
     code = b""
-    for place, group in enumerate(groups):
-        left = (len(groups) - 1 - place) * size
-        is_last = not left
+    for index, group in enumerate(groups):
+        skip = (len(groups) - 1 - index) * size
+        is_last = not skip
         otherwise = _CONDITION.size + 4 if is_last else size
         code += _CONDITION.pack(_CODE_CGROUP, _CONDITION.size, otherwise, group)
         if not is_last:
-            code += _JUMP.pack(_CODE_JUMP, _JUMP.size, left)
+            code += _JUMP.pack(_CODE_JUMP, _JUMP.size, skip)
     return code
 
 
@@ -154,7 +154,7 @@ def _tcp_numbers(info: bytes) -> dict[str, int]:
         "rtt_usec": struct.unpack_from("=I", info, _RTT)[0],
     }
     if len(info) >= _RESENT + 8:
-        # What was acknowledged counts the opening of the connection as a byte; what was sent does not.
+        # Acknowledged bytes include one for opening the connection; sent bytes do not.
         sent, resent = struct.unpack_from("=QQ", info, _SENT)
         numbers["tx_bytes"] = sent - resent
     return numbers

@@ -1,10 +1,11 @@
-"""The program that the kernel runs for every packet of a group: it adds up, and lets everything pass.
+"""BPF program that the kernel runs for every packet of a group: it counts, and lets everything pass.
 
-What TCP hands down in one piece, or is handed in one piece, may be many packets on the wire; they are counted
-as such, each with its headers, so that sender and receiver have the same numbers. One value holds both
-directions, each on a cache line of its own, since several CPUs count at once.
+A segment that TCP passes in one piece may be many packets on the wire; they are counted as such, each with
+its headers, so that sender and receiver have the same numbers. One value holds both directions, each on a
+cache line of its own, because several CPUs count at once.
 
-What comes out of it is written down in `traffic_code`: who starts a job has no time to put it together."""
+The result is stored in `traffic_code`: assembling it at the start of a job would take too long.
+"""
 
 import struct
 
@@ -12,7 +13,7 @@ from joblens.probes.network.cgroup_network import STARTS
 
 _BYTES, _PACKETS, _TCP, _UDP, _IPV6 = 0, 8, 16, 24, 32
 
-# Places in what the kernel hands to such a program, and in a socket.
+# Offsets in the context of such a program, and in a socket.
 _LENGTH, _ETHERNET_PROTOCOL, _SEGMENTS, _SOCKET, _SOCKET_PROTOCOL = 0, 16, 164, 168, 12
 _IPV6_BIG_ENDIAN = 0xDD86
 _IPV6_HEADER, _JUMBO_HEADER, _UDP_HEADER = 40, 8, 8
@@ -33,9 +34,11 @@ _ADDRESS_IN_MAP = 2
 _Step = tuple[int, int, int, int, int, str]
 
 
-def _step(code: int, to: int = 0, source: int = 0, place: int = 0, value: int = 0, go: str = "") -> _Step:
+def _step(
+    code: int, to: int = 0, source: int = 0, field_offset: int = 0, value: int = 0, go: str = ""
+) -> _Step:
     """`go`: label of the step that follows when the condition holds."""
-    return code, to, source, place, value, go
+    return code, to, source, field_offset, value, go
 
 
 def program(counters: int, direction: int) -> bytes:
@@ -58,7 +61,7 @@ _PROTOCOL_OF_SOCKET: tuple[_Step | str, ...] = (
 
 
 def _one_byte(otherwise: str) -> tuple[_Step, ...]:
-    """Of the packet, at the place in R2 -> R1."""
+    """Loads a byte of the packet, at the offset in R2, into R1."""
     return (
         _step(_COPY, _R1, _PACKET),
         _step(_COPY, _R3, _STACK),
@@ -84,7 +87,7 @@ _SIZE_ON_THE_WIRE: tuple[_Step | str, ...] = (
     _step(_SET, _R2),
     *_one_byte(otherwise="add"),
     _step(_AND, _R1, value=15),
-    _step(_SHIFT_LEFT, _R1, value=2),  # it is told in words of four bytes
+    _step(_SHIFT_LEFT, _R1, value=2),  # it is in units of four bytes
     _step(_COPY, _R2, _R1),
     _step(_STORE_64, _STACK, _R2, _IP_SIZE),
     _step(_GO, go="behind ip"),
@@ -96,7 +99,7 @@ _SIZE_ON_THE_WIRE: tuple[_Step | str, ...] = (
     _step(_GO_IF_EQUAL, _R1, value=_IPPROTO_TCP, go="behind ip"),
     _step(_GO_IF_EQUAL, _R1, value=_IPPROTO_UDP, go="behind ip"),
     _step(_GO_IF_OTHER, _R1, value=_HOP_BY_HOP, go="add"),
-    # A piece that is longer than IPv6 can say has a header for that, which no packet on the wire will have.
+    # A piece too long for IPv6 has an extra header, which no packet on the wire will have.
     _step(_GO_IF_ABOVE, _SIZE, value=_LONGEST_IPV6, go="jumbo"),
     _step(_GO, go="add"),
     "jumbo",
@@ -154,7 +157,7 @@ def _assembled(parts: tuple[_Step | str, ...]) -> bytes:
         else:
             steps.append(part)
     code = b""
-    for number, (operation, to, source, place, value, go) in enumerate(steps):
-        offset = labels[go] - number - 1 if go else place
+    for number, (operation, to, source, field_offset, value, go) in enumerate(steps):
+        offset = labels[go] - number - 1 if go else field_offset
         code += struct.pack("=BBhi", operation, source << 4 | to, offset, value)
     return code

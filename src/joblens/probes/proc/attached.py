@@ -12,15 +12,18 @@ from joblens.ports.probe import Probe
 from joblens.probes.proc.processes import IO_FIELDS
 
 _PEAKS = ("memory_kernel_peak_bytes", "memory_largest_process_bytes")
-# What is sampled anyway, and adds nothing up.
+# Sampled anyway, and not a sum.
 _AS_SAMPLED = frozenset({"processes", "threads", "open_files", "open_files_limit", "memory_virtual"})
-_NOT_ABOVE = "it has not been above what it had been before joblens looked, which the kernel does not forget"
-_NO_BEGINNING = "what it was when joblens began to look could not be read"
+_NOT_ABOVE = "it has not exceeded its peak from before joblens attached, which the kernel keeps"
+_NO_BEGINNING = "its state when joblens attached could not be read"
 
 
 class BaselinedProbe:
-    """Counters are for the caller to take the base off. High-water marks of the kernel tell of the time
-    before until they rise: only then they are given."""
+    """The caller subtracts the base of counters.
+
+    The kernel's high-water marks are from before the measurement until they rise: only then they are
+    returned.
+    """
 
     def __init__(self, probe: Probe) -> None:
         self.name = probe.name
@@ -36,7 +39,7 @@ class BaselinedProbe:
 
     @property
     def unknown(self) -> Mapping[str, str]:
-        # Last, what the probe itself cannot tell at all.
+        # Last, numbers that the probe cannot have at all.
         return {**dict.fromkeys(self._before, _NOT_ABOVE), **self._no_beginning, **self.inner.unknown}
 
     @property
@@ -44,11 +47,11 @@ class BaselinedProbe:
         return {*getattr(self.inner, "lower_bounds", ()), *self._missed}
 
     def miss_the_end(self) -> None:
-        """It was gone before it could be read for the last time."""
+        """Records that it ended before the last reading."""
         self._missed.update(group for group in self.inner.sources if group not in _AS_SAMPLED)
 
     def was_not_missed(self, group: str) -> None:
-        """Somebody else has seen the end of it."""
+        """Records that another source has its end."""
         self._missed.discard(group)
 
     def look_at_all(self) -> None:
@@ -62,7 +65,7 @@ class BaselinedProbe:
         if self._absent is None:
             self._absent = {name for name in IO_FIELDS if name not in reading}
         for name in self._absent.intersection(reading):
-            del reading[name]  # since the processes began, and nobody knows what to take off
+            del reading[name]  # since the start of the processes, with an unknown base
             self._no_beginning[name] = _NO_BEGINNING
         for name in _PEAKS:
             if name in reading and reading[name] <= self._before.setdefault(name, reading[name]):
@@ -84,13 +87,16 @@ _INFO_BYTES = 64
 _INFO_EXIT = 1 << 3
 _EXIT_CODE = slice(60, 64)
 _STAT_EXIT_CODE = 49  # field 52 of /proc/PID/stat, counted behind the name
-_REAP_PATIENCE_S = 0.5
+_REAP_TIMEOUT_S = 0.5
 
 
-def exit_status_of(pidfd: int, pid: int, patience_s: float = _REAP_PATIENCE_S) -> int | None:
-    """The wait status of a process that has ended, of which `pidfd` was opened while it ran. The kernel tells
-    it once its parent has waited for it, which may take a moment; before that /proc does. None: neither."""
-    give_up_s = time.monotonic() + patience_s
+def exit_status_of(pidfd: int, pid: int, timeout_s: float = _REAP_TIMEOUT_S) -> int | None:
+    """Returns the wait status of an ended process whose `pidfd` was opened while it ran.
+
+    The kernel has it once the parent has reaped it, which may take a moment; before that /proc has. None:
+    neither.
+    """
+    give_up_s = time.monotonic() + timeout_s
     while True:
         status = _told_by_descriptor(pidfd)
         if status is None:
@@ -117,7 +123,7 @@ def _told_by_proc(pid: int, pidfd: int) -> int | None:
     with contextlib.suppress(OSError, ValueError, IndexError):
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             fields = file.read().rpartition(b")")[2].split()
-        # Ours is still there, so the number is not another's yet. Who may not look is told 0.
+        # Ours still exists, so the pid is not reused yet. Without permission it reads as 0.
         if fields[0] == b"Z" and _is_unreaped(pidfd) and os.access(f"/proc/{pid}/environ", os.R_OK):
             return int(fields[_STAT_EXIT_CODE])
     return None

@@ -1,7 +1,7 @@
 """Process tree of the calling process: threads and descendants, without joblens' own helpers.
 
-For measuring inside a host program: it waits for nobody, adopts nobody and changes nothing, so a
-descendant is found only through its living ancestors, or because it was seen before they died.
+For measuring inside a host program: it reaps nothing, adopts nothing and changes nothing, so a descendant is
+found only through its living ancestors, or because it was found before they died.
 """
 
 import os
@@ -25,8 +25,8 @@ from joblens.probes.proc.kernel_files import (
     read_bytes,
 )
 
-# The kernel's CPU clock of any process, or of any thread of ours (what clock_getcpuclockid gives):
-# nanoseconds, where a stat file has hundredths of a second.
+# The kernel's CPU clock of any process, or of our threads (clock_getcpuclockid): nanoseconds, while a stat
+# file has hundredths of a second.
 PROCESS_CLOCK = 2
 THREAD_CLOCK = 6
 
@@ -101,8 +101,10 @@ def parse_private_dirty(smaps_rollup: bytes) -> int | None:
 
 
 class OwnHelpers:
-    """`lock` is held by whoever looks at this process's children, so that none of ours comes or goes
-    meanwhile. `used`: what those that were waited for have added to this process's counters."""
+    """`lock` is held while this process's children are scanned, so that no helper comes or goes.
+
+    `used`: what reaped helpers have added to this process's counters.
+    """
 
     def __init__(self) -> None:
         self.forget()
@@ -121,7 +123,7 @@ class OwnHelpers:
             return pid
 
     def ended(self, pid: int) -> int | None:
-        """Its exit code, the one time it is told; None: it still runs."""
+        """Returns its exit code, once; None: it still runs."""
         with self.lock:
             try:
                 if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -142,13 +144,13 @@ HELPERS = OwnHelpers()
 os.register_at_fork(after_in_child=HELPERS.forget)
 
 
-# smaps_rollup walks all pages of a process; past this much a look makes do with a lower bound.
+# smaps_rollup walks all pages of a process; beyond this much time a sample has a lower bound.
 _PAGE_WALK_BUDGET_S = 0.02
 _TRIES = 5
 
 
 class Level(Struct, frozen=True, kw_only=True):
-    """How things stand, of all processes together where it does not say otherwise."""
+    """State of all processes together, unless noted."""
 
     anon_bytes: int
     shmem_bytes: int
@@ -163,11 +165,11 @@ class Level(Struct, frozen=True, kw_only=True):
     processes: int
     threads: int
     open_files: int | None
-    is_lower_bound: bool  # memory that forked children share could not be told apart in time
+    is_lower_bound: bool  # memory shared by forked children could not be separated in time
 
 
-class _Seen(Struct):
-    """What is remembered about a descendant from one look to the next."""
+class _ProcessState(Struct):
+    """State of a descendant between samples."""
 
     thread: int | None
     io: Counters = NOTHING
@@ -189,9 +191,9 @@ class OwnTree:
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
         self._pid = os.getpid()
-        self._seen: dict[Identity, _Seen] = {}
+        self._seen: dict[Identity, _ProcessState] = {}
         self._stats: dict[int, ProcStat] = {}
-        self.looked_mono_ns = 0  # when the last look was
+        self.looked_mono_ns = 0  # time of the last sample
         self._has_children_files = os.path.exists(f"{proc}/self/task/{self._pid}/children")
 
     def forget(self) -> None:
@@ -199,9 +201,9 @@ class OwnTree:
 
     def look(self, threads: Collection[int], overhead_usec: int = 0) -> Snapshot:
         with HELPERS.lock:
-            return self._look(threads, overhead_usec)
+            return self._sample(threads, overhead_usec)
 
-    def _look(self, threads: Collection[int], overhead_usec: int) -> Snapshot:
+    def _sample(self, threads: Collection[int], overhead_usec: int) -> Snapshot:
         waited = resource.getrusage(resource.RUSAGE_CHILDREN)
         live, io, again = self._living(), self._io("self"), resource.getrusage(resource.RUSAGE_CHILDREN)
         for _ in range(_TRIES):
@@ -224,7 +226,7 @@ class OwnTree:
         )
 
     def level(self) -> Level:
-        """After `look`: of the processes that were found by it."""
+        """Returns the level of the processes that `look` found."""
         own = parse_sizes(self._read("self/status") or b"")
         stat = parse_stat(self._read("self/stat") or b"")
         sizes = [own]
@@ -232,12 +234,12 @@ class OwnTree:
         threads, files, is_lower_bound = stat.threads, self._open_files("self"), False
         families = {stat.stack_start: anon}
         walk_until = time.perf_counter() + _PAGE_WALK_BUDGET_S
-        for (pid, _), seen in self._seen.items():
+        for (pid, _), state in self._seen.items():
             status, child = self._read(f"{pid}/status") or b"", self._stat(pid)
             found = parse_sizes(status)
             if child is None or b"VmRSS" not in found:
                 continue  # ended
-            seen.ignores_children = parse_status(status).ignores_sigchld
+            state.ignores_children = parse_status(status).ignores_sigchld
             child_anon, is_exact = self._anon(pid, found.get(b"RssAnon", 0), child, families, walk_until)
             anon += child_anon
             is_lower_bound |= not is_exact
@@ -271,14 +273,14 @@ class OwnTree:
         nobody_waits = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
         for pid, thread in self._children_of_us():
             self._follow(_Step(pid, thread, None, nobody_waits), before, live)
-        for identity, seen in before.items():
+        for identity, state in before.items():
             if identity not in live and self._is_alive(identity):
-                # Its parent died and it went to init: no wait of ours will ever tell about it.
-                self._follow(_Step(identity[0], seen.thread, identity, is_adrift=True), before, live)
+                # Its parent died and it was adopted by init: we will never reap it.
+                self._follow(_Step(identity[0], state.thread, identity, is_adrift=True), before, live)
         return live
 
     def _follow(
-        self, root: "_Step", before: dict[Identity, _Seen], live: dict[Identity, LiveProcess]
+        self, root: "_Step", before: dict[Identity, _ProcessState], live: dict[Identity, LiveProcess]
     ) -> None:
         """Read a process and all below it."""
         waiting = [root]
@@ -288,20 +290,20 @@ class OwnTree:
             if stat is None or (step.pid, stat.start_ticks) in live:
                 continue
             identity = (step.pid, stat.start_ticks)
-            seen = before.get(identity) or _Seen(thread=step.thread)
-            seen.io = self._io(str(step.pid)) or seen.io
-            self._seen[identity] = seen
+            state = before.get(identity) or _ProcessState(thread=step.thread)
+            state.io = self._io(str(step.pid)) or state.io
+            self._seen[identity] = state
             branch = step.branch or identity
             live[identity] = LiveProcess(
                 branch=branch,
-                thread=seen.thread,
+                thread=state.thread,
                 own=own_counters(clock_usec(step.pid, PROCESS_CLOCK), stat),
-                absorbed=waited_counters(stat) + seen.io,
+                absorbed=waited_counters(stat) + state.io,
                 is_adrift=step.is_adrift,
             )
             if stat.state != "Z":
                 waiting += [
-                    _Step(child, seen.thread, branch, seen.ignores_children)
+                    _Step(child, state.thread, branch, state.ignores_children)
                     for child in self._children(step.pid)
                 ]
 
@@ -346,8 +348,10 @@ class OwnTree:
     def _anon(
         self, pid: int, anon: int, stat: ProcStat, families: dict[int, int], walk_until: float
     ) -> tuple[int, bool]:
-        """Memory of its own, and whether that is exact. A child that was forked and never became
-        another program holds its parent's pages too, which must not be counted twice."""
+        """Returns private memory, and whether it is exact.
+
+        A forked child without exec also holds its parent's pages, which must not be counted twice.
+        """
         family = stat.stack_start
         if not family or family not in families:
             families[family] = anon
@@ -380,7 +384,7 @@ class OwnTree:
             return []
 
     def _read(self, path: str) -> bytes | None:
-        """None: it has ended, or it is not ours to look at."""
+        """Returns None if it has ended or is not readable."""
         try:
             descriptor = os.open(f"{self._proc}/{path}", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:

@@ -1,10 +1,10 @@
-"""Process tree of a job where there is no control group: the sum over all descendants of one process.
+"""Process tree of a job without a cgroup: the sum over all descendants of one process.
 
-It sees who is alive at the moment it looks. What has ended is in the counters of whoever waited for it
-(a parent in the tree, or the launcher, whose part the caller adds) with one exception: children of a
-process that ignores SIGCHLD are waited for by nobody, and only what was seen of them is known.
+It sees living processes. Ended ones are in the counters of the process that reaped them (a parent in the
+tree, or the launcher, whose part the caller adds). One exception: children of a process that ignores SIGCHLD
+are reaped by no one, and only their samples are known.
 
-A process once seen stays a member although its parent is gone: what daemonised is still the job.
+A process stays a member after its parent has ended: daemons are still part of the job.
 """
 
 import os
@@ -51,24 +51,24 @@ class Member:
         self.stat: ProcStat = parse_stat(stat_text)
 
     def renew(self) -> bool:
-        """Whether anything changed since the last look. Raises ProcessLookupError once it is gone."""
+        """Whether anything changed since the last sample. Raises ProcessLookupError if it has ended."""
         text = self.process.read("stat")
         if text == self.stat_text:
             return False
         stat = parse_stat(text)
         if stat.start_ticks != self.stat.start_ticks:
-            raise ProcessLookupError(self.process.pid)  # the pid has been given to another process
+            raise ProcessLookupError(self.process.pid)  # the pid was reused
         self.stat_text, self.stat = text, stat
         return True
 
 
 class Descendants:
-    """`members` by pid, the root left out; zombies are members until someone waits for them."""
+    """`members` by pid, without the root; zombies are members until reaped."""
 
     def __init__(self, root_pid: int, proc: str = "/proc", budget: DescriptorBudget = BUDGET) -> None:
         self.members: dict[int, Member] = {}
-        self.gone: list[Member] = []  # since the look before
-        self.changed: set[int] = set()  # pids whose reading differs from the look before, new ones included
+        self.gone: list[Member] = []  # since the previous sample
+        self.changed: set[int] = set()  # pids whose reading has changed, including new ones
         self._root_pid = root_pid
         self._proc = proc
         self._budget = budget
@@ -139,11 +139,11 @@ class Descendants:
         for pid, parent in parent_of.items():
             children.setdefault(parent, []).append(pid)
         pending = [self._root_pid, *self.members]
-        seen = set(pending)
+        found_pids = set(pending)
         while pending:
             for pid in children.get(pending.pop(), ()):
-                if pid not in seen:
-                    seen.add(pid)
+                if pid not in found_pids:
+                    found_pids.add(pid)
                     self._admit(pid)
                     pending.append(pid)
 
@@ -177,13 +177,13 @@ _STATUS_A_READING = 8  # /proc/PID/status is dear: the processes take turns
 # Processes whose stat line stands still: they may read and write and grow all the same, within a clock tick.
 _STILL_A_READING = 64
 _NO_GROUP = "needs a control group, which the job does not have"
-_DENIED = "a process of the job does not let this user look at it"
+_DENIED = "no permission to read a process of the job"
 _NO_STATUS = ProcStatus(None, None, None, None, ignores_sigchld=False)
 _NO_IO = ProcIo(0, 0, 0, 0, 0, 0)
 
 
 class _Detail:
-    """What was last read of one process beside its stat line."""
+    """Last readings of one process besides its stat line."""
 
     __slots__ = ("anon_bytes", "denied", "io", "open_files", "status")
 
@@ -196,9 +196,11 @@ class _Detail:
 
 
 class ProcessTreeProbe:
-    """Everything below `root_pid`; with `include_root` that process too, else it is the launcher and left
-    out. Counters are of the living, with what they reaped. `lower_bounds` names groups of numbers that
-    are known to miss something."""
+    """Everything below `root_pid`; `include_root` adds that process, else it is the launcher and excluded.
+
+    Counters are of living processes, including those they reaped. `lower_bounds`: groups of numbers that are
+    known to miss something.
+    """
 
     name = "process-tree"
 
@@ -237,10 +239,10 @@ class ProcessTreeProbe:
         self._is_last = False
         self._largest = LargestProcess()
         self._open_files_limit: int | None = None
-        self._lost = [0, 0, 0, 0]  # user, system ticks, faults: of children that nobody waited for
+        self._lost = [0, 0, 0, 0]  # user, system ticks, faults: of children that were never reaped
 
     def read(self) -> dict[str, Any]:
-        members = self._look()
+        members = self._sample()
         alive = [member for member in members if member.stat.is_alive]
         self._renew_details(alive)
         self._take_turns(alive)
@@ -249,7 +251,7 @@ class ProcessTreeProbe:
         fields["processes"] = len(alive)
         fields["threads"] = sum(member.stat.threads for member in alive)
         fields["open_files"] = sum(self._details[member].open_files for member in alive)
-        # A zombie's I/O is nobody else's until it is waited for.
+        # A zombie's I/O is in no other counter until it is reaped.
         fields.update(sum_io([self._details[member].io for member in members if member in self._details]))
         if self._open_files_limit is not None:
             fields["open_files_limit"] = self._open_files_limit
@@ -260,16 +262,16 @@ class ProcessTreeProbe:
         return fields
 
     def look_at_all(self) -> None:
-        """The next reading is the last: it spares nobody."""
+        """Makes the next reading complete, because it is the last."""
         self._is_last = True
 
     def descendants(self) -> list[int]:
         """Living processes below the root right now, zombies not counted."""
-        self._look()
+        self._sample()
         return [pid for pid, member in self._tree.members.items() if member.stat.is_alive]
 
     def forget_peaks(self) -> None:
-        """What was seen so far belonged to processes that had not become the job yet."""
+        """Discards peaks of processes that had not become the job yet."""
         self._largest.forget()
 
     def close(self) -> None:
@@ -278,25 +280,25 @@ class ProcessTreeProbe:
             self._root.process.close()
         self._details.clear()
 
-    def _look(self) -> list[Member]:
+    def _sample(self) -> list[Member]:
         self._tree.look()
         for member in self._tree.gone:
             self._note_loss(member)
             self._details.pop(member, None)
             self._shared.forget(member.process)
         members = list(self._tree.members.values())
-        self._changed |= self._tree.changed  # who asks for the descendants looks too, and reads nothing
+        self._changed |= self._tree.changed  # listing descendants scans too, and reads nothing
         if self._root is not None:
             try:
                 if self._root.renew():
                     self._changed.add(self._root.process.pid)
             except OSError as error:
-                raise ProbeError(f"process {self._root.process.pid} is gone") from error
+                raise ProbeError(f"process {self._root.process.pid} has ended") from error
             members.append(self._root)
         return members
 
     def _note_loss(self, member: Member) -> None:
-        """A child that its parent never waited for is in nobody's counters: keep what was seen of it."""
+        """Keeps the last sample of a child that its parent never reaped: it is in no other counter."""
         parent_pid = member.stat.parent_pid
         parent = self._tree.members.get(parent_pid)
         if parent is None and self._root is not None and self._root.process.pid == parent_pid:
@@ -308,7 +310,7 @@ class ProcessTreeProbe:
             self._lost[index] += value
 
     def _renew_details(self, alive: Sequence[Member]) -> None:
-        """Who is new or has run, and of those that stand still as many as are worth it."""
+        """Updates new and active processes, and as many idle ones as the budget allows."""
         still: list[Member] = []
         for member in alive:
             if member not in self._details:
@@ -335,7 +337,7 @@ class ProcessTreeProbe:
         except PermissionError:
             denied.update(IO_FIELDS)
         except ProcessLookupError:
-            return  # the next look finds it gone
+            return  # the next sample finds it ended
         detail.denied = denied
 
     def _take_turns(self, alive: Sequence[Member]) -> None:
@@ -374,7 +376,7 @@ class ProcessTreeProbe:
         swap_bytes: int | None = 0
         for member in alive:
             detail = self._details[member]
-            # A stack start that may not be seen is 0 for everyone: each is then a family of its own.
+            # An unreadable stack start is 0 for all: then each is a family of its own.
             origin = member.stat.stack_start or -member.process.pid
             shmem = detail.status.shmem_bytes or 0
             residents.append(Resident(member.process, origin, detail.anon_bytes, shmem))

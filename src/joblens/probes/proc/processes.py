@@ -1,16 +1,18 @@
 """Processes in /proc: lists, counters, and their sums as readings of a sample.
 
-Processes that forked and did not exec share their parent's anonymous pages until they write to them, and
-shared memory belongs to all who map it; adding up what each has resident would count such pages many
-times. The kernel's proportional shares add up right but are dear (it walks every page), so they are read
-within a budget of time and kept as ratios in between.
+Forked processes share their parent's anonymous pages until they write to them, and shared memory belongs to
+all that map it; summing resident sizes would count such pages many times. The kernel's proportional shares
+add up correctly but are expensive (it walks every page), so they are read within a time budget and kept as
+ratios in between.
 """
 
 import os
 import resource
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from joblens.probes.proc.kernel_files import (
     LAST_CHUNK_BELOW,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class DescriptorBudget:
-    """A share of the process's descriptors. What is refused is opened and closed at every reading instead."""
+    """A share of the process's descriptors. Beyond it, files are opened and closed at every reading."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -54,12 +56,12 @@ BUDGET = half_of_the_allowed()
 
 
 _READ_SIZE = 4096
-_KEPT_FILES = 5  # of those that are read at every tick
+_KEPT_FILES = 5  # for files read at every tick
 _GONE = (FileNotFoundError, ProcessLookupError)
 
 
 class WatchedProcess:
-    """Raises ProcessLookupError from any reading once the process is gone."""
+    """Raises ProcessLookupError from any reading once the process has ended."""
 
     __slots__ = ("_budget", "_descriptors", "_directory", "_path", "_room", "pid")
 
@@ -101,7 +103,7 @@ class WatchedProcess:
         return data if len(data) < LAST_CHUNK_BELOW else self.read_once(name)
 
     def read_once(self, name: str) -> bytes:
-        """All of it, without keeping the descriptor: for what is looked at now and then."""
+        """Reads a file without keeping the descriptor, for rare readings."""
         try:
             descriptor = self._open(name, os.O_RDONLY)
             try:
@@ -156,7 +158,7 @@ class WatchedProcess:
 
 
 _PEAKS_A_READING = 4  # /proc/PID/status is dear: the processes take turns
-_DENIED = "a process of the job does not let this user look at it"
+_DENIED = "no permission to read a process of the job"
 
 IO_FIELDS = (
     "io_call_read_bytes",
@@ -170,10 +172,11 @@ _NO_IO = ProcIo(0, 0, 0, 0, 0, 0)
 
 
 class ProcessesProbe:
-    """`pids` lists the living processes. I/O is their sum, what each has reaped included; what died
-    unreaped by one of them is the launcher's to add. A field is left out when one process refuses it.
+    """`pids` lists the living processes. I/O is their sum, including reaped children.
 
-    What a reading costs grows with the number of processes: the caller decides how often that is worth it."""
+    The launcher adds processes that ended unreaped. A field is omitted if one process refuses it. The cost of
+    a reading grows with the number of processes: the caller decides how often.
+    """
 
     name = "processes"
 
@@ -222,7 +225,7 @@ class ProcessesProbe:
         return fields
 
     def forget_peaks(self) -> None:
-        """What was seen so far belonged to processes that had not become the job yet."""
+        """Discards peaks of processes that had not become the job yet."""
         self._largest.forget()
 
     def close(self) -> None:
@@ -291,8 +294,8 @@ _BUDGET_A_READING_NS = 2_000_000
 _REST_PER_COST = 50  # a reading that took 1 ms is not repeated for 50 ms: 2 % of one core at the most
 
 
-class Resident(NamedTuple):
-    """What one process has resident, shared pages included."""
+class Resident(Struct, frozen=True):
+    """Resident memory of one process, including shared pages."""
 
     process: WatchedProcess
     origin: int  # equal for processes that forked from one another without exec
@@ -300,7 +303,7 @@ class Resident(NamedTuple):
     shmem_bytes: int
 
 
-class _Share(NamedTuple):
+class _Share(Struct, frozen=True):
     anon_ratio: float
     shmem_bytes: int
     next_at_ns: int
@@ -333,11 +336,11 @@ class SharedPages:
         self._shares.pop(process, None)
 
     def _refresh(self, relatives: list[Resident], mappers: list[Resident]) -> None:
-        wanted = {resident.process for resident in relatives}
+        chosen = {resident.process for resident in relatives}
         if len(mappers) > 1:
-            wanted.update(resident.process for resident in mappers)
+            chosen.update(resident.process for resident in mappers)
         started_ns = now_ns = time.monotonic_ns()
-        due = [(self._next_at_ns(process), process) for process in wanted]
+        due = [(self._next_at_ns(process), process) for process in chosen]
         for next_at_ns, process in sorted(due, key=lambda pair: pair[0]):
             if next_at_ns > now_ns or now_ns - started_ns > _BUDGET_A_READING_NS:
                 return
@@ -353,7 +356,7 @@ class SharedPages:
         return share.next_at_ns if share else 0
 
     def _family_anon(self, family: list[Resident]) -> int:
-        """At least what the largest of them has, whatever the ratios of an earlier moment say."""
+        """Returns at least the largest member's memory, whatever the earlier ratios say."""
         shares = [self._shares.get(resident.process) for resident in family]
         if None in shares:
             self.is_lower_bound = True
@@ -448,7 +451,7 @@ _MOMENT_NS = 20_000_000
 
 
 class RecentReading:
-    """Jobs that are looked at one after the other need not each read what is the same for all of them."""
+    """Shares readings that are the same for jobs sampled one after the other."""
 
     def __init__(self, probe: "Probe") -> None:
         self.name = probe.name

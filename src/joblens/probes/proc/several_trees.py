@@ -1,8 +1,9 @@
-"""A job of which some processes are nobody's children that joblens knows: tasks that a cluster's daemon has
-started. Each is followed as a tree of its own, beside whatever counts the rest of the job.
+"""Jobs with tasks that a cluster's daemon started:
+each is followed as a tree of its own, besides the rest of the job.
 
-What such a task did between the last look and its end is known to the daemon alone, which waited for it:
-its counters stay as they were last seen, and all sums are lower bounds from then on."""
+The use of such a task between the last sample and its end is known only to the daemon, which reaped it: its
+counters stay at the last sample, and all sums are lower bounds from then on.
+"""
 
 import contextlib
 import threading
@@ -45,7 +46,7 @@ class SeveralTrees:
         self.main = main
         self._trees: dict[int, ProcessTreeProbe] = {}
         self._latest: dict[int, dict[str, Any]] = {}
-        self._ended: dict[str, int] = {}  # what was last seen of tasks that are gone
+        self._ended: dict[str, int] = {}  # last readings of ended tasks
         self._largest: dict[str, int] = {}  # of all tasks there ever were
         self._has_followed = False
         self._own_sources: Mapping[str, str] = {}
@@ -83,15 +84,15 @@ class SeveralTrees:
         fields = self.main.read() if self.main is not None else {}
         is_alone = self.main is None
         with self._lock:
-            self._look()
+            self._sample()
             for name in _COUNTERS:
                 if is_alone or name in fields:
                     fields[name] = fields.get(name, 0) + self._ended.get(name, 0) + self._sum(name)
             for name in _LEVELS:
                 if is_alone or name in fields:
                     fields[name] = (fields.get(name) or 0) + self._sum(name)
-            for seen in self._latest.values():
-                self._note_largest(seen)
+            for reading in self._latest.values():
+                self._note_largest(reading)
             if self._largest.get(_LARGEST, 0) > fields.get(_LARGEST, 0):
                 fields.pop(_FILES_OF_LARGEST, None)
                 fields.update(self._largest)
@@ -133,7 +134,7 @@ class SeveralTrees:
         if self.main is not None:
             self.main.close()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         for pid, tree in list(self._trees.items()):
             try:
                 self._latest[pid] = tree.read()
@@ -141,16 +142,16 @@ class SeveralTrees:
                 self._end(pid, self._trees.pop(pid))
 
     def _end(self, pid: int, tree: ProcessTreeProbe) -> None:
-        seen = self._latest.pop(pid, {})
+        reading = self._latest.pop(pid, {})
         for name in _COUNTERS:
-            self._ended[name] = self._ended.get(name, 0) + seen.get(name, 0)
-        self._note_largest(seen)
+            self._ended[name] = self._ended.get(name, 0) + reading.get(name, 0)
+        self._note_largest(reading)
         with contextlib.suppress(Exception):
             tree.close()
 
-    def _note_largest(self, seen: Mapping[str, Any]) -> None:
-        if seen.get(_LARGEST, 0) >= self._largest.get(_LARGEST, 0):
-            self._largest = {name: seen[name] for name in (_LARGEST, _FILES_OF_LARGEST) if name in seen}
+    def _note_largest(self, reading: Mapping[str, Any]) -> None:
+        if reading.get(_LARGEST, 0) >= self._largest.get(_LARGEST, 0):
+            self._largest = {name: reading[name] for name in (_LARGEST, _FILES_OF_LARGEST) if name in reading}
 
     def _sum(self, name: str) -> int:
-        return sum(seen.get(name) or 0 for seen in self._latest.values())
+        return sum(reading.get(name) or 0 for reading in self._latest.values())

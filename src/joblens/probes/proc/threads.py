@@ -1,7 +1,8 @@
 """Threads of a job: CPU time, run-queue waits and migrations of each.
 
-Every look reads one short file a thread, then more of those that have run since, the busiest first. It stops
-after a few milliseconds and goes on there the next time: a job with thousands of threads delays nobody.
+Every sample reads one short file per thread, then more for those that have run since, the busiest first. It
+stops after a few milliseconds and continues there the next time: a job with thousands of threads delays no
+one.
 """
 
 import os
@@ -27,7 +28,7 @@ class ThreadStat(Struct, frozen=True):
 
 
 class Scheduling(NamedTuple):
-    """None: the kernel does not tell."""
+    """None: not reported by the kernel."""
 
     switches_voluntary: int | None
     switches_involuntary: int | None
@@ -35,7 +36,7 @@ class Scheduling(NamedTuple):
 
 
 def parse_thread_stat(data: bytes) -> ThreadStat:
-    """The name stands in parentheses and may hold blanks and parentheses itself: the last one counts."""
+    """Parses stat. The name is in parentheses and may contain blanks and parentheses: the last one counts."""
     end = data.rindex(b")")
     words = data[end + 2 :].split()
     return ThreadStat(
@@ -78,19 +79,17 @@ def _value(data: bytes, name: bytes) -> int | None:
 
 
 MOST_KEPT = 256
-_MOST_WATCHED = 2048  # that live at once; what is beyond is in the job's totals only
-# Of a look, in CPU time: for everyone's times, and for those and the rest together …
+_MOST_WATCHED = 2048  # alive at once; others are only in the job's totals
+# CPU time of a sample: for all times, and including details …
 _TIMES_NS, _LOOK_NS = 4_000_000, 6_000_000
-_LOOK_WALL_NS = (
-    25_000_000  # … and on the clock: a job that takes every CPU has this thread wait for each file
-)
+_LOOK_WALL_NS = 25_000_000  # … and wall time: a job that uses every CPU makes this thread wait for each file
 _SOURCE = "/proc/PID/task/TID: schedstat, stat, sched"
 _SHORTEST_S, _LONGEST_S = 1.0, 15.0
 _EMPTY = Details()
 
 
-class _Seen(Struct):
-    """What is remembered of a thread that lives. Times in nanoseconds since the job's start."""
+class _ThreadState(Struct):
+    """State of a living thread. Times in nanoseconds since the job's start."""
 
     pid: int
     process: str
@@ -112,10 +111,12 @@ class _Seen(Struct):
 
 
 class ThreadsProbe:
-    """`pids` lists the living processes. What a thread has used when it is first seen is taken off where
-    `was_before(tid, start_ticks)` says that it was not for the job. `earlier`: what another process that
-    looked at the job has seen of its threads; those that have ended since are not forgotten. `waited`: a
-    thread that has become the job since, and its files by name as they were before."""
+    """`pids` lists the living processes.
+
+    Subtracts a thread's earlier use where `was_before(tid, start_ticks)` says that it was not for the job.
+    `earlier`: threads that another process has measured; ended ones are kept. `waited`: a thread that has
+    become the job since, and its files by name as they were before.
+    """
 
     name = "threads"
 
@@ -134,7 +135,7 @@ class ThreadsProbe:
         self._proc = proc
         self._now_us = now_us
         self._began_s = time.monotonic()
-        self._living: dict[int, _Seen] = {}
+        self._living: dict[int, _ThreadState] = {}
         self._ended: list[ThreadUse] = []  # the hottest of them
         self._ended_cpu_ns = self._ended_wait_ns = 0
         self._ended_migrations: int | None = None
@@ -152,16 +153,16 @@ class ThreadsProbe:
         if waited is not None:
             self._living[waited[0]] = _before_it_was_the_job(*waited)
             self._seen += 1
-        else:  # what is there now may have to be taken off
-            self._look()
+        else:  # the current use may have to be subtracted
+            self._sample()
 
     @property
     def interval_s(self) -> float:
-        """A young job is looked at often, so that a short one is seen at all."""
+        """Returns a short interval for a young job, so that a short one is sampled at all."""
         return min(_LONGEST_S, max(_SHORTEST_S, (time.monotonic() - self._began_s) / 10))
 
     def read(self) -> Details:
-        self._look()
+        self._sample()
         table = self._table()
         if self._last is not None and _without_time(table) == _without_time(self._last):
             return _EMPTY
@@ -169,12 +170,12 @@ class ThreadsProbe:
         return Details(threads=table)
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """No resources to close."""
 
-    # ---- looking -------------------------------------------------------------------------------------
+    # ---- sampling --------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        """Brings what is known of the living up to date."""
+    def _sample(self) -> None:
+        """Updates the living threads."""
         budget = _Budget()
         there = self._list()
         for tid in self._living.keys() - there.keys():
@@ -192,7 +193,7 @@ class ThreadsProbe:
                 self._update(tid, there[tid])
         self._missed += len(self._unread - there.keys())
         self._unread = there.keys() - self._living.keys()
-        ran = [tid for tid, seen in self._living.items() if seen.cpu_ns != seen.read_at_cpu_ns]
+        ran = [tid for tid, state in self._living.items() if state.cpu_ns != state.read_at_cpu_ns]
         for tid in sorted(ran, key=lambda tid: self._living[tid].read_at_cpu_ns - self._living[tid].cpu_ns):
             if budget.is_spent(_LOOK_NS):
                 return
@@ -214,21 +215,21 @@ class ThreadsProbe:
     def _update(self, tid: int, pid: int) -> None:
         folder = f"{self._proc}/{pid}/task/{tid}"
         cpu_ns, wait_ns = self._times(folder)
-        seen = self._living.get(tid)
-        if seen is not None and (seen.pid != pid or cpu_ns < seen.cpu_ns + seen.base_cpu_ns):
-            self._end(tid)  # the kernel has given its number to another
-            seen = None
-        is_new = seen is None
-        if seen is None:
-            seen = _Seen(pid=pid, process=self._process_name(pid, tid))
-        seen.cpu_ns = cpu_ns - seen.base_cpu_ns
-        seen.wait_ns = None if wait_ns is None else wait_ns - seen.base_wait_ns
+        state = self._living.get(tid)
+        if state is not None and (state.pid != pid or cpu_ns < state.cpu_ns + state.base_cpu_ns):
+            self._end(tid)  # its tid was reused
+            state = None
+        is_new = state is None
+        if state is None:
+            state = _ThreadState(pid=pid, process=self._process_name(pid, tid))
+        state.cpu_ns = cpu_ns - state.base_cpu_ns
+        state.wait_ns = None if wait_ns is None else wait_ns - state.base_wait_ns
         if is_new:
-            seen.stat = parse_thread_stat(_read(f"{folder}/stat"))
-            if self._was_before(tid, seen.stat.start_ticks):
-                self._read_closely(tid, seen)
-                _take_base(seen)
-            self._living[tid] = seen
+            state.stat = parse_thread_stat(_read(f"{folder}/stat"))
+            if self._was_before(tid, state.stat.start_ticks):
+                self._read_closely(tid, state)
+                _take_base(state)
+            self._living[tid] = state
             self._seen += 1
             known = self._not_met.pop(tid, None)
             if known is not None and known.cpu_usec > cpu_ns // 1000:
@@ -242,19 +243,19 @@ class ThreadsProbe:
             return (stat.user_ticks + stat.system_ticks) * USEC_PER_TICK * 1000, None
         return on_cpu_ns, waiting_ns
 
-    def _read_closely(self, tid: int, seen: _Seen) -> None:
-        folder = f"{self._proc}/{seen.pid}/task/{tid}"
-        seen.stat = parse_thread_stat(_read(f"{folder}/stat"))
-        _add_to_name(seen, seen.stat.name)
-        if tid == seen.pid:
-            seen.process = seen.name  # it may be another after exec
+    def _read_closely(self, tid: int, state: _ThreadState) -> None:
+        folder = f"{self._proc}/{state.pid}/task/{tid}"
+        state.stat = parse_thread_stat(_read(f"{folder}/stat"))
+        _add_to_name(state, state.stat.name)
+        if tid == state.pid:
+            state.process = state.name  # it may be another after exec
         try:
-            seen.sched = parse_sched(_read(f"{folder}/sched"))
+            state.sched = parse_sched(_read(f"{folder}/sched"))
         except FileNotFoundError:
-            seen.sched = parse_switches(_read(f"{folder}/status"))
+            state.sched = parse_switches(_read(f"{folder}/status"))
         if self._proc == "/proc":
-            seen.allowed = format_cpu_list(os.sched_getaffinity(tid))
-        seen.read_at_cpu_ns = seen.cpu_ns
+            state.allowed = format_cpu_list(os.sched_getaffinity(tid))
+        state.read_at_cpu_ns = state.cpu_ns
 
     def _process_name(self, pid: int, tid: int) -> str:
         leader = self._living.get(pid)
@@ -263,17 +264,17 @@ class ThreadsProbe:
         return "" if tid == pid else parse_thread_stat(_read(f"{self._proc}/{pid}/stat")).name
 
     def _end(self, tid: int) -> None:
-        seen = self._living.pop(tid)
-        use = _use_of(tid, seen, is_alive=False)
-        self._ended_cpu_ns += seen.cpu_ns
-        self._ended_wait_ns += seen.wait_ns or 0
+        state = self._living.pop(tid)
+        use = _use_of(tid, state, is_alive=False)
+        self._ended_cpu_ns += state.cpu_ns
+        self._ended_wait_ns += state.wait_ns or 0
         self._ended_migrations = _sum_known([self._ended_migrations, use.migrations])
         self._ended.append(use)
         if len(self._ended) > 2 * MOST_KEPT:
             self._ended = _hottest(self._ended)
 
     def _add_ended(self, use: ThreadUse) -> None:
-        """One that only somebody else has seen."""
+        """Adds a thread that only another process has measured."""
         self._seen += 1
         self._ended_cpu_ns += use.cpu_usec * 1000
         self._ended_wait_ns += (use.wait_usec or 0) * 1000
@@ -283,10 +284,10 @@ class ThreadsProbe:
     # ---- telling -------------------------------------------------------------------------------------
 
     def _table(self) -> ThreadTable:
-        living = [_use_of(tid, seen, is_alive=True) for tid, seen in self._living.items()]
-        waits = [seen.wait_ns for seen in self._living.values()]
+        living = [_use_of(tid, state, is_alive=True) for tid, state in self._living.items()]
+        waits = [state.wait_ns for state in self._living.values()]
         wait_ns = None if None in waits else self._ended_wait_ns + sum(wait or 0 for wait in waits)
-        cpu_ns = self._ended_cpu_ns + sum(seen.cpu_ns for seen in self._living.values())
+        cpu_ns = self._ended_cpu_ns + sum(state.cpu_ns for state in self._living.values())
         table = ThreadTable(
             at_us=self._now_us(),
             threads=tuple(_hottest([*living, *self._ended])),
@@ -303,7 +304,7 @@ class ThreadsProbe:
 
 
 def _not_below(table: ThreadTable, earlier: ThreadTable) -> ThreadTable:
-    """Of what was in an earlier table's totals alone nobody knows whether it lives on."""
+    """Keeps totals monotonic: threads only in an earlier table's totals may still live."""
     return replace(
         table,
         seen=max(table.seen, earlier.seen),
@@ -313,64 +314,64 @@ def _not_below(table: ThreadTable, earlier: ThreadTable) -> ThreadTable:
     )
 
 
-def _before_it_was_the_job(tid: int, files: Mapping[str, bytes]) -> _Seen:
-    seen = _Seen(pid=tid, process="", stat=parse_thread_stat(files["stat"]))
+def _before_it_was_the_job(tid: int, files: Mapping[str, bytes]) -> _ThreadState:
+    state = _ThreadState(pid=tid, process="", stat=parse_thread_stat(files["stat"]))
     if "schedstat" in files:
-        seen.cpu_ns, seen.wait_ns = parse_schedstat(files["schedstat"])
-    elif seen.stat is not None:
-        seen.cpu_ns = (seen.stat.user_ticks + seen.stat.system_ticks) * USEC_PER_TICK * 1000
-    seen.sched = parse_sched(files["sched"]) if "sched" in files else parse_switches(files["status"])
-    _take_base(seen)
-    return seen
+        state.cpu_ns, state.wait_ns = parse_schedstat(files["schedstat"])
+    elif state.stat is not None:
+        state.cpu_ns = (state.stat.user_ticks + state.stat.system_ticks) * USEC_PER_TICK * 1000
+    state.sched = parse_sched(files["sched"]) if "sched" in files else parse_switches(files["status"])
+    _take_base(state)
+    return state
 
 
-def _add_to_name(seen: _Seen, name: str) -> None:
-    """What it has used since it was last read goes to the name it has now."""
-    if name != seen.name_now:
-        seen.name_now, seen.name_now_cpu_ns = name, 0
-    seen.name_now_cpu_ns += seen.cpu_ns - max(0, seen.read_at_cpu_ns)
-    if name == seen.name or seen.name_now_cpu_ns >= seen.name_cpu_ns:
-        seen.name, seen.name_cpu_ns = name, max(seen.name_cpu_ns, seen.name_now_cpu_ns)
+def _add_to_name(state: _ThreadState, name: str) -> None:
+    """Adds use since the last reading to its current name."""
+    if name != state.name_now:
+        state.name_now, state.name_now_cpu_ns = name, 0
+    state.name_now_cpu_ns += state.cpu_ns - max(0, state.read_at_cpu_ns)
+    if name == state.name or state.name_now_cpu_ns >= state.name_cpu_ns:
+        state.name, state.name_cpu_ns = name, max(state.name_cpu_ns, state.name_now_cpu_ns)
 
 
-def _take_base(seen: _Seen) -> None:
-    """What it has used so far was not for the job."""
-    seen.base_cpu_ns, seen.cpu_ns = seen.cpu_ns, 0
-    seen.base_wait_ns, seen.wait_ns = seen.wait_ns or 0, 0 if seen.wait_ns is not None else None
-    seen.read_at_cpu_ns = seen.name_cpu_ns = -1
-    seen.name_now_cpu_ns = 0
-    seen.base_sched = seen.sched
-    if seen.stat is not None:
-        seen.base_user_usec = seen.stat.user_ticks * USEC_PER_TICK
-        seen.base_system_usec = seen.stat.system_ticks * USEC_PER_TICK
+def _take_base(state: _ThreadState) -> None:
+    """Excludes its use so far, which was not for the job."""
+    state.base_cpu_ns, state.cpu_ns = state.cpu_ns, 0
+    state.base_wait_ns, state.wait_ns = state.wait_ns or 0, 0 if state.wait_ns is not None else None
+    state.read_at_cpu_ns = state.name_cpu_ns = -1
+    state.name_now_cpu_ns = 0
+    state.base_sched = state.sched
+    if state.stat is not None:
+        state.base_user_usec = state.stat.user_ticks * USEC_PER_TICK
+        state.base_system_usec = state.stat.system_ticks * USEC_PER_TICK
 
 
-def _use_of(tid: int, seen: _Seen, *, is_alive: bool) -> ThreadUse:
+def _use_of(tid: int, state: _ThreadState, *, is_alive: bool) -> ThreadUse:
     user = system = None
-    if seen.stat is not None:
+    if state.stat is not None:
         user, system = _divided(
-            seen.cpu_ns // 1000,
-            seen.stat.user_ticks * USEC_PER_TICK - seen.base_user_usec,
-            seen.stat.system_ticks * USEC_PER_TICK - seen.base_system_usec,
+            state.cpu_ns // 1000,
+            state.stat.user_ticks * USEC_PER_TICK - state.base_user_usec,
+            state.stat.system_ticks * USEC_PER_TICK - state.base_system_usec,
         )
     voluntary, involuntary, migrations = (
         None if value is None else value - (base or 0)
-        for value, base in zip(seen.sched, seen.base_sched, strict=True)
+        for value, base in zip(state.sched, state.base_sched, strict=True)
     )
     return ThreadUse(
-        pid=seen.pid,
+        pid=state.pid,
         tid=tid,
-        process=seen.process,
-        name=seen.name or (seen.stat.name if seen.stat is not None else ""),
-        cpu_usec=seen.cpu_ns // 1000,
+        process=state.process,
+        name=state.name or (state.stat.name if state.stat is not None else ""),
+        cpu_usec=state.cpu_ns // 1000,
         user_usec=user,
         system_usec=system,
-        wait_usec=None if seen.wait_ns is None else seen.wait_ns // 1000,
+        wait_usec=None if state.wait_ns is None else state.wait_ns // 1000,
         switches_voluntary=voluntary,
         switches_involuntary=involuntary,
         migrations=migrations,
-        last_cpu=seen.stat.last_cpu if seen.stat is not None else None,
-        cpus_allowed=seen.allowed,
+        last_cpu=state.stat.last_cpu if state.stat is not None else None,
+        cpus_allowed=state.allowed,
         is_alive=is_alive,
     )
 
@@ -388,8 +389,7 @@ def _hottest(threads: list[ThreadUse]) -> list[ThreadUse]:
 
 
 def _sum_known(values: Sequence[int | None]) -> int | None:
-    """Of a thread that was not looked at closely yet nothing is known, as of all where the kernel does not
-    tell."""
+    """Returns None if details of a thread are unknown, or the kernel does not report them."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
@@ -399,7 +399,7 @@ def _without_time(table: ThreadTable) -> tuple[object, ...]:
 
 
 class _Budget:
-    """What one look may take, from now on."""
+    """Time budget of one sample."""
 
     def __init__(self) -> None:
         self._cpu_ns = time.thread_time_ns()

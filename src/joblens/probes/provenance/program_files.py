@@ -1,13 +1,13 @@
 """Files of a program: which ones a command starts, with version and packages."""
 
 import os
-import platform
 import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from joblens.model.values.ids import sha256
 
@@ -21,14 +21,14 @@ def is_python(path: str) -> bool:
 
 
 def python_version(path: str) -> str:
-    """'': its files do not say"""
+    """Returns '' if its files do not say."""
     real = os.path.realpath(path)
     if real == os.path.realpath(sys.executable):
-        return platform.python_version()
-    told = _settings_of_environment(path)
+        return sys.version.split()[0]
+    settings = _settings_of_environment(path)
     for key in ("version_info", "version"):
-        if key in told:
-            return told[key].removesuffix(".final.0")
+        if key in settings:
+            return settings[key].removesuffix(".final.0")
     found = re.fullmatch(_PYTHON, os.path.basename(real))
     return (found[1] or "") if found else ""
 
@@ -58,24 +58,24 @@ def python_path_folders(python_path: str, cwd: str, options: Sequence[str] = ())
 
 
 def _package_folders(path: str) -> Iterator[str]:
-    """As its start-up would come to them: of a virtual environment, then, if that says so, of its origin."""
-    told = _settings_of_environment(path)
-    if told:
+    """Returns folders in its search order: of a virtual environment, then, if configured, of its base."""
+    settings = _settings_of_environment(path)
+    if settings:
         yield from _of_prefix(os.path.dirname(os.path.dirname(os.path.abspath(path))))
-        if told.get("include-system-site-packages", "").lower() != "true":
+        if settings.get("include-system-site-packages", "").lower() != "true":
             return
     real = os.path.realpath(path)
     prefix = os.path.dirname(os.path.dirname(real))
-    if prefix == "/usr":  # of the system: what was installed beside it comes first
+    if prefix == "/usr":  # of the system: additional packages come first
         yield from _of_prefix("/usr/local")
     yield from _of_prefix(prefix, re.fullmatch(_PYTHON, os.path.basename(real)))
 
 
 def _of_prefix(prefix: str, named: "re.Match[str] | None" = None) -> Iterator[str]:
     library = os.path.join(prefix, "lib")
-    wanted = f"python{named[1]}" if named is not None and named[1] and "." in named[1] else ""
+    version_wanted = f"python{named[1]}" if named is not None and named[1] and "." in named[1] else ""
     for name in _sorted(library):
-        if re.fullmatch(_PYTHON, name) and (not wanted or name in (wanted, "python3")):
+        if re.fullmatch(_PYTHON, name) and (not version_wanted or name in (version_wanted, "python3")):
             for packages in ("site-packages", "dist-packages"):
                 folder = os.path.join(library, name, packages)
                 if os.path.isdir(folder):
@@ -85,9 +85,9 @@ def _of_prefix(prefix: str, named: "re.Match[str] | None" = None) -> Iterator[st
 def _settings_of_environment(path: str) -> dict[str, str]:
     """pyvenv.cfg; empty where there is none."""
     folder = os.path.dirname(os.path.abspath(path))
-    for place in (os.path.dirname(folder), folder):
+    for folder_tried in (os.path.dirname(folder), folder):
         try:
-            with open(os.path.join(place, "pyvenv.cfg"), encoding="utf-8", errors="replace") as file:
+            with open(os.path.join(folder_tried, "pyvenv.cfg"), encoding="utf-8", errors="replace") as file:
                 pairs = (line.partition("=") for line in file)
                 return {key.strip(): value.strip() for key, _, value in pairs}
         except OSError:
@@ -111,7 +111,7 @@ def _sorted(folder: str) -> list[str]:
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _INTERPRETERS = frozenset({*_SHELLS, "perl", "ruby", "Rscript", "julia", "node", "lua", "octave", "php"})
-_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})  # options of Python with another word behind
+_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})  # options of Python that take another word
 _CODE_FOLLOWS = frozenset({"-c", "-m", "-e", "-"})
 _HEAD = 256
 _PIECE = 1 << 18
@@ -119,18 +119,20 @@ _NUMBERED = r"(?P<name>[A-Za-z]+)-?(?P<version>\d+(?:\.\d+)*)"  # perl5.36.0, ph
 
 
 def starting_words(argv: Sequence[str], *, is_shell: bool, shell: str = "/bin/sh") -> tuple[str, ...]:
-    """The words that decide which files are started: what comes behind them is for the program. `shell`: that
-    reads the line, where it is one."""
+    """Returns the words that decide which files are started; later ones are arguments.
+
+    `shell`: the shell that parses the line, if it is one.
+    """
     words = _words_of(argv, shell, is_shell=is_shell)
     if not words:
         return ()
     if not _is_interpreter(words[0]):
         return (words[0],)
-    for place, word in enumerate(words[1:], 1):
+    for folder_tried, word in enumerate(words[1:], 1):
         if word in _CODE_FOLLOWS or not word.startswith("-"):
-            is_value = words[place - 1] in _WITH_VALUE
+            is_value = words[folder_tried - 1] in _WITH_VALUE
             if not is_value:
-                return tuple(words[: place + (word not in _CODE_FOLLOWS)])
+                return tuple(words[: folder_tried + (word not in _CODE_FOLLOWS)])
     return tuple(words)
 
 
@@ -140,8 +142,11 @@ def _is_interpreter(word: str) -> bool:
 
 
 def program_paths(words: Sequence[str], cwd: str, search: str) -> tuple[str, ...]:
-    """Of starting words: the program, what interprets it where it is a script, and the script that it is
-    given; those there are. `search`: as PATH has it."""
+    """Returns existing files of starting words:
+    the program, its interpreter if it is a script, and its script.
+
+    `search`: value of PATH.
+    """
     if not words:
         return ()
     program = find_program(words[0], cwd, search)
@@ -159,7 +164,7 @@ def program_paths(words: Sequence[str], cwd: str, search: str) -> tuple[str, ...
 
 @cache
 def shell_of_workflows() -> str:
-    """Lines of a workflow are read by bash where there is one, those of `run --shell` by sh."""
+    """Returns bash for workflow commands, if installed; `run --shell` uses sh."""
     return find_program("bash", "", os.environ.get("PATH", os.defpath)) or "/bin/sh"
 
 
@@ -190,20 +195,20 @@ def find_program(word: str, cwd: str, search: str) -> str | None:
 
 
 def script_of(program: str, words: Sequence[str], cwd: str) -> str:
-    """What an interpreter is given to run; '': it is none, or the code stands in the command."""
+    """Returns the script of an interpreter; '': none, or the code is in the command."""
     name = os.path.basename(program)
     is_a_python = is_python(program)
     if not is_a_python and name not in _INTERPRETERS:
         return ""
-    place = 1
-    while place < len(words):
-        word = words[place]
+    folder_tried = 1
+    while folder_tried < len(words):
+        word = words[folder_tried]
         if word in _CODE_FOLLOWS:
             return ""
         if not word.startswith("-"):
             path = os.path.normpath(os.path.join(cwd, word))
             return path if os.path.isfile(path) else ""
-        place += 2 if is_a_python and word in _WITH_VALUE else 1
+        folder_tried += 2 if is_a_python and word in _WITH_VALUE else 1
     return ""
 
 
@@ -226,7 +231,7 @@ def _interpreter_of(program: str, search: str) -> str:
 
 
 def is_script(path: str) -> bool:
-    """By its first two bytes: whatever its name is, another program reads it."""
+    """Checks the first two bytes: a script is run by another program."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read(2) == b"#!"
@@ -235,7 +240,7 @@ def is_script(path: str) -> bool:
 
 
 def version_of(path: str) -> str:
-    """Of an interpreter, as far as names of files tell it; nothing is started to ask. '': they do not"""
+    """Returns the version of an interpreter from file names, without starting it. ''  if unknown."""
     if is_python(path):
         return python_version(path)
     found = re.fullmatch(_NUMBERED, os.path.basename(os.path.realpath(path)))
@@ -305,11 +310,11 @@ def remembered_path(name: str, cwd: str) -> str:
     return os.path.join(cwd, remembered_name(name, cwd))
 
 
-class CommandKind(NamedTuple):
+class CommandKind(Struct, frozen=True):
     """Commands that start the same files in the same folder."""
 
     cwd: str
     words: tuple[str, ...]  # as probes.program_files.starting_words has them
     search: str  # PATH
     environment: tuple[tuple[str, str], ...] | None = None  # None: that of this process
-    is_one_of_many: bool = False  # nobody looks at what it starts
+    is_one_of_many: bool = False  # its children are not measured

@@ -15,7 +15,7 @@ from joblens.probes.provenance.program_files import Mark, find_program
 
 _MOST_BYTES = 1 << 22  # of a list of packed references
 _COMMIT = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
-# Filters are programs that git runs on files; what is included may name some, too.
+# Filters are programs that git runs on files; included configuration may define some, too.
 _RUNS_PROGRAMS = r"(?im)^\s*\[\s*(?:filter|include|includeif)\b"
 _MOST_STEPS = 8  # from one symbolic reference to the next
 
@@ -23,15 +23,15 @@ _MOST_STEPS = 8  # from one symbolic reference to the next
 class Repository(Struct, frozen=True, kw_only=True):
     root: str  # of the working tree
     git_dir: str  # of this working tree
-    common_dir: str  # with what all working trees share
+    common_dir: str  # with files that all working trees share
     commit: str = ""  # '': none yet, or it cannot be read
     branch: str = ""
     remote: str = ""  # as configured; may hold a password
-    runs_programs: bool = False  # by its configuration, when git looks at its files
+    runs_programs: bool = False  # by its configuration, when git scans its files
 
     @property
     def files(self) -> tuple[str, ...]:
-        """That change with its commit, and with what is about to be committed."""
+        """Returns files that change with its commit and index."""
         reference = os.path.join(self.common_dir, "refs", "heads", self.branch) if self.branch else ""
         packed, index = os.path.join(self.common_dir, "packed-refs"), os.path.join(self.git_dir, "index")
         return (os.path.join(self.git_dir, "HEAD"), *filter(None, (reference,)), packed, index)
@@ -57,14 +57,14 @@ def _upwards(folder: str) -> Iterator[str]:
 
 
 def _git_dir(root: str) -> str | None:
-    """`.git` is a folder; of a submodule or a further working tree it is a file that says where that lies."""
+    """`.git` is a folder; in a submodule or another working tree it is a file with its path."""
     path = os.path.join(root, ".git")
     if os.path.isfile(os.path.join(path, "HEAD")):
         return path
-    told = _text(path) if os.path.isfile(path) else None
-    if told is None or not told.startswith("gitdir:"):
+    text_found = _text(path) if os.path.isfile(path) else None
+    if text_found is None or not text_found.startswith("gitdir:"):
         return None
-    named = os.path.join(root, told.removeprefix("gitdir:").strip())
+    named = os.path.join(root, text_found.removeprefix("gitdir:").strip())
     return named if os.path.isfile(os.path.join(named, "HEAD")) else None
 
 
@@ -90,10 +90,10 @@ def _head(git_dir: str, common_dir: str) -> tuple[str, str]:
     branch = ""
     reference = "HEAD"
     for _ in range(_MOST_STEPS):
-        told = _reference(reference, git_dir, common_dir)
-        if not told.startswith("ref:"):
-            return (told if re.fullmatch(_COMMIT, told) else ""), branch
-        reference = told.removeprefix("ref:").strip()
+        text_found = _reference(reference, git_dir, common_dir)
+        if not text_found.startswith("ref:"):
+            return (text_found if re.fullmatch(_COMMIT, text_found) else ""), branch
+        reference = text_found.removeprefix("ref:").strip()
         if not branch:
             branch = reference.removeprefix("refs/heads/")
     return "", branch
@@ -101,14 +101,14 @@ def _head(git_dir: str, common_dir: str) -> tuple[str, str]:
 
 def _reference(name: str, git_dir: str, common_dir: str) -> str:
     for folder in dict.fromkeys((git_dir, common_dir)):
-        told = _text(os.path.join(folder, name))
-        if told is not None:
-            return told.strip()
+        text_found = _text(os.path.join(folder, name))
+        if text_found is not None:
+            return text_found.strip()
     return parse_packed(_text(os.path.join(common_dir, "packed-refs")) or "", name)
 
 
 def _text(path: str) -> str | None:
-    """None: there is no such file, or it may not be read."""
+    """Returns None if the file does not exist or is not readable."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read(_MOST_BYTES)
@@ -128,7 +128,7 @@ def parse_packed(text: str, name: str) -> str:
 def parse_remote(config: str, branch: str) -> str:
     """The address of the branch's remote, else of 'origin', else of the only one."""
     urls: dict[str, str] = {}
-    wanted, section, name = "", "", ""
+    remote, section, name = "", "", ""
     for line in map(str.strip, config.splitlines()):
         if line.startswith("["):
             section, _, rest = line.strip("[]").partition(" ")
@@ -138,13 +138,13 @@ def parse_remote(config: str, branch: str) -> str:
         if section == "remote" and key.strip().lower() == "url":
             urls.setdefault(name, value.strip())
         elif section == "branch" and name == branch and key.strip().lower() == "remote":
-            wanted = value.strip()
+            remote = value.strip()
     only = next(iter(urls.values())) if len(urls) == 1 else ""
-    return urls.get(wanted) or urls.get("origin") or only
+    return urls.get(remote) or urls.get("origin") or only
 
 
-# It is asked about a repository that joblens was only started in: nothing that this one configures to be run
-# at every look is, and nothing is written there. Of one with filters (Repository.runs_programs) nobody asks.
+# joblens was only started in this repository: it runs no program that the repository configures, and writes
+# nothing there. Repositories with filters (Repository.runs_programs) are not queried.
 _QUESTION = (
     *("git", "--no-optional-locks", "-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null"),
     *("status", "--porcelain=v1", "-z", "--untracked-files=no", "--ignore-submodules=dirty", "--no-renames"),
@@ -154,7 +154,7 @@ _NOT_PASSED_ON = (
     *("GIT_COMMON_DIR", "GIT_TRACE", "GIT_EXTERNAL_DIFF", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"),
 )
 _MOST_TOLD = 1 << 20
-_MOST_FILES = 200  # whose content counts in the digest of changes
+_MOST_FILES = 200  # included in the digest of changes by content
 _LARGEST_FILE = 8 << 20
 
 
@@ -165,10 +165,10 @@ class Changes(Struct, frozen=True):
 
 
 class AskedChanges:
-    """git was asked; `answer` waits for what it says."""
+    """A running git query; `answer` waits for its result."""
 
     def __init__(self, root: str, index: Mark = None) -> None:
-        """`index`: of the repository, before git was asked."""
+        """`index`: of the repository, before git was started."""
         self.index = index
         self.asked_s = time.monotonic()
         self._root = root
@@ -177,7 +177,7 @@ class AskedChanges:
         self._streams: tuple[int, int] = (-1, -1)
         git = find_program("git", "", os.environ.get("PATH", os.defpath))
         if git is None:
-            self._why = "git is not installed here, so changed files were not looked for"
+            self._why = "git is not installed, so changed files are unknown"
             return
         try:
             self._ask(git)
@@ -214,12 +214,12 @@ class AskedChanges:
                 os.close(descriptor)
         self._streams = out_read, err_read
 
-    def answer(self, patience_s: float) -> Changes:
-        """To be called once. Takes as long as git takes, and no longer than `patience_s`."""
+    def answer(self, timeout_s: float) -> Changes:
+        """To be called once. Takes as long as git takes, and no longer than `timeout_s`."""
         if not self._pid:
             return Changes(why=self._why)
         try:
-            (told, complaint), is_late = _read_all(self._streams, patience_s)
+            (text_found, complaint), is_late = _read_all(self._streams, timeout_s)
         finally:
             for descriptor in self._streams:
                 os.close(descriptor)
@@ -228,25 +228,25 @@ class AskedChanges:
                 os.killpg(self._pid, signal.SIGKILL)  # not waited for yet, so the number is its own
         try:
             _, status = os.waitpid(self._pid, 0)
-        except ChildProcessError:  # a program that joblens is part of waits for whatever there is
+        except ChildProcessError:  # a host program must wait for all children
             status = 0
         if is_late:
-            return Changes(why=f"git did not say within {patience_s:g} s which files were changed")
+            return Changes(why=f"git did not list changed files within {timeout_s:g} s")
         code = os.waitstatus_to_exitcode(status)
         if code != 0:
             return Changes(why=f"git status: {_first_line(complaint) or f'exit code {code}'}")
-        return Changes(False) if not told else Changes(True, _digest(self._root, told))
+        return Changes(False) if not text_found else Changes(True, _digest(self._root, text_found))
 
 
-def _read_all(descriptors: tuple[int, int], patience_s: float) -> tuple[tuple[bytes, bytes], bool]:
-    """-> what came from each, and whether it did not end in time"""
-    until_s = time.monotonic() + patience_s
+def _read_all(descriptors: tuple[int, int], timeout_s: float) -> tuple[tuple[bytes, bytes], bool]:
+    """Returns the output of each, and whether it timed out."""
+    until_s = time.monotonic() + timeout_s
     texts = dict.fromkeys(descriptors, b"")
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
-    left = len(descriptors)
-    while left:
+    open_count = len(descriptors)
+    while open_count:
         ready = poll.poll(max(0.0, until_s - time.monotonic()) * 1000)
         if not ready:
             return (texts[descriptors[0]], texts[descriptors[1]]), True
@@ -254,16 +254,16 @@ def _read_all(descriptors: tuple[int, int], patience_s: float) -> tuple[tuple[by
             piece = os.read(descriptor, 1 << 16)
             if not piece:
                 poll.unregister(descriptor)
-                left -= 1
+                open_count -= 1
             elif len(texts[descriptor]) < _MOST_TOLD:
                 texts[descriptor] += piece
     return (texts[descriptors[0]], texts[descriptors[1]]), False
 
 
-def _digest(root: str, told: bytes) -> str:
-    """Of what was changed and how: the same changes have the same one."""
-    digest = blake2b(told, 16)
-    for entry in told.split(b"\0")[:_MOST_FILES]:
+def _digest(root: str, text_found: bytes) -> str:
+    """Returns a digest of the changes: equal for equal changes."""
+    digest = blake2b(text_found, 16)
+    for entry in text_found.split(b"\0")[:_MOST_FILES]:
         path = os.path.join(os.fsencode(root), entry[3:])
         try:
             if entry[3:] and os.path.isfile(path) and os.path.getsize(path) <= _LARGEST_FILE:

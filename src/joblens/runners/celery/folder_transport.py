@@ -53,7 +53,7 @@ class FolderChannel(filesystem.Channel):  # type: ignore[misc]  # kombu has no t
         _write_text(os.path.join(self.data_folder_out, name), dumps(payload))
 
     def _get(self, queue: str) -> Any:
-        """Who removes the file has the message."""
+        """The process that removes the file has the message."""
         listed = self._listed.get(queue)
         if not listed:
             listed = self._listed[queue] = deque(self._names_of(queue))

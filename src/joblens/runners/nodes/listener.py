@@ -1,7 +1,7 @@
-"""Listener of a worker that stays on a node: a private socket and its messages, one JSON value per line.
+"""Listener of a worker that stays on a node: a private socket and its messages.
 
-Who speaks is whatever the cluster lets begin there: it brings room for jobs and names them, waits for their
-ends, and takes the room away again, at the latest when its connection breaks.
+Tasks that the cluster starts there connect to it: a task brings capacity and names jobs, waits for their
+ends, and takes the capacity away again, at the latest when its connection breaks.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Protocol, cast
 
 import msgspec
@@ -19,13 +20,12 @@ from msgspec import Struct, field
 
 from joblens.model.clusters.allocation import NodeDoors
 from joblens.model.jobs.job import Placement
+from joblens.model.values.messages import MessageReader, message_line
 from joblens.ports.workers import MessageHandler
-
-_NEWLINE = b"\n"
 
 
 class Bring(Struct, frozen=True, tag="bring", omit_defaults=True):
-    """Jobs, and the room in which they run one behind the other."""
+    """Jobs, and the capacity in which they run one after the other."""
 
     group: int  # of this connection
     uuids: tuple[str, ...]
@@ -36,13 +36,13 @@ class Bring(Struct, frozen=True, tag="bring", omit_defaults=True):
 
 
 class Leave(Struct, frozen=True, tag="leave"):
-    """Those of the group that have not ended are to be given back, its room is gone."""
+    """Jobs of the group that have not ended are to be given back; its capacity is gone."""
 
     group: int
 
 
 class Ran(Struct, frozen=True, tag="ran", omit_defaults=True):
-    """It has come to its end, and needs its room no more; what is to be written of it is under way."""
+    """The job ended and its capacity is free; its outcome is being written."""
 
     uuid: str
     seconds: float | None = None
@@ -71,38 +71,11 @@ class PrintsTo(Struct, frozen=True, tag="prints"):
 ToNode = Bring | Leave
 FromNode = Ran | Ended | LetGo | PrintsTo
 
-_to_node: msgspec.json.Decoder[ToNode] = msgspec.json.Decoder(ToNode)
-_from_node: msgspec.json.Decoder[FromNode] = msgspec.json.Decoder(FromNode)
-
-
-def line_of(word: ToNode | FromNode) -> bytes:
-    return msgspec.json.encode(word) + _NEWLINE
-
-
-def read_to_node(line: bytes) -> ToNode:
-    return _to_node.decode(line)
-
-
-def read_from_node(line: bytes) -> FromNode:
-    return _from_node.decode(line)
-
-
-class Lines:
-    """Whole lines out of what comes in pieces."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        *lines, self._rest = (self._rest + data).split(_NEWLINE)
-        yield from lines
-
-
 _LONGEST = 100  # bytes; the kernel takes 107, others fewer
 
 
 def bind_at(path: str, backlog: int) -> socket.socket:
-    """Whoever may open the folder may connect. One that an earlier process has left is replaced."""
+    """Processes that may open the folder may connect. Replaces a socket that an earlier process left."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     listener = socket.socket(socket.AF_UNIX)
@@ -148,7 +121,7 @@ _MOST_WAITING = 64  # connections that were not accepted yet
 
 
 class NodeTaker(MessageHandler, Protocol):
-    """A worker that is told what room it has. All from the ear's thread."""
+    """A worker whose capacity is set by its listener. All methods are called on the listener's thread."""
 
     def lend(
         self,
@@ -165,7 +138,7 @@ class NodeTaker(MessageHandler, Protocol):
         ...
 
     def let_go(self, uuid: str) -> None:
-        """Whoever brought it is gone: it ends, and others may have it. Nothing, when it is not held."""
+        """The sender of the job is gone: the job ends and is given back. Does nothing when it is not held."""
         ...
 
 
@@ -177,14 +150,18 @@ class _Group(Struct):
 
 class _Guest(Struct, eq=False):
     connection: socket.socket
-    lines: Lines = field(default_factory=Lines)
+    messages: MessageReader[ToNode] = field(default_factory=partial(MessageReader, ToNode))
     groups: dict[int, _Group] = field(default_factory=dict)
     unsent: bytes = b""
 
 
-class SocketListener:
-    """`has_ended`, `has_let_go` and `prints_to` may be called from any thread; all else happens on the one
-    that `run` is called on."""
+class NodeListener:
+    """Receives the tickets of a worker that stays on a node (BrokerConsumer), from tasks that the cluster
+    starts there (`WorkerConfig.listen`). Calls `take` of the worker with each ticket, and before that `lend`
+    with the GPUs that the cluster assigned by name.
+
+    `has_run`, `has_ended`, `has_let_go` and `prints_to` may be called from any thread and return at once; all
+    else happens on the thread that calls `run`."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -196,30 +173,34 @@ class SocketListener:
         self._is_woken = False
         self._guests: dict[int, _Guest] = {}
         self._holder: dict[str, tuple[_Guest, int]] = {}  # uuid -> who waits for it, and in which group
-        self._places = 0
+        self._capacity = 0
         self._had_guests = False
 
     # ---- from the worker -----------------------------------------------------------------------------
 
     def has_run(self, uuid: str, seconds: float | None) -> None:
-        self._tell(Ran(uuid, seconds))
+        """The job ended and its capacity is free; its outcome is being written. None: it did not start."""
+        self._post(Ran(uuid, seconds))
 
     def has_ended(self, uuids: Sequence[str]) -> None:
-        self._tell(Ended(tuple(uuids)))
+        """Their outcomes are in the store."""
+        self._post(Ended(tuple(uuids)))
 
     def has_let_go(self, uuids: Sequence[str]) -> None:
-        self._tell(LetGo(tuple(uuids)))
+        """The worker does not have them: others had them first, or it gave them back."""
+        self._post(LetGo(tuple(uuids)))
 
     def prints_to(self, uuid: str, here: str, meant: str) -> None:
-        self._tell(PrintsTo(uuid, here, meant))
+        """The job's output goes to the folder `here`: the folder `meant` is not on this machine."""
+        self._post(PrintsTo(uuid, here, meant))
 
     def stop(self) -> None:
         self._is_stopping = True
         self._wake()
 
-    def _tell(self, word: FromNode) -> None:
+    def _post(self, message: FromNode) -> None:
         with self._lock:
-            self._news.append(word)
+            self._news.append(message)
             if self._is_woken:
                 return
             self._is_woken = True
@@ -295,12 +276,11 @@ class SocketListener:
         except OSError:
             data = b""
         try:
-            for line in guest.lines.feed(data):
-                word = read_to_node(line)
-                if isinstance(word, Bring):
-                    self._take(guest, word, node)
+            for message in guest.messages.feed(data):
+                if isinstance(message, Bring):
+                    self._take(guest, message, node)
                 else:
-                    self._remove(guest, word, node)
+                    self._remove(guest, message, node)
         except msgspec.MsgspecError:
             data = b""  # nobody of ours speaks like that
         if not data:
@@ -316,8 +296,8 @@ class SocketListener:
 
     def _take(self, guest: _Guest, brought: Bring, node: NodeTaker) -> None:
         guest.groups[brought.group] = _Group(brought.places, set(brought.uuids))
-        self._places += brought.places
-        node.set_places(self._places)
+        self._capacity += brought.places
+        node.set_places(self._capacity)
         for uuid in brought.uuids:
             self._holder[uuid] = (guest, brought.group)
             node.lend(uuid, brought.gpus, brought.placement, brought.doors)
@@ -327,38 +307,38 @@ class SocketListener:
         group = guest.groups.pop(leave.group, None)
         if group is None:
             return
-        self._places -= group.places
-        node.set_places(self._places)
+        self._capacity -= group.places
+        node.set_places(self._capacity)
         for uuid in group.left:
             if self._holder.get(uuid) == (guest, leave.group):
                 del self._holder[uuid]
                 node.let_go(uuid)
 
     def _pass_on(self, selector: selectors.BaseSelector, node: NodeTaker) -> None:
-        """What the worker told, to those who wait for it."""
+        """Passes events of the worker to the guests that wait for them."""
         with self._lock:
             news = list(self._news)
             self._news.clear()
             self._is_woken = False
-        for word in news:
-            for uuid in (word.uuid,) if isinstance(word, PrintsTo | Ran) else word.uuids:
-                self._pass(word, uuid, node)
+        for message in news:
+            for uuid in (message.uuid,) if isinstance(message, PrintsTo | Ran) else message.uuids:
+                self._pass(message, uuid, node)
         for guest in list(self._guests.values()):
             if guest.unsent:
                 self._send(guest, selector, node)
 
-    def _pass(self, word: FromNode, uuid: str, node: NodeTaker) -> None:
+    def _pass(self, message: FromNode, uuid: str, node: NodeTaker) -> None:
         if uuid not in self._holder:
             return  # nobody waits for it (any more)
         guest, number = self._holder[uuid]
-        if isinstance(word, PrintsTo):
+        if isinstance(message, PrintsTo):
             guest.groups[number].prints.add(uuid)
-            guest.unsent += line_of(word)
+            guest.unsent += message_line(message)
             return
-        if isinstance(word, Ran) and uuid in guest.groups[number].prints:
+        if isinstance(message, Ran) and uuid in guest.groups[number].prints:
             return  # its files are whole only when all of it has been written
         del self._holder[uuid]
-        guest.unsent += line_of(word if isinstance(word, Ran) else type(word)((uuid,)))
+        guest.unsent += message_line(message if isinstance(message, Ran) else type(message)((uuid,)))
         self._has_less(guest, number, uuid, node)
 
     def _has_less(self, guest: _Guest, number: int, uuid: str, node: NodeTaker) -> None:
@@ -381,4 +361,4 @@ class SocketListener:
 
 
 def _nothing() -> None:
-    """Whether it was claimed is told by `has_let_go`."""
+    """`has_let_go` reports whether it was claimed."""

@@ -21,7 +21,7 @@ from joblens.model.clusters.placement import WorkerConfig
 from joblens.runners.nodes.listener import connect_to
 
 _SOCKET, _LOCK, _LOG = "socket", "lock", "worker.log"
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 _PAUSE_S = 0.02
 _LONGEST_WORDS = 2000
 # A process that a task starts is ended with the one that runs the task; its grandchild is not.
@@ -90,7 +90,7 @@ def _remove_empty(folder: str, mark: str) -> None:
 
 
 def reach_worker(
-    home: NodeHome, hire: WorkerConfig, argv: Sequence[str], env: Mapping[str, str]
+    home: NodeHome, config: WorkerConfig, argv: Sequence[str], env: Mapping[str, str]
 ) -> socket.socket:
     """Raises HiringError with the worker's own words when none can be started."""
     with contextlib.suppress(OSError):
@@ -98,8 +98,8 @@ def reach_worker(
     with _alone(home):
         with contextlib.suppress(OSError):
             return connect_to(home.socket)
-        pid = _start(home, replace(hire, listen=home.socket), argv, env)
-        deadline_s = time.monotonic() + _PATIENCE_S
+        pid = _start(home, replace(config, listen=home.socket), argv, env)
+        deadline_s = time.monotonic() + _TIMEOUT_S
         while time.monotonic() < deadline_s:
             with contextlib.suppress(OSError):
                 return connect_to(home.socket)
@@ -136,20 +136,20 @@ def _locked(home: NodeHome) -> int:
         os.close(lock)
 
 
-def _start(home: NodeHome, hire: WorkerConfig, argv: Sequence[str], env: Mapping[str, str]) -> int:
+def _start(home: NodeHome, config: WorkerConfig, argv: Sequence[str], env: Mapping[str, str]) -> int:
     log = os.path.join(home.folder, _LOG)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(log)
     # Its own Python has joblens: this module was found.
     command = [sys.executable, "-S", "-E", "-c", _APART, log, sys.executable, *argv[1:]]
     try:
-        done = subprocess.run(  # the hire stays in a pipe: it may have a password in it
+        done = subprocess.run(  # the configuration stays in a pipe: it may have a password in it
             command,
-            input=msgspec.json.encode(hire),
+            input=msgspec.json.encode(config),
             stdout=subprocess.PIPE,
             env=dict(env),
             cwd=home.folder,
-            timeout=_PATIENCE_S,
+            timeout=_TIMEOUT_S,
             check=True,
         )
         return int(done.stdout)

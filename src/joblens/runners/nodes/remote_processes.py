@@ -29,7 +29,7 @@ STDIN, STDIN_ENDS, STDOUT, STDERR, ENDED = b"i", b"e", b"o", b"r", b"x"
 _HEAD = struct.Struct(">cI")
 _MOST_BYTES = 1 << 20
 _PROOF_BYTES = 32
-_PATIENCE_S = 20.0
+_TIMEOUT_S = 20.0
 _PIECE = 1 << 16
 
 
@@ -40,7 +40,7 @@ class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DoorError(OSError):
-    """Whoever is at the other end is not who it should be, or is gone."""
+    """The other end is gone, or does not know the token."""
 
 
 def send(link: socket.socket, kind: bytes, data: bytes = b"") -> None:
@@ -71,7 +71,7 @@ def prove(link: socket.socket, token: str, *, we: bytes, they: bytes) -> None:
     link.sendall(challenge)
     link.sendall(_proof(token, we, _exactly(link, _PROOF_BYTES)))
     if not hmac.compare_digest(_exactly(link, _PROOF_BYTES), _proof(token, they, challenge)):
-        raise DoorError("whoever answers does not know the job's token")
+        raise DoorError("the other end does not know the job's token")
 
 
 def _proof(token: str, who: bytes, challenge: bytes) -> bytes:
@@ -121,7 +121,7 @@ class NodeDoor:
         with self._lock:
             self._callers += 1
         try:
-            link.settimeout(_PATIENCE_S)
+            link.settimeout(_TIMEOUT_S)
             prove(link, self._token, we=b"door", they=b"caller")
             command = msgspec.json.decode(receive(link)[1], type=Command)
             link.settimeout(None)
@@ -182,7 +182,7 @@ class NodeDoor:
         threading.Thread(target=self._feed, args=(link, process), daemon=True).start()
         code = process.wait()
         for thread in pumps:
-            thread.join(_PATIENCE_S)
+            thread.join(_TIMEOUT_S)
         with sending:
             send(link, ENDED, str(code if code >= 0 else 128 - code).encode())
 
@@ -218,7 +218,7 @@ _LOST = 255  # what rsh and ssh end with when the connection is lost
 
 
 class NodeDoorFile(Struct, frozen=True, kw_only=True):
-    """What a command on the first node finds at $JOBLENS_NODE_DOORS."""
+    """Content of the file at $JOBLENS_NODE_DOORS, for commands on the first node."""
 
     uuid: str
     doors: NodeDoors
@@ -314,7 +314,7 @@ class DoorProcesses:
 
 
 class _ToAll(io.RawIOBase, IO[bytes]):
-    """What is written reaches every one of them that is still there."""
+    """Writes to every process that still runs."""
 
     def __init__(self, calls: Sequence[DoorCall]) -> None:
         self._calls = calls

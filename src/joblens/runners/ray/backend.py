@@ -30,23 +30,23 @@ from joblens.model.jobs.job import Placement
 from joblens.model.runs.plan import Plan, more_than_there_is
 from joblens.model.runs.run import RunOptions
 from joblens.model.settings import Settings
+from joblens.model.values.messages import MessageReader, message_line
 from joblens.ports.workers import WorkerConfigWriter
-from joblens.runners.nodes.listener import Lines, connect_to
+from joblens.runners.nodes.listener import connect_to
 from joblens.runners.ray.messages import (
     Close,
     Follow,
-    FromDesk,
+    FromProxy,
     NodeOffer,
     Open,
     Opened,
     Place,
     Refused,
-    ToDesk,
     Told,
+    ToProxy,
     Wanted,
     Warned,
     Withdraw,
-    from_desk,
 )
 from joblens.runners.ray.own_cluster import folder_note, remove_noted
 from joblens.runners.ray.requirements import capacity_of, lack_of, need_of, planned_requests, read_resources
@@ -80,7 +80,7 @@ def meant_address(given: str | None, configured: str | None, environ: Mapping[st
 
 
 _SOCKET, _LOG = "ray-desk", "ray-desk.log"
-_START_S = 30.0  # for the desk to listen
+_START_S = 30.0  # for the config_files to listen
 _OPEN_S = 120.0  # for a cluster to answer, or to be started
 _END_S = 20.0
 _PAUSE_S = 0.02
@@ -100,18 +100,18 @@ class RayPlacer:
         plan: Plan,
         options: RunOptions,
         settings: Settings,
-        desk: WorkerConfigWriter,
+        config_files: WorkerConfigWriter,
         warn: Callable[[str], None],
     ) -> None:
         self._options = options
         # Jobs that are added later may have any priority.
         self._is_ranked = "dynamic_jobs" in plan.other or len({job.priority for job in plan.jobs}) > 1
         self._settings = settings.ray
-        self._hires = desk
+        self._config_files = config_files
         self._warn = warn
         self._more = read_resources(settings.ray.resources or "")
         self._address = meant_address(options.address, settings.ray.address, os.environ)
-        self._desk: _Desk | None = None
+        self._proxy: _Proxy | None = None
         self._nodes: tuple[NodeOffer, ...] = ()
         self._under_way: dict[str, Wanted] = {}  # jobs that are at Ray
         self._news: list[AllocationEvent] = []
@@ -151,15 +151,15 @@ class RayPlacer:
         return self._nodes or self._look_at_nodes()
 
     def _look_at_nodes(self) -> tuple[NodeOffer, ...]:
-        """By a desk that is there for nothing else."""
+        """By a config_files that is there for nothing else."""
         with tempfile.TemporaryDirectory(prefix="joblens-") as folder:
-            desk = _Desk(folder, self._own_env())
+            config_files = _Proxy(folder, self._own_env())
             try:
-                desk.say(Open(address=self._address))
-                self._hear(desk.heard_until(lambda word: isinstance(word, Opened | Refused), _OPEN_S))
-                desk.say(Close(is_over=True))
+                config_files.say(Open(address=self._address))
+                self._hear(config_files.heard_until(lambda word: isinstance(word, Opened | Refused), _OPEN_S))
+                config_files.say(Close(is_over=True))
             finally:
-                desk.close(_END_S)
+                config_files.close(_END_S)
         return self._nodes
 
     def _own_node(self) -> NodeOffer:
@@ -176,7 +176,7 @@ class RayPlacer:
     # ---- jobs ------------------------------------------------------------------------------------------
 
     def place(self, parcels: Sequence[PlacementRequest]) -> list[Placed]:
-        desk = self._connected()
+        config_files = self._connected()
         wanted = [
             Wanted(
                 uuid=parcel.uuid,
@@ -186,7 +186,7 @@ class RayPlacer:
             )
             for parcel in parcels
         ]
-        desk.say(Place(tuple(wanted)))
+        config_files.say(Place(tuple(wanted)))
         self._under_way.update((one.uuid, one) for one in wanted)
         return [Placed(placement=_placement(parcel.uuid), uuids=(parcel.uuid,)) for parcel in parcels]
 
@@ -200,38 +200,38 @@ class RayPlacer:
             self._under_way.update((uuid, Wanted(uuid=uuid)) for uuid in uuids)
 
     def withdraw(self, uuids: Sequence[str]) -> None:
-        if self._desk is not None:
-            self._desk.say(Withdraw(tuple(uuids)))
+        if self._proxy is not None:
+            self._proxy.say(Withdraw(tuple(uuids)))
 
-    def look(self) -> list[AllocationEvent]:
+    def poll(self) -> list[AllocationEvent]:
         if self._under_way:
             self._connected()
-        if self._desk is not None:
-            self._hear(self._desk.heard())
+        if self._proxy is not None:
+            self._hear(self._proxy.heard())
         news, self._news = self._news, []
         now_s = time.monotonic()
         while self._ended and self._ended[0][0] <= now_s:
             news.append(self._ended.popleft()[1])
         return news
 
-    def room(self) -> NodeCapacity | None:
+    def capacity(self) -> NodeCapacity | None:
         return None
 
     def close(self, *, is_over: bool) -> None:
-        desk, self._desk = self._desk, None
-        if desk is not None:
+        config_files, self._proxy = self._proxy, None
+        if config_files is not None:
             with contextlib.suppress(PlacingError):
-                desk.say(Close(is_over))
-            desk.close(_END_S if is_over else 0.0)
+                config_files.say(Close(is_over))
+            config_files.close(_END_S if is_over else 0.0)
         if is_over and not self._address:
-            remove_noted(folder_note(os.path.join(self._hires.folder, _SOCKET)))
+            remove_noted(folder_note(os.path.join(self._config_files.folder, _SOCKET)))
         if is_over and self._mark:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self._folder, self._mark))
 
-    # ---- the desk --------------------------------------------------------------------------------------
+    # ---- the proxy --------------------------------------------------------------------------------------
 
-    def _hear(self, words: Sequence[FromDesk]) -> None:
+    def _hear(self, words: Sequence[FromProxy]) -> None:
         for word in words:
             match word:
                 case Opened():
@@ -260,23 +260,23 @@ class RayPlacer:
             else:
                 self._news.append(news)
 
-    def _connected(self) -> "_Desk":
-        """The desk of the run. One that is gone has left its cluster, and Ray ends what it had placed."""
-        if self._desk is not None and self._desk.is_gone:
-            self._hear(self._desk.heard())
-            self._desk.close(0.0)
-            self._desk = None
+    def _connected(self) -> "_Proxy":
+        """The proxy of the run. One that is gone has left its cluster, and Ray ends what it had placed."""
+        if self._proxy is not None and self._proxy.is_gone:
+            self._hear(self._proxy.heard())
+            self._proxy.close(0.0)
+            self._proxy = None
             self._has_lost_all()
-        if self._desk is None:
-            desk = _Desk(self._hires.folder, self._own_env())
+        if self._proxy is None:
+            config_files = _Proxy(self._config_files.folder, self._own_env())
             try:
-                desk.say(self._opening())
-                self._hear(desk.heard_until(lambda word: isinstance(word, Opened | Refused), _OPEN_S))
+                config_files.say(self._opening())
+                self._hear(config_files.heard_until(lambda word: isinstance(word, Opened | Refused), _OPEN_S))
             except BaseException:
-                desk.close(0.0)
+                config_files.close(0.0)
                 raise
-            self._desk = desk
-        return self._desk
+            self._proxy = config_files
+        return self._proxy
 
     def _has_lost_all(self) -> None:
         """Workers give back what they have when Ray ends its tasks; those whose machine is gone, too, are
@@ -295,12 +295,12 @@ class RayPlacer:
         return {name: value for name, value in os.environ.items() if name != VARIABLE}
 
     def _opening(self) -> Open:
-        hire = replace(self._hires.hire, idle_s=_IDLE_S)
+        config = replace(self._config_files.config, idle_s=_IDLE_S)
         return Open(
             address=self._address,
             own=self._own_node(),
-            hire=msgspec.json.encode(hire).decode(),
-            argv=tuple(self._hires.argv("-")),
+            hire=msgspec.json.encode(config).decode(),
+            argv=tuple(self._config_files.argv("-")),
             folder=self._folder,
             mark=self._leave_mark(),
             is_ranked=self._is_ranked,
@@ -314,7 +314,9 @@ class RayPlacer:
         """A file by which a node sees whether the run's folder is there as well. Where it cannot be written
         nothing can be printed there either, which is told when jobs start."""
         if not self._mark:
-            name = f".joblens-{self._hires.hire.run_uuid}"  # the next driver of the run finds the same
+            name = (
+                f".joblens-{self._config_files.config.run_uuid}"  # the next driver of the run finds the same
+            )
             with contextlib.suppress(OSError):
                 os.makedirs(self._folder, exist_ok=True)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -323,14 +325,14 @@ class RayPlacer:
         return self._mark
 
 
-class _Desk:
+class _Proxy:
     """The process that uses Ray: that of an earlier driver, or a new one. It is heard on a thread."""
 
     def __init__(self, folder: str, env: Mapping[str, str]) -> None:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._connection = self._reach(env)
-        self._words: list[FromDesk] = []
+        self._words: list[FromProxy] = []
         self._changed = threading.Condition()
         self.is_gone = False
         threading.Thread(target=self._listen, name="joblens-ray", daemon=True).start()
@@ -347,21 +349,21 @@ class _Desk:
             if self._process.poll() is not None:
                 break
             time.sleep(_PAUSE_S)
-        raise _no_desk(_last_words(self._folder))
+        raise _no_proxy(_last_words(self._folder))
 
-    def say(self, word: ToDesk) -> None:
+    def say(self, word: ToProxy) -> None:
         try:
-            self._connection.sendall(msgspec.json.encode(word) + b"\n")
+            self._connection.sendall(message_line(word))
         except OSError as error:
             self.is_gone = True
             raise PlacingError("the process that uses Ray is gone, perhaps with its cluster") from error
 
-    def heard(self) -> list[FromDesk]:
+    def heard(self) -> list[FromProxy]:
         with self._changed:
             words, self._words = self._words, []
         return words
 
-    def heard_until(self, is_it: Callable[[FromDesk], bool], most_s: float) -> list[FromDesk]:
+    def heard_until(self, is_it: Callable[[FromProxy], bool], most_s: float) -> list[FromProxy]:
         deadline_s = time.monotonic() + most_s
         with self._changed:
             while not any(map(is_it, self._words)):
@@ -373,10 +375,10 @@ class _Desk:
         return self.heard()
 
     def _listen(self) -> None:
-        lines = Lines()
+        messages: MessageReader[FromProxy] = MessageReader(FromProxy)
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             while data := self._connection.recv(_READ_BYTES):
-                words = [from_desk.decode(line) for line in lines.feed(data)]
+                words = list(messages.feed(data))
                 with self._changed:
                     self._words += words
                     self._changed.notify_all()
@@ -442,7 +444,7 @@ def _refusal(word: Refused) -> Exception:
     return PlacingError(word.why)
 
 
-def _no_desk(words: str) -> Exception:
+def _no_proxy(words: str) -> Exception:
     """What cannot be imported now cannot be later."""
     why = f"the process that is to use Ray does not start: {words}"
     return _missing(why) if words.startswith(_NOT_IMPORTED) else PlacingError(why)

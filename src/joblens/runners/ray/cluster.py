@@ -165,8 +165,8 @@ class RayCluster:
     def nodes(self) -> tuple[NodeOffer, ...]:
         return tuple(_offer(node) for node in self._ray.nodes() if node["Alive"])
 
-    def run_of(self, hire: str) -> str:
-        return msgspec.json.decode(hire, type=WorkerConfig).run_uuid
+    def run_of(self, config: str) -> str:
+        return msgspec.json.decode(config, type=WorkerConfig).run_uuid
 
     # ---- tasks -----------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
-"""What a run and its desk at Ray say to each other, one JSON value on a line; and the errands of Ray's tasks.
+"""Messages between a run and its proxy at Ray, and the errands of Ray's tasks.
 
-The desk is a process of its own: a program that uses Ray ends when its cluster does, and a run must not."""
+The proxy is a process of its own: a program that uses Ray ends when its cluster does, and a run must not."""
 
 import msgspec
 from msgspec import Struct, field
@@ -12,7 +12,7 @@ NODE_PREFIX = "node:"  # of a resource that every node of Ray has of its own
 
 
 class Need(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one job asks of Ray, on each of its nodes."""
+    """Resources that one job requests of Ray, on each of its nodes."""
 
     cpus: float = 1.0
     memory_bytes: int = 0
@@ -39,7 +39,7 @@ class NodeOffer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     more: dict[str, float] = field(default_factory=dict)
 
 
-# ---- to the desk -----------------------------------------------------------------------------------------
+# ---- to the proxy -----------------------------------------------------------------------------------------
 
 
 class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
@@ -63,7 +63,7 @@ class Withdraw(Struct, frozen=True, tag="withdraw"):
 
 
 class Follow(Struct, frozen=True, tag="follow"):
-    """Of which an earlier driver was told that they were placed."""
+    """Jobs that were reported as placed to an earlier driver."""
 
     uuids: tuple[str, ...]
 
@@ -72,7 +72,7 @@ class Close(Struct, frozen=True, tag="close"):
     is_over: bool
 
 
-# ---- from the desk ---------------------------------------------------------------------------------------
+# ---- from the proxy ---------------------------------------------------------------------------------------
 
 
 class Opened(Struct, frozen=True, kw_only=True, tag="opened", omit_defaults=True):
@@ -83,7 +83,7 @@ class Opened(Struct, frozen=True, kw_only=True, tag="opened", omit_defaults=True
 
 
 class Refused(Struct, frozen=True, kw_only=True, tag="refused", omit_defaults=True):
-    """There is no cluster there, and the desk has closed."""
+    """There is no cluster there, and the proxy has closed."""
 
     why: str
     is_missing: bool = False  # Ray is not installed
@@ -101,11 +101,8 @@ class Warned(Struct, frozen=True, tag="warned"):
     text: str
 
 
-ToDesk = Open | Place | Withdraw | Follow | Close
-FromDesk = Opened | Refused | Told | Warned
-
-to_desk = msgspec.json.Decoder(ToDesk)
-from_desk = msgspec.json.Decoder(FromDesk)
+ToProxy = Open | Place | Withdraw | Follow | Close
+FromProxy = Opened | Refused | Told | Warned
 
 
 # ---- errands of tasks, and what they tell of them ----------------------------------------------------------

@@ -1,6 +1,6 @@
-"""A run's desk at Ray: `python -m joblens.runners.ray.proxy SOCKET`, the only process of a run that uses Ray.
+"""Proxy of a run at Ray: `python -m joblens.runners.ray.proxy SOCKET`, its only process that uses Ray.
 
-It outlives the driver of its run: what was placed goes on, and the next driver finds the desk at its socket.
+It outlives the driver of its run: what was placed goes on, and the next driver finds the proxy at its socket.
 It ends when it is told that the run is over, when nothing is left to do and nobody asks, or with its
 cluster."""
 
@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from joblens.model.clusters.placement import PlaceState
+from joblens.model.values.messages import MessageReader, message_line
 from joblens.runners.nodes.listener import bind_at
 from joblens.runners.ray.cluster import ClusterError, RayCluster
 from joblens.runners.ray.messages import (
@@ -25,7 +26,7 @@ from joblens.runners.ray.messages import (
     Errand,
     Finished,
     Follow,
-    FromDesk,
+    FromProxy,
     FromTask,
     Need,
     Open,
@@ -33,12 +34,11 @@ from joblens.runners.ray.messages import (
     Place,
     Printed,
     Refused,
-    ToDesk,
     Told,
+    ToProxy,
     Wanted,
     Warned,
     Withdraw,
-    to_desk,
 )
 from joblens.runners.ray.own_cluster import folder_note
 from joblens.runners.ray.requirements import Bundling, why_waiting, width_of
@@ -48,7 +48,7 @@ _WHY_AFTER_S = 3.0  # that nothing of the run has begun
 _ALONE_S = 30.0  # without a driver and without work, before it leaves
 _LAST_WORDS_S = 5.0  # of tasks, when the run is over
 _LOST = 3
-_LONGEST_LINE = 1 << 26
+_READ_BYTES = 1 << 16
 
 
 class _Task:
@@ -76,7 +76,7 @@ class _Task:
         return self.jobs[0].kind
 
 
-class RayDesk:
+class RayProxy:
     """All on one asyncio loop; Ray is asked on threads where it may take its time."""
 
     def __init__(self, path: str) -> None:
@@ -86,7 +86,7 @@ class RayDesk:
         self._bundling = Bundling()
         self._tasks: dict[str, _Task] = {}  # by uuid of each of its jobs
         self._writer: asyncio.StreamWriter | None = None
-        self._unsent: list[FromDesk] = []  # while nobody is there to hear it
+        self._unsent: list[FromProxy] = []  # while nobody is there to hear it
         self._over = asyncio.Event()
         self._is_submitting = False
         self._background: set[asyncio.Task[None]] = set()
@@ -96,7 +96,7 @@ class RayDesk:
 
     async def serve(self) -> None:
         path = self._path
-        server = await asyncio.start_unix_server(self._attend, sock=bind_at(path, 4), limit=_LONGEST_LINE)
+        server = await asyncio.start_unix_server(self._attend, sock=bind_at(path, 4))
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._over.set)
         async with server:
@@ -119,53 +119,55 @@ class RayDesk:
         if self._writer is not None:
             self._writer.close()  # of a driver that is not any more: a run has one
         self._writer = writer
-        for word in self._unsent:
-            self._send(word)
+        for unsent in self._unsent:
+            self._send(unsent)
         self._unsent.clear()
+        messages: MessageReader[ToProxy] = MessageReader(ToProxy)
         try:
-            while line := await reader.readline():
-                await self._obey(to_desk.decode(line))
+            while data := await reader.read(_READ_BYTES):
+                for message in messages.feed(data):
+                    await self._obey(message)
         except asyncio.CancelledError:
-            pass  # the desk closes
+            pass  # the proxy closes
         except (OSError, ValueError, msgspec.MsgspecError) as error:
-            self._warn(f"the desk at Ray cannot understand the run: {error}")
+            self._warn(f"the proxy at Ray cannot understand the run: {error}")
         finally:
             if self._writer is writer:
                 self._writer = None
                 self._alone_since_s = time.monotonic()
             writer.close()
 
-    def _tell(self, word: FromDesk) -> None:
+    def _report(self, message: FromProxy) -> None:
         if self._writer is None:
-            self._unsent.append(word)
+            self._unsent.append(message)
         else:
-            self._send(word)
+            self._send(message)
 
     def _warn(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
-            self._tell(Warned(text))
+            self._report(Warned(text))
 
-    def _send(self, word: FromDesk) -> None:
+    def _send(self, message: FromProxy) -> None:
         assert self._writer is not None
-        self._writer.write(msgspec.json.encode(word) + b"\n")
+        self._writer.write(message_line(message))
 
-    async def _obey(self, word: ToDesk) -> None:
-        match word:
+    async def _obey(self, message: ToProxy) -> None:
+        match message:
             case Open():
-                await self._connect(word)
+                await self._connect(message)
             case Place():
                 known = self._known
-                self._bundling.add([job for job in word.jobs if job.uuid not in known])
+                self._bundling.add([job for job in message.jobs if job.uuid not in known])
                 self._submit()
             case Withdraw():
-                self._withdraw(word.uuids)
+                self._withdraw(message.uuids)
             case Follow():
                 known = self._known
-                lost = tuple(uuid for uuid in word.uuids if uuid not in known)
+                lost = tuple(uuid for uuid in message.uuids if uuid not in known)
                 if lost:
                     reason = "the process that had placed it at Ray is gone"
-                    self._tell(
+                    self._report(
                         Told(
                             state=PlaceState.ENDED,  # its worker has given it back
                             uuids=lost,
@@ -175,28 +177,28 @@ class RayDesk:
                         )
                     )
             case Close():
-                if word.is_over:
+                if message.is_over:
                     self._go(self._end())
 
     @property
     def _known(self) -> set[str]:
         return self._bundling.uuids | self._tasks.keys()
 
-    async def _connect(self, word: Open) -> None:
-        self._open = word
-        self._bundling.is_ranked = word.is_ranked
+    async def _connect(self, message: Open) -> None:
+        self._open = message
+        self._bundling.is_ranked = message.is_ranked
         if self._cluster is None:
             try:
                 self._cluster = await asyncio.to_thread(
-                    RayCluster, word.address, word.own, folder_note(self._path)
+                    RayCluster, message.address, message.own, folder_note(self._path)
                 )
                 self._nodes = await asyncio.to_thread(self._cluster.nodes)
             except ClusterError as error:
-                self._tell(Refused(why=str(error), is_missing=error.is_missing))
+                self._report(Refused(why=str(error), is_missing=error.is_missing))
                 await self._drain()
                 self._over.set()
                 return
-        self._tell(Opened(nodes=self._nodes, address=self._cluster.address))
+        self._report(Opened(nodes=self._nodes, address=self._cluster.address))
         self._submit()
 
     async def _drain(self) -> None:
@@ -219,7 +221,7 @@ class RayDesk:
             nodes = await asyncio.to_thread(self._cluster.nodes)
             if nodes != self._nodes:
                 self._nodes = nodes
-                self._tell(Opened(nodes=nodes, address=self._cluster.address))
+                self._report(Opened(nodes=nodes, address=self._cluster.address))
                 self._submit()
             self._tell_why()
 
@@ -235,7 +237,7 @@ class RayDesk:
                 task.why = why
                 whys.setdefault(why, []).extend(task.left)
         for why, uuids in whys.items():
-            self._tell(Told(state=PlaceState.WAITING, uuids=tuple(uuids), word="PENDING", reason=why))
+            self._report(Told(state=PlaceState.WAITING, uuids=tuple(uuids), word="PENDING", reason=why))
 
     # ---- jobs ------------------------------------------------------------------------------------------
 
@@ -270,12 +272,12 @@ class RayDesk:
     async def _follow(self, task: _Task) -> None:
         """Until it has ended, in whatever way."""
         assert self._cluster is not None
-        word, reason, is_by_others = "", "", False
+        message, reason, is_by_others = "", "", False
         try:
             async for said in self._cluster.words_of(task.handle):
                 reason = self._take(task, said) or reason
         except ClusterError as error:
-            word, reason, is_by_others = error.word, str(error), error.is_by_others
+            message, reason, is_by_others = error.word, str(error), error.is_by_others
         for uuid in [job.uuid for job in task.jobs if self._tasks.get(job.uuid) is task]:
             del self._tasks[uuid]
         self._bundling.ended(task.need, task.kind, task.ended, task.seconds)
@@ -284,11 +286,11 @@ class RayDesk:
             told = Told(
                 state=state,
                 uuids=tuple(task.left),
-                word=word or "LOST",
+                word=message or "LOST",
                 reason=reason,
                 is_by_others=is_by_others,
             )
-            self._tell(told)
+            self._report(told)
         self._cluster.forget(task.handle)
         self._submit()
 
@@ -305,9 +307,9 @@ class RayDesk:
                 task.seconds, task.ended = said.seconds, len(said.ended)
                 task.left -= {*said.ended, *said.let_go}
                 if said.ended:
-                    self._tell(Told(state=PlaceState.ENDED, uuids=said.ended, word="FINISHED"))
+                    self._report(Told(state=PlaceState.ENDED, uuids=said.ended, word="FINISHED"))
                 if said.let_go:
-                    self._tell(Told(state=PlaceState.ENDED, uuids=said.let_go, word="GIVEN_BACK"))
+                    self._report(Told(state=PlaceState.ENDED, uuids=said.let_go, word="GIVEN_BACK"))
             case Printed():
                 try:
                     _write(said)
@@ -318,7 +320,7 @@ class RayDesk:
     def _withdraw(self, uuids: Sequence[str]) -> None:
         here = self._bundling.remove(set(uuids))
         if here:
-            self._tell(Told(state=PlaceState.ENDED, uuids=tuple(here), word="WITHDRAWN"))
+            self._report(Told(state=PlaceState.ENDED, uuids=tuple(here), word="WITHDRAWN"))
         assert self._cluster is not None
         wanted = set(uuids)
         for task in {id(one): one for one in map(self._tasks.get, uuids) if one is not None}.values():
@@ -356,7 +358,7 @@ def _write(printed: Printed) -> None:
 def main() -> None:
     """The umask is left as it is: a Ray that is started here hands it on to the jobs. Its own files lie in a
     private folder."""
-    asyncio.run(RayDesk(sys.argv[1]).serve())
+    asyncio.run(RayProxy(sys.argv[1]).serve())
 
 
 if __name__ == "__main__":

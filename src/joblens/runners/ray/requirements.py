@@ -150,7 +150,7 @@ _MOST = 128  # jobs in one
 _LEAST_S = 0.02
 _ALONE_S = BUNDLE_S / 2
 # With the first ones of a kind: when none has ended by then they are long. Ray has enough of them until then.
-_PATIENCE_S = 2.0
+_TIMEOUT_S = 2.0
 _NEWS = 0.3  # what the last task counts for in the mean
 _AHEAD = 2  # tasks of short jobs at Ray, for each that can run
 
@@ -233,7 +233,7 @@ class Bundling:
     def next_look_s(self) -> float | None:
         """When those that wait for the first of their kind have waited long enough."""
         due = [
-            waiting.first_began_s + _PATIENCE_S
+            waiting.first_began_s + _TIMEOUT_S
             for waiting in self._kinds.values()
             if waiting.jobs and waiting.mean_s is None and waiting.first_began_s is not None
         ]
@@ -244,7 +244,7 @@ class Bundling:
         is_full = waiting.tasks >= _AHEAD * at_once
         if waiting.mean_s is None:
             began_s = waiting.first_began_s
-            is_long = began_s is not None and now_s - began_s >= _PATIENCE_S
+            is_long = began_s is not None and now_s - began_s >= _TIMEOUT_S
             return 1 if is_long or not is_full else 0
         if waiting.mean_s >= _ALONE_S:
             return 1

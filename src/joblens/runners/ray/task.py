@@ -1,7 +1,7 @@
 """Task of Ray that stands for jobs of a run: brings them to its node's worker, and their output back.
 
 Ray counts what the task asks for; the worker starts and measures the jobs. What the task yields tells the
-desk how far it is.
+proxy how far it is.
 """
 
 import asyncio
@@ -20,17 +20,15 @@ from msgspec.structs import replace
 from joblens.model.clusters.allocation import NodeDoorAddress, NodeDoors
 from joblens.model.clusters.placement import WorkerConfig
 from joblens.model.jobs.job import Placement
+from joblens.model.values.messages import MessageReader, message_line
 from joblens.runners.nodes.listener import (
     Bring,
     Ended,
     FromNode,
     Leave,
     LetGo,
-    Lines,
     PrintsTo,
     Ran,
-    line_of,
-    read_from_node,
 )
 from joblens.runners.nodes.pilot_worker import HiringError, NodeHome, home_of, reach_worker
 from joblens.runners.nodes.remote_processes import NodeDoor
@@ -310,8 +308,8 @@ class _Link:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._lines = Lines()
-        self._heard: list[bytes] = []
+        self._messages: MessageReader[FromNode] = MessageReader(FromNode)
+        self._heard: list[FromNode] = []
         self._group = 0
 
     def bring(
@@ -325,7 +323,7 @@ class _Link:
         places = max(1, -int(-errand.need.cpus // 1))
         word = Bring(self._group, errand.uuids, places=places, gpus=gpus, placement=placement, doors=doors)
         self._connection.settimeout(None)
-        self._connection.sendall(line_of(word))
+        self._connection.sendall(message_line(word))
         return self._group
 
     def next(self, most_s: float | None) -> FromNode | None:
@@ -339,8 +337,8 @@ class _Link:
             if not data:
                 _links.clear()
                 raise ConnectionError("the worker of this node is gone")
-            self._heard.extend(self._lines.feed(data))
-        return read_from_node(self._heard.pop(0))
+            self._heard.extend(self._messages.feed(data))
+        return self._heard.pop(0)
 
     def close(self) -> None:
         self._connection.close()
@@ -349,7 +347,7 @@ class _Link:
         """What is still to be heard of that group is for nobody: the connection is given up."""
         _links.clear()
         with contextlib.suppress(OSError):
-            self._connection.sendall(line_of(Leave(group)))
+            self._connection.sendall(message_line(Leave(group)))
         self._connection.close()
 
 
@@ -360,9 +358,9 @@ def _reach(errand: Errand, node_id: str) -> _Link:
     link = _links.get(errand.run_uuid)
     if link is None:
         home = home_of(errand.run_uuid, node_id)
-        hire = _for_node(msgspec.json.decode(errand.hire, type=WorkerConfig), errand, node_id, home)
+        config = _for_node(msgspec.json.decode(errand.hire, type=WorkerConfig), errand, node_id, home)
         _links.clear()
-        link = _links[errand.run_uuid] = _Link(reach_worker(home, hire, errand.argv, _node_env()))
+        link = _links[errand.run_uuid] = _Link(reach_worker(home, config, errand.argv, _node_env()))
     return link
 
 
@@ -373,12 +371,12 @@ def _reach_again(errand: Errand, node_id: str) -> _Link:
     return _reach(errand, node_id)
 
 
-def _for_node(hire: WorkerConfig, errand: Errand, node_id: str, home: NodeHome) -> WorkerConfig:
+def _for_node(config: WorkerConfig, errand: Errand, node_id: str, home: NodeHome) -> WorkerConfig:
     """Where the run's folder is not to be seen its jobs print into one of the node."""
     is_shared = not errand.mark or os.path.exists(os.path.join(errand.folder, errand.mark))
     placement = Placement(engine="ray", node_id=node_id, nodes=(socket.gethostname(),))
     elsewhere = {} if is_shared else {errand.folder: home.files}
-    return replace(hire, elsewhere=elsewhere, placement=placement)
+    return replace(config, elsewhere=elsewhere, placement=placement)
 
 
 def _node_env() -> Mapping[str, str]:

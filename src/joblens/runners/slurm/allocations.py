@@ -174,12 +174,12 @@ _BY_OTHERS = ("NODE_FAIL", "PREEMPTED")  # ended neither by what ran there nor f
 
 class LivePlace(Struct):
     placed: Placed
-    hire: str = ""  # path of its file; '': an earlier driver had it
+    config_path: str = ""  # of its configuration; '': an earlier driver had it
     output: str = ""  # file of what it prints
     queues: tuple[str, ...] = ()  # it serves
     asked: dict[str, str] = field(default_factory=dict)
     state: PlaceState = PlaceState.WAITING
-    told: tuple[str, str] = ("", "")
+    reported: tuple[str, str] = ("", "")
     missing_since_s: float | None = None
 
     @property
@@ -221,7 +221,7 @@ class SlurmPlaces:
         return place
 
     def look(self) -> list[tuple[AllocationEvent, LivePlace]]:
-        """Those that stand differently. Slurm is asked seldom: it serves many."""
+        """Returns allocations whose state changed. Slurm is asked seldom: it serves many."""
         now_s = time.monotonic()
         if not self.live or now_s < self._next_ask_s:
             return []
@@ -242,7 +242,7 @@ class SlurmPlaces:
         return self._commands.squeue(ids if len(ids) <= _MANY_IDS else None)
 
     def _ask_accounts(self, missing: Sequence[str], now_s: float) -> dict[str, QueuedJob]:
-        """What squeue knows no more. Not every site keeps accounts."""
+        """Returns jobs that squeue no longer lists. Not every site keeps accounts."""
         if not missing:
             return {}
         for job_id in missing:
@@ -262,10 +262,10 @@ class SlurmPlaces:
     def _news(self, place: LivePlace, job: QueuedJob) -> AllocationEvent | None:
         place.missing_since_s = None
         state = place_state(job.state)
-        told = (job.state, job.reason if state is PlaceState.WAITING else "")
-        if told == place.told:
+        report = (job.state, job.reason if state is PlaceState.WAITING else "")
+        if report == place.reported:
             return None
-        place.told, place.state = told, state
+        place.reported, place.state = report, state
         return AllocationEvent(
             job_id=job.job_id,
             state=state,
@@ -337,5 +337,5 @@ class IdleAllocations:
 
 def _waits_for_nodes(place: LivePlace) -> bool:
     """Or for a share of what the user may have."""
-    reason = place.told[1]
+    reason = place.reported[1]
     return place.state is PlaceState.WAITING and (reason in _FOR_NODES or "Limit" in reason)

@@ -38,18 +38,20 @@ _PREFIX = "here-"
 
 
 class WorkersHere:
-    def __init__(self, desk: WorkerConfigWriter) -> None:
-        self._desk = desk
-        self._started: dict[str, tuple[subprocess.Popen[bytes], str]] = {}  # with the path of its hire
+    def __init__(self, config_files: WorkerConfigWriter) -> None:
+        self._config_files = config_files
+        self._started: dict[
+            str, tuple[subprocess.Popen[bytes], str]
+        ] = {}  # with the path of its configuration
         self._followed: dict[str, int] = {}  # of an earlier driver
         self._queues: dict[str, tuple[str, ...]] = {}  # that they serve
 
-    def start(self, hire: WorkerConfig) -> Placed:
+    def start(self, config: WorkerConfig) -> Placed:
         placement = Placement(engine="slurm", is_allocation=True, nodes=(os.uname().nodename,))
-        path = self._desk.write(replace(hire, placement=placement))
+        path = self._config_files.write(replace(config, placement=placement))
         try:
             process = subprocess.Popen(
-                self._desk.argv(path),
+                self._config_files.argv(path),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -57,12 +59,12 @@ class WorkersHere:
                 cwd="/",
             )
         except OSError as error:
-            self._desk.drop(path)
+            self._config_files.drop(path)
             raise PlacingError(f"a worker cannot be started here: {error}") from error
         job_id = f"{_PREFIX}{process.pid}"
-        placed = Placed(placement=replace(placement, job_id=job_id), queue=hire.queues[0])
+        placed = Placed(placement=replace(placement, job_id=job_id), queue=config.queues[0])
         self._started[job_id] = (process, path)
-        self._queues[job_id] = hire.queues
+        self._queues[job_id] = config.queues
         return placed
 
     def follow(self, placed: Placed, queues: tuple[str, ...]) -> bool:
@@ -77,7 +79,7 @@ class WorkersHere:
     def serves(self, queue: str) -> bool:
         return any(queue in queues for queues in self._queues.values())
 
-    def look(self) -> list[AllocationEvent]:
+    def poll(self) -> list[AllocationEvent]:
         news = []
         for job_id, (process, path) in list(self._started.items()):
             code = process.poll()
@@ -85,9 +87,9 @@ class WorkersHere:
                 continue
             del self._started[job_id], self._queues[job_id]
             state = PlaceState.ENDED if code == 0 else PlaceState.GONE
-            reason = self._desk.last_words(path) if code else ""
+            reason = self._config_files.last_words(path) if code else ""
             news.append(AllocationEvent(job_id=job_id, state=state, word=f"exit code {code}", reason=reason))
-            self._desk.drop(path)
+            self._config_files.drop(path)
         for job_id, pid in list(self._followed.items()):
             if not os.path.exists(f"/proc/{pid}"):
                 del self._followed[job_id], self._queues[job_id]
@@ -116,18 +118,20 @@ class SlurmPlacer:
         plan: Plan,
         options: RunOptions,
         settings: Settings,
-        desk: WorkerConfigWriter,
+        config_files: WorkerConfigWriter,
         warn: Callable[[str], None],
     ) -> None:
         self._plan = plan
         self._options = options
         self._settings = settings.slurm
-        self._desk = desk
+        self._config_files = config_files
         self._commands = SlurmCommands()
         self._site = SlurmSite(self._commands)
         self._places = SlurmPlaces(self._commands, settings.slurm.poll)
-        self._here = WorkersHere(desk)
-        self._orders = SlurmOrders(plan, options, settings.slurm, self._site, desk.hire.run_uuid, warn)
+        self._here = WorkersHere(config_files)
+        self._orders = SlurmOrders(
+            plan, options, settings.slurm, self._site, config_files.config.run_uuid, warn
+        )
         self._to_withdraw: set[str] = set()
         self._idle = IdleAllocations()
         self._busy: Collection[str] = ()  # queues
@@ -145,7 +149,7 @@ class SlurmPlacer:
             self._check_words(options)
 
     def _check_words(self, options: Options) -> None:
-        """What was written for sbatch only: nobody but sbatch knows whether it can be."""
+        """Checks options for sbatch alone: only sbatch knows whether they are possible."""
         if not options.keys() - CHECKED_WORDS:
             return
         words = as_arguments(options)
@@ -175,7 +179,7 @@ class SlurmPlacer:
         return ClusterPreview(
             engine=self.engine,
             where=f"Slurm cluster {cluster}" if cluster else "Slurm",
-            capacity=capacity_of(self._site.rooms()),
+            capacity=capacity_of(self._site.largest_nodes()),
             requests=tuple(self._planned(draft) for draft in drafts.drafts),
         )
 
@@ -183,9 +187,9 @@ class SlurmPlacer:
         order = draft.order
         # Ids of jobs are made when the run is: the line has a word in their stead.
         without_ids = replace(order, uuids=(JOB_ID,) * len(order.uuids))
-        hire = os.path.join(self._desk.folder, "WORKER.json")
+        config_path = os.path.join(self._config_files.folder, "WORKER.json")
         argv = sbatch_argv(self._arguments(without_ids))
-        return planned_request(draft, argv, self._script(without_ids, hire))
+        return planned_request(draft, argv, self._script(without_ids, config_path))
 
     # ---- placing ---------------------------------------------------------------------------------------
 
@@ -207,10 +211,13 @@ class SlurmPlacer:
         if not spec.persistent and self._has_followed(queues[0]):
             return []  # an earlier driver of the run asked for it, and it is there
         if spec.scheduler_type == "local":
-            hire = replace(
-                self._desk.hire, queues=queues, idle_s=self._idle_s(), most_jobs=spec.max_parallel_jobs
+            config = replace(
+                self._config_files.config,
+                queues=queues,
+                idle_s=self._idle_s(),
+                most_jobs=spec.max_parallel_jobs,
             )
-            return [self._here.start(hire) for _ in range(spec.num_allocations or 1)]
+            return [self._here.start(config) for _ in range(spec.num_allocations or 1)]
         return self._submit_all(self._orders.of_action(spec))
 
     def more_allocations(self, queue: str, count: int) -> list[Placed]:
@@ -218,10 +225,10 @@ class SlurmPlacer:
         return self._submit_all(self._orders.allocations(scheduler, count, self._most_jobs.get(queue)))
 
     def _has_followed(self, queue: str) -> bool:
-        return any(not place.hire for place in self._places.serving(queue))
+        return any(not place.config_path for place in self._places.serving(queue))
 
     def _submit_all(self, orders: Sequence[SlurmOrder]) -> list[Placed]:
-        """What could not be asked for after something else was is left to the next call."""
+        """Leaves requests that fail after others succeeded to the next call."""
         placed: list[Placed] = []
         self._most_jobs.update((order.queues[0], order.most_jobs) for order in orders if order.queues)
         try:
@@ -248,23 +255,23 @@ class SlurmPlacer:
             is_allocation=bool(order.queues),
             asked=dict(order.options),
         )
-        hire = self._hire(order, placement)
+        config_path = self._write_config(order, placement)
         try:
-            job_id = self._commands.sbatch(self._arguments(order), self._script(order, hire))
+            job_id = self._commands.sbatch(self._arguments(order), self._script(order, config_path))
         except PlacingError as error:
-            self._desk.drop(hire)
+            self._config_files.drop(config_path)
             if is_for_good(str(error)):
                 words = " ".join(as_arguments(order.options))
                 raise PlanError(f"{error} (it was given {words})") from error
             raise
-        return self._remember(order, job_id, placement, hire)
+        return self._remember(order, job_id, placement, config_path)
 
-    def _hire(self, order: SlurmOrder, placement: Placement) -> str:
+    def _write_config(self, order: SlurmOrder, placement: Placement) -> str:
         buffer_s = self._plan.other.get("compute_node_expiration_buffer_seconds")
         memory = memory_asked(order.options) if order.queues else None
-        return self._desk.write(
+        return self._config_files.write(
             replace(
-                self._desk.hire,
+                self._config_files.config,
                 queues=order.queues,
                 tickets=order.uuids,
                 is_array=order.is_array,
@@ -280,14 +287,14 @@ class SlurmPlacer:
         )
 
     def _arguments(self, order: SlurmOrder) -> list[str]:
-        run, of_job = self._desk.hire.run_uuid, ""
+        run, folder, of_job = self._config_files.config.run_uuid, self._config_files.folder, ""
         if len(order.uuids) == 1:
             of_job = f" job={order.uuids[0]}"
         words = [
             *as_arguments(order.options),
             f"--job-name={order.name}",
             f"--comment=joblens run={run}{of_job}",
-            f"--output={os.path.join(self._desk.folder, '%A_%a.out' if order.is_array else '%j.out')}",
+            f"--output={os.path.join(folder, '%A_%a.out' if order.is_array else '%j.out')}",
             "--no-requeue",  # what is lost is placed again, and by one only
             "--chdir=/",  # jobs have their own directories
         ]
@@ -301,8 +308,8 @@ class SlurmPlacer:
             words.append(f"--array=0-{len(order.uuids) - 1}{throttle}")
         return words
 
-    def _script(self, order: SlurmOrder, hire: str) -> str:
-        argv = self._desk.argv(hire)
+    def _script(self, order: SlurmOrder, config_path: str) -> str:
+        argv = self._config_files.argv(config_path)
         if self._settings.python:
             argv[0] = self._settings.python
         return batch_script(
@@ -313,7 +320,9 @@ class SlurmPlacer:
             time_s=order.time_s,
         )
 
-    def _remember(self, order: SlurmOrder, job_id: str, placement: Placement, hire: str) -> list[Placed]:
+    def _remember(
+        self, order: SlurmOrder, job_id: str, placement: Placement, config_path: str
+    ) -> list[Placed]:
         ids: list[tuple[str, tuple[str, ...]]] = [(job_id, order.uuids)]
         if order.is_array:
             ids = [(f"{job_id}_{index}", (uuid,)) for index, uuid in enumerate(order.uuids)]
@@ -324,12 +333,14 @@ class SlurmPlacer:
                 uuids=uuids,
                 queue=order.queues[0] if order.queues else "",
             )
-            self._places.add(LivePlace(one, hire, self._output_of(each), order.queues, dict(order.options)))
+            self._places.add(
+                LivePlace(one, config_path, self._output_of(each), order.queues, dict(order.options))
+            )
             placed.append(one)
         return placed
 
     def _output_of(self, job_id: str) -> str:
-        return os.path.join(self._desk.folder, f"{job_id}.out")
+        return os.path.join(self._config_files.folder, f"{job_id}.out")
 
     # ---- what came of it -------------------------------------------------------------------------------
 
@@ -345,9 +356,9 @@ class SlurmPlacer:
         """Together with others, at the next look: scancel costs as much for one as for many."""
         self._to_withdraw |= set(uuids)
 
-    def look(self) -> list[AllocationEvent]:
+    def poll(self) -> list[AllocationEvent]:
         self._cancel_withdrawn()
-        news = self._here.look()
+        news = self._here.poll()
         for one, place in self._places.look():
             if one.state in (PlaceState.ENDED, PlaceState.GONE):
                 news.append(self._with_words(one, place))
@@ -374,22 +385,24 @@ class SlurmPlacer:
         """Why a worker could not do its work, rather than its exit code."""
         if news.state is not PlaceState.GONE:
             return news
-        words = self._desk.last_words(place.hire) if place.hire else ""
+        words = self._config_files.last_words(place.config_path) if place.config_path else ""
         return replace(news, reason=words or _last_line(place.output) or news.reason)
 
     def _clear(self, place: LivePlace) -> None:
-        """The file of a hire stays as long as any of its array is left."""
-        if place.hire and not any(one.hire == place.hire for one in self._places.live.values()):
-            self._desk.drop(place.hire)
+        """A configuration file stays as long as any of its array is left."""
+        if place.config_path and not any(
+            one.config_path == place.config_path for one in self._places.live.values()
+        ):
+            self._config_files.drop(place.config_path)
         if place.state is PlaceState.ENDED:
             with contextlib.suppress(OSError):
                 os.unlink(place.output)
 
-    def room(self) -> NodeCapacity | None:
+    def capacity(self) -> NodeCapacity | None:
         return None
 
     def close(self, *, is_over: bool) -> None:
-        """What runs for one job leaves by itself: at the end of the run that job has ended."""
+        """Leaves workers of single jobs alone: they end with their job."""
         if not is_over:
             return
         self._here.end()

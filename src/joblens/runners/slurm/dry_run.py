@@ -18,7 +18,7 @@ from joblens.model.clusters.placement import (
 from joblens.model.runs.plan import Plan
 from joblens.plan.workflows.slurm import gpus_in
 from joblens.runners.slurm.orders import SlurmOrder, SlurmOrders
-from joblens.runners.slurm.packing import NodeRoom
+from joblens.runners.slurm.packing import LargestNode
 from joblens.runners.slurm.terms import Options, memory_asked
 
 JOB_ID = "JOB"  # in the place of ids that a run makes
@@ -143,16 +143,16 @@ def _cpus(options: Options) -> float | None:
     return float(int(each) * _number(options.get("ntasks-per-node"), 1))
 
 
-def capacity_of(rooms: Sequence[NodeRoom]) -> tuple[Capacity, ...]:
+def capacity_of(largest_nodes: Sequence[LargestNode]) -> tuple[Capacity, ...]:
     return tuple(
         Capacity(
-            name=room.partition,
-            count=room.nodes,
-            cpus=room.cpus,
-            memory_bytes=room.memory_bytes,
-            gpus=room.gpus,
-            time_limit_s=room.time_limit_s,
-            is_default=room.is_default,
+            name=largest.partition,
+            count=largest.nodes,
+            cpus=largest.cpus,
+            memory_bytes=largest.memory_bytes,
+            gpus=largest.gpus,
+            time_limit_s=largest.time_limit_s,
+            is_default=largest.is_default,
         )
-        for room in rooms
+        for largest in largest_nodes
     )

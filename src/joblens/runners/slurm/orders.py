@@ -29,8 +29,8 @@ from joblens.runners.slurm.packing import (
     demand_of_plan,
     fits_allocation,
     how_many,
+    largest_node_of,
     lead_within,
-    room_of,
     size_allocation,
     slurm_headroom,
     unused_keys,
@@ -129,7 +129,7 @@ class SlurmOrder(Struct, frozen=True):
     names: tuple[str, ...] = ()  # of an array's elements
     queues: tuple[str, ...] = ()  # an allocation that serves them
     most_jobs: int | None = None
-    lead_s: float = 0.0  # before its end it is told; 0: it is too short for that
+    lead_s: float = 0.0  # it is notified before its end; 0: it is too short for that
     time_s: float | None = None  # it lasts
 
     @property
@@ -212,10 +212,10 @@ class SlurmOrders:
     def _choose_packing(self, places: Collection[int] | None, expected_s: Mapping[int, float]) -> Packing:
         terms = self.terms()
         try:
-            rooms = self._site.rooms()
+            largest_nodes = self._site.largest_nodes()
         except PlacingError:
-            rooms = []  # it is away for now; what suits is guessed then
-        by_scheduler = {name: room_of(one.partition, rooms) for name, one in terms.items()}
+            largest_nodes = []  # it is away for now; what suits is guessed then
+        by_scheduler = {name: largest_node_of(one.partition, largest_nodes) for name, one in terms.items()}
         return choose_packing(self._plan, self._options.slurm, by_scheduler, places, expected_s)
 
     # ---- queues ----------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ class SlurmOrders:
         ]
 
     def _of_their_own(self, parcels: Sequence[PlacementRequest]) -> list[SlurmOrder]:
-        """Those of one entry of the file that need the same go into one array."""
+        """Puts jobs of one entry of the file with equal needs into one array."""
         alike: dict[tuple[str, int, Requirements], list[PlacementRequest]] = {}
         for parcel in parcels:
             alike.setdefault((parcel.scheduler, parcel.spec_job, parcel.requirements), []).append(parcel)
@@ -288,12 +288,12 @@ class SlurmOrders:
 
     def _job_options(self, scheduler: str, needs: Requirements) -> Options:
         terms = terms_for(scheduler, self.terms())
-        room = room_of(terms.partition, self._site.rooms())
-        return job_options(terms, needs, self.headroom, room.time_limit_s if room is not None else None)
+        largest = largest_node_of(terms.partition, self._site.largest_nodes())
+        return job_options(terms, needs, self.headroom, largest.time_limit_s if largest is not None else None)
 
     def _timed(self, order: SlurmOrder, scheduler: str) -> SlurmOrder:
-        room = room_of(terms_for(scheduler, self.terms()).partition, self._site.rooms())
-        time_s = usual_time_s(order.options, room)
+        largest = largest_node_of(terms_for(scheduler, self.terms()).partition, self._site.largest_nodes())
+        time_s = usual_time_s(order.options, largest)
         return replace(order, time_s=time_s, lead_s=lead_within(self.headroom.lead_s, time_s))
 
     # ---- allocations -----------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ class SlurmOrders:
         alone: list[PlacementRequest],
         there: Options | None,
     ) -> list[SlurmOrder]:
-        """Those that do not fit into what is there, or would be asked for, go to `alone`."""
+        """Moves jobs that fit into no allocation to `alone`."""
         scheduler = parcels[0].scheduler
         options = there if there is not None else self.allocation_options(scheduler)
         too_large = [one for one in parcels if not fits_allocation(one.requirements, options, self.headroom)]
@@ -339,9 +339,9 @@ class SlurmOrders:
     def allocation_options(self, scheduler: str) -> Options:
         terms = terms_for(scheduler, self.terms())
         demand = self._demand(scheduler)
-        room = room_of(terms.partition, self._site.rooms())
+        largest = largest_node_of(terms.partition, self._site.largest_nodes())
         most_cpus = None if self._options.cpus is None else int(self._options.cpus)
-        return allocation_options(terms, size_allocation(terms, demand, room, self.headroom, most_cpus))
+        return allocation_options(terms, size_allocation(terms, demand, largest, self.headroom, most_cpus))
 
     def _how_many(self, scheduler: str, options: Options) -> int:
         if self._options.slurm.allocations is not None:

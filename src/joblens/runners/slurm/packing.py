@@ -34,14 +34,14 @@ SHORT_S = 3600.0  # and not longer, where that is known or was written
 
 _GUESSED_S = 60.0  # of a job that says nothing about its time
 _WORK_S = 3600.0  # of work an allocation is to have
-_MOST_ALLOCATIONS = 8  # that are asked for without being told
+_MOST_ALLOCATIONS = 8  # unless the options say another number
 _SHORTEST_S, _LONGEST_S = 15 * 60.0, 24 * 3600.0
 _ROUNDED_TO_S = 300.0
 _TOO_SHORT_S = 120.0
 _COMES_UP_S = 10.0  # before a worker takes its first job
 
 
-class NodeRoom(Struct, frozen=True, kw_only=True):
+class LargestNode(Struct, frozen=True, kw_only=True):
     """The largest node of a partition."""
 
     partition: str
@@ -54,33 +54,37 @@ class NodeRoom(Struct, frozen=True, kw_only=True):
     is_default: bool = False
 
 
-def room_of(partition: str, rooms: Sequence[NodeRoom]) -> NodeRoom | None:
+def largest_node_of(partition: str, largest_nodes: Sequence[LargestNode]) -> LargestNode | None:
     """`partition` may name several, of which Slurm takes the first that is free; '' is the default one."""
     names = {name for name in partition.split(",") if name}
-    chosen = [room for room in rooms if room.partition in names or (not names and room.is_default)]
+    chosen = [
+        largest
+        for largest in largest_nodes
+        if largest.partition in names or (not names and largest.is_default)
+    ]
     if not chosen:
         return None
-    limits = [room.time_limit_s for room in chosen]
-    return NodeRoom(
+    limits = [largest.time_limit_s for largest in chosen]
+    return LargestNode(
         partition=partition,
-        cpus=max(room.cpus for room in chosen),
-        memory_bytes=max(room.memory_bytes for room in chosen),
-        gpus=max(room.gpus for room in chosen),
-        nodes=max(room.nodes for room in chosen),
+        cpus=max(largest.cpus for largest in chosen),
+        memory_bytes=max(largest.memory_bytes for largest in chosen),
+        gpus=max(largest.gpus for largest in chosen),
+        nodes=max(largest.nodes for largest in chosen),
         time_limit_s=None if None in limits else max(limit for limit in limits if limit is not None),
         default_time_s=min(
-            (room.default_time_s for room in chosen if room.default_time_s is not None), default=None
+            (largest.default_time_s for largest in chosen if largest.default_time_s is not None), default=None
         ),
-        is_default=any(room.is_default for room in chosen),
+        is_default=any(largest.is_default for largest in chosen),
     )
 
 
-def usual_time_s(options: Mapping[str, str], room: NodeRoom | None) -> float | None:
+def usual_time_s(options: Mapping[str, str], largest: LargestNode | None) -> float | None:
     """How long a place lasts: as asked for, else what the partition gives."""
     asked_s = seconds_asked(options)
-    if asked_s is not None or room is None:
+    if asked_s is not None or largest is None:
         return asked_s
-    return room.default_time_s if room.default_time_s is not None else room.time_limit_s
+    return largest.default_time_s if largest.default_time_s is not None else largest.time_limit_s
 
 
 def lead_within(lead_s: float, time_s: float | None) -> float:
@@ -104,11 +108,11 @@ class Packing(Struct, frozen=True, kw_only=True):
 def choose_packing(
     plan: Plan,
     choice: SlurmChoice,
-    rooms: Mapping[str, NodeRoom | None],
+    largest_nodes: Mapping[str, LargestNode | None],
     places: Collection[int] | None = None,
     expected_s: Mapping[int, float] | None = None,
 ) -> Packing:
-    """`rooms`: by scheduler. `places`: of the jobs that are to run; None: all. `expected_s`: how long
+    """`largest_nodes`: by scheduler. `places`: of the jobs that are to run; None: all. `expected_s`: how long
     they took before."""
     known_s = expected_s or {}
     jobs = [(index, job) for index, job in enumerate(plan.jobs) if places is None or index in places]
@@ -130,7 +134,7 @@ def choose_packing(
         small = [
             job
             for index, job in some
-            if is_small(job.requirements, rooms.get(job.scheduler), known_s.get(index))
+            if is_small(job.requirements, largest_nodes.get(job.scheduler), known_s.get(index))
         ]
         shared = small if len(small) >= MANY else []
     entries = max((1 + job.spec_job for job in plan.jobs if job.spawned_by < 0), default=0)
@@ -142,17 +146,17 @@ def choose_packing(
     )
 
 
-def is_small(needs: Requirements, room: NodeRoom | None, took_s: float | None = None) -> bool:
-    """What it took before says more than what was written."""
+def is_small(needs: Requirements, largest: LargestNode | None, took_s: float | None = None) -> bool:
+    """Measured durations count more than requested ones."""
     time_s = took_s if took_s is not None else needs.timeout_s
     if time_s is not None and time_s > SHORT_S:
         return False
-    if room is None:
+    if largest is None:
         return (needs.cpus or 1) <= 1 and not needs.gpus
     return (
-        math.ceil(needs.cpus or 1) <= max(1, room.cpus * SMALL_SHARE)
-        and (needs.memory_bytes or 0) <= room.memory_bytes * SMALL_SHARE
-        and (needs.gpus or 0) <= room.gpus * SMALL_SHARE
+        math.ceil(needs.cpus or 1) <= max(1, largest.cpus * SMALL_SHARE)
+        and (needs.memory_bytes or 0) <= largest.memory_bytes * SMALL_SHARE
+        and (needs.gpus or 0) <= largest.gpus * SMALL_SHARE
     )
 
 
@@ -197,40 +201,46 @@ def demand_of(jobs: Sequence[Requirements], expected_s: Sequence[float | None] =
 
 
 def size_allocation(
-    terms: Terms, demand: Demand, room: NodeRoom | None, headroom: Headroom, most_cpus: int | None = None
+    terms: Terms,
+    demand: Demand,
+    largest: LargestNode | None,
+    headroom: Headroom,
+    most_cpus: int | None = None,
 ) -> AllocationSize:
     """One that the jobs fill, but not larger than a node. `most_cpus`: --cpus of the run."""
-    node_cpus = room.cpus if room is not None else max(demand.most_cpus, demand.cpus)
+    node_cpus = largest.cpus if largest is not None else max(demand.most_cpus, demand.cpus)
     wanted = demand.cpus if most_cpus is None else min(demand.cpus, max(1, most_cpus))
     cpus = min(node_cpus, max(demand.most_cpus, math.ceil(wanted / terms.nodes)))
-    gpus = min(demand.gpus, room.gpus) if room is not None else demand.gpus
-    walltime_s = terms.walltime_within(room.time_limit_s if room is not None else None)
+    gpus = min(demand.gpus, largest.gpus) if largest is not None else demand.gpus
+    walltime_s = terms.walltime_within(largest.time_limit_s if largest is not None else None)
     return AllocationSize(
         nodes=terms.nodes,
         cpus=cpus,
-        memory_bytes=_memory(demand, room, cpus, headroom),
+        memory_bytes=_memory(demand, largest, cpus, headroom),
         gpus=0 if gpus_in(terms.gres) else gpus,
-        time_s=_time(demand, room, cpus, headroom) if walltime_s is None else walltime_s,
+        time_s=_time(demand, largest, cpus, headroom) if walltime_s is None else walltime_s,
     )
 
 
-def _memory(demand: Demand, room: NodeRoom | None, cpus: int, headroom: Headroom) -> int | None:
+def _memory(demand: Demand, largest: LargestNode | None, cpus: int, headroom: Headroom) -> int | None:
     if not demand.most_memory_bytes:
         return None  # nobody has said anything: what the site gives by itself
     wanted = max(demand.memory_bytes * cpus, demand.most_memory_bytes)
-    if not demand.knows_memory and room is not None:
-        wanted = max(wanted, room.memory_bytes * cpus // room.cpus)  # a fair share for those that did not say
+    if not demand.knows_memory and largest is not None:
+        wanted = max(
+            wanted, largest.memory_bytes * cpus // largest.cpus
+        )  # a fair share for those that did not say
     wanted += headroom.memory_bytes
-    return wanted if room is None else min(wanted, room.memory_bytes)
+    return wanted if largest is None else min(wanted, largest.memory_bytes)
 
 
-def _time(demand: Demand, room: NodeRoom | None, cpus: int, headroom: Headroom) -> float:
+def _time(demand: Demand, largest: LargestNode | None, cpus: int, headroom: Headroom) -> float:
     count = how_many(demand, cpus)
     longest_s = (demand.longest_s or 0) + headroom.lead_s + AGENT_TIME_S
     spread_s = 1.5 * demand.work_s / (count * cpus) + headroom.lead_s + AGENT_TIME_S
     wanted_s = max(longest_s, min(max(spread_s, _SHORTEST_S), _LONGEST_S))
     rounded_s = math.ceil(wanted_s / _ROUNDED_TO_S) * _ROUNDED_TO_S
-    limit_s = room.time_limit_s if room is not None else None
+    limit_s = largest.time_limit_s if largest is not None else None
     return rounded_s if limit_s is None else min(rounded_s, limit_s)
 
 
@@ -322,7 +332,7 @@ def slurm_headroom(plan: Plan, settings: SlurmSettings) -> Headroom:
 
 
 def worker_env(execution: ExecutionSpec) -> dict[str, str]:
-    """What srun reads when a job calls it."""
+    """Returns the variables that srun reads in a job."""
     env = {}
     if execution.srun_mpi:
         env["SLURM_MPI_TYPE"] = execution.srun_mpi

@@ -1,4 +1,4 @@
-"""What a Slurm has to give, as sinfo and its configuration tell."""
+"""Capacity of a Slurm cluster, from sinfo and its configuration."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -8,7 +8,7 @@ from joblens.model.errors import PlanError
 from joblens.model.runs.plan import Lack, more_than_there_is
 from joblens.model.values.units import format_bytes, format_duration
 from joblens.runners.slurm.commands import SlurmCommands
-from joblens.runners.slurm.packing import NodeRoom, room_of
+from joblens.runners.slurm.packing import LargestNode, largest_node_of
 from joblens.runners.slurm.terms import Headroom, Terms
 
 _USUAL_ARRAY = 1001  # Slurm's own default of MaxArraySize
@@ -19,13 +19,13 @@ class SlurmSite:
 
     def __init__(self, commands: SlurmCommands) -> None:
         self._commands = commands
-        self._rooms: list[NodeRoom] | None = None
+        self._largest_nodes: list[LargestNode] | None = None
 
-    def rooms(self) -> list[NodeRoom]:
+    def largest_nodes(self) -> list[LargestNode]:
         """Raises InputError without Slurm's commands, PlacingError when it does not answer."""
-        if self._rooms is None:
-            self._rooms = partition_rooms(self._commands.sinfo())
-        return self._rooms
+        if self._largest_nodes is None:
+            self._largest_nodes = largest_nodes_of(self._commands.sinfo())
+        return self._largest_nodes
 
     def most_in_array(self) -> int:
         """0 where arrays are not allowed."""
@@ -44,16 +44,18 @@ class SlurmSite:
     ) -> None:
         """Raises PlanError for partitions that are not there, and for what no node has. `by_actions`: the
         schedulers that actions of the workflow ask for nodes."""
-        rooms = self.rooms()
+        largest_nodes = self.largest_nodes()
         schedulers = {*(parcel.scheduler for parcel in parcels), *by_actions}
-        _check_partitions(schedulers, terms, rooms)
-        _check_walltimes(schedulers, terms, rooms)
-        _check_nodes(schedulers, terms, rooms)
-        _check_memory(schedulers, terms, rooms)
+        _check_partitions(schedulers, terms, largest_nodes)
+        _check_walltimes(schedulers, terms, largest_nodes)
+        _check_nodes(schedulers, terms, largest_nodes)
+        _check_memory(schedulers, terms, largest_nodes)
         lacks = [
             lack
             for parcel in parcels
-            for lack in _lacks(parcel, room_of(terms_for(parcel.scheduler, terms).partition, rooms), headroom)
+            for lack in _lacks(
+                parcel, largest_node_of(terms_for(parcel.scheduler, terms).partition, largest_nodes), headroom
+            )
         ]
         if lacks:
             raise more_than_there_is(
@@ -65,13 +67,13 @@ def terms_for(scheduler: str, terms: Mapping[str, Terms]) -> Terms:
     return terms.get(scheduler) or terms[""]
 
 
-def partition_rooms(partitions: Iterable[Partition]) -> list[NodeRoom]:
+def largest_nodes_of(partitions: Iterable[Partition]) -> list[LargestNode]:
     """sinfo has a line for each kind of node."""
     kinds: dict[str, list[Partition]] = {}
     for one in partitions:
         kinds.setdefault(one.name, []).append(one)
     return [
-        NodeRoom(
+        LargestNode(
             partition=name,
             cpus=max(one.cpus_per_node for one in lines),
             memory_bytes=max(one.memory_per_node_bytes for one in lines),
@@ -86,9 +88,9 @@ def partition_rooms(partitions: Iterable[Partition]) -> list[NodeRoom]:
 
 
 def _check_partitions(
-    schedulers: Iterable[str], terms: Mapping[str, Terms], rooms: Sequence[NodeRoom]
+    schedulers: Iterable[str], terms: Mapping[str, Terms], largest_nodes: Sequence[LargestNode]
 ) -> None:
-    known = [room.partition for room in rooms]
+    known = [largest.partition for largest in largest_nodes]
     for scheduler in sorted(schedulers):
         for name in terms_for(scheduler, terms).partition.split(","):
             if name and name not in known:
@@ -99,13 +101,13 @@ def _check_partitions(
 
 
 def _check_walltimes(
-    schedulers: Iterable[str], terms: Mapping[str, Terms], rooms: Sequence[NodeRoom]
+    schedulers: Iterable[str], terms: Mapping[str, Terms], largest_nodes: Sequence[LargestNode]
 ) -> None:
     """Slurm would take it, and let it wait for ever."""
     for scheduler in sorted(schedulers):
         asked = terms_for(scheduler, terms)
-        room = room_of(asked.partition, rooms)
-        limit_s = room.time_limit_s if room is not None else None
+        largest = largest_node_of(asked.partition, largest_nodes)
+        limit_s = largest.time_limit_s if largest is not None else None
         walltime_s = asked.walltime_within(limit_s)
         if limit_s is None or walltime_s is None or walltime_s <= limit_s:
             continue
@@ -118,50 +120,54 @@ def _check_walltimes(
         )
 
 
-def _check_nodes(schedulers: Iterable[str], terms: Mapping[str, Terms], rooms: Sequence[NodeRoom]) -> None:
+def _check_nodes(
+    schedulers: Iterable[str], terms: Mapping[str, Terms], largest_nodes: Sequence[LargestNode]
+) -> None:
     """The same: it waits until somebody brings more nodes."""
     for scheduler in sorted(schedulers):
         asked = terms_for(scheduler, terms)
-        room = room_of(asked.partition, rooms)
-        if room is None or asked.nodes <= room.nodes:
+        largest = largest_node_of(asked.partition, largest_nodes)
+        if largest is None or asked.nodes <= largest.nodes:
             continue
         where = f"scheduler '{scheduler}': " if scheduler else ""
         raise PlanError(
             f"{where}{asked.nodes} nodes are more than"
             f" {f'partition {asked.partition}' if asked.partition else 'the default partition'} has,"
-            f" {room.nodes}",
+            f" {largest.nodes}",
             hint="choose fewer with --nodes, or another --partition",
         )
 
 
-def _check_memory(schedulers: Iterable[str], terms: Mapping[str, Terms], rooms: Sequence[NodeRoom]) -> None:
+def _check_memory(
+    schedulers: Iterable[str], terms: Mapping[str, Terms], largest_nodes: Sequence[LargestNode]
+) -> None:
     """sbatch would refuse it when the first job is placed."""
     for scheduler in sorted(schedulers):
         asked = terms_for(scheduler, terms)
-        room, memory = room_of(asked.partition, rooms), asked.memory_bytes
-        if room is None or memory is None or memory <= room.memory_bytes:
+        largest, memory = largest_node_of(asked.partition, largest_nodes), asked.memory_bytes
+        if largest is None or memory is None or memory <= largest.memory_bytes:
             continue
         name = scheduler or asked.scheduler
         where = f"scheduler '{name}': " if name else ""
         raise PlanError(
             f"{where}mem {asked.memory} is more than a node of"
             f" {f'partition {asked.partition}' if asked.partition else 'the default partition'} has,"
-            f" {format_bytes(room.memory_bytes)}",
+            f" {format_bytes(largest.memory_bytes)}",
             hint="ask for less, or for another --partition",
         )
 
 
-def _lacks(parcel: PlacementRequest, room: NodeRoom | None, headroom: Headroom) -> list[Lack]:
+def _lacks(parcel: PlacementRequest, largest: LargestNode | None, headroom: Headroom) -> list[Lack]:
     """Where no partition is the default one Slurm itself has to say."""
-    if room is None:
+    if largest is None:
         return []
     needs = parcel.requirements
     wanted = (
-        ("cpus", needs.cpus or 0, room.cpus),
-        ("memory", needs.memory_bytes or 0, room.memory_bytes - headroom.memory_bytes),
-        ("gpus", needs.gpus or 0, room.gpus),
-        ("nodes", needs.nodes or 0, room.nodes),
-        ("time", needs.timeout_s or 0, room.time_limit_s),
+        ("cpus", needs.cpus or 0, largest.cpus),
+        ("memory", needs.memory_bytes or 0, largest.memory_bytes - headroom.memory_bytes),
+        ("gpus", needs.gpus or 0, largest.gpus),
+        ("nodes", needs.nodes or 0, largest.nodes),
+        ("time", needs.timeout_s or 0, largest.time_limit_s),
     )
     return [
         Lack(parcel.name, what, need, have) for what, need, have in wanted if have is not None and need > have

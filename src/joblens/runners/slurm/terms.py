@@ -170,7 +170,7 @@ class Terms(Struct, frozen=True, kw_only=True):
 
 
 class Headroom(Struct, frozen=True, kw_only=True):
-    """What is asked for beyond what the jobs themselves need."""
+    """Resources requested beyond the needs of the jobs."""
 
     memory_bytes: int  # for the worker beside them
     lead_s: float  # before the end of an allocation, in which jobs are ended and accounted for

@@ -1,7 +1,7 @@
-"""Changes single values in a text and nothing else: comments, order, blanks and quotes stay as they are.
+"""In-place edits of single values: comments, order, blanks and quotes are preserved.
 
-What comes out is read again and compared with what was asked for, so that an edit either does exactly that
-or is refused."""
+The result is parsed and compared with the request, so that an edit either does exactly that or is refused.
+"""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from joblens.spec.formats.positions import Entry, Node, Path, find_entry, find_m
 
 
 class _Edits(Protocol):
-    """How one format is edited. The path is that of the value."""
+    """Edits of one format. The path is that of the value."""
 
     def replace(self, text: str, node: Node, value: Any, path: Path) -> list[Splice]: ...
     def add(self, text: str, mapping: Node, key: str, value: Any, path: Path) -> list[Splice]: ...
@@ -22,35 +22,37 @@ class _Edits(Protocol):
 
 
 def edit_values(text: str, format: str, changes: Mapping[Path, Any]) -> str:  # noqa: A002
-    """Replaces values by their path, adds keys that a mapping does not have yet, and removes those whose new
-    value is None. InputError: the text cannot be read, a path leads nowhere, or the way something is written
-    does not allow the change without touching more than it."""
+    """Replaces values by path, adds missing keys to a mapping, and removes keys whose new value is None.
+
+    Raises InputError if the text cannot be read, a path does not exist, or the notation does not allow the
+    change without touching more.
+    """
     document = read_document(text, format)
     if document.problems:
         first = document.problems[0]
         raise InputError(f"line {first.mark.line}, column {first.mark.column}: {first.message}")
-    wanted = _copied(document.value)
+    expected = _copied(document.value)
     pending: dict[Path, Any] = {}
     for path, value in changes.items():
         _refuse_odd(path, value)
-        if _change(wanted, path, value):
+        if _change(expected, path, value):
             pending[path] = value
     for round_ in _rounds(document.value, pending):
         text = _apply(text, format, round_)
-    if pending and not same_value(read_document(text, format).value, wanted):
+    if pending and not same_value(read_document(text, format).value, expected):
         paths = ", ".join(path_text(path) for path in pending)
         raise InputError(f"cannot change {paths} without changing more: it is written in an unusual way")
     return text
 
 
 def path_text(path: Path) -> str:
-    """jobs[2].memory"""
-    words = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
-    return "".join(words).removeprefix(".")
+    """Formats a path: jobs[2].memory"""
+    parts = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
+    return "".join(parts).removeprefix(".")
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Equal, and of equal type all the way down: 1 is not 1.0 and not true."""
+    """Whether values are equal, including all types: 1 is neither 1.0 nor true."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
@@ -71,23 +73,23 @@ def _refuse_odd(path: Path, value: Any) -> None:
 
 
 def _copied(value: Any) -> Any:
-    """Without what aliases share: a change in one place must not show in another."""
+    """Returns a copy without shared parts: a change through one alias must not affect others."""
     if isinstance(value, dict):
         return {key: _copied(inner) for key, inner in value.items()}
     return [_copied(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _change(value: Any, path: Path, new: Any) -> bool:
-    """Makes one change in the value. False: there is nothing to change."""
+    """Makes one change. Returns False if there is nothing to change."""
     for depth, key in enumerate(path[:-1]):
         if not _holds(value, key):
-            raise InputError(f"there is no {path_text(path[: depth + 1])} in the file")
+            raise InputError(f"the file has no {path_text(path[: depth + 1])}")
         value = value[key]
     key = path[-1]
     is_there = _holds(value, key)
     is_item = isinstance(value, list) and is_there
     if not is_item and not (isinstance(value, dict) and isinstance(key, str)):
-        raise InputError(f"there is no {path_text(path)} in the file")
+        raise InputError(f"the file has no {path_text(path)}")
     if new is None:
         if is_item:
             raise InputError(f"{path_text(path)} is an item of a list: only keys can be removed")
@@ -115,25 +117,27 @@ def _refuse_collection(value: Any, path: Path) -> None:
 
 
 def _rounds(value: Any, pending: Mapping[Path, Any]) -> Iterator[dict[Path, Any]]:
-    """First what only replaces; then, one change in a mapping at a time, what adds and removes: such changes
-    would get into each other's way."""
+    """Splits changes into rounds: replacements first, then one insertion or removal per mapping.
+
+    Others would shift each other's positions.
+    """
     replacing = {path: new for path, new in pending.items() if new is not None and _has(value, path)}
     if replacing:
         yield replacing
-    left = {path: new for path, new in pending.items() if path not in replacing}
-    while left:
-        taken: dict[Path, Any] = {}
+    remaining = {path: new for path, new in pending.items() if path not in replacing}
+    while remaining:
+        batch: dict[Path, Any] = {}
         touched: set[Path] = set()
         around: set[Path] = set()
-        for path, new in left.items():
+        for path, new in remaining.items():
             parents = [path[:length] for length in range(len(path))]
             if parents[-1] in around or not touched.isdisjoint(parents):
                 continue
-            taken[path] = new
+            batch[path] = new
             touched.add(parents[-1])
             around.update(parents)
-        yield taken
-        left = {path: new for path, new in left.items() if path not in taken}
+        yield batch
+        remaining = {path: new for path, new in remaining.items() if path not in batch}
 
 
 def _has(value: Any, path: Path) -> bool:
@@ -146,7 +150,7 @@ def _has(value: Any, path: Path) -> bool:
 
 def _apply(text: str, format: str, changes: Mapping[Path, Any]) -> str:  # noqa: A002
     edits = _edits_of(format)
-    root = read_document(text, format).places.root
+    root = read_document(text, format).positions.root
     splices: list[Splice] = []
     for path, value in changes.items():
         parent = _node_at(root, path[:-1])
@@ -155,7 +159,7 @@ def _apply(text: str, format: str, changes: Mapping[Path, Any]) -> str:  # noqa:
             if parent is None or (entry is None and value is None):
                 raise InputError(_why_not(root, path))
             if value is None:
-                assert entry is not None  # looked at just above
+                assert entry is not None  # checked just above
                 splices += edits.remove(text, parent, entry, path)
             elif entry is not None:
                 splices += edits.replace(text, entry.node, value, path)

@@ -1,4 +1,4 @@
-"""Edits in each format: JSON, TOML, YAML and KDL."""
+"""Edits of each format: JSON, TOML, YAML and KDL."""
 
 import json
 import re
@@ -88,7 +88,7 @@ def _has_header(node: Node) -> bool:
 
 
 def _line_of(mapping: Node) -> int:
-    """Where the line begins whose indentation a new one takes: the last pair's, or the header's."""
+    """Returns the start of the line whose indentation a new line takes: the last pair's, or the header's."""
     pairs = [entry for entry in mapping.entries or () if entry.end <= mapping.end]
     return pairs[-1].start if pairs else mapping.start
 
@@ -102,7 +102,7 @@ class YamlEdits:
         start, end = node.start, _end(text, node)
         written = write_value("yaml", value, node.style if node.style in _QUOTES else "")
         properties = None if node.style == ALIAS else _PROPERTIES.match(text[start:end])
-        if properties:  # an anchor stays, a tag said what the old value was
+        if properties:  # an anchor stays; a tag described the old value
             anchors = [word for word in properties[0].split() if word.startswith("&")]
             written = " ".join([*anchors, written])
         if start == end and text[start - 1 : start] in (":", "-", "?"):
@@ -138,9 +138,9 @@ class YamlEdits:
             return [Splice(entry.start, end, "{}")]
         if begins_line(text, entry.start):
             return [Splice(line_start(text, entry.start), after_line(text, end), "")]
-        # The first key stands behind a dash: what follows moves up to it.
+        # The first key follows a dash: the next one moves up to it.
         follows = re.compile(r"\s*").match(text, after_line(text, end))
-        assert follows is not None  # it matches nothing as well
+        assert follows is not None  # also matches the empty string
         return [Splice(entry.start, follows.end(), "")]
 
 
@@ -151,7 +151,7 @@ def _last_leaf(node: Node) -> Node:
 
 
 def _end(text: str, node: Node) -> int:
-    """A text in a block reaches to where the next thing begins; its own end is its last line's."""
+    """Returns the end of a block text: its own last line, not the start of the next node."""
     if node.style in (LITERAL, FOLDED):
         return node.start + len(text[node.start : node.end].rstrip())
     return node.end
@@ -227,7 +227,7 @@ def _drop_node(text: str, start: int, end: int) -> Splice:
 
 
 def _is_inside_line(text: str, node: KdlNode) -> bool:
-    """Other nodes stand before it on its line: a block over several lines would look odd there."""
+    """Whether other nodes precede it on its line, where a multi-line block would be odd."""
     return bool(text[line_start(text, node.start) : node.start].strip())
 
 

@@ -1,4 +1,4 @@
-"""Splices of a text: lines and comments, entries in braces, and literals in the quotes of each format."""
+"""Splices of a text: lines and comments, entries in braces, and literals in each format's quotes."""
 
 import math
 import re
@@ -12,7 +12,7 @@ from joblens.spec.formats.yaml_reader import plain_value
 
 
 class Splice(Struct, frozen=True):
-    """Puts `new` in place of what stands between two offsets."""
+    """Replaces the text between two offsets by `new`."""
 
     start: int
     end: int
@@ -38,7 +38,7 @@ def apply_splices(text: str, splices: list[Splice]) -> str:
 
 
 def newline_of(text: str) -> str:
-    """As the first line ends, so do new ones."""
+    """Returns the line ending of the first line."""
     first = text.find("\n")
     return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"
 
@@ -48,33 +48,35 @@ def line_start(text: str, at: int) -> int:
 
 
 def line_end(text: str, at: int) -> int:
-    """Before the line break."""
+    """Returns the offset before the line break."""
     end = text.find("\n", at)
     end = len(text) if end < 0 else end
     return end - 1 if end > at and text[end - 1] == "\r" else end
 
 
 def after_line(text: str, at: int) -> int:
-    """After the line break."""
+    """Returns the offset after the line break."""
     end = text.find("\n", at)
     return len(text) if end < 0 else end + 1
 
 
 def indent_at(text: str, at: int) -> str:
-    """The blanks with which the line of an offset begins."""
+    """Returns the indentation of the line at an offset."""
     start = line_start(text, at)
     line = text[start : line_end(text, start)].removeprefix("\ufeff")
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def begins_line(text: str, at: int) -> bool:
-    """Nothing but blanks stands before it on its line."""
+    """Whether only blanks precede it on its line."""
     return not text[line_start(text, at) : at].strip(" \t")
 
 
 def after_comment(text: str, at: int, format: str) -> int:  # noqa: A002
-    """Where the blanks and comments that follow on the same line end; a comment over several lines counts as
-    what comes next."""
+    """Returns the end of the blanks and comments that follow on the same line.
+
+    A multi-line comment belongs to what comes next.
+    """
     end = at
     while True:
         while text[end : end + 1] in (" ", "\t"):
@@ -86,13 +88,13 @@ def after_comment(text: str, at: int, format: str) -> int:  # noqa: A002
 
 
 def ends_line(text: str, at: int, format: str) -> bool:  # noqa: A002
-    """Nothing but blanks and comments follows on the line."""
+    """Whether only blanks and comments follow on the line."""
     end = after_comment(text, at, format)
     return end >= len(text) or text[end] in "\r\n"
 
 
 def drop_lines(text: str, start: int, end: int, format: str) -> Splice | None:  # noqa: A002
-    """Takes out the whole lines something stands on, with the comment behind it. None: it shares them."""
+    """Removes the lines it is on, with a trailing comment. None: it shares them."""
     if begins_line(text, start) and ends_line(text, end, format):
         return Splice(line_start(text, start), after_line(text, end), "")
     return None
@@ -106,7 +108,7 @@ _BARE_WORD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 
 
 def write_value(format: str, value: Any, quote: str) -> str:  # noqa: A002
-    """`quote` is what the text that stood here before (or stands beside) began with."""
+    """Formats a value; `quote`: the opening quote of the old value, or of a neighbour."""
     if isinstance(value, str):
         return _write_text(format, value, quote)
     if isinstance(value, bool):
@@ -231,16 +233,16 @@ def remove_from_braces(text: str, format: str, mapping: Node, entry: Entry) -> l
     comma = _comma_after(text, format, entry.end)
     end = entry.end if comma is None else comma + 1
     splices = [drop_lines(text, entry.start, end, format) or _drop_inside(text, entry.start, end)]
-    place = entries.index(entry)
-    if comma is None and place:  # the last one: the comma before it has nothing to divide any more
-        before = _comma_after(text, format, entries[place - 1].end)
-        assert before is not None  # it stands between two entries
+    index = entries.index(entry)
+    if comma is None and index:  # the last entry: its preceding comma goes too
+        before = _comma_after(text, format, entries[index - 1].end)
+        assert before is not None  # between two entries
         splices.append(Splice(before, before + 1, ""))
     return splices
 
 
 def _drop_inside(text: str, start: int, end: int) -> Splice:
-    """With the blanks before it where nothing follows, behind it otherwise: one gap is left, not two."""
+    """Removes the blanks before it at the end, behind it elsewhere, so that one gap remains."""
     while text[end : end + 1] in (" ", "\t"):
         end += 1
     if text[end : end + 1] in ("}", "\n", "\r") and not begins_line(text, start):
@@ -253,7 +255,7 @@ def _drop_inside(text: str, start: int, end: int) -> Splice:
 def _comma_after(text: str, format: str, at: int) -> int | None:  # noqa: A002
     while True:
         found = _BLANK.match(text, at)
-        assert found is not None  # it matches nothing as well
+        assert found is not None  # also matches the empty string
         at = found.end()
         comment = COMMENTS[format].match(text, at)
         if comment is None:

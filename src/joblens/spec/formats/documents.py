@@ -1,4 +1,4 @@
-"""Documents in five formats, read to the same plain values; mistakes in the terms of each."""
+"""Documents in five formats, parsed to the same plain values; error messages in the terms of each format."""
 
 import os
 import re
@@ -9,13 +9,13 @@ from joblens.spec.formats.positions import Document, Mark, Path, Problem
 
 __all__ = ["FORMATS", "Document", "Mark", "Path", "Problem", "format_of", "has_known_ending", "read_document"]
 
-# In the order in which a text whose name says nothing is tried: the strictest first.
+# The order in which formats are tried for an unknown file extension: strictest first.
 FORMATS = ("json", "json5", "yaml", "kdl", "toml")
 _ENDINGS = {**{f".{name}": name for name in FORMATS}, ".yml": "yaml"}
 
 
 def read_document(text: str, format: str) -> Document:  # noqa: A002
-    """Never raises for what the text says: whatever is wrong stands in `problems`, each with its place."""
+    """Parses a text. Never raises for its content: `problems` has all errors with positions."""
     return _reader(format)(text)
 
 
@@ -24,7 +24,7 @@ def has_known_ending(path: str) -> bool:
 
 
 def format_of(path: str, text: str) -> str:
-    """By the file's ending; else the first format in which the text is a mapping, or YAML."""
+    """Returns the format by file extension, else the first in which the text is a mapping, or YAML."""
     ending = os.path.splitext(path)[1].lower()
     if ending in _ENDINGS:
         return _ENDINGS[ending]
@@ -60,7 +60,7 @@ _NO_LIST = re.compile(r"(\S+) must be a list of mappings, not a mapping")
 _MEANT = re.compile(r"did you mean '(\w+)'\?")
 
 
-def in_words_of(format: str, message: str) -> str:  # noqa: A002
+def in_terms_of(format: str, message: str) -> str:  # noqa: A002
     if _NO_LIST.match(message):
         return message + _how_a_list_is_written(format, message.split(maxsplit=1)[0])
     if format == "kdl":
@@ -84,7 +84,7 @@ def _how_a_list_is_written(format: str, key: str) -> str:  # noqa: A002
 
 
 def _as_node(found: "re.Match[str]") -> str:
-    """KDL has a node for each entry of a list, named in the singular."""
+    """Renames a key to its node: KDL has a node per list entry, named in the singular."""
     from joblens.spec.formats.kdl_workflow import node_name
 
     return f"did you mean '{node_name(found[1])}'?"

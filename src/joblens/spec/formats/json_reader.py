@@ -1,4 +1,4 @@
-"""JSON and JSON5 reader: plain values, and the extent of everything."""
+"""JSON and JSON5 reader: plain values, and the extent of every node."""
 
 import re
 from collections.abc import Callable
@@ -12,14 +12,14 @@ from joblens.spec.formats.positions import (
     Entry,
     LineTable,
     Node,
-    Places,
+    Positions,
     Problem,
     ReadingError,
     is_too_deep,
     value_of,
 )
 
-# How a node is written: mapping, list, a word (true, null, a number), or a text by its quote.
+# Notation of a node: mapping, list, a bare word (true, null, a number), or a string by its quote.
 MAPPING, WORD = "mapping", "word"
 
 _BLANK = re.compile(r"[ \t\n\r]*")
@@ -43,7 +43,7 @@ _LINE_ENDS = frozenset({"\n", "\r", "\r\n", "\u2028", "\u2029"})
 
 
 def json_tree(text: str, *, is_json5: bool) -> tuple[Node | None, list[ReadingError]]:
-    """The tree (None: it cannot be read) and everything that is wrong."""
+    """Returns the tree (None: unreadable) and all problems."""
     growing = _Growing(text, is_json5=is_json5)
     try:
         return growing.document(), growing.errors
@@ -64,12 +64,12 @@ class _Growing:
         node = self._value(self._blank(0), 0)
         end = self._blank(node.end)
         if end < len(self._text):
-            raise ReadingError(end, f"{self._shown(end)} stands after the end")
+            raise ReadingError(end, f"{self._shown(end)} after the end of the document")
         return node
 
     def _blank(self, at: int) -> int:
         found = self._skip(self._text, at)
-        assert found is not None  # it matches nothing as well
+        assert found is not None  # also matches the empty string
         end = found.end()
         if not self._is_json5 and self._text[end : end + 2] in ("//", "/*"):
             raise ReadingError(end, "comments need JSON5 (a file called .json5)")
@@ -85,13 +85,13 @@ class _Growing:
                 end, value = self._quoted(at)
                 return Node(at, end, quote, None, value)
             case "":
-                raise ReadingError(at, "the text ends where a value should stand")
+                raise ReadingError(at, "the text ends where a value is expected")
         return self._bare(at)
 
     def _mapping(self, start: int, depth: int) -> Node:
         text = self._text
         entries: list[Entry] = []
-        seen: dict[str, int] = {}
+        first_offsets: dict[str, int] = {}
         at = self._blank(start + 1)
         while text[at : at + 1] != "}":
             key_at, (at, key) = at, self._key(at)
@@ -99,12 +99,12 @@ class _Growing:
             if text[at : at + 1] != ":":
                 raise ReadingError(at, f"expected ':' after the key '{key}', not {self._shown(at)}")
             node = self._value(self._blank(at + 1), depth + 1)
-            if key in seen:
-                line = text.count("\n", 0, seen[key]) + 1
-                message = f"duplicate key '{key}'; first given on line {line}"
+            if key in first_offsets:
+                line = text.count("\n", 0, first_offsets[key]) + 1
+                message = f"duplicate key '{key}'; first defined on line {line}"
                 self.errors.append(ReadingError(key_at, message, key))
             else:
-                seen[key] = key_at
+                first_offsets[key] = key_at
                 entries.append(Entry(key, key_at, node.end, node))
             at = self._next(node.end, "}")
         return Node(start, at + 1, MAPPING, entries)
@@ -119,7 +119,7 @@ class _Growing:
         return Node(start, at + 1, LIST, entries)
 
     def _next(self, at: int, closing: str) -> int:
-        """Where the next entry begins, or where the closing bracket stands."""
+        """Returns the start of the next entry, or the position of the closing bracket."""
         at = self._blank(at)
         if self._text[at : at + 1] == closing:
             return at
@@ -144,16 +144,16 @@ class _Growing:
             raise ReadingError(at, "single quotes need JSON5 (a file called .json5)")
         found = (_TEXTS_5[quote] if self._is_json5 else _TEXT).match(self._text, at)
         if found is None:
-            raise ReadingError(at, f"the text that begins here has no closing {quote} on its line")
+            raise ReadingError(at, f"unterminated string: no closing {quote} on this line")
         inside = found[1]
         if "\\" not in inside:
             return found.end(), inside
         if not self._is_json5:
             bad = re.search(r'(?:^|[^\\])(?:\\\\)*\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})(?!\\)', inside)
             if bad:
-                raise ReadingError(at + bad.end(), "JSON does not know this escape")
+                raise ReadingError(at + bad.end(), "invalid escape sequence")
         if re.search(r"(?<!\\)(?:\\\\)*\\(?:u(?![0-9a-fA-F]{4})|x(?![0-9a-fA-F]{2})|[1-9]|0[0-9])", inside):
-            raise ReadingError(at, "an escape in this text is not complete")
+            raise ReadingError(at, "incomplete escape sequence")
         return found.end(), _unescaped(inside)
 
     def _bare(self, at: int) -> Node:
@@ -171,7 +171,7 @@ class _Growing:
                 return int(text, 16)
             return int(text) if text.lstrip("+-").isdigit() else float(text)
         except ValueError:
-            raise ReadingError(at, "a number too long to be one") from None
+            raise ReadingError(at, "number too long") from None
 
     def _shown(self, at: int) -> str:
         if at >= len(self._text):
@@ -194,7 +194,7 @@ def _meaning(found: "re.Match[str]") -> str:
 
 
 def parse_json(text: str) -> Document:
-    """Never raises for what the text says: whatever is wrong stands in `problems`."""
+    """Parses a text. Never raises for its content: `problems` has all errors."""
     return _parse(text, is_json5=False)
 
 
@@ -212,12 +212,12 @@ def _parse(text: str, *, is_json5: bool) -> Document:
         root, errors = read_tree()
         lines = LineTable(text)
         problems = tuple(Problem(lines.mark(each.offset), each.message, each.key) for each in errors)
-        return Document(value_of(root), problems, lambda: Places(text, root))
-    return Document(value, (), lambda: Places(text, read_tree()[0]))
+        return Document(value_of(root), problems, lambda: Positions(text, root))
+    return Document(value, (), lambda: Positions(text, read_tree()[0]))
 
 
 def _strict(text: str) -> Any:
-    """ValueError: not plain JSON, duplicate key, or it is nested too deep."""
+    """Parses plain JSON. Raises ValueError for anything else, a duplicate key, or deep nesting."""
     import json
 
     value = json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse)

@@ -20,17 +20,17 @@ _NEWLINE = re.compile(r"\r\n|[\n\r\x85\x0b\f\u2028\u2029]")
 class KdlString(Struct):
     value: str
     end: int
-    quote: str  # what stands before it: "word" for none
+    quote: str  # its prefix: "word" for none
 
 
 def read_string(text: str, at: int) -> KdlString | None:
-    """None: no string begins here. ReadingError: one begins, but something is wrong with it."""
+    """Reads a string; None: none starts here. Raises ReadingError for a malformed one."""
     if text.startswith('"""', at):
         return _lines(text, at)
     if text.startswith('"', at):
         found = _QUOTED.match(text, at)
         if found is None:
-            raise ReadingError(at, "the text that begins here is never closed")
+            raise ReadingError(at, "unterminated string")
         return KdlString(_unescaped(found[1], at + 1), found.end(), '"')
     if re.compile(r'#+"|r#*"').match(text, at):
         return _raw(text, at)
@@ -42,16 +42,16 @@ def read_string(text: str, at: int) -> KdlString | None:
 
 def _raw(text: str, at: int) -> KdlString:
     found = re.compile(r'r(#*)"|(#+)("""|")').match(text, at)
-    assert found is not None  # the caller looked
+    assert found is not None  # the caller has checked
     hashes, quotes = (found[1], '"') if found[2] is None else (found[2], found[3])
     if quotes == '"""' and not _NEWLINE.match(text, found.end()):
-        quotes = '"'  # #"""# is a raw string of one quote
+        quotes = '"'  # """# is a raw string of one quote
         begin = found.start() + len(hashes) + 1
     else:
         begin = found.end()
     end = text.find(quotes + hashes, begin)
     if end < 0:
-        raise ReadingError(at, f"the text that begins here is never closed by {quotes}{hashes}")
+        raise ReadingError(at, f"unterminated string: no closing {quotes}{hashes}")
     inside = text[begin:end]
     value = _dedented(inside, at) if quotes == '"""' else inside
     return KdlString(value, end + len(quotes + hashes), text[at:begin])
@@ -60,22 +60,22 @@ def _raw(text: str, at: int) -> KdlString:
 def _lines(text: str, at: int) -> KdlString:
     found = _LINES.match(text, at)
     if found is None:
-        raise ReadingError(at, 'the text that begins here is never closed by """')
+        raise ReadingError(at, 'unterminated string: no closing """')
     if not _NEWLINE.match(found[1]):
-        raise ReadingError(at, 'the first line of the text goes below its """')
+        raise ReadingError(at, 'the first line of a """ string must be below its quotes')
     joined = re.sub(r"((?:^|[^\\])(?:\\\\)*)\\\s+", r"\1", found[1])
     return KdlString(_unescaped(_dedented(joined, at), at), found.end(), '"""')
 
 
 def _dedented(inside: str, at: int) -> str:
-    """The closing quotes stand on a line of their own: what is before them is taken from every line."""
+    """Removes the indentation of the closing quotes, which are on a line of their own, from every line."""
     _, *lines = _NEWLINE.split(inside)
     indent = lines.pop() if lines else ""
     if indent.strip():
-        raise ReadingError(at, 'the closing """ of the text that begins here goes on a line of its own')
+        raise ReadingError(at, 'the closing """ must be on a line of its own')
     for line in lines:
         if line.strip() and not line.startswith(indent):
-            raise ReadingError(at, 'a line of this text begins left of its closing """')
+            raise ReadingError(at, 'a line of this string is indented less than its closing """')
     return "\n".join(line[len(indent) :] if line.strip() else "" for line in lines)
 
 
@@ -93,7 +93,7 @@ def _unescaped(text: str, at: int) -> str:
                 raise ReadingError(at + found.start(), f"there is no character '{found[0]}'")
             return chr(number)
         if short not in _SHORT:
-            raise ReadingError(at + found.start(), f"KDL does not know the escape '{found[0]}'")
+            raise ReadingError(at + found.start(), f"invalid escape sequence '{found[0]}'")
         return _SHORT[short]
 
     return _ESCAPE.sub(meaning, text)
@@ -139,7 +139,7 @@ class KdlProperty(Struct):
 class KdlNode(Struct):
     name: str
     start: int
-    end: int  # after its last character, without what ends it
+    end: int  # behind its last character, without its terminator
     arguments: list[KdlValue]
     properties: list[KdlProperty]
     children: "list[KdlNode] | None" = None
@@ -147,7 +147,7 @@ class KdlNode(Struct):
 
 
 def read_kdl(text: str) -> list[KdlNode]:
-    """ReadingError: not KDL."""
+    """Parses KDL. Raises ReadingError."""
     reading = _Reading(text)
     nodes = reading.nodes(depth=0)
     if reading.at < len(text):
@@ -161,9 +161,9 @@ class _Reading:
         self._text = text
 
     def nodes(self, depth: int) -> list[KdlNode]:
-        """Up to the closing brace or the end of the text."""
+        """Reads nodes up to the closing brace or the end of the text."""
         if depth > MOST_DEPTH:
-            raise ReadingError(self.at, f"more than {MOST_DEPTH} nodes inside each other")
+            raise ReadingError(self.at, f"nodes are nested more than {MOST_DEPTH} deep")
         found: list[KdlNode] = []
         while True:
             self._skip_lines()
@@ -202,7 +202,7 @@ class _Reading:
         self.at += 1
         children = self.nodes(depth + 1)
         if self._text[self.at : self.at + 1] != "}":
-            raise ReadingError(start, "this brace is never closed")
+            raise ReadingError(start, "unclosed brace")
         self.at += 1
         if is_dropped:
             return
@@ -264,7 +264,7 @@ class _Reading:
                 float(digits) if is_float else int(digits, 0 if digits.lstrip("+-")[1:2].isalpha() else 10)
             )
         except ValueError:
-            raise ReadingError(start, "a number too long to be one") from None
+            raise ReadingError(start, "number too long") from None
         return KdlValue(start, self.at, value, "number")
 
     def _string(self, what: str) -> KdlString:
@@ -283,7 +283,7 @@ class _Reading:
         self._string("a type")
         self._skip_blank()
         if self._text[self.at : self.at + 1] != ")":
-            raise ReadingError(start, "this type annotation is never closed")
+            raise ReadingError(start, "unclosed type annotation")
         self.at += 1
         self._skip_blank()
 
@@ -299,7 +299,7 @@ class _Reading:
             self.at += 1
 
     def _skip_lines(self) -> None:
-        """Blanks, line ends, comments and stray semicolons between nodes."""
+        """Skips blanks, line ends, comments and stray semicolons between nodes."""
         while True:
             self._skip_blank()
             found = _LINE_END.match(self._text, self.at) or _LINE_COMMENT.match(self._text, self.at)
@@ -311,7 +311,7 @@ class _Reading:
                 return
 
     def _skip_blank(self) -> bool:
-        """Blanks, /* comments */ and continued lines inside a node. True: there was something to skip."""
+        """Skips blanks, /* comments */ and continued lines inside a node. Returns whether there were any."""
         before = self.at
         while True:
             found = _BLANK.match(self._text, self.at) or _CONTINUATION.match(self._text, self.at)
@@ -329,7 +329,7 @@ class _Reading:
             if depth == 0:
                 self.at = found.end()
                 return
-        raise ReadingError(start, "this comment is never closed")
+        raise ReadingError(start, "unclosed comment")
 
     def _shown(self) -> str:
         if self.at >= len(self._text):

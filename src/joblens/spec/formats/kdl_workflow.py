@@ -1,8 +1,9 @@
-"""The workflow a KDL text describes, in the shape the other formats write directly.
+"""KDL workflows, converted to the structure that the other formats write directly.
 
-KDL has nodes, not keys: `job "a" { … }` once a job becomes `jobs: [{name: a, …}]`, `input_file "x"` once a
-file becomes `input_files: [x]`. A node that is not known keeps its name as a key, so that whoever checks the
-keys refuses it, with its place."""
+KDL has nodes, not keys: one `job "a" { … }` per job becomes `jobs: [{name: a, …}]`, one `input_file "x"` per
+file becomes `input_files: [x]`. An unknown node keeps its name as a key, so that the key check rejects it
+with its position.
+"""
 
 from typing import Any
 
@@ -16,21 +17,21 @@ from joblens.spec.formats.positions import (
     Entry,
     LineTable,
     Node,
-    Places,
+    Positions,
     Problem,
     ReadingError,
     value_of,
 )
 
-# How a node of the tree is written. The `value` of a mapping or list is the KDL node(s) it comes from.
+# Notation of a node of the tree. The `value` of a mapping or list is its KDL node(s).
 DOCUMENT, BLOCK, ARGUMENT, PROPERTY, NAME = "document", "block", "argument", "property", "name"
 
 
 class Shape(Struct, frozen=True):
-    """What the nodes inside a block stand for."""
+    """Meaning of the nodes inside a block."""
 
-    blocks: dict[str, tuple[str, "Shape"]] = field(default_factory=dict)  # each one is an item of a list
-    words: dict[str, str] = field(default_factory=dict)  # each argument is an item of a list
+    blocks: dict[str, tuple[str, "Shape"]] = field(default_factory=dict)  # each is a list item
+    words: dict[str, str] = field(default_factory=dict)  # each argument is a list item
     json_texts: frozenset[str] = frozenset()
     older: dict[str, str] = field(default_factory=dict)  # older names of nodes
 
@@ -106,12 +107,12 @@ _NODE_NAMES = {key: name for name, (key, _) in _WORKFLOW.blocks.items()}
 
 
 def node_name(key: str) -> str:
-    """What a key of the workflow is called in KDL."""
+    """Returns the KDL node of a workflow key."""
     return _NODE_NAMES.get(key, key)
 
 
 def parse_kdl_workflow(text: str) -> Document:
-    """Never raises for what the text says: whatever is wrong stands in `problems`."""
+    """Parses a text. Never raises for its content: `problems` has all errors."""
     lines = LineTable(text)
     try:
         nodes = read_kdl(text)
@@ -121,7 +122,7 @@ def parse_kdl_workflow(text: str) -> Document:
         return Document(None, ())
     shaping = _Shaping(lines)
     root = shaping.document(nodes)
-    return Document(value_of(root), tuple(shaping.problems), lambda: Places(text, root))
+    return Document(value_of(root), tuple(shaping.problems), lambda: Positions(text, root))
 
 
 class _Shaping:
@@ -174,7 +175,7 @@ class _Shaping:
             items.entries.append(Entry(len(items.entries), value.start, value.end, _scalar(value)))
 
     def _plain(self, node: KdlNode, shape: Shape) -> Node:
-        """A key whose value is what follows it: one value, several of them, or a block."""
+        """Converts a key with one value, several values, or a block."""
         if node.properties or node.children is not None or not node.arguments:
             if node.children and all(child.name == "-" for child in node.children):
                 return self._dashes(node)
@@ -191,7 +192,7 @@ class _Shaping:
         return scalar
 
     def _dashes(self, node: KdlNode) -> Node:
-        """{ - 1; - 2; } is a list, also of blocks."""
+        """Converts { - 1; - 2; } to a list; items may be blocks."""
         items = [
             Entry(index, child.start, child.end, self._plain(child, _PLAIN))
             for index, child in enumerate(node.children or ())
@@ -210,7 +211,7 @@ class _Shaping:
                 self._note_double(one.name, known.start, one.start)
                 continue
             if one.name in shape.blocks or one.name in shape.words:
-                self._note(one.start, f"'{one.name}' is a list: it goes on a line of its own in the block")
+                self._note(one.start, f"'{one.name}' is a list: write it on a line of its own in the block")
             entries.append(Entry(one.name, one.start, one.value.end, _scalar(one.value, PROPERTY)))
         mapping = Node(node.start, node.end, BLOCK, entries, node)
         self._fill(mapping, node.children or [], shape)
@@ -224,7 +225,7 @@ class _Shaping:
 
     def _note_double(self, key: str, first: int, second: int) -> None:
         line = self._lines.mark(first).line
-        self._note(second, f"duplicate key '{key}'; first given on line {line}", key)
+        self._note(second, f"duplicate key '{key}'; first defined on line {line}", key)
 
     def _note(self, offset: int, message: str, key: str = "") -> None:
         self.problems.append(Problem(self._lines.mark(offset), message, key))

@@ -1,7 +1,7 @@
-"""Positions in a text and messages about what stands there: shared by every format.
+"""Positions and problems, shared by all formats.
 
-A place is worked out only when somebody asks for it: most files have nothing wrong with them, and a file of
-100,000 jobs has millions of places.
+Positions are computed on demand: most files have no errors, and a file of 100,000 jobs has millions of
+positions.
 """
 
 from bisect import bisect_right
@@ -12,16 +12,16 @@ from msgspec import Struct
 
 Path = tuple[str | int, ...]
 
-# Deeper nesting is an attack or an accident, and would end in Python's own recursion limit.
+# Deeper nesting is an attack or an accident, and would exceed Python's recursion limit.
 MOST_DEPTH = 100
 
-TOO_DEEP = f"more than {MOST_DEPTH} lists and mappings inside each other"
+TOO_DEEP = f"lists and mappings are nested more than {MOST_DEPTH} deep"
 
-LIST = "list"  # the style of a list in trees that `value_of` reads
+LIST = "list"  # style of a list in trees that `value_of` reads
 
 
 class Mark(Struct, frozen=True):
-    """A place in a text, counted from 1."""
+    """Position in a text, counted from 1."""
 
     line: int
     column: int
@@ -30,48 +30,48 @@ class Mark(Struct, frozen=True):
 class Problem(Struct, frozen=True):
     mark: Mark
     message: str
-    key: str = ""  # that stands twice
+    key: str = ""  # the duplicate key
 
 
 class ReadingError(Exception):
-    """Something is wrong at an offset of the text being read."""
+    """Error at an offset of the text."""
 
     def __init__(self, offset: int, message: str, key: str = "") -> None:
         super().__init__(message)
         self.offset = offset
         self.message = message
-        self.key = key  # that stands twice
+        self.key = key  # the duplicate key
 
 
 class Node(Struct):
-    """A value as it is written, by its first character and the one after its last."""
+    """Value in the text, by its first character and the one behind its last."""
 
     start: int
     end: int
-    style: str  # each format has its own words for how a value can be written
+    style: str  # notation of the value, in the terms of the format
     entries: "list[Entry] | None" = None  # None: a scalar
-    value: Any = None  # of a scalar, where the format's reader knows it
-    merged: "list[Entry] | None" = None  # what a mapping has beside its own, written elsewhere
+    value: Any = None  # of a scalar, if the reader has parsed it
+    merged: "list[Entry] | None" = None  # entries that a mapping takes from elsewhere (merge keys)
 
 
 class Entry(Struct):
-    """A key or list index with its value. `start` is what a problem about it points at."""
+    """Key or list index with its value. Problems point at `start`."""
 
     key: str | int
     start: int
-    end: int  # after its last character, value included
+    end: int  # behind its last character, including the value
     node: Node
 
 
-class Places:
-    """Answers for a tree of nodes: where is this path?"""
+class Positions:
+    """Finds positions by path in a tree of nodes."""
 
     def __init__(self, text: str, root: Node | None) -> None:
         self.root = root
         self._lines = LineTable(text)
 
     def mark(self, path: Path) -> Mark:
-        """The place of a key or item; of the nearest thing around it where the path leads nowhere."""
+        """Returns the position of a key or item, or of the nearest existing ancestor."""
         node = self.root
         if node is None:
             return Mark(1, 1)
@@ -84,7 +84,7 @@ class Places:
         return self._lines.mark(offset)
 
     def path_around(self, mark: Mark) -> Path:
-        """Of the innermost mapping or list that a place is inside of."""
+        """Returns the path of the innermost mapping or list around a position."""
         return _path_around(self.root, self._lines.offset(mark)) if self.root is not None else ()
 
     def all_marks(self) -> dict[Path, Mark]:
@@ -95,7 +95,7 @@ class Places:
 
 
 class LineTable:
-    """Turns offsets in a text into lines and columns."""
+    """Converts offsets to lines and columns."""
 
     def __init__(self, text: str) -> None:
         import re
@@ -111,34 +111,34 @@ class LineTable:
 
 
 class Document:
-    """What a text says, and where. `value` is None when the text could not be read at all."""
+    """Parsed text with positions. `value` is None if the text could not be parsed."""
 
     def __init__(
-        self, value: Any, problems: tuple[Problem, ...], find_places: Callable[[], Places] | None = None
+        self, value: Any, problems: tuple[Problem, ...], find_positions: Callable[[], Positions] | None = None
     ) -> None:
         self.value = value
         self.problems = problems
-        self._find_places = find_places
-        self._places: Places | None = None
+        self._find_positions = find_positions
+        self._positions: Positions | None = None
 
     def mark(self, path: Path) -> Mark:
-        """The place of each key and list item by its path from the top."""
-        return self.places.mark(path)
+        """Returns the position of a key or list item by its path from the top."""
+        return self.positions.mark(path)
 
     @property
     def marks(self) -> dict[Path, Mark]:
-        """All places at once: for small documents."""
-        return self.places.all_marks()
+        """Returns all positions at once, for small documents."""
+        return self.positions.all_marks()
 
     @property
-    def places(self) -> Places:
-        if self._places is None:
-            self._places = self._find_places() if self._find_places else Places("", None)
-        return self._places
+    def positions(self) -> Positions:
+        if self._positions is None:
+            self._positions = self._find_positions() if self._find_positions else Positions("", None)
+        return self._positions
 
 
 def is_too_deep(value: Any) -> bool:
-    """Level by level: it may be deeper than Python can call itself."""
+    """Checks level by level, because it may exceed Python's recursion limit."""
     level = [value] if type(value) in (dict, list) else []
     for _ in range(MOST_DEPTH):
         level = [
@@ -153,7 +153,7 @@ def is_too_deep(value: Any) -> bool:
 
 
 def value_of(node: Node | None) -> Any:
-    """The plain value of a tree whose scalars know theirs."""
+    """Returns the plain value of a tree whose scalars are parsed."""
     if node is None:
         return None
     if node.entries is None:
@@ -195,7 +195,7 @@ def _offsets(node: Node, path: Path) -> Iterator[tuple[Path, int]]:
 
 
 _LONGEST_SHOWN = 60
-_TOO_LONG = 10**_LONGEST_SHOWN  # Python itself refuses to write numbers of thousands of digits
+_TOO_LONG = 10**_LONGEST_SHOWN  # Python refuses to format numbers of thousands of digits
 
 
 def nearest_word(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
@@ -223,6 +223,6 @@ def shown(raw: Any) -> str:
 
 
 def any_of(words: Sequence[str]) -> str:
-    """'a', 'a or b', 'a, b or c'"""
+    """Joins words: 'a', 'a or b', 'a, b or c'"""
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last

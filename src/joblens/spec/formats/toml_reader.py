@@ -1,4 +1,4 @@
-"""TOML reader: plain values by the standard library, and the extent of every table, key and value."""
+"""TOML reader: plain values from the standard library, and the extent of every table, key and value."""
 
 import datetime as dt
 import re
@@ -13,7 +13,7 @@ from joblens.spec.formats.positions import (
     LineTable,
     Mark,
     Node,
-    Places,
+    Positions,
     Problem,
     find_entry,
     is_too_deep,
@@ -21,7 +21,7 @@ from joblens.spec.formats.positions import (
 
 
 def parse_toml(text: str) -> Document:
-    """Never raises for what the text says: whatever is wrong stands in `problems`."""
+    """Parses a text. Never raises for its content: `problems` has all errors."""
     import tomllib
 
     text = " " + text[1:] if text.startswith("\ufeff") else text
@@ -35,10 +35,10 @@ def parse_toml(text: str) -> Document:
         return Document(None, (Problem(Mark(1, 1), f"not valid TOML: {error}"),))
     if is_too_deep(value):
         return Document(None, (_depth_problem(text),))
-    return Document(_plain(value), (), lambda: _places(text))
+    return Document(_plain(value), (), lambda: _positions(text))
 
 
-# Texts and comments, in which brackets mean nothing, and brackets.
+# Strings and comments, in which brackets have no meaning, and brackets.
 _TOKEN = re.compile(
     r'''"""(?:[^"\\]|\\[\s\S]|"(?!""))*"""|\'{3}(?:[^']|'(?!''))*\'{3}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*'''
     r"|([\[{])|([\]}])"
@@ -46,22 +46,22 @@ _TOKEN = re.compile(
 
 
 def _depth_problem(text: str) -> Problem:
-    """Where the brackets are too many; the beginning, where it is dotted keys that are."""
+    """Returns the position of excessive nesting; the start of the text for dotted keys."""
     depth = 0
     for found in _TOKEN.finditer(text):
         depth += bool(found[1]) - bool(found[2])
-        if depth >= MOST_DEPTH:  # the top is one more
+        if depth >= MOST_DEPTH:  # the top level is one more
             return Problem(LineTable(text).mark(found.start()), TOO_DEEP)
     return Problem(Mark(1, 1), TOO_DEEP)
 
 
-def _places(text: str) -> Places:
+def _positions(text: str) -> Positions:
 
-    return Places(text, toml_tree(text))
+    return Positions(text, toml_tree(text))
 
 
 def _plain(value: Any) -> Any:
-    """Dates become the text they are in the other formats."""
+    """Converts dates to text, as in the other formats."""
     match value:
         case dict():
             return {key: _plain(inner) for key, inner in value.items()}
@@ -88,7 +88,7 @@ _GIVEN = re.compile(r"\s*(?:\[+\s*([^]]*?)\s*\]|([^=#]+?)\s*=)")
 
 
 def _double(text: str, line: int) -> tuple[int, str]:
-    """The column of what stands twice, and what is said about it."""
+    """Returns the column of a duplicate key, and the message."""
     lines = text.split("\n")
     given = _GIVEN.match(lines[line - 1])
     if given is None:
@@ -98,14 +98,14 @@ def _double(text: str, line: int) -> tuple[int, str]:
     for earlier in range(line - 1, 0, -1):
         other = _GIVEN.match(lines[earlier - 1])
         if other is not None and other.groups() == given.groups():
-            return column, f"{message}; first given on line {earlier}"
+            return column, f"{message}; first defined on line {earlier}"
         if other is not None and other[1] and given[2]:
-            break  # another table: its keys are others
+            break  # another table with keys of its own
     return column, message
 
 
-# How a mapping is written: the top of the file, [a.b], {inline}, only by dotted keys (a.b = 1), or not at all
-# because only tables inside it are.
+# Notation of a mapping: the top of the file, [a.b], {inline}, only by dotted keys (a.b = 1), or implicit
+# because only inner tables are written.
 ROOT, TABLE, INLINE, DOTTED, IMPLIED = "root", "table", "inline", "dotted", "implied"
 WORD = "word"
 
@@ -166,7 +166,7 @@ class _Growing:
         return table
 
     def _inner(self, parent: Node, key: str, at: int, style: str) -> Node:
-        """The mapping inside a mapping; the last one where it is a list of tables."""
+        """Returns the inner mapping; of a list of tables, the last one."""
         entry = find_entry(parent, key)
         if entry is None:
             entry = _add(parent, Entry(key, at, at + len(key), Node(at, at + len(key), style, [])))

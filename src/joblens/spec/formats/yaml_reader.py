@@ -1,9 +1,9 @@
-"""YAML 1.2 reader (core schema): plain values, the extent of each, and helpful errors.
+"""YAML 1.2 reader (core schema): plain values, their extents, and helpful errors.
 
-Stock PyYAML speaks YAML 1.1: there `on` is true, `1:30` is 90, `012` is 10, and a key may stand twice. Only
-its parser is used here, event by event: what a scalar means is decided below, and no tree of nodes is built
-before somebody asks for places. That is several times faster than loading with PyYAML itself. Of YAML 1.1 the
-merge key `<<` is kept: many files have it.
+PyYAML implements YAML 1.1, in which `on` is true, `1:30` is 90, `012` is 10, and duplicate keys are allowed.
+Only its parser is used here, event by event: scalars are resolved below, and no tree of nodes is built until
+positions are needed. That is several times faster than loading with PyYAML. The merge key `<<` of YAML 1.1 is
+supported because many files use it.
 """
 
 from collections.abc import Callable
@@ -18,25 +18,25 @@ from joblens.spec.formats.positions import (
     Mark,
     Node,
     Path,
-    Places,
+    Positions,
     Problem,
 )
 
-# How a node is written.
+# Notation of a node.
 PLAIN, LITERAL, FOLDED = "", "|", ">"
 BLOCK, FLOW, ALIAS = "block", "flow", "alias"
-MERGE = "<<"  # a key that brings in those of other mappings
+MERGE = "<<"  # a key that merges other mappings
 
 
 def event_source(text: str) -> Any:
-    """PyYAML's parser on a text: `get_event()` gives the next event."""
+    """Returns PyYAML's parser; `get_event()` returns the next event."""
     import yaml
 
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
 
 
 def yaml_tree(text: str) -> Node | None:
-    """None: the text is empty or cannot be read."""
+    """Returns the tree. None: the text is empty or cannot be read."""
     import yaml
 
     try:
@@ -86,21 +86,21 @@ class _Growing:
     def _grow_mapping(self, node: Node, start: Any, depth: int) -> int:
         entries = node.entries
         assert entries is not None
-        seen: set[str] = set()
+        known: set[str] = set()
         last = node.end
         sources: list[Node] = []
         while type(event := self._source.get_event()) is not self._yaml.MappingEndEvent:
             key = getattr(event, "value", None)
             self.node(event, depth + 1)
             value = self.node(self._source.get_event(), depth + 1)
-            if key is not None and key not in seen:
-                seen.add(key)
+            if key is not None and key not in known:
+                known.add(key)
                 entries.append(Entry(key, event.start_mark.index, value.end, value))
                 if key == MERGE and event.implicit[0]:
                     sources = _mappings_in(value)
             last = value.end
         if sources:
-            node.merged = _merged(sources, seen)
+            node.merged = _merged(sources, known)
         return _end(start, event, last)
 
     def _grow_list(self, node: Node, start: Any, depth: int) -> int:
@@ -113,7 +113,7 @@ class _Growing:
 
 
 def _mappings_in(value: Node) -> list[Node]:
-    """A mapping, or those of a list."""
+    """Returns a mapping, or the mappings of a list."""
     inside = value.entries or []
     return [entry.node for entry in inside] if inside and inside[0].key == 0 else [value]
 
@@ -128,15 +128,15 @@ def _merged(sources: list[Node], own: set[str]) -> list[Entry]:
 
 
 def _end(start: Any, end: Any, last: int) -> int:
-    """The parser ends a block where the next thing begins; here it ends with its last value."""
+    """Returns the end of a block's last value; the parser ends a block where the next node starts."""
     return int(end.end_mark.index) if start.flow_style else last
 
 
 _INDENTED = "; this line may be indented wrongly"
-# What the parser says, and what is said instead.
-_WORDS = {
+# Parser messages and their replacements.
+_MESSAGES = {
     "mapping values are not allowed in this context": (
-        "a ':' cannot stand here; the line may be indented wrongly, or the text needs quotes"
+        "unexpected ':'; the line may be indented wrongly, or the text needs quotes"
     ),
     "did not find expected '-' indicator": "expected another '-' of the list{begun}" + _INDENTED,
     "did not find expected key": "expected a key of the mapping{begun}" + _INDENTED,
@@ -154,20 +154,20 @@ def yaml_mark(mark: Any) -> Mark:
 
 def syntax_problem(error: Any, text: str) -> Problem:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    if mark is None:  # a character that YAML does not have, by its place in the text
+    if mark is None:  # a character that YAML does not allow, by its position in the text
         return _bad_character(text, getattr(error, "reason", None) or str(error))
-    place, begun = yaml_mark(mark), getattr(error, "context_mark", None)
-    said = getattr(error, "problem", None) or str(error)
+    position, begun = yaml_mark(mark), getattr(error, "context_mark", None)
+    problem = getattr(error, "problem", None) or str(error)
     context = getattr(error, "context", None) or ""
     if "quoted scalar" in context and begun is not None:
-        return Problem(yaml_mark(begun), "not valid YAML: the quoted text that begins here is never closed")
-    if said.startswith("found character that cannot start"):
-        return Problem(place, f"not valid YAML: {_cannot_start(_character_at(text, place))}")
-    words = _WORDS.get(said)
-    if words is None:
-        return Problem(place, f"not valid YAML: {said}" + (f" ({context})" if context else ""))
+        return Problem(yaml_mark(begun), "not valid YAML: unterminated quoted string")
+    if problem.startswith("found character that cannot start"):
+        return Problem(position, f"not valid YAML: {_cannot_start(_character_at(text, position))}")
+    message = _MESSAGES.get(problem)
+    if message is None:
+        return Problem(position, f"not valid YAML: {problem}" + (f" ({context})" if context else ""))
     where = f" that begins on line {begun.line + 1}" if begun is not None else ""
-    return Problem(place, f"not valid YAML: {words.format(begun=where)}")
+    return Problem(position, f"not valid YAML: {message.format(begun=where)}")
 
 
 def _cannot_start(character: str) -> str:
@@ -176,10 +176,10 @@ def _cannot_start(character: str) -> str:
     return f"a text that begins with '{character}' needs quotes"
 
 
-def _character_at(text: str, place: Mark) -> str:
+def _character_at(text: str, position: Mark) -> str:
     lines = text.splitlines()
-    line = lines[place.line - 1] if place.line <= len(lines) else ""
-    return line[place.column - 1 : place.column]
+    line = lines[position.line - 1] if position.line <= len(lines) else ""
+    return line[position.column - 1 : position.column]
 
 
 def _bad_character(text: str, reason: str) -> Problem:
@@ -196,7 +196,7 @@ def _bad_character(text: str, reason: str) -> Problem:
 
 __all__ = ["Document", "Mark", "Path", "Problem", "parse_yaml", "plain_value"]
 
-# Aliases can make a small file stand for an endless document: this many nodes may come from them.
+# Aliases can make a small file expand without end: at most this many nodes may come from them.
 MOST_NODES = 1_000_000
 
 _TAG = "tag:yaml.org,2002:"
@@ -212,17 +212,17 @@ _FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:i
 
 
 def parse_yaml(text: str) -> Document:
-    """Never raises for what the text says: whatever is wrong stands in `problems`."""
+    """Parses a text. Never raises for its content: `problems` has all errors."""
     building = _Building(text)
     value = building.document()
-    if building.found_double_key:  # rare: read once more, noting where each key stood first
+    if building.found_double_key:  # rare: parse again, recording the first position of each key
         building = _Building(text, first_lines={})
         value = building.document()
-    return Document(value, tuple(building.problems), lambda: Places(text, yaml_tree(text)))
+    return Document(value, tuple(building.problems), lambda: Positions(text, yaml_tree(text)))
 
 
 def plain_value(text: str) -> Any:
-    """What a scalar without quotes means. ValueError: a number too long to be one."""
+    """Resolves an unquoted scalar. Raises ValueError for a number that is too long."""
     if text in _YAML_LINES_WORDS:
         return _YAML_LINES_WORDS[text]
     if text[0] in _NUMBER_STARTS:
@@ -250,7 +250,7 @@ def _float(text: str) -> float:
 
 
 class _Stop(Exception):
-    """Nothing more can be read."""
+    """Parsing cannot continue."""
 
     def __init__(self, mark: Any, message: str) -> None:
         super().__init__(message)
@@ -258,7 +258,7 @@ class _Stop(Exception):
 
 
 class _Building:
-    """Turns events into values, noting problems on the way. An alias gives the very value of its anchor."""
+    """Builds values from events and records problems. An alias returns the same object as its anchor."""
 
     def __init__(self, text: str, first_lines: dict[tuple[int, str], int] | None = None) -> None:
         self.problems: list[Problem] = []
@@ -266,7 +266,7 @@ class _Building:
         self._text = text
         self._first_lines = first_lines
         self._anchors: dict[str, tuple[Any, int]] = {}  # value and number of nodes
-        self._open: set[str] = set()  # anchors being built: one that is inside itself would never end
+        self._open: set[str] = set()  # anchors being built: one inside itself would never end
         self._nodes = 0
         self._nodes_by_alias = 0
         self._depth = 0
@@ -277,7 +277,7 @@ class _Building:
         try:
             source = event_source(self._text)
         except UnicodeEncodeError:
-            self.problems.append(Problem(Mark(1, 1), "not valid YAML: half of a character pair"))
+            self.problems.append(Problem(Mark(1, 1), "not valid YAML: unpaired surrogate"))
             return None
         except yaml.YAMLError as error:
             self.problems.append(syntax_problem(error, self._text))
@@ -306,7 +306,9 @@ class _Building:
         get_event()  # document end
         after = get_event()
         if type(after) is not yaml.StreamEndEvent:
-            raise _Stop(after.start_mark, "not valid YAML: a second document begins here; one file holds one")
+            raise _Stop(
+                after.start_mark, "not valid YAML: a second document starts here; a file may have only one"
+            )
         return value
 
     def _value(self, event: Any) -> Any:
@@ -332,7 +334,7 @@ class _Building:
             self._anchors[event.anchor] = (value, self._nodes - nodes_before + 1)
         self._depth -= 1
         if event.tag not in (None, "!", _TAG + ("map" if is_map else "seq")):
-            self._note(event, f"tag '{event.tag}' is not known")
+            self._note(event, f"unknown tag '{event.tag}'")
             return None
         return value
 
@@ -353,7 +355,7 @@ class _Building:
                 key = self._value(event)
                 key = event.value if type(event) is scalar else key
             if not isinstance(key, str):
-                self._note(event, "a key must be a word, not a list or a mapping")
+                self._note(event, "a key must be a scalar, not a list or a mapping")
                 self._value(get_event())
             elif key in result:
                 self._double_key(event, result, key)
@@ -363,14 +365,14 @@ class _Building:
                     self._first_lines[id(result), key] = event.start_mark.line + 1
                 if key == MERGE and event.implicit[0]:
                     merge = event
-                result[key] = None  # a key that holds itself by an alias stands twice as well
+                result[key] = None  # a key that contains itself through an alias is a duplicate as well
                 result[key] = self._value(get_event())
         if merge is not None:
             self._merge(merge, result)
         return result
 
     def _merge(self, event: Any, result: dict[str, Any]) -> None:
-        """What the mapping has of its own stays, wherever it stands; of several merged the first has it."""
+        """Merges mappings: own keys take precedence, then those of the first merged mapping."""
         given = result.pop(MERGE)
         for each in given if type(given) is list else [given]:
             if type(each) is dict:
@@ -383,11 +385,11 @@ class _Building:
         self.found_double_key = True
         if self._first_lines is not None:
             line = self._first_lines[id(inside), key]
-            self._note(event, f"duplicate key '{key}'; first given on line {line}", key)
+            self._note(event, f"duplicate key '{key}'; first defined on line {line}", key)
 
     def _aliased(self, event: Any) -> Any:
         if event.anchor in self._open:
-            self._note(event, "an alias refers to what it is inside of")
+            self._note(event, "an alias refers to a node that contains it")
             return None
         if event.anchor not in self._anchors:
             raise _Stop(event.start_mark, f"not valid YAML: undefined alias *{event.anchor}")
@@ -395,7 +397,7 @@ class _Building:
         self._nodes += nodes
         self._nodes_by_alias += nodes
         if self._nodes_by_alias > MOST_NODES:
-            raise _Stop(event.start_mark, "the document is larger than joblens will read")
+            raise _Stop(event.start_mark, "the document is too large")
         return value
 
     def _scalar_value(self, event: Any) -> Any:
@@ -405,7 +407,7 @@ class _Building:
                 return plain_value(text) if event.implicit[0] else text
             return _tagged_value(tag.removeprefix(_TAG), text)
         except KeyError:
-            self._note(event, f"tag '{tag}' is not known")
+            self._note(event, f"unknown tag '{tag}'")
         except ValueError:
             kind = tag.removeprefix(_TAG) if tag else "number joblens can hold"
             self._note(event, f"'{text[:40]}' is not a {kind}")
@@ -416,7 +418,7 @@ class _Building:
 
 
 def _tagged_value(kind: str, text: str) -> Any:
-    """KeyError: joblens does not know the kind. ValueError: the text is not of that kind."""
+    """Converts a tagged scalar. Raises KeyError for an unknown tag, ValueError for invalid text."""
     match kind:
         case "str":
             return text

@@ -1,1 +1,1 @@
-"""Tables of all keys that files may have, and their readers."""
+"""Tables of all keys of files, and their readers."""

@@ -1,7 +1,8 @@
-"""The kinds of values in a workflow file: how each is read, and what is said of one that is wrong.
+"""Kinds of values in a workflow file: how each is parsed, and error messages.
 
-A reader gets a value as the file has it and gives what joblens works with, or raises Wrong with everything
-that is wrong inside. Readers know no places: whoever calls them puts the path in front."""
+A reader takes a plain value and returns a parsed one, or raises Wrong with all problems inside. Readers do
+not know positions: the caller prefixes the path.
+"""
 
 import enum
 import functools
@@ -18,8 +19,8 @@ from joblens.spec.formats.positions import Path, shown
 
 class Kind(enum.StrEnum):
     TEXT = "text"
-    NAME = "name"  # of a workflow or a job: it becomes the name of a directory
-    LONG_NAME = "long name"  # of something else
+    NAME = "name"  # of a workflow or a job: used as the name of a directory
+    LONG_NAME = "long name"  # of anything else
     REQUIREMENTS_NAME = "requirements name"
     REFERENCE = "reference"
     NAMES = "list of names"
@@ -96,21 +97,21 @@ EXPECTED: dict[Kind, str] = {
     Kind.LABEL: "text",
     Kind.STAGGER: "a duration such as 0.5 or 200ms",
     Kind.WALLTIME: "a time such as 04:00:00 or 1-12:00:00",
-    Kind.SLURM_MEMORY: "memory as Slurm takes it, such as 180G",
+    Kind.SLURM_MEMORY: "memory in Slurm's notation, such as 180G",
     Kind.SBATCH: "a mapping of sbatch options",
     Kind.CONTAINER: "an image, a mapping with one, or false",
     Kind.PATHS: "a path or a list of them",
     Kind.WORDS: "a text or a list of them",
     Kind.OPERATORS: "a list of operators",
-    Kind.COUNT_OR_AUTO: "a whole number or auto",
+    Kind.COUNT_OR_AUTO: "an integer or auto",
     Kind.REJECT_LIMIT: "a number of rows or a percentage such as 5%",
     Kind.ARGV: "a list of words",
-    Kind.ARGV_BY_NAME: "a mapping of endings to lists of words",
+    Kind.ARGV_BY_NAME: "a mapping of file extensions to lists of words",
     Kind.SECTIONS_BY_NAME: "a mapping of names to mappings",
     Kind.PARAMETER_VALUES: "a mapping of names to values",
 }
 
-# Patterns that the JSON Schema uses too, so they are plain enough for every dialect.
+# Patterns that the JSON Schema uses too, so they are valid in every dialect.
 NAME_PATTERN = r"^(?=.*\S)[^/\u0000-\u001f\u007f]+$"
 LONG_NAME_PATTERN = r"^(?=.*\S)[^\u0000-\u001f\u007f]+$"
 PLACEHOLDER_NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]*$"
@@ -125,18 +126,20 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PLACEHOLDER_NAME = re.compile(PLACEHOLDER_NAME_PATTERN)
 _ENV_NAME = re.compile(ENV_NAME_PATTERN)
 _PLACEHOLDER = re.compile(r"\{[A-Za-z_][\w-]*(?::[^{}]*)?\}")
-# What certainly is a pattern: compiling one costs a hundred times as much, and there may be one a job.
+# Certainly valid patterns: compiling one costs a hundred times as much, and there may be one per job.
 _PLAIN_PATTERN = re.compile(r"\^?(?:[\w /:=@%,-]|\\[.dws/-]|\\[dw]\+|\.[*+]?)*\$?")
 _MAX_EXIT_CODE = 255
-_LARGEST = 2**63 - 1  # what a store can keep
+_LARGEST = 2**63 - 1  # range of the store's integers
 
 Note = tuple[Path, str]
 
 
 class Wrong(Exception):
-    """What is wrong with a value: places inside it, and what to say of each. Something said of the value as
-    a whole or of a part of it begins with a verb ('must be …'); whoever knows its name puts that in front.
-    Notes of a section inside are `finished`: they have their names already."""
+    """Problems of a value: paths inside it, and messages.
+
+    A message about the value or a part of it starts with a verb ('must be …'); the caller puts its name in
+    front. Notes of an inner section are `finished`: they have their names already.
+    """
 
     def __init__(self, notes: list[Note], finished: list[Note] | None = None) -> None:
         super().__init__()
@@ -153,7 +156,7 @@ def expected(kind: Kind, raw: Any) -> NoReturn:
 
 
 def read_text(raw: Any) -> str:
-    """Numbers and truth values where text is natural mean the text they were written as."""
+    """Converts numbers and booleans to the text they were written as."""
     if type(raw) is str:
         return _usable(raw)
     if isinstance(raw, bool):
@@ -164,14 +167,14 @@ def read_text(raw: Any) -> str:
 
 
 def _usable(text: str) -> str:
-    """What can be handed to a program."""
+    """Checks that text can be passed to a program."""
     if "\0" in text:
         fail("must not have a NUL character")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            fail(f"must be text; {shown(text)} has half a character")
+            fail(f"must be valid text; {shown(text)} has an unpaired surrogate")
     return text
 
 
@@ -207,7 +210,7 @@ def _one_copy(name: str) -> str:
 def read_requirements_name(raw: Any) -> str:
     name = read_long_name(raw)
     if name == "default":
-        fail("must not be 'default': that word is reserved for jobs without requirements")
+        fail("must not be 'default': that name is reserved for jobs without requirements")
     return _one_copy(name)
 
 
@@ -338,7 +341,7 @@ def read_metadata(raw: Any) -> dict[str, Any]:
         try:
             value = json.loads(raw)
         except RecursionError:
-            fail("must be a mapping or JSON text of one; this is too deep")
+            fail("must be a mapping or JSON text of one; this is nested too deeply")
         except ValueError as error:
             fail(f"must be a mapping or JSON text of one, not {shown(raw)}: {error}")
     if not isinstance(value, dict):
@@ -382,7 +385,7 @@ def read_slurm_memory(raw: Any) -> str:
 
 
 def _matching(pattern: str, kind: Kind, raw: Any) -> str:
-    """Text of that pattern; a whole number is as good as its text."""
+    """Accepts text of that pattern; an integer is converted to text."""
     is_whole = type(raw) is int or (type(raw) is float and raw.is_integer())
     text = str(int(raw)) if is_whole else raw
     if type(text) is not str or not re.match(pattern, text):
@@ -392,12 +395,12 @@ def _matching(pattern: str, kind: Kind, raw: Any) -> str:
 
 def check_placeholder_name(word: str) -> None:
     if _PLACEHOLDER_NAME.match(word) is None:
-        fail("is no name for {…}; it takes letters, digits, _ and -, a letter or _ first")
+        fail("is not a valid name for {…}; use letters, digits, _ and -, starting with a letter or _")
 
 
 def check_env_name(word: str) -> None:
     if _ENV_NAME.match(word) is None:
-        fail("is no name of an environment variable; it takes letters, digits and _, no digit first")
+        fail("is not a valid environment variable; use letters, digits and _, not starting with a digit")
 
 
 def check_entry_name(word: str) -> None:
@@ -405,7 +408,7 @@ def check_entry_name(word: str) -> None:
 
 
 def read_tool_value(raw: Any) -> Any:
-    """Of a parameter of a tool: one value, or a list of them."""
+    """Parses a tool parameter: one value, or a list of values."""
     for item in raw if isinstance(raw, list) else (raw,):
         if not _is_parameter_value(item):
             fail(f"must be text, a number, true, false or a list of them, not {shown(item)}")
@@ -413,11 +416,11 @@ def read_tool_value(raw: Any) -> Any:
 
 
 def read_parameter(raw: Any) -> Any:
-    """One value, a range as text, or a list of values; what text means is found out on expansion."""
+    """Parses one value, a range as text, or a list of values; text is interpreted on expansion."""
     if isinstance(raw, list):
         wrong: list[Note] = [
-            ((place,), f"must be text or a number, not {shown(item)}")
-            for place, item in enumerate(raw)
+            ((index,), f"must be text or a number, not {shown(item)}")
+            for index, item in enumerate(raw)
             if not _is_parameter_value(item)
         ]
         if wrong:

@@ -1,7 +1,7 @@
-"""Readers for keys and sections of a workflow file, made from the tables of keys.
+"""Readers of keys and sections, made from the tables of keys.
 
-A section is read to its end whatever is wrong in it, so that all problems of a file are told at once. Paths
-and messages are only put together for what is wrong: a file may have a hundred thousand jobs.
+A section is read to its end in spite of errors, so that all problems of a file are reported at once. Paths
+and messages are built only for problems: a file may have a hundred thousand jobs.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ Reader = Callable[[Any], Any]
 
 
 def reader_of(key: Key, inside: Mapping[str, Reader]) -> Reader:
-    """`inside` has the readers of the sections that may stand below."""
+    """Returns the reader of a key. `inside`: readers of inner sections."""
     match key.kind:
         case Kind.SECTION:
             return inside[key.section]
@@ -75,12 +75,12 @@ def list_reader(kind: Kind, read: Reader, least: int = 0) -> Reader:
 def _all_wrong(items: Any, read: Reader) -> Wrong:
     notes: list[Note] = []
     finished: list[Note] = []
-    for place, item in items:
+    for index, item in items:
         try:
             read(item)
         except Wrong as wrong:
-            notes += [((place, *path), text) for path, text in wrong.notes]
-            finished += [((place, *path), text) for path, text in wrong.finished]
+            notes += [((index, *path), text) for path, text in wrong.notes]
+            finished += [((index, *path), text) for path, text in wrong.finished]
     return Wrong(notes, finished)
 
 
@@ -96,7 +96,7 @@ def _name_or_section(read_section: Reader) -> Reader:
 
 
 def _container_reader(read_section: Reader) -> Reader:
-    """An image alone stands for a mapping of it; false: no container, whatever the workflow says."""
+    """Accepts an image as short form of a mapping; false: no container, whatever the workflow says."""
 
     def read(raw: Any) -> Any:
         if raw is False:
@@ -189,7 +189,7 @@ _READERS: dict[Kind, Reader] = {
 
 
 class SectionReader:
-    """Reads a mapping by the table of its keys. `make` gets the values by their fields."""
+    """Reads a mapping by its table of keys. `make` gets the values by field."""
 
     def __init__(
         self, section: Section, make: Callable[[dict[str, Any]], Any], inside: Mapping[str, Reader]
@@ -216,7 +216,7 @@ class SectionReader:
             entry = entries.get(name)
             if entry is None:
                 if self._is_free(name) or self._section.warns_of_unknown:
-                    continue  # spec.key_warnings reports the latter
+                    continue  # spec.keys.unknown reports the latter
                 problems.append(((name,), unknown_key(self._section, name, raw)))
                 continue
             field, read, is_required = entry
@@ -243,7 +243,7 @@ class SectionReader:
         return [*named, *(((name, *path), text) for path, text in wrong.finished)]
 
     def _missing(self, raw: dict[str, Any]) -> list[Note]:
-        """A key that was only misspelt is told as such and not missed."""
+        """Reports missing keys; a misspelled key is not reported as missing."""
         section = self._section
         misspelt = {meant_key(section.name, name) for name in raw if name not in section.keys}
         whose = where_of(section, raw).removeprefix(" in ") or section.title
@@ -251,17 +251,17 @@ class SectionReader:
         return [((), f"{whose} has no '{name}'") for name in missing]
 
     def _misspelt(self, raw: dict[str, Any], needed: tuple[str, ...]) -> list[str]:
-        """Words that stand there for one of those."""
+        """Returns words that are probably misspelled names of these keys."""
         unknown = [name for name in raw if name not in self._section.keys]
         return [name for name in unknown if meant_key(self._section.name, name) in needed]
 
     def _stands_twice(self, name: str, raw: dict[str, Any]) -> str:
         target = self._entries[name][0]
         other = next(one for one in raw if one != name and self._entries.get(one, ("",))[0] == target)
-        return f"{name}{where_of(self._section, raw)} says the same as {other}; write only one of them"
+        return f"{name}{where_of(self._section, raw)} means the same as {other}; write only one of them"
 
     def _together(self, raw: dict[str, Any]) -> list[Note]:
-        """What is wrong between keys."""
+        """Checks keys against each other."""
         problems: list[Note] = []
         for name, others in self._excludes:
             if name in raw and not others.isdisjoint(raw) and _is_set(raw[name]):
@@ -274,7 +274,7 @@ class SectionReader:
         for need in self._section.needs:
             if raw.get(need.key) in need.values and not any(_is_set(raw.get(name)) for name in need.any_of):
                 where = where_of(self._section, raw)
-                text = f"{need.key} {raw[need.key]}{where} needs {_quoted(need.any_of)} beside it"
+                text = f"{need.key} {raw[need.key]}{where} requires {_quoted(need.any_of)}"
                 problems.append(((need.key,), text))
         needed = self._section.needs_any
         if needed and not any(_is_set(raw.get(name)) for name in (*needed, *self._misspelt(raw, needed))):
@@ -289,7 +289,7 @@ class SectionReader:
         if given not in other.choices or given in values:
             return []
         where = where_of(self._section, raw)
-        return [((key.name,), f"{key.name}{where} goes with {name} {any_of(values)}, not {given}")]
+        return [((key.name,), f"{key.name}{where} requires {name} {any_of(values)}, not {given}")]
 
 
 def _quoted(names: tuple[str, ...]) -> str:

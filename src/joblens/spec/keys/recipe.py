@@ -1,4 +1,4 @@
-"""Keys of a recipe file and the kinds of their values. Reading and docs/recipes.md come from these tables."""
+"""Keys of a recipe file and the kinds of their values. Used by the reader and docs/recipes.md."""
 
 import re
 from typing import Any
@@ -17,41 +17,41 @@ from joblens.spec.keys.table import Key, Need, Section, choice, flag, key, requi
 EXECUTOR_TYPES = ("default", "local", "ray", "ray_partitioned")
 EXPORT_TYPES = ("jsonl", "json", "parquet")
 
-# Known from recipes of DataJuicer. They are about how it works inside, never about which rows come out.
+# Keys of DataJuicer recipes about its internals, which do not affect the result.
 WITHOUT_EFFECT: dict[str, str] = {
     "adaptive_batch_size": "batches are sized by memory",
-    "audio_special_token": "no operator here looks at it",
+    "audio_special_token": "no operator here uses it",
     "auto_num": "it belongs to an analyzer",
-    "auto_op_parallelism": "np says how many workers there are",
+    "auto_op_parallelism": "np is the number of workers",
     "cache_compress": "there is no cache",
     "conflict_resolve_strategy": "operators are not reordered",
     "data_probe_algo": "it belongs to a sandbox",
     "data_probe_ratio": "it belongs to a sandbox",
-    "debug": "logs have everything as it is",
+    "debug": "logs are not filtered",
     "ds_cache_dir": "there is no cache",
-    "eoc_special_token": "no operator here looks at it",
-    "export_in_parallel": "partitions are always written side by side",
-    "fusion_strategy": "operators share what they compute as it is",
-    "image_bytes_key": "no operator here looks at it",
-    "image_special_token": "no operator here looks at it",
+    "eoc_special_token": "no operator here uses it",
+    "export_in_parallel": "partitions are always written in parallel",
+    "fusion_strategy": "operators always share intermediate results",
+    "image_bytes_key": "no operator here uses it",
+    "image_special_token": "no operator here uses it",
     "load_jsonl_lenient": "a bad line never ends a job",
-    "mapper_fusion": "operators share what they compute as it is",
-    "min_common_dep_num_to_combine": "operators share what they compute as it is",
-    "op_fusion": "operators share what they compute as it is",
+    "mapper_fusion": "operators always share intermediate results",
+    "min_common_dep_num_to_combine": "operators always share intermediate results",
+    "op_fusion": "operators always share intermediate results",
     "open_monitor": "every job is measured",
-    "override_num_blocks": "the section partition says how data is cut",
-    "partition_dir": "partitions lie in the job's folder",
+    "override_num_blocks": "use the section partition",
+    "partition_dir": "partitions are in the job's folder",
     "percentiles": "they belong to an analyzer",
-    "read_options": "rows are the same however much is read at once",
+    "read_options": "the result does not depend on the batch size",
     "save_stats_in_one_file": "they belong to an analyzer",
-    "temp_dir": "what is in between lies in the job's folder",
+    "temp_dir": "temporary files are in the job's folder",
     "turbo": "nothing is timed twice",
     "use_cache": "there is no cache",
-    "use_checkpoint": "the section checkpoint says it",
+    "use_checkpoint": "use the section checkpoint",
     "use_dag": "every job has its plan",
-    "video_special_token": "no operator here looks at it",
+    "video_special_token": "no operator here uses it",
 }
-# The same, but they would change what comes out.
+# The same, but these would change the result.
 NOT_SUPPORTED = (
     "auto",
     "decrypt_after_reading",
@@ -69,14 +69,15 @@ NOT_SUPPORTED = (
 
 def _ignored() -> tuple[Key, ...]:
     return tuple(
-        key(name, Kind.JSON, f"Known from other recipes; changes nothing: {why}.")
+        key(name, Kind.JSON, f"Accepted for compatibility; no effect: {why}.")
         for name, why in WITHOUT_EFFECT.items()
     )
 
 
 def _refused() -> tuple[Key, ...]:
     return tuple(
-        key(name, Kind.NOT_SUPPORTED, "Known from other recipes; refused.") for name in NOT_SUPPORTED
+        key(name, Kind.NOT_SUPPORTED, "Not supported; rejected because it would change the result.")
+        for name in NOT_SUPPORTED
     )
 
 
@@ -87,13 +88,11 @@ RECIPE = section(
     key(
         "dataset_path",
         Kind.PATHS,
-        "Files, folders and patterns to read: one, or a list; in one text each behind its weight.",
+        "Files, folders and patterns to read: one, or a list. One text may have several paths with weights.",
         example="data/*.jsonl",
     ),
-    key("dataset", Kind.SECTION, "The same, written the longer way.", section="recipe_dataset"),
-    key(
-        "suffixes", Kind.WORDS, "Endings of the files to take from folders; all that can be read without it."
-    ),
+    key("dataset", Kind.SECTION, "Long form of dataset_path.", section="recipe_dataset"),
+    key("suffixes", Kind.WORDS, "Extensions of files to read from folders. Default: all readable ones."),
     key(
         "load_dataset_kwargs",
         Kind.SECTION,
@@ -103,83 +102,83 @@ RECIPE = section(
     key(
         "export_path",
         Kind.PATH,
-        "Where the rows go. The ending says the format: .jsonl, .json (one array) or .parquet.",
+        "Output path. The extension sets the format: .jsonl, .json (one array) or .parquet.",
         example="{work_dir}/{job_id}/out.jsonl",
     ),
-    choice("export_type", EXPORT_TYPES, "The format, where the path does not say it."),
+    choice("export_type", EXPORT_TYPES, "Format, if the path does not say it."),
     key(
         "export_shard_size",
         Kind.INT,
-        "About how many bytes each file has; 0: one file.",
+        "Approximate size per file in bytes; 0: one file.",
         default=0,
         least=0,
         field="shard_bytes",
     ),
-    key("work_dir", Kind.PATH, "Where the job's folder is made; the folder of export_path without it."),
-    required("process", Kind.OPERATORS, "The operators, in order, each with what it is told."),
-    key("project_name", Kind.NAME, "What the job is called; the file's name without it.", field="name"),
+    key("work_dir", Kind.PATH, "Folder for the job's folder. Default: the folder of export_path."),
+    required("process", Kind.OPERATORS, "Operators with their parameters, in order."),
+    key("project_name", Kind.NAME, "Name of the job. Default: the file's name.", field="name"),
     choice(
         "executor_type",
         EXECUTOR_TYPES,
-        "default and local: processes here. The others: Ray.",
+        "default and local: processes on this machine. Others: Ray.",
         default="default",
     ),
-    key("np", Kind.INT, "Workers at most; not used with auto_configure.", default=DEFAULT_NP, least=1),
     key(
-        "text_keys", Kind.WORDS, "Field with the text; operators may name another (text_key).", default="text"
+        "np", Kind.INT, "Maximum number of workers; ignored with auto_configure.", default=DEFAULT_NP, least=1
+    ),
+    key(
+        "text_keys", Kind.WORDS, "Field with the text; operators may use another (text_key).", default="text"
     ),
     key("image_key", Kind.TEXT, "Field with images.", default="images"),
     key("audio_key", Kind.TEXT, "Field with audio files.", default="audios"),
     key("video_key", Kind.TEXT, "Field with videos.", default="videos"),
     flag(
-        "skip_op_error", "A row that an operator fails on is put aside; false: it ends the job.", default=True
+        "skip_op_error",
+        "Set aside rows on which an operator fails; false: such a row ends the job.",
+        default=True,
     ),
     key(
         "max_rejects",
         Kind.REJECT_LIMIT,
-        "The job fails when more rows than this are rejected: a number, or a percentage of all rows.",
+        "Fail if more rows than this are rejected: a number, or a percentage of all rows.",
         example="5%",
     ),
-    key("checkpoint", Kind.SECTION, "What is kept on the way.", section="recipe_checkpoint"),
-    key("checkpoint_dir", Kind.PATH, "Where it is kept; in the job's folder without it."),
-    key("event_logging", Kind.SECTION, "The log of events.", section="recipe_event_logging"),
-    key("event_log_dir", Kind.PATH, "Where the log of events lies; in the job's folder without it."),
-    key("partition", Kind.SECTION, "How the data is cut.", section="recipe_partition"),
+    key("checkpoint", Kind.SECTION, "Checkpoints.", section="recipe_checkpoint"),
+    key("checkpoint_dir", Kind.PATH, "Folder for checkpoints. Default: in the job's folder."),
+    key("event_logging", Kind.SECTION, "Event log.", section="recipe_event_logging"),
+    key("event_log_dir", Kind.PATH, "Folder for the event log. Default: in the job's folder."),
+    key("partition", Kind.SECTION, "How the data is split.", section="recipe_partition"),
     key(
         "resource_optimization",
         Kind.SECTION,
-        "Whether that is found out from the data and the machine.",
+        "Derive partitions and workers from the data and the machine.",
         section="recipe_resource_optimization",
     ),
-    flag(
-        "keep_stats_in_res_ds", "Write the numbers that filters computed beside each row.", field="keep_stats"
-    ),
-    flag("open_tracer", "Keep examples of what each operator changed or dropped.", field="trace"),
-    key(
-        "trace_num", Kind.INT, "How many examples of each operator.", default=10, least=1, field="trace_rows"
-    ),
+    flag("keep_stats_in_res_ds", "Write the statistics of filters with each row.", field="keep_stats"),
+    flag("open_tracer", "Keep examples of rows that each operator changed or dropped.", field="trace"),
+    key("trace_num", Kind.INT, "Examples per operator.", default=10, least=1, field="trace_rows"),
     key(
         "op_list_to_trace",
         Kind.WORDS,
-        "Operators to trace; all of them without it.",
+        "Operators to trace. Default: all.",
         field="trace_operators",
     ),
-    key("trace_keys", Kind.WORDS, "Fields of the row that each example shows besides."),
+    key("trace_keys", Kind.WORDS, "Additional fields of the row in each example."),
     key(
         "ray_address",
         Kind.TEXT,
-        "Which Ray cluster; auto: the one around, or one on this machine.",
+        "Ray cluster; auto: the one this machine belongs to, or a local one.",
         default="auto",
     ),
     flag(
         "strict_preflight",
-        "Refuse what cannot work before anything runs; always done.",
+        "Check everything before anything runs; always done.",
         default=True,
         field="is_strict_preflight",
     ),
-    key("custom_operator_paths", Kind.PATHS, "Files and folders with operators of your own."),
-    key("job_id", Kind.JOB_ID, "Name of the job and its folder; made up without it."),
-    key("resume", Kind.JOB_ID, "The job to go on with."),
+    key("custom_operator_paths", Kind.PATHS, "Files and folders with your own operators."),
+    key("job_id", Kind.JOB_ID, "ID of the job and name of its folder. Default: generated."),
+    key("resume", Kind.JOB_ID, "Job to resume."),
     *_ignored(),
     *_refused(),
     needs_any=("dataset_path", "dataset"),
@@ -191,30 +190,30 @@ DATASET = section(
     "dataset",
     "`dataset`",
     required("configs", Kind.SECTIONS, "The sources.", section="recipe_source"),
-    key("max_sample_num", Kind.NOT_SUPPORTED, "Known from other recipes; refused."),
+    key("max_sample_num", Kind.NOT_SUPPORTED, "Not supported; rejected because it would change the result."),
 )
 
 SOURCE = section(
     "recipe_source",
     "a source",
     "an entry of `configs` of `dataset`",
-    choice("type", ("local",), "Where it is.", default="local"),
+    choice("type", ("local",), "Kind of source.", default="local"),
     required("path", Kind.PATHS, "Files, folders and patterns to read."),
-    key("weight", Kind.NUMBER, "Known from other recipes; changes nothing without max_sample_num.", least=0),
+    key("weight", Kind.NUMBER, "Accepted for compatibility; no effect without max_sample_num.", least=0),
 )
 
 LOADING = section(
     "recipe_load_dataset_kwargs",
     "load_dataset_kwargs",
     "`load_dataset_kwargs`",
-    key("delimiter", Kind.TEXT, "Character between the values of CSV files; by their name without it."),
+    key("delimiter", Kind.TEXT, "Separator of values in CSV files. Default: by file extension."),
     key("sep", Kind.TEXT, "The same."),
     *(
-        key(name, Kind.JSON, "Known from other recipes; changes nothing.")
+        key(name, Kind.JSON, "Accepted for compatibility; no effect.")
         for name in ("num_proc", "cache_dir", "keep_in_memory", "download_mode", "verification_mode")
     ),
     *(
-        key(name, Kind.NOT_SUPPORTED, "Known from other recipes; refused.")
+        key(name, Kind.NOT_SUPPORTED, "Not supported; rejected because it would change the result.")
         for name in ("columns", "features", "field", "split")
     ),
     excludes=(("delimiter", ("sep",)),),
@@ -224,10 +223,12 @@ CHECKPOINT = section(
     "recipe_checkpoint",
     "checkpoint",
     "`checkpoint`",
-    flag("enabled", "false: nothing is kept, as with strategy disabled.", default=True),
-    choice("strategy", CheckpointStrategy, "Behind which operators rows are kept.", default="every_n_ops"),
-    key("n_ops", Kind.INT, "With every_n_ops: behind each so many.", default=5, least=1),
-    key("op_names", Kind.WORDS, "With manual: behind these."),
+    flag("enabled", "false: no checkpoints, as with strategy disabled.", default=True),
+    choice(
+        "strategy", CheckpointStrategy, "After which operators to write a checkpoint.", default="every_n_ops"
+    ),
+    key("n_ops", Kind.INT, "With every_n_ops: after every so many operators.", default=5, least=1),
+    key("op_names", Kind.WORDS, "With manual: after these operators."),
     needs=(Need("strategy", (CheckpointStrategy.MANUAL.value,), ("op_names",)),),
 )
 
@@ -235,38 +236,36 @@ EVENT_LOGGING = section(
     "recipe_event_logging",
     "event_logging",
     "`event_logging`",
-    flag("enabled", "Write the log of events.", default=True, field="log_events"),
+    flag("enabled", "Write the event log.", default=True, field="log_events"),
 )
 
 PARTITION = section(
     "recipe_partition",
     "partition",
     "`partition`",
-    choice(
-        "mode", PartitionMode, "manual: as num_of_partitions or size says; auto: by size.", default="auto"
-    ),
-    key("size", Kind.INT, "Rows of a partition; not used with auto_configure.", least=1),
+    choice("mode", PartitionMode, "manual: by num_of_partitions or size; auto: by size.", default="auto"),
+    key("size", Kind.INT, "Rows per partition; ignored with auto_configure.", least=1),
     key(
         "num_of_partitions",
         Kind.INT,
-        "Partitions; 4 with mode manual and no size. Not used with auto_configure.",
+        "Number of partitions; 4 with mode manual and no size. Ignored with auto_configure.",
         least=1,
     ),
     key(
         "target_size_mb",
         Kind.NUMBER,
-        "What a partition should have in memory.",
+        "Target size of a partition in memory.",
         default=DEFAULT_TARGET_MB,
         more_than=0,
     ),
-    key("max_size_mb", Kind.NUMBER, "What a partition has in memory at most.", more_than=0),
+    key("max_size_mb", Kind.NUMBER, "Maximum size of a partition in memory.", more_than=0),
     key(
         "max_concurrent_partitions",
         Kind.COUNT_OR_AUTO,
-        "Partitions at once; auto: one a worker.",
+        "Partitions processed in parallel; auto: one per worker.",
         default="auto",
     ),
-    key("max_retries", Kind.INT, "How often a partition that failed is tried again.", default=3, least=0),
+    key("max_retries", Kind.INT, "Retries of a failed partition.", default=3, least=0),
     excludes=(("size", ("num_of_partitions",)),),
 )
 
@@ -274,7 +273,7 @@ RESOURCE_OPTIMIZATION = section(
     "recipe_resource_optimization",
     "resource_optimization",
     "`resource_optimization`",
-    flag("auto_configure", "Choose partitions and workers from a look at data and machine."),
+    flag("auto_configure", "Choose partitions and workers by sampling the data and the machine."),
     key("memory_budget_mb", Kind.NUMBER, "Memory of all workers together.", more_than=0),
 )
 
@@ -311,11 +310,11 @@ def _one_or_more(raw: Any, kind: Kind, read: Any) -> tuple[str, ...]:
         return (read(raw),)
     notes: list[Note] = []
     values = []
-    for place, each in enumerate(raw):
+    for index, each in enumerate(raw):
         try:
             values.append(read(each))
         except Wrong as wrong:
-            notes += [((place, *path), text) for path, text in wrong.notes]
+            notes += [((index, *path), text) for path, text in wrong.notes]
     if notes:
         raise Wrong(notes)
     return tuple(values)
@@ -324,7 +323,7 @@ def _one_or_more(raw: Any, kind: Kind, read: Any) -> tuple[str, ...]:
 def read_job_id(raw: Any) -> str:
     text = read_text(raw)
     if _JOB_ID.fullmatch(text) is None or len(text) > _LONGEST_JOB_ID:
-        fail(f"{_job_id_rule(text)}, not {shown(raw)}: it becomes the name of a folder")
+        fail(f"{_job_id_rule(text)}, not {shown(raw)}: it is used as the name of a folder")
     return text
 
 
@@ -334,12 +333,12 @@ def _job_id_rule(text: str) -> str:
     if len(text) > _LONGEST_JOB_ID:
         return f"must have at most {_LONGEST_JOB_ID} characters"
     if _JOB_ID.fullmatch(f"x{text[1:]}") is not None:
-        return "must begin with a letter, a digit or '_'"
-    return "must be letters, digits, '_', '-' and '.'"
+        return "must start with a letter, a digit or '_'"
+    return "must consist of letters, digits, '_', '-' and '.'"
 
 
 def read_count_or_auto(raw: Any) -> int | None:
-    """None: auto."""
+    """Parses a count; None: auto."""
     if raw == "auto":
         return None
     try:
@@ -350,7 +349,7 @@ def read_count_or_auto(raw: Any) -> int | None:
 
 
 def read_reject_limit(raw: Any) -> str:
-    """As text: '10' or '2.5%'."""
+    """Returns the limit as text: '10' or '2.5%'."""
     text = str(raw).strip() if isinstance(raw, int | str) and not isinstance(raw, bool) else ""
     if _REJECT_LIMIT.fullmatch(text) is None or (text.endswith("%") and float(text[:-1]) > _ALL_PERCENT):
         expected(Kind.REJECT_LIMIT, raw)
@@ -358,9 +357,9 @@ def read_reject_limit(raw: Any) -> str:
 
 
 def refuse_unless_off(raw: Any) -> None:
-    """Recipes often carry every key there is, with the value that means nothing."""
+    """Rejects a key unless its value turns it off: recipes often list every key."""
     if raw not in (None, False, "", [], {}, 0):
-        fail("is not supported here: it would change what comes out, so it is not passed over")
+        fail("is not supported: it would change the result")
 
 
 def read_operators(raw: Any) -> tuple[OperatorCall, ...]:
@@ -381,11 +380,11 @@ def read_operators(raw: Any) -> tuple[OperatorCall, ...]:
 
 
 def _operator_call(index: int, entry: Any) -> OperatorCall:
-    """`name: {…}`, `name:` or just the name."""
+    """Parses `name: {…}`, `name:` or the bare name."""
     if isinstance(entry, str):
         entry = {entry: None}
     if not isinstance(entry, dict):
-        fail(f"must be an operator with what it is told (name: {{…}}), not {shown(entry)}")
+        fail(f"must be an operator with its parameters (name: {{…}}), not {shown(entry)}")
     if len(entry) != 1:
         fail(_not_one(entry))
     ((name, params),) = entry.items()
@@ -401,5 +400,5 @@ def _not_one(entry: dict[str, Any]) -> str:
         return "must name an operator; this one is empty"
     first, second = list(entry)[:2]
     if entry[first] is None:
-        return f"must be one operator; '{second}' beside '{first}' is to be indented further, or needs a '-'"
-    return f"must be one operator; '{second}' needs a '-' of its own"
+        return f"must be one operator; indent '{second}' more than '{first}', or write a '-' before it"
+    return f"must be one operator; write a '-' before '{second}'"

@@ -1,4 +1,4 @@
-"""What the tables of keys are made of."""
+"""Types of the tables of keys."""
 
 import enum
 from typing import Any
@@ -7,22 +7,22 @@ from msgspec import Struct
 
 from joblens.spec.keys.kinds import Kind
 
-# Engines without what a key is about.
+# Engines that a key does not apply to.
 NOT_SLURM = ("local", "celery", "ray")
 NOT_CELERY = ("local", "ray", "slurm")
 WITHOUT_NODES = ("local", "celery")
 
 
 class NoEffect(Struct, frozen=True, kw_only=True):
-    """A key that is read and changes nothing: a file that sets it gets a warning (`spec.key_warnings`)."""
+    """Key that is accepted and has no effect: a file that sets it gets a warning (`spec.keys.unknown`)."""
 
     why: str  # follows 'KEY has no effect: '
-    engines: tuple[str, ...] = ()  # with which it has no effect; (): with all
-    only: tuple[Any, ...] = ()  # values that have none; (): all but `same_as_absent`
-    same_as_absent: tuple[Any, ...] = (False,)  # values that say the same as leaving the key out
+    engines: tuple[str, ...] = ()  # without effect with these engines; (): with all
+    only: tuple[Any, ...] = ()  # values without effect; (): all but `same_as_absent`
+    same_as_absent: tuple[Any, ...] = (False,)  # values that mean the same as omitting the key
 
     def covers(self, value: Any) -> bool:
-        """Whether this value deserves the warning. `True` is no 1 here."""
+        """Whether this value gets the warning. `True` is not 1 here."""
         if value is None or value in ([], {}):
             return False
         listed = self.only or self.same_as_absent
@@ -34,23 +34,23 @@ class Key(Struct, frozen=True, kw_only=True):
     name: str
     kind: Kind
     meaning: str
-    default: Any = None  # as it would be written; None: nothing
+    default: Any = None  # as written in a file; None: none
     is_required: bool = False
-    field: str = ""  # of the value it becomes, where that has another name
+    field: str = ""  # field of the value, if its name differs
     older_name_of: str = ""
     choices: tuple[str, ...] = ()
     choice_class: type[enum.StrEnum] | None = None
     least: float | None = None
     more_than: float | None = None
     most: float | None = None
-    section: str = ""  # what is inside, for mappings and lists of them
-    only_with: tuple[str, tuple[str, ...]] | None = None  # another key, and the values of it this goes with
-    warns_elsewhere: bool = False  # without what `only_with` names it gets a warning; else it is a mistake
+    section: str = ""  # inner section, for mappings and lists of them
+    only_with: tuple[str, tuple[str, ...]] | None = None  # another key, and its values that this key requires
+    warns_elsewhere: bool = False  # without the key in `only_with` it gets a warning, else an error
     example: Any = None
     no_effect: NoEffect | None = None
 
     def is_written(self, value: Any) -> bool:
-        """Whether a value says more than leaving the key out."""
+        """Whether a value differs from omitting the key."""
         if isinstance(value, bool) and self.default is not None:
             return value is not self.default
         return value is not None and value is not False and value != []
@@ -61,7 +61,7 @@ class Key(Struct, frozen=True, kw_only=True):
 
 
 class Need(Struct, frozen=True):
-    """Where `key` has one of `values`, one of `any_of` must stand beside it."""
+    """If `key` has one of `values`, one of `any_of` is required."""
 
     key: str
     values: tuple[str, ...]
@@ -70,14 +70,14 @@ class Need(Struct, frozen=True):
 
 class Section(Struct, frozen=True, kw_only=True):
     name: str
-    title: str  # as messages call one of them
-    place: str  # where it stands in a file
+    title: str  # name of one entry in messages
+    location: str  # its place in a file
     keys: dict[str, Key]
     needs: tuple[Need, ...] = ()
-    needs_any: tuple[str, ...] = ()  # one of these must be there
-    excludes: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a key, and those that cannot stand beside it
-    free_prefix: str = ""  # keys that begin so are the writer's own, and not looked at
-    warns_of_unknown: bool = False  # an unknown key gets a warning and is skipped; else it is a mistake
+    needs_any: tuple[str, ...] = ()  # one of these is required
+    excludes: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a key, and those that it cannot be combined with
+    free_prefix: str = ""  # keys with this prefix are user-defined and ignored
+    warns_of_unknown: bool = False  # an unknown key gets a warning, else an error
 
     def is_free(self, name: str) -> bool:
         return bool(self.free_prefix) and name.startswith(self.free_prefix)
@@ -101,5 +101,5 @@ def choice(name: str, choices: tuple[str, ...] | type[enum.StrEnum], meaning: st
     return Key(name=name, kind=Kind.CHOICE, choices=choices, meaning=meaning, **more)
 
 
-def section(name: str, title: str, place: str, *keys: Key, **more: Any) -> Section:
-    return Section(name=name, title=title, place=place, keys={key.name: key for key in keys}, **more)
+def section(name: str, title: str, location: str, *keys: Key, **more: Any) -> Section:
+    return Section(name=name, title=title, location=location, keys={key.name: key for key in keys}, **more)

@@ -1,6 +1,6 @@
-"""Keys of a tool's file and of a file of tasks; reading and docs come from these tables."""
+"""Keys of tool files and task lists. Used by the readers and the docs."""
 
-from joblens.model.delivery import RetryLost
+from joblens.model.jobs.job import RetryLost
 from joblens.model.tool import ParameterWay
 from joblens.spec.keys.kinds import Kind
 from joblens.spec.keys.table import Section, choice, flag, key, required, section
@@ -9,82 +9,82 @@ TOOL = section(
     "tool",
     "the tool",
     "the top of the file",
-    key("name", Kind.NAME, "What it is called; the file's name without it."),
-    key("description", Kind.TEXT, "What it is, in a line."),
+    key("name", Kind.NAME, "Name of the tool. Default: the file's name."),
+    key("description", Kind.TEXT, "One-line description."),
     required(
         "command",
         Kind.ARGV,
-        "The words of the command, with placeholders.",
+        "Words of the command, with placeholders.",
         example=["{program}", "-in", "{script}", "{params...}"],
     ),
     key(
         "programs",
         Kind.WORDS,
-        "Names or paths; the first in PATH that passes the check is {program}.",
+        "Names or paths; the first in PATH that passes the check becomes {program}.",
         example=["lmp"],
     ),
     key(
         "check",
         Kind.ARGV,
-        "Arguments with which the program has to end with 0 to be the right one.",
+        "Arguments with which the right program exits with 0.",
         example=["-c", "import numpy"],
     ),
-    key("needs", Kind.WORDS, "Other programs that have to be there.", example=["blockMesh"]),
+    key("needs", Kind.WORDS, "Other required programs.", example=["blockMesh"]),
     key(
         "interpreters",
         Kind.ARGV_BY_NAME,
-        "What {interpreter...} is, by the ending of the script.",
+        "{interpreter...} by extension of the script.",
         example={".py": ["python3"]},
     ),
-    key("suffixes", Kind.WORDS, "Endings of scripts it runs; any without it.", example=[".py"]),
+    key("suffixes", Kind.WORDS, "Extensions of its scripts. Default: any.", example=[".py"]),
     choice("parameters", ParameterWay, "How parameters reach the script.", default="environment"),
     key(
         "parameter_prefix",
         Kind.TEXT,
-        "Of environment: what stands in front of the name in capitals.",
+        "For environment: prefix of the variable's name.",
         default="SIM_",
     ),
     key(
         "parameter_form",
         Kind.ARGV,
-        "Of arguments: the words for each, with {name} and {value}.",
+        "For arguments: words per parameter, with {name} and {value}.",
         default=["--{name}", "{value}"],
         example=["-var", "{name}", "{value}"],
     ),
-    key("env", Kind.ENV, "Variables it is started with, on top of those of the machine."),
-    key("container", Kind.SECTION, "It runs in a container.", section="tool_container"),
+    key("env", Kind.ENV, "Additional environment variables."),
+    key("container", Kind.SECTION, "Run in a container.", section="tool_container"),
     key(
         "artifacts",
         Kind.WORDS,
-        "Patterns of files it leaves that are of interest, from its working directory.",
+        "Patterns of result files, relative to its working directory.",
         example=["*.vtk"],
     ),
     key(
         "requirements",
         Kind.SECTION,
-        "What its jobs ask for when nothing else is said.",
+        "Default resource requirements of its jobs.",
         section="tool_requirements",
     ),
     flag(
         "own_folder",
-        "Each job works in a new folder of its own; false: where it was submitted.",
+        "Run each job in a new folder of its own; false: where it was submitted.",
         default=True,
     ),
     choice(
         "retry_lost",
         RetryLost,
-        "When its worker was lost: safe takes it up again, never ends it as lost.",
+        "If its worker is lost: safe reruns it, never ends it as lost.",
         default="safe",
     ),
     key("scripts", Kind.SECTIONS_BY_NAME, "Scripts that come with it, by name.", section="tool_script"),
-    key("benchmark", Kind.TEXT, "Which of its scripts `bench run` runs."),
+    key("benchmark", Kind.TEXT, "The script that `bench run` runs."),
     key(
         "devices",
         Kind.SECTIONS_BY_NAME,
-        "What is different on cpu, gpu or intel-gpu.",
+        "Differences on cpu, gpu or intel-gpu.",
         section="tool_device",
     ),
-    key("install", Kind.TEXT, "What to say when it is not there."),
+    key("install", Kind.TEXT, "Hint if it is not installed."),
 )
 
 TOOL_CONTAINER = section(
@@ -92,14 +92,14 @@ TOOL_CONTAINER = section(
     "container",
     "`container`",
     required("image", Kind.TEXT, "The image."),
-    choice("engine", ("docker", "podman"), "Which engine; the first that answers without it."),
-    key("volumes", Kind.WORDS, "SOURCE:TARGET or SOURCE:TARGET:ro, beside the working directory."),
+    choice("engine", ("docker", "podman"), "Engine. Default: the first that answers."),
+    key("volumes", Kind.WORDS, "SOURCE:TARGET or SOURCE:TARGET:ro, besides the working directory."),
     key("devices", Kind.WORDS, "Devices of the machine: /dev/dri."),
-    key("network", Kind.TEXT, "As the engine calls it: none, host, a name."),
-    key("user", Kind.TEXT, "UID:GID inside; who submits it without it, unless that is root."),
-    key("workdir", Kind.PATH, "Where the job's folder is inside.", default="/joblens"),
-    key("entrypoint", Kind.TEXT, "In place of the image's own."),
-    flag("pull", "Fetch the image when it is not there."),
+    key("network", Kind.TEXT, "Network in the engine's terms: none, host, a name."),
+    key("user", Kind.TEXT, "UID:GID inside. Default: the submitting user, except root."),
+    key("workdir", Kind.PATH, "Path of the job's folder inside.", default="/joblens"),
+    key("entrypoint", Kind.TEXT, "Replaces the image's own entry point."),
+    flag("pull", "Pull the image if it is missing."),
 )
 
 TOOL_REQUIREMENTS = section(
@@ -109,21 +109,21 @@ TOOL_REQUIREMENTS = section(
     key("cpus", Kind.NUMBER, "CPUs; also {cpus}.", more_than=0),
     key("memory", Kind.SIZE, "Memory.", field="memory_bytes", example="2g"),
     key("gpus", Kind.INT, "GPUs.", least=0),
-    key("pids", Kind.INT, "Processes and threads at most.", least=1),
-    key("timeout", Kind.DURATION, "Time it may take.", field="timeout_s", more_than=0, example="1h"),
+    key("pids", Kind.INT, "Maximum number of processes and threads.", least=1),
+    key("timeout", Kind.DURATION, "Time limit.", field="timeout_s", more_than=0, example="1h"),
 )
 
 TOOL_SCRIPT = section(
     "tool_script",
     "script",
     "an entry of `scripts`",
-    key("path", Kind.PATH, "Where it lies, from the tool's file; its name without it."),
-    key("description", Kind.TEXT, "What it does, in a line."),
-    key("check", Kind.ARGV, "Arguments with which its interpreter has to end with 0 to be the right one."),
+    key("path", Kind.PATH, "Path relative to the tool's file. Default: its name."),
+    key("description", Kind.TEXT, "One-line description."),
+    key("check", Kind.ARGV, "Arguments with which the right interpreter exits with 0."),
     key(
         "parameters",
         Kind.SECTIONS_BY_NAME,
-        "The parameters it takes; others are refused.",
+        "Accepted parameters; others are rejected.",
         section="tool_parameter",
     ),
 )
@@ -132,20 +132,20 @@ TOOL_PARAMETER = section(
     "tool_parameter",
     "parameter",
     "an entry of `parameters`",
-    required("default", Kind.JSON, "What it is without being given; says what kind of value it takes."),
-    key("description", Kind.TEXT, "What it means."),
-    key("least", Kind.NUMBER, "The smallest value."),
-    key("most", Kind.NUMBER, "The largest value."),
-    key("choices", Kind.JSON, "The values there are."),
+    required("default", Kind.JSON, "Default value; also sets the type."),
+    key("description", Kind.TEXT, "Description."),
+    key("least", Kind.NUMBER, "Minimum."),
+    key("most", Kind.NUMBER, "Maximum."),
+    key("choices", Kind.JSON, "Allowed values."),
 )
 
 TOOL_DEVICE = section(
     "tool_device",
     "device",
     "an entry of `devices`",
-    key("arguments", Kind.ARGV, "What {device...} is."),
+    key("arguments", Kind.ARGV, "Value of {device...}."),
     key("env", Kind.ENV, "Further variables."),
-    key("params", Kind.PARAMETER_VALUES, "Parameters that are otherwise there, where none are given."),
+    key("params", Kind.PARAMETER_VALUES, "Default parameters on this device."),
 )
 
 TOOL_SECTIONS: dict[str, Section] = {
@@ -157,12 +157,12 @@ TOOL_SECTIONS: dict[str, Section] = {
 _FILE = section(
     "task_file",
     "the file",
-    "the file itself, where it is no list",
+    "the file itself, unless it is a list",
     required("tasks", Kind.SECTIONS, "The tasks, in order.", section="task"),
-    key("name", Kind.NAME, "What the workflow is called; the file's name without it."),
+    key("name", Kind.NAME, "Name of the workflow. Default: the file's name."),
     flag(
         "sequential",
-        "Each task waits for the one before; false: all at once. An option on the command line wins.",
+        "Run tasks one after the other; false: all at once. The command-line option takes precedence.",
         default=True,
     ),
 )
@@ -171,19 +171,21 @@ _TASK = section(
     "task",
     "task",
     "an entry of `tasks`",
-    required("tool", Kind.REFERENCE, "The tool that runs it, as `joblens list-tools` names it."),
-    required("script", Kind.TEXT, "A script of that tool, or the path of a file."),
-    key("params", Kind.JSON, "Its parameters by their names."),
-    key("name", Kind.LONG_NAME, "What the task is called in tables."),
-    key("device", Kind.TEXT, "What it computes on: cpu, gpu, intel-gpu.", default="cpu"),
-    key("container", Kind.TEXT, "Image of the container to run it in."),
-    key("queue", Kind.TEXT, "Queue it goes to; the setting queue.name without it."),
-    key("label", Kind.TEXT, "Only workers with this label run it; without one, only workers without one."),
-    choice("retry_lost", RetryLost, "What becomes of it when its worker is lost; the tool's without it."),
-    key("timeout", Kind.DURATION, "It is ended after this long.", field="timeout_s", more_than=0),
+    required("tool", Kind.REFERENCE, "Tool that runs it, as in `joblens list-tools`."),
+    required("script", Kind.TEXT, "Script of that tool, or path of a file."),
+    key("params", Kind.JSON, "Parameters by name."),
+    key("name", Kind.LONG_NAME, "Name of the task in tables."),
+    key("device", Kind.TEXT, "Device: cpu, gpu, intel-gpu.", default="cpu"),
+    key("container", Kind.TEXT, "Container image."),
+    key("queue", Kind.TEXT, "Queue. Default: the setting queue.name."),
+    key(
+        "label", Kind.TEXT, "Only workers with this label run it; without one, only workers without a label."
+    ),
+    choice("retry_lost", RetryLost, "If its worker is lost. Default: the tool's."),
+    key("timeout", Kind.DURATION, "Time limit.", field="timeout_s", more_than=0),
     key("cpus", Kind.NUMBER, "CPUs it may use.", more_than=0),
     key("memory", Kind.SIZE, "Memory it may use.", field="memory_bytes", more_than=0),
-    key("tags", Kind.WORDS, "Tags to find it by."),
+    key("tags", Kind.WORDS, "Tags for searching."),
 )
 
 TASK_SECTIONS: dict[str, Section] = {each.name: each for each in (_FILE, _TASK)}

@@ -1,4 +1,4 @@
-"""Unknown and unused keys: suggestions of the right key, and warnings about keys that change nothing."""
+"""Unknown and unused keys: suggestions of the right key, and warnings about keys without effect."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -14,8 +14,8 @@ from joblens.spec.keys.workflow import SECTIONS
 
 _MOST_LISTED = 14
 
-# Words of other systems, and what they are called here.
-_OTHER_WORDS = {
+# Keys of other systems, and their names here.
+_FOREIGN_KEYS = {
     "after": "depends_on",
     "cmd": "command",
     "cpu": "num_cpus",
@@ -42,11 +42,11 @@ _OTHER_WORDS = {
     "walltime": "runtime",
 }
 _COUNTED = ("job", "file", "dataset", "failure handler", "Slurm scheduler", "task")
-_HINTS = {"slurm_config": "write its options into slurm_defaults, its allocations into slurm_schedulers"}
+_HINTS = {"slurm_config": "write its options in slurm_defaults, its allocations in slurm_schedulers"}
 
 
 def where_of(section: Section, raw: dict[str, Any]) -> str:
-    """' in job 'a''; at the top of the file nothing."""
+    """Returns ' in job 'a''; "" at the top of the file."""
     if section.name in ("workflow", "recipe", "tool", "task_file"):
         return ""
     name = raw.get("name")
@@ -69,44 +69,44 @@ def unknown_key(section: Section, name: str, raw: dict[str, Any]) -> str:
 
 
 def _sections_beside(section_name: str) -> dict[str, Section]:
-    """Those of the same kind of file."""
+    """Returns the sections of the same kind of file."""
     others = (RECIPE_SECTIONS, TOOL_SECTIONS, TASK_SECTIONS)
     return next((sections for sections in others if section_name in sections), SECTIONS)
 
 
 @cache
 def meant_key(section_name: str, name: str) -> str | None:
-    """The key of the section that was probably meant."""
+    """Returns the key of the section that was probably meant."""
     sections = _sections_beside(section_name)
     keys = sections[section_name].keys
-    if sections is TOOL_SECTIONS and f"{name}s" in keys:  # script: of a workflow's job, it means command
+    if sections is TOOL_SECTIONS and f"{name}s" in keys:  # script: in a workflow's job it means command
         return f"{name}s"
-    meant = _OTHER_WORDS.get(name.lower(), "")
-    return meant if meant in keys else nearest_word(name, keys)
+    intended = _FOREIGN_KEYS.get(name.lower(), "")
+    return intended if intended in keys else nearest_word(name, keys)
 
 
 @cache
 def _advice(section_name: str, name: str) -> str:
     if name in _HINTS:
         return _HINTS[name]
-    meant = meant_key(section_name, name)
-    if meant:
-        return f"did you mean '{meant}'?"
+    intended = meant_key(section_name, name)
+    if intended:
+        return f"did you mean '{intended}'?"
     sections = _sections_beside(section_name)
     elsewhere = next((other for other in sections.values() if name in other.keys), None)
     if elsewhere:
-        return f"it belongs in {elsewhere.place.replace('`', '')}"
+        return f"it belongs in {elsewhere.location.replace('`', '')}"
     keys = sections[section_name].keys
     if len(keys) <= _MOST_LISTED or sections is TOOL_SECTIONS:
         return f"expected {any_of(list(keys))}"
     if sections is SECTIONS:
-        return "'joblens schema' has all keys"
+        return "'joblens schema' lists all keys"
     page = "recipes" if sections is RECIPE_SECTIONS else "task-pipeline"
-    return f"docs/{page}.md has all keys"
+    return f"docs/{page}.md lists all keys"
 
 
 class SpecWarning(Struct, frozen=True):
-    """`engines`: the engines of runs that it concerns; (): all."""
+    """`engines`: the run engines that it concerns; (): all."""
 
     path: Path
     message: str
@@ -114,7 +114,7 @@ class SpecWarning(Struct, frozen=True):
 
 
 def find_key_warnings(value: Any) -> list[SpecWarning]:
-    """Returns the warnings for the content of a workflow file that has no mistakes, in its order."""
+    """Returns the warnings of a workflow file without errors, in file order."""
     found: dict[tuple[str, str], SpecWarning] = {}
     more: dict[tuple[str, str], int] = {}
     for key, warning in _walk(SECTIONS["workflow"], value, ()):
@@ -132,7 +132,7 @@ def _with_count(warning: SpecWarning, more: int) -> SpecWarning:
 
 
 def _walk(section: Section, raw: Any, path: Path) -> Iterator[tuple[tuple[str, str], SpecWarning]]:
-    """Yields each with the section and key it is about."""
+    """Yields warnings with their section and key."""
     watched = _watched(section.name)
     if section.warns_of_unknown:
         for name in raw:
@@ -147,34 +147,34 @@ def _walk(section: Section, raw: Any, path: Path) -> Iterator[tuple[tuple[str, s
             message = f"{name}{where_of(section, raw)} has no effect with {other}"
             yield (section.name, f"{name} {other}"), SpecWarning((*path, name), message)
         elif key.no_effect is not None and key.no_effect.covers(value):
-            message = f"{name}{where_of(section, raw)}{_in_words(key.no_effect, value)}"
+            message = f"{name}{where_of(section, raw)}{_describe(key.no_effect, value)}"
             yield (section.name, name), SpecWarning((*path, name), message, key.no_effect.engines)
         elif key.section and isinstance(value, list):
             inner = SECTIONS[key.section]
-            for place, entry in enumerate(value):
+            for index, entry in enumerate(value):
                 if inner.warns_of_unknown or not _watched(inner.name).keys().isdisjoint(entry):
-                    yield from _walk(inner, entry, (*path, name, place))
+                    yield from _walk(inner, entry, (*path, name, index))
         elif key.section and isinstance(value, dict):
             yield from _walk(SECTIONS[key.section], value, (*path, name))
 
 
 def _missed(section: Section, key: Key, raw: dict[str, Any]) -> str:
-    """The other key and its value, where that is none with which this one has an effect."""
+    """Returns the other key and its value, if this key has no effect with it."""
     assert key.only_with is not None
     name, values = key.only_with
     given = raw.get(name) if raw.get(name) is not None else section.keys[name].default
     return "" if given in values else f"{name} {given}"
 
 
-def _in_words(no_effect: NoEffect, value: Any) -> str:
-    said = f": '{value}'" if no_effect.only else ""
+def _describe(no_effect: NoEffect, value: Any) -> str:
+    value_text = f": '{value}'" if no_effect.only else ""
     engine = " with this engine" if no_effect.engines else ""
-    return f"{said} has no effect{engine}: {no_effect.why}"
+    return f"{value_text} has no effect{engine}: {no_effect.why}"
 
 
 @cache
 def _watched(section_name: str) -> dict[str, Key]:
-    """Keys that may lead to a warning: the walk passes over everything else of a file with many jobs."""
+    """Returns keys that may cause a warning: the walk skips everything else of a large file."""
     return {
         name: key
         for name, key in SECTIONS[section_name].keys.items()

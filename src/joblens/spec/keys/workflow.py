@@ -1,9 +1,10 @@
-"""Every key of a workflow file: where it stands, what its value is, its default, what it means.
+"""All keys of a workflow file: section, kind, default, description.
 
-Reading, the JSON Schema and docs/spec.md all come from these tables; `SECTIONS` has all of them."""
+Used by the reader, the JSON Schema and docs/spec.md; `SECTIONS` has all of them.
+"""
 
-from joblens.model.delivery import RetryLost
 from joblens.model.jobs.containers import ENGINES
+from joblens.model.jobs.job import RetryLost
 from joblens.model.runs.workflow_spec import HashMode, ParameterMode
 from joblens.spec.keys.kinds import Kind
 from joblens.spec.keys.table import (
@@ -34,16 +35,16 @@ _ONE_MACHINE = NoEffect(
     engines=WITHOUT_NODES,
     same_as_absent=(1, "1"),
 )
-_FOR_SLURM = NoEffect(why="it is for --engine slurm", engines=NOT_SLURM)
+_FOR_SLURM = NoEffect(why="only for --engine slurm", engines=NOT_SLURM)
 _AMOUNTS = (
     key("num_cpus", Kind.NUMBER, "CPUs it needs; also the limit.", more_than=0, example=4),
     key("memory", Kind.SIZE, "Memory it needs; also the limit.", field="memory_bytes", example="8g"),
-    key("num_gpus", Kind.INT, "GPUs it gets for itself.", least=0, example=1),
+    key("num_gpus", Kind.INT, "GPUs for its exclusive use.", least=0, example=1),
     key("num_nodes", Kind.INT, "Nodes it spans, with Slurm or Ray.", least=1, no_effect=_ONE_MACHINE),
     key(
         "runtime",
         Kind.DURATION,
-        "Longest it may take; then it is ended.",
+        "Time limit.",
         field="runtime_s",
         more_than=0,
         example="PT30M",
@@ -62,16 +63,16 @@ _AMOUNTS = (
 AMOUNT_NAMES = tuple(one.name for one in _AMOUNTS)
 
 _SWEEP = (
-    key("parameters", Kind.PARAMETERS, "Values to make one for each of.", example={"i": "1:100"}),
+    key("parameters", Kind.PARAMETERS, "Values; one entry is created for each.", example={"i": "1:100"}),
     choice(
         "parameter_mode",
         ParameterMode,
-        "All combinations of their values, or the first ones together, the second ones, and so on.",
+        "product: all combinations of values; zip: the first of each, the second of each, and so on.",
         default="product",
     ),
     key("use_parameters", Kind.NAMES, "Shared parameters to use."),
-    key("parameters_file", Kind.PATH, "Table (CSV, JSON or JSONL): one for each row."),
-    flag("use_parameters_file", "One for each row of the workflow's parameters_file."),
+    key("parameters_file", Kind.PATH, "Table (CSV, JSON or JSONL); one entry is created for each row."),
+    flag("use_parameters_file", "Create one entry for each row of the workflow's parameters_file."),
 )
 _INLINE_SWEEP = ("parameters", "parameter_mode", "use_parameters")
 _ONE_SWEEP = (
@@ -83,29 +84,29 @@ WORKFLOW = section(
     "workflow",
     "the workflow",
     "the top of the file",
-    required("name", Kind.NAME, "What the workflow is called.", example="training"),
-    required("jobs", Kind.SECTIONS, "The jobs, at least one.", section="job"),
-    key("user", Kind.TEXT, "Who it belongs to."),
-    key("description", Kind.TEXT, "What it is for."),
-    key("project", Kind.TEXT, "The project it belongs to; goes into the RO-Crate of a run."),
-    key("metadata", Kind.METADATA, "A mapping, or JSON text of one; goes into the RO-Crate of a run."),
+    required("name", Kind.NAME, "Name of the workflow.", example="training"),
+    required("jobs", Kind.SECTIONS, "Jobs, at least one.", section="job"),
+    key("user", Kind.TEXT, "Owner."),
+    key("description", Kind.TEXT, "Description."),
+    key("project", Kind.TEXT, "Project; included in the RO-Crate of a run."),
+    key("metadata", Kind.METADATA, "Mapping, or JSON text of one; included in the RO-Crate of a run."),
     key(
         "parameters",
         Kind.PARAMETERS,
-        "Shared parameters, for jobs and files that name them in use_parameters.",
+        "Shared parameters, for jobs and files that list them in use_parameters.",
     ),
-    key("parameters_file", Kind.PATH, "Table (CSV, JSON or JSONL) for entries that say use_parameters_file."),
+    key("parameters_file", Kind.PATH, "Table (CSV, JSON or JSONL) for entries with use_parameters_file."),
     key("variables", Kind.VARIABLES, "Texts that replace {name} everywhere.", example={"data": "/srv/data"}),
     key("env", Kind.ENV, "Environment of all jobs."),
     key(
         "container",
         Kind.CONTAINER,
-        "Container of jobs that name none: an image, or a mapping.",
+        "Default container of jobs: an image, or a mapping.",
         section="container",
         example="python:3.12-slim",
     ),
     key("files", Kind.SECTIONS, "Files that jobs read and write.", section="file"),
-    key("user_data", Kind.SECTIONS, "JSON values that jobs hand to each other.", section="user_data"),
+    key("user_data", Kind.SECTIONS, "JSON values that jobs pass to each other.", section="user_data"),
     key("datasets", Kind.SECTIONS, "Directories that jobs fill and read.", section="dataset"),
     key(
         "resource_requirements",
@@ -114,8 +115,8 @@ WORKFLOW = section(
         section="resource_requirements",
         field="requirements",
     ),
-    key("failure_handlers", Kind.SECTIONS, "What to do when jobs fail.", section="failure_handler"),
-    key("actions", Kind.SECTIONS, "What to do at points of the run.", section="action"),
+    key("failure_handlers", Kind.SECTIONS, "Handling of failed jobs.", section="failure_handler"),
+    key("actions", Kind.SECTIONS, "Actions at points of the run.", section="action"),
     key(
         "resource_monitor",
         Kind.SECTION,
@@ -126,17 +127,17 @@ WORKFLOW = section(
     key(
         "execution_config",
         Kind.SECTION,
-        "How jobs are run and ended.",
+        "How jobs are started and stopped.",
         section="execution_config",
         field="execution",
     ),
     flag(
-        "use_pending_failed", "Jobs that fail without a rule for it wait for a decision instead of failing."
+        "use_pending_failed", "Jobs that fail without a matching rule wait for a decision instead of failing."
     ),
     key(
         "slurm_schedulers",
         Kind.SECTIONS,
-        "Slurm allocations to ask for.",
+        "Slurm allocations to request.",
         section="slurm_scheduler",
         no_effect=_FOR_SLURM,
     ),
@@ -150,13 +151,13 @@ WORKFLOW = section(
     key(
         "compute_node_wait_for_new_jobs_seconds",
         Kind.DURATION,
-        "How long a node waits for more to do before it ends.",
+        "How long an idle node waits for more jobs.",
         least=0,
         no_effect=_FOR_SLURM,
     ),
     flag(
         "compute_node_ignore_workflow_completion",
-        "Nodes stay when the workflow is complete.",
+        "Keep nodes when the workflow is complete.",
         default=None,
         no_effect=NoEffect(why="allocations serve one run and end with it"),
     ),
@@ -170,19 +171,19 @@ WORKFLOW = section(
     key(
         "compute_node_expiration_buffer_seconds",
         Kind.DURATION,
-        "Time before the end of an allocation at which nothing more is started.",
+        "Time before the end of an allocation at which no more jobs are started.",
         least=0,
         no_effect=_FOR_SLURM,
     ),
     choice(
         "jobs_sort_method",
         ("none", "gpus_runtime_memory", "gpus_memory_runtime"),
-        "Order of ready jobs of one priority: as written, or the largest first. Else: longest chains first.",
+        "Order of ready jobs of equal priority: as written, or largest first. Default: longest chains first.",
     ),
     key("dynamic_jobs", Kind.SECTION, "Jobs that add jobs to the run.", section="dynamic_jobs"),
     flag(
         "enable_ro_crate",
-        "Write an RO-Crate of the run into the output directory when it ends.",
+        "Write an RO-Crate of the run to the output directory when it ends.",
         default=None,
     ),
     key(
@@ -191,7 +192,7 @@ WORKFLOW = section(
         "Groups that may see the workflow.",
         no_effect=NoEffect(why="everyone who can read the store sees its workflows"),
     ),
-    key("$schema", Kind.TEXT, "Where editors find the JSON Schema; joblens does not look at it."),
+    key("$schema", Kind.TEXT, "Where editors find the JSON Schema; ignored by joblens."),
     excludes=(("parameters_file", ("parameters",)),),
     free_prefix="x-",
 )
@@ -200,9 +201,9 @@ JOB = section(
     "job",
     "job",
     "an entry of `jobs`",
-    required("name", Kind.NAME, "Its name; no other job may have it.", example="train_{i}"),
-    required("command", Kind.COMMAND, "What it runs.", example="python train.py --seed {i}"),
-    key("invocation_script", Kind.TEXT, "Put before the command: a script that sets up its surroundings."),
+    required("name", Kind.NAME, "Unique name.", example="train_{i}"),
+    required("command", Kind.COMMAND, "Command to run.", example="python train.py --seed {i}"),
+    key("invocation_script", Kind.TEXT, "Script that sets up the environment, put before the command."),
     key(
         "resource_requirements",
         Kind.REQUIREMENTS,
@@ -212,50 +213,52 @@ JOB = section(
         example="large",
     ),
     *_AMOUNTS,
-    key("failure_handler", Kind.REFERENCE, "Name of the handler for its failures."),
-    key("scheduler", Kind.REFERENCE, "Name of the Slurm scheduler it is for.", no_effect=_FOR_SLURM),
+    key("failure_handler", Kind.REFERENCE, "Name of its failure handler."),
+    key("scheduler", Kind.REFERENCE, "Name of its Slurm scheduler.", no_effect=_FOR_SLURM),
     key(
         "cancel_on_blocking_job_failure",
         Kind.WHEN_BLOCKED_FAILS,
-        "When a job it depends on fails: true cancels it, false runs it anyway; else it stays blocked.",
+        "If a dependency fails: true cancels the job, false runs it anyway. Default: it stays blocked.",
         field="when_blocked_fails",
     ),
-    flag("supports_termination", "It ends by itself, in order, when it gets the termination signal."),
+    flag("supports_termination", "It shuts down cleanly on the termination signal."),
     key("depends_on", Kind.NAMES, "Jobs that must succeed first.", example=["prepare"]),
     key("blocked_by", Kind.NAMES, "Older name of depends_on.", older_name_of="depends_on"),
-    key("depends_on_regexes", Kind.REGEXES, "The same by patterns of their names.", example=["^part_"]),
-    key("input_files", Kind.NAMES, "Files it reads: their makers come first."),
-    key("output_files", Kind.NAMES, "Files it makes."),
-    key("input_file_regexes", Kind.REGEXES, "Files it reads, by patterns of their names."),
-    key("output_file_regexes", Kind.REGEXES, "Files it makes, by patterns of their names."),
-    key("input_user_data", Kind.NAMES, "User data it reads: their makers come first."),
-    key("output_user_data", Kind.NAMES, "User data it makes."),
-    key("input_user_data_regexes", Kind.REGEXES, "User data it reads, by patterns of their names."),
-    key("output_user_data_regexes", Kind.REGEXES, "User data it makes, by patterns of their names."),
-    key("input_datasets", Kind.NAMES, "Datasets it reads: all that fill them come first."),
+    key("depends_on_regexes", Kind.REGEXES, "The same by patterns of names.", example=["^part_"]),
+    key("input_files", Kind.NAMES, "Files it reads: jobs that write them come first."),
+    key("output_files", Kind.NAMES, "Files it writes."),
+    key("input_file_regexes", Kind.REGEXES, "Files it reads, by patterns of names."),
+    key("output_file_regexes", Kind.REGEXES, "Files it writes, by patterns of names."),
+    key("input_user_data", Kind.NAMES, "User data it reads: jobs that write them come first."),
+    key("output_user_data", Kind.NAMES, "User data it writes."),
+    key("input_user_data_regexes", Kind.REGEXES, "User data it reads, by patterns of names."),
+    key("output_user_data_regexes", Kind.REGEXES, "User data it writes, by patterns of names."),
+    key("input_datasets", Kind.NAMES, "Datasets it reads: all jobs that fill them come first."),
     key("output_datasets", Kind.NAMES, "Datasets it fills, alone or with others."),
     *_SWEEP,
-    key("env", Kind.ENV, "Environment of this job, over the workflow's."),
+    key("env", Kind.ENV, "Environment of this job; overrides the workflow's."),
     key(
         "container",
         Kind.CONTAINER,
-        "Container it runs in: an image, or a mapping; false: none, whatever the workflow says.",
+        "Container: an image, or a mapping; false: none, whatever the workflow says.",
         section="container",
         example={"image": "python:3.12-slim", "volumes": [".:/work"], "workdir": "/work"},
     ),
-    key("priority", Kind.INT, "Higher goes first among jobs that are ready.", default=0),
-    key("stdio", Kind.SECTION, "Where its output goes, if not as execution_config says.", section="stdio"),
-    key("label", Kind.LABEL, "Only workers with this label run it; without one, only workers without one."),
+    key("priority", Kind.INT, "Ready jobs with a higher priority start first.", default=0),
+    key("stdio", Kind.SECTION, "Where its output goes. Default: as in execution_config.", section="stdio"),
+    key(
+        "label", Kind.LABEL, "Only workers with this label run it; without one, only workers without a label."
+    ),
     key(
         "queue",
         Kind.TEXT,
-        "Queue of the workers it is for.",
-        no_effect=NoEffect(why="it is for --engine celery", engines=NOT_CELERY),
+        "Queue of its workers.",
+        no_effect=NoEffect(why="only for --engine celery", engines=NOT_CELERY),
     ),
     choice(
         "retry_lost",
         RetryLost,
-        "When it is lost with its worker or driver: safe: it runs again; never: it ends as lost.",
+        "If its worker or driver is lost: safe reruns it; never ends it as lost.",
     ),
     excludes=(
         *_ONE_SWEEP,
@@ -268,32 +271,32 @@ CONTAINER = section(
     "container",
     "`container`",
     required("image", Kind.PATH, "The image.", example="python:3.12-slim"),
-    choice("engine", ENGINES, "Which engine makes it; without it docker or podman, the first that answers."),
-    key("volumes", Kind.WORDS, "SOURCE:TARGET or SOURCE:TARGET:ro; sources from the run's directory."),
+    choice("engine", ENGINES, "Container engine. Default: docker or podman, the first that answers."),
+    key("volumes", Kind.WORDS, "SOURCE:TARGET or SOURCE:TARGET:ro; sources relative to the run's directory."),
     key("devices", Kind.WORDS, "Devices of the machine: /dev/dri."),
-    key("network", Kind.TEXT, "As the engine calls it: none, host, bridge or a name."),
+    key("network", Kind.TEXT, "Network in the engine's terms: none, host, bridge or a name."),
     key("user", Kind.TEXT, "User inside: NAME or UID[:GID]."),
-    key("workdir", Kind.PATH, "Directory inside to run the command in."),
-    key("entrypoint", Kind.TEXT, "In place of the image's own."),
-    key("name", Kind.TEXT, "Name of the container; without it the engine picks one."),
-    key("socket", Kind.PATH, "Where the engine listens."),
-    flag("pull", "Fetch the image when the engine does not have it."),
+    key("workdir", Kind.PATH, "Working directory inside."),
+    key("entrypoint", Kind.TEXT, "Replaces the image's own entry point."),
+    key("name", Kind.TEXT, "Name of the container. Default: chosen by the engine."),
+    key("socket", Kind.PATH, "Address of the engine."),
+    flag("pull", "Pull the image if the engine does not have it."),
 )
 
 FILE = section(
     "file",
     "file",
     "an entry of `files`",
-    required("name", Kind.LONG_NAME, "Name by which jobs mean it.", example="model_{i}"),
-    required("path", Kind.PATH, "Where it is.", example="out/model_{i}.pt"),
+    required("name", Kind.LONG_NAME, "Name that jobs refer to.", example="model_{i}"),
+    required("path", Kind.PATH, "Path.", example="out/model_{i}.pt"),
     key(
         "st_mtime",
         Kind.NUMBER,
-        "Time of its last change, in seconds since 1970.",
+        "Modification time, in seconds since 1970.",
         least=0,
-        no_effect=NoEffect(why="joblens asks the file itself"),
+        no_effect=NoEffect(why="joblens reads the file's own time"),
     ),
-    key("identifier", Kind.TEXT, "A name it has elsewhere, such as a DOI; goes into the RO-Crate of a run."),
+    key("identifier", Kind.TEXT, "Identifier elsewhere, such as a DOI; included in the RO-Crate of a run."),
     *_SWEEP,
     excludes=_ONE_SWEEP,
 )
@@ -302,11 +305,11 @@ USER_DATA = section(
     "user_data",
     "user data",
     "an entry of `user_data`",
-    key("name", Kind.LONG_NAME, "Name by which jobs mean it."),
-    key("data", Kind.JSON, "Its value at the start; nothing: a job makes it."),
+    key("name", Kind.LONG_NAME, "Name that jobs refer to."),
+    key("data", Kind.JSON, "Initial value; none: a job writes it."),
     flag(
         "is_ephemeral",
-        "Made again in every run.",
+        "Written again in every run.",
         no_effect=NoEffect(
             why="each run has its own values; a rerun keeps those of jobs that do not run again"
         ),
@@ -319,15 +322,15 @@ DATASET = section(
     "dataset",
     "dataset",
     "an entry of `datasets`",
-    required("name", Kind.LONG_NAME, "Name by which jobs mean it.", example="parts"),
+    required("name", Kind.LONG_NAME, "Name that jobs refer to.", example="parts"),
     required("path", Kind.PATH, "The directory.", example="out/parts/"),
     choice(
         "hash_mode",
         HashMode,
-        "How a change is noticed: names, sizes and times of its files; their content; not at all.",
+        "How changes are detected: names, sizes and times of files; their content; not at all.",
         default="manifest",
     ),
-    key("description", Kind.TEXT, "A note about it."),
+    key("description", Kind.TEXT, "Note."),
     *_SWEEP,
     excludes=_ONE_SWEEP,
 )
@@ -336,7 +339,7 @@ REQUIREMENTS = section(
     "resource_requirements",
     "resource requirements",
     "an entry of `resource_requirements`",
-    required("name", Kind.REQUIREMENTS_NAME, "Name by which jobs mean them.", example="large"),
+    required("name", Kind.REQUIREMENTS_NAME, "Name that jobs refer to.", example="large"),
     *_AMOUNTS,
 )
 
@@ -344,7 +347,7 @@ INLINE_REQUIREMENTS = section(
     "inline_requirements",
     "resource_requirements",
     "`resource_requirements` of a job",
-    key("name", Kind.REQUIREMENTS_NAME, "A name, for the reader."),
+    key("name", Kind.REQUIREMENTS_NAME, "Name, for readers."),
     *_AMOUNTS,
 )
 
@@ -352,11 +355,11 @@ FAILURE_HANDLER = section(
     "failure_handler",
     "failure handler",
     "an entry of `failure_handlers`",
-    required("name", Kind.LONG_NAME, "Name by which jobs mean it.", example="retry"),
+    required("name", Kind.LONG_NAME, "Name that jobs refer to.", example="retry"),
     required(
         "rules",
         Kind.SECTIONS,
-        "What to do, by exit code: rules that name it come first, then match_all_exit_codes.",
+        "Rules by exit code: rules that list it come first, then match_all_exit_codes.",
         section="rule",
     ),
 )
@@ -365,23 +368,37 @@ RULE = section(
     "rule",
     "a rule",
     "an entry of `rules` of a failure handler",
-    key("exit_codes", Kind.EXIT_CODES, "Exit codes it is for.", example=[1, 137]),
-    flag("match_all_exit_codes", "It is for every exit code but 0."),
-    key("recovery_script", Kind.COMMAND, "Runs before the next attempt."),
-    key("max_retries", Kind.INT, "Attempts after the first.", default=3, least=0),
+    key("exit_codes", Kind.EXIT_CODES, "Exit codes it applies to.", example=[1, 137]),
+    flag("match_all_exit_codes", "Apply to every exit code except 0."),
+    key("recovery_script", Kind.COMMAND, "Command to run before the next attempt."),
+    key("max_retries", Kind.INT, "Retries.", default=3, least=0),
     key(
         "backoff",
         Kind.DURATION,
-        "Wait before the first retry.",
+        "Delay before the first retry.",
         default=0,
         field="backoff_s",
         least=0,
         example="10s",
     ),
-    key("backoff_factor", Kind.NUMBER, "By which the wait grows each time.", default=2, least=1),
+    key("backoff_factor", Kind.NUMBER, "Factor by which the delay grows per retry.", default=2, least=1),
     key("max_backoff", Kind.DURATION, "Longest wait.", default="1h", field="max_backoff_s", least=0),
-    key("memory_factor", Kind.NUMBER, "By which memory grows each time.", default=1, least=1, example=1.5),
-    key("runtime_factor", Kind.NUMBER, "By which runtime grows each time.", default=1, least=1, example=1.5),
+    key(
+        "memory_factor",
+        Kind.NUMBER,
+        "Factor by which memory grows per retry.",
+        default=1,
+        least=1,
+        example=1.5,
+    ),
+    key(
+        "runtime_factor",
+        Kind.NUMBER,
+        "Factor by which runtime grows per retry.",
+        default=1,
+        least=1,
+        example=1.5,
+    ),
     needs_any=("exit_codes", "match_all_exit_codes"),
 )
 

@@ -1,4 +1,4 @@
-"""Keys that say how a workflow is run: actions, monitoring, execution, Slurm and the options of sbatch."""
+"""Keys about running a workflow: actions, monitoring, execution, Slurm and options of sbatch."""
 
 from typing import Any
 
@@ -20,25 +20,25 @@ ACTION = section(
     "action",
     "an action",
     "an entry of `actions`",
-    choice("trigger_type", TriggerType, "When it happens.", is_required=True),
+    choice("trigger_type", TriggerType, "Trigger.", is_required=True),
     choice(
         "action_type",
         ActionType,
         "What happens.",
         is_required=True,
-        no_effect=NoEffect(why="it is for --engine slurm", engines=NOT_SLURM, only=_SCHEDULE),
+        no_effect=NoEffect(why="only for --engine slurm", engines=NOT_SLURM, only=_SCHEDULE),
     ),
     key(
         "jobs",
         Kind.NAMES,
-        "The jobs that must all be ready or complete.",
+        "Jobs that must all be ready or complete.",
         only_with=("trigger_type", _OF_JOBS),
         warns_elsewhere=True,
     ),
     key(
         "job_name_regexes",
         Kind.REGEXES,
-        "The same by patterns of their names.",
+        "The same by patterns of names.",
         only_with=("trigger_type", _OF_JOBS),
         warns_elsewhere=True,
     ),
@@ -52,42 +52,42 @@ ACTION = section(
     key(
         "scheduler",
         Kind.REFERENCE,
-        "Slurm scheduler to ask.",
+        "Slurm scheduler to use.",
         only_with=("action_type", _SCHEDULE),
         warns_elsewhere=True,
     ),
     choice(
         "scheduler_type",
         ("slurm", "local"),
-        "Who is asked for nodes.",
+        "System that provides nodes.",
         only_with=("action_type", _SCHEDULE),
         warns_elsewhere=True,
     ),
     key(
         "num_allocations",
         Kind.INT,
-        "Allocations to ask for.",
+        "Number of allocations to request.",
         least=1,
         only_with=("action_type", _SCHEDULE),
         warns_elsewhere=True,
     ),
     flag(
         "start_one_worker_per_node",
-        "One worker on each node of an allocation.",
+        "Start one worker on each node of an allocation.",
         only_with=("action_type", _SCHEDULE),
         warns_elsewhere=True,
     ),
     key(
         "max_parallel_jobs",
         Kind.INT,
-        "Most jobs at once on a node.",
+        "Maximum number of parallel jobs per node.",
         least=1,
         only_with=("action_type", _SCHEDULE),
         warns_elsewhere=True,
     ),
     flag(
         "persistent",
-        "It may happen again: when its jobs are ready or end once more, or in a resume.",
+        "May run again: when its jobs are ready or end once more, or after a resume.",
     ),
     needs=(
         Need("trigger_type", _OF_JOBS, ("jobs", "job_name_regexes")),
@@ -104,13 +104,13 @@ RESOURCE_MONITOR = section(
     choice(
         "granularity",
         Granularity,
-        "time_series also writes a database of all samples into the output directory.",
+        "time_series also writes a database of all samples to the output directory.",
         default="summary",
     ),
     key(
         "sample_interval_seconds",
         Kind.DURATION,
-        "Time between samples.",
+        "Sampling interval.",
         default=5,
         field="sample_interval_s",
         least=SHORTEST_INTERVAL_S,
@@ -118,19 +118,17 @@ RESOURCE_MONITOR = section(
     key(
         "flush_interval_seconds",
         Kind.DURATION,
-        "Longest time samples wait in memory.",
+        "Maximum time samples are buffered in memory.",
         field="flush_interval_s",
         least=0,
         no_effect=NoEffect(why="samples are stored within seconds", same_as_absent=(300,)),
     ),
     flag("generate_plots", "Draw the plots at the end of the run."),
-    key(
-        "jobs", Kind.SECTION, "The same for jobs only; wins over the keys beside it.", section="monitor_jobs"
-    ),
+    key("jobs", Kind.SECTION, "The same for jobs only; overrides the keys above.", section="monitor_jobs"),
     key(
         "compute_node",
         Kind.SECTION,
-        "What of the machine is written beside them.",
+        "Measurements of the machine.",
         section="monitor_compute_node",
     ),
     warns_of_unknown=True,
@@ -151,7 +149,7 @@ MONITOR_COMPUTE_NODE = section(
     "`compute_node` of `resource_monitor`",
     flag(
         "enabled",
-        "Put the machine's numbers beside the jobs' into the database of time_series.",
+        "Add the machine's numbers to the database of time_series.",
         default=True,
         field="host_enabled",
     ),
@@ -166,8 +164,8 @@ MONITOR_COMPUTE_NODE = section(
             same_as_absent=("summary",),
         ),
     ),
-    flag("cpu", "Its CPU there.", default=True, field="host_cpu"),
-    flag("memory", "Its memory there.", default=True, field="host_memory"),
+    flag("cpu", "Include CPU.", default=True, field="host_cpu"),
+    flag("memory", "Include memory.", default=True, field="host_memory"),
     warns_of_unknown=True,
 )
 
@@ -178,10 +176,10 @@ EXECUTION_CONFIG = section(
     choice(
         "mode",
         ("direct", "slurm", "auto"),
-        "Which of the keys below are allowed. joblens starts jobs itself with every mode.",
+        "Which of the keys below are allowed. joblens starts jobs itself in every mode.",
         default="direct",
         no_effect=NoEffect(
-            why="joblens starts jobs itself, with --engine slurm in allocations of Slurm", only=("slurm",)
+            why="joblens starts jobs itself; with --engine slurm, in allocations of Slurm", only=("slurm",)
         ),
     ),
     key(
@@ -203,14 +201,14 @@ EXECUTION_CONFIG = section(
     key(
         "staggered_start",
         Kind.STAGGER,
-        "Time between the starts of two jobs. true and false are about nodes of a cluster.",
+        "Delay between the starts of two jobs. true and false are about nodes of a cluster.",
         default=0,
         field="staggered_start_s",
     ),
     key("stdio", Kind.SECTION, "Where output goes.", section="stdio"),
     flag(
         "limit_resources",
-        "Hold jobs to their requirements.",
+        "Enforce the requirements of jobs as limits.",
         default=True,
         only_with=("mode", _DIRECT),
     ),
@@ -224,7 +222,7 @@ EXECUTION_CONFIG = section(
     key(
         "sigterm_lead_seconds",
         Kind.DURATION,
-        "How long before its time is up a job gets that signal.",
+        "How long before its time limit a job gets that signal.",
         default=30,
         field="sigterm_lead_s",
         least=0,
@@ -244,15 +242,17 @@ EXECUTION_CONFIG = section(
         Kind.OPTION_WORD,
         "srun's --mpi for jobs of several nodes.",
         only_with=("mode", _DIRECT),
-        no_effect=NoEffect(why="it is for --engine slurm", engines=NOT_SLURM),
+        no_effect=NoEffect(why="only for --engine slurm", engines=NOT_SLURM),
     ),
-    key("srun_termination_signal", Kind.TEXT, "srun's --signal, as TERM@120.", only_with=("mode", _SLURM)),
+    key(
+        "srun_termination_signal", Kind.TEXT, "srun's --signal, such as TERM@120.", only_with=("mode", _SLURM)
+    ),
     flag(
         "enable_cpu_bind",
         "Let srun bind jobs to CPUs.",
         default=None,
         only_with=("mode", _SLURM),
-        no_effect=NoEffect(why="it is for --engine slurm", engines=NOT_SLURM),
+        no_effect=NoEffect(why="only for --engine slurm", engines=NOT_SLURM),
     ),
 )
 
@@ -266,23 +266,23 @@ STDIO = section(
         "Two files, one file, or without one or both of the streams.",
         default="separate",
     ),
-    flag("delete_on_success", "Remove the files of a job that succeeded."),
+    flag("delete_on_success", "Remove the files of a successful job."),
 )
 
 SLURM_SCHEDULER = section(
     "slurm_scheduler",
     "Slurm scheduler",
     "an entry of `slurm_schedulers`",
-    key("name", Kind.LONG_NAME, "Name by which jobs and actions mean it."),
+    key("name", Kind.LONG_NAME, "Name that jobs and actions refer to."),
     required("account", Kind.TEXT, "Account to charge."),
     key("partition", Kind.TEXT, "Partition to use."),
-    key("nodes", Kind.INT, "Nodes of an allocation.", default=1, least=1),
-    key("walltime", Kind.WALLTIME, "Length of an allocation.", default="01:00:00"),
+    key("nodes", Kind.INT, "Nodes per allocation.", default=1, least=1),
+    key("walltime", Kind.WALLTIME, "Time limit of an allocation.", default="01:00:00"),
     key("mem", Kind.SLURM_MEMORY, "Memory a node.", example="180G"),
     key("gres", Kind.TEXT, "Generic resources.", example="gpu:2"),
     key("qos", Kind.TEXT, "Quality of service."),
     key("ntasks_per_node", Kind.INT, "Tasks a node.", least=1),
-    key("tmp", Kind.TEXT, "Local disk a node."),
+    key("tmp", Kind.TEXT, "Local disk per node."),
     key("extra", Kind.TEXT, "More sbatch options, as one text."),
     flag("serialize_allocations", "One allocation at a time.", default=None),
 )
@@ -291,11 +291,17 @@ DYNAMIC_JOBS = section(
     "dynamic_jobs",
     "dynamic_jobs",
     "`dynamic_jobs`",
-    key("max_iterations", Kind.INT, "How often each lineage may add jobs.", default=1000, least=1),
+    key(
+        "max_iterations",
+        Kind.INT,
+        "Maximum number of times each lineage may add jobs.",
+        default=1000,
+        least=1,
+    ),
 )
 
 
-# One scheduler or one job decides these; a default for all of them would contradict it.
+# A scheduler or a job sets these; a default for all would contradict it.
 DECIDED_ELSEWHERE = {
     "partition": "slurm_schedulers",
     "nodes": "slurm_schedulers",
@@ -324,7 +330,7 @@ SBATCH_OPTIONS = frozenset(_WORDS.split())
 
 
 def read_sbatch_options(raw: Any) -> dict[str, Any]:
-    """Options by their names with underscores; dashes are as good."""
+    """Parses options by name, with underscores or dashes."""
     if type(raw) is not dict:
         expected(Kind.SBATCH, raw)
     options: dict[str, Any] = {}
@@ -332,7 +338,7 @@ def read_sbatch_options(raw: Any) -> dict[str, Any]:
     for name, value in raw.items():
         option = name.removeprefix("--").replace("-", "_")
         if option in DECIDED_ELSEWHERE:
-            message = f"'{name}' cannot stand in slurm_defaults; it belongs in {DECIDED_ELSEWHERE[option]}"
+            message = f"'{name}' is not allowed in slurm_defaults; it belongs in {DECIDED_ELSEWHERE[option]}"
         elif option not in SBATCH_OPTIONS:
             nearest = nearest_word(option, SBATCH_OPTIONS)
             hint = f"; did you mean '{nearest}'?" if nearest else ""

@@ -1,1 +1,1 @@
-"""Recipe files into values."""
+"""Recipe files, parsed into values."""

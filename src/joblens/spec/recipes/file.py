@@ -1,4 +1,4 @@
-"""A recipe file into a Recipe, or everything that is wrong with it."""
+"""Recipe file parser: returns a Recipe, or all problems."""
 
 import glob
 import os
@@ -64,12 +64,12 @@ _AS_THEY_ARE = frozenset(
 
 
 class RecipeReading(Struct, frozen=True):
-    """`recipe` is None when there are problems; they are sorted by their places."""
+    """`recipe` is None if there are problems, which are sorted by position."""
 
     recipe: Recipe | None
     problems: tuple[Problem, ...]
     document: Document
-    path_note: str = ""  # the paths and weights that texts of dataset_path were split into
+    path_note: str = ""  # paths and weights that texts of dataset_path were split into
 
     def mark(self, path: Path) -> Mark:
         return self.document.mark(path)
@@ -83,9 +83,11 @@ def read_recipe(
     cwd: str,
     given: Mapping[str, Any] | None = None,
 ) -> RecipeReading:
-    """`source` is the file's name: it is in messages, and the job is called by it. Relative paths start from
-    `cwd`. `given`: values by the names of their keys that take the place of what the file says; they have
-    been looked at. Never raises for what the text says."""
+    """Parses a recipe. Never raises for its content.
+
+    `source`: the file's name, for messages and as default name of the job. Relative paths start at `cwd`.
+    `given`: checked values that override keys of the file.
+    """
     document = read_document(text, format)
     problems = list(document.problems)
     recipe: Recipe | None = None
@@ -101,13 +103,13 @@ def read_recipe(
             recipe, path_note = _recipe_of(document.value, source, cwd, given or {})
         except Wrong as wrong:
             notes = wrong.finished
-    problems += [Problem(document.mark(path), said) for path, said in notes]
+    problems += [Problem(document.mark(path), message) for path, message in notes]
     problems.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
     return RecipeReading(None if problems else recipe, tuple(dict.fromkeys(problems)), document, path_note)
 
 
 def _recipe_of(value: Any, source: str, cwd: str, given: Mapping[str, Any]) -> tuple[Recipe, str]:
-    """With the note about its paths."""
+    """Builds the recipe, and the note about its paths."""
     try:
         values: dict[str, Any] = _readers()["recipe"](value)
     except Wrong as wrong:
@@ -122,7 +124,7 @@ def _recipe_of(value: Any, source: str, cwd: str, given: Mapping[str, Any]) -> t
 
 
 def _made(values: dict[str, Any], cwd: str) -> tuple[Recipe, str]:
-    work_dir, paths = _places(values, cwd)
+    work_dir, paths = _resolved_paths(values, cwd)
     dataset_path, path_note = _dataset_paths(
         values, lambda path: _absolute(path.replace(WORK_DIR, work_dir), cwd)
     )
@@ -163,16 +165,17 @@ def _ignored(values: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _weighted_paths(written: str, whole: str) -> list[tuple[str, str]]:
-    """'0.8 a.jsonl 0.2 b.jsonl': several paths in one text, each behind its weight or without ("").
+    """Splits '0.8 a.jsonl 0.2 b.jsonl' into paths with weights ("": none).
 
-    A text that is the name of a file or folder, or a pattern of some (`whole`), is one path. Weights matter
-    only where rows are drawn by chance, which no recipe here does."""
+    A text that is the name or pattern of existing files (`whole`) is one path. Weights matter only for random
+    sampling, which joblens does not do.
+    """
     one = [(written, "")]
     if " " not in written or os.path.exists(whole) or any(glob.iglob(whole, recursive=True)):
         return one
     try:
         words = shlex.split(written)
-    except ValueError:  # a quote that is a part of the name
+    except ValueError:  # a quote that is part of the name
         return one
     are_weights = [_WEIGHT.fullmatch(word) is not None for word in words]
     paths = [
@@ -217,11 +220,11 @@ def _partition(values: dict[str, Any]) -> PartitionSettings:
     return PartitionSettings(**values)
 
 
-# ---- places -----------------------------------------------------------------------------------------------
+# ---- paths ------------------------------------------------------------------------------------------------
 
 
-def _places(values: dict[str, Any], cwd: str) -> tuple[str, dict[str, str]]:
-    """The folder of the jobs and the other paths; {job_id} is left for whoever makes a job."""
+def _resolved_paths(values: dict[str, Any], cwd: str) -> tuple[str, dict[str, str]]:
+    """Returns the folder of the jobs and the other paths; {job_id} is filled in later."""
     work_dir, export = values.get("work_dir"), values.get("export_path")
     if work_dir is None:
         work_dir = _folder_of(export) if export is not None else os.path.join("outputs", values["name"])
@@ -236,7 +239,7 @@ def _places(values: dict[str, Any], cwd: str) -> tuple[str, dict[str, str]]:
 
 
 def _folder_of(export_path: str) -> str:
-    """Of the jobs, where only the export has a place."""
+    """Returns the folder of the jobs if only the export has a path."""
     folder = os.path.dirname(export_path) or "."
     parts = folder.split("/")
     return "/".join(parts[: parts.index(JOB_ID) + 1]) if JOB_ID in parts else folder
@@ -270,12 +273,14 @@ def _path_problems(values: dict[str, Any]) -> list[Note]:
 
 
 def _addresses(values: dict[str, Any]) -> Iterator[Note]:
-    """They would be taken for names of files here."""
-    read = [(("dataset_path", place), path) for place, path in enumerate(values.get("dataset_path", ()))]
+    """Rejects URLs, which would be taken for file names."""
+    read = [
+        (("dataset_path", path_keys), path) for path_keys, path in enumerate(values.get("dataset_path", ()))
+    ]
     written: list[tuple[Path, str]] = [((name,), values[name]) for name in _WRITTEN if name in values]
-    for place, path in [*read, *written]:
+    for path_keys, path in [*read, *written]:
         if _ADDRESS.match(path):
-            yield place, f"{place[0]}: {path} is a URL; only local files can be used"
+            yield path_keys, f"{path_keys[0]}: {path} is a URL; only local files can be used"
 
 
 def _unknown_placeholders(values: dict[str, Any]) -> Iterator[Note]:
@@ -290,8 +295,8 @@ def _unknown_placeholders(values: dict[str, Any]) -> Iterator[Note]:
 
 def _unknown_format(export: str) -> str:
     ending = _ending(export)
-    said = f"'{ending}' is not a format that can be written" if ending else f"'{export}' has no ending"
-    return f"export_path: {said}; end it with .jsonl, .json or .parquet, or set export_type"
+    message = f"'{ending}' is not a supported export format" if ending else f"'{export}' has no extension"
+    return f"export_path: {message}; use .jsonl, .json or .parquet, or set export_type"
 
 
 def _job_problems(values: dict[str, Any], given: Mapping[str, Any]) -> list[Note]:
@@ -312,7 +317,7 @@ def _job_problems(values: dict[str, Any], given: Mapping[str, Any]) -> list[Note
 
 @cache
 def _readers() -> dict[str, Reader]:
-    """The tables have sections before those that stand inside of them."""
+    """The tables list sections before their inner sections."""
     readers: dict[str, Reader] = {}
     for name, section in reversed(RECIPE_SECTIONS.items()):
         readers[name] = SectionReader(section, dict, readers)

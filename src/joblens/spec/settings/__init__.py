@@ -1,1 +1,1 @@
-"""Configuration files and environment into settings."""
+"""Configuration files and environment, parsed into settings."""

@@ -1,5 +1,7 @@
-"""Configuration as people write it into setting values. Unknown words, wrong types and double keys are all
-found in one reading, each with its place; nothing is raised before everything has been looked at."""
+"""Configuration parser: setting values from files, environment and options.
+
+Reports all unknown keys, wrong types and duplicate keys of a file at once, with their positions.
+"""
 
 import math
 import os
@@ -9,7 +11,7 @@ from msgspec import Struct
 
 from joblens.model.errors import InputError
 from joblens.model.jobs.probe_choice import chosen_probes
-from joblens.model.settings import Kind, Setting, all_settings
+from joblens.model.setting_list import Kind, Setting, all_settings
 from joblens.model.values.units import format_bytes, format_duration, parse_duration, parse_size
 from joblens.spec.formats.positions import any_of, nearest_word, shown
 from joblens.spec.formats.yaml_reader import Document, Path, Problem, parse_yaml
@@ -19,7 +21,7 @@ _FALSE = frozenset({"false", "no", "off", "0"})
 
 
 class ConfigReading(Struct, frozen=True):
-    """What one file sets (by dotted name), on which line, and what is wrong with it."""
+    """Values that one file sets (by dotted name), their lines, and its problems."""
 
     values: dict[str, Any]
     lines: dict[str, int]
@@ -27,7 +29,7 @@ class ConfigReading(Struct, frozen=True):
 
 
 def read_config(text: str, source: str) -> ConfigReading:
-    """`source` is the file's path: it is named in problems, and relative paths start from its directory."""
+    """Parses a file. `source`: its path, for messages; relative paths start at its directory."""
     document = parse_yaml(text)
     walk = _Walk(document, os.path.dirname(os.path.abspath(source)))
     walk.section(document.value, "", ())
@@ -37,7 +39,7 @@ def read_config(text: str, source: str) -> ConfigReading:
 
 
 class _Walk:
-    """Goes through a document section by section and keeps what it finds."""
+    """Walks a document section by section and collects values."""
 
     def __init__(self, document: Document, base_dir: str) -> None:
         self.values: dict[str, Any] = {}
@@ -82,13 +84,13 @@ def section_names() -> set[str]:
 
 
 def keys_of(prefix: str) -> list[str]:
-    """The words that may stand in a section ('' is the top, else the prefix ends with a dot)."""
+    """Returns the keys of a section ('' is the top, else the prefix ends with a dot)."""
     inside = (name.removeprefix(prefix) for name in all_settings() if name.startswith(prefix))
     return list(dict.fromkeys(name.partition(".")[0] for name in inside))
 
 
 def unknown_key(name: str) -> str:
-    """Says that a key is not known, and the word or the section that was probably meant."""
+    """Reports an unknown key, with the key or section that was probably meant."""
     section, dot, key = name.rpartition(".")
     where = f" in '{section}'" if section else ""
     nearest = nearest_word(key, keys_of(section + dot))
@@ -101,7 +103,7 @@ def unknown_key(name: str) -> str:
 
 
 def value_from_yaml(setting: Setting, raw: Any, base_dir: str) -> Any:
-    """A value as YAML gives it. InputError says what was expected."""
+    """Converts a YAML value. Raises InputError with the expected kind."""
     if raw is None:
         if setting.is_optional:
             return None
@@ -122,7 +124,7 @@ def value_from_yaml(setting: Setting, raw: Any, base_dir: str) -> Any:
 
 
 def value_from_text(setting: Setting, text: str, base_dir: str) -> Any:
-    """A value as written in the environment or an option."""
+    """Converts a value of the environment or an option."""
     word = text.strip()
     try:
         match setting.kind:
@@ -149,7 +151,7 @@ def value_from_text(setting: Setting, text: str, base_dir: str) -> Any:
 
 
 class _OutOfRange(InputError):
-    """A number joblens understands but cannot use."""
+    """A valid number out of range."""
 
 
 def _in_range(setting: Setting, number: Any) -> Any:

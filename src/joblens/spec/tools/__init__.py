@@ -1,1 +1,1 @@
-"""Tool and task files into values; the built-in tools."""
+"""Tool files and task lists, parsed into values; the built-in tools."""

@@ -1,4 +1,4 @@
-"""A tool's file into a Tool, or everything that is wrong with it."""
+"""Tool file parser: returns a Tool, or all problems."""
 
 import os
 import re
@@ -28,16 +28,18 @@ _FORM_PLACEHOLDERS = ("name", "value")
 
 
 class ToolReading(Struct, frozen=True):
-    """`tool` is None when there are problems; they are sorted by their places."""
+    """`tool` is None if there are problems, which are sorted by position."""
 
     tool: Tool | None
     problems: tuple[Problem, ...]
-    name: str = ""  # also of one with problems: it must not be taken for another of that name
+    name: str = ""  # also of one with problems: another of that name must not be used instead
 
 
 def read_tool(text: str, path: str, *, source: str = "") -> ToolReading:
-    """`path` is the file's: the tool is called by it, and paths in it start from its folder. Never raises for
-    what the text says."""
+    """Parses a tool's file. Never raises for its content.
+
+    `path`: its path, which gives the default name; paths in it are relative to its folder.
+    """
     document = read_document(text, "yaml")
     problems = list(document.problems)
     tool: Tool | None = None
@@ -50,7 +52,7 @@ def read_tool(text: str, path: str, *, source: str = "") -> ToolReading:
             tool = _tool_of(document.value, path, source)
         except Wrong as wrong:
             notes = wrong.finished
-    problems += [Problem(document.mark(place), said) for place, said in notes]
+    problems += [Problem(document.mark(key_path), message) for key_path, message in notes]
     problems.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
     return ToolReading(
         None if problems else tool, tuple(dict.fromkeys(problems)), _name_of(document.value, text, path)
@@ -60,7 +62,7 @@ def read_tool(text: str, path: str, *, source: str = "") -> ToolReading:
 def _name_of(value: Any, text: str, path: str) -> str:
     written = value.get("name") if isinstance(value, dict) else None
     if not isinstance(value, dict):
-        line = _NAME_LINE.search(text)  # not to be read as a whole
+        line = _NAME_LINE.search(text)  # unreadable as a whole
         written = None if line is None else line[1]
     return written if isinstance(written, str) and written else os.path.splitext(os.path.basename(path))[0]
 
@@ -69,7 +71,7 @@ def _tool_of(value: Any, path: str, source: str) -> Tool:
     try:
         values: dict[str, Any] = _readers()["tool"](value)
     except Wrong as wrong:
-        notes: list[Note] = [(place, f"the file {text}") for place, text in wrong.notes]
+        notes: list[Note] = [(key_path, f"the file {text}") for key_path, text in wrong.notes]
         raise Wrong([], [*notes, *wrong.finished, *_further_problems(value, wrong)]) from None
     values.setdefault("name", os.path.splitext(os.path.basename(path))[0])
     problems = [*_problems(values)]
@@ -105,34 +107,39 @@ def _script(name: str, given: dict[str, Any], folder: str) -> ToolScript:
     )
 
 
-# ---- what is wrong between keys ---------------------------------------------------------------------------
+# ---- checks between keys -----------------------------------------------------------------------------------
 
 
 def _further_problems(value: Any, wrong: Wrong) -> list[Note]:
-    """Between those keys that can be read, where others cannot. Nothing is said of a key that only seems to
-    be missing: it was written wrongly, or misspelt."""
+    """Checks readable keys against each other if other keys are wrong.
+
+    Reports no key as missing that may be misspelled or wrong.
+    """
     if not isinstance(value, dict):
         return []
     keys = TOOL_SECTIONS["tool"].keys
-    unread = {place[0] for place, _ in wrong.finished if place}
-    meant = {meant_key("tool", name) for name in value if isinstance(name, str) and name not in keys}
+    unread = {key_path[0] for key_path, _ in wrong.finished if key_path}
+    intended = {meant_key("tool", name) for name in value if isinstance(name, str) and name not in keys}
     readable = {name: given for name, given in value.items() if name in keys and name not in unread}
     try:
         values: dict[str, Any] = _readers()["tool"]({"command": [], **readable})
     except Wrong:
         return []
-    hidden = (unread | meant | {"command"}) - readable.keys()
+    hidden = (unread | intended | {"command"}) - readable.keys()
     found = _problems({"name": "x", **values}, hidden)
     return [note for note in found if note[0][0] not in hidden]
 
 
 def _problems(values: dict[str, Any], hidden: Collection[Any] = ()) -> Iterator[Note]:
-    """`hidden`: keys of which nothing is known."""
+    """Yields problems. `hidden`: keys whose values are unknown."""
     name = values["name"]
     if _NAME.fullmatch(name) is None:
-        yield ("name",), f"name: '{name}' is to be letters, digits, '.', '_' and '-', a letter or digit first"
+        yield (
+            ("name",),
+            f"name: '{name}' must be letters, digits, '.', '_' and '-', starting with a letter or digit",
+        )
     if not values["command"]:
-        yield ("command",), "command has no words"
+        yield ("command",), "command is empty"
     yield from _unknown_placeholders("command", values["command"], PLACEHOLDERS)
     yield from _unknown_placeholders("parameter_form", values.get("parameter_form", ()), _FORM_PLACEHOLDERS)
     yield from _missing_partners(values, hidden)
@@ -140,14 +147,16 @@ def _problems(values: dict[str, Any], hidden: Collection[Any] = ()) -> Iterator[
         if "/" in script:
             yield ("scripts", script), f"scripts: '{script}' is a path; give it a name, and its path below"
         for parameter, about in given.get("parameters", {}).items():
-            place = ("scripts", script, "parameters", parameter)
-            yield from ((place, f"parameter '{parameter}' of {script}: {said}") for said in _misfits(about))
+            key_path = ("scripts", script, "parameters", parameter)
+            yield from (
+                (key_path, f"parameter '{parameter}' of {script}: {message}") for message in _misfits(about)
+            )
     for device in values.get("devices", {}):
         if device not in DEVICES:
-            yield ("devices", device), f"devices: there is no '{device}'; expected {any_of(DEVICES)}"
+            yield ("devices", device), f"devices: unknown device '{device}'; expected {any_of(DEVICES)}"
     benchmark = values.get("benchmark")
     if benchmark and "scripts" not in hidden and benchmark not in values.get("scripts", {}):
-        yield ("benchmark",), f"benchmark: '{benchmark}' is none of its scripts"
+        yield ("benchmark",), f"benchmark: the tool has no script '{benchmark}'"
 
 
 def _unknown_placeholders(key: str, words: tuple[str, ...], known: tuple[str, ...]) -> Iterator[Note]:
@@ -157,11 +166,11 @@ def _unknown_placeholders(key: str, words: tuple[str, ...], known: tuple[str, ..
             if found in known and not whole:
                 continue
             near = nearest_word(found, known)
-            said = f"stands for several words, so it is a word by itself, not part of '{word}'"
+            message = f"expands to several words, so it must be a word by itself, not part of '{word}'"
             if found not in known:
                 hint = f"did you mean {{{near}}}?" if near else f"there are {any_of([*_braced(known)])}"
-                said = f"stands for nothing; {hint}"
-            yield (key, index), f"{key}: {{{found}}} {said}"
+                message = f"is unknown; {hint}"
+            yield (key, index), f"{key}: {{{found}}} {message}"
 
 
 def _braced(names: tuple[str, ...]) -> Iterator[str]:
@@ -169,23 +178,26 @@ def _braced(names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _missing_partners(values: dict[str, Any], hidden: Collection[Any]) -> Iterator[Note]:
-    """What cannot be without something else."""
+    """Checks keys that require others."""
     words = values["command"]
     lacks_programs = not values.get("programs") and "programs" not in hidden
     has_command = "command" not in hidden
     way = values.get("parameters", ParameterWay.ENVIRONMENT)
     if "{program}" in words and lacks_programs:
-        yield ("command",), "command has {program}, but there are no programs"
+        yield ("command",), "command has {program}, but programs is missing"
     takes_words = way in (ParameterWay.ARGUMENTS, ParameterWay.JSON_FILE)
     if takes_words and has_command and "{params...}" not in words:
         yield ("parameters",), f"parameters: {way} needs {{params...}} in the command"
     if way is ParameterWay.JSON_FILE and not values.get("own_folder", True):
-        yield ("own_folder",), "own_folder: false does not go with json_file: jobs would share one file"
+        yield (
+            ("own_folder",),
+            "own_folder: false cannot be combined with json_file: jobs would share one file",
+        )
     form = values.get("parameter_form")
     if form is not None and not any("{value}" in word for word in form):
         yield ("parameter_form",), "parameter_form has no {value}"
     if values.get("check") and lacks_programs:
-        yield ("check",), "check is about the program, but there are no programs"
+        yield ("check",), "check needs programs"
 
 
 def _misfits(parameter: ToolParameter) -> Iterator[str]:
@@ -196,13 +208,13 @@ def _misfits(parameter: ToolParameter) -> Iterator[str]:
         return
     is_number = all(isinstance(item, int | float) and not isinstance(item, bool) for item in items)
     if not is_number and (parameter.least is not None or parameter.most is not None):
-        yield "least and most go with numbers only"
+        yield "least and most are only for numbers"
     elif parameter.least is not None and any(item < parameter.least for item in items):
         yield f"its default is below {parameter.least:g}"
     elif parameter.most is not None and any(item > parameter.most for item in items):
         yield f"its default is above {parameter.most:g}"
     if parameter.choices and any(item not in parameter.choices for item in items):
-        yield "its default is none of its choices"
+        yield "its default is not one of its choices"
 
 
 # ---- readers ----------------------------------------------------------------------------------------------
@@ -229,7 +241,7 @@ _MAKERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 @cache
 def _readers() -> dict[str, Reader]:
-    """The tables have sections before those that stand inside of them."""
+    """The tables list sections before their inner sections."""
     readers: dict[str, Reader] = {}
     for name, section in reversed(TOOL_SECTIONS.items()):
         readers[name] = SectionReader(section, _MAKERS.get(name, dict), readers)

@@ -1,12 +1,11 @@
-"""A file of tasks, `[{tool, script, params}, …]` or `{tasks: […]}`, into values, or everything that is wrong
-with it."""
+"""Task list parser: `[{tool, script, params}, …]` or `{tasks: […]}`. Returns tasks, or all problems."""
 
 from functools import cache
 from typing import Any
 
 from msgspec import Struct
 
-from joblens.model.delivery import RetryLost
+from joblens.model.jobs.job import RetryLost
 from joblens.spec.formats.documents import read_document
 from joblens.spec.formats.positions import Document, Mark, Path, Problem, shown
 from joblens.spec.keys.kinds import Note, Wrong
@@ -15,7 +14,7 @@ from joblens.spec.keys.tool import TASK_SECTIONS
 
 
 class WrittenTask(Struct, frozen=True, kw_only=True):
-    """One run of a tool's script, as it was written."""
+    """One run of a tool's script, as written."""
 
     tool: str
     script: str
@@ -35,63 +34,64 @@ class WrittenTask(Struct, frozen=True, kw_only=True):
 class TaskList(Struct, frozen=True, kw_only=True):
     tasks: tuple[WrittenTask, ...]
     name: str = ""
-    sequential: bool | None = None  # None: the file does not say
+    sequential: bool | None = None  # None: not in the file
 
 
 class TaskListReading(Struct, frozen=True):
-    """`tasks` is None when there are problems; they are sorted by their places."""
+    """`tasks` is None if there are problems, which are sorted by position."""
 
     tasks: TaskList | None
     problems: tuple[Problem, ...]
     document: Document
-    readable: dict[int, WrittenTask] = {}  # by place: of a file with problems, what can be looked at further
+    # by index: readable tasks of a file with problems, for further checks
+    readable: dict[int, WrittenTask] = {}
 
-    def mark_of(self, place: int, *keys: str) -> Mark:
-        """Where a key of one of the tasks stands."""
+    def mark_of(self, index: int, *keys: str) -> Mark:
+        """Returns the position of a key of one of the tasks."""
         inside = () if isinstance(self.document.value, list) else ("tasks",)
-        return self.document.mark((*inside, place, *keys))
+        return self.document.mark((*inside, index, *keys))
 
 
 def read_task_list(text: str, format: str, source: str) -> TaskListReading:  # noqa: A002
-    """Never raises for what the text says. `source`: the file's name, for messages."""
+    """Parses a task list. Never raises for its content. `source`: the file's name, for messages."""
     document = read_document(text, format)
     problems = list(document.problems)
     tasks: TaskList | None = None
     readable: dict[int, WrittenTask] = {}
     if document.value is None:
         if not problems:
-            said = f"{source} is empty; write a list of tasks, each with tool and script"
-            problems.append(Problem(document.mark(()), said))
+            message = f"{source} is empty; write a list of tasks, each with tool and script"
+            problems.append(Problem(document.mark(()), message))
     else:
         try:
             tasks = tasks_of(document.value)
         except Wrong as wrong:
-            problems += [Problem(document.mark(path), said) for path, said in wrong.finished]
+            problems += [Problem(document.mark(path), message) for path, message in wrong.finished]
             readable = _readable_tasks(document.value)
     problems.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
     return TaskListReading(None if problems else tasks, tuple(dict.fromkeys(problems)), document, readable)
 
 
 def _readable_tasks(value: Any) -> dict[int, WrittenTask]:
-    """Those that say at least tool and script, without the keys that are wrong in them."""
+    """Returns tasks that have tool and script, without their invalid keys."""
     tasks = value.get("tasks") if isinstance(value, dict) else value
     found: dict[int, WrittenTask] = {}
-    for place, task in enumerate(tasks if isinstance(tasks, list) else ()):
-        left = task if isinstance(task, dict) else {}
-        while {"tool", "script"} <= left.keys():
+    for index, task in enumerate(tasks if isinstance(tasks, list) else ()):
+        readable = task if isinstance(task, dict) else {}
+        while {"tool", "script"} <= readable.keys():
             try:
-                found[place] = _readers()["task"](left)
+                found[index] = _readers()["task"](readable)
                 break
             except Wrong as wrong:
                 wrong_keys = {path[0] for path, _ in wrong.finished if path}
-                left = {name: given for name, given in left.items() if name not in wrong_keys}
+                readable = {name: given for name, given in readable.items() if name not in wrong_keys}
                 if not wrong_keys:
                     break
     return found
 
 
 def tasks_of(value: Any) -> TaskList:
-    """From plain values. Raises Wrong; its finished notes have their paths in `value`."""
+    """Parses plain values. Raises Wrong; its finished notes have their paths in `value`."""
     is_list = isinstance(value, list)
     try:
         made: TaskList = _readers()["task_file"]({"tasks": value} if is_list else value)

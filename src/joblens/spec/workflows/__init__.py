@@ -1,4 +1,5 @@
-"""Workflow files into values, or every mistake in them.
+"""Workflow files, parsed into values, or every mistake in them.
 
-A file with mistakes is read on with substitutes for values that cannot be read; errors that these may have
-caused are not reported."""
+In a file with mistakes, values that cannot be read are replaced by substitutes; errors that these may cause
+are not reported.
+"""

@@ -1,4 +1,4 @@
-"""Workflow file into a WorkflowSpec, or everything that is wrong with it; and batches of spawned jobs."""
+"""Workflow file parser: returns a WorkflowSpec, or all problems; also batches of added jobs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,20 +7,22 @@ from msgspec import Struct
 
 from joblens.model.runs.workflow_spec import JobSpec, WorkflowSpec
 from joblens.plan.commands.parameters import Variables
-from joblens.spec.formats.documents import in_words_of, read_document
+from joblens.spec.formats.documents import in_terms_of, read_document
 from joblens.spec.formats.positions import Document, Path, Problem, shown
 from joblens.spec.keys.kinds import Note, Wrong, read_text
 from joblens.spec.keys.unknown import SpecWarning, find_key_warnings
 from joblens.spec.workflows.values import Draft, draft_of, section_reader
 
 _NONE: Mapping[str, Any] = {}
-# Finding what a mistake of the format is about takes a while in a large file.
+# locating syntax errors takes a while in a large file
 _MOST_DOUBLED = 200
 
 
 class SpecReading(Struct, frozen=True):
-    """What a file says. `spec` is None when there are problems; they are sorted by their places. `draft` is
-    then as much of it as can be understood, if any. `warnings`: of a file without problems."""
+    """Result of parsing. `spec` is None if there are problems, which are sorted by position.
+
+    `draft` is then the part that can be understood, if any. `warnings`: of a file without problems.
+    """
 
     spec: WorkflowSpec | None
     problems: tuple[Problem, ...]
@@ -35,8 +37,10 @@ def read_workflow(
     source: str,
     overrides: Mapping[str, Any] = _NONE,
 ) -> SpecReading:
-    """`source` is the file's name, for messages; `overrides` are the values of variables for one run. Never
-    raises for what the text says."""
+    """Parses a workflow. Never raises for its content.
+
+    `source`: the file's name, for messages; `overrides`: values of variables for one run.
+    """
     document = read_document(text, format)
     value = _with_variables(document.value, overrides)
     problems = list(document.problems)
@@ -54,25 +58,25 @@ def read_workflow(
         warnings = tuple(find_key_warnings(value))
         return SpecReading(spec, (), document, warnings=warnings)
     draft = _draft_of(value, document, notes)
-    said = [*notes, *((draft.path_in_file(path), text) for path, text in draft.late)] if draft else notes
-    problems += [Problem(document.mark(path), in_words_of(format, text)) for path, text in said]
+    all_notes = [*notes, *((draft.path_in_file(path), text) for path, text in draft.late)] if draft else notes
+    problems += [Problem(document.mark(path), in_terms_of(format, text)) for path, text in all_notes]
     problems.sort(key=lambda problem: (problem.mark.line, problem.mark.column))
     return SpecReading(None, tuple(dict.fromkeys(problems)), document, draft)
 
 
 def _draft_of(value: Any, document: Document, notes: list[Note]) -> Draft | None:
-    """`value`: of the document, with its variables filled in."""
+    """Builds a draft. `value`: the document with its variables expanded."""
     if type(value) is not dict or len(document.problems) > _MOST_DOUBLED:
         return None
     doubled: list[Path] = []
     for problem in document.problems:
-        around = document.places.path_around(problem.mark)
+        around = document.positions.path_around(problem.mark)
         if problem.key:
             doubled.append((*around, problem.key))
         elif around:
             doubled.append(around)
         else:
-            return None  # it may be about everything
+            return None  # it may affect everything
     return draft_of(value, notes, doubled)
 
 
@@ -99,11 +103,11 @@ def _without_table(spec: WorkflowSpec) -> list[Note]:
     ]
     return [
         (
-            (section, place, "use_parameters_file"),
-            f"use_parameters_file in {kind} '{entry.name}' needs a parameters_file at the top of the file",
+            (section, index, "use_parameters_file"),
+            f"use_parameters_file in {kind} '{entry.name}' requires a parameters_file at the top of the file",
         )
         for section, kind, each in entries
-        for place, entry in enumerate(each)
+        for index, entry in enumerate(each)
         if entry.use_parameters_file
     ]
 
@@ -112,9 +116,11 @@ def _without_table(spec: WorkflowSpec) -> list[Note]:
 
 
 def _with_variables(value: Any, overrides: Mapping[str, Any]) -> Any:
-    """The file with the texts of its variables wherever it has values: they may be a part of anything that is
-    written as text, a size as well as a command. A name that is no variable stays; `plan` knows whether it is
-    a parameter or a mistake."""
+    """Expands variables wherever the file has values:
+    they may be a part of any text, a size as well as a command.
+
+    Unknown names stay; `plan` knows whether one is a parameter or a mistake.
+    """
     written = value.get("variables") if type(value) is dict else None
     if type(written) is not dict or not written:
         return value
@@ -123,7 +129,7 @@ def _with_variables(value: Any, overrides: Mapping[str, Any]) -> Any:
         try:
             texts[name] = str(overrides[name]) if name in overrides else read_text(text)
         except Wrong:
-            continue  # told when the section is read
+            continue  # reported when the section is read
     variables = Variables(texts)
     return {
         key: each if key in ("variables", "$schema") else _filled(each, variables)
@@ -156,7 +162,7 @@ _KEYS = ("jobs", "lineage", "state")
 
 
 class SpawnReading(Struct, frozen=True):
-    """`problems`: everything that is wrong with it, each with its path in the document."""
+    """`problems`: all errors, with their paths in the document."""
 
     jobs: tuple[JobSpec, ...] = ()
     lineage: str | None = None
@@ -166,12 +172,12 @@ class SpawnReading(Struct, frozen=True):
 
 
 def read_spawn(value: Any) -> SpawnReading:
-    """`value`: plain values, as of a JSON document."""
+    """Parses a batch. `value`: plain values, as of a JSON document."""
     if isinstance(value, list):
         jobs, problems = _jobs(value)
         return SpawnReading(jobs, problems=tuple((path[1:], text) for path, text in problems))
     if not isinstance(value, dict):
-        message = f"a batch is a mapping with 'jobs', or a list of jobs, not {shown(value)}"
+        message = f"a batch must be a mapping with 'jobs', or a list of jobs, not {shown(value)}"
         return SpawnReading(problems=(((), message),))
     found: list[tuple[Path, str]] = [
         ((key,), f"unknown key '{key}'; a batch has {', '.join(_KEYS)}") for key in value if key not in _KEYS
@@ -182,7 +188,7 @@ def read_spawn(value: Any) -> SpawnReading:
         lineage = None
     written = value.get("jobs", [])
     if "jobs" not in value:
-        found.append(((), "'jobs' is missing; write jobs: [] to store a final state alone"))
+        found.append(((), "'jobs' is missing; write jobs: [] to store only a final state"))
     elif not isinstance(written, list):
         found.append((("jobs",), f"jobs must be a list, not {shown(written)}"))
         written = []
@@ -191,7 +197,7 @@ def read_spawn(value: Any) -> SpawnReading:
 
 
 def _jobs(written: list[Any]) -> tuple[tuple[JobSpec, ...], list[tuple[Path, str]]]:
-    """By the same tables as a workflow file."""
+    """Parses jobs with the tables of a workflow file."""
     if not written:
         return (), []
     try:
@@ -202,6 +208,6 @@ def _jobs(written: list[Any]) -> tuple[tuple[JobSpec, ...], list[tuple[Path, str
 
 
 def placed(document: Document, problems: tuple[tuple[Path, str], ...]) -> list[Problem]:
-    """Problems with their positions in the text, in its order."""
+    """Returns problems with their positions, in file order."""
     found = [Problem(document.mark(path), text) for path, text in problems]
     return sorted(found, key=lambda problem: (problem.mark.line, problem.mark.column))

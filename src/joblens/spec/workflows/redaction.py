@@ -1,10 +1,10 @@
-"""Redaction of a workflow file: the text, names and paths as they may be remembered, without secrets.
+"""Redaction of a workflow file: removes secrets from its text, names and paths before they are stored.
 
-Values are taken out one by one, so that comments, order and places stay. A text that does not allow it is
-written anew as JSON, which loses only comments.
+Values are replaced one by one, so that comments, order and positions stay. A text that does not allow it is
+rewritten as JSON, which loses only comments.
 
-Only what a parameter or a variable has put there is hidden. A name that was written so is no secret, and jobs
-are found by it.
+Only values that a parameter or a variable inserted are hidden. A name written literally is not secret, and
+jobs are found by it.
 """
 
 import enum
@@ -23,17 +23,17 @@ from joblens.spec.editing.edit import edit_values, same_value
 from joblens.spec.formats.documents import Path, read_document
 
 _PLACEHOLDER = re.compile(rf"{re.escape(REDACTED)}\d*")
-_LIKE_JSON = ("json", "json5", "yaml")  # formats in which a JSON text is one too
+_LIKE_JSON = ("json", "json5", "yaml")  # formats of which JSON is a subset
 
 
 class Depth(enum.Enum):
-    """Of the environment, a text for others has only what records have as well."""
+    """Extent: a text for others has only the environment that records have as well."""
 
     FOR_OTHERS = "for others"
     FOR_STORE = "for the store"
 
 
-_NAMED_VALUES = ("env", "parameters", "variables")  # sections whose names say whether a value is secret
+_NAMED_VALUES = ("env", "parameters", "variables")  # sections whose names tell whether a value is secret
 _PUT_IN_NAMES = ("parameters", "variables")
 _NONE: Mapping[str, str] = {}
 
@@ -53,7 +53,7 @@ def redact_spec(
         edited = edit_values(text, format, changes) if changes else text
     except InputError:
         return as_json(after, format)
-    # What is left stands in comments; line by line, for a name and what follows it stand in one.
+    # The rest is in comments, redacted line by line, because a name and its value are on one line.
     lines = [secrets.hide(redact_text(line)) for line in edited.splitlines(keepends=True)]
     without = "".join(lines)
     if without == edited:
@@ -65,13 +65,16 @@ def redact_spec(
 
 
 def redact_document(document: Any, secrets: SecretValues, depth: Depth = Depth.FOR_STORE) -> Any:
-    """Returns what was written without secrets: by name, by form, and wherever a secret value occurs."""
+    """Returns the document without secrets: by name, by form, and wherever a secret value occurs."""
     return secrets.hide(_redacted(document, depth, secrets.placeholders))
 
 
 def redact_parameters(params: Mapping[str, Any], placeholders: Mapping[str, str] = _NONE) -> Any:
-    """Returns as many values of each parameter as before, so that it stands for as many jobs. `placeholders`:
-    of all secrets of the run; different ones stay different, for names of jobs may be made from them."""
+    """Returns as many values of each parameter as before, so that it stands for as many jobs.
+
+    `placeholders`: of all secrets of the run; different ones stay different, because names of jobs may be
+    made from them.
+    """
     return _numbered(params, redact_params(params), placeholders)
 
 
@@ -94,10 +97,12 @@ def _numbered(before: Any, after: Any, placeholders: Mapping[str, str]) -> Any:
 
 
 def secrets_in(*documents: Any) -> dict[str, str]:
-    """Returns values that are secret by their name, with the text shown instead. Of several values that
-    {name} may put into names of jobs, each has a text of its own."""
+    """Returns values that are secret by their name, with replacement texts.
+
+    Values that {name} may put into names of jobs get different texts.
+    """
     in_names = values_in_names(*documents)
-    texts = {value: f"{REDACTED}{place}" for place, value in enumerate(in_names, 1)}
+    texts = {value: f"{REDACTED}{index}" for index, value in enumerate(in_names, 1)}
     found = dict.fromkeys(_secrets_of(documents, (*_NAMED_VALUES, "data")), REDACTED)
     return found | texts if len(texts) > 1 else found
 
@@ -117,7 +122,7 @@ def _secrets_of(documents: Iterable[Any], sections: Collection[str]) -> Iterator
 
 
 def _named(value: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yields the sections whose names say whether a value is secret, as they are and redacted."""
+    """Yields sections whose names tell whether a value is secret, as written and redacted."""
     if isinstance(value, dict):
         for key, inner in value.items():
             redacted = _by_name(value, key, inner)
@@ -131,7 +136,7 @@ def _named(value: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _by_name(entry: Mapping[str, Any], key: str, value: Any, placeholders: Mapping[str, str] = _NONE) -> Any:
-    """Returns the redacted value of a section with names; None for any other, or nothing."""
+    """Returns the redacted value of a section with names; None for any other."""
     if key in _NAMED_VALUES and isinstance(value, dict):
         return redact_parameters(value, placeholders)
     if key == "data" and isinstance(entry.get("name"), str):
@@ -166,8 +171,8 @@ def _changes(before: Any, after: Any, path: Path) -> Iterator[tuple[Path, Any, A
         for key, inner in before.items():
             yield from _changes(inner, after[key], (*path, key))
     elif isinstance(before, list) and isinstance(after, list):
-        for place, inner in enumerate(before):
-            yield from _changes(inner, after[place], (*path, place))
+        for index, inner in enumerate(before):
+            yield from _changes(inner, after[index], (*path, index))
     elif not same_value(before, after):
         yield path, before, after
 
@@ -176,8 +181,10 @@ _NAMES = ("name", "path", "label")
 
 
 def shown_names(document: Any, plan: Plan, secrets: SecretValues, put_in: SecretValues) -> dict[str, str]:
-    """`document`: as it was written; `put_in`: of the secrets, those that {name} may stand for. Different
-    names are shown as different texts."""
+    """Returns redacted names; different names stay different.
+
+    `document`: as written; `put_in`: the secrets that {name} may stand for.
+    """
     if not secrets or not isinstance(document, Mapping):
         return {}
     written = dict.fromkeys(_written(document))
@@ -187,15 +194,15 @@ def shown_names(document: Any, plan: Plan, secrets: SecretValues, put_in: Secret
         for text, template in _made(document, plan)
         if text not in written and secrets.hide(text) != text
     ]
-    taken = {*written, *(job.name for job in plan.jobs)}
+    used_names = {*written, *(job.name for job in plan.jobs)}
     for text, template in made:
         own = SecretValues({each: other for each, other in put_in.shown.items() if each not in template})
         hidden = first = own.hide(text)
         number = 1
-        while hidden != text and hidden in taken and text not in shown:
+        while hidden != text and hidden in used_names and text not in shown:
             number += 1
             hidden = f"{first}_{number}"
-        taken.add(hidden)
+        used_names.add(hidden)
         shown.setdefault(text, hidden)
     return shown
 
@@ -208,11 +215,11 @@ def _written(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _made(document: Mapping[str, Any], plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yields names, each with the text that it was made from."""
+    """Yields names with the text that they were made from."""
     entries = document["jobs"]
     for job in plan.jobs:
         if job.spawned_by >= 0:
-            continue  # no entry of the file
+            continue  # not an entry of the file
         entry = entries[job.spec_job]
         yield job.name, entry["name"]
         yield job.label, entry.get("label") or ""

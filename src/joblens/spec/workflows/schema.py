@@ -1,7 +1,8 @@
-"""The JSON Schema (draft 2020-12) of workflow files, for editors: made from the same tables as the reader.
+"""JSON Schema (draft 2020-12) of workflow files, for editors: made from the same tables as the reader.
 
-What a schema cannot say stays with the reader: whether a regular expression can be compiled, what text
-inside JSON means, and everything about names that refer to each other."""
+Only the reader checks what a schema cannot express: whether a regular expression compiles, JSON inside text,
+and references between names.
+"""
 
 from typing import Any
 
@@ -24,7 +25,7 @@ from joblens.spec.keys.workflow_run import DECIDED_ELSEWHERE, SBATCH_OPTIONS
 
 Schema = dict[str, Any]
 
-# A variable may be a part of every text; a schema does not know which there are.
+# A variable may be a part of every text; the schema does not know their names.
 _VARIABLE = r"|\{[A-Za-z_][A-Za-z0-9_-]*\}"
 _SIZE_PATTERN = r"^\s*\d+(\.\d+)?\s*[kKmMgGtTpP]?([iI]?[bB])?\s*$" + _VARIABLE
 _NUMBER = r"\d+(\.\d+)?"
@@ -97,7 +98,7 @@ def workflow_schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:joblens:workflow",
         "title": "joblens workflow",
-        "description": "Jobs, what they depend on and what they need.",
+        "description": "Jobs, their dependencies and requirements.",
         **_section_schema(SECTIONS["workflow"]),
         "$defs": definitions,
     }
@@ -157,7 +158,7 @@ def _value_schema(key: Key) -> Schema:
 
 
 def _or_null(schema: Schema) -> Schema:
-    """Nothing may be written where nothing need be written."""
+    """Allows null for optional keys."""
     if "type" in schema:
         kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
         return {**schema, "type": [*kinds, "null"]}
@@ -183,12 +184,12 @@ def _sbatch_schema() -> Schema:
 
 
 def _present(name: str) -> Schema:
-    """The key is there and says something: null, false and an empty list do not."""
+    """Requires a key with a value other than null, false and an empty list."""
     return {"required": [name], "properties": {name: {"not": {"enum": [None, False, []]}}}}
 
 
 def _written(key: Key) -> Schema:
-    """As Key.is_written."""
+    """Like Key.is_written."""
     if key.default is True:
         return {"required": [key.name], "properties": {key.name: {"enum": [False]}}}
     return _present(key.name)

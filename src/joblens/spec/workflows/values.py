@@ -1,7 +1,7 @@
 """Values of a workflow's sections for the model, also from a file with mistakes.
 
-What cannot be used is left out or stood in for, and remembered as unread: nothing that it may be the cause of
-is to be told. A misspelt key counts as the key that was meant.
+Unusable values are omitted or substituted and recorded as unread, so that errors they may cause are not
+reported. A misspelled key counts as the key that was meant.
 """
 
 import re
@@ -33,7 +33,7 @@ from joblens.spec.keys.unknown import meant_key
 from joblens.spec.keys.workflow import SECTIONS
 
 _AMOUNT_FIELDS = frozenset({"num_cpus", "memory_bytes", "num_gpus", "num_nodes", "runtime_s"})
-_NOTHING: dict[str, Any] = {}  # shared by all jobs that have none: nobody changes what was read
+_NOTHING: dict[str, Any] = {}  # shared by all jobs that have none, and never modified
 _SPEC_FIELDS = frozenset(WorkflowSpec.__struct_fields__)
 
 
@@ -58,7 +58,7 @@ def _job(values: dict[str, Any]) -> JobSpec:
 
 
 def _monitor(values: dict[str, Any]) -> MonitorSpec:
-    """What stands under `jobs` wins over the flat keys. The machine is not measured without the jobs."""
+    """Keys under `jobs` override the flat keys. The machine is not measured without the jobs."""
     jobs: dict[str, Any] = values.pop("jobs", _NOTHING)
     host: dict[str, Any] = values.pop("compute_node", _NOTHING)
     if values.get("enabled") is False:
@@ -109,12 +109,12 @@ def section_reader(name: str) -> Reader:
     return SectionReader(section, _MAKERS[name], {inner: section_reader(inner) for inner in below})
 
 
-ITEM = "(?!)"  # of a list of names, patterns or commands: a pattern that finds nothing
+ITEM = "(?!)"  # of a list of names, patterns or commands: a pattern that matches nothing
 _NOT_IN_NAMES = re.compile(r"[/\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def stand_in_entry(section: Section, raw: Any, base: Path) -> dict[str, Any]:
-    """For an entry of a list that is no mapping, or one in which nothing fits together."""
+    """Returns a substitute for an entry of a list that is not a mapping, or is inconsistent."""
     known = {"name": raw} if isinstance(raw, str) else {}
     if isinstance(raw, dict) and isinstance(raw.get("name"), str):
         known = {"name": raw["name"]}
@@ -128,7 +128,7 @@ def stand_in_entry(section: Section, raw: Any, base: Path) -> dict[str, Any]:
 
 
 def stand_in(section: Section, key: Key, beside: dict[str, Any], base: Path) -> Any:
-    """For a key that must be there. `beside`: what the mapping has."""
+    """Returns a substitute for a required key. `beside`: other keys of the mapping."""
     number = next((step + 1 for step in reversed(base) if isinstance(step, int)), 0)
     match key.kind:
         case Kind.NAME | Kind.LONG_NAME | Kind.REQUIREMENTS_NAME:
@@ -142,13 +142,13 @@ def stand_in(section: Section, key: Key, beside: dict[str, Any], base: Path) -> 
 
 
 def _name(raw: Any, number: int) -> str:
-    """As near to what was written as a name can be; it may be shown in a message about something else."""
+    """Returns a valid name close to the written one; messages about other problems may show it."""
     cleaned = _NOT_IN_NAMES.sub("?", raw).strip() if isinstance(raw, str) else ""
     return cleaned if cleaned not in ("", "default") else f"#{number}"
 
 
 def _choice(key: Key, beside: dict[str, Any]) -> str:
-    """Of an action: what goes with the keys it has."""
+    """Chooses an action's value that fits its other keys."""
     if key.name == "trigger_type":
         return "on_jobs_complete" if {"jobs", "job_name_regexes"} & beside.keys() else "on_workflow_start"
     schedules = {"scheduler", "scheduler_type", "num_allocations"} & beside.keys()
@@ -158,14 +158,16 @@ def _choice(key: Key, beside: dict[str, Any]) -> str:
 _MOST_ROUNDS = 6
 _LISTS = (Kind.NAMES, Kind.REGEXES, Kind.COMMANDS)
 _MAPPINGS = (Kind.ENV, Kind.VARIABLES, Kind.PARAMETERS, Kind.SBATCH)
-# In place of a list's index: some entry of it that stands elsewhere, under a key that is not known.
+# In place of a list index: some entry that is elsewhere, under an unknown key.
 ELSEWHERE = "?"
 
 
 class Draft(Struct, frozen=True):
-    """`unread`: what was left out or stood in for, as it was written, by its path. `renamed`: the words that
-    stand in the file for keys, by the paths they have in the spec. `late`: more mistakes, found under keys
-    that were misspelt."""
+    """Substituted content of a file with mistakes.
+
+    `unread`: omitted or substituted values as written, by path. `renamed`: keys as written in the file, by
+    their paths in the spec. `late`: more mistakes, found under misspelled keys.
+    """
 
     spec: WorkflowSpec
     unread: dict[Path, Any]
@@ -177,7 +179,10 @@ class Draft(Struct, frozen=True):
 
 
 def draft_of(value: dict[str, Any], notes: list[Note], doubled: list[Path]) -> Draft | None:
-    """`notes`: what reading it said. `doubled`: keys that stand twice. None: it is beyond that."""
+    """Builds a draft.
+
+    `notes`: messages of the reader. `doubled`: duplicate keys. None: it cannot be repaired.
+    """
     mending = _Mending(value)
     mending.unread.update((_doubtful(path), None) for path in doubled)
     late: list[Note] = []
@@ -200,20 +205,20 @@ def draft_of(value: dict[str, Any], notes: list[Note], doubled: list[Path]) -> D
 
 
 def _doubtful(path: Path) -> Path:
-    """Where a whole list of entries stands twice, those of the first are good."""
+    """Whether a path is doubtful: of a duplicate list, the entries of the first are good."""
     key = SECTIONS["workflow"].keys.get(str(path[0]))
     is_list = len(path) == 1 and key is not None and key.kind is Kind.SECTIONS
     return (*path, ELSEWHERE) if is_list else path
 
 
 def _with_written_names(spec: WorkflowSpec, unread: dict[Path, Any]) -> WorkflowSpec:
-    """Messages call a job by its name, even if it cannot have that one."""
+    """Restores names as written, because messages refer to jobs by name, even by an invalid one."""
     jobs = list(spec.jobs)
     for path, raw in unread.items():
         is_name = len(path) == 3 and path[0] == "jobs" and path[2] == "name"
         if is_name and isinstance(raw, str) and raw.strip() and raw.isprintable():
-            place = int(path[1])
-            jobs[place : place + 1] = [structs.replace(job, name=raw) for job in jobs[place : place + 1]]
+            index = int(path[1])
+            jobs[index : index + 1] = [structs.replace(job, name=raw) for job in jobs[index : index + 1]]
     return structs.replace(spec, jobs=tuple(jobs))
 
 
@@ -224,7 +229,7 @@ def written_path(renamed: dict[Path, str], path: Path) -> Path:
 
 
 class _Mending:
-    """Changes a copy; only what is changed is copied."""
+    """Modifies a copy; copies only what changes."""
 
     def __init__(self, value: dict[str, Any]) -> None:
         self.value: Any = value
@@ -234,7 +239,7 @@ class _Mending:
         self._mended: set[Path] = set()
 
     def is_inside_renamed(self, path: Path) -> bool:
-        """The value of a misspelt key itself is not told: it may well be right for what was meant."""
+        """Whether it is the value of a misspelled key, which may be right for the intended key."""
         return any(path[:length] in self.renamed for length in range(1, len(path)))
 
     def mend(self, path: Path) -> None:
@@ -260,17 +265,17 @@ class _Mending:
         self._mended.add(path)
         self._entry(section, base)
 
-    # ---- what can be wrong ---------------------------------------------------------------------------------
+    # ---- kinds of mistakes ---------------------------------------------------------------------------------
 
     def _unknown(self, section: Section, base: Path, name: str) -> None:
         mapping = self._container(base)
         if name not in mapping:
             return
         raw = mapping.pop(name)
-        meant = meant_key(section.name, name)
-        if meant is None:
+        intended = meant_key(section.name, name)
+        if intended is None:
             return
-        key = section.keys[meant]
+        key = section.keys[intended]
         target = key.older_name_of or key.name
         if target not in mapping:
             mapping[target] = raw
@@ -279,7 +284,7 @@ class _Mending:
             self.unread[*base, target, ELSEWHERE] = raw
 
     def _entry(self, section: Section, base: Path) -> None:
-        """Something is missing in a mapping, or it is none."""
+        """Handles a mapping with a missing key, or an entry that is not a mapping."""
         inside = self._container(base[:-1]) if base else None
         raw = self.value if inside is None else inside[base[-1]]
         if type(raw) is not dict:
@@ -306,7 +311,7 @@ class _Mending:
             self._container((*base, key.name)).pop(rest[0], None)
             self.unread[*path, rest[0]] = raw.get(rest[0])
         elif key.kind in _LISTS and type(raw) is str and raw.strip():
-            mapping[key.name] = [raw]  # what the message advises
+            mapping[key.name] = [raw]  # the message's advice
         else:
             del mapping[key.name]
             self.unread[path] = raw
@@ -314,7 +319,7 @@ class _Mending:
                 mapping[key.name] = stand_in(section, key, {**mapping, key.name: raw}, base)
 
     def _give_up_entry(self, path: Path) -> None:
-        """What was done did not help: the whole entry around it is stood in for."""
+        """Substitutes the whole entry around it, after a smaller change did not help."""
         if len(path) > 1 and isinstance(path[1], int):
             base = path[:2]
             section = SECTIONS[SECTIONS["workflow"].keys[str(path[0])].section]
@@ -327,7 +332,7 @@ class _Mending:
     # ---- the copy ------------------------------------------------------------------------------------------
 
     def _container(self, path: Path) -> Any:
-        """The mapping or list at a path, copied on the first visit, with everything around it."""
+        """Returns the mapping or list at a path, copied on first access together with its ancestors."""
         if () not in self._own:
             self.value = self.value.copy()
             self._own.add(())

@@ -1,11 +1,11 @@
-"""Connection to a PostgreSQL server: made when needed, restored after loss, and its errors.
+"""Connection to a PostgreSQL server: opened when needed, reopened after loss; translates errors.
 
-Nothing waits for ever: connecting, every answer and every lock have their time. What fails is a StoreError at
-once; the next call tries anew. A pooler in between is noticed, see pooled_connection.py.
+Nothing blocks indefinitely: connecting, every answer and every lock have a time limit. A failure raises
+StoreError at once; the next call tries again.
 
-A pooler in transaction mode (PgBouncer) hands each transaction to whichever connection to the server is free.
-So nothing may be left in a session: no settings, no prepared statements, no locks that outlive a transaction.
-Each transaction brings its settings along, sent together with its beginning.
+A pooler in transaction mode (PgBouncer) hands each transaction to any free connection to the server. So a
+session must hold no state: no settings, no prepared statements, no locks that outlive a transaction. Each
+transaction sends its settings together with its BEGIN.
 """
 
 import os
@@ -28,12 +28,10 @@ from joblens.model.settings import without_password
 Connection = psycopg.Connection[tuple[Any, ...]]
 RV = TypeVar("RV")
 
-SCHEMA = "joblens"  # the tables lie in a schema of their own: the database may be used for other things too
-DIRECT_MARK = (
-    "joblens.direct"  # a setting that nobody else makes: who has it has been heard by the server itself
-)
+SCHEMA = "joblens"  # a schema of its own, because the database may be shared with other programs
+DIRECT_MARK = "joblens.direct"  # if it is set, the session's settings have reached the server
 _ANSWER_S = 60.0
-# Not brought along with every transaction: of no use there, or not worth its while.
+# Not sent with every transaction: without effect there, or not worth the bytes.
 _OF_SESSIONS = (
     DIRECT_MARK,
     "default_transaction_read_only",
@@ -43,45 +41,49 @@ _OF_SESSIONS = (
 
 
 class PatientConnection(Connection):
-    """One that gives up when the server says nothing, however alive its host is."""
+    """Gives up when the server does not answer, even if its host is alive."""
 
-    patience_s = _ANSWER_S
+    timeout_s = _ANSWER_S
 
     def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
-        patience_s = self.patience_s if timeout is None else timeout
+        timeout_s = self.timeout_s if timeout is None else timeout
         fileno = self.pgconn.socket
         try:
-            return waiting.wait(gen, fileno, interval=interval, timeout=patience_s)
+            return waiting.wait(gen, fileno, interval=interval, timeout=timeout_s)
         except errors._WaitTimeout:  # noqa: SLF001 - raised by the call above, and by no other name
-            self.pgconn.finish()  # whatever it was to do, its answer can no more be told from the next one's
-            raise psycopg.OperationalError(f"no answer within {patience_s:g} s") from None
+            self.pgconn.finish()  # a late answer could be taken for that of the next query
+            raise psycopg.OperationalError(f"no answer within {timeout_s:g} s") from None
         except BaseException:
             if self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
-                self.pgconn.finish()  # interrupted half way
+                self.pgconn.finish()  # interrupted half way through
             raise
 
     def begin(self, how: str = "BEGIN") -> None:
         self.execute(how.encode())
 
     def together(self) -> AbstractContextManager[object]:
-        """Statements are sent without waiting for the answers to those before."""
+        """Pipelines statements: sends them without waiting for earlier answers."""
         return self.pipeline()
 
     def allow(self, seconds: float | None) -> None:
-        """How long a statement may take from now on; None: as usual."""
+        """Sets how long a statement may take from now on; None: the default."""
         if seconds is None:
             self.execute("RESET statement_timeout")
         else:
             self.execute("SELECT set_config('statement_timeout', %s, false)", (f"{seconds * 1000:.0f}",))
 
     def execute_alone(self, statement: str) -> None:
-        """What the server does in no transaction of ours. Names of tables need their schema."""
+        """Runs a statement outside any transaction. Table names need their schema."""
         self.execute(statement.encode())
 
 
 class PooledConnection(PatientConnection):
-    """A statement by itself goes as it is: its tables are named with their schema. Nothing is sent ahead of
-    answers: what the driver sends behind the last of them would hold a connection to the server for ever."""
+    """Connection through a pooler.
+
+    Single statements are sent unchanged: their tables are named with their schema.
+
+    Does not pipeline: the sync message after the last answer would hold a server connection indefinitely.
+    """
 
     _usual: dict[str, str]
     _settings: bytes
@@ -120,18 +122,18 @@ def is_refused_by_pooler(error: psycopg.OperationalError) -> bool:
 _REASONS: list[tuple[tuple[type[psycopg.Error], ...], str, str]] = [
     (
         (errors.InvalidPassword, errors.InvalidAuthorizationSpecification),
-        "does not let us in",
+        "rejected the login",
         "check user and password; ~/.pgpass and PGPASSWORD are read as well",
     ),
-    ((errors.InvalidCatalogName,), "has no such database", "make it with `createdb`, or name another"),
+    ((errors.InvalidCatalogName,), "has no such database", "create it with `createdb`, or name another"),
     (
         (errors.InsufficientPrivilege,),
-        "may not be used so by this user",
+        "denies this user access",
         "let its owner grant the rights: CREATE on the database, or all on the schema joblens",
     ),
     ((errors.ReadOnlySqlTransaction,), "is read-only", "name the primary server, not its standby"),
     ((errors.DiskFull,), "has no disk space left", "free some on the server"),
-    ((errors.LockNotAvailable,), "is locked by another session", "try again; a long upkeep may hold it"),
+    ((errors.LockNotAvailable,), "is locked by another session", "try again; maintenance may hold the lock"),
     ((errors.QueryCanceled,), "did not answer in time", "try again; the server may be overloaded"),
     ((errors.TooManyConnections,), "has no connection left", "raise max_connections on the server"),
     ((errors.DataCorrupted, errors.IndexCorrupted), "is damaged", "restore a backup of the database"),
@@ -139,17 +141,17 @@ _REASONS: list[tuple[tuple[type[psycopg.Error], ...], str, str]] = [
 
 
 def translated_error(error: psycopg.Error, shown: str) -> StoreError:
-    said = " ".join(str(error).split())
+    detail = " ".join(str(error).split())
     for kinds, what, hint in _REASONS:
         if isinstance(error, kinds):
             kind = StoreCorrupt if errors.DataCorrupted in kinds else StoreError
-            return kind(f"the store {shown} {what} ({said})", hint=hint)
+            return kind(f"the store {shown} {what} ({detail})", hint=hint)
     if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
         return StoreError(
-            f"the store {shown} cannot be reached ({said})",
-            hint="check that the server runs, and what the URL says of it",
+            f"the store {shown} cannot be reached ({detail})",
+            hint="check that the server runs, and that the URL is right",
         )
-    return StoreError(f"the store {shown} failed ({type(error).__name__}: {said})")
+    return StoreError(f"the store {shown} failed ({type(error).__name__}: {detail})")
 
 
 @contextmanager
@@ -169,7 +171,7 @@ _LOCK_S = 30.0
 _MOST_TRIES = 12
 _PAUSE_S = 0.01
 
-# A peer that is gone without a word is noticed within this time. What the URL says itself is left alone.
+# Detects a dead peer within this time. Values in the URL take precedence.
 _DEFAULTS: dict[str, str | int] = {
     "connect_timeout": _CONNECT_S,
     "keepalives": 1,
@@ -184,7 +186,7 @@ _AGAIN = (errors.DeadlockDetected, errors.SerializationFailure, errors.UniqueVio
 
 
 class Database:
-    """A server's database as one store uses it: by one connection behind a lock."""
+    """Database as used by one store: one connection behind a lock."""
 
     def __init__(
         self,
@@ -205,17 +207,17 @@ class Database:
         self._lock = threading.RLock()
         self._connection: PatientConnection | None = None
         self._pid = os.getpid()
-        self._refusal: psycopg.OperationalError | None = None  # of the last try to connect
+        self._refusal: psycopg.OperationalError | None = None  # when the last attempt to connect failed
         self._quiet_until_s = 0.0
-        self.times_connected = 0  # what was learnt of the store before may be wrong after the next time
+        self.times_connected = 0  # cached knowledge about the store may be wrong after a reconnect
 
     @contextmanager
-    def use(self, *, patience_s: float | None = None) -> Iterator[PatientConnection]:
-        """Each statement is a transaction of its own. `patience_s`: for what takes long, on both sides."""
+    def use(self, *, timeout_s: float | None = None) -> Iterator[PatientConnection]:
+        """Each statement is a transaction of its own. `timeout_s`: longer time limit, for both sides."""
         with self._lock, store_errors(self.shown):
             connection = self._connected()
             try:
-                with _patient(connection, patience_s):
+                with _patient(connection, timeout_s):
                     yield connection
             finally:
                 if connection.closed or connection.broken:
@@ -223,31 +225,33 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One snapshot for several questions."""
+        """Reads several queries from one snapshot."""
         with self.use() as connection:
             connection.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             with _ending(connection):
                 yield connection
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """All or nothing. Tried again from the start when it and others were in each other's way, so `work`
-        must not keep anything of a try that failed. Statements are sent without waiting for those before,
-        until `work` fetches what one of them found."""
+        """Runs `work` in one transaction; repeats it after a serialization failure or deadlock.
+
+        So `work` must not keep anything of a failed attempt. Statements are pipelined until `work` fetches a
+        result.
+        """
         return self._tried_again(lambda connection: _in_one_go(connection, work))
 
     def at_once(self, work: Callable[[Connection], T]) -> T:
-        """The same for a single statement, which needs no more than itself."""
+        """Runs a single statement, without the overhead of a transaction block."""
         return self._tried_again(work)
 
     def _tried_again(self, work: Callable[[PatientConnection], T]) -> T:
         with self.use() as connection:
-            for left in reversed(range(_MOST_TRIES)):
+            for tries_left in reversed(range(_MOST_TRIES)):
                 try:
                     return work(connection)
                 except _AGAIN:
-                    if not left:
+                    if not tries_left:
                         raise
-                    time.sleep(random.uniform(0, _PAUSE_S * (_MOST_TRIES - left)))  # noqa: S311
+                    time.sleep(random.uniform(0, _PAUSE_S * (_MOST_TRIES - tries_left)))  # noqa: S311
         raise AssertionError
 
     def close(self) -> None:
@@ -256,14 +260,14 @@ class Database:
 
     def _connected(self) -> PatientConnection:
         if self._pid != os.getpid():
-            # After a fork the connection is the parent's; two must not speak on it.
+            # After a fork the connection is the parent's; two processes must not share it.
             self._connection, self._pid = None, os.getpid()
-        if self._connection is not None and _was_lost(self._connection):
+        if self._connection is not None and _is_closed(self._connection):
             self._drop()
         if self._connection is None:
             connection = self._connect()
             try:
-                connection.patience_s = _beyond(self._answer_s)
+                connection.timeout_s = _above_server_limit(self._answer_s)
                 if self._on_connect is not None:
                     self._on_connect(connection)
             except BaseException:
@@ -274,8 +278,10 @@ class Database:
         return self._connection
 
     def _connect(self) -> PatientConnection:
-        """A try that took its time is not made again at once: who asks every second would do nothing but
-        wait for a server that says nothing."""
+        """Connects, but not again right after a slow failure.
+
+        Else a caller that polls every second would spend all its time waiting for an unresponsive server.
+        """
         began_s = time.monotonic()
         if self._refusal is not None and began_s < self._quiet_until_s:
             raise self._refusal
@@ -289,7 +295,7 @@ class Database:
         return connection
 
     def _open(self) -> PatientConnection:
-        """A pooler refuses to be told settings, or forgets them: then every transaction brings its own."""
+        """Opens a connection. A pooler rejects or drops settings: then every transaction sends its own."""
         if not self._is_pooled:
             try:
                 direct = PatientConnection.connect(**self._parameters, options=self._options())
@@ -306,8 +312,8 @@ class Database:
         return pooled
 
     def _options(self) -> str:
-        given = str(self._given_options or "")
-        return " ".join([f"-c {name}={value}" for name, value in self._settings.items()] + [given]).strip()
+        options = [f"-c {name}={value}" for name, value in self._settings.items()]
+        return " ".join([*options, str(self._given_options or "")]).strip()
 
     def _drop(self) -> None:
         if self._connection is not None:
@@ -346,28 +352,28 @@ def _roll_back(connection: Connection) -> None:
 
 
 @contextmanager
-def _patient(connection: PatientConnection, patience_s: float | None) -> Iterator[None]:
-    if patience_s is None:
+def _patient(connection: PatientConnection, timeout_s: float | None) -> Iterator[None]:
+    if timeout_s is None:
         yield
         return
-    usual = connection.patience_s
-    connection.allow(patience_s)
-    connection.patience_s = _beyond(patience_s)
+    usual = connection.timeout_s
+    connection.allow(timeout_s)
+    connection.timeout_s = _above_server_limit(timeout_s)
     try:
         yield
     finally:
         if not connection.closed:
-            connection.patience_s = usual
+            connection.timeout_s = usual
             connection.allow(None)
 
 
-def _beyond(patience_s: float) -> float:
-    """The server's own limit comes first: it can say what it was."""
-    return patience_s * 1.1 + 1.0
+def _above_server_limit(timeout_s: float) -> float:
+    """Returns a time limit above the server's own, which produces the better error message."""
+    return timeout_s * 1.1 + 1.0
 
 
-def _was_lost(connection: PatientConnection) -> bool:
-    """Told without asking the server: one that said goodbye meanwhile has left something to be read."""
+def _is_closed(connection: PatientConnection) -> bool:
+    """Detects a closed connection without a round trip: the goodbye of the server is readable."""
     if connection.closed:
         return True
     poll = select.poll()
@@ -376,17 +382,17 @@ def _was_lost(connection: PatientConnection) -> bool:
 
 
 def _parameters(url: str, shown: str) -> dict[str, Any]:
-    given = _understood(url)
-    if given is None:
+    parameters = _parse_url(url)
+    if parameters is None:
         raise InputError(
             f"store '{shown}' is not a URL that PostgreSQL understands",
             hint="write postgresql://user@host:5432/database; %-encode @ : / ? # in user and password",
         )
-    return {**_DEFAULTS, **given, "autocommit": True}
+    return {**_DEFAULTS, **parameters, "autocommit": True}
 
 
 def _settings(answer_s: float, *, read_only: bool) -> dict[str, str]:
-    """What the server is to keep to for this connection."""
+    """Returns the session settings for this connection."""
     settings = {
         "search_path": SCHEMA,
         "statement_timeout": f"{answer_s * 1000:.0f}",
@@ -399,13 +405,15 @@ def _settings(answer_s: float, *, read_only: bool) -> dict[str, str]:
     return settings | {"default_transaction_read_only": "on"} if read_only else settings
 
 
-def _understood(url: str) -> dict[str, Any] | None:
-    """None when it cannot be, and when it is plain that part of a password would be taken for something else:
-    what the driver says of those parts later, it would say aloud."""
+def _parse_url(url: str) -> dict[str, Any] | None:
+    """Parses a URL. None: it is invalid, or part of the password would be read as another component.
+
+    The driver's error messages would show such a part in clear text.
+    """
     try:
-        given = conninfo_to_dict(url)
+        parameters = conninfo_to_dict(url)
     except psycopg.Error:
         return None
-    ports = str(given.get("port") or "").replace(",", "")
-    places = f"{given.get('host') or ''}{given.get('dbname') or ''}{given.get('user') or ''}"
-    return None if "@" in places or (ports and not ports.isdigit()) else given
+    ports = str(parameters.get("port") or "").replace(",", "")
+    parts = f"{parameters.get('host') or ''}{parameters.get('dbname') or ''}{parameters.get('user') or ''}"
+    return None if "@" in parts or (ports and not ports.isdigit()) else parameters

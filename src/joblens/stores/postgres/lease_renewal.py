@@ -1,4 +1,4 @@
-"""Lease renewal: a worker reports that it is alive and reads its surroundings, in one statement."""
+"""Lease renewal: a worker reports that it is alive and reads its capacity and requests, in one statement."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ import msgspec
 from joblens.model.delivery import Holding, Renewal, WorkerInfo
 from joblens.stores.postgres.connection import Database
 from joblens.stores.postgres.tables import PostgresTicketBook
-from joblens.stores.queue.claims import holding_of, is_time_to_look_over, looked_over, only_user
+from joblens.stores.queue.claims import count_workers_now, holding_of, is_time_to_count, only_user
 
 _encoder = msgspec.json.Encoder()
 
@@ -24,7 +24,7 @@ def renew(database: Database, worker: WorkerInfo, held: Mapping[str, int], lease
             uuids=list(held),
             fences=list(held.values()),
         )
-        workers = looked_over(book, book.now_us()) if is_time_to_look_over() else 0
+        workers = count_workers_now(book, book.now_us()) if is_time_to_count() else 0
     return Renewal(
         fenced=frozenset(held) - {uuid for uuid, _ in rows},
         cancelled=frozenset(uuid for uuid, is_cancelled in rows if is_cancelled),

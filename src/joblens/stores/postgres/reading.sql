@@ -12,6 +12,12 @@ SELECT id FROM job WHERE name = %s ORDER BY id DESC LIMIT 1
 -- name: number_exists
 SELECT id FROM job WHERE id = %s
 
+-- name: deleted_as
+WITH wanted AS (SELECT %s::text AS ident)
+SELECT number, deleted_at_us, deleted_by FROM tombstone, wanted
+WHERE uuid = wanted.ident OR external_id = wanted.ident OR number::text = wanted.ident
+ORDER BY deleted_at_us DESC, number DESC LIMIT 1
+
 -- name: numbers_of_prefix
 SELECT id FROM job WHERE uuid >= %s AND uuid < %s ORDER BY uuid LIMIT %s
 
@@ -43,7 +49,48 @@ SELECT data FROM provenance WHERE digest = %s
 SELECT job_details.data FROM job JOIN job_details ON job_details.job_id = job.id WHERE job.uuid = %s
 
 -- name: history
-SELECT job.id FROM job WHERE {conditions} ORDER BY {key} {direction}, job.id {direction} LIMIT %s
+SELECT job.id, {key} FROM job WHERE {conditions} ORDER BY {key} {direction}, job.id {direction} LIMIT %s
+
+-- name: walk
+-- One value of a filter, in the order of time.
+SELECT job.id AS number, job.began_at_us AS position FROM {source} WHERE {conditions}
+ORDER BY {began} {direction}, {number} {direction} LIMIT %s
+
+-- name: walk_tag
+SELECT driving.job_id AS number, driving.began_at_us AS position
+FROM tag AS driving JOIN job ON job.id = driving.job_id
+WHERE driving.tag = %s AND {conditions} ORDER BY {began} {direction}, {number} {direction} LIMIT %s
+
+-- name: walk_finding
+SELECT driving.job_id AS number, driving.began_at_us AS position
+FROM finding AS driving JOIN job ON job.id = driving.job_id
+WHERE driving.code = %s AND {conditions} ORDER BY {began} {direction}, {number} {direction} LIMIT %s
+
+-- name: and_walk
+) AS part UNION ALL SELECT * FROM (
+
+-- name: merged_walks
+-- A job may have several of the findings.
+SELECT DISTINCT number, position FROM (SELECT * FROM ({walks}) AS part) AS parts
+ORDER BY position {direction}, number {direction} LIMIT %s
+
+-- name: newest
+SELECT * FROM job WHERE {conditions} ORDER BY job.began_at_us {direction}, job.id {direction} LIMIT %s
+
+-- name: collected
+-- By the index of names alone, then sorted: the planner believes that a walk finds them soon.
+SELECT named.id, named.began_at_us FROM (SELECT job.id, job.began_at_us FROM job WHERE {named} OFFSET 0) AS named
+WHERE {conditions}
+ORDER BY named.began_at_us {direction}, named.id {direction} LIMIT %s
+
+-- name: where_this_status
+job.status = %s
+
+-- name: where_this_tool
+job.tool = %s
+
+-- name: where_this_host
+job.host <> '' AND job.host = %s
 
 -- name: where_status
 job.status = ANY(%s::text[])
@@ -72,11 +119,22 @@ job.name LIKE ANY(%s::text[])
 -- name: where_name_between
 job.name >= %s AND job.name < %s
 
+-- name: where_name_contains
+strpos(job.name, %s) > 0
+
+-- name: where_host
+job.host <> '' AND job.host = ANY(%s::text[])
+
+-- name: where_finding
+EXISTS (
+    SELECT 1 FROM finding WHERE finding.code = ANY(%s::text[])
+    AND finding.began_at_us = job.began_at_us AND finding.job_id = job.id)
+
 -- name: where_since
-job.began_at_us >= %s
+{began} >= %s
 
 -- name: where_until
-job.began_at_us < %s
+{began} < %s
 
 -- name: where_user
 job.user_name = %s
@@ -210,3 +268,8 @@ SELECT job.run_index, job.run_attempt, job.id, job.uuid, job.status, job.exit_co
 FROM job
 WHERE job.run_id = (SELECT run.id FROM run WHERE run.uuid = %s) AND job.run_index >= 0
 ORDER BY job.run_index, job.run_attempt, job.id
+
+-- name: deleted_run_results
+SELECT run_index, run_attempt, number, uuid, status, NULL::integer, NULL::text, deleted_at_us, NULL::bigint, NULL::bigint,
+       NULL::bigint, 1
+FROM tombstone WHERE run_id = (SELECT run.id FROM run WHERE run.uuid = %s) AND run_index >= 0

@@ -1,6 +1,6 @@
-"""Sample tables of a PostgreSQL store: pieces as they came, merged while small, and made blocks of.
+"""Sample tables of a PostgreSQL store: pieces as written, merged while small, then compressed into blocks.
 
-A block takes a quarter of the room and ten times as long to write.
+A block takes a quarter of the space and ten times as long to write.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,15 +14,15 @@ from joblens.stores.samples.rows import decode_samples, encode_piece, is_piece, 
 
 _Q = encoded_queries("writing.sql")
 
-# Pieces below this size are put together when so many of them have gathered.
+# Pieces below this size are merged when this many have accumulated.
 SMALL_PIECE = 16
 MANY_PIECES = 64
 _LARGE_BLOCK = 1920
-# What a job that ended must have for blocks to be worth their while.
+# An ended job with fewer bytes of samples is not worth compressing.
 _FEW_PIECES = 4
 _FEW_SAMPLES = 32
 
-Piece = tuple[int, int, int, int, bytes]  # number of the job, fence, first index, count, data
+Piece = tuple[int, int, int, int, bytes]  # job number, fencing token, first index, count, data
 _Row = tuple[int, int, bytes]  # first index, count, data
 
 
@@ -32,7 +32,7 @@ def pieces_of(number: int, fence: int, samples: dict[int, Sample]) -> Iterator[P
 
 
 def insert_pieces(connection: Connection, pieces: Iterable[Piece]) -> None:
-    """Those of jobs whose fence is another are left out."""
+    """Inserts pieces, except those of jobs that are now under another fencing token."""
     columns = columns_of(pieces)
     if columns["job_ids"]:
         connection.execute(
@@ -41,7 +41,7 @@ def insert_pieces(connection: Connection, pieces: Iterable[Piece]) -> None:
 
 
 def columns_of(pieces: Iterable[Piece]) -> dict[str, list[int] | list[bytes]]:
-    # Sorted, so that two who write the same wait for each other only in one direction.
+    # Sorted, so that two writers of the same rows cannot deadlock.
     rows = sorted(pieces, key=lambda piece: piece[:4])
     names = ("job_ids", "fences", "firsts", "counts", "data")
     columns = map(list, zip(*rows, strict=True)) if rows else ([] for _ in names)
@@ -49,51 +49,50 @@ def columns_of(pieces: Iterable[Piece]) -> dict[str, list[int] | list[bytes]]:
 
 
 def measure(connection: Connection, numbers: Sequence[int]) -> list[int]:
-    """Of jobs that have ended: notes what their samples take. -> those that are worth settling."""
+    """Records how many bytes the samples of ended jobs take. Returns the jobs worth compressing."""
     rows = connection.execute(_Q["measure_samples"], (list(numbers),)).fetchall()
     return [number for number, pieces, samples in rows if pieces > _FEW_PIECES or samples >= _FEW_SAMPLES]
 
 
 def join_small(connection: Connection, number: int) -> None:
-    """Of a job that runs: its many small pieces become one. Inside a transaction."""
+    """Merges the small pieces of a running job into one. Call inside a transaction."""
     fence, _ = _locked(connection, number)
     for rows in _following(_small_pieces(connection, number, fence, SMALL_PIECE)):
         if len(rows) > 1:
             try:
                 data = joined_pieces([data for _, _, data in rows])
             except StoreCorrupt:
-                continue  # it is left as it is, and told of when somebody reads it
+                continue  # stays where it is; reading it reports the damage
             if data is not None:
                 _replace(connection, number, fence, rows, [(rows[0][0], sum(row[1] for row in rows), data)])
 
 
 def settle(connection: Connection, number: int, level: int) -> None:
-    """No more are to come: everything that is not in a large block becomes as few as possible. Inside a
-    transaction."""
+    """Compresses all samples of an ended job into as few blocks as possible. Call inside a transaction."""
     fence, has_ended = _locked(connection, number)
     if not has_ended:
-        return  # taken up again meanwhile
+        return  # the job is running again
     rows = _small_pieces(connection, number, fence, _LARGE_BLOCK)
-    taken: list[_Row] = []
-    blocks = list(_blocks(_readable(rows, taken), level))
-    if any(is_piece(data) for _, _, data in taken) or len(blocks) < len(taken):
-        _replace(connection, number, fence, taken, blocks)
+    readable: list[_Row] = []
+    blocks = list(_blocks(_readable(rows, readable), level))
+    if any(is_piece(data) for _, _, data in readable) or len(blocks) < len(readable):
+        _replace(connection, number, fence, readable, blocks)
     measure(connection, [number])
 
 
-def _readable(rows: Sequence[_Row], taken: list[_Row]) -> Iterator[tuple[int, list[Sample]]]:
-    """(first index, samples) of each. One that cannot be read is left where it is, the others are `taken`."""
+def _readable(rows: Sequence[_Row], readable: list[_Row]) -> Iterator[tuple[int, list[Sample]]]:
+    """Yields (first index, samples) of readable rows and adds them to `readable`; the others stay stored."""
     for row in rows:
         try:
             samples = decode_samples(row[2])
         except StoreCorrupt:
             continue
-        taken.append(row)
+        readable.append(row)
         yield row[0], samples
 
 
 def _blocks(parts: Iterable[tuple[int, list[Sample]]], level: int) -> Iterator[_Row]:
-    """Of parts in the order of their first index, with only a few of them in memory at a time."""
+    """Yields blocks of parts in order of their first index, keeping only a few parts in memory."""
     waiting: dict[int, Sample] = {}
     for first, samples in parts:
         if len(waiting) >= _LARGE_BLOCK:
@@ -110,7 +109,7 @@ def _block(samples: Sequence[tuple[int, Sample]], level: int) -> _Row:
 
 
 def settle_all(database: Database, level: int) -> int:
-    """What writers left lying that were killed or could not settle it. -> how many jobs."""
+    """Compresses samples that killed or failed writers left uncompressed. Returns the number of jobs."""
     database.write(lambda connection: connection.execute(_Q["drop_old_pieces"]))
     with database.use() as connection:
         numbers = [
@@ -127,20 +126,27 @@ def settle_job(database: Database, number: int, level: int) -> None:
 
 
 def read_samples(
-    connection: Connection, uuid: str, after: int, warn: Callable[[str], None]
+    connection: Connection, uuid: str, after: int, warn: Callable[[str], None], most: int | None = None
 ) -> list[tuple[int, Sample]]:
     found: dict[int, Sample] = {}
     for first, data in connection.execute(_Q["samples"], (uuid, after + 1), binary=True).fetchall():
+        if most is not None and len(found) >= most and first > max(found):
+            break
         _take(found, uuid, first, data, after, warn)
-    return sorted(found.items(), key=lambda item: item[0])
+    return sorted(found.items(), key=lambda item: item[0])[:most]
+
+
+def parts_of(connection: Connection, uuid: str) -> list[tuple[int, bytes]]:
+    """(index of the first sample, encoded), in order; they may overlap."""
+    return connection.execute(_Q["samples"], (uuid, 0), binary=True).fetchall()
 
 
 def read_tails(
     connection: Connection, after: Mapping[str, int], most: int, warn: Callable[[str], None]
 ) -> dict[str, list[tuple[int, Sample]]]:
-    wanted = list(after), [last + 1 for last in after.values()]
+    limits = list(after), [last + 1 for last in after.values()]
     found: dict[str, dict[int, Sample]] = {}
-    for uuid, first, data in connection.execute(_Q["tails"], (*wanted, most), binary=True).fetchall():
+    for uuid, first, data in connection.execute(_Q["tails"], (*limits, most), binary=True).fetchall():
         _take(found.setdefault(uuid, {}), uuid, first, data, after[uuid], warn)
     return {uuid: sorted(samples.items())[-most:] for uuid, samples in found.items() if samples}
 
@@ -168,7 +174,7 @@ def _small_pieces(connection: Connection, number: int, fence: int, below: int) -
 
 
 def _following(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
-    """Where each begins where the one before ended."""
+    """Groups rows into runs without gaps."""
     run: list[_Row] = []
     for row in rows:
         if run and row[0] != run[-1][0] + run[-1][1]:
@@ -182,6 +188,6 @@ def _following(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
 def _replace(
     connection: Connection, number: int, fence: int, old: Sequence[_Row], new: Sequence[_Row]
 ) -> None:
-    places = [row[0] for row in old], [row[1] for row in old]
+    keys = [row[0] for row in old], [row[1] for row in old]
     others = [list(column) for column in zip(*new, strict=True)] if new else [[], [], []]
-    connection.execute(_Q["replace_pieces"], (number, fence, *places, *others))
+    connection.execute(_Q["replace_pieces"], (number, fence, *keys, *others))

@@ -7,11 +7,11 @@ from typing import Any
 
 from joblens.model.errors import StoreError, StoreTooNew
 from joblens.stores.postgres.connection import SCHEMA, Connection
-from joblens.stores.sql.queries import Ask, Queries
+from joblens.stores.sql import Ask, Queries
 
 _TABLES = (
-    "cancel_request|detail|job|job_details|provenance|rollup|run|run_event|sample_piece|schema_version|sketch|tag"
-    "|ticket|worker|workflow"
+    "annotation|api_token|audit_entry|cancel_request|detail|finding|idempotency_key|job|job_details|provenance|rollup"
+    "|run|run_event|sample_piece|schema_version|sketch|tag|ticket|tombstone|worker|workflow"
 )
 _TABLE_USED = re.compile(rf"\b((?:FROM|JOIN|INTO|UPDATE|USING)\s+)({_TABLES})\b(?!\.)")
 _HERE = os.path.dirname(__file__)
@@ -28,8 +28,7 @@ def queries_of(name: str) -> Queries:
 
 
 def qualified(text: str) -> str:
-    """Tables with their schema wherever rows are read from them or written to: behind a pooler no session
-    remembers where to look for them."""
+    """Adds the schema to the names of tables: behind a pooler, no session keeps a search_path."""
     return _TABLE_USED.sub(r"\1joblens.\2", text)
 
 
@@ -39,12 +38,12 @@ def encoded_queries(name: str) -> dict[str, bytes]:
 
 
 def schema_files() -> list[str]:
-    """What a new store is made of, in order: the first tables, then every change since."""
+    """Returns the scripts that build a new store, in order: the first schema, then every migration."""
     return ["schema.sql", "tickets.sql", *(file for _, file in migration_files())]
 
 
 def migration_files() -> list[tuple[int, str]]:
-    """(the version that it brings the schema to, file), in order."""
+    """Returns (resulting schema version, file), in order."""
     folder = os.path.join(_HERE, "migrations")
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return [(int(name[:4]), f"migrations/{name}") for name in names if name.endswith(".sql")]
@@ -54,17 +53,25 @@ def asker(connection: Connection, file: str = "reading.sql") -> Ask:
     queries = queries_of(file)
 
     def ask(query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        return connection.execute(queries[query].encode(), parameters or None, binary=True).fetchall()
+        text = queries[query]
+        cursor = connection.execute(text.encode(), parameters or None, binary=True)
+        finds = text.startswith(("SELECT", "WITH")) or "RETURNING" in text
+        return cursor.fetchall() if finds else []
 
     return ask
 
 
-SCHEMA_VERSION = 4
-_LOCK = 0x6A6C6E73  # 'jlns': whoever makes or changes tables holds it, so that many may start at once
+SCHEMA_VERSION = 5
+_LOCK = (
+    0x6A6C6E73  # 'jlns': held while tables are created or changed, so that many processes may start at once
+)
 
 
 def prepare(connection: Connection, shown: str, *, read_only: bool) -> None:
-    """Called for every new connection: it may be another server than before."""
+    """Checks the schema, creates or upgrades it.
+
+    Called for every new connection: the server may be another one.
+    """
     version = _version(connection)
     if version == SCHEMA_VERSION:
         return
@@ -83,13 +90,13 @@ def prepare(connection: Connection, shown: str, *, read_only: bool) -> None:
             hint="any joblens command of a user who may write to it brings it up to date",
         )
     with connection.transaction():
-        # What others made while this waited is to be seen afterwards, whatever the server's usual isolation.
+        # Reads what others created during the wait, whatever the server's default isolation.
         connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         connection.execute("SELECT set_config('search_path', %s, true)", (SCHEMA,))
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        # A look into the catalogue itself: names that were not there before the wait are remembered as such.
+        # Asks the catalogue itself: the session caches that a name did not exist before the wait.
         connection.execute("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s", (SCHEMA,))
-        _bring_up_to_date(connection, _version(connection))  # another process may have been quicker
+        _bring_up_to_date(connection, _version(connection))  # another process may have been faster
 
 
 def _bring_up_to_date(connection: Connection, version: int | None) -> None:
@@ -106,7 +113,7 @@ def _bring_up_to_date(connection: Connection, version: int | None) -> None:
 
 
 def _version(connection: Connection) -> int | None:
-    """None: there is no store."""
+    """Returns the schema version; None: there is no store."""
     if connection.execute("SELECT to_regclass(%s)", (f"{SCHEMA}.schema_version",)).fetchone() == (None,):
         return None
     row = connection.execute("SELECT version FROM joblens.schema_version").fetchone()

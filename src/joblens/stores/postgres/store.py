@@ -1,4 +1,4 @@
-"""The store in a PostgreSQL database, for any number of hosts."""
+"""Store in a PostgreSQL database, for any number of hosts."""
 
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -8,16 +8,19 @@ from typing import TypeVar
 from joblens.model.delivery import Holding, Renewal, WorkerInfo
 from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
-from joblens.model.jobs.sample import Sample
+from joblens.model.jobs.sample import Sample, SampleSeries
 from joblens.model.runs.run import Workflow
+from joblens.model.sql import SqlAnswer, SqlLimits
 from joblens.model.writes import Write
 from joblens.stores.postgres.connection import Connection, Database
 from joblens.stores.postgres.sql import asker, prepare
 from joblens.stores.postgres.writer import Writer
 from joblens.stores.queue.ticket_queries import TicketQueries
 from joblens.stores.queue.tickets import TicketBook
-from joblens.stores.sql.queries import Ask
-from joblens.stores.sql.record_queries import RecordQueries
+from joblens.stores.sql import Ask
+from joblens.stores.sql.access_queries import AccessQueries
+from joblens.stores.sql.deletion import DeletedJobs
+from joblens.stores.sql.record_queries import Position, RecordQueries
 
 T = TypeVar("T")
 
@@ -26,10 +29,13 @@ def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-class PostgresStore(RecordQueries, TicketQueries):
-    """ports.store.Store and ports.deliveries.Deliveries. One connection behind a lock: it may be used from
-    several threads, and after a fork. `url` goes without the password. `answer_s`: how long a server may
-    take that is there. What only readers or upkeep need is imported when asked for."""
+class PostgresStore(RecordQueries, TicketQueries, AccessQueries):
+    """Implements ports.store.Store and ports.deliveries.Deliveries.
+
+    One connection behind a lock: usable from several threads, and after a fork. `url` has no password.
+    `answer_s`: how long a reachable server may take to answer. Code for readers and upkeep is imported on
+    demand.
+    """
 
     def __init__(
         self,
@@ -48,7 +54,7 @@ class PostgresStore(RecordQueries, TicketQueries):
         self.url = self._database.shown
         self._writer = Writer(self._database, compression_level)
         with self._database.use():
-            pass  # what is wrong with it is better said now than at the first question
+            pass  # report a bad store now rather than at the first query
 
     def _prepare(self, connection: Connection) -> None:
         prepare(connection, self._database.shown, read_only=self._read_only)
@@ -66,8 +72,10 @@ class PostgresStore(RecordQueries, TicketQueries):
     def keep_numbers(
         self, jobs: Sequence[tuple[int, str, int]] = (), workflows: Sequence[Workflow] = ()
     ) -> None:
-        """For what comes from another store: (number, uuid, when it began) of jobs that are written
-        afterwards. A number that is taken is not kept."""
+        """Reserves job numbers of another store: (number, uuid, start time), for jobs written afterwards.
+
+        A number that is taken is not reserved.
+        """
         from joblens.stores.postgres.tables import reserve_jobs, reserve_workflows
 
         def work(connection: Connection) -> None:
@@ -78,11 +86,19 @@ class PostgresStore(RecordQueries, TicketQueries):
 
         self._database.write(work)
 
-    def samples(self, uuid: str, after: int = -1) -> list[tuple[int, Sample]]:
+    def samples(self, uuid: str, after: int = -1, most: int | None = None) -> list[tuple[int, Sample]]:
         from joblens.stores.postgres.sample_tables import read_samples
 
         with self._database.use() as connection:
-            return read_samples(connection, uuid, after, self._warn)
+            return read_samples(connection, uuid, after, self._warn, most)
+
+    def series(self, uuid: str, names: Sequence[str], from_us: int, to_us: int) -> SampleSeries:
+        from joblens.stores.postgres.sample_tables import parts_of
+        from joblens.stores.samples.series import read_series
+
+        with self._database.use() as connection:
+            parts = parts_of(connection, uuid)
+        return read_series(parts, names, from_us, to_us, self._report_damage(uuid))
 
     def tails(self, after: Mapping[str, int], most: int) -> dict[str, list[tuple[int, Sample]]]:
         from joblens.stores.postgres.sample_tables import read_tails
@@ -90,17 +106,22 @@ class PostgresStore(RecordQueries, TicketQueries):
         with self._database.use() as connection:
             return read_tails(connection, after, most, self._warn)
 
-    def _matching(self, query: HistoryQuery) -> list[int]:
-        from joblens.stores.postgres.statistics import job_numbers
+    def _matching(self, query: HistoryQuery) -> list[Position]:
+        from joblens.stores.postgres.selection import job_positions
 
         with self._database.use() as connection:
-            return job_numbers(connection, query)
+            return job_positions(connection, query)
 
     def statistics(self, query: HistoryQuery) -> Statistics:
         from joblens.stores.postgres.statistics import statistics
 
         with self._database.reading() as connection:
             return statistics(connection, query)
+
+    def sql(self, text: str, limits: SqlLimits, *, only_user: str | None = None) -> SqlAnswer:
+        from joblens.stores.postgres.sql_queries import answer
+
+        return answer(self._database, text, limits, only_user)
 
     def prune(self, *, before_us: int | None, max_bytes: int | None, dry_run: bool) -> PruneReport:
         from joblens.stores.postgres import upkeep
@@ -141,14 +162,14 @@ class PostgresStore(RecordQueries, TicketQueries):
 
         return is_any_waiting(self._database, worker, older_than_s)
 
-    def _look(self, work: Callable[[TicketBook], T]) -> T:
+    def _read(self, work: Callable[[TicketBook], T]) -> T:
         from joblens.stores.postgres.writer import ticket_book
 
         with self._database.use() as connection:
             return work(ticket_book(connection, self._level))
 
     def _change(self, work: Callable[[TicketBook], T], *, for_good: bool) -> T:
-        """Always for good: were a claim forgotten with the server, two workers could have the same fence."""
+        """Always durable: if the server lost a claim, two workers could get the same fencing token."""
         from joblens.stores.postgres.writer import ticket_book
 
         self._check_writable()
@@ -158,6 +179,27 @@ class PostgresStore(RecordQueries, TicketQueries):
     def _asking(self) -> Iterator[Ask]:
         with self._database.use() as connection:
             yield asker(connection)
+
+    @contextmanager
+    def _asking_access(self) -> Iterator[Ask]:
+        with self._database.use() as connection:
+            yield asker(connection, "access.sql")
+
+    def _change_access(self, work: Callable[[Ask], T]) -> T:
+        self._check_writable()
+        return self._database.write(lambda connection: work(asker(connection, "access.sql")))
+
+    def _delete(self, uuids: Sequence[str], by: str, at_us: int) -> DeletedJobs:
+        from joblens.stores.postgres.writer import record_changes
+        from joblens.stores.sql.deletion import delete_jobs
+
+        def work(connection: Connection) -> DeletedJobs:
+            deleted = delete_jobs(asker(connection, "access.sql"), uuids, by=by, at_us=at_us)
+            record_changes(connection, [], deleted.sums)
+            return deleted
+
+        self._check_writable()
+        return self._database.write(work)
 
     @contextmanager
     def _reading(self) -> Iterator[Ask]:

@@ -1,4 +1,4 @@
-"""Tables of runs, tickets and details in a PostgreSQL store, and numbers kept from another store."""
+"""Tables of runs, tickets and details in a PostgreSQL store, and job numbers reserved for a copy."""
 
 import hashlib
 import time
@@ -17,7 +17,7 @@ _Q = encoded_queries("writing.sql")
 
 
 class RunFacts:
-    """Those of one batch. `runs_of_jobs`: further runs whose ids in the store are asked for."""
+    """Facts about runs in one batch. `runs_of_jobs`: further runs whose ids in the store are needed."""
 
     def __init__(
         self, writes: Sequence[WorkflowCreated | RunCreated | RunNoted], runs_of_jobs: Iterable[str]
@@ -39,7 +39,7 @@ class RunFacts:
         self._heard_of = sorted(heard_of)
 
     def write(self, connection: Connection) -> dict[str, int]:
-        """The ids that the store has for all runs of the batch, by their UUID."""
+        """Writes the batch. Returns the store's ids of its runs, by UUID."""
         runs = self._runs
         if self._workflows:
             connection.execute(_Q["lock_workflows"])
@@ -65,7 +65,7 @@ class RunFacts:
         return ids
 
     def _joined_to_known_workflows(self, connection: Connection) -> list[Run]:
-        """Runs of a workflow that somebody else has made of the same file meanwhile are runs of that one."""
+        """Assigns runs to an existing workflow if another process has stored the same file meanwhile."""
         instead: dict[str, str] = {}
         for row in self._workflows:
             for (known,) in connection.execute(_Q["workflow_instead_of"], row).fetchall():
@@ -77,19 +77,21 @@ class RunFacts:
 
 
 _QUERIES = {name: text.encode() for name, text in queries_of("ticket_queries.sql").items()}
-# Those that find something are waited for; others are sent together with what comes after them.
+# Queries with results are awaited; others are pipelined with those that follow.
 _FINDING = {
     name for name, text in _QUERIES.items() if text.startswith((b"SELECT", b"WITH")) or b"RETURNING" in text
 }
 
 
 class PostgresTicketBook:
-    """stores.ticket_book.TicketBook"""
+    """Implements stores.queue.tickets.TicketBook."""
 
     def __init__(self, connection: Connection, apply: Callable[[Sequence[Write]], None]) -> None:
         self._connection = connection
         self._apply = apply
-        self._clock: tuple[int, int] | None = None  # the server's in µs, ours in ns, when it was asked
+        self._clock: tuple[int, int] | None = (
+            None  # the server's clock in µs, and ours in ns, when it was asked
+        )
 
     def ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
         cursor = self._connection.execute(_QUERIES[query], values, binary=True)
@@ -102,7 +104,7 @@ class PostgresTicketBook:
         self._apply(writes)
 
     def now_us(self) -> int:
-        """The server is asked once in a transaction."""
+        """Returns the server's time, which is asked for once per transaction."""
         if self._clock is None:
             ((server_us,),) = self.ask("now_us")
             self._clock = server_us, time.monotonic_ns()
@@ -111,7 +113,7 @@ class PostgresTicketBook:
 
 
 def write_details(connection: Connection, news: Mapping[int, Details]) -> dict[int, bytes]:
-    """By number of the job, whose row is locked. -> what is in the store then"""
+    """Writes details by job number; the jobs' rows are locked. Returns the stored bytes."""
     rows = connection.execute(_Q["details_of"], (list(news),), binary=True).fetchall()
     known: dict[int, bytes] = dict(rows)
     changed = repacked(known, dict(sorted(news.items())))
@@ -120,8 +122,20 @@ def write_details(connection: Connection, news: Mapping[int, Details]) -> dict[i
     return {**known, **changed}
 
 
+def write_notes(
+    connection: Connection, annotations: Sequence[tuple[Any, ...]], audit: Sequence[tuple[Any, ...]]
+) -> None:
+    """Rows of people's notes and of the audit log."""
+    queries = encoded_queries("access.sql")
+    if annotations:
+        connection.execute(queries["insert_annotation"], list(map(list, zip(*annotations, strict=True))))
+    if audit:
+        connection.execute(queries["lock_audit"])
+        connection.execute(queries["insert_audit_entry"], list(map(list, zip(*audit, strict=True))))
+
+
 class Change(NamedTuple):
-    """Of one job that runs, by one who knows what was written before."""
+    """Change to the details of a running job, by the process that wrote them last."""
 
     number: int
     fence: int
@@ -130,7 +144,7 @@ class Change(NamedTuple):
 
 
 def changes_of(known: Mapping[int, bytes], news: Mapping[int, DetailsTaken]) -> list[Change]:
-    """`known`: packed as they were written last, of all jobs of the news at least."""
+    """Returns the changes. `known`: packed details as last written, at least of all jobs in the news."""
     changed = repacked(
         {number: known[number] for number in news}, {number: write.details for number, write in news.items()}
     )
@@ -141,7 +155,7 @@ def changes_of(known: Mapping[int, bytes], news: Mapping[int, DetailsTaken]) -> 
 
 
 def reserve_jobs(connection: Connection, jobs: Sequence[tuple[int, str, int]]) -> None:
-    """(number, uuid, when it began). Inside a transaction; what the jobs are is written afterwards."""
+    """Reserves (number, uuid, start time), inside a transaction. The jobs' documents follow later."""
     queries = queries_of("numbering.sql")
     columns = [list(column) for column in zip(*jobs, strict=True)]
     connection.execute(queries["reserve_jobs"].encode(), columns)

@@ -16,7 +16,7 @@ from joblens.stores.postgres.sample_tables import settle_all
 from joblens.stores.postgres.sql import SCHEMA_VERSION, asker, queries_of
 from joblens.stores.postgres.statistics import stored_sums, sums_from_jobs
 from joblens.stores.samples.rows import decode_samples
-from joblens.stores.sql.queries import Ask
+from joblens.stores.sql import Ask
 from joblens.stores.sql.upkeep import (
     DANGLING,
     PIECES_CHECKED,
@@ -28,11 +28,11 @@ from joblens.stores.sql.upkeep import (
     wrong_sums,
 )
 
-_PATIENCE_S = 3600.0  # for what reads or writes everything
+_TIMEOUT_S = 3600.0  # time limit for queries that read or write everything
 
 _DANGLING = {
     **DANGLING,
-    "samples_without_job": "jobs have samples and are not there themselves",
+    "samples_without_job": "jobs have samples but no record",
 }
 
 
@@ -56,7 +56,7 @@ def _drop_samples(connection: Connection, numbers: list[int]) -> None:
 
 
 def check(database: Database) -> StoreCheck:
-    with database.use(patience_s=_PATIENCE_S), database.reading() as connection:
+    with database.use(timeout_s=_TIMEOUT_S), database.reading() as connection:
         ask = _asker(connection)
         [(jobs, pieces, workflows, runs)] = ask("totals")
         problems = [f"{count} {what}" for query, what in _DANGLING.items() if (count := _single(ask, query))]
@@ -78,11 +78,13 @@ def check(database: Database) -> StoreCheck:
 
 
 def vacuum(database: Database, compression_level: int) -> None:
-    """Beside those who read and write. Samples that writers left as they came become blocks; the file system
-    gets back what is free at the ends of tables."""
+    """Compresses samples that are still in pieces and frees space. Readers and writers continue meanwhile.
+
+    The file system gets back only free space at the ends of tables.
+    """
     settle_all(database, compression_level)
     queries = queries_of("upkeep.sql")
-    with database.use(patience_s=_PATIENCE_S) as connection:
+    with database.use(timeout_s=_TIMEOUT_S) as connection:
         connection.execute(queries["forget_settled_cancels"].encode())
         for (table,) in _asker(connection)("tables"):
             connection.execute_alone(queries["vacuum"].format(table=table))
@@ -98,11 +100,11 @@ def _single(ask: Ask, query: str, *parameters: Any) -> int:
 
 
 _CONNECT_S = "10"
-_SAID = 300
+_ERROR_LENGTH = 300
 
 
 def dump(url: str, path: str) -> None:
-    """In pg_dump's own format; `pg_restore` reads it. Others go on writing meanwhile."""
+    """Dumps the database in pg_dump's format, for `pg_restore`. Writers continue meanwhile."""
     if os.path.lexists(path):
         raise InputError(
             f"{path} exists already", hint="name a new file for the backup, or remove the old one"
@@ -112,7 +114,7 @@ def dump(url: str, path: str) -> None:
     tool, shown = shutil.which("pg_dump"), without_password(url)
     if tool is None:
         raise InputError(
-            "a backup of a PostgreSQL store is made by pg_dump, which is not there",
+            "a backup of a PostgreSQL store needs pg_dump, which is not installed",
             hint="install the PostgreSQL client, or copy it all into a file: joblens store copy "
             f"'{shown}' FILE.db",
         )
@@ -129,14 +131,14 @@ def dump(url: str, path: str) -> None:
             argv, env=_environment(url), stdin=subprocess.DEVNULL, capture_output=True, check=False
         )
         if ended.returncode:
-            said = " ".join(ended.stderr.decode(errors="replace").split())[-_SAID:]
+            error_text = " ".join(ended.stderr.decode(errors="replace").split())[-_ERROR_LENGTH:]
             raise StoreError(
-                f"the store {shown} could not be copied: {said}", hint="check the client's version"
+                f"the store {shown} could not be copied: {error_text}", hint="check the client's version"
             )
 
 
 def _environment(url: str) -> dict[str, str]:
-    """The password goes this way: what a process was started with is for all to read."""
+    """Passes the password through the environment: other users can read a process's arguments."""
     password = conninfo_to_dict(url).get("password")
     env = {**os.environ, "PGCONNECT_TIMEOUT": _CONNECT_S}
     return env | {"PGPASSWORD": str(password)} if password else env

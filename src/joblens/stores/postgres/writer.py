@@ -1,4 +1,4 @@
-"""Writer of batches: what is known is read and locked first, then all is written at once."""
+"""Writer of batches: reads and locks existing rows first, then writes everything at once."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from joblens.model.errors import StoreError
-from joblens.model.jobs.job import Job, Outcome, Status
+from joblens.model.jobs.job import Attempt, Job, Outcome, Status
 from joblens.model.writes import DetailsTaken, JobEnded, SamplesTaken, Write
 from joblens.stores.postgres.connection import Connection, Database
 from joblens.stores.postgres.sample_tables import (
@@ -22,7 +22,7 @@ from joblens.stores.postgres.sample_tables import (
     settle_job,
 )
 from joblens.stores.postgres.sql import encoded_queries
-from joblens.stores.postgres.tables import Change, PostgresTicketBook, RunFacts
+from joblens.stores.postgres.tables import Change, PostgresTicketBook, RunFacts, write_notes
 from joblens.stores.queue.tickets import TicketFacts, counts, settle_ended
 from joblens.stores.samples.rows import encode_piece
 from joblens.stores.sql.batch import (
@@ -30,11 +30,15 @@ from joblens.stores.sql.batch import (
     EndedJob,
     JobChange,
     began_at_us,
+    codes_of,
     ending_of,
+    host_of,
+    largest_of,
     may_replace,
     run_writes,
     runs_of,
     status_of,
+    storable,
     sums_of,
 )
 
@@ -42,7 +46,7 @@ _Q = encoded_queries("writing.sql")
 
 
 class KnownJob(msgspec.Struct):
-    """One of them."""
+    """State of a job in the store."""
 
     uuid: str
     number: int
@@ -53,14 +57,15 @@ class KnownJob(msgspec.Struct):
     is_described: bool
     attempt_number: int
     fence: int
-    has_free_ticket: bool = False  # nobody holds it
+    has_free_ticket: bool = False  # no worker holds it
+    host: str = ""  # '': unchanged
 
     def ended(self) -> EndedJob | None:
         return (self.tool, self.status.value, *self.ending[1:4]) if self.status.is_final else None
 
     def row(self) -> tuple[Any, ...]:
         state = self.number, self.status.value, self.began_at_us, self.attempt_number
-        return *state, *self.ending
+        return *state, *self.ending, self.host
 
 
 def known_jobs(connection: Connection, uuids: list[str]) -> dict[str, KnownJob]:
@@ -90,12 +95,12 @@ _random = int.from_bytes(os.urandom(2))
 
 
 def _shard() -> int:
-    """Hosts count their processes alike, so the number alone would not keep them apart."""
+    """Returns this process's shard. Includes the host, because hosts reuse process ids."""
     return (os.getpid() + _random) % _SHARDS
 
 
 def record_changes(connection: Connection, added: Iterable[EndedJob], removed: Iterable[EndedJob]) -> None:
-    """Inside the transaction that writes the outcomes, after the jobs' own rows."""
+    """Adds to and subtracts from the stored sums. Call inside the transaction, after the jobs' own rows."""
     removed = list(removed)
     sums, shard = sums_of(added, removed), _shard()
     rollup = [(*key, shard, entry.count, entry.total, entry.largest) for key, entry in sums.items()]
@@ -105,12 +110,13 @@ def record_changes(connection: Connection, added: Iterable[EndedJob], removed: I
         for bucket, count in entry.buckets.items()
         if count
     ]
-    if rollup:  # in order, so that two who add to the same wait for each other only in one direction
+    if rollup:  # in order, so that two writers cannot deadlock
         columns = _columns(sorted(rollup), 7) + _columns(sorted(sketch), 6)
         connection.execute(_Q["add_sums"], columns)
     for group in sorted({(tool, status) for tool, status, *_ in removed}):
         connection.execute(_Q["lock_rollup"], group)
-        connection.execute(_Q["refresh_largest"], group)
+    for row in largest_of(removed):
+        connection.execute(_Q["refresh_largest"], row)
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:
@@ -123,36 +129,36 @@ _Row = tuple[Any, ...]
 
 
 class Writer:
-    """The writing half of the store. Remembers the numbers of the jobs whose samples are written here."""
+    """Writing half of the store. Caches the numbers of jobs whose samples it writes."""
 
     def __init__(self, database: Database, compression_level: int) -> None:
         self._database = database
         self._level = compression_level
         self._times_connected = 0
         self._numbers: dict[str, int] = {}
-        self._details: dict[int, bytes] = {}  # of running jobs, packed as they were written last, by number
-        self._small: dict[int, int] = {}  # small pieces written since they were last put together, by number
+        self._details: dict[int, bytes] = {}  # details of running jobs as last written, packed, by number
+        self._small: dict[int, int] = {}  # small pieces written since the last merge, by number
 
     def apply(self, writes: Sequence[Write]) -> None:
         with self._database.use():
             self._forget_other_servers()
-            everyday = self._everyday(writes)
-            if everyday is None:
+            frequent = self._frequent_writes(writes)
+            if frequent is None:
                 self._apply_batch(writes)
             else:
-                self._apply_everyday(*everyday)
+                self._apply_frequent(*frequent)
         self._join_small(writes)
 
     def _forget_other_servers(self) -> None:
-        """A database that was away may come back as another one: restored, or failed over."""
+        """Drops cached state after a reconnect: the database may have been restored or failed over."""
         if self._times_connected != self._database.times_connected:
             self._times_connected = self._database.times_connected
             self._numbers.clear()
             self._small.clear()
             self._details.clear()
 
-    def _everyday(self, writes: Sequence[Write]) -> tuple[list[Piece], dict[int, DetailsTaken]] | None:
-        """What running jobs do once a second. None: there is more to it."""
+    def _frequent_writes(self, writes: Sequence[Write]) -> tuple[list[Piece], dict[int, DetailsTaken]] | None:
+        """Returns samples and details of running jobs, the frequent writes. None: there are others."""
         pieces: list[Piece] = []
         details: dict[int, DetailsTaken] = {}
         for write in writes:
@@ -170,20 +176,20 @@ class Writer:
                 pieces.append((number, write.fence, write.first, len(write.samples), data))
         return pieces, details
 
-    def _apply_everyday(self, pieces: list[Piece], details: dict[int, DetailsTaken]) -> None:
+    def _apply_frequent(self, pieces: list[Piece], details: dict[int, DetailsTaken]) -> None:
         ended = self._take_news(pieces, details)
         if ended:  # late ones, from a journal
             self._database.write(lambda connection: measure(connection, ended))
 
     def _take_news(self, pieces: list[Piece], details: dict[int, DetailsTaken]) -> list[int]:
-        """-> which of the jobs with samples have ended"""
+        """Writes samples and details. Returns the jobs with samples that have ended."""
         from joblens.stores.postgres.tables import changes_of
 
         changes = changes_of(self._details, details) if details else []
         ended, written = take_news(self._database, pieces, changes)
         self._details.update({each.number: each.data for each in changes if each.number in written})
         others = [details[each.number] for each in changes if each.number not in written]
-        if others:  # somebody else has written there, or the job is over
+        if others:  # another process wrote them, or the job has ended
             self._apply_batch(others)
         return ended
 
@@ -200,7 +206,7 @@ class Writer:
             try:
                 settle_job(self._database, number, self._level)
             except StoreError:
-                return  # nothing is lost: they can be read as they lie, and upkeep settles them
+                return  # no data is lost: pieces are readable, and upkeep compresses them
 
     def _join_small(self, writes: Sequence[Write]) -> None:
         for write in writes:
@@ -213,24 +219,30 @@ class Writer:
                 try:
                     self._database.write(lambda connection, number=number: join_small(connection, number))  # type: ignore[misc]
                 except StoreError:
-                    return  # the next time
+                    return  # retried next time
 
 
 def _written(connection: Connection, writes: Sequence[Write], level: int) -> "Batch":
-    """A new one for each try: it gathers while it writes."""
+    """Writes a new Batch per attempt, because it collects state while writing."""
     batch = Batch(writes, level)
     batch.write(connection)
     return batch
 
 
+_IN_ORDER = (
+    *("drop_findings", "insert_details", "describe_jobs", "change_jobs", "change_details", "insert_tags"),
+    *("move_tags", "insert_findings"),
+)
+
+
 class Batch(BatchRows):
-    """One batch on its way into the store. `write` is called once, inside a transaction."""
+    """One batch of writes. Call `write` once, inside a transaction."""
 
     def __init__(self, writes: Sequence[Write], compression_level: int) -> None:
         super().__init__(writes)
         self.numbers: dict[str, int] = {}
-        self.details: dict[int, bytes] = {}  # that have been written, packed
-        self.to_settle: list[int] = []  # jobs whose samples are to become blocks, when this is committed
+        self.details: dict[int, bytes] = {}  # written details, packed
+        self.to_settle: list[int] = []  # jobs whose samples to compress after the commit
         self._level = compression_level
         self._runs = RunFacts(run_writes(writes), runs_of(self.changes))
         self._tickets = TicketFacts(writes)
@@ -246,6 +258,8 @@ class Batch(BatchRows):
         if self._cancels:
             connection.execute(_Q["hold_jobs_to_cancel"], ([uuid for uuid, _, _ in self._cancels],))
             _execute(connection, "ask_to_cancel", self._cancels)
+        if self._annotations or self._audit:
+            write_notes(connection, self._annotations, self._audit)
         if self._ended or self._no_longer:
             record_changes(connection, self._ended, self._no_longer)
         if self._tickets.has_facts:
@@ -258,14 +272,16 @@ class Batch(BatchRows):
         known = known_jobs(connection, list(self.changes))
         new = [change for uuid, change in self.changes.items() if uuid not in known]
         inserted = self._insert(connection, new)
-        if len(inserted) < len(new):  # somebody else was quicker with some of them
+        if len(inserted) < len(new):  # another process has inserted some of them
             known |= known_jobs(connection, [each.uuid for each in new if each.uuid not in inserted])
         for change in new:
             if change.uuid in inserted:
                 self._note_new(inserted[change.uuid], change)
+        for uuid in [each.uuid for each in new if each.uuid not in inserted and each.uuid not in known]:
+            del self.changes[uuid]  # it was deleted: late writes, as from a journal, are ignored
         for uuid in known:
             self._update(known[uuid], self.changes[uuid])
-        for name in ("insert_details", "describe_jobs", "change_jobs", "change_details", "insert_tags"):
+        for name in _IN_ORDER:
             _execute(connection, name, self._rows.get(name, ()))
         self.numbers = {**{uuid: job.number for uuid, job in known.items()}, **inserted}
         self._write_samples(connection)
@@ -288,7 +304,7 @@ class Batch(BatchRows):
             self.to_settle = measure(connection, sorted(self._touched_when_over))
 
     def _insert(self, connection: Connection, new: Sequence[JobChange]) -> dict[str, int]:
-        """-> numbers by uuid, of those that were not there yet."""
+        """Inserts new jobs. Returns numbers by UUID of those that did not exist."""
         if not new:
             return {}
         rows: list[_Row] = []
@@ -297,8 +313,8 @@ class Batch(BatchRows):
             ending: _Row = (None,) * 6 if change.outcome is None else _ending(change.outcome)
             number = 0 if change.attempt is None else change.attempt.number
             state = status_of(change).value, began_at_us(change)
-            row = change.uuid, *described, *state, *ending, *self._link(change.job), number, change.fence
-            rows.append(row)
+            link, host = self._link(change.job), host_of(change.attempt)
+            rows.append((change.uuid, *described, *state, *ending, *link, number, change.fence, host))
         found = connection.execute(_Q["insert_jobs"], _writer_columns(rows)).fetchall()
         return dict(found)
 
@@ -308,9 +324,20 @@ class Batch(BatchRows):
             self._tag(number, change.job)
         if change.outcome is not None:
             self._over.append((change.uuid, change.outcome.status))
-            tool = "" if change.job is None else _text(change.job.tool)
+            tool = "" if change.job is None else storable(change.job.tool)
             self._ended.append((tool, change.outcome.status.value, *ending_of(change.outcome)[1:4]))
             self._touched_when_over.add(number)
+            self._note_findings(number, change.outcome)
+
+    def _note_findings(self, number: int, outcome: Outcome) -> None:
+        for code in codes_of(outcome):
+            self._row("insert_findings", code, number)
+
+    def _start(self, known: KnownJob, attempt: Attempt) -> None:
+        known.status, known.began_at_us = Status.RUNNING, attempt.started_at_us
+        known.host = host_of(attempt)
+        if known.is_described:
+            self._row("move_tags", known.number)
 
     def _update(self, known: KnownJob, change: JobChange) -> None:
         if not counts(change.fence, known.fence, has_free_ticket=known.has_free_ticket):
@@ -326,13 +353,16 @@ class Batch(BatchRows):
         attempt, outcome = change.attempt, change.outcome
         if attempt is not None and attempt.number >= known.attempt_number:
             if not known.status.is_final:
-                known.status, known.began_at_us = Status.RUNNING, attempt.started_at_us
+                self._start(known, attempt)
                 documents[1] = _json.encode(attempt)
             elif known.attempt_number == 0:
                 documents[1] = _json.encode(attempt)
             if documents[1]:
                 known.attempt_number = attempt.number
         if outcome is not None and may_replace(known.status, outcome.status):
+            if known.status is Status.LOST:
+                self._row("drop_findings", known.number)
+            self._note_findings(known.number, outcome)
             known.status, known.ending = outcome.status, _ending(outcome)
             self._over.append((known.uuid, outcome.status))
             documents[2] = _json.encode(outcome)
@@ -346,11 +376,11 @@ class Batch(BatchRows):
 
     def _tag(self, number: int, job: Job) -> None:
         for tag in job.tags:
-            self._row("insert_tags", _text(tag), number)
+            self._row("insert_tags", storable(tag), number)
 
 
 def ticket_book(connection: Connection, compression_level: int) -> PostgresTicketBook:
-    """Where jobs that tickets end are written by a batch of their own, in the same transaction."""
+    """Returns a ticket book that writes the jobs it ends as a batch of their own, in the same transaction."""
     return PostgresTicketBook(connection, lambda writes: Batch(writes, compression_level).write(connection))
 
 
@@ -369,25 +399,22 @@ def _documents(change: JobChange) -> list[bytes]:
 
 
 def _description(job: Job) -> tuple[str | None, str, str, str]:
-    external_id = None if job.external_id is None else _text(job.external_id)
-    return external_id, _text(job.name), _text(job.tool), _text(job.user)
+    external_id = None if job.external_id is None else storable(job.external_id)
+    return external_id, storable(job.name), storable(job.tool), storable(job.user)
 
 
 def _ending(outcome: Outcome) -> tuple[int, int, int | None, int | None, int | None, str]:
     *numbers, reason = ending_of(outcome)
-    return *numbers, _text(reason)  # type: ignore[return-value]
-
-
-def _text(value: str) -> str:
-    """PostgreSQL's text cannot hold the character 0; the JSON beside it can."""
-    return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in value else value
+    return *numbers, storable(reason)  # type: ignore[return-value]
 
 
 def take_news(
     database: Database, pieces: Sequence[Piece], changes: Sequence[Change]
 ) -> tuple[list[int], set[int]]:
-    """Samples, and details without asking what is there: where it is not what is thought, nothing happens.
-    -> which of the jobs with samples have ended, the numbers of those whose details were written"""
+    """Writes samples, and details where the stored ones are as expected.
+
+    Returns the jobs with samples that have ended, and the numbers of the jobs whose details were written.
+    """
     if not pieces and not changes:
         return [], set()
     names = ("detail_ids", "detail_fences", "md5s", "details")

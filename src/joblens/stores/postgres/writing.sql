@@ -6,17 +6,18 @@
 SELECT * FROM joblens.hold_jobs(%s::text[])
 
 -- name: insert_jobs
--- Whoever comes second with the same job gets no row back.
+-- Whoever comes second with the same job gets no row back, nor does a deleted job.
 INSERT INTO job (uuid, external_id, name, tool, user_name, status, began_at_us, ended_at_us, duration_us, cpu_usec,
-                 memory_bytes, exit_code, reason, run_id, run_index, run_attempt, attempt_number, fence)
+                 memory_bytes, exit_code, reason, run_id, run_index, run_attempt, attempt_number, fence, host)
 SELECT uuid, external_id, name, tool, user_name, status, began_at_us, ended_at_us, duration_us, cpu_usec,
-       memory_bytes, exit_code, reason, run_id, run_index, run_attempt, attempt_number, fence
+       memory_bytes, exit_code, reason, run_id, run_index, run_attempt, attempt_number, fence, host
 FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %s::bigint[],
             %s::bigint[], %s::bigint[], %s::bigint[], %s::integer[], %s::text[], %s::bigint[], %s::integer[],
-            %s::integer[], %s::integer[], %s::integer[])
+            %s::integer[], %s::integer[], %s::integer[], %s::text[])
      WITH ORDINALITY AS new (uuid, external_id, name, tool, user_name, status, began_at_us, ended_at_us, duration_us,
                              cpu_usec, memory_bytes, exit_code, reason, run_id, run_index, run_attempt,
-                             attempt_number, fence, place)
+                             attempt_number, fence, host, place)
+WHERE NOT EXISTS (SELECT 1 FROM tombstone WHERE tombstone.uuid = new.uuid)
 ORDER BY place
 ON CONFLICT (uuid) DO NOTHING
 RETURNING uuid, id
@@ -36,11 +37,12 @@ WHERE job.id = new.id
 -- name: change_jobs
 UPDATE job SET status = new.status, began_at_us = new.began_at_us, attempt_number = new.attempt_number,
                ended_at_us = new.ended_at_us, duration_us = new.duration_us, cpu_usec = new.cpu_usec,
-               memory_bytes = new.memory_bytes, exit_code = new.exit_code, reason = new.reason
+               memory_bytes = new.memory_bytes, exit_code = new.exit_code, reason = new.reason,
+               host = coalesce(nullif(new.host, ''), job.host)
 FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::integer[], %s::bigint[], %s::bigint[], %s::bigint[],
-            %s::bigint[], %s::integer[], %s::text[])
+            %s::bigint[], %s::integer[], %s::text[], %s::text[])
      AS new (id, status, began_at_us, attempt_number, ended_at_us, duration_us, cpu_usec, memory_bytes,
-             exit_code, reason)
+             exit_code, reason, host)
 WHERE job.id = new.id
 
 -- name: change_details
@@ -50,8 +52,36 @@ UPDATE detail SET job = coalesce(nullif(new.job, ''), detail.job),
 FROM unnest(%b::bigint[], %b::bytea[], %b::bytea[], %b::bytea[]) AS new (job_id, job, attempt, outcome)
 WHERE detail.job_id = new.job_id
 
+-- name: drop_findings
+-- Of jobs that were lost and have a true outcome now; before that is written.
+DELETE FROM finding USING job JOIN detail ON detail.job_id = job.id
+     CROSS JOIN LATERAL json_array_elements(convert_from(detail.outcome, 'UTF8')::json -> 'findings') AS found (value)
+WHERE job.id = ANY(%s::bigint[]) AND finding.job_id = job.id AND finding.began_at_us = job.began_at_us
+  AND finding.code = found.value ->> 'code'
+
+-- name: insert_findings
+INSERT INTO finding (code, began_at_us, job_id)
+SELECT new.code, job.began_at_us, job.id FROM unnest(%s::text[], %s::bigint[]) AS new (code, job_id)
+JOIN job ON job.id = new.job_id
+ON CONFLICT DO NOTHING
+
 -- name: insert_tags
-INSERT INTO tag (tag, job_id) SELECT * FROM unnest(%s::text[], %s::bigint[]) ON CONFLICT DO NOTHING
+INSERT INTO tag (tag, job_id, began_at_us)
+SELECT new.tag, job.id, job.began_at_us FROM unnest(%s::text[], %s::bigint[]) AS new (tag, job_id)
+JOIN job ON job.id = new.job_id
+ON CONFLICT DO NOTHING
+
+-- name: move_tags
+-- Jobs that were known before they began are listed by their beginning now. A text with the character 0 is not
+-- taken apart.
+UPDATE tag SET began_at_us = described.began_at_us
+FROM (
+    SELECT job.id, job.began_at_us, json_array_elements_text(CASE
+        WHEN strpos(convert_from(detail.job, 'UTF8'), '\u0000') = 0
+        THEN convert_from(detail.job, 'UTF8')::json -> 'tags' END) AS tag
+    FROM job JOIN detail ON detail.job_id = job.id WHERE job.id = ANY(%s::bigint[])
+) AS described
+WHERE tag.tag = described.tag AND tag.job_id = described.id
 
 -- name: hold_jobs_to_cancel
 -- Whoever is ending one of them comes first, or finds what is asked for here and removes it.
@@ -87,11 +117,11 @@ SELECT joblens.add_sums(%s::text[], %s::text[], %s::text[], %s::smallint[], %s::
 SELECT 1 FROM rollup WHERE tool = %s AND status = %s ORDER BY tool, status, metric, shard FOR UPDATE
 
 -- name: refresh_largest
--- After a job has left the group. Only `lost` jobs ever do, so these are few.
+-- After a job has left the group that may have had the largest value.
 UPDATE rollup SET largest = coalesce((
     SELECT max(CASE rollup.metric WHEN 'duration' THEN duration_us WHEN 'cpu' THEN cpu_usec ELSE memory_bytes END)
-    FROM job WHERE job.status = rollup.status AND job.tool = rollup.tool), 0)
-WHERE tool = %s AND status = %s
+    FROM job WHERE job.status = rollup.status AND job.tool = rollup.tool AND job.ended_at_us IS NOT NULL), 0)
+WHERE tool = %s AND status = %s AND metric = %s AND largest <= %s
 
 -- name: lock_workflows
 -- One at a time may make workflows: a file has one, whoever comes first.

@@ -1,4 +1,4 @@
-"""Claims of tickets by workers: granted by capacity, renewed, given back, withdrawn, and listed."""
+"""Claims of tickets by workers: grant by capacity, renew, release, cancel, list."""
 
 import random
 from collections.abc import Collection, Mapping, Sequence
@@ -8,18 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from joblens.model.clusters.placement import NodeCapacity
-from joblens.model.delivery import (
-    Backlog,
-    Claim,
-    FormerWorker,
-    Holding,
-    Renewal,
-    RetryLost,
-    Ticket,
-    WorkerInfo,
-)
+from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, Ticket, WorkerInfo
 from joblens.model.errors import UnknownJob
-from joblens.model.jobs.job import Attempt, Job, Requirements, Status
+from joblens.model.jobs.job import Attempt, Job, Requirements, RetryLost, Status
 from joblens.stores.queue.tickets import (
     Ending,
     TicketBook,
@@ -31,23 +22,23 @@ from joblens.stores.queue.tickets import (
 )
 
 
-class RoomLeft:
-    def __init__(self, room: NodeCapacity | None) -> None:
-        self._room = room
-        self._places = room.places if room is not None else None
-        self._memory_bytes = room.memory_bytes if room is not None else None
-        self._gpus = room.gpus if room is not None else None
+class RemainingCapacity:
+    def __init__(self, capacity: NodeCapacity | None) -> None:
+        self._capacity = capacity
+        self._places = capacity.places if capacity is not None else None
+        self._memory_bytes = capacity.memory_bytes if capacity is not None else None
+        self._gpus = capacity.gpus if capacity is not None else None
         self.has_refused = False
 
     def take(self, asked: Requirements) -> bool:
-        """Whether it fits; then there is less for the next."""
-        room = self._room
-        if room is None:
+        """Whether the request fits; if so, subtracts it from the capacity."""
+        capacity = self._capacity
+        if capacity is None:
             return True
         places = max(1, -int(-(asked.cpus or 1) // 1))
         memory_bytes, gpus = asked.memory_bytes or 0, asked.gpus or 0
-        lasts_s = asked.timeout_s if asked.timeout_s is not None else room.usual_s or 0.0
-        is_late = room.time_s is not None and lasts_s > room.time_s
+        lasts_s = asked.timeout_s if asked.timeout_s is not None else capacity.usual_s or 0.0
+        is_late = capacity.time_s is not None and lasts_s > capacity.time_s
         lacks = (
             (self._places is not None and places > self._places)
             or (self._memory_bytes is not None and memory_bytes > self._memory_bytes)
@@ -65,7 +56,7 @@ class RoomLeft:
         return True
 
 
-GAVE_BACK = b'"gave-back"'  # in place of the lost attempt: the worker ended the job and gave it back
+GAVE_BACK = b'"gave-back"'  # replaces the lost attempt: the worker ended the job and released it
 _HEARD_OF_FOR_US = 3600 * 1_000_000
 _worker = msgspec.json.Decoder(WorkerInfo)
 
@@ -73,8 +64,10 @@ T = TypeVar("T")
 
 
 def read_or_none(decoder: msgspec.json.Decoder[T], data: bytes | None) -> T | None:
-    """None also where a newer joblens wrote what this one does not know, or the row is damaged: one such row
-    must not keep anybody from the others."""
+    """Decodes, or returns None for data that is damaged or written by a newer joblens.
+
+    One such row must not block the others.
+    """
     try:
         return None if data is None else decoder.decode(data)
     except ValueError:
@@ -115,10 +108,10 @@ def former_workers(book: TicketBook, uuids: Sequence[str]) -> dict[str, FormerWo
 
 
 _SECOND = 1_000_000
-_MORE_ROWS, _LEAST_LOOK = 8, 64  # looked at behind those for which there was no room
+_MORE_ROWS, _MIN_ROWS = 8, 64  # considered only after jobs that fit
 _FORGOTTEN_AFTER_S = 24 * 3600.0
-_THERE_S = 60.0  # who was not heard of for this long is not counted
-_LOOKS_OVER = 1 / 16  # of renewals
+_THERE_S = 60.0  # workers not heard of for this long are not counted
+_LOOKS_OVER = 1 / 16  # renewals
 _encoder = msgspec.json.Encoder()
 _job = msgspec.json.Decoder(Job)
 _ticket = msgspec.json.Decoder(Ticket)
@@ -130,12 +123,12 @@ def claim_those(
     worker: WorkerInfo,
     uuids: Sequence[str],
     lease_s: float,
-    room: NodeCapacity | None = None,
+    capacity: NodeCapacity | None = None,
 ) -> list[Claim]:
     rows = book.ask("waiting_of", uuids=list(uuids), user=only_user(worker))
-    place = {uuid: number for number, uuid in enumerate(uuids)}
-    rows = sorted(rows, key=lambda row: place[row[1]])
-    return _claim(book, rows, worker, lease_s, RoomLeft(room), len(rows))
+    order = {uuid: number for number, uuid in enumerate(uuids)}
+    rows = sorted(rows, key=lambda row: order[row[1]])
+    return _claim(book, rows, worker, lease_s, RemainingCapacity(capacity), len(rows))
 
 
 def claim_oldest(
@@ -144,7 +137,7 @@ def claim_oldest(
     most: int,
     lease_s: float,
     older_than_s: float,
-    room: NodeCapacity | None = None,
+    capacity: NodeCapacity | None = None,
 ) -> list[Claim]:
     until_us = book.now_us() - round(older_than_s * _SECOND)
 
@@ -157,12 +150,12 @@ def claim_oldest(
             most=count,
         )
 
-    left = RoomLeft(room)
+    left = RemainingCapacity(capacity)
     rows = oldest(most)
     claims = _claim(book, rows, worker, lease_s, left, most)
     if left.has_refused and len(rows) == most:
-        seen = {row[1] for row in rows}
-        behind = [row for row in oldest(max(_LEAST_LOOK, most * _MORE_ROWS)) if row[1] not in seen]
+        considered = {row[1] for row in rows}
+        behind = [row for row in oldest(max(_MIN_ROWS, most * _MORE_ROWS)) if row[1] not in considered]
         claims += _claim(book, behind, worker, lease_s, left, most - len(claims))
     return claims
 
@@ -180,7 +173,7 @@ def _claim(
     rows: Sequence[tuple[Any, ...]],
     worker: WorkerInfo,
     lease_s: float,
-    left: RoomLeft,
+    left: RemainingCapacity,
     most: int,
 ) -> list[Claim]:
     at_us = book.now_us() if rows else 0
@@ -201,7 +194,7 @@ def _claim(
                 former=FormerWorker(lost_worker, lost_attempt == GAVE_BACK) if lost_worker else None,
                 lost_attempt=read_or_none(_attempt, lost_attempt),
             )
-        except ValueError as error:  # left alone it would be found again and again, by every worker
+        except ValueError as error:  # otherwise every worker would find it again and again
             unwanted.append((uuid, fence, unreadable(at_us, str(error))))
             continue
         if worker.serves(claim.ticket.label) and left.take(claim.job.requirements):
@@ -223,7 +216,7 @@ def renew(book: TicketBook, worker: WorkerInfo, held: Mapping[str, int], lease_s
     at_us = book.now_us()
     data = _encoder.encode(worker)
     book.ask("announce_worker", name=worker.name, at_us=at_us, data=data, host=worker.host)
-    workers = looked_over(book, at_us) if is_time_to_look_over() else 0
+    workers = count_workers_now(book, at_us) if is_time_to_count() else 0
     if not held:
         return Renewal(frozenset(), frozenset(), workers)
     mine = {
@@ -241,12 +234,15 @@ def renew(book: TicketBook, worker: WorkerInfo, held: Mapping[str, int], lease_s
     )
 
 
-def is_time_to_look_over() -> bool:
+def is_time_to_count() -> bool:
     return random.random() < _LOOKS_OVER  # noqa: S311
 
 
-def looked_over(book: TicketBook, at_us: int) -> int:
-    """-> how many workers there are. Reads them all, so that not everybody does it every time."""
+def count_workers_now(book: TicketBook, at_us: int) -> int:
+    """Forgets workers of long ago and returns the number of active ones.
+
+    Scans all workers, so not every renewal does this.
+    """
     book.ask("forget_workers_before", before_us=at_us - round(_FORGOTTEN_AFTER_S * _SECOND))
     [(count,)] = book.ask("count_workers", since_us=at_us - round(_THERE_S * _SECOND))
     return int(count)
@@ -270,7 +266,7 @@ def holding_of(row: tuple[Any, ...]) -> Holding:
 
 
 class _Created(msgspec.Struct):
-    """All that is asked of a job's document here."""
+    """Fields needed from a job's document."""
 
     created_at_us: int = 0
 
@@ -279,7 +275,7 @@ _created = msgspec.json.Decoder(_Created)
 
 
 class _Delivery(msgspec.Struct):
-    """A job that has a ticket, as it stands now."""
+    """Current state of a job that has a ticket."""
 
     uuid: str
     number: int
@@ -287,14 +283,14 @@ class _Delivery(msgspec.Struct):
     fence: int
     worker: str | None
     deliveries: int
-    ticket: Ticket | None  # None: it cannot be read
+    ticket: Ticket | None  # None: unreadable
     attempt_json: bytes | None
     created_at_us: int
     is_cancelled: bool
 
 
 def take_back(book: TicketBook, uuid: str, fence: int) -> Status | None:
-    _, held = _look_up(book, uuid)
+    _, held = _lock(book, uuid)
     if held is None or held.worker is None or held.fence != fence:
         return None
     return _take_back(book, held, held.worker)
@@ -315,7 +311,7 @@ def _take_back(book: TicketBook, held: _Delivery, worker: str) -> Status:
 
 def give_back(book: TicketBook, worker: str, held_by_it: Mapping[str, int]) -> None:
     for uuid, fence in sorted(held_by_it.items()):
-        _, held = _look_up(book, uuid)
+        _, held = _lock(book, uuid)
         if held is None or held.worker != worker or held.fence != fence:
             continue
         if held.is_cancelled:
@@ -335,7 +331,7 @@ def _may_run_twice(held: _Delivery) -> bool:
 
 
 def withdraw(book: TicketBook, uuid: str) -> bool:
-    _, waiting = _look_up(book, uuid)
+    _, waiting = _lock(book, uuid)
     if waiting is None or waiting.worker is not None:
         return False
     end_jobs(book, [(uuid, waiting.fence, withdrawn(book.now_us()))])
@@ -343,16 +339,15 @@ def withdraw(book: TicketBook, uuid: str) -> bool:
 
 
 def release_after(book: TicketBook, uuid: str) -> list[tuple[str, str]]:
-    status, _ = _look_up(book, uuid)
+    status, _ = _lock(book, uuid)
     if not status.is_final:
         return []
     settle_followers(book, [(uuid, status)])
     return [(follower, queue) for follower, queue in book.ask("released_followers", uuid=uuid)]
 
 
-def _look_up(book: TicketBook, uuid: str) -> tuple[Status, _Delivery | None]:
-    """The job's status, and its ticket where it has one. Nobody else changes them before this transaction is
-    over."""
+def _lock(book: TicketBook, uuid: str) -> tuple[Status, _Delivery | None]:
+    """Returns the job's status, and its ticket if any, locked until the end of this transaction."""
     if not book.ask("hold_job", uuid=uuid):
         raise UnknownJob(f"no job has the ID '{uuid}'")
     (row,) = book.ask("delivery_of", uuid=uuid)
@@ -375,7 +370,7 @@ def _look_up(book: TicketBook, uuid: str) -> tuple[Status, _Delivery | None]:
 
 
 def _queue_again(book: TicketBook, held: _Delivery) -> None:
-    """Without what the attempt had written."""
+    """Requeues the job and discards what the attempt has written."""
     book.ask("queue_again", number=held.number, began_at_us=held.created_at_us)
     for query in ("forget_attempt", "forget_details", "forget_samples"):
         book.ask(query, number=held.number)

@@ -1,4 +1,4 @@
-"""ports.deliveries.Deliveries of a store in a database."""
+"""Queue queries: ports.deliveries.Deliveries of a store in a database."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ T = TypeVar("T")
 
 
 class TicketQueries:
-    """The half of a store that workers ask. What it needs is imported when it is asked for, so that running
-    a job without a worker does not pay for it."""
+    """Queries of workers. Imports its parts on demand, so that running a job without a worker stays fast."""
 
-    def _look(self, work: Callable[[TicketBook], T]) -> T:
-        """Reads."""
+    def _read(self, work: Callable[[TicketBook], T]) -> T:
+        """Runs a read."""
         raise NotImplementedError
 
     def _change(self, work: Callable[[TicketBook], T], *, for_good: bool) -> T:
-        """All or nothing; `for_good`: on disk when it returns. `work` may be called again from its start."""
+        """Runs `work` in one transaction, possibly repeatedly; `for_good`: durable on return."""
         raise NotImplementedError
 
     def claim(
-        self, worker: WorkerInfo, uuids: Sequence[str], lease_s: float, *, room: NodeCapacity | None = None
+        self,
+        worker: WorkerInfo,
+        uuids: Sequence[str],
+        lease_s: float,
+        *,
+        capacity: NodeCapacity | None = None,
     ) -> list[Claim]:
         from joblens.stores.queue.claims import claim_those
 
         if not uuids:
             return []
-        return self._change(lambda book: claim_those(book, worker, uuids, lease_s, room), for_good=False)
+        return self._change(lambda book: claim_those(book, worker, uuids, lease_s, capacity), for_good=False)
 
     def claim_waiting(
         self,
@@ -42,21 +46,21 @@ class TicketQueries:
         lease_s: float,
         *,
         older_than_s: float = 0.0,
-        room: NodeCapacity | None = None,
+        capacity: NodeCapacity | None = None,
     ) -> list[Claim]:
         from joblens.stores.queue.claims import claim_oldest
 
-        # First without a lock: mostly there is nothing.
+        # First without a lock: usually there is nothing to do.
         if most <= 0 or not self._is_any_waiting(worker, older_than_s):
             return []
         return self._change(
-            lambda book: claim_oldest(book, worker, most, lease_s, older_than_s, room), for_good=False
+            lambda book: claim_oldest(book, worker, most, lease_s, older_than_s, capacity), for_good=False
         )
 
     def _is_any_waiting(self, worker: WorkerInfo, older_than_s: float) -> bool:
         from joblens.stores.queue.claims import any_waiting
 
-        return self._look(lambda book: any_waiting(book, worker, older_than_s))
+        return self._read(lambda book: any_waiting(book, worker, older_than_s))
 
     def renew(self, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:
         from joblens.stores.queue.claims import renew
@@ -74,7 +78,7 @@ class TicketQueries:
 
         if of is not None and not of:
             return []
-        return self._look(lambda book: holdings(book, near, of))
+        return self._read(lambda book: holdings(book, near, of))
 
     def take_back(self, uuid: str, fence: int) -> Status | None:
         from joblens.stores.queue.claims import take_back
@@ -89,7 +93,7 @@ class TicketQueries:
     def released_by(self, uuids: Sequence[str]) -> list[tuple[str, str]]:
         from joblens.stores.queue.claims import released_by
 
-        return self._look(lambda book: released_by(book, uuids)) if uuids else []
+        return self._read(lambda book: released_by(book, uuids)) if uuids else []
 
     def withdraw(self, uuid: str) -> bool:
         from joblens.stores.queue.claims import withdraw
@@ -99,7 +103,7 @@ class TicketQueries:
     def workers(self, *, host: str | None = None) -> list[WorkerInfo]:
         from joblens.stores.queue.claims import workers
 
-        return self._look(lambda book: workers(book, host))
+        return self._read(lambda book: workers(book, host))
 
     def forget_worker(self, name: str) -> None:
         self._change(lambda book: book.ask("forget_worker", name=name), for_good=False)
@@ -107,17 +111,17 @@ class TicketQueries:
     def backlog(self) -> list[Backlog]:
         from joblens.stores.queue.claims import backlog
 
-        return self._look(backlog)
+        return self._read(backlog)
 
     def states(self, uuids: Sequence[str]) -> dict[str, Status]:
         from joblens.stores.queue.claims import states
 
-        return self._look(lambda book: states(book, uuids)) if uuids else {}
+        return self._read(lambda book: states(book, uuids)) if uuids else {}
 
     def former_workers(self, uuids: Sequence[str]) -> dict[str, FormerWorker]:
         from joblens.stores.queue.claims import former_workers
 
-        return self._look(lambda book: former_workers(book, uuids)) if uuids else {}
+        return self._read(lambda book: former_workers(book, uuids)) if uuids else {}
 
     def now_us(self) -> int:
-        return self._look(lambda book: book.now_us())
+        return self._read(lambda book: book.now_us())

@@ -1,30 +1,36 @@
 """Tickets in a store: their rows, ends of jobs without a worker, and the queries each database provides."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from joblens import __version__
-from joblens.model.delivery import RetryLost, Ticket
-from joblens.model.jobs.job import Attempt, Outcome, Status
-from joblens.model.writes import JobEnded, TicketMade, Write
+from joblens.model.jobs.job import Outcome, RetryLost, Status
+from joblens.model.writes import JobEnded, TicketMade
 
-_UNREADABLE = f"joblens {__version__} cannot read what it is to run"
+if TYPE_CHECKING:
+    from joblens.model.delivery import Ticket
+    from joblens.model.jobs.job import Attempt
+    from joblens.model.writes import Write
+
+_UNREADABLE = f"joblens {__version__} cannot read its command"
 
 
 def withdrawn(now_us: int) -> Outcome:
-    """Cancelled while it waited: no attempt of a run."""
-    return _ended(Status.CANCELLED, now_us, "not-started", "cancelled before it began")
+    """Outcome of a job that was cancelled while queued; it has no attempt."""
+    return _ended(Status.CANCELLED, now_us, "not-started", "cancelled before it started")
 
 
 def blocked(now_us: int, after: str) -> Outcome:
-    return _ended(Status.CANCELLED, now_us, "blocked", f"the job before it ({after}) did not succeed")
+    return _ended(Status.CANCELLED, now_us, "blocked", f"its dependency ({after}) did not succeed")
 
 
 def unreadable(now_us: int, why: str) -> Outcome:
-    """It waited, and no worker of this version can tell what to run."""
+    """Outcome of a queued job that no worker of this version can read."""
     error = f"{_UNREADABLE} ({why}): a newer one wrote it, or it is damaged"
     return _ended(Status.ERROR, now_us, "not-started", error)
 
@@ -38,7 +44,7 @@ def ending_of_lost(
     *,
     is_cancelled: bool,
 ) -> Outcome | None:
-    """Of a job whose worker is gone; None: it is queued again. No ticket: it cannot be read."""
+    """Outcome of a job whose worker was lost; None: it is requeued. `ticket` is None if unreadable."""
     began_us = now_us if attempt is None else attempt.started_at_us
     duration_s = max(0, now_us - began_us) / 1_000_000
     lost = f"its worker {worker} was lost"
@@ -50,7 +56,7 @@ def ending_of_lost(
     elif ticket.retry_lost is RetryLost.NEVER:
         why = "it must not run twice (retry_lost: never)"
     elif deliveries >= ticket.most_deliveries:
-        why = f"it was given to workers {deliveries} times"
+        why = f"{deliveries} workers have tried it"
     else:
         return None
     return replace(_ended(Status.LOST, now_us, "lost", f"{lost}, and {why}", duration_s), worker=worker)
@@ -61,36 +67,38 @@ def _ended(status: Status, now_us: int, reason: str, error: str, duration_s: flo
 
 
 def counts(fence: int, known_fence: int, *, has_free_ticket: bool) -> bool:
-    """Whether what is written under `fence` is by the worker that holds the job. One that was taken back and
-    nobody has taken again belongs to nobody, although its fence has not risen yet."""
+    """Whether a write under `fence` comes from the worker that holds the job.
+
+    A job that was released and not claimed again belongs to no one, although its fencing token is unchanged.
+    """
     return fence == known_fence and not (known_fence > 0 and has_free_ticket)
 
 
 class TicketBook(Protocol):
-    """Within one transaction."""
+    """Queries of one transaction."""
 
     def ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
-        """A list as value is for a query that takes any number at once."""
+        """Runs a query. A list is passed as one parameter that stands for any number of values."""
         ...
 
     def ask_each(self, query: str, rows: Sequence[Mapping[str, Any]]) -> None: ...
 
     def write(self, writes: Sequence[Write]) -> None:
-        """As `apply` does, in the same transaction."""
+        """Writes as `apply` does, in the same transaction."""
         ...
 
     def now_us(self) -> int:
-        """By the store's clock."""
+        """Returns the time of the store's clock."""
         ...
 
 
 _json = msgspec.json.Encoder()
 
-Ending = tuple[str, int, Outcome]  # uuid, fence, how
+Ending = tuple[str, int, Outcome]  # uuid, fencing token, how
 
 
 class TicketFacts:
-    """Those of one batch, turned into bytes before anything is locked."""
+    """Facts about tickets in one batch, encoded before anything is locked."""
 
     def __init__(self, writes: Iterable[Write]) -> None:
         self._tickets = [write.ticket for write in writes if isinstance(write, TicketMade)]
@@ -98,7 +106,7 @@ class TicketFacts:
         self.has_facts = bool(self._tickets)
 
     def write(self, book: TicketBook) -> None:
-        """Their jobs are in the store already."""
+        """Writes the batch; its jobs are in the store already."""
         before = {ticket.after for ticket in self._tickets if ticket.after}
         states = _states_for_good(book, before)
         at_us = book.now_us()
@@ -118,14 +126,14 @@ class TicketFacts:
 
 
 def _states_for_good(book: TicketBook, uuids: set[str]) -> dict[str, Status]:
-    """None of these jobs ends while this transaction goes on, so that none ends unseen."""
+    """Locks the jobs' states, so that none ends unnoticed during this transaction."""
     if not uuids:
         return {}
     return {uuid: Status(status) for uuid, status in book.ask("states_held", uuids=sorted(uuids))}
 
 
 def settle_ended(book: TicketBook, ended: Sequence[tuple[str, Status]]) -> None:
-    """Their tickets go; who came after them may go now, or never."""
+    """Removes the tickets of ended jobs; releases or cancels the jobs that depend on them."""
     book.ask("delete_tickets", uuids=[uuid for uuid, _ in ended])
     settle_followers(book, ended)
 
@@ -142,7 +150,7 @@ def settle_followers(book: TicketBook, ended: Sequence[tuple[str, Status]]) -> N
 
 
 def end_jobs(book: TicketBook, endings: Sequence[Ending]) -> None:
-    """By the store itself. Tickets first: what is written of a job that nobody holds would not count."""
+    """Ends jobs on behalf of the store. Removes tickets first: a job without a holder accepts the outcome."""
     if endings:
         book.ask("delete_tickets", uuids=[uuid for uuid, _, _ in endings])
         book.write([JobEnded(uuid, outcome, fence) for uuid, fence, outcome in endings])

@@ -1,10 +1,11 @@
-"""Columns for blocks of a few samples: quick above all.
+"""Column encoding for blocks of few samples: optimized for speed.
 
-The columns lie one behind the other in a single flat list, so difference, zigzag and byte shuffle
-are each one pass in C over everything."""
+The columns are concatenated in one flat list, so difference, zigzag and byte shuffle are each one pass in C.
+"""
 
 import sys
 from array import array
+from collections.abc import Container
 from functools import lru_cache
 from itertools import accumulate, chain
 from operator import sub
@@ -24,16 +25,18 @@ def pack_columns(columns: list[list[int]]) -> bytes:
             raise
         numbers = array("q", map(_wrapped, differences))
     data = _zigzag(numbers)
-    return b"".join([data[place::8] for place in range(8)])
+    return b"".join([data[index::8] for index in range(8)])
 
 
-def unpack_columns(data: bytes, column_count: int, count: int) -> list[list[int]]:
+def unpack_columns(
+    data: bytes, column_count: int, count: int, _wanted: Container[int] | None = None
+) -> list[list[int]]:
     length = column_count * count
     if len(data) != 8 * length:
         raise ValueError(f"{len(data)} bytes of numbers instead of {8 * length}")
     joined = bytearray(len(data))
-    for place in range(8):
-        joined[place::8] = data[place * length : (place + 1) * length]
+    for index in range(8):
+        joined[index::8] = data[index * length : (index + 1) * length]
     flat = list(accumulate(_unzigzag(joined)))
     if flat and (min(flat) < _INT64_MIN or max(flat) > _INT64_MAX):
         flat = list(map(_wrapped, flat))
@@ -44,8 +47,8 @@ def _wrapped(value: int) -> int:
     return (value - _INT64_MIN) % (1 << 64) + _INT64_MIN
 
 
-# Zigzag turns small numbers of either sign into small numbers. Here it is done to all 64-bit lanes
-# of one large integer at once.
+# Zigzag maps small numbers of either sign to small numbers. It is applied to all 64-bit lanes of one large
+# integer at once.
 
 
 def _zigzag(numbers: "array[int]") -> bytes:
@@ -63,9 +66,9 @@ def _unzigzag(data: bytes | bytearray) -> "array[int]":
     return in_little_endian(array("q", (halved ^ ((odd << 64) - odd)).to_bytes(len(data), "little")))
 
 
-@lru_cache(4)  # jobs that are alike have blocks of the same size
+@lru_cache(4)  # similar jobs have blocks of the same size
 def _masks(lanes: int) -> tuple[int, int]:
-    """The lowest bit of each lane, and all the others."""
+    """Returns masks for the lowest bit of each lane, and for all other bits."""
     ones = int.from_bytes(b"\1\0\0\0\0\0\0\0" * lanes, "little")
     return ones, (1 << 64 * lanes) - 1 - ones
 

@@ -1,4 +1,4 @@
-"""Details and provenance of a job, each as one compressed piece."""
+"""Details and provenance of a job, each as one compressed value."""
 
 import functools
 import sys
@@ -14,9 +14,9 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-_MAX_JSON = 1 << 26  # a damaged length must not make us ask for all memory
+_MAX_JSON = 1 << 26  # a damaged length must not allocate all memory
 _encoder = msgspec.json.Encoder()
-_compressor = zstd.ZstdCompressor(level=3)  # making one costs as much as using it
+_compressor = zstd.ZstdCompressor(level=3)  # creating one costs as much as using it
 
 
 def pack_details(details: Details) -> bytes:
@@ -31,7 +31,7 @@ def unpack_details(data: bytes) -> Details:
 
 
 def repacked(known: Mapping[int, bytes], news: Mapping[int, Details]) -> dict[int, bytes]:
-    """What is to be written for news of jobs, by their numbers; nothing of those it does not change."""
+    """Returns the bytes to write for news of jobs, by number, without jobs that the news does not change."""
     packed = {
         number: pack_details(_readable(known.get(number, b"")).updated(details))
         for number, details in news.items()
@@ -40,7 +40,7 @@ def repacked(known: Mapping[int, bytes], news: Mapping[int, Details]) -> dict[in
 
 
 def _readable(data: bytes) -> Details:
-    """What is there already; damaged, it is replaced by what comes now."""
+    """Returns the stored details; damaged ones count as empty and are overwritten."""
     try:
         return unpack_details(data) if data else Details()
     except StoreCorrupt:
@@ -49,7 +49,7 @@ def _readable(data: bytes) -> Details:
 
 @functools.cache
 def _decoder() -> "msgspec.json.Decoder[Details]":
-    """Dear to make, and a job that writes its details once never needs it."""
+    """Creates the decoder on demand: it is expensive, and a job that writes its details once needs none."""
     return msgspec.json.Decoder(Details)
 
 
@@ -58,7 +58,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-_PACKED_PROVENANCE_MAX_JSON = 1 << 24  # a damaged length must not make us ask for all memory
+_PACKED_PROVENANCE_MAX_JSON = 1 << 24  # a damaged length must not allocate all memory
 
 
 def pack_provenance(provenance: Provenance) -> bytes:

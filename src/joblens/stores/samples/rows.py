@@ -1,6 +1,6 @@
-"""Samples as MessagePack rows, and the one function that reads any stored samples.
+"""Samples as MessagePack rows, and the function that reads every encoding of samples.
 
-The first byte tells the encoding: below 16 a block, 16 a piece, above a single row (docs/format.md).
+The first byte identifies the encoding: below 16 a block, 16 a piece, above a single row (docs/format.md).
 """
 
 import sys
@@ -20,7 +20,7 @@ from joblens.model.jobs.sample import (
     sample_from_row,
     within_64_bits,
 )
-from joblens.stores.samples.blocks import MAX_PAYLOAD, decode_block
+from joblens.stores.samples.blocks import MAX_PAYLOAD, Column, decode_block, decode_columns
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -29,7 +29,7 @@ else:
 
 _PIECE = 16
 _MARK = bytes([_PIECE])
-_WIDTH = len(SAMPLE_COLUMNS)  # the tables follow them
+_WIDTH = len(SAMPLE_COLUMNS)  # the tables follow
 _NOT_READ = (None,) * (len(SAMPLE_TABLES) - 1)
 _encoder = msgspec.msgpack.Encoder()
 _row_decoder = msgspec.msgpack.Decoder(list[Any])
@@ -38,11 +38,11 @@ _options: dict[int, int] = {
     zstd.CompressionParameter.compression_level: 1,
     zstd.CompressionParameter.checksum_flag: 1,
 }
-_compressor = zstd.ZstdCompressor(options=_options)  # making one costs more than using it
+_compressor = zstd.ZstdCompressor(options=_options)  # creating one costs more than using it
 
 
 def decode_samples(data: bytes) -> list[Sample]:
-    """Raises StoreCorrupt when the data is not what was written."""
+    """Decodes samples. Raises StoreCorrupt if they are damaged."""
     kind = data[0] if data else 0
     if kind < _PIECE:
         return decode_block(data)
@@ -55,12 +55,28 @@ def decode_samples(data: bytes) -> list[Sample]:
     return [_decode_row(data)]
 
 
+def decode_values(data: bytes, names: Sequence[str]) -> list[Column]:
+    """Some columns of all samples, in the order of `names`. Raises StoreCorrupt."""
+    kind = data[0] if data else 0
+    if kind < _PIECE:
+        return decode_columns(data, names)
+    if kind > _PIECE:
+        (sample,) = decode_samples(data)
+        return [[getattr(sample, name)] for name in names]
+    width, rows = _unpack_piece(data)
+    places = [SAMPLE_COLUMNS.index(name) for name in names]
+    return [[row[place] if place < width else None for row in rows] for place in places]
+
+
 # -- a single row, for the tail of a running job in SQLite: written once per sample
 
 
 def encode_row(sample: Sample) -> bytes:
-    """The tables, then the columns. Without a table but devices the first item is their map or nil, as before
-    there were others; else an array of the tables, each entry an array of its numbers."""
+    """Encodes the tables, then the columns.
+
+    With devices as the only table, the first item is their map or nil, as in older versions; else an array of
+    tables, each entry an array of its numbers.
+    """
     try:
         return _encoder.encode(_row(sample))
     except OverflowError:

@@ -2,24 +2,29 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
 from joblens.analysis.formats.history import to_history_record
 from joblens.files.private import make_private_folder
 from joblens.files.rotation import RotatingFile
-from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Record
-from joblens.model.jobs.sample import Sample
+from joblens.stores.sinks import SelectiveSink
+
+_FEW = 20  # so many ids are searched for faster than a line is decoded
+
+
+class _Line(msgspec.Struct):
+    job_uuid: str = ""
 
 
 def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-class HistoryJsonl:
-    """Implements ports.store.Sink. Several processes may append to one file (files.rotation)."""
+class HistoryJsonl(SelectiveSink):
+    """Several processes may append to one file (files.rotation)."""
 
     def __init__(
         self, path: str, max_size: int = 0, backup_count: int = 5, warn: Callable[[str], None] = _warn
@@ -28,15 +33,6 @@ class HistoryJsonl:
         self._file = RotatingFile(path, max_size, backup_count)
         self._warn = warn
         self._has_warned = False
-
-    def job_started(self, record: Record) -> None:
-        """Does nothing: only ended jobs are written."""
-
-    def samples_taken(self, uuid: str, samples: Sequence[Sample]) -> None:
-        """Does nothing: samples have files of their own."""
-
-    def details_taken(self, uuid: str, details: Details) -> None:
-        """Does nothing: details change while a job runs; the record has their last state."""
 
     def jobs_ended(self, records: Sequence[Record]) -> None:
         lines = b"".join(msgspec.json.encode(to_history_record(record)) + b"\n" for record in records)
@@ -58,6 +54,26 @@ class HistoryJsonl:
 
     def close(self) -> None:
         self._file.close()
+
+
+def remove_jobs(path: str, uuids: Collection[str]) -> int:
+    """Removes the lines of deleted jobs, from rotated files too. Returns how many there were."""
+    wanted, keys = set(uuids), [uuid.encode() for uuid in uuids]
+
+    def is_deleted(line: bytes) -> bool:
+        # Lines are decoded only where they may be about one of the jobs: there may be millions.
+        if len(keys) <= _FEW and not any(key in line for key in keys):
+            return False
+        try:
+            return msgspec.json.decode(line, type=_Line).job_uuid in wanted
+        except msgspec.DecodeError:
+            return False  # unfinished, or not ours
+
+    file = RotatingFile(path, 0, 0)
+    try:
+        return file.remove_lines(is_deleted)
+    finally:
+        file.close()
 
 
 def _keys_in(path: str, keys: Iterable[bytes]) -> set[bytes]:

@@ -10,7 +10,9 @@ _ROWS_A_GROUP = 50_000
 
 
 def write_parquet(path: str, kinds: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> int:
-    """`kinds` names the columns in order: 'int', 'float', 'text', 'bool' or 'time' (µs UTC). -> rows."""
+    """Writes rows;
+    `kinds` maps column names to 'int', 'float', 'text', 'bool' or 'time' (µs UTC). Returns the count.
+    """
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -46,7 +48,7 @@ def write_parquet(path: str, kinds: Mapping[str, str], rows: Iterable[Sequence[A
 def integer_table(
     rows: Sequence[Mapping[str, Any]], columns: Sequence[str], instants: Mapping[str, str]
 ) -> Any:
-    """`instants` names further columns: timestamps made from a column of microseconds UTC."""
+    """Returns an Arrow table. `instants`: further timestamp columns, each from a column of µs UTC."""
     try:
         import pyarrow as pa
     except ImportError as error:
@@ -57,3 +59,25 @@ def integer_table(
     moment = pa.timestamp("us", tz="UTC")
     stamps = {name: arrays[column].cast(moment) for name, column in instants.items()}
     return pa.table({**stamps, **arrays})
+
+
+def arrow_stream(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
+    """Rows as an Arrow IPC stream, with types found from the values; a column of several kinds is text."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise MissingExtra(
+            "Arrow output needs pyarrow, which is not installed", hint=how_to_install("data")
+        ) from error
+    arrays = []
+    for at in range(len(columns)):
+        values = [row[at] for row in rows]
+        try:
+            arrays.append(pa.array(values))
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            arrays.append(pa.array([None if value is None else str(value) for value in values]))
+    table = pa.Table.from_arrays(arrays, names=list(columns))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())

@@ -1,6 +1,7 @@
 """Samples as gzip-compressed JSON lines, live: <folder>/<uuid>/<YYYYmmdd-HHMMSS>.jsonl.gz.
 
-A file is one gzip stream, complete after every write, so that a crash at any time leaves a readable file."""
+A file is one gzip stream, complete after every write, so that a crash at any time leaves a readable file.
+"""
 
 import errno
 import os
@@ -17,9 +18,10 @@ from joblens.model.jobs.details import Details, GpuFacts
 from joblens.model.jobs.job import Job, Record, Status
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import format_instant
+from joblens.stores.sinks import SelectiveSink
 
-# The lines resemble each other: the best level costs 30 µs each. The line before must be within the window,
-# for most jobs a small one, with which a stream takes 64 KiB of memory.
+# Lines are similar: the best level costs 30 µs per line. The window must hold the previous line; for most
+# jobs a small window will do, with which a stream takes 64 KiB of memory.
 _LEVEL, _MEMORY_LEVEL = 9, 6
 _SMALL_WINDOW_BITS, _LARGE_WINDOW_BITS = 13, 15
 _HEADER = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x02\xff"  # gzip; no name, no time, best compression
@@ -31,60 +33,67 @@ def _warn(message: str) -> None:
 
 
 class _GzipStream:
-    """A gzip file that is complete after every write: each replaces the end that the one before wrote.
-    `offset`: behind another stream in the same file, which readers take as one."""
+    """gzip file that is complete after every write: each write replaces the trailer of the previous one.
+
+    `offset`: position behind an earlier stream in the same file; readers see one stream.
+    """
 
     def __init__(self, path: str, line_length: int, offset: int = 0) -> None:
         self.path = path
         is_small = line_length <= 1 << _SMALL_WINDOW_BITS - 1
         self._window_bits = _SMALL_WINDOW_BITS if is_small else _LARGE_WINDOW_BITS
         self._packing = zlib.compressobj(_LEVEL, zlib.DEFLATED, -self._window_bits, _MEMORY_LEVEL)
-        self._kept = offset  # bytes of the file that no write replaces
+        self._fixed_size = offset  # bytes of the file that no write replaces
         self._unwritten = _HEADER
-        self._end = b""  # as it stands behind them
+        self._end = b""  # state of the compressor behind them
         self._checksum = self._length = 0
 
     @property
     def size(self) -> int:
-        return self._kept + len(self._end)
+        return self._fixed_size + len(self._end)
 
     def suits(self, line_length: int) -> bool:
         return line_length <= 1 << self._window_bits - 1 or self._window_bits == _LARGE_WINDOW_BITS
 
     def append(self, lines: bytes, max_size: int) -> bool:
-        """False, and nothing done, when the file would grow past `max_size`. Lines that could not be written
-        (OSError) are written with the next."""
+        """Appends lines; returns False and does nothing if the file would exceed `max_size`.
+
+        Lines that could not be written (OSError) are written with the next ones.
+        """
         packing = self._packing.copy()
         packed = self._unwritten + packing.compress(lines)
         checksum, length = zlib.crc32(lines, self._checksum), self._length + len(lines)
         end = packing.copy().flush() + _TRAILER.pack(checksum, length & 0xFFFFFFFF)
-        if (self._length or self._kept) and self._kept + len(packed) + len(end) > max_size:
+        if (self._length or self._fixed_size) and self._fixed_size + len(packed) + len(end) > max_size:
             return False
         self._packing, self._unwritten = packing, packed
         self._checksum, self._length = checksum, length
         self._replace_end(packed + end)
-        self._kept += len(packed)
+        self._fixed_size += len(packed)
         self._unwritten, self._end = b"", end
         return True
 
     def _replace_end(self, data: bytes) -> None:
-        """A crash in between leaves zeros behind a shorter end, which readers of gzip skip."""
-        is_new = not self._kept
+        """Replaces the trailer.
+
+        A crash half way leaves zeros behind a shorter trailer, which gzip readers skip.
+        """
+        is_new = not self._fixed_size
         descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if is_new else 0), 0o600)
         try:
             padded = data.ljust(len(self._end), b"\0")
-            if os.pwrite(descriptor, padded, self._kept) != len(padded):
-                os.pwrite(descriptor, self._end, self._kept)
-                os.ftruncate(descriptor, self._kept + len(self._end))
+            if os.pwrite(descriptor, padded, self._fixed_size) != len(padded):
+                os.pwrite(descriptor, self._end, self._fixed_size)
+                os.ftruncate(descriptor, self._fixed_size + len(self._end))
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if len(data) < len(padded):
-                os.ftruncate(descriptor, self._kept + len(data))
+                os.ftruncate(descriptor, self._fixed_size + len(data))
         finally:
             os.close(descriptor)
 
 
 class _JobFile:
-    """Where one job's samples go. Not kept open: there may be hundreds of jobs at once."""
+    """Output file of one job. Not kept open: there may be hundreds of jobs at once."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -93,9 +102,7 @@ class _JobFile:
         self.gpus: tuple[GpuFacts, ...] = ()
 
 
-class SampleJsonlGz:
-    """ports.sink.Sink."""
-
+class SampleJsonlGz(SelectiveSink):
     def __init__(
         self,
         folder: str,
@@ -113,7 +120,7 @@ class SampleJsonlGz:
         if job is None:
             self._jobs[record.job.uuid] = _JobFile(record)
         else:
-            job.record = record  # said again, or later than its first samples: the file stays
+            job.record = record  # reported again, or after its first samples: keep the file
 
     def samples_taken(self, uuid: str, samples: Sequence[Sample]) -> None:
         if not samples:
@@ -132,7 +139,7 @@ class SampleJsonlGz:
                 self._warn(f"{self._folder} cannot be written: {error.strerror}; samples are missing there")
 
     def details_taken(self, uuid: str, details: Details) -> None:
-        """Lines say what each GPU is, beside its numbers."""
+        """Records what each GPU is, which every line repeats beside its numbers."""
         if details.gpus is not None:
             self._job(uuid, 0).gpus = details.gpus
 
@@ -145,7 +152,7 @@ class SampleJsonlGz:
 
     def _job(self, uuid: str, began_at_us: int) -> _JobFile:
         job = self._jobs.get(uuid)
-        if job is None:  # its start was seen by another process
+        if job is None:  # another process saw it start
             known = Job(uuid=uuid, argv=(), created_at_us=began_at_us)
             job = self._jobs[uuid] = _JobFile(Record(status=Status.RUNNING, job=known))
         return job
@@ -161,7 +168,7 @@ class SampleJsonlGz:
                 if stream.append(together, self._max_file_size):
                     return
             except FileNotFoundError:
-                pass  # it was removed
+                pass  # the file was removed
         job.stream = _GzipStream(self._new_path(job.record.job.uuid, at_us), longest)
         job.stream.append(together, self._max_file_size)
 

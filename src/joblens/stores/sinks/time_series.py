@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import apsw
+import msgspec
 from msgspec import Struct, structs
 
 from joblens.analysis.formats.sample import is_summed_rss, time_series_rows
@@ -12,7 +13,7 @@ from joblens.files.private import make_private_file, make_private_folder
 from joblens.model.errors import FormatError, StoreError
 from joblens.model.jobs.job import Record
 from joblens.model.jobs.sample import Sample
-from joblens.stores.sql.queries import Queries
+from joblens.stores.sql import Queries
 
 _NEEDED = {"job_id", "timestamp", "cpu_percent", "memory_bytes", "num_processes"}
 _NEEDED_OF_HOST = {"timestamp", "cpu_percent", "memory_bytes"}
@@ -22,7 +23,7 @@ with open(os.path.join(os.path.dirname(__file__), "time_series.sql"), encoding="
 
 # at_us, cpu_percent, memory_bytes, num_processes
 Row = tuple[int, float, int, int]
-# timestamp in s, cpu_percent of the whole machine, memory in use, memory there is; None: not known
+# timestamp in s, cpu_percent of the whole machine, used memory, total memory; None: unknown
 HostRow = tuple[int, float | None, int | None, int | None]
 
 
@@ -34,8 +35,10 @@ class SeriesRow(Struct, frozen=True):
 
 
 class OwnJob(Struct, frozen=True):
-    """A job that joblens measured: its rows have memory that cannot be reclaimed. The rest is unknown in
-    files of older versions."""
+    """Job measured by joblens: its rows have memory that cannot be reclaimed.
+
+    The other fields are unknown in files of older versions.
+    """
 
     uuid: str
     started_at_us: int | None = None
@@ -51,7 +54,7 @@ class Series(Struct, frozen=True):
 
 
 class TimeSeriesWriter:
-    """Adds to the file when it is there; a job that is written again replaces its rows."""
+    """Adds to the file if it exists; writing a job again replaces its rows."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -77,21 +80,24 @@ class TimeSeriesWriter:
         return len(listed)
 
     def add_host(self, rows: Iterable[HostRow]) -> None:
-        """Adds the machine's own numbers while a job ran. A number that is unknown throughout was not wanted
-        and is 0, as Torc writes it; a row that lacks one of the others is left out."""
+        """Adds the machine's own numbers while a job ran.
+
+        A number that is always unknown was not requested and is 0, as in Torc; rows that lack another number
+        are skipped.
+        """
         listed = list(rows)
-        wanted = [any(row[at] is not None for row in listed) for at in range(4)]
+        is_measured = [any(row[at] is not None for row in listed) for at in range(4)]
         complete = [
             tuple(value or 0 for value in row)
             for row in listed
-            if all(value is not None or not wanted[at] for at, value in enumerate(row))
+            if all(value is not None or not is_measured[at] for at, value in enumerate(row))
         ]
         with self._errors():
             self._connection.executemany(_QUERIES["put_host_sample"], complete)
             self._connection.executemany(_QUERIES["raise_host_sample"], complete)
 
     def has_other_jobs(self, own: Collection[str]) -> bool:
-        """Whether the file has jobs of others: with another UUID, or that another program wrote."""
+        """Whether the file has jobs with another UUID, or from another program."""
         with self._errors():
             return any(uuid not in own for (uuid,) in self._connection.execute(_QUERIES["uuids_of_jobs"]))
 
@@ -116,8 +122,32 @@ class TimeSeriesWriter:
             raise StoreError(f"{self._path}: {error}") from error
 
 
+def remove_jobs(path: str, uuids: Collection[str]) -> int:
+    """Removes the rows of deleted jobs that joblens measured, and the file with its last job.
+    Returns how many jobs there were. Numbers of the whole machine stay."""
+    try:
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            if not _columns(connection, "joblens_jobs"):
+                return 0
+            connection.execute(_QUERIES["begin"])
+            wanted = msgspec.json.encode(sorted(uuids)).decode()
+            found = connection.execute(_QUERIES["ids_of_uuids"], (wanted,)).fetchall()
+            for query in ("remove_samples", "remove_job", "remove_own_job"):
+                connection.executemany(_QUERIES[query], found)
+            left: int = connection.execute(_QUERIES["count_jobs"]).get
+            connection.execute(_QUERIES["commit"])
+        finally:
+            connection.close()
+        if found and not left:
+            os.unlink(path)
+    except apsw.Error as error:
+        raise StoreError(f"{path}: {error}") from error
+    return len(found)
+
+
 def _make_tables(connection: apsw.Connection) -> None:
-    """Makes the tables, from those of Torc or of an older joblens where the file has such."""
+    """Creates the tables, or converts those of Torc or an older joblens."""
     samples, jobs, summary = (
         _columns(connection, table)
         for table in ("job_resource_samples", "joblens_jobs", "system_resource_summary")
@@ -139,7 +169,7 @@ def _columns(connection: apsw.Connection, table: str) -> set[str]:
 
 
 def read_time_series(path: str) -> Iterator[Series]:
-    """Every job of the file. Raises FormatError when it is no such file."""
+    """Reads every job of the file. Raises FormatError if it is not a time-series file."""
     if not os.path.isfile(path):
         raise FormatError(f"{path}: no such file")
     with _opened(path) as connection:
@@ -147,8 +177,10 @@ def read_time_series(path: str) -> Iterator[Series]:
 
 
 def read_host_series(path: str) -> list[SeriesRow]:
-    """The machine's own numbers; none where the file has no such table. CPU: 100 is all cores. A column of
-    zeros was not measured."""
+    """Reads the machine's own numbers; empty if the file has no such table.
+
+    CPU: 100 is all cores. A column of zeros was not measured.
+    """
     with _opened(path) as connection:
         columns = _columns(connection, "system_resource_samples")
         found = list(connection.execute(_QUERIES["host_samples"])) if columns >= _NEEDED_OF_HOST else []
@@ -164,8 +196,11 @@ def read_host_series(path: str) -> list[SeriesRow]:
 
 @contextmanager
 def _opened(path: str) -> Iterator[apsw.Connection]:
-    """For reading. A file with a write-ahead log in a folder that is not ours to write in can only be read
-    when SQLite is told that nobody writes to it; without a log that holds anything that is so."""
+    """Opens the file for reading.
+
+    SQLite can read a file with a write-ahead log in a read-only folder only if told that it is immutable.
+    Without a log that has content, it is.
+    """
     connection = None
     try:
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
@@ -232,7 +267,7 @@ def _whole(value: object) -> int | None:
 
 
 def write_time_series(path: str, jobs: Iterable[tuple[Record, Sequence[Sample]]]) -> int:
-    """Adds to the file when it is there. Returns the rows written for the jobs. Raises StoreError."""
+    """Adds jobs to the file. Returns the number of rows written for the jobs. Raises StoreError."""
     writer = _open_writer(path)
     rows = sum(add_job(writer, record, samples) for record, samples in jobs)
     writer.close()
@@ -244,17 +279,20 @@ def _open_writer(path: str) -> TimeSeriesWriter:
     try:
         make_private_folder(folder)
     except OSError as error:
-        raise StoreError(f"{folder}: cannot be made: {error.strerror}") from error
+        raise StoreError(f"{folder}: cannot be created: {error.strerror}") from error
     return TimeSeriesWriter(path)
 
 
 def write_own_time_series(
     path: str, suffix: str, own: Collection[str], jobs: Iterable[tuple[Record, Sequence[Sample]]]
 ) -> str:
-    """Writes the file, or, where it has jobs whose UUIDs are not in `own`, one with a suffix to its name.
-    Returns its path. Raises StoreError."""
+    """Writes the file;
+    if it has jobs whose UUIDs are not in `own`, writes one with a suffix to its name instead.
+
+    Returns its path. Raises StoreError.
+    """
     writer = _open_writer(path)
-    if writer.has_other_jobs(own):  # known under the lock of the file: of two writers one is the first
+    if writer.has_other_jobs(own):  # decided under the file's lock: one of two writers is first
         writer.abandon()
         stem, ending = os.path.splitext(path)
         path = f"{stem}-{suffix}{ending}"
@@ -266,7 +304,7 @@ def write_own_time_series(
 
 
 def add_job(writer: TimeSeriesWriter, record: Record, samples: Sequence[Sample]) -> int:
-    """Adds a job's rows and those of its machine. Returns the number of its own."""
+    """Adds rows of a job and of its machine. Returns the number of the job's rows."""
     name = record.job.name or record.job.external_id or record.job.uuid
     own = None if is_summed_rss(samples) else _own_job(record, samples)
     rows = writer.add(record.number or 0, name, own, time_series_rows(samples, record))
@@ -281,7 +319,10 @@ def _own_job(record: Record, samples: Sequence[Sample]) -> OwnJob:
 
 
 def host_rows(samples: Sequence[Sample]) -> list[HostRow]:
-    """CPU is the share of all processors that were busy since the sample before; the first has none."""
+    """Returns the machine's rows.
+
+    CPU is the busy share of all processors since the sample before; the first has none.
+    """
     rows: list[HostRow] = []
     previous: Sample | None = None
     for sample in samples:

@@ -134,3 +134,18 @@ WHERE job_id = ? ORDER BY timestamp, microsecond
 -- name: samples_by_the_second
 SELECT timestamp, 0, cpu_percent, memory_bytes, num_processes FROM job_resource_samples
 WHERE job_id = ? ORDER BY timestamp
+
+-- name: ids_of_uuids
+SELECT job_id FROM joblens_jobs WHERE job_uuid IN (SELECT value FROM json_each(?))
+
+-- name: remove_samples
+DELETE FROM job_resource_samples WHERE job_id = ?
+
+-- name: remove_job
+DELETE FROM job_metadata WHERE job_id = ?
+
+-- name: remove_own_job
+DELETE FROM joblens_jobs WHERE job_id = ?
+
+-- name: count_jobs
+SELECT count(*) FROM job_metadata

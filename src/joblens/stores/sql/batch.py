@@ -1,4 +1,4 @@
-"""Batch of writes: gathered by job, with rows of runs and the sums that statistics are made of. Pure."""
+"""Batch of writes: grouped by job, with rows of runs and changes to the stored sums. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from joblens.model.errors import StoreCorrupt
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Status
 from joblens.model.writes import (
+    AuditNoted,
     CancelAsked,
     DetailsTaken,
+    JobAnnotated,
     JobQueued,
     JobStarted,
     ProvenanceSeen,
@@ -37,9 +39,9 @@ if TYPE_CHECKING:
     )
 
 METRICS = ("duration", "cpu", "memory")
-UNITS = {"duration": 1_000_000, "cpu": 1_000_000, "memory": 1}  # stored numbers in one shown unit
+UNITS = {"duration": 1_000_000, "cpu": 1_000_000, "memory": 1}  # stored units per displayed unit
 
-# tool, status, duration_us, cpu_usec, memory_bytes of one ended job
+# tool, status, duration_us, cpu_usec, memory_bytes of an ended job
 EndedJob = tuple[str, str, int | None, int | None, int | None]
 
 
@@ -97,8 +99,19 @@ def sums_of(added: Iterable[EndedJob], removed: Iterable[EndedJob] = ()) -> Sums
     return sums
 
 
+def largest_of(jobs: Iterable[EndedJob]) -> list[tuple[str, str, str, int]]:
+    """tool, status, metric, the largest value; in order, so that two writers wait only in one direction."""
+    found: dict[tuple[str, str, str], int] = {}
+    for tool, status, *values in jobs:
+        for metric, value in zip(METRICS, values, strict=True):
+            if value is not None:
+                key = (tool, status, metric)
+                found[key] = max(value, found.get(key, value))
+    return [(*key, value) for key, value in sorted(found.items())]
+
+
 def needs_jobs(query: HistoryQuery) -> bool:
-    """The sums know tools and statuses only: any other question is answered from the jobs themselves."""
+    """Whether a query needs the jobs: the stored sums know only tools and statuses."""
     by_time = query.since_us is not None or query.until_us is not None
     by_tag = query.tags or query.without_tag
     return bool(
@@ -109,6 +122,9 @@ def needs_jobs(query: HistoryQuery) -> bool:
         or query.external_id
         or query.run_uuid
         or query.cluster_job
+        or query.name_contains
+        or query.hosts
+        or query.findings
     )
 
 
@@ -127,7 +143,7 @@ def _group(sums: Sums) -> GroupStatistics:
     whole = {metric: Sum() for metric in METRICS}
     for (_, status, metric), entry in sums.items():
         whole[metric].absorb(entry)
-        if metric == "duration":  # known of every ended job
+        if metric == "duration":  # known for every ended job
             by_status[status] = by_status.get(status, 0) + entry.count
     return GroupStatistics(
         jobs=sum(by_status.values()),
@@ -143,22 +159,33 @@ def _distribution(entry: Sum, metric: str) -> Distribution:
     return distribution(entry.buckets, total=entry.total / unit, maximum=entry.largest / unit)
 
 
-_NOT_OF_ONE_JOB = (CancelAsked, TicketMade, ProvenanceSeen, WorkflowCreated, RunCreated, RunNoted)
+_NOT_OF_ONE_JOB = (
+    CancelAsked,
+    TicketMade,
+    ProvenanceSeen,
+    JobAnnotated,
+    AuditNoted,
+    WorkflowCreated,
+    RunCreated,
+    RunNoted,
+)
 
 
 class JobChange:
-    """All that one batch says about one job."""
+    """All changes of one batch to one job."""
 
     __slots__ = ("attempt", "details", "fence", "job", "outcome", "samples", "uuid")
 
     def __init__(self, uuid: str) -> None:
         self.uuid = uuid
-        self.fence = 0  # of all that follows but `job`: counts only when it is the job's own in the store
+        self.fence = (
+            0  # fencing token of all fields below except `job`; ignored unless it is the job's current one
+        )
         self.job: Job | None = None
         self.forget_attempt()
 
     def forget_attempt(self) -> None:
-        """All but what the job is."""
+        """Discards everything except what the job is."""
         self.attempt: Attempt | None = None
         self.outcome: Outcome | None = None
         self.samples: dict[int, Sample] = {}
@@ -166,7 +193,7 @@ class JobChange:
 
 
 def may_replace(known: Status, new: Status) -> bool:
-    """An outcome stands once written; only `lost` gives way, to what truly happened."""
+    """Whether an outcome may be overwritten: only `lost` may, by the real one."""
     return not known.is_final or (known is Status.LOST and new is not Status.LOST)
 
 
@@ -178,19 +205,48 @@ def run_writes(writes: Iterable[Write]) -> list[WorkflowCreated | RunCreated | R
     return [write for write in writes if isinstance(write, (WorkflowCreated, RunCreated, RunNoted))]
 
 
+def annotation_row(write: JobAnnotated) -> tuple[str, str, int, str, str]:
+    """uuid, uuid of the job, at_us, author, text"""
+    note = write.annotation
+    return note.uuid, note.job_uuid, note.at_us, storable(note.author), storable(note.text)
+
+
+def audit_row(write: AuditNoted) -> tuple[str, int, str, str, str, bytes]:
+    """uuid, at_us, who, action, subject, details"""
+    entry = write.entry
+    who, action, subject = storable(entry.who), storable(entry.action), storable(entry.subject)
+    return entry.uuid, entry.at_us, who, action, subject, _json.encode(entry.details)
+
+
+def storable(value: str) -> str:
+    """PostgreSQL's text cannot hold the character 0; the JSON beside it can."""
+    return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in value else value
+
+
+def host_of(attempt: Attempt | None) -> str:
+    return "" if attempt is None else storable(attempt.owner.host)
+
+
+def codes_of(outcome: Outcome) -> list[str]:
+    return sorted({storable(finding.code) for finding in outcome.findings})
+
+
 def seen_provenance(writes: Iterable[Write]) -> dict[str, bytes]:
-    """Packed, by digest, in an order that is everybody's: two writers never wait for each other in a ring."""
-    seen = {write.digest: write.provenance for write in writes if isinstance(write, ProvenanceSeen)}
-    if not seen:
+    """Returns provenance, packed, by digest, in a fixed order so that writers cannot deadlock."""
+    found = {write.digest: write.provenance for write in writes if isinstance(write, ProvenanceSeen)}
+    if not found:
         return {}
     from joblens.stores.samples.packed_details import pack_provenance
 
-    return {digest: pack_provenance(seen[digest]) for digest in sorted(seen)}
+    return {digest: pack_provenance(found[digest]) for digest in sorted(found)}
 
 
 def gather(writes: Iterable[Write]) -> dict[str, JobChange]:
-    """Of writes under several fences those under the highest: the store has given out that one, so the
-    others are of claims that ended before."""
+    """Groups writes by job.
+
+    Of writes under several fencing tokens, only those under the highest count: the others belong to earlier
+    claims.
+    """
     changes: dict[str, JobChange] = {}
     for write in writes:
         if isinstance(write, _NOT_OF_ONE_JOB):
@@ -224,7 +280,7 @@ def _add(change: JobChange, write: JobStarted | SamplesTaken | DetailsTaken | Jo
 
 
 def status_of(change: JobChange) -> Status:
-    """Of a job that nothing else is known of."""
+    """Returns the status of a job from a single change."""
     if change.outcome is not None:
         return change.outcome.status
     return Status.QUEUED if change.attempt is None else Status.RUNNING
@@ -240,18 +296,18 @@ def began_at_us(change: JobChange) -> int:
     if change.samples:
         return min(sample.at_us - sample.elapsed_us for sample in change.samples.values())
     details = change.details or Details()
-    looks = (details.threads, details.endpoints, details.memory)
-    return min((look.at_us for look in looks if look is not None), default=0)
+    snapshots = (details.threads, details.endpoints, details.memory)
+    return min((snapshot.at_us for snapshot in snapshots if snapshot is not None), default=0)
 
 
 def runs_of(changes: dict[str, JobChange]) -> set[str]:
-    """UUIDs of the runs that jobs of the batch belong to."""
+    """Returns the UUIDs of the runs that jobs of the batch belong to."""
     jobs = (change.job for change in changes.values())
     return {job.run.run_uuid for job in jobs if job is not None and job.run is not None}
 
 
 def ending_of(outcome: Outcome) -> tuple[int, int, int | None, int | None, int | None, str]:
-    """ended_at_us, duration_us, cpu_usec, memory_bytes, exit_code, reason"""
+    """Returns ended_at_us, duration_us, cpu_usec, memory_bytes, exit_code, reason."""
     usage = outcome.usage
     duration_us = round(outcome.duration_s * 1_000_000)
     used = usage.cpu_total_usec, usage.memory_peak_bytes
@@ -259,15 +315,16 @@ def ending_of(outcome: Outcome) -> tuple[int, int, int | None, int | None, int |
 
 
 class BatchRows:
-    """What a batch comes to on its way into a store: rows by the query that writes them, and jobs whose end
-    the sums have to know."""
+    """Rows of a batch by the query that writes them, and ended jobs for the stored sums."""
 
     def __init__(self, writes: Sequence[Write]) -> None:
         self.changes = gather(writes)
         self._provenance = seen_provenance(writes)
         self._cancels = [(each.uuid, each.asked_at_us, each.by) for each in cancel_requests(writes)]
+        self._annotations = [annotation_row(each) for each in writes if isinstance(each, JobAnnotated)]
+        self._audit = [audit_row(each) for each in writes if isinstance(each, AuditNoted)]
         self._rows: dict[str, list[tuple[object, ...]]] = {}
-        self._run_ids: dict[str, int] = {}  # that the store has for runs, by their UUID
+        self._run_ids: dict[str, int] = {}  # the store's ids of runs, by UUID
         self._over: list[tuple[str, Status]] = []  # jobs that end with this batch, and how
         self._ended: list[EndedJob] = []
         self._no_longer: list[EndedJob] = []
@@ -281,7 +338,7 @@ class BatchRows:
         return self._run_ids[job.run.run_uuid], job.run.index, job.run.attempt
 
     def _count(self, before: EndedJob | None, after: EndedJob | None) -> None:
-        """How it counts among the ended jobs; None: it does not."""
+        """Returns the values that count among ended jobs; None: it does not count."""
         if before == after:
             return
         if before is not None:
@@ -299,24 +356,24 @@ _json = msgspec.json.Encoder()
 
 
 def workflow_row(workflow: Workflow) -> tuple[str, str, str, str, bytes]:
-    """uuid, name, user, source, all of it"""
+    """Returns uuid, name, user, source, document."""
     plain = replace(workflow, number=None)
     return plain.uuid, plain.name, plain.user, plain.source, _json.encode(plain)
 
 
 def moved(runs: Iterable[Run], instead: Mapping[str, str]) -> list[Run]:
-    """To the workflow that there is `instead` of theirs, by UUIDs."""
+    """Assigns runs to the workflow that `instead` names for theirs, by UUID."""
     return [replace(run, workflow_uuid=instead.get(run.workflow_uuid, run.workflow_uuid)) for run in runs]
 
 
 def event_row(event: RunEvent) -> tuple[str, str, int, str, bytes]:
-    """uuid, uuid of the run, at_us, kind, fact"""
+    """Returns uuid, run uuid, at_us, kind, fact."""
     kind = type(event.fact).__struct_config__.tag
     return event.uuid, event.run_uuid, event.at_us, str(kind), _json.encode(event.fact)
 
 
 def run_row(run: Run) -> tuple[str | bytes, ...]:
-    """Without what the store gives it, or its events tell."""
+    """Returns the row without ids from the store and without state derived from events."""
     from joblens.model.runs.run import RunStatus
 
     plain = replace(

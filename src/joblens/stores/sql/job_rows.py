@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from joblens.model.errors import AmbiguousJob, StoreCorrupt, UnknownJob
+from joblens.model.errors import AmbiguousJob, DeletedJob, StoreCorrupt, UnknownJob
 from joblens.model.jobs.job import Attempt, Job, Outcome, Record, Status
 from joblens.model.values.units import format_instant
-from joblens.stores.sql.queries import Ask
+from joblens.stores.sql import Ask
 
 _job = msgspec.json.Decoder(Job)
 _attempt = msgspec.json.Decoder(Attempt)
@@ -15,7 +15,7 @@ _outcome = msgspec.json.Decoder(Outcome)
 
 
 def read_records(ask: Ask, numbers: Sequence[int]) -> Iterator[Record]:
-    """In the order of `numbers`."""
+    """Reads records in the order of `numbers`."""
     found = {row[0]: row for row in ask("records", list(numbers))}
     for number in numbers:
         if number in found:
@@ -31,7 +31,7 @@ def read_unfinished(ask: Ask, user: str | None = None, run: str | None = None) -
 
 
 def read_changed(ask: Ask, known: Mapping[int, Record]) -> list[Record]:
-    """All that have not ended; of `known` ones only those that were started, or taken up, since."""
+    """Reads unfinished jobs; of `known` ones only those started or claimed since."""
     standing = ask("unfinished_as_they_stand")
     same = {
         number: known[number]
@@ -47,7 +47,7 @@ def read_changed(ask: Ask, known: Mapping[int, Record]) -> list[Record]:
 
 
 def _stands(record: Record) -> list[str | int]:
-    """Status and fence; the attempts of a job on a queue have the numbers of its fences."""
+    """Returns status and fencing token; the attempts of a queued job are numbered by its tokens."""
     fence = record.attempt.number if record.job.queue and record.attempt is not None else 0
     return [record.status.value, fence]
 
@@ -71,14 +71,13 @@ def _record(
         )
     except ValueError as error:
         raise StoreCorrupt(
-            f"what is known of job {uuid} cannot be read ({error})",
+            f"the record of job {uuid} cannot be read ({error})",
             hint="a newer joblens wrote it (use that one), or it is damaged",
         ) from error
 
 
 def _read_job(job: bytes | None) -> Job | None:
-    """None: only heard of so far, the write that says what it is has not come yet; or it was written by a
-    joblens that knows more."""
+    """Reads a job's document. None: it is not written yet, or a newer joblens wrote it."""
     try:
         return None if job is None else _job.decode(job)
     except ValueError:
@@ -87,20 +86,25 @@ def _read_job(job: bytes | None) -> Job | None:
 
 _CANDIDATES_SHOWN = 10
 _SHOWN_OF_ID = 8
-_LEAST_OF_ID = 4  # a shorter word is a name or a slip, and would fit some id by chance
+_LEAST_OF_ID = 4  # a shorter word is a name or a typo, and would match some id by chance
 _HIGHEST = "\U0010ffff"
 
 
 def find_job(ask: Ask, ident: str) -> Record:
-    """Raises UnknownJob or AmbiguousJob."""
+    """Returns the number of a job. Raises UnknownJob or AmbiguousJob."""
     ident = ident.strip()
     numbers = _matching_numbers(ask, ident)
     records = list(read_records(ask, numbers))
     if not records:
+        for number, at_us, by in ask("deleted_as", ident) if ident else []:
+            raise DeletedJob(
+                f"job {number} was deleted by {by or 'someone'} at {format_instant(at_us)[:19]} UTC",
+                hint="deleted jobs cannot be restored; 'joblens history' lists the others",
+            )
         named = [] if numbers else ask("newest_named", ident)
         also = "".join(f"; the newest job of that name is {number}" for (number,) in named)
         if ident.isascii() and ident.isdigit() and not may_be_prefix(ident):
-            also += f"; digits alone are a number: of an id that begins so, type {_SHOWN_OF_ID} characters"
+            also += f"; digits alone are a job number; of a UUID, type at least {_SHOWN_OF_ID} characters"
         raise UnknownJob(
             f"no job has the ID '{ident}'", hint=f"`joblens history` lists the jobs and their ids{also}"
         )
@@ -110,8 +114,10 @@ def find_job(ask: Ask, ident: str) -> Record:
 
 
 def _matching_numbers(ask: Ask, ident: str) -> list[int]:
-    """Exact matches come before prefixes; several when it is a prefix of several, or when it is the number of
-    one job and the own id of another."""
+    """Returns matching job numbers, exact matches before prefixes.
+
+    Several if it is a prefix of several ids, or one job's number and another job's own id.
+    """
     if not ident:
         return []
     lower = ident.lower()
@@ -119,7 +125,7 @@ def _matching_numbers(ask: Ask, ident: str) -> list[int]:
         [("number_of_uuid", (lower,))],
         [("number_of_external_id", (ident,))],
     ]
-    prefix = lower.rstrip(".")  # job-history shows dots behind the beginning of an id
+    prefix = lower.rstrip(".")  # `history` shows an ellipsis behind an abbreviated id
     if may_be_prefix(prefix):
         tries.append([("numbers_of_prefix", (prefix, prefix + _HIGHEST, _CANDIDATES_SHOWN + 1))])
     if ident.isascii() and ident.isdigit() and len(ident) < 19:
@@ -132,24 +138,27 @@ def _matching_numbers(ask: Ask, ident: str) -> list[int]:
 
 
 def may_be_prefix(ident: str) -> bool:
-    """A word of digits is a number: ids are random, and one that happens to begin with 2 is not what someone
-    meant who typed 2. From eight on it is what lists show of an id."""
+    """Whether it may be a prefix of an id.
+
+    Digits are a number: ids are random, and 2 does not mean an id that happens to start with 2. Eight and
+    more may be an id as lists show it.
+    """
     least = _SHOWN_OF_ID if ident.isascii() and ident.isdigit() else _LEAST_OF_ID
     return len(ident) >= least
 
 
 def _ambiguous(ident: str, records: list[Record]) -> AmbiguousJob:
     if any(record.job.external_id == ident for record in records):
-        first = f"'{ident}' is the id that one job was given and the number of another:"
+        first = f"'{ident}' is the id of one job and the number of another:"
         hint = "use the UUID or a prefix of it"
     else:
-        first = f"'{ident}' is the beginning of several job ids:"
+        first = f"'{ident}' is a prefix of several job ids:"
         hint = "type more characters of the id"
     return AmbiguousJob("\n".join([first, *candidate_lines(ident, records)]), hint=hint)
 
 
 def candidate_lines(ident: str, records: list[Record]) -> list[str]:
-    """One a job, the first of them."""
+    """Returns one line per job, for the first few."""
     lines = []
     for record in records[:_CANDIDATES_SHOWN]:
         job, attempt = record.job, record.attempt

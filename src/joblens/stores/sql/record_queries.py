@@ -1,4 +1,4 @@
-"""The questions of ports.store.Store that every store in a database answers alike."""
+"""Queries of ports.store.Store that all SQL stores share."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from joblens.model.jobs.details import Details
 from joblens.model.writes import CancelAsked
 
 if TYPE_CHECKING:
-    from joblens.model.history import HistoryQuery, TaggedJobs
+    from joblens.model.history import HistoryQuery, Page, TaggedJobs
     from joblens.model.jobs.details import Provenance
     from joblens.model.jobs.job import Record
     from joblens.model.runs.run import JobResult, Run, RunEvent, Workflow
-    from joblens.stores.sql.queries import Ask
+    from joblens.stores.sql import Ask
 
 _RECORDS_AT_ONCE = 500
+Position = tuple[int, "int | str | None"]  # number of a job and its sort key; None: unknown
 
 
 class RecordQueries:
-    """The half of a store that is asked what happened. What it needs is imported when it is asked for, so
-    that running a job does not pay for it."""
+    """Reading half of a store. Imports its parts on demand, so that running a job stays fast."""
 
     _warn: Callable[[str], None]
 
@@ -32,12 +32,17 @@ class RecordQueries:
         raise NotImplementedError
 
     def _reading(self) -> AbstractContextManager[Ask]:
-        """One snapshot for several questions."""
+        """Reads several queries from one snapshot."""
         raise NotImplementedError
 
-    def _matching(self, query: HistoryQuery) -> list[int]:
-        """The numbers of the jobs that are meant, in the order that is wanted."""
+    def _matching(self, query: HistoryQuery) -> list[Position]:
+        """Returns number and sort key of matching jobs, in the requested order."""
         raise NotImplementedError
+
+    def _report_damage(self, uuid: str) -> Callable[[int, StoreCorrupt], None]:
+        return lambda first, error: self._warn(
+            f"samples of job {uuid} from index {first} on are lost: {error}"
+        )
 
     def find(self, ident: str) -> Record:
         from joblens.stores.sql.job_rows import find_job
@@ -54,11 +59,27 @@ class RecordQueries:
     def records(self, query: HistoryQuery) -> Iterator[Record]:
         from joblens.stores.sql.job_rows import read_records
 
-        numbers = self._matching(query)
+        numbers = [number for number, _ in self._matching(query)]
         for start in range(0, len(numbers), _RECORDS_AT_ONCE):
             with self._asking() as ask:
                 part = list(read_records(ask, numbers[start : start + _RECORDS_AT_ONCE]))
             yield from part
+
+    def page(self, query: HistoryQuery) -> Page:
+        from joblens.model.cursor import Cursor, encode_cursor
+        from joblens.model.history import Page
+        from joblens.stores.sql.job_rows import read_records
+
+        limit = None if query.limit is None else max(0, query.limit)
+        found = self._matching(replace(query, limit=None if limit is None else limit + 1))
+        shown = found[:limit]
+        with self._asking() as ask:
+            records = tuple(read_records(ask, [number for number, _ in shown]))
+        if len(shown) == len(found) or not shown:
+            return Page(records=records)
+        number, key = shown[-1]
+        cursor = Cursor(query.sort, query.ascending, key, number)
+        return Page(records=records, next=encode_cursor(cursor))
 
     def count(self, query: HistoryQuery) -> int:
         return len(self._matching(replace(query, limit=None)))
@@ -107,7 +128,7 @@ class RecordQueries:
             try:
                 return unpack_provenance(data)
             except StoreCorrupt as error:
-                self._warn(f"what jobs ran in ({digest}) is lost: {error}")
+                self._warn(f"the environment of jobs ({digest}) is lost: {error}")
         return None
 
     def workflows(self) -> list[Workflow]:
@@ -149,5 +170,5 @@ class RecordQueries:
     def run_results(self, run_uuid: str) -> list[JobResult]:
         from joblens.stores.sql.run_rows import read_results
 
-        with self._asking() as ask:
+        with self._reading() as ask:
             return read_results(ask, run_uuid)

@@ -22,9 +22,9 @@ from joblens.model.runs.run import (
     Workflow,
 )
 from joblens.model.values.units import format_instant
+from joblens.stores.sql import Ask
 from joblens.stores.sql.batch import unpacked_spec
 from joblens.stores.sql.job_rows import may_be_prefix
-from joblens.stores.sql.queries import Ask
 
 _workflow = msgspec.json.Decoder(Workflow)
 _run = msgspec.json.Decoder(Run)
@@ -46,7 +46,7 @@ def read_runs(ask: Ask, workflow_uuid: str) -> list[Run]:
 
 
 def read_run(ask: Ask, run_id: int) -> Run:
-    """Whole, with the text it was made from."""
+    """Reads a run with the text of its spec."""
     [(number, workflow, detail, spec)] = ask("run", run_id)
     run = _numbered(number, workflow, detail)
     text, tables = unpacked_spec(spec, run.uuid)
@@ -58,7 +58,7 @@ def read_run(ask: Ask, run_id: int) -> Run:
 
 
 def _with_count(ask: Ask, run_id: int, run: Run) -> Run:
-    """With the jobs that were added to it counted, without reading them all."""
+    """Adds the number of jobs added at run time, without reading them."""
     for (fact,) in ask("last_spawned_in_run", run_id):
         last = _fact.decode(fact)
         return replace(run, jobs=last.first + len(last.jobs))
@@ -75,7 +75,10 @@ def _numbered(number: int, workflow: int | None, detail: bytes) -> Run:
 
 
 def _with_turns(ask: Ask, run_id: int, run: Run) -> Run:
-    """Status, times and owner as its starts and ends tell. An end before a later start is an earlier try."""
+    """Derives status, times and owner from starts and ends.
+
+    An end before a later start is of an earlier attempt.
+    """
     for at_us, encoded in ask("turns_of_run", run_id):
         fact = _fact.decode(encoded)
         if isinstance(fact, RunStarted):
@@ -100,10 +103,18 @@ def _options_since(start: RunStarted, before: RunOptions) -> RunOptions:
 
 def read_events(ask: Ask, run_uuid: str, after: int) -> list[tuple[int, RunEvent]]:
     rows = ask("run_events", run_uuid, after)
-    return [(place, RunEvent(uuid, run_uuid, at_us, _fact.decode(fact))) for place, uuid, at_us, fact in rows]
+    return [(key, RunEvent(uuid, run_uuid, at_us, _fact.decode(fact))) for key, uuid, at_us, fact in rows]
 
 
 def read_results(ask: Ask, run_uuid: str) -> list[JobResult]:
+    """Of deleted jobs too: their successes stay successes."""
+    found, deleted = _results(ask, "run_results", run_uuid), _results(ask, "deleted_run_results", run_uuid)
+    if not deleted:
+        return found
+    return sorted([*found, *deleted], key=lambda one: (one.index, one.attempt, one.number))
+
+
+def _results(ask: Ask, query: str, run_uuid: str) -> list[JobResult]:
     return [
         JobResult(
             index,
@@ -132,7 +143,7 @@ def read_results(ask: Ask, run_uuid: str) -> list[JobResult]:
             cpu_usec,
             memory_bytes,
             fence,
-        ) in ask("run_results", run_uuid)
+        ) in ask(query, run_uuid)
     ]
 
 
@@ -178,7 +189,7 @@ def find_run(ask: Ask, ident: str) -> Run:
 
 
 def _bare(ident: str) -> str:
-    """`workflow:3` is how to say 3 where it could also be a job."""
+    """Removes the prefix `workflow:`, which distinguishes a workflow from a job."""
     return ident.strip().removeprefix("workflow:")
 
 
@@ -202,7 +213,7 @@ def _workflows_of(ask: Ask, ident: str) -> list[Workflow]:
 
 
 def _numbered_runs(ask: Ask, ident: str) -> tuple[list[int], str]:
-    """Of 'WORKFLOW.N'; where the workflow is known and has no such run, what to say."""
+    """Returns runs for 'WORKFLOW.N', or an error message if the workflow has no such run."""
     whose, dot, number = ident.rpartition(".")
     if not dot or not whose or not _is_number(number):
         return [], ""
@@ -250,7 +261,7 @@ def _hint(ask: Ask, ident: str) -> str:
 
 
 def read_tagged(ask: Ask, prefix: str) -> list[TaggedJobs]:
-    """Newest first."""
+    """Reads newest first."""
     found: dict[str, TaggedJobs] = {}
     for tag, status, jobs, one_of_them, began_at_us in ask("jobs_of_tags", prefix, prefix + _HIGHEST):
         before = found.get(tag)

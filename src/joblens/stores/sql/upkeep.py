@@ -1,4 +1,4 @@
-"""Upkeep shared by all stores: problems in what a store holds, and samples that retention removes. Pure."""
+"""Upkeep shared by all stores: consistency problems, and selection of samples to remove. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 
@@ -9,19 +9,18 @@ from joblens.stores.sql.batch import Sums
 
 PIECES_CHECKED = 2000
 
-# What the query of that name counts.
+# Counted by the query of that name.
 DANGLING = {
     "jobs_without_detail": "jobs have no detail row",
-    "runs_only_heard_of": "runs are named by jobs or events and are not there themselves",
-    "runs_without_workflow": "runs belong to no workflow that is there",
+    "runs_only_heard_of": "runs are named by jobs or events but not stored",
+    "runs_without_workflow": "runs belong to a workflow that is not stored",
 }
 
 
 def damaged_samples(
     pieces: Iterable[tuple[int, int, int, bytes]], decode: Callable[[bytes], Sized], piece: str
 ) -> Iterator[str]:
-    """`pieces`: number of the job, its first sample, how many there are, encoded. `piece`: what one is
-    called."""
+    """Yields problems. `pieces`: job number, first sample, count, data. `piece`: its name in messages."""
     for number, first, count, data in pieces:
         try:
             found = len(decode(data))
@@ -33,7 +32,7 @@ def damaged_samples(
 
 
 def damaged_details(packed: Iterable[tuple[int, bytes]]) -> Iterator[str]:
-    """By number of the job."""
+    """Yields problems of details, by job number."""
     for number, data in packed:
         try:
             unpack_details(data)
@@ -48,7 +47,7 @@ def wrong_sums(stored: Sums, true: Sums) -> Iterator[str]:
             yield f"the statistics of {metric} of {status} jobs of tool '{tool}' do not match the jobs"
 
 
-_JOBS_AT_ONCE = 500  # pruned in one transaction, so that running jobs never wait long
+_JOBS_AT_ONCE = 500  # pruned per transaction, so that running jobs never wait long
 
 Victim = tuple[int, str, int]  # number, uuid, bytes of samples
 
@@ -59,24 +58,24 @@ def victims(
     total_bytes: int,
     max_bytes: int | None,
 ) -> Iterator[Victim]:
-    """Oldest end first: all that are too old, then as many as it takes to fit."""
+    """Selects jobs by oldest end: all that are too old, then as many as needed to fit the size limit."""
     yield from too_old
     if max_bytes is None:
         return
-    left = total_bytes - sum(size for _, _, size in too_old)
-    if left <= max_bytes:
+    remaining_bytes = total_bytes - sum(size for _, _, size in too_old)
+    if remaining_bytes <= max_bytes:
         return
     gone = {number for number, _, _ in too_old}
     for number, uuid, size in oldest_first():
         if number not in gone:
-            if left <= max_bytes:
+            if remaining_bytes <= max_bytes:
                 return
-            left -= size
+            remaining_bytes -= size
             yield number, uuid, size
 
 
 def portions(found: Sequence[Victim]) -> Iterator[list[int]]:
-    """Their numbers, as many at a time as are dropped in one transaction."""
+    """Splits job numbers into portions of one transaction each."""
     for start in range(0, len(found), _JOBS_AT_ONCE):
         yield [number for number, _, _ in found[start : start + _JOBS_AT_ONCE]]
 

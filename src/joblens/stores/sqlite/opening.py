@@ -1,4 +1,4 @@
-"""Opening of a store file: made, upgraded or refused; file systems without shared memory."""
+"""Opening of a store file: create, upgrade or refuse; file systems without shared memory."""
 
 import contextlib
 import fcntl
@@ -14,7 +14,7 @@ from joblens.stores.sqlite.sql import QUERIES, migration_files, read_text, writi
 
 MOUNTINFO = "/proc/self/mountinfo"
 
-# Write-ahead logging needs memory that all users of the file share; these may be used by several hosts.
+# Write-ahead logging needs shared memory between all users of the file; these may be on several hosts.
 NETWORK_TYPES = frozenset(
     (
         *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "lustre", "gpfs", "ceph", "9p", "afs", "beegfs"),
@@ -24,9 +24,9 @@ NETWORK_TYPES = frozenset(
 
 
 def network_type(path: str, mountinfo: str = MOUNTINFO) -> str | None:
-    """The type when `path` (which exists) is on a network file system or FUSE, else None."""
+    """Returns the type of file system if `path` (which exists) is on a network or FUSE, else None."""
     if mountinfo == MOUNTINFO and os.major(os.stat(path).st_dev) != 0:
-        return None  # on a block device: no need to read the table of mounts
+        return None  # on a block device: no need to read the mount table
     try:
         with open(mountinfo, encoding="utf-8", errors="surrogateescape") as file:
             kind = mount_type(file.read(), os.path.realpath(path))
@@ -36,7 +36,7 @@ def network_type(path: str, mountinfo: str = MOUNTINFO) -> str | None:
 
 
 def mount_type(mountinfo: str, path: str) -> str:
-    """The type of the mount that holds `path`; of several at one place the last covers the others."""
+    """Returns the type of the mount that holds `path`; of several on one mount point, the last counts."""
     best, found = -1, ""
     for line in mountinfo.splitlines():
         fields = line.split(" ")
@@ -55,8 +55,8 @@ def _unescaped(text: str) -> str:
 
 
 APPLICATION_ID = 0x6A6C6E73  # 'jlns'
-SCHEMA_VERSION = 7
-_STATISTICS_SINCE = 2  # the version that brought rollups, which are filled from the jobs already there
+SCHEMA_VERSION = 8
+_STATISTICS_SINCE = 2  # version that introduced rollups, which are filled from existing jobs
 
 _HEADER_BYTES = 100
 _PAGE_BYTES = 4096
@@ -64,14 +64,14 @@ _PAGE_BYTES = 4096
 _READ = apsw.SQLITE_OPEN_READONLY
 _WRITE = apsw.SQLITE_OPEN_READWRITE
 
-# Before this one a reset of the write-ahead log could race with a writer and corrupt the file.
+# Older versions may corrupt the file when a reset of the write-ahead log races with a writer.
 _FIRST_SAFE = (3, 51, 3)
 
 Warn = Callable[[str], None]
 
 
 def sqlite_library() -> tuple[str, bool]:
-    """Version of the SQLite that is used, and whether many processes may write with it at once."""
+    """Returns the SQLite version, and whether many processes may write with it at once."""
     version = apsw.sqlite_lib_version()
     return version, tuple(int(part) for part in version.split(".")[:3]) >= _FIRST_SAFE
 
@@ -92,7 +92,7 @@ def open_connection(
         try:
             return _checked(apsw.Connection(path, flags=_WRITE), path, busy_timeout_s)
         except apsw.CorruptError:
-            _create(path, _journal_mode(network))  # takes the place of a store that was only half created
+            _create(path, _journal_mode(network))  # replaces a partially created store
             connection = apsw.Connection(path, flags=_WRITE)
     return _checked(connection, path, busy_timeout_s, read_only=read_only)
 
@@ -111,7 +111,7 @@ def _checked(
 
 def _open_read_only(path: str) -> apsw.Connection:
     try:
-        os.stat(path)  # raises PermissionError in a directory that may not be entered
+        os.stat(path)  # raises PermissionError if the directory may not be entered
     except FileNotFoundError:
         hint = "run a job first, or name another with --store"
         raise StoreError(f"there is no store at {path}", hint=hint) from None
@@ -122,13 +122,13 @@ def _open_read_only(path: str) -> apsw.Connection:
         connection.close()
         if _has_log(path):
             raise
-        # Nobody writes and nothing may be created beside it: the file is all there is.
+        # Read-only and without a log: open the file as immutable.
         return apsw.Connection(f"file:{_quoted(path)}?immutable=1", flags=_READ | apsw.SQLITE_OPEN_URI)
     return connection
 
 
 def _has_log(path: str) -> bool:
-    """Something was written that is not in the file itself yet."""
+    """Whether a write-ahead log has content that is not in the file yet."""
     try:
         return os.path.getsize(f"{path}-wal") > 0
     except OSError:
@@ -155,7 +155,7 @@ def _journal_mode(network: str | None) -> str:
 
 
 def _create(path: str, journal_mode: str) -> None:
-    """Builds the store in another file and puts that in place, so that no process ever opens half a store."""
+    """Builds the store in a temporary file and renames it, so that no process opens a partial store."""
     aside = f"{path}.new-{os.getpid()}-{os.urandom(4).hex()}"
     os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     try:
@@ -189,7 +189,7 @@ def _put_in_place(aside: str, path: str) -> None:
 
 
 def _replace_unfinished(aside: str, path: str) -> None:
-    """Replaces a file that is empty, or that joblens began to create on a full disk. Any other file stays."""
+    """Replaces a file that is empty or incomplete because the disk was full. Any other file stays."""
     with open(path, "r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # of several processes that find it, one replaces it
         is_in_place = os.path.samestat(os.fstat(file.fileno()), os.stat(path))
@@ -198,7 +198,7 @@ def _replace_unfinished(aside: str, path: str) -> None:
 
 
 def _is_beginning(content: bytes, whole: str) -> bool:
-    """True for the first pages of a new store, without a single record; headers differ by library version."""
+    """Whether the content is the first pages of a new, empty store; headers differ by library version."""
     with open(whole, "rb") as file:
         fresh = file.read()
     is_cut_off = _PAGE_BYTES <= len(content) < len(fresh)
@@ -209,7 +209,7 @@ def _check_version(connection: apsw.Connection, path: str, *, read_only: bool) -
     version, application_id = _identity(connection)
     if application_id != APPLICATION_ID:
         raise StoreError(
-            f"{path} is an SQLite file, but not a joblens store", hint="name another place with --store"
+            f"{path} is an SQLite file, but not a joblens store", hint="name another file with --store"
         )
     if version > SCHEMA_VERSION:
         raise StoreTooNew(
@@ -239,7 +239,7 @@ def _identity(connection: apsw.Connection) -> tuple[int, int]:
 
 def _migrate(connection: apsw.Connection) -> None:
     with writing(connection):
-        version, _ = _identity(connection)  # another process may have been quicker
+        version, _ = _identity(connection)  # another process may have been faster
         for number, file in enumerate(migration_files(), 1):
             if number > version:
                 connection.execute(read_text(file))

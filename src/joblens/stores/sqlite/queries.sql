@@ -56,19 +56,29 @@ FROM job JOIN detail ON detail.job_id = job.id
 WHERE job.uuid IN (SELECT value FROM json_each(?))
 
 -- name: last_number
-SELECT coalesce(max(id), 0) FROM job
+-- The number of a deleted job is not given out again.
+SELECT max(coalesce((SELECT max(id) FROM job), 0), coalesce((SELECT max(number) FROM tombstone), 0))
+
+-- name: buried
+SELECT uuid FROM tombstone WHERE uuid IN (SELECT value FROM json_each(?))
 
 -- name: insert_job
 INSERT INTO job (id, uuid, external_id, name, tool, user, status, began_at_us,
                  ended_at_us, duration_us, cpu_usec, memory_bytes, exit_code, reason,
-                 run_id, run_index, run_attempt, fence, sample_bytes)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
+                 run_id, run_index, run_attempt, fence, host, sample_bytes)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
 
 -- name: insert_detail
 INSERT INTO detail (job_id, job, attempt, outcome) VALUES (?, ?, ?, ?)
 
 -- name: insert_tag
-INSERT OR IGNORE INTO tag (tag, job_id) VALUES (?, ?)
+INSERT OR IGNORE INTO tag (tag, job_id, began_at_us) SELECT ?, id, began_at_us FROM job WHERE id = ?
+
+-- name: move_tags
+-- A job that was known before it began is listed by its beginning now.
+UPDATE tag SET began_at_us = (SELECT began_at_us FROM job WHERE id = ?1) WHERE job_id = ?1 AND tag IN (
+    SELECT described.value FROM detail, json_each(CAST(detail.job AS TEXT), '$.tags') AS described
+    WHERE detail.job_id = ?1)
 
 -- name: set_job
 UPDATE job SET external_id = ?, name = ?, tool = ?, user = ?, run_id = ?, run_index = ?, run_attempt = ?
@@ -78,7 +88,7 @@ WHERE id = ?
 UPDATE detail SET job = ? WHERE job_id = ?
 
 -- name: set_started
-UPDATE job SET status = ?, began_at_us = ? WHERE id = ?
+UPDATE job SET status = ?, began_at_us = ?, host = ? WHERE id = ?
 
 -- name: set_attempt_detail
 UPDATE detail SET attempt = ? WHERE job_id = ?
@@ -87,6 +97,15 @@ UPDATE detail SET attempt = ? WHERE job_id = ?
 UPDATE job SET status = ?, ended_at_us = ?, duration_us = ?, cpu_usec = ?, memory_bytes = ?,
                exit_code = ?, reason = ?
 WHERE id = ?
+
+-- name: drop_findings
+-- Of a job that was lost and has a true outcome now.
+DELETE FROM finding WHERE job_id = ?1 AND began_at_us = (SELECT began_at_us FROM job WHERE id = ?1) AND code IN (
+    SELECT found.value ->> '$.code' FROM detail, json_each(CAST(detail.outcome AS TEXT), '$.findings') AS found
+    WHERE detail.job_id = ?1)
+
+-- name: insert_finding
+INSERT OR IGNORE INTO finding (code, began_at_us, job_id) SELECT ?, began_at_us, id FROM job WHERE id = ?
 
 -- name: set_outcome_detail
 UPDATE detail SET outcome = ? WHERE job_id = ?
@@ -138,6 +157,11 @@ SELECT uuid, asked_at_us, asked_by FROM cancel_request
 DELETE FROM cancel_request
 WHERE EXISTS (SELECT 1 FROM job WHERE job.uuid = cancel_request.uuid AND job.ended_at_us IS NOT NULL)
 
+-- name: last_sample
+SELECT max(coalesce((SELECT max(sample_key) FROM sample_tail WHERE sample_key BETWEEN ?1 AND ?2), 0),
+           coalesce((SELECT first_key + count - 1 FROM sample_block WHERE first_key BETWEEN ?1 AND ?2
+                     ORDER BY first_key DESC LIMIT 1), 0))
+
 -- name: samples
 -- One statement, so one snapshot: a sample that moves from the tail to a block is seen once.
 SELECT first_key AS sample_key, data FROM sample_block
@@ -157,6 +181,10 @@ SELECT id FROM job WHERE name = ? ORDER BY id DESC LIMIT 1
 
 -- name: number_exists
 SELECT id FROM job WHERE id = ?
+
+-- name: deleted_as
+SELECT number, deleted_at_us, deleted_by FROM tombstone
+WHERE uuid = ?1 OR external_id = ?1 OR CAST(number AS TEXT) = ?1 ORDER BY deleted_at_us DESC, number DESC LIMIT 1
 
 -- name: numbers_of_prefix
 SELECT id FROM job WHERE uuid >= ? AND uuid < ? ORDER BY uuid LIMIT ?
@@ -180,15 +208,45 @@ SELECT id FROM job WHERE status IN ('queued', 'running') AND run_id = (SELECT ru
 ORDER BY began_at_us, id
 
 -- name: history
-SELECT job.id FROM job INDEXED BY {index} WHERE {conditions} ORDER BY {key} {direction}, job.id {direction} LIMIT ?
+SELECT job.id, {key} FROM job INDEXED BY {index} WHERE {conditions} ORDER BY {key} {direction}, job.id {direction} LIMIT ?
 
 -- name: history_of_tag
 -- CROSS JOIN keeps the order of the tables: the tag's jobs first.
-SELECT job.id FROM tag AS driving CROSS JOIN job ON job.id = driving.job_id
+SELECT job.id, {key} FROM tag AS driving CROSS JOIN job ON job.id = driving.job_id
 WHERE driving.tag = ? AND {conditions} ORDER BY {key} {direction}, job.id {direction} LIMIT ?
 
 -- name: count_up_to
 SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY {index} WHERE {conditions} LIMIT ?)
+
+-- name: walk
+-- One value of a filter, in the order of time.
+SELECT job.id AS number, job.began_at_us AS position FROM {source} WHERE {conditions}
+ORDER BY {began} {direction}, {number} {direction} LIMIT ?
+
+-- name: walk_tag
+SELECT driving.job_id AS number, driving.began_at_us AS position
+FROM tag AS driving INDEXED BY tag_by_began CROSS JOIN job ON job.id = driving.job_id
+WHERE driving.tag = ? AND {conditions} ORDER BY {began} {direction}, {number} {direction} LIMIT ?
+
+-- name: walk_finding
+SELECT driving.job_id AS number, driving.began_at_us AS position
+FROM finding AS driving CROSS JOIN job ON job.id = driving.job_id
+WHERE driving.code = ? AND {conditions} ORDER BY {began} {direction}, {number} {direction} LIMIT ?
+
+-- name: and_walk
+) UNION ALL SELECT * FROM (
+
+-- name: merged_walks
+-- A job may have several of the findings.
+SELECT DISTINCT number, position FROM (SELECT * FROM ({walks}))
+ORDER BY position {direction}, number {direction} LIMIT ?
+
+-- name: newest
+SELECT * FROM job INDEXED BY job_by_began WHERE {conditions}
+ORDER BY job.began_at_us {direction}, job.id {direction} LIMIT ?
+
+-- name: count_finding_up_to
+SELECT count(*) FROM (SELECT 1 FROM finding WHERE code = ? LIMIT ?)
 
 -- name: count_tag_up_to
 SELECT count(*) FROM (SELECT 1 FROM tag WHERE tag = ? LIMIT ?)
@@ -198,6 +256,15 @@ job.status IN (SELECT value FROM json_each(?))
 
 -- name: where_tool
 job.tool IN (SELECT value FROM json_each(?))
+
+-- name: where_this_status
+job.status = ?
+
+-- name: where_this_tool
+job.tool = ?
+
+-- name: where_this_host
+job.host <> '' AND job.host = ?
 
 -- name: where_tag
 EXISTS (SELECT 1 FROM tag WHERE tag.tag = ? AND tag.job_id = job.id)
@@ -221,11 +288,23 @@ EXISTS (SELECT 1 FROM json_each(?) AS pattern WHERE job.name GLOB pattern.value)
 -- name: where_name_between
 job.name >= ? AND job.name < ?
 
+-- name: where_name_contains
+instr(job.name, ?) > 0
+
+-- name: where_host
+job.host <> '' AND job.host IN (SELECT value FROM json_each(?))
+
+-- name: where_finding
+-- The key of a finding has the job's beginning, so this is one look-up per code.
+EXISTS (
+    SELECT 1 FROM json_each(?) AS wanted JOIN finding ON finding.code = wanted.value
+    WHERE finding.began_at_us = job.began_at_us AND finding.job_id = job.id)
+
 -- name: where_since
-job.began_at_us >= ?
+{began} >= ?
 
 -- name: where_until
-job.began_at_us < ?
+{began} < ?
 
 -- name: where_user
 job.user = ?
@@ -289,11 +368,11 @@ DELETE FROM rollup WHERE tool = ? AND status = ? AND count = 0
 DELETE FROM sketch WHERE tool = ? AND status = ? AND count = 0
 
 -- name: refresh_largest
--- After a job has left the group. Only `lost` jobs ever do, so these are few.
+-- After a job has left the group that may have had the largest value.
 UPDATE rollup SET largest = coalesce((
     SELECT max(CASE rollup.metric WHEN 'duration' THEN duration_us WHEN 'cpu' THEN cpu_usec ELSE memory_bytes END)
-    FROM job WHERE job.status = rollup.status AND job.tool = rollup.tool), 0)
-WHERE tool = ? AND status = ?
+    FROM job WHERE job.status = rollup.status AND job.tool = rollup.tool AND job.ended_at_us IS NOT NULL), 0)
+WHERE tool = ? AND status = ? AND metric = ? AND largest <= ?
 
 -- name: jobs_with_samples
 SELECT id, uuid, sample_bytes FROM job INDEXED BY job_with_samples
@@ -455,6 +534,10 @@ FROM job INDEXED BY job_of_run
 WHERE job.run_id = (SELECT run.id FROM run WHERE run.uuid = ?) AND job.run_index >= 0
 ORDER BY job.run_index, job.run_attempt, job.id
 
+-- name: deleted_run_results
+SELECT run_index, run_attempt, number, uuid, status, NULL, NULL, deleted_at_us, NULL, NULL, NULL, 1
+FROM tombstone WHERE run_id = (SELECT run.id FROM run WHERE run.uuid = ?) AND run_index >= 0
+
 -- name: reserve_job
 -- A job that is only heard of, under the number it has elsewhere; where that is taken it gets another later.
 INSERT OR IGNORE INTO job (id, uuid, name, tool, user, status, began_at_us, sample_bytes)
@@ -465,3 +548,11 @@ INSERT OR IGNORE INTO detail (job_id) SELECT id FROM job WHERE id = ? AND uuid =
 
 -- name: reserve_workflow
 INSERT OR IGNORE INTO workflow (id, uuid, name, user, source, detail) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: names_of_tables
+SELECT name FROM sqlite_schema WHERE type = 'table'
+
+-- name: query_of_user
+SELECT * FROM (
+{text}
+) LIMIT {limit}

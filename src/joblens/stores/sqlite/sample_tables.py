@@ -1,4 +1,4 @@
-"""Sample tables of an SQLite store: one row per sample while they come in, blocks of many later."""
+"""Sample tables of an SQLite store: one row per sample at first, compressed into blocks later."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,12 +7,11 @@ import apsw
 from joblens.model.errors import StoreCorrupt
 from joblens.model.jobs.sample import Sample
 from joblens.stores.samples.blocks import encode_block, runs_of_indexes
-from joblens.stores.samples.rows import decode_samples, encode_row
 from joblens.stores.sql.batch import JobChange
 from joblens.stores.sqlite.sql import QUERIES
 
-# A running job's tail becomes a block at this length; small blocks are put together to one large one, which
-# compresses better, when so many have gathered and when the job ends.
+# A running job's tail becomes a block at this length. Small blocks are merged into a large one, which
+# compresses better, when this many have accumulated and when the job ends.
 BLOCK_SAMPLES = 240
 _LARGE_BLOCK = 1920
 _SMALL_BLOCKS = 8
@@ -27,12 +26,18 @@ def key_of(number: int, index: int) -> int:
 
 
 def keys_of(number: int) -> tuple[int, int]:
-    """The first and the last key that a sample of the job can have."""
+    """Returns the first and the last possible key of a job's samples."""
     return key_of(number, 0), key_of(number, _LAST_INDEX)
 
 
+def _decoded(data: bytes) -> list[Sample]:
+    from joblens.stores.samples.rows import decode_samples  # a short job has no rows to read
+
+    return decode_samples(data)
+
+
 class SampleTables:
-    """The samples of one batch of writes, gathered over its jobs."""
+    """Samples of one batch of writes, by job."""
 
     def __init__(self, compression_level: int) -> None:
         self._level = compression_level
@@ -42,7 +47,7 @@ class SampleTables:
         self._grown: list[tuple[int, int]] = []
 
     def encode_ahead(self, change: JobChange) -> None:
-        """For a job that ends in this batch: if it is new, these blocks are all its samples."""
+        """Encodes blocks for a job that ends in this batch; if it is new, they are all its samples."""
         self._encoded[change.uuid] = list(self._encode(change.samples))
 
     def add(
@@ -51,11 +56,14 @@ class SampleTables:
         if is_new and is_over:
             self._add_blocks(number, self._encoded[change.uuid])
             return
-        samples = change.samples if is_new else _unseen(connection, number, change.samples)
+        samples = change.samples if is_new else _not_in_blocks(connection, number, change.samples)
         if is_over:
             self._settle(connection, number, samples, self._encoded.get(change.uuid))
             return
-        self._tails += [(key_of(number, index), encode_row(sample)) for index, sample in samples.items()]
+        if samples:
+            from joblens.stores.samples.rows import encode_row
+
+            self._tails += [(key_of(number, index), encode_row(one)) for index, one in samples.items()]
         if samples and max(samples) + 1 - _end_of_blocks(connection, number) >= BLOCK_SAMPLES:
             self.flush(connection)
             together = _take_tail(connection, number)
@@ -81,7 +89,7 @@ class SampleTables:
         samples: dict[int, Sample],
         encoded: list[_Block] | None,
     ) -> None:
-        """No more are to come: everything that is not in a large block yet becomes as few as possible."""
+        """Compresses all samples of an ended job into as few blocks as possible."""
         together = _take_tail(connection, number)
         blocks = _small_blocks(connection, number) if samples or together else []
         if not together and not blocks and encoded and sum(count for _, count, _ in encoded) == len(samples):
@@ -95,10 +103,10 @@ class SampleTables:
     def _take_blocks(
         self, connection: apsw.Connection, number: int, blocks: list[_Block], together: dict[int, Sample]
     ) -> None:
-        """Out of the table and into `together`; one that cannot be read is left where it is."""
+        """Moves blocks from the table to `together`; unreadable ones stay."""
         for key, _, data in blocks:
             try:
-                samples = decode_samples(data)
+                samples = _decoded(data)
             except StoreCorrupt:
                 continue
             together.update(enumerate(samples, key & _LAST_INDEX))
@@ -119,23 +127,46 @@ class SampleTables:
 
 
 def read_samples(
-    connection: apsw.Connection, number: int, after: int, warn: Callable[[str], None]
+    connection: apsw.Connection,
+    number: int,
+    after: int,
+    warn: Callable[[str], None],
+    most: int | None = None,
 ) -> list[tuple[int, Sample]]:
     found: list[tuple[int, Sample]] = []
     last = after
     parameters = (*keys_of(number), key_of(number, 0) + after + 1)
     for key, data in connection.execute(QUERIES["samples"], parameters):
         index = key & _LAST_INDEX
+        if most is not None and len(found) >= most and index > last:
+            break
         try:
-            samples = decode_samples(data)
+            samples = _decoded(data)
         except StoreCorrupt as error:
             warn(f"samples of job {number} from index {index} on are lost: {error}")
             continue
-        for place, sample in enumerate(samples, index):
-            if place > last:
-                found.append((place, sample))
-                last = place
-    return found
+        for position, sample in enumerate(samples, index):
+            if position > last:
+                found.append((position, sample))
+                last = position
+    return found[:most]
+
+
+def parts_of(connection: apsw.Connection, number: int) -> Iterator[tuple[int, bytes]]:
+    """(index of the first sample, encoded) of blocks and single samples, in order."""
+    first, last = keys_of(number)
+    for key, data in connection.execute(QUERIES["samples"], (first, last, first)):
+        yield key & _LAST_INDEX, data
+
+
+def read_tail(
+    connection: apsw.Connection, number: int, after: int, most: int, warn: Callable[[str], None]
+) -> list[tuple[int, Sample]]:
+    """The last `most` after that index; blocks of a long job before them are not decoded."""
+    for (last_key,) in connection.execute(QUERIES["last_sample"], keys_of(number)):
+        if last_key:
+            after = max(after, (int(last_key) & _LAST_INDEX) - most)
+    return read_samples(connection, number, after, warn)[-most:]
 
 
 def _end_of_blocks(connection: apsw.Connection, number: int) -> int:
@@ -145,20 +176,20 @@ def _end_of_blocks(connection: apsw.Connection, number: int) -> int:
 
 
 def _take_tail(connection: apsw.Connection, number: int) -> dict[int, Sample]:
-    """Out of the table; a row that cannot be read is left where it is."""
-    taken: dict[int, Sample] = {}
+    """Removes the tail from the table and returns it; unreadable rows stay."""
+    tail: dict[int, Sample] = {}
     damaged = False
     for key, data in list(connection.execute(QUERIES["tail_of"], keys_of(number))):
         try:
-            (taken[key & _LAST_INDEX],) = decode_samples(data)
+            (tail[key & _LAST_INDEX],) = _decoded(data)
         except StoreCorrupt:
             damaged = True
     if damaged:
-        for index in taken:
+        for index in tail:
             connection.execute(QUERIES["delete_tail"], (key_of(number, index),) * 2)
-    elif taken:
+    elif tail:
         connection.execute(QUERIES["delete_tail"], keys_of(number))
-    return taken
+    return tail
 
 
 def _small_blocks(connection: apsw.Connection, number: int) -> list[_Block]:
@@ -168,12 +199,12 @@ def _small_blocks(connection: apsw.Connection, number: int) -> list[_Block]:
     ]
 
 
-def _unseen(connection: apsw.Connection, number: int, samples: dict[int, Sample]) -> dict[int, Sample]:
-    """Those that no block holds yet; one that waits in the tail is left alone by the insert."""
+def _not_in_blocks(connection: apsw.Connection, number: int, samples: dict[int, Sample]) -> dict[int, Sample]:
+    """Returns samples that are in no block yet; the insert ignores those already in the tail."""
     if not samples or min(samples) >= _end_of_blocks(connection, number):
         return samples
-    seen: set[int] = set()
+    stored: set[int] = set()
     for key, count in connection.execute(QUERIES["blocks_of"], keys_of(number)):
         first = key & _LAST_INDEX
-        seen.update(range(first, first + count))
-    return {index: sample for index, sample in samples.items() if index not in seen}
+        stored.update(range(first, first + count))
+    return {index: sample for index, sample in samples.items() if index not in stored}

@@ -20,20 +20,24 @@ CREATE TABLE job (
     run_id INTEGER REFERENCES run (id),  -- this and the next two: NULL outside workflows
     run_index INTEGER,                 -- which job of the run; -1: a command of an action or a recovery
     run_attempt INTEGER,
-    fence INTEGER NOT NULL DEFAULT 0   -- how often a worker took it; 0: it has no ticket, or nobody did yet
+    fence INTEGER NOT NULL DEFAULT 0,  -- how often a worker took it; 0: it has no ticket, or nobody did yet
+    host TEXT NOT NULL DEFAULT ''      -- where its last attempt started; '': it has not begun
 ) STRICT;
 
 CREATE INDEX job_by_external_id ON job (external_id, id) WHERE external_id IS NOT NULL;
 CREATE INDEX job_by_began ON job (began_at_us);
 CREATE INDEX job_by_status_and_tool ON job (status, tool, began_at_us);
-CREATE INDEX job_by_name ON job (name);
-CREATE INDEX job_by_user ON job (user);
+CREATE INDEX job_by_status ON job (status, began_at_us);
+CREATE INDEX job_by_name ON job (name, began_at_us);
+CREATE INDEX job_by_user ON job (user, began_at_us);
+CREATE INDEX job_by_host ON job (host, began_at_us) WHERE host <> '';
 CREATE INDEX job_by_ended ON job (ended_at_us);
 CREATE INDEX job_by_duration ON job (duration_us);
 CREATE INDEX job_by_cpu ON job (cpu_usec);
 CREATE INDEX job_by_memory ON job (memory_bytes);
 CREATE INDEX job_with_samples ON job (ended_at_us, sample_bytes) WHERE sample_bytes > 0;
 CREATE INDEX job_of_run ON job (run_id, run_index, run_attempt) WHERE run_id IS NOT NULL;
+CREATE INDEX job_of_run_by_began ON job (run_id, began_at_us) WHERE run_id IS NOT NULL;
 
 -- Everything that is known, as JSON.
 CREATE TABLE detail (
@@ -46,8 +50,11 @@ CREATE TABLE detail (
 CREATE TABLE tag (
     tag TEXT NOT NULL,
     job_id INTEGER NOT NULL REFERENCES job (id),
+    began_at_us INTEGER NOT NULL DEFAULT 0,  -- as in the job
     PRIMARY KEY (tag, job_id)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX tag_by_began ON tag (tag, began_at_us);
 
 -- Jobs that someone wants to end. A row goes when its job ends.
 CREATE TABLE cancel_request (
@@ -170,3 +177,79 @@ CREATE TABLE provenance (
     digest TEXT PRIMARY KEY,
     data BLOB NOT NULL                 -- JSON as a Zstandard frame
 ) STRICT, WITHOUT ROWID;
+
+-- Findings of ended jobs, in the order in which lists show them.
+CREATE TABLE finding (
+    code TEXT NOT NULL,
+    began_at_us INTEGER NOT NULL,      -- as in the job, which has ended
+    job_id INTEGER NOT NULL REFERENCES job (id),
+    PRIMARY KEY (code, began_at_us, job_id)
+) STRICT, WITHOUT ROWID;
+
+-- Notes that people attach to jobs.
+CREATE TABLE annotation (
+    id INTEGER PRIMARY KEY,
+    uuid TEXT NOT NULL UNIQUE,
+    job_id INTEGER NOT NULL REFERENCES job (id),
+    at_us INTEGER NOT NULL,
+    author TEXT NOT NULL,
+    text TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX annotation_of_job ON annotation (job_id, id);
+
+-- Deleted jobs: numbers are never given out again, late writes are ignored, successes stay successes of their run.
+CREATE TABLE tombstone (
+    number INTEGER PRIMARY KEY,
+    uuid TEXT NOT NULL UNIQUE,
+    external_id TEXT,
+    name TEXT NOT NULL,
+    user TEXT NOT NULL,
+    status TEXT NOT NULL,
+    deleted_at_us INTEGER NOT NULL,
+    deleted_by TEXT NOT NULL,
+    run_id INTEGER,                    -- this and the next two: NULL outside workflows
+    run_index INTEGER,
+    run_attempt INTEGER
+) STRICT;
+
+CREATE INDEX tombstone_of_run ON tombstone (run_id, run_index) WHERE run_id IS NOT NULL;
+CREATE INDEX tombstone_by_external_id ON tombstone (external_id, number) WHERE external_id IS NOT NULL;
+
+-- Access to a server. Of a token only the SHA-256 is stored.
+CREATE TABLE api_token (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    hash TEXT NOT NULL UNIQUE,
+    user TEXT NOT NULL,                -- the user of the store that requests act as
+    role TEXT NOT NULL,                -- reader, operator, admin
+    scope TEXT NOT NULL,               -- own, all
+    created_at_us INTEGER NOT NULL,
+    expires_at_us INTEGER,             -- NULL: never
+    used_at_us INTEGER,                -- NULL: never
+    revoked_at_us INTEGER              -- NULL: it is valid
+) STRICT, WITHOUT ROWID;
+
+-- Changes that people and programs made: who did what to what.
+CREATE TABLE audit_entry (
+    id INTEGER PRIMARY KEY,            -- in the order they came
+    uuid TEXT NOT NULL UNIQUE,
+    at_us INTEGER NOT NULL,
+    who TEXT NOT NULL,
+    action TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    details BLOB NOT NULL              -- as JSON
+) STRICT;
+
+-- Requests that may be sent again: the second one gets the job of the first.
+CREATE TABLE idempotency_key (
+    user TEXT NOT NULL,
+    key TEXT NOT NULL,
+    request_digest TEXT NOT NULL,
+    job_uuid TEXT NOT NULL,
+    at_us INTEGER NOT NULL,
+    expires_at_us INTEGER NOT NULL,
+    PRIMARY KEY (user, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX idempotency_key_expired ON idempotency_key (expires_at_us);

@@ -1,4 +1,4 @@
-"""Statistics over ended jobs in an SQLite store: sums that are kept with each outcome."""
+"""Statistics over ended jobs in an SQLite store: sums, updated with each outcome."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from joblens.stores.sql.batch import Sum, needs_jobs, statistics_of, sums_of
+from joblens.stores.sql.batch import Sum, largest_of, needs_jobs, statistics_of, sums_of
 from joblens.stores.sqlite.sql import QUERIES
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 def record_changes(
     connection: apsw.Connection, added: Iterable[EndedJob], removed: Iterable[EndedJob]
 ) -> None:
-    """Inside the transaction that writes the outcomes, after the jobs' own rows."""
+    """Adds to and subtracts from the stored sums. Call inside the transaction, after the jobs' own rows."""
     removed = list(removed)
     _store(connection, sums_of(added, removed))
     for tool, status in {(tool, status) for tool, status, *_ in removed}:
         connection.execute(QUERIES["drop_empty_rollup"], (tool, status))
         connection.execute(QUERIES["drop_empty_sketch"], (tool, status))
-        connection.execute(QUERIES["refresh_largest"], (tool, status))
+    connection.executemany(QUERIES["refresh_largest"], largest_of(removed))
 
 
 def rebuild(connection: apsw.Connection) -> None:
@@ -41,12 +41,12 @@ def sums_from_jobs(connection: apsw.Connection) -> Sums:
 
 
 def stored_sums(connection: apsw.Connection, query: HistoryQuery) -> Sums:
-    wanted = (_json_or_none(query.tools), _json_or_none(query.statuses))
+    filters = (_json_or_none(query.tools), _json_or_none(query.statuses))
     sums: Sums = {}
-    for tool, status, metric, count, total, largest in connection.execute(QUERIES["rollup"], wanted):
+    for tool, status, metric, count, total, largest in connection.execute(QUERIES["rollup"], filters):
         entry = sums[tool, status, metric] = Sum()
         entry.count, entry.total, entry.largest = count, total, largest
-    for tool, status, metric, bucket, count in connection.execute(QUERIES["sketch"], wanted):
+    for tool, status, metric, bucket, count in connection.execute(QUERIES["sketch"], filters):
         sums[tool, status, metric].buckets[bucket] = count
     return sums
 

@@ -1,4 +1,4 @@
-"""The store in one SQLite file."""
+"""Store in one SQLite file."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ import apsw
 
 from joblens.model.errors import StoreError, StoreVanished
 from joblens.model.jobs.details import Details
-from joblens.model.jobs.sample import Sample
+from joblens.model.jobs.sample import Sample, SampleSeries
 from joblens.model.writes import DetailsTaken, JobEnded, SamplesTaken
 from joblens.stores.queue.ticket_queries import TicketQueries
-from joblens.stores.sql.record_queries import RecordQueries
+from joblens.stores.sql.access_queries import AccessQueries
+from joblens.stores.sql.record_queries import Position, RecordQueries
 from joblens.stores.sqlite.opening import MOUNTINFO, open_connection
 from joblens.stores.sqlite.sql import QUERIES, reading, store_errors, writing
 
 if TYPE_CHECKING:
     from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
     from joblens.model.runs.run import Workflow
+    from joblens.model.sql import SqlAnswer, SqlLimits
     from joblens.model.writes import Write
     from joblens.stores.queue.tickets import TicketBook
-    from joblens.stores.sql.queries import Ask
+    from joblens.stores.sql import Ask
+    from joblens.stores.sql.deletion import DeletedJobs
 
 
 def _warn(message: str) -> None:
@@ -33,19 +36,20 @@ def _warn(message: str) -> None:
 
 
 T = TypeVar("T")
-_Fenced = tuple[str, int]  # a job and the fence that is written under
+_Fenced = tuple[str, int]  # a job and the fencing token of the write
 _Following = tuple[list[tuple[_Fenced, int, Sample]], dict[_Fenced, Details], dict[str, int]]
 
 
-class _MoreToIt(Exception):
-    """No error: something is about a job that has ended or is in other hands. It is taken back."""
+class _NotAppendable(Exception):
+    """Not an error: a job has ended or is held by another process. The fast path rolls back."""
 
 
-class SqliteStore(RecordQueries, TicketQueries):
-    """ports.store.Store and ports.deliveries.Deliveries in one file, for any number of processes of one host.
+class SqliteStore(RecordQueries, TicketQueries, AccessQueries):
+    """Implements ports.store.Store and ports.deliveries.Deliveries, for any number of processes on one host.
 
-    One connection behind a lock: it may be used from several threads. What only readers or upkeep
-    need is imported when asked for, so that running a job does not pay for it."""
+    One connection behind a lock: usable from several threads. Code for readers and upkeep is imported on
+    demand, so that running a job stays fast.
+    """
 
     def __init__(
         self,
@@ -63,8 +67,8 @@ class SqliteStore(RecordQueries, TicketQueries):
         self._warn = warn
         self._lock = _thread.allocate_lock()
         self._syncs_each_commit = True
-        self._numbers: dict[str, int] = {}  # of running jobs whose samples are written here
-        self._next_index: dict[str, int] = {}  # and the sample that comes next
+        self._numbers: dict[str, int] = {}  # running jobs whose samples are written here
+        self._next_index: dict[str, int] = {}  # and the index of the next sample
         with store_errors(path):
             self._connection = open_connection(
                 path, read_only=read_only, busy_timeout_s=busy_timeout_s, warn=warn, mountinfo=mountinfo
@@ -93,16 +97,18 @@ class SqliteStore(RecordQueries, TicketQueries):
                 self._numbers.pop(write.uuid, None)
 
     def _append_to_tail(self, writes: Sequence[Write]) -> bool:
-        """What running jobs do once a second, without looking anything up. False, and nothing done: there is
-        more to it (a tail is full and becomes a block, a sample does not follow the last one written here,
-        a job has ended)."""
-        taken = self._following(writes)
-        if taken is None:
+        """Fast path for running jobs: writes once per second without reading.
+
+        Returns False and does nothing if there is more to do: a full tail becomes a block, a sample does not
+        follow the last one written here, or a job has ended.
+        """
+        appended = self._following(writes)
+        if appended is None:
             return False
         from joblens.stores.samples.rows import encode_row
         from joblens.stores.sqlite.sample_tables import key_of
 
-        samples, details, following = taken
+        samples, details, following = appended
         with self._use() as connection:
             self._sync(connection, each_commit=False)
             rows = []
@@ -115,23 +121,23 @@ class SqliteStore(RecordQueries, TicketQueries):
                     before = connection.total_changes()
                     connection.executemany(QUERIES["append_to_tail"], rows)
                     if connection.total_changes() - before != len(rows):
-                        raise _MoreToIt
+                        raise _NotAppendable
                     for uuid, fence in details:
                         if not connection.execute(
                             QUERIES["is_running"], (self._number(connection, uuid), fence)
                         ).get:
-                            raise _MoreToIt
+                            raise _NotAppendable
                     if news:
                         from joblens.stores.sqlite.writer import write_details
 
                         write_details(connection, news)
-            except _MoreToIt:
+            except _NotAppendable:
                 return False
         self._next_index = following
         return True
 
     def _following(self, writes: Sequence[Write]) -> _Following | None:
-        """The samples, the details, and which sample comes next of each job; None: there is more to it."""
+        """Returns samples, details and the next index of each job; None: not for the fast path."""
         if not all(isinstance(write, (SamplesTaken, DetailsTaken)) for write in writes):
             return None
         from joblens.stores.sqlite.sample_tables import BLOCK_SAMPLES
@@ -168,8 +174,10 @@ class SqliteStore(RecordQueries, TicketQueries):
     def keep_numbers(
         self, jobs: Sequence[tuple[int, str, int]] = (), workflows: Sequence[Workflow] = ()
     ) -> None:
-        """For what comes from another store: (number, uuid, when it began) of jobs that are written
-        afterwards. A number that is taken is not kept."""
+        """Reserves job numbers of another store: (number, uuid, start time), for jobs written afterwards.
+
+        A number that is taken is not reserved.
+        """
         from joblens.stores.sqlite.writer import reserve_jobs, reserve_workflows
 
         self._check_writable()
@@ -177,29 +185,52 @@ class SqliteStore(RecordQueries, TicketQueries):
             reserve_jobs(connection, jobs)
             reserve_workflows(connection, workflows)
 
-    def samples(self, uuid: str, after: int = -1) -> list[tuple[int, Sample]]:
+    def samples(self, uuid: str, after: int = -1, most: int | None = None) -> list[tuple[int, Sample]]:
         from joblens.stores.sqlite.sample_tables import read_samples
 
         with self._use() as connection, reading(connection):
             for (number,) in connection.execute(QUERIES["number_of_uuid"], (uuid,)).fetchall():
-                return read_samples(connection, number, after, self._warn)  # type: ignore[arg-type]
+                return read_samples(connection, number, after, self._warn, most)  # type: ignore[arg-type]
         return []
 
-    def tails(self, after: Mapping[str, int], most: int) -> dict[str, list[tuple[int, Sample]]]:
-        found = {uuid: self.samples(uuid, last)[-most:] for uuid, last in after.items()}
-        return {uuid: samples for uuid, samples in found.items() if samples}
+    def series(self, uuid: str, names: Sequence[str], from_us: int, to_us: int) -> SampleSeries:
+        from joblens.stores.samples.series import read_series
+        from joblens.stores.sqlite.sample_tables import parts_of
 
-    def _matching(self, query: HistoryQuery) -> list[int]:
-        from joblens.stores.sqlite.selection import job_numbers
+        with self._use() as connection, reading(connection):
+            for (number,) in connection.execute(QUERIES["number_of_uuid"], (uuid,)).fetchall():
+                parts = parts_of(connection, number)  # type: ignore[arg-type]
+                return read_series(parts, names, from_us, to_us, self._report_damage(uuid))
+        return read_series((), names, from_us, to_us, self._report_damage(uuid))
+
+    def tails(self, after: Mapping[str, int], most: int) -> dict[str, list[tuple[int, Sample]]]:
+        from joblens.stores.sqlite.sample_tables import read_tail
+
+        found: dict[str, list[tuple[int, Sample]]] = {}
+        with self._use() as connection, reading(connection):
+            for uuid, last in after.items():
+                for (number,) in connection.execute(QUERIES["number_of_uuid"], (uuid,)).fetchall():
+                    samples = read_tail(connection, int(number), last, most, self._warn)  # type: ignore[arg-type]
+                    if samples:
+                        found[uuid] = samples
+        return found
+
+    def _matching(self, query: HistoryQuery) -> list[Position]:
+        from joblens.stores.sqlite.selection import job_positions
 
         with self._use() as connection:
-            return job_numbers(connection, query)
+            return job_positions(connection, query)
 
     def statistics(self, query: HistoryQuery) -> Statistics:
         from joblens.stores.sqlite import statistics as rollup
 
         with self._use() as connection, reading(connection):
             return rollup.statistics(connection, query)
+
+    def sql(self, text: str, limits: SqlLimits, *, only_user: str | None = None) -> SqlAnswer:
+        from joblens.stores.sqlite.sql_queries import answer
+
+        return answer(self.url, text, limits, only_user)
 
     def prune(self, *, before_us: int | None, max_bytes: int | None, dry_run: bool) -> PruneReport:
         from joblens.stores.sqlite import upkeep
@@ -225,7 +256,7 @@ class SqliteStore(RecordQueries, TicketQueries):
         with self._use() as connection:
             upkeep.vacuum(connection)
 
-    def _look(self, work: Callable[[TicketBook], T]) -> T:
+    def _read(self, work: Callable[[TicketBook], T]) -> T:
         from joblens.stores.sqlite.writer import ticket_book
 
         with self._use() as connection, reading(connection):
@@ -249,7 +280,7 @@ class SqliteStore(RecordQueries, TicketQueries):
         if self._read_only:
             raise StoreError(f"the store {self.url} was opened for reading only")
         if _identity(self.url) != self._identity:
-            # SQLite would go on writing to a file that nobody can open any more.
+            # SQLite would continue to write to a deleted file.
             raise StoreVanished(f"the store {self.url} was removed or replaced while it was in use")
 
     def close(self) -> None:
@@ -269,13 +300,38 @@ class SqliteStore(RecordQueries, TicketQueries):
             yield asker(connection)
 
     @contextmanager
+    def _asking_access(self) -> Iterator[Ask]:
+        from joblens.stores.sqlite.sql import access_queries, asker
+
+        with self._use() as connection:
+            yield asker(connection, access_queries())
+
+    def _change_access(self, work: Callable[[Ask], T]) -> T:
+        from joblens.stores.sqlite.sql import access_queries, asker
+
+        self._check_writable()
+        with self._write(for_good=True) as connection:
+            return work(asker(connection, access_queries()))
+
+    def _delete(self, uuids: Sequence[str], by: str, at_us: int) -> DeletedJobs:
+        from joblens.stores.sql.deletion import delete_jobs
+        from joblens.stores.sqlite.sql import access_queries, asker
+        from joblens.stores.sqlite.statistics import record_changes
+
+        self._check_writable()
+        with self._write(for_good=True) as connection:
+            deleted = delete_jobs(asker(connection, access_queries()), uuids, by=by, at_us=at_us)
+            record_changes(connection, [], deleted.sums)
+        return deleted
+
+    @contextmanager
     def _reading(self) -> Iterator[Ask]:
         with self._asking() as ask, reading(self._connection):
             yield ask
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Which file that is; None when there is none."""
+    """Returns device and inode of the file; None if it does not exist."""
     try:
         status = os.stat(path)
     except OSError:

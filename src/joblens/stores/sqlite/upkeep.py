@@ -1,4 +1,4 @@
-"""Retention, checks, backups."""
+"""Upkeep of an SQLite store: retention, checks, backups."""
 
 import os
 from collections.abc import Iterator
@@ -95,7 +95,7 @@ def _newest_blocks(connection: apsw.Connection) -> Iterator[tuple[int, int, int,
 
 
 def backup(connection: apsw.Connection, path: str) -> None:
-    """A consistent copy, made while others go on writing."""
+    """Makes a consistent copy while others write."""
     if os.path.lexists(path):
         raise InputError(
             f"{path} exists already", hint="name a new file for the backup, or remove the old one"
@@ -114,8 +114,8 @@ def backup(connection: apsw.Connection, path: str) -> None:
 
 def vacuum(connection: apsw.Connection) -> None:
     connection.execute(QUERIES["vacuum"])
-    # The new file is written to the log first, which is then as large as the store itself. Where a reader
-    # is in the way, the next writer does it.
+    # The new file is written to the log first, which then is as large as the store itself. If a reader blocks
+    # the checkpoint, the next writer does it.
     connection.execute(QUERIES["empty_the_log"]).fetchall()
 
 

@@ -1,4 +1,4 @@
-"""Writer of batches: what is known is read first, then jobs, runs, tickets and details are written."""
+"""Writer of batches: reads existing rows first, then writes jobs, runs, tickets and details."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ import msgspec
 from joblens.model.jobs.job import Status
 from joblens.model.writes import RunCreated, WorkflowCreated
 from joblens.stores.queue.tickets import TicketFacts, counts, settle_ended
-from joblens.stores.samples.packed_details import repacked
 from joblens.stores.sql.batch import (
     BatchRows,
     began_at_us,
+    codes_of,
     ending_of,
     event_row,
+    host_of,
     may_replace,
     moved,
     run_row,
     run_writes,
     runs_of,
     status_of,
+    storable,
     workflow_row,
 )
 from joblens.stores.sqlite import statistics
 from joblens.stores.sqlite.sample_tables import SampleTables
-from joblens.stores.sqlite.sql import QUERIES, TICKET_QUERIES
+from joblens.stores.sqlite.sql import QUERIES, TICKET_QUERIES, access_queries
 
 if TYPE_CHECKING:
     from joblens.model.jobs.details import Details
-    from joblens.model.jobs.job import Job
+    from joblens.model.jobs.job import Job, Outcome
     from joblens.model.runs.run import Run, Workflow
     from joblens.model.writes import RunNoted, Write
     from joblens.stores.sql.batch import (
@@ -45,8 +47,10 @@ _json = msgspec.json.Encoder()
 
 
 class RunFacts:
-    """Those of one batch, turned into bytes before the write lock is taken. `runs_of_jobs`: further runs
-    whose ids in the store are asked for."""
+    """Facts about runs in one batch, encoded before the write lock is taken.
+
+    `runs_of_jobs`: further runs whose ids in the store are needed.
+    """
 
     def __init__(
         self, writes: Sequence[WorkflowCreated | RunCreated | RunNoted], runs_of_jobs: Iterable[str]
@@ -69,7 +73,7 @@ class RunFacts:
                 self._events.append(event_row(write.event))
 
     def write(self, connection: apsw.Connection) -> dict[str, int]:
-        """The ids that the store has for all runs of the batch, by their UUID."""
+        """Writes the batch. Returns the store's ids of its runs, by UUID."""
         if not self._heard_of and not self._workflows:
             return {}
         connection.executemany(QUERIES["insert_workflow"], self._workflows)
@@ -86,7 +90,7 @@ class RunFacts:
         return ids
 
     def _join_known_workflows(self, connection: apsw.Connection) -> None:
-        """Runs of a workflow that somebody else has made of the same file meanwhile are runs of that one."""
+        """Assigns runs to an existing workflow if another process has stored the same file meanwhile."""
         instead: dict[str, str] = {}
         for uuid, name, user, source, _ in self._workflows:
             for (known,) in connection.execute(
@@ -97,8 +101,8 @@ class RunFacts:
             self._run_rows = [run_row(run) for run in moved(self._runs, instead)]
 
     def _ids(self, connection: apsw.Connection) -> dict[str, int]:
-        wanted = _json.encode(list(self._heard_of)).decode()
-        return dict(connection.execute(QUERIES["ids_of_runs"], (wanted,)))
+        uuids = _json.encode(list(self._heard_of)).decode()
+        return dict(connection.execute(QUERIES["ids_of_runs"], (uuids,)))
 
 
 _MOVES_TICKETS = frozenset(
@@ -116,7 +120,7 @@ _MOVES_TICKETS = frozenset(
 
 
 class SqliteTicketBook:
-    """stores.ticket_book.TicketBook"""
+    """Implements stores.queue.tickets.TicketBook."""
 
     def __init__(self, connection: apsw.Connection, apply: Callable[[Sequence[Write]], None]) -> None:
         self._connection = connection
@@ -124,17 +128,16 @@ class SqliteTicketBook:
 
     def ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
         bound = {name: _parameter(value) for name, value in values.items()}
-        with self._leaving_nothing(query):
+        with self._secure_delete(query):
             return self._connection.execute(TICKET_QUERIES[query], bound).fetchall()
 
     def ask_each(self, query: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        with self._leaving_nothing(query):
+        with self._secure_delete(query):
             self._connection.executemany(TICKET_QUERIES[query], rows)
 
     @contextmanager
-    def _leaving_nothing(self, query: str) -> Iterator[None]:
-        """Tickets hold secrets: a row that goes or moves is overwritten where it was. Not so for samples, of
-        which there are many."""
+    def _secure_delete(self, query: str) -> Iterator[None]:
+        """Overwrites deleted content: tickets hold secrets. Not used for samples, which are many."""
         if query not in _MOVES_TICKETS:
             yield
             return
@@ -148,17 +151,17 @@ class SqliteTicketBook:
         self._apply(writes)
 
     def now_us(self) -> int:
-        """That of the one host that may use the file."""
+        """Returns the time of the only host that may use the file."""
         return time.time_ns() // 1000
 
 
 def _parameter(value: Any) -> Any:
-    """Many values at once are read by json_each."""
+    """Encodes a list for json_each."""
     return msgspec.json.encode(value).decode() if isinstance(value, list) else value
 
 
 class KnownJob(msgspec.Struct):
-    """What the store already has of a job."""
+    """State of a job in the store."""
 
     uuid: str
     number: int
@@ -170,14 +173,14 @@ class KnownJob(msgspec.Struct):
     is_described: bool
     attempt_number: int
     fence: int
-    has_free_ticket: bool  # nobody holds it
+    has_free_ticket: bool  # no worker holds it
 
     def ended(self) -> EndedJob:
         return self.tool, self.status.value, self.duration_us, self.cpu_usec, self.memory_bytes
 
 
 class Batch(BatchRows):
-    """One batch on its way into the store. `write` is called inside a transaction."""
+    """One batch of writes. Call `write` inside a transaction."""
 
     def __init__(self, writes: Sequence[Write], compression_level: int) -> None:
         super().__init__(writes)
@@ -186,7 +189,7 @@ class Batch(BatchRows):
         self.has_outcome = any(change.outcome is not None for change in self.changes.values())
         self._level = compression_level
         self._samples = SampleTables(compression_level)
-        # Turned into bytes before the write lock is taken.
+        # Encoded before the write lock is taken.
         for change in self.changes.values():
             if change.outcome is not None:
                 self._samples.encode_ahead(change)
@@ -200,12 +203,14 @@ class Batch(BatchRows):
 
     @property
     def is_for_good(self) -> bool:
-        """It has to be on disk before anyone acts on it."""
-        return self.has_outcome or self._runs.has_facts or self._tickets.has_facts
+        """Whether the batch must be on disk before anyone acts on it."""
+        has_notes = bool(self._annotations or self._audit)
+        return self.has_outcome or self._runs.has_facts or self._tickets.has_facts or has_notes
 
     def write(self, connection: apsw.Connection) -> None:
         self._run_ids = self._runs.write(connection)
         known = _known_jobs(connection, list(self.changes))
+        self._forget_buried(connection, known)
         number: int = connection.execute(QUERIES["last_number"]).get
         sampled: list[tuple[int, JobChange, bool, bool]] = []
         for uuid, change in self.changes.items():
@@ -217,7 +222,12 @@ class Batch(BatchRows):
             else:
                 self._update(job, change)
                 sampled.append((job.number, change, job.status.is_final, False))
+        # Before the outcomes are overwritten whose findings these are.
+        connection.executemany(QUERIES["drop_findings"], self._rows.pop("drop_findings", []))
+        later = {name: self._rows.pop(name, []) for name in ("insert_tag", "move_tags", "insert_finding")}
         for name, rows in self._rows.items():
+            connection.executemany(QUERIES[name], rows)
+        for name, rows in later.items():  # they copy when their job began
             connection.executemany(QUERIES[name], rows)
         for job_number, change, is_over, is_new in sampled:
             if change.samples or (is_over and not is_new and change.outcome is not None):
@@ -226,6 +236,9 @@ class Batch(BatchRows):
         self._write_details(connection, {number: change.details for number, change, _, _ in sampled})
         connection.executemany(QUERIES["add_provenance"], self._provenance.items())
         connection.executemany(QUERIES["ask_to_cancel"], self._cancels)
+        if self._annotations or self._audit:
+            connection.executemany(access_queries()["insert_annotation"], self._annotations)
+            connection.executemany(access_queries()["insert_audit_entry"], self._audit)
         if self.has_outcome:
             connection.execute(QUERIES["forget_cancel_requests"])
         if self._ended or self._no_longer:
@@ -257,6 +270,7 @@ class Batch(BatchRows):
             *ending,
             *self._link(job),
             change.fence,
+            host_of(change.attempt),
         )
         self._row("insert_detail", number, *self._details[change.uuid])
         if job is not None:
@@ -264,6 +278,7 @@ class Batch(BatchRows):
         if outcome is not None:
             self._over.append((change.uuid, outcome.status))
             self._ended.append((tool, status, *ending_of(outcome)[1:4]))
+            self._note_findings(number, outcome)
 
     def _update(self, known: KnownJob, change: JobChange) -> None:
         if not counts(change.fence, known.fence, has_free_ticket=known.has_free_ticket):
@@ -282,15 +297,21 @@ class Batch(BatchRows):
                 if known.attempt_number == 0:
                     self._row("set_attempt_detail", details[1], known.number)
             else:
-                # Statements run grouped by kind, in no order between kinds: when the batch has the outcome
-                # as well, this one must not make the job running again.
+                # Statements run grouped by kind, in no order between kinds: if the batch has the outcome as
+                # well, this one must not make the job running again.
                 known.status = Status.RUNNING
                 status = known.status if change.outcome is None else change.outcome.status
-                self._row("set_started", status.value, attempt.started_at_us, known.number)
+                row = status.value, attempt.started_at_us, host_of(attempt), known.number
+                self._row("set_started", *row)
+                if known.is_described:
+                    self._row("move_tags", known.number)
                 self._row("set_attempt_detail", details[1], known.number)
         outcome = change.outcome
         if outcome is not None and may_replace(known.status, outcome.status):
             ending = ending_of(outcome)
+            if known.status is Status.LOST:
+                self._row("drop_findings", known.number)
+            self._note_findings(known.number, outcome)
             known.status = outcome.status
             self._over.append((known.uuid, outcome.status))
             known.duration_us, known.cpu_usec, known.memory_bytes = ending[1:4]
@@ -298,13 +319,24 @@ class Batch(BatchRows):
             self._row("set_outcome_detail", details[2], known.number)
         self._count(was_over, known.ended() if known.status.is_final else None)
 
+    def _forget_buried(self, connection: apsw.Connection, known: Mapping[str, KnownJob]) -> None:
+        """Late writes about jobs that were deleted, as from a journal, are ignored."""
+        new = [uuid for uuid in self.changes if uuid not in known]
+        if new:
+            for (uuid,) in connection.execute(QUERIES["buried"], (_json.encode(new).decode(),)).fetchall():
+                del self.changes[str(uuid)]
+
+    def _note_findings(self, number: int, outcome: Outcome) -> None:
+        for code in codes_of(outcome):
+            self._row("insert_finding", code, number)
+
     def _tag(self, number: int, job: Job) -> None:
         for tag in job.tags:
-            self._row("insert_tag", tag, number)
+            self._row("insert_tag", storable(tag), number)
 
 
 def ticket_book(connection: apsw.Connection, compression_level: int) -> SqliteTicketBook:
-    """Where jobs that tickets end are written by a batch of their own, in the same transaction."""
+    """Returns a ticket book that writes the jobs it ends as a batch of their own, in the same transaction."""
     return SqliteTicketBook(connection, lambda writes: Batch(writes, compression_level).write(connection))
 
 
@@ -324,7 +356,9 @@ _encoder = msgspec.json.Encoder()
 
 
 def write_details(connection: apsw.Connection, news: Mapping[int, Details]) -> None:
-    """By number of the job. Called inside a transaction."""
+    """Writes details by job number. Call inside a transaction."""
+    from joblens.stores.samples.packed_details import repacked  # short jobs have none
+
     numbers = _encoder.encode(list(news)).decode()
     known: dict[int, bytes] = dict(connection.execute(QUERIES["details_of"], (numbers,)))
     changed = repacked(known, news)
@@ -334,7 +368,7 @@ def write_details(connection: apsw.Connection, news: Mapping[int, Details]) -> N
 
 
 def reserve_jobs(connection: apsw.Connection, jobs: Sequence[tuple[int, str, int]]) -> None:
-    """(number, uuid, when it began). Inside a transaction; what the jobs are is written afterwards."""
+    """Reserves (number, uuid, start time), inside a transaction. The jobs' documents follow later."""
     connection.executemany(QUERIES["reserve_job"], jobs)
     connection.executemany(QUERIES["reserve_detail"], [(number, uuid) for number, uuid, _ in jobs])
 

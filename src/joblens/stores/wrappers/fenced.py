@@ -1,5 +1,4 @@
-"""Writes of jobs that this process holds go under their fence, so that those who run a job know nothing of
-tickets."""
+"""Fencing: adds the token of a claim to writes, so that code which runs jobs need not know about tickets."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,19 +7,20 @@ from msgspec.structs import replace
 from joblens.model.jobs.job import Placement
 from joblens.model.writes import DetailsTaken, JobEnded, JobStarted, SamplesTaken, Write
 from joblens.ports.store import Store
-from joblens.stores.wrappers.wrapper import StoreWrapper
+from joblens.stores.wrappers import StoreWrapper
 
 
 class FencedStore(StoreWrapper):
     """Adds fencing tokens to writes. May be used from several threads.
 
-    What is written about a job that is not held goes on as it is. Once the job was claimed by anybody the
-    store ignores that: a worker that has let go of a job cannot write about it any more."""
+    Writes about jobs that this process does not hold pass unchanged. The store ignores them once anyone has
+    claimed the job: a worker that released a job can no longer write about it.
+    """
 
     def __init__(self, store: Store) -> None:
         self.url = store.url
-        self.placement: Placement | None = None  # of all jobs that no other is known of
-        self.folders: Mapping[str, str] = {}  # where people find what is printed -> where it is written
+        self.placement: Placement | None = None  # default for all other jobs
+        self.folders: Mapping[str, str] = {}  # path shown to people -> path that is written
         self._placements: dict[str, Placement] = {}
         self._store = store
         self._fences: dict[str, int] = {}

@@ -1,11 +1,10 @@
-"""Journal: a store that keeps writes in a file while the real store cannot be opened or written.
+"""Journal: holds writes in a file while the store cannot be opened or written.
 
-The name says which store they are for and whose file it is, so that what a dead process left behind
-can be told from what a living one is still using.
+The file name identifies the store and the owning process, so that files of dead processes can be told apart
+from files in use.
 
-Writes that the store refuses are kept in a journal file and brought in later, by this process or, should
-it die, by the next one that opens the store. Writes can be applied twice without harm, so bringing them
-in needs no bookkeeping.
+The writes are replayed later, by this process or, if it dies, by the next one that opens the store. Writes
+are idempotent, so replaying needs no bookkeeping.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from joblens.files.private import make_private_folder
 from joblens.files.processes import process_start_ticks
 from joblens.model.errors import StoreError, StoreVanished
 from joblens.model.writes import JobEnded, Write
-from joblens.stores.wrappers.wrapper import StoreWrapper
+from joblens.stores.wrappers import StoreWrapper
 
 if TYPE_CHECKING:
     from joblens.ports.store import Store
@@ -38,7 +37,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class JournalOwner(Struct, frozen=True):
-    """Which process writes the file. Start time and boot make a reused pid recognisable."""
+    """Process that writes the file. Start time and boot id detect a reused pid."""
 
     host: str
     boot: str
@@ -52,7 +51,7 @@ class JournalOwner(Struct, frozen=True):
 
     @property
     def is_gone(self) -> bool:
-        """Only what runs on this host can be known to be gone."""
+        """Whether the process has exited; only known for this host."""
         if self.host != os.uname().nodename.replace("~", "_"):
             return False
         return self.boot != _boot() or process_start_ticks(self.pid) != self.start_ticks
@@ -64,7 +63,7 @@ def file_name(url: str, owner: JournalOwner) -> str:
 
 
 def owner_of(name: str, url: str) -> JournalOwner | None:
-    """None when it is no journal, or one of another store."""
+    """Returns the owner from a file name; None: not a journal, or one of another store."""
     if not (name.startswith(_PREFIX) and name.endswith(_SUFFIX)):
         return None
     parts = name[len(_PREFIX) : -len(_SUFFIX)].split("~")
@@ -79,8 +78,11 @@ def encode_line(writes: Sequence[Write]) -> bytes:
 
 
 def decode_lines(lines: Iterable[bytes]) -> Iterator[list[Write] | None]:
-    """One item a line; None for one that is torn or damaged."""
-    import joblens.model.runs.run  # noqa: F401 - types of three kinds of writes
+    """Decodes one item per line; None for torn or damaged lines."""
+    import joblens.model.access
+    import joblens.model.delivery
+    import joblens.model.history
+    import joblens.model.runs.run  # noqa: F401 - types of some kinds of writes
 
     decoder = msgspec.json.Decoder(list[Write])
     for ended_line in lines:
@@ -95,7 +97,7 @@ def decode_lines(lines: Iterable[bytes]) -> Iterator[list[Write] | None]:
 
 
 class JournalFile:
-    """The file this process appends to. Raises OSError when it cannot."""
+    """File that this process appends to. Raises OSError."""
 
     def __init__(self, folder: str, name: str) -> None:
         make_private_folder(folder)
@@ -105,7 +107,7 @@ class JournalFile:
         status = os.fstat(self._descriptor)
         if status.st_uid != os.geteuid():
             os.close(self._descriptor)
-            raise PermissionError(f"{self.path} belongs to someone else")
+            raise PermissionError(f"{self.path} belongs to another user")
         self._size = status.st_size
 
     def append(self, writes: Sequence[Write]) -> None:
@@ -115,7 +117,7 @@ class JournalFile:
             if written != len(line):
                 raise OSError(28, "No space left on device")
         except OSError:
-            os.ftruncate(self._descriptor, self._size)  # no half line before the next one
+            os.ftruncate(self._descriptor, self._size)  # no partial line before the next one
             raise
         self._size += len(line)
         if any(isinstance(write, JobEnded) for write in writes):
@@ -146,10 +148,13 @@ def _warn(message: str) -> None:
 
 
 class JournaledStore(StoreWrapper):
-    """ports.store.Store around another. `apply` never raises StoreError; reads and deliveries pass through.
+    """Implements ports.store.Store around another.
 
-    `url` says which store the journal is for while that store cannot be asked. With `must_open` it is for
-    readers, who are better off with the error at once."""
+    `apply` never raises StoreError; reads and deliveries pass through.
+
+    `url` names the store while it cannot be opened. With `must_open`, for readers, opening errors are raised
+    at once.
+    """
 
     def __init__(
         self,
@@ -205,7 +210,7 @@ class JournaledStore(StoreWrapper):
                 self._store = None
 
     def _is_ready(self) -> bool:
-        """The store is open and everything that came before is in it."""
+        """Whether the store is open and all earlier writes are in it."""
         if time.monotonic() < self._retry_at_s:
             return False
         try:
@@ -222,7 +227,7 @@ class JournaledStore(StoreWrapper):
             store = self._open_store()
             self.url = self.url or store.url
             try:
-                self._replay_left_behind(store)
+                self._replay_orphans(store)
             except StoreError:
                 store.close()
                 raise
@@ -232,14 +237,14 @@ class JournaledStore(StoreWrapper):
     def _failed(self, error: StoreError) -> None:
         if isinstance(error, StoreVanished) and self._store is not None:
             self._store.close()
-            self._store = None  # the next try opens what is there then, or makes it anew
+            self._store = None  # the next attempt opens the file that exists then, or creates it
             self._has_vanished = True
         self._pause_s = min(self._pause_s * 2 or _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         self._retry_at_s = time.monotonic() + self._pause_s
         if not self._has_warned:
             self._has_warned = True
             hint = f"; {error.hint}" if error.hint else ""
-            self._warn(f"{error}{hint}. What jobs do is kept in a journal and brought in later")
+            self._warn(f"{error}{hint}. Changes are kept in a journal and written later")
 
     # -- the journal
 
@@ -264,10 +269,10 @@ class JournaledStore(StoreWrapper):
             if self._journal is None:
                 self._journal = journal
             else:
-                journal.close()  # found again by its name when the store is back
+                journal.close()  # found by its name when the store is back
             return
         self._warn(
-            f"{len(writes)} facts about jobs are lost, no journal could be written ({'; '.join(problems)})"
+            f"{len(writes)} changes to jobs are lost: cannot write the journal ({'; '.join(problems)})"
         )
 
     def _replay_own(self, store: Store, journal: JournalFile) -> None:
@@ -283,29 +288,31 @@ class JournaledStore(StoreWrapper):
 
     def _brought_in(self) -> str:
         if not self._has_vanished:
-            return "what was kept in the journal has been brought in"
-        return "it is another file: what happened since is in it, what the old one had is not"
+            return "the journal has been written to it"
+        return "but it is another file, which has only what happened since"
 
     @property
     def has_journal(self) -> bool:
-        """Something is kept that is not in the store yet."""
+        """Whether the journal holds writes that are not in the store yet."""
         return self._journal is not None
 
     def bring_in_own(self) -> None:
-        """What this process has kept, if the store can be written again."""
+        """Replays this process's own journal if the store is writable again."""
         with self._lock:
             if self._journal is not None:
                 self._is_ready()
 
     def bring_in_left_behind(self) -> bool:
-        """What processes that are gone have left since the store was opened. False: something is left, since
-        another process is at it or it cannot be read. Raises StoreError."""
-        with self._lock:
-            self._replay_left_behind(self._opened())
-            return not _left_behind(self._folders, self.url)
+        """Replays journals of exited processes.
 
-    def _replay_left_behind(self, store: Store) -> None:
-        for path in _left_behind(self._folders, self.url):
+        Returns False if some remain, in use or unreadable. Raises StoreError.
+        """
+        with self._lock:
+            self._replay_orphans(self._opened())
+            return not _orphaned_journals(self._folders, self.url)
+
+    def _replay_orphans(self, store: Store) -> None:
+        for path in _orphaned_journals(self._folders, self.url):
             self._replay(store, path)
 
     def _replay(self, store: Store, path: str) -> None:
@@ -315,11 +322,11 @@ class JournaledStore(StoreWrapper):
             return
         with file:
             if os.fstat(file.fileno()).st_uid != os.geteuid():
-                return  # another user has put it in place since it was found
+                return  # replaced by another user since it was found
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                return  # another process is at it
+                return  # another process is replaying it
             damaged = 0
             waiting: list[Write] = []
             for batch in decode_lines(file):
@@ -329,18 +336,18 @@ class JournaledStore(StoreWrapper):
                     store.apply(waiting)
                     waiting = []
             store.apply(waiting)
-            with contextlib.suppress(FileNotFoundError):  # another process had it open too and was faster
+            with contextlib.suppress(FileNotFoundError):  # another process replayed and removed it first
                 if damaged:
-                    kept = f"{path}.damaged"
-                    os.replace(path, kept)
+                    renamed = f"{path}.damaged"
+                    os.replace(path, renamed)
                     self._warn(
-                        f"{damaged} damaged lines of a journal could not be brought in; it is kept as {kept}"
+                        f"{damaged} damaged lines of a journal could not be replayed; it is kept as {renamed}"
                     )
                 else:
                     os.unlink(path)
 
     def direct(self) -> Store:
-        """Returns the store itself: what cannot be written there raises StoreError. Raises StoreError."""
+        """Returns the store itself, whose writes raise StoreError. Raises StoreError."""
         with self._lock:
             return self._opened()
 
@@ -354,12 +361,12 @@ class JournaledStore(StoreWrapper):
 
 
 def has_left_behind(url: str, journal_dir: str) -> bool:
-    """Whether something waits to be brought into the store."""
-    return bool(_left_behind(_journal_folders(journal_dir), _whole_url(url)))
+    """Whether journals of exited processes wait to be replayed."""
+    return bool(_orphaned_journals(_journal_folders(journal_dir), _whole_url(url)))
 
 
 def _whole_url(url: str) -> str:
-    """The same file is the same store, from whichever folder it was named."""
+    """Returns an absolute URL: one file is one store, from whichever folder it is named."""
     return os.path.abspath(url) if url and "://" not in url else url
 
 
@@ -368,8 +375,8 @@ def _journal_folders(journal_dir: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((journal_dir, temporary)))
 
 
-def _left_behind(folders: Sequence[str], url: str) -> list[str]:
-    """Oldest first: journals of processes that are gone."""
+def _orphaned_journals(folders: Sequence[str], url: str) -> list[str]:
+    """Returns journals of exited processes, oldest first."""
     found: list[tuple[float, str]] = []
     for folder in folders:
         try:
@@ -385,7 +392,7 @@ def _left_behind(folders: Sequence[str], url: str) -> list[str]:
 
 
 def _changed_if_mine(path: str) -> float | None:
-    """When it was changed. In a folder for all, only a file that this user wrote is to be believed."""
+    """Returns the modification time. In a shared folder, only files of this user are trusted."""
     try:
         status = os.lstat(path)
     except OSError:

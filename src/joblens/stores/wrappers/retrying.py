@@ -1,4 +1,4 @@
-"""Store that is asked again while it is unreachable, for commands that wait for jobs."""
+"""Retrying store, for commands that wait for jobs while the store is unreachable."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,7 @@ from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record
 from joblens.model.writes import Write
 from joblens.ports.store import Store
-from joblens.stores.wrappers.wrapper import StoreWrapper
+from joblens.stores.wrappers import StoreWrapper
 
 _PAUSE_S = 0.5
 _PERMANENT = (StoreCorrupt, StoreTooNew, StoreVanished)
@@ -62,7 +62,7 @@ class RetryingStore(StoreWrapper):
                 if self._until is not None and time.monotonic() >= self._until:
                     raise
                 if not self._is_away:
-                    self._report(f"{error}; trying again until it answers")
+                    self._report(f"{error}; retrying until it answers")
                 self._is_away = True
                 time.sleep(self._pause_s)
             else:

@@ -28,11 +28,11 @@ Form = Mapping[str, Any]
 
 
 class _Scale:
-    """From numbers to places along the page."""
+    """Maps numbers to positions along the page."""
 
     def __init__(self, low: float, high: float) -> None:
-        room = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
-        self.low, self.high = low - room, high + room
+        margin = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
+        self.low, self.high = low - margin, high + margin
 
     def x(self, value: float) -> float:
         return round(_LEFT + (_WIDTH - _LEFT - _RIGHT) * (value - self.low) / (self.high - self.low), 2)
@@ -43,8 +43,8 @@ class _Scale:
         step = steps[1] if len(steps) > 1 else self.high - self.low
         first = -(-self.low // step)
         return [
-            round((first + place) * step, 12)
-            for place in range(int((self.high - first * step) / step + 1e-9) + 1)
+            round((first + index) * step, 12)
+            for index in range(int((self.high - first * step) / step + 1e-9) + 1)
         ]
 
 
@@ -59,15 +59,15 @@ def runs_svg(variants: Sequence[Form]) -> str:
     scale = _Scale(min(every) / size, max(every) / size)
     height = _TOP + _BOTTOM + _ROW * len(shown)
     parts = [*_head("Wall time of every run", height), *_axis(scale, height, f"wall time ({unit})")]
-    for place, variant in enumerate(shown):
-        top = _TOP + _ROW * place
+    for index, variant in enumerate(shown):
+        top = _TOP + _ROW * index
         parts += _label(variant["name"], top + _ROW / 2)
-        parts += _points(variant, scale, size, unit, top, chart.CURVES[place % len(chart.CURVES)])
+        parts += _points(variant, scale, size, unit, top, chart.CURVES[index % len(chart.CURVES)])
     return "\n".join([*parts, "</svg>", ""])
 
 
 def ratios_svg(comparisons: Sequence[Form]) -> str:
-    """Every ratio with its interval beside a line at 1: what lies across it may be chance."""
+    """Draws every ratio with its interval and a line at 1; an interval across the line may be chance."""
     rows = [
         (f"{comparison['variant']}: {what}", number)
         for comparison in comparisons
@@ -95,8 +95,8 @@ def ratios_svg(comparisons: Sequence[Form]) -> str:
         f'<line x1="{one}" y1="{_TOP - 8}" x2="{one}" y2="{bottom}" stroke="{chart.BLACK}" '
         'stroke-width="1.2"/>'
     )
-    for place, (label, number) in enumerate(rows):
-        middle = _TOP + _RATIO_ROW * (place + 0.5)
+    for index, (label, number) in enumerate(rows):
+        middle = _TOP + _RATIO_ROW * (index + 0.5)
         parts += [*_label(label, middle), *_ratio(number, scale, middle)]
     return "\n".join([*parts, "</svg>", ""])
 
@@ -123,9 +123,9 @@ def _points(variant: Form, scale: _Scale, size: float, unit: str, top: float, co
         f'<line x1="{middle}" y1="{top + 6}" x2="{middle}" y2="{top + _ROW - 6}" stroke="{color}" '
         f'stroke-width="2"/>'
     )
-    room = _ROW - 20
-    for place, (run, seconds) in enumerate(runs):
-        y = top + 10 + (room * place / max(1, len(runs) - 1) if len(runs) > 1 else room / 2)
+    margin = _ROW - 20
+    for index, (run, seconds) in enumerate(runs):
+        y = top + 10 + (margin * index / max(1, len(runs) - 1) if len(runs) > 1 else margin / 2)
         stands_out = run["run_number"] in metrics["outliers"]
         ring = f' stroke="{chart.BLACK}" stroke-width="1.4"' if stands_out else ""
         about = f"run {run['run_number']}: {seconds / size:.4g} {unit}"
@@ -305,21 +305,21 @@ _LEGEND = (
 )
 
 
-# ---- one beside another ------------------------------------------------------------------------------------
+# ---- comparisons -------------------------------------------------------------------------------------------
 
 
 def _compared(documents: Sequence[Form], form: _Markdown | _Html) -> list[str]:
     parts = [form.heading(2, "Compared")]
-    for place, document in enumerate(documents):
-        parts.append(form.item(f"{_called(place)}: {_in_short(document)}"))
+    for index, document in enumerate(documents):
+        parts.append(form.item(f"{_called(index)}: {_in_short(document)}"))
     for comparison, document in zip(_comparisons(documents), documents[1:], strict=True):
         parts += _comparison(comparison, form)
-        parts += [form.item(said) for said in differences_of(documents[0], document)]
+        parts += [form.item(text_line) for text_line in differences_of(documents[0], document)]
     return parts + [form.picture(*picture) for picture in _compared_pictures(documents)]
 
 
-def _called(place: int) -> str:
-    return f"result {place + 1}"
+def _called(index: int) -> str:
+    return f"result {index + 1}"
 
 
 def _in_short(document: Form) -> str:
@@ -330,8 +330,8 @@ def _in_short(document: Form) -> str:
 
 def _comparisons(documents: Sequence[Form]) -> list[Form]:
     return [
-        {**compared_documents(documents[0], other), "baseline": _called(0), "variant": _called(place)}
-        for place, other in enumerate(documents[1:], start=1)
+        {**compared_documents(documents[0], other), "baseline": _called(0), "variant": _called(index)}
+        for index, other in enumerate(documents[1:], start=1)
     ]
 
 
@@ -339,7 +339,7 @@ def _compared_pictures(documents: Sequence[Form]) -> list[tuple[str, str, str]]:
     if len(documents) < 2:
         return []
     variants = [
-        {**variants_of(document)[-1], "name": _called(place)} for place, document in enumerate(documents)
+        {**variants_of(document)[-1], "name": _called(index)} for index, document in enumerate(documents)
     ]
     name = f"{documents[0]['id']}-compared"
     drawn = [
@@ -351,15 +351,15 @@ def _compared_pictures(documents: Sequence[Form]) -> list[tuple[str, str, str]]:
 
 def _comparison(comparison: Form, form: _Markdown | _Html) -> list[str]:
     rows = _ratio_rows(comparison)
-    said = form.item(_sentence(comparison))
-    return [said, form.table(("", "ratio", "from", "to", "sure"), rows)] if rows else [said]
+    text_line = form.item(_sentence(comparison))
+    return [text_line, form.table(("", "ratio", "from", "to", "sure"), rows)] if rows else [text_line]
 
 
-# ---- one by itself -----------------------------------------------------------------------------------------
+# ---- single results ----------------------------------------------------------------------------------------
 
 
 def _section(document: Form, form: _Markdown | _Html, title: str) -> list[str]:
-    """`title`: what already stands above it."""
+    """Returns a section. `title`: the heading already written above it."""
     variants = variants_of(document)
     heading = document.get("title") or variants[0]["name"]
     parts = [] if heading == title else [form.heading(2, heading)]
@@ -467,5 +467,5 @@ def _single_gaps(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Nothing in a name is to be read as Markdown."""
+    """Escapes Markdown in names."""
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in text)

@@ -97,8 +97,8 @@ def verdict(number: Form, what: str) -> str:
         return f"{_change(ratio)} {what}"
     if number["detectable"] is None:
         return f"no difference in {what}"
-    seen = _share(number["detectable"])
-    return f"no difference in {what} ({seen} would be detectable)"
+    detectable = _share(number["detectable"])
+    return f"no difference in {what} ({detectable} would be detectable)"
 
 
 def notes(document: Form, variants: Sequence[Form], width: int) -> list[str]:
@@ -119,7 +119,7 @@ def notes(document: Form, variants: Sequence[Form], width: int) -> list[str]:
 
 
 def differences_of(before: Form, after: Form) -> list[str]:
-    """What two results differ in, so that their times may differ for that reason alone."""
+    """Returns differences in the set-up of two results that may explain different times."""
     changes = parameter_changes(before, after)
     is_same = are_of_one_machine(before, after)
     return differences({"parameter_changes": changes, "same_machine": is_same})
@@ -128,8 +128,8 @@ def differences_of(before: Form, after: Form) -> list[str]:
 def differences(compared: Form) -> list[str]:
     """The same, of two that were compared."""
     changes = compared["parameter_changes"]
-    said = [f"{clean(name)} {_given(one)} → {_given(two)}" for name, (one, two) in changes.items()]
-    found = [f"they differ: {', '.join(said)}"] if said else []
+    changed_values = [f"{clean(name)} {_given(one)} → {_given(two)}" for name, (one, two) in changes.items()]
+    found = [f"they differ: {', '.join(changed_values)}"] if changed_values else []
     return [*found, *([] if compared["same_machine"] else ["they ran on different machines"])]
 
 
@@ -197,16 +197,16 @@ def fine_duration(seconds: float | None) -> str:
 
 
 def command_lines(document: Form, width: int, paint: Palette = PLAIN) -> list[str]:
-    """What each name stands for."""
+    """Returns the command behind each name."""
     variants = variants_of(document)
     lines = []
     longest = max((len(clean(variant["name"])) for variant in variants), default=0)
     for variant in variants:
         mark = " (baseline)" if len(variants) > 1 and variant["name"] == document.get("baseline") else ""
         name = clean(variant["name"])
-        room = max(20, width - longest - len(mark) - 2)
+        columns_left = max(20, width - longest - len(mark) - 2)
         space = " " * (longest - len(name))
-        lines.append(f"{paint.paint(name, 'bold')}{space}  {fit(command_text(variant), room)}{mark}")
+        lines.append(f"{paint.paint(name, 'bold')}{space}  {fit(command_text(variant), columns_left)}{mark}")
     parameters = parameters_text(document)
     return [*lines, *([f"{' ' * longest}  {fit(parameters, width - longest - 2)}"] if parameters else [])]
 

@@ -152,10 +152,10 @@ def _section(title: str, content: str) -> str:
 def _table(
     titles: Sequence[str], rows: Sequence[Sequence[Cell]], numbers: frozenset[int] = frozenset()
 ) -> str:
-    """`numbers`: columns that stand to the right."""
+    """Formats a table. `numbers`: right-aligned columns."""
     if not rows:
         return ""
-    marks = ['<{} class="number">' if place in numbers else "<{}>" for place in range(len(titles))]
+    marks = ['<{} class="number">' if index in numbers else "<{}>" for index in range(len(titles))]
     head = "".join(f"{mark.format('th')}{title}</th>" for mark, title in zip(marks, titles, strict=True))
     body = "\n".join(
         "<tr>"
@@ -203,7 +203,7 @@ def _bar(found: CrateRun, record: Record) -> Cell:
     begin, end = found.run.started_at_us, found.run.ended_at_us
     if begin is None or end is None or end <= begin or record.attempt is None or record.outcome is None:
         return ""
-    if record.attempt.started_at_us < begin:  # its outcome was kept from an earlier run
+    if record.attempt.started_at_us < begin:  # its outcome comes from an earlier run
         return '<span class="note">earlier run</span>'
     whole = end - begin
     left = 100 * min(1.0, max(0.0, (record.attempt.started_at_us - begin) / whole))
@@ -230,7 +230,7 @@ def _parameters(record: Record) -> str:
 
 
 def _files(jobs: Sequence[CrateJob]) -> str:
-    """Each once, with what was done with it."""
+    """Lists each file once, with how jobs used it."""
     done: dict[str, tuple[CrateFile, set[str]]] = {}
     for job in jobs:
         for word, files in (("read", job.inputs), ("written", job.outputs)):

@@ -28,7 +28,7 @@ class PlacedBox(Struct, frozen=True):
 
 
 class Layout(Struct, frozen=True):
-    """`routes`: for each arrow the points it goes through, ends included."""
+    """`routes`: the points of each arrow, including its ends."""
 
     boxes: tuple[PlacedBox, ...]
     routes: tuple[tuple[tuple[float, float], ...], ...]
@@ -43,8 +43,8 @@ def lay_out(stages: Sequence[int], widths: Sequence[float], arrows: Sequence[tup
     middles = grid.middles()
     columns = _columns(stages, widths)
     boxes = tuple(
-        PlacedBox(columns[stage][0], middles[place], width)
-        for place, (stage, width) in enumerate(zip(stages, widths, strict=True))
+        PlacedBox(columns[stage][0], middles[index], width)
+        for index, (stage, width) in enumerate(zip(stages, widths, strict=True))
     )
     routes = tuple(
         _route(boxes[source], boxes[target], [(grid.stage[one], middles[one]) for one in way], columns)
@@ -101,11 +101,11 @@ class _Grid:
             self._before[other].append(one)
             self._after[one].append(other)
         self._columns: list[list[int]] = [[] for _ in range(max(self.stage, default=-1) + 1)]
-        for place, stage in enumerate(self.stage):
-            self._columns[stage].append(place)
+        for index, stage in enumerate(self.stage):
+            self._columns[stage].append(index)
 
     def order(self) -> None:
-        """Each column by the mean place of its neighbours, there and back a few times."""
+        """Orders each column by the mean position of its neighbours, back and forth a few times."""
         rank = [0.0] * len(self.stage)
         for column in self._columns:
             self._number(column, rank)
@@ -114,10 +114,10 @@ class _Grid:
             neighbours = self._before if forward else self._after
             for column in self._columns if forward else self._columns[::-1]:
                 means = {
-                    place: sum(rank[one] for one in neighbours[place]) / len(neighbours[place])
-                    if neighbours[place]
-                    else rank[place]
-                    for place in column
+                    index: sum(rank[one] for one in neighbours[index]) / len(neighbours[index])
+                    if neighbours[index]
+                    else rank[index]
+                    for index in column
                 }
                 column.sort(key=means.__getitem__)
                 self._number(column, rank)
@@ -125,45 +125,46 @@ class _Grid:
     @staticmethod
     def _number(column: list[int], rank: list[float]) -> None:
         # relative to the column's length, so that columns of different lengths compare
-        for at, place in enumerate(column):
-            rank[place] = (at + 0.5) / len(column)
+        for at, index in enumerate(column):
+            rank[index] = (at + 0.5) / len(column)
 
     def middles(self) -> list[float]:
         """Heights: near the neighbours, never closer than the boxes are high."""
         y = [0.0] * len(self.stage)
         for column in self._columns:
             below = 0.0
-            for place in column:
-                y[place] = below + self._height(place) / 2
-                below += self._height(place) + _ROW_GAP
+            for index in column:
+                y[index] = below + self._height(index) / 2
+                below += self._height(index) + _ROW_GAP
         for sweep in range(_SWEEPS):
             forward = sweep % 2 == 0
             neighbours = self._before if forward else self._after
             for column in self._columns if forward else self._columns[::-1]:
-                wanted = [
-                    sum(y[one] for one in neighbours[place]) / len(neighbours[place])
-                    if neighbours[place]
-                    else y[place]
-                    for place in column
+                targets = [
+                    sum(y[one] for one in neighbours[index]) / len(neighbours[index])
+                    if neighbours[index]
+                    else y[index]
+                    for index in column
                 ]
-                for place, height in zip(column, self._apart(column, wanted), strict=True):
-                    y[place] = height
-        top = min((y[place] - self._height(place) / 2 for place in range(len(y))), default=0.0)
+                for index, height in zip(column, self._apart(column, targets), strict=True):
+                    y[index] = height
+        top = min((y[index] - self._height(index) / 2 for index in range(len(y))), default=0.0)
         return [height - top + MARGIN for height in y]
 
-    def _apart(self, column: list[int], wanted: list[float]) -> list[float]:
-        """Pushed down where too close, pushed up where too close, and the mean of both, which keeps the
-        distances and stays near what was wanted."""
+    def _apart(self, column: list[int], targets: list[float]) -> list[float]:
+        """Separates boxes:
+        pushes down, pushes up, and takes the mean, which keeps distances and stays near `targets`.
+        """
         gaps = [(self._height(one) + self._height(other)) / 2 + _ROW_GAP for one, other in pairwise(column)]
-        down, up = list(wanted), list(wanted)
+        down, up = list(targets), list(targets)
         for at, gap in enumerate(gaps):
             down[at + 1] = max(down[at + 1], down[at] + gap)
         for at in range(len(gaps) - 1, -1, -1):
             up[at] = min(up[at], up[at + 1] - gaps[at])
         return [(one + other) / 2 for one, other in zip(down, up, strict=True)]
 
-    def _height(self, place: int) -> float:
-        return BOX_HEIGHT if place < self._boxes else _WAYPOINT_HEIGHT
+    def _height(self, index: int) -> float:
+        return BOX_HEIGHT if index < self._boxes else _WAYPOINT_HEIGHT
 
 
 _LONGEST_TITLE = 36
@@ -212,7 +213,7 @@ def render_svg(drawing: Drawing) -> str:
 
 
 def _legend(states: Sequence[JobState], top: float) -> list[str]:
-    """What the colours say; without a run there are none."""
+    """Draws a legend of the colours; without a run there are none."""
     parts, x = [], MARGIN
     for state in states:
         fill, edge = STATE_COLOURS[state]
@@ -232,20 +233,22 @@ def _legend_width(states: Sequence[JobState]) -> float:
 
 
 def _stage_marks(drawing: Drawing, layout: Layout) -> list[str]:
-    left: dict[int, float] = {}
+    left_edges: dict[int, float] = {}
     for box, placed in zip(drawing.boxes, layout.boxes, strict=True):
-        left.setdefault(box.stage, placed.x)
-    return [f'<text class="stage" x="{x:.1f}" y="14">stage {stage + 1}</text>' for stage, x in left.items()]
+        left_edges.setdefault(box.stage, placed.x)
+    return [
+        f'<text class="stage" x="{x:.1f}" y="14">stage {stage + 1}</text>' for stage, x in left_edges.items()
+    ]
 
 
 def _box(box: Box, title: str, placed: PlacedBox) -> list[str]:
     state = state_shown(box)
     fill, edge = STATE_COLOURS[state] if state is not None else _PLAIN
     top = placed.y - BOX_HEIGHT / 2
-    told = title_of(box) + "".join(f"\n{count:,} {each.label}" for each, count in box.states.items())
+    tooltip = title_of(box) + "".join(f"\n{count:,} {each.label}" for each, count in box.states.items())
     size = f'x="{placed.x:.1f}" y="{top:.1f}" width="{placed.width:.1f}" height="{BOX_HEIGHT:.0f}" rx="6"'
-    parts = ["<g>", f"<title>{_escaped(told)}</title>"]
-    if box.jobs > 1:  # a second sheet behind it: there are several
+    parts = ["<g>", f"<title>{_escaped(tooltip)}</title>"]
+    if box.jobs > 1:  # a second sheet behind it: several jobs
         behind = f'x="{placed.x + 4:.1f}" y="{top + 4:.1f}"'
         rest = f'width="{placed.width:.1f}" height="{BOX_HEIGHT:.0f}" rx="6"'
         parts.append(f'<rect class="box" {behind} {rest} fill="{fill}" stroke="{edge}" opacity="0.5"/>')
@@ -258,10 +261,10 @@ def _box(box: Box, title: str, placed: PlacedBox) -> list[str]:
 
 def _state_bar(box: Box, placed: PlacedBox, top: float) -> list[str]:
     """How many of a sweep's jobs are in which state, along the lower edge."""
-    parts, x, room = [], placed.x + 6, placed.width - 12
+    parts, x, bar_width = [], placed.x + 6, placed.width - 12
     y = top + BOX_HEIGHT - 7
     for state, count in box.states.items():
-        width = room * count / box.jobs
+        width = bar_width * count / box.jobs
         colour = STATE_COLOURS[state][1]
         parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="4" fill="{colour}"/>')
         x += width

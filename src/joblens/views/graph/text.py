@@ -23,7 +23,7 @@ _NUMBERS = re.compile(r"\d+")
 
 
 class Grouping(enum.IntEnum):
-    """What a box stands for, from the finest on."""
+    """Meaning of a box, from finest to coarsest."""
 
     JOB = 0
     ENTRY = 1  # a sweep
@@ -31,7 +31,7 @@ class Grouping(enum.IntEnum):
 
 
 class Box(Struct, frozen=True):
-    """`title`: the job's name, or the entry's name as written when it stands for several."""
+    """`title`: the job's name, or the entry's name as written if it represents several."""
 
     title: str
     jobs: int
@@ -40,7 +40,7 @@ class Box(Struct, frozen=True):
 
 
 class Arrow(Struct, frozen=True):
-    """From what is needed to what needs it. `jobs`: how many of the first box are needed."""
+    """From a dependency to its dependent. `jobs`: how many jobs of the first box are needed."""
 
     source: int
     target: int
@@ -70,7 +70,7 @@ def fitting_drawing(
     finest: Grouping,
     states: Mapping[int, JobState] | None = None,
 ) -> Drawing:
-    """The finest grouping that still can be looked at."""
+    """Returns the finest grouping that is still readable."""
     for grouping in list(Grouping)[finest:-1]:
         drawing = drawing_of(plan, entries, grouping, states)
         if len(drawing.boxes) <= MOST_BOXES:
@@ -84,33 +84,38 @@ def drawing_of(
     grouping: Grouping,
     states: Mapping[int, JobState] | None = None,
 ) -> Drawing:
-    """`entries`: the names of the file's jobs as written. `states`: of a run's jobs, by place."""
+    """Builds the drawing.
+
+    `entries`: names of the file's jobs as written. `states`: of a run's jobs, by index.
+    """
     stages = Graph(plan).stages()
     keys = _keys(plan, grouping)
     box_of = [0] * len(plan.jobs)
     members: list[list[int]] = []
     stage_of: list[int] = []
-    for stage, places in enumerate(stages):
+    for stage, members_of_stage in enumerate(stages):
         boxes: dict[int | str, int] = {}
-        for place in places:
-            box = boxes.setdefault(keys[place], len(members))
+        for job_index in members_of_stage:
+            box = boxes.setdefault(keys[job_index], len(members))
             if box == len(members):
                 members.append([])
                 stage_of.append(stage)
-            members[box].append(place)
-            box_of[place] = box
+            members[box].append(job_index)
+            box_of[job_index] = box
     return Drawing(
         plan.name,
         len(plan.jobs),
         len(stages),
         tuple(
             Box(
-                _title(plan, entries, places, grouping),
-                len(places),
+                _title(plan, entries, members_of_stage, grouping),
+                len(members_of_stage),
                 stage_of[box],
-                dict(sorted(Counter(states[place] for place in places).items())) if states else {},
+                dict(sorted(Counter(states[job_index] for job_index in members_of_stage).items()))
+                if states
+                else {},
             )
-            for box, places in enumerate(members)
+            for box, members_of_stage in enumerate(members)
         ),
         _arrows(plan, box_of),
         tuple(
@@ -130,9 +135,9 @@ def _keys(plan: Plan, grouping: Grouping) -> Sequence[int | str]:
     return [_NUMBERS.sub("*", job.name) for job in plan.jobs]
 
 
-def _title(plan: Plan, entries: Sequence[str], places: list[int], grouping: Grouping) -> str:
-    first = plan.jobs[places[0]]
-    if len(places) == 1:
+def _title(plan: Plan, entries: Sequence[str], members_of_stage: list[int], grouping: Grouping) -> str:
+    first = plan.jobs[members_of_stage[0]]
+    if len(members_of_stage) == 1:
         return first.name
     if grouping is Grouping.ENTRY and first.spec_job < len(entries):
         return entries[first.spec_job]
@@ -141,13 +146,13 @@ def _title(plan: Plan, entries: Sequence[str], places: list[int], grouping: Grou
 
 def _arrows(plan: Plan, box_of: list[int]) -> tuple[Arrow, ...]:
     needed: dict[tuple[int, int], set[int]] = {}
-    seen: set[tuple[int, int]] = set()
-    for place, job in enumerate(plan.jobs):
-        target = box_of[place]
+    handled: set[tuple[int, int]] = set()
+    for job_index, job in enumerate(plan.jobs):
+        target = box_of[job_index]
         # jobs of a sweep often wait for the very same ones
-        if (target, id(job.depends_on)) in seen:
+        if (target, id(job.depends_on)) in handled:
             continue
-        seen.add((target, id(job.depends_on)))
+        handled.add((target, id(job.depends_on)))
         for earlier in job.depends_on:
             needed.setdefault((box_of[earlier], target), set()).add(earlier)
     return tuple(Arrow(source, target, len(jobs)) for (source, target), jobs in sorted(needed.items()))
@@ -202,7 +207,7 @@ STATE_COLOURS = {
     JobState.DISABLED: ("#ffffff", "#ced4da"),
     JobState.PENDING_FAILED: ("#ffc9c9", "#e03131"),
 }
-# What a box of many jobs is coloured by: the first of these that any of its jobs is in.
+# A box of many jobs has the colour of the first of these states that any of its jobs is in.
 LOUDEST = (
     JobState.FAILED,
     JobState.PENDING_FAILED,
@@ -240,17 +245,17 @@ def render_graph(drawing: Drawing, width: int, paint: Palette = PLAIN) -> list[s
     title_width = max((visible_width(title) for title in titles), default=0)
     number_width = len(str(drawing.stages))
     stage = -1
-    for place, box in enumerate(drawing.boxes):
+    for job_index, box in enumerate(drawing.boxes):
         if box.stage != stage:
             lines += _actions(drawing, stage, number_width, width)
         number = str(box.stage + 1) if box.stage != stage else ""
         stage = box.stage
         state = state_shown(box)
-        title = pad(titles[place], title_width)
+        title = pad(titles[job_index], title_width)
         shown = paint.paint(title, STATE_STYLES[state]) if state in STATE_STYLES else title
-        rest = "  ".join(part for part in (_states(box), _needs(needs.get(place, []))) if part)
-        room = max(width - number_width - title_width - 4, 20)
-        lines.append(f"{number:>{number_width}}  {shown}  {fit(rest, room)}".rstrip())
+        rest = "  ".join(part for part in (_states(box), _needs(needs.get(job_index, []))) if part)
+        rest_width = max(width - number_width - title_width - 4, 20)
+        lines.append(f"{number:>{number_width}}  {shown}  {fit(rest, rest_width)}".rstrip())
     last = max([stage, *(one.stage for one in drawing.actions)])
     for each in range(stage, last + 1):
         lines += _actions(drawing, each, number_width, width, is_alone=each > stage)
@@ -260,12 +265,13 @@ def render_graph(drawing: Drawing, width: int, paint: Palette = PLAIN) -> list[s
 def _actions(
     drawing: Drawing, stage: int, number_width: int, width: int, *, is_alone: bool = False
 ) -> list[str]:
-    """Below the jobs of their stage; those after the last job are alone in theirs."""
+    """Lists actions below the jobs of their stage; actions after the last job have a stage of their own."""
     texts = [f"action {one.number}: {one.text}" for one in drawing.actions if one.stage == stage]
-    numbers = [str(stage + 1) if is_alone and not place else "" for place in range(len(texts))]
-    room = max(width - number_width - 2, 20)
+    numbers = [str(stage + 1) if is_alone and not job_index else "" for job_index in range(len(texts))]
+    rest_width = max(width - number_width - 2, 20)
     return [
-        f"{number:>{number_width}}  {fit(text, room)}" for number, text in zip(numbers, texts, strict=True)
+        f"{number:>{number_width}}  {fit(text, rest_width)}"
+        for number, text in zip(numbers, texts, strict=True)
     ]
 
 
@@ -285,12 +291,12 @@ def _needs(names: list[str]) -> str:
 def render_mermaid(drawing: Drawing) -> list[str]:
     lines = ["flowchart LR"]
     used: dict[JobState, None] = {}
-    for place, box in enumerate(drawing.boxes):
+    for job_index, box in enumerate(drawing.boxes):
         state = state_shown(box)
         suffix = f":::{state.label}" if state is not None else ""
         if state is not None:
             used[state] = None
-        lines.append(f'  n{place}["{_mermaid_text(title_of(box))}"]{suffix}')
+        lines.append(f'  n{job_index}["{_mermaid_text(title_of(box))}"]{suffix}')
     lines += [f"  n{arrow.source} --> n{arrow.target}" for arrow in drawing.arrows]
     for state in used:
         fill, edge = STATE_COLOURS[state]

@@ -7,7 +7,7 @@ from joblens.analysis.numbers.rates import elapsed_usec, per_second
 from joblens.model.jobs.details import ContainerFacts, GpuFacts
 from joblens.model.jobs.sample import GpuReading, InterfaceIo, Sample
 from joblens.model.values.units import format_bytes, format_duration
-from joblens.views.jobs.labels import Look, heading, nothing, pairs
+from joblens.views.jobs.labels import SectionContext, heading, nothing, pairs
 from joblens.views.text.numbers import UNKNOWN, counted, joules, rate, watts
 from joblens.views.text.style import clean
 
@@ -99,11 +99,11 @@ def gpu_throttling(reading: GpuReading) -> str:
 
 
 def job_part(reading: GpuReading, before: GpuReading | None, seconds: float) -> str:
-    """What of the device is the job's."""
+    """Describes the job's share of the device."""
     if reading.job_processes == 0 and not has_part(reading):
         return "none of it"
     busy = None if reading.job_utilization is None else reading.job_utilization / 100
-    if busy is None and before is not None and before != reading:  # else nobody has looked since
+    if busy is None and before is not None and before != reading:  # otherwise not sampled since
         busy = busy_percent(before, reading, seconds) if reading.job_busy_usec is not None else None
     encoder, decoder = reading.job_encoder_utilization, reading.job_decoder_utilization
     parts = [
@@ -178,7 +178,7 @@ def network_pairs(sample: Sample, previous: Sample | None) -> Pairs:
 
 
 def _both(received: int | None, sent: int | None) -> str:
-    """Nothing is said of a kind that was not used."""
+    """Omits kinds that were not used."""
     if not received and not sent:
         return UNKNOWN
     return f"{format_bytes(received)} received, {format_bytes(sent)} sent"
@@ -197,7 +197,7 @@ def _interface(io: InterfaceIo) -> str:
 
 
 def energy_pairs(sample: Sample, previous: Sample | None) -> Pairs:
-    """What the machine's processors drew, and the job's share of it since the sample before."""
+    """Returns the power of the machine's processors, and the job's share since the previous sample."""
     package, dram = sample.host_energy_package_uj, sample.host_energy_dram_uj
     if package is None and dram is None:
         return []
@@ -234,23 +234,23 @@ def _drawn(sample: Sample, previous: Sample | None, counter: str) -> str:
     return since if power is None else f"{watts(power)}, {since}"
 
 
-def gpu_section(look: Look) -> list[str]:
-    facts = {fact.id: fact for fact in look.details.gpus or ()}
-    used = gpus_used(look.samples)
+def gpu_section(context: SectionContext) -> list[str]:
+    facts = {fact.id: fact for fact in context.details.gpus or ()}
+    used = gpus_used(context.samples)
     if not used:
-        looked = any(sample.gpus is not None for sample in look.samples)
-        lines = [heading("GPU", look)]
-        return [*lines, "  not used"] if looked else [*lines, *_why_nothing(look)]
+        looked = any(sample.gpus is not None for sample in context.samples)
+        lines = [heading("GPU", context)]
+        return [*lines, "  not used"] if looked else [*lines, *_why_nothing(context)]
     lines = []
     for name in sorted(used, key=lambda name: (facts[name].index if name in facts else 1 << 20, name)):
-        lines += [*([""] if lines else []), heading(gpu_title(name, facts.get(name)), look)]
-        lines += pairs([*_gpu_facts(name, facts.get(name)), *_gpu_use(name, look.samples)], look)
-        lines += _last_reading(name, facts.get(name), look)
+        lines += [*([""] if lines else []), heading(gpu_title(name, facts.get(name)), context)]
+        lines += pairs([*_gpu_facts(name, facts.get(name)), *_gpu_use(name, context.samples)], context)
+        lines += _last_reading(name, facts.get(name), context)
     return lines
 
 
-def _why_nothing(look: Look) -> list[str]:
-    return nothing("gpu", look, "gpus", "gpu_facts", number="gpu_memory_peak_bytes")
+def _why_nothing(context: SectionContext) -> list[str]:
+    return nothing("gpu", context, "gpus", "gpu_facts", number="gpu_memory_peak_bytes")
 
 
 def _gpu_facts(name: str, facts: GpuFacts | None) -> list[tuple[str, str]]:
@@ -267,7 +267,7 @@ def _gpu_facts(name: str, facts: GpuFacts | None) -> list[tuple[str, str]]:
 
 
 def _gpu_use(name: str, samples: Sequence[Sample]) -> list[tuple[str, str]]:
-    """What the job made of it."""
+    """Describes how the job used it."""
     readings = [sample.gpus[name] for sample in samples if sample.gpus and name in sample.gpus]
     memory = [reading.job_memory_bytes for reading in readings if reading.job_memory_bytes is not None]
     spans = [span for span in spans_of(samples, name) if span.busy_percent is not None]
@@ -288,12 +288,12 @@ def _gpu_use(name: str, samples: Sequence[Sample]) -> list[tuple[str, str]]:
     ]
 
 
-def _last_reading(name: str, facts: GpuFacts | None, look: Look) -> list[str]:
+def _last_reading(name: str, facts: GpuFacts | None, context: SectionContext) -> list[str]:
     reading = next(
-        sample.gpus[name] for sample in reversed(look.samples) if sample.gpus and name in sample.gpus
+        sample.gpus[name] for sample in reversed(context.samples) if sample.gpus and name in sample.gpus
     )
     read = [(_plain(label), value) for label, value in gpu_pairs(reading, None, 0.0, facts)]
-    shown = pairs([pair for pair in read if pair[0] != "energy"], look)
+    shown = pairs([pair for pair in read if pair[0] != "energy"], context)
     return ["  at the last sample:", *(f"  {line}" for line in shown)]
 
 
@@ -305,7 +305,7 @@ def _plain(label: str) -> str:
 
 
 def container_pairs(facts: ContainerFacts) -> list[tuple[str, str]]:
-    """For the ordinary view of a job that ran in one."""
+    """Returns the fields for the default view of a job in a container."""
     limits = [
         f"{facts.cpus:g} CPUs" if facts.cpus is not None else "",
         f"CPUs {facts.cpu_list}" if facts.cpu_list else "",
@@ -327,7 +327,7 @@ def container_pairs(facts: ContainerFacts) -> list[tuple[str, str]]:
 
 
 def _overhead(who: str, used: Mapping[str, float]) -> str:
-    """What the engine's own processes, and ours beside it, used for the container."""
+    """Returns resources used by the engine and by joblens for the container."""
     cpu_s = used.get(f"{who}_cpu_s")
     sizes = {
         word: used.get(f"{who}_{name}_bytes")

@@ -60,16 +60,16 @@ def render_job_history(records: Sequence[Record]) -> list[str]:
     """The paragraphs of `job-history`."""
     noun = "job" if len(records) == 1 else "jobs"
     lines = [f"Job History (showing {len(records)} {noun}):"]
-    for place, record in enumerate(records, start=1):
-        lines += ["", *_paragraph(place, record)]
+    for number, record in enumerate(records, start=1):
+        lines += ["", *_paragraph(number, record)]
     return [*lines, "", UNITS_NOTE]
 
 
-def _paragraph(place: int, record: Record) -> list[str]:
+def _paragraph(number: int, record: Record) -> list[str]:
     job, outcome = record.job, record.outcome
     usage = outcome.usage if outcome is not None else _NO_USAGE
     lines = [
-        f"{place}. Task: {_task_id(job)}",
+        f"{number}. Task: {_task_id(job)}",
         f"   Tool: {clean(job.tool) or UNKNOWN}, Script: {clean(job.script) or UNKNOWN}",
         f"   Status: {record.status.value.upper()}",
         f"   Started: {format_instant(started_at_us(record))}",

@@ -31,7 +31,7 @@ def _quoted(argument: str) -> str:
 
 
 def display_name(job: Job) -> str:
-    """Its name; where it has none what it runs."""
+    """Returns the job's name, or its command if it has none."""
     named = clean(job.name) or clean(" ".join(part for part in (job.tool, job.script) if part))
     return named or command_line(job) or UNKNOWN
 
@@ -102,7 +102,7 @@ MOST_ROWS = 20
 _LABEL = 16
 
 
-class Look(Struct, frozen=True, kw_only=True):
+class SectionContext(Struct, frozen=True, kw_only=True):
     """Everything a section may draw on."""
 
     record: Record
@@ -112,19 +112,21 @@ class Look(Struct, frozen=True, kw_only=True):
     paint: Palette
 
 
-def heading(text: str, look: Look) -> str:
-    return look.paint.paint(text, "bold")
+def heading(text: str, context: SectionContext) -> str:
+    return context.paint.paint(text, "bold")
 
 
-def nothing(part: str, look: Look, *names: str, number: str = "") -> list[str]:
-    """Why there is nothing to show. `names`: of details under which a reason may stand; `number`: of the
-    job's usage that comes from the same place."""
-    reasons = [look.details.unknown[name] for name in names if name in look.details.unknown]
-    if look.record.outcome is not None and number in look.record.outcome.usage.unknown:
-        reasons.append(look.record.outcome.usage.unknown[number])
-    told = [reason for reason in reasons if reason != NOT_MEASURED]
-    why = told[0] if told else _why_not_looked_at(part, look.record)
-    return wrap(f"unknown: {clean(why)}", look.width, "  ")
+def nothing(part: str, context: SectionContext, *names: str, number: str = "") -> list[str]:
+    """Explains why there is nothing to show.
+
+    `names`: details that may have a reason; `number`: the usage with the same source.
+    """
+    reasons = [context.details.unknown[name] for name in names if name in context.details.unknown]
+    if context.record.outcome is not None and number in context.record.outcome.usage.unknown:
+        reasons.append(context.record.outcome.usage.unknown[number])
+    known_reasons = [reason for reason in reasons if reason != NOT_MEASURED]
+    why = known_reasons[0] if known_reasons else _why_not_looked_at(part, context.record)
+    return wrap(f"unknown: {clean(why)}", context.width, "  ")
 
 
 def _why_not_looked_at(part: str, record: Record) -> str:
@@ -141,26 +143,26 @@ def _why_not_looked_at(part: str, record: Record) -> str:
     return f"not measured; use joblens run --probes +{part}"
 
 
-def pairs(known: Sequence[tuple[str, str]], look: Look) -> list[str]:
+def pairs(known: Sequence[tuple[str, str]], context: SectionContext) -> list[str]:
     return [
-        f"  {look.paint.paint(pad(name, _LABEL), 'dim')} {value}"
+        f"  {context.paint.paint(pad(name, _LABEL), 'dim')} {value}"
         for name, value in known
         if value not in ("", UNKNOWN)
     ]
 
 
-def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], look: Look) -> list[str]:
-    # A column nobody knows anything of would only take the room of the others.
-    kept = [
-        place
-        for place, column in enumerate(columns)
-        if not column.goes or any(row[place] not in ("", UNKNOWN) for row in rows)
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], context: SectionContext) -> list[str]:
+    # A column without any values would waste space.
+    used_columns = [
+        index
+        for index, column in enumerate(columns)
+        if not column.goes or any(row[index] not in ("", UNKNOWN) for row in rows)
     ]
-    shown = [[row[place] for place in kept] for row in rows[:MOST_ROWS]]
-    lines = render_table([columns[place] for place in kept], shown, look.width - 2, look.paint)
+    shown = [[row[index] for index in used_columns] for row in rows[:MOST_ROWS]]
+    lines = render_table([columns[index] for index in used_columns], shown, context.width - 2, context.paint)
     return [f"  {line}" for line in lines]
 
 
-def rest(seen: int, shown: int, noun: str, look: Look) -> list[str]:
-    left = seen - shown
-    return [look.paint.paint(f"  and {counted(left, f'more {noun}')}", "dim")] if left > 0 else []
+def rest(total: int, shown: int, noun: str, context: SectionContext) -> list[str]:
+    hidden = total - shown
+    return [context.paint.paint(f"  and {counted(hidden, f'more {noun}')}", "dim")] if hidden > 0 else []

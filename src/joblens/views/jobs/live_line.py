@@ -11,12 +11,15 @@ _SEPARATOR = "  "
 _SPARK_COLUMNS = 16
 _SPARK_LEAST = 4
 _NAME_COLUMNS = 24
-_GPU_LOOKS = 10  # samples in which one look at the GPUs is found
+_GPU_LOOKS = 10  # samples that certainly include one of the GPUs
 
 
 def render_live_line(name: str, samples: Sequence[Sample], width: int, color: bool) -> str:  # noqa: FBT001
-    """Never wider than `width` - 1 columns, so that no terminal wraps it. What does not fit is left
-    out whole, least important first: spark line, processes, network, I/O, name, GPU, memory."""
+    """Formats at most `width` - 1 columns, so that no terminal wraps the line.
+
+    Omits whole parts that do not fit, least important first: spark line, processes, network, I/O, name, GPU,
+    memory.
+    """
     paint = Palette(is_on=color)
     series = points(samples)
     now = series[-1] if series else Point(0.0)
@@ -40,11 +43,11 @@ def render_live_line(name: str, samples: Sequence[Sample], width: int, color: bo
     line = _SEPARATOR.join(pieces[key] for key in shown)
     if visible_width(line) >= width:  # a terminal this narrow gets the bare time
         return fit(pieces["elapsed"], max(0, width - 1))
-    room = min(_SPARK_COLUMNS, width - 1 - visible_width(line) - len(_SEPARATOR))
+    columns_left = min(_SPARK_COLUMNS, width - 1 - visible_width(line) - len(_SEPARATOR))
     cpu_curve = [point.cpu_percent for point in series[1:]]
-    if room < _SPARK_LEAST or not cpu_curve:
+    if columns_left < _SPARK_LEAST or not cpu_curve:
         return line
-    return line + _SEPARATOR + paint.paint(cpu_spark_line(cpu_curve, room), "cyan")
+    return line + _SEPARATOR + paint.paint(cpu_spark_line(cpu_curve, columns_left), "cyan")
 
 
 def _label(text: str, paint: Palette) -> str:
@@ -61,7 +64,7 @@ def _io(now: Point, paint: Palette) -> str:
 
 
 def _gpu(series: Sequence[Point], paint: Palette) -> str:
-    """Only of a job that has something on a GPU. It is looked at less often than the rest."""
+    """Only for jobs that use a GPU, which is sampled less often than the rest."""
     memory = series[-1].gpu_memory_bytes if series else None
     busy = last_known(point.gpu_percent for point in series[-_GPU_LOOKS:])
     if not memory and not busy:

@@ -32,8 +32,10 @@ def render_sample(
     gpus: Sequence[GpuFacts] = (),
     gpu_before: Sample | None = None,
 ) -> list[str]:
-    """Numbers nobody could read are left out; a group without any is left out whole. `gpus`: what is known
-    of the devices themselves; `gpu_before`: the last sample that had looked at them."""
+    """Formats one sample. Omits unknown numbers, and groups without numbers.
+
+    `gpus`: facts about the devices; `gpu_before`: the last sample that included them.
+    """
     clock = format_instant(sample.at_us)[11:19]
     lines = [
         paint.paint(f"═══ Metrics Sample at {clock} ═══", "bold"),
@@ -85,7 +87,7 @@ def _cpu(sample: Sample, previous: Sample | None, record: Record) -> Pairs:
 
 
 def _has_no_cpu_limit(record: Record) -> bool:
-    """What joblens did not start may have one that it does not know of."""
+    """A job that joblens did not start may have an unknown limit."""
     job = record.job
     is_ours = bool(job.argv) and not job.attached and record.attempt is not None
     return is_ours and (job.requirements.cpus is None or not job.enforce)
@@ -175,7 +177,7 @@ def _pressure(sample: Sample) -> Pairs:
 
 
 def _some_and_full(sample: Sample, kind: str) -> str:
-    """The kernel's 10 s mean of the time some, or all, tasks stood waiting."""
+    """Returns the kernel's 10 s mean of the time in which some, or all, tasks waited."""
     parts = []
     for share in ("some", "full"):
         hundredths: int | None = getattr(sample, f"{kind}_{share}_avg10")
@@ -239,8 +241,10 @@ _CLOCK, _TENTHS = 8, 10  # columns of 10:30:01 and of 10:30:01.5
 
 
 class SampleTable:
-    """Rates are over the time since the number was last read. The titles come before the first line, and
-    once more when a GPU shows up in a job of which nobody knew that it has one."""
+    """Rates are over the time since the number was last read.
+
+    Column titles are printed first, and again if a GPU appears later.
+    """
 
     def __init__(self, paint: Palette, *, interval_s: float, has_gpu: bool) -> None:
         self._paint = paint
@@ -281,7 +285,7 @@ class SampleTable:
         ]
 
     def _io_rate(self, sample: Sample, way: str) -> float | None:
-        """What reached the devices; where that is unknown, what went through calls."""
+        """Returns device I/O, or I/O by system calls where that is unknown."""
         devices, calls = (self._growth(sample, f"{kind}_{way}_bytes") for kind in ("io", "io_call"))
         return calls if devices is None else devices
 

@@ -1,14 +1,14 @@
-"""What the operators of a recipe used, as a table: a section of `show` and of a job's last words."""
+"""Resource use of a recipe's operators as a table: a section of `show` and of a job's summary."""
 
 from collections.abc import Sequence
 
 from joblens.model.jobs.details import OperatorTable, OperatorUse, RejectReason, StepUse
 from joblens.model.recipes.recipe import Step
 from joblens.model.values.units import format_duration
-from joblens.views.jobs.labels import Look, heading, pairs
+from joblens.views.jobs.labels import SectionContext, heading, pairs
 from joblens.views.text.numbers import UNKNOWN, compact_bytes, count, counted, percent, seconds, share
 from joblens.views.text.style import Palette, clean
-from joblens.views.text.table import Column, places_beside_whole_names, render_table
+from joblens.views.text.table import Column, columns_with_whole_names, render_table
 
 BEFORE_OPERATORS = (Step.CUTTING, Step.READING)
 _REASONS_SHOWN = 5
@@ -28,37 +28,41 @@ _COLUMNS = (
 
 
 def operator_lines(table: OperatorTable, width: int, paint: Palette) -> list[str]:
-    """TIME is that of all partitions together, which run side by side; MEMORY the most that a worker had for
-    itself. What belongs to no operator stands in brackets where it comes."""
+    """TIME is the sum over all partitions, which run in parallel;
+
+    MEMORY the largest private memory of a worker.
+
+    Work outside operators is in brackets, in order.
+    """
     every: list[OperatorUse | StepUse] = [*table.operators, *table.steps]
     total_s = sum(use.wall_s or 0.0 for use in every)
     rows = [_step_cells(step, total_s) for step in table.steps if step.name in BEFORE_OPERATORS]
     rows += [_cells(use, total_s) for use in table.operators]
     rows += [_step_cells(step, total_s) for step in table.steps if step.name not in BEFORE_OPERATORS]
-    # A column nobody knows anything of would only take the room of the others.
-    kept = [
-        place
-        for place, column in enumerate(_COLUMNS)
-        if not column.goes or any(row[place] not in ("", UNKNOWN) for row in rows)
+    # A column without any values would waste space.
+    used_columns = [
+        index
+        for index, column in enumerate(_COLUMNS)
+        if not column.goes or any(row[index] not in ("", UNKNOWN) for row in rows)
     ]
-    kept = places_beside_whole_names(_COLUMNS, kept, rows, width)
-    columns = [_COLUMNS[place] for place in kept]
-    return render_table(columns, [[row[place] for place in kept] for row in rows], width, paint)
+    used_columns = columns_with_whole_names(_COLUMNS, used_columns, rows, width)
+    columns = [_COLUMNS[index] for index in used_columns]
+    return render_table(columns, [[row[index] for index in used_columns] for row in rows], width, paint)
 
 
-def operators_section(look: Look) -> list[str]:
-    table = look.details.operators
+def operators_section(context: SectionContext) -> list[str]:
+    table = context.details.operators
     if table is None:
         return [
-            heading("Operators", look),
+            heading("Operators", context),
             "  unknown: only jobs of recipes have them",
         ]
     rejected = enumerate(reject_lines(table.rejects))
     return [
-        heading(f"Operators ({cut_in(table)}{_all_runs(table)})", look),
-        *(f"  {line}" for line in operator_lines(table, look.width - 2, look.paint)),
-        *pairs([("rejected" if not number else "", line) for number, line in rejected], look),
-        *pairs([("folder", clean(table.job_dir))], look),
+        heading(f"Operators ({cut_in(table)}{_all_runs(table)})", context),
+        *(f"  {line}" for line in operator_lines(table, context.width - 2, context.paint)),
+        *pairs([("rejected" if not number else "", line) for number, line in rejected], context),
+        *pairs([("folder", clean(table.job_dir))], context),
     ]
 
 
@@ -66,8 +70,8 @@ def reject_lines(rejects: Sequence[RejectReason]) -> list[str]:
     """'34 shorten: ValueError: …', one line per reason."""
     width = max((len(f"{each.rows:,}") for each in rejects), default=0)
     lines = [f"{each.rows:>{width},} {_describe_reject(each)}" for each in rejects[:_REASONS_SHOWN]]
-    left = sum(each.rows for each in rejects[_REASONS_SHOWN:])
-    return [*lines, f"{left:>{width},} for other reasons"] if left else lines
+    other_rows = sum(each.rows for each in rejects[_REASONS_SHOWN:])
+    return [*lines, f"{other_rows:>{width},} for other reasons"] if other_rows else lines
 
 
 def _describe_reject(each: RejectReason) -> str:

@@ -20,7 +20,7 @@ from joblens.model.jobs.probe_choice import DEFAULT_PROBES
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import format_bytes, format_duration
 from joblens.views.jobs.devices import gpu_section, network_pairs
-from joblens.views.jobs.labels import MOST_ROWS, Look, heading, nothing, pairs, rest, table
+from joblens.views.jobs.labels import MOST_ROWS, SectionContext, heading, nothing, pairs, rest, table
 from joblens.views.jobs.recipe_operators import operators_section
 from joblens.views.text.numbers import (
     UNKNOWN,
@@ -92,22 +92,22 @@ def parts_known(details: Details, samples: Sequence[Sample]) -> list[str]:
     return [part for part, is_known in known.items() if is_known]
 
 
-def render_part(part: str, look: Look) -> list[str]:
-    """A heading, then what there is, or why there is nothing."""
-    return ["", *_SECTIONS[part](look)]
+def render_part(part: str, context: SectionContext) -> list[str]:
+    """Formats a heading, then the content, or why there is none."""
+    return ["", *_SECTIONS[part](context)]
 
 
 # ---- threads --------------------------------------------------------------------------------------------
 
 
-def _threads(look: Look) -> list[str]:
-    threads = look.details.threads
+def _threads(context: SectionContext) -> list[str]:
+    threads = context.details.threads
     if threads is None:
-        return [heading("Threads", look), *nothing("threads", look, "threads")]
+        return [heading("Threads", context), *nothing("threads", context, "threads")]
     there = f" of {threads.seen + threads.unread:,}" if threads.unread else ""
-    lines = [heading(f"Threads ({threads.seen:,}{there} seen)", look)]
-    job_usec = max(threads.cpu_usec, _cpu_of_job(look))
-    # What ran after the last look at it, or between two, is in the job's total only.
+    lines = [heading(f"Threads ({threads.seen:,}{there} seen)", context)]
+    job_usec = max(threads.cpu_usec, _cpu_of_job(context))
+    # Threads after the last sample, or between two, are only in the job's total.
     misses = bool(threads.unread) or job_usec - threads.cpu_usec > max(_TICK_USEC, job_usec // 100)
     moves = UNKNOWN if threads.migrations is None else f"{threads.migrations:,} between CPUs"
     of_job = f" of the job's {seconds(job_usec)}" if misses and job_usec > threads.cpu_usec else ""
@@ -116,22 +116,22 @@ def _threads(look: Look) -> list[str]:
             ("CPU time", mark_bound(seconds(threads.cpu_usec), is_lower_bound=misses) + of_job),
             ("waited for a CPU", mark_bound(seconds(threads.wait_usec), is_lower_bound=misses)),
             ("moves", mark_bound(moves, is_lower_bound=misses)),
-            ("CPUs allowed", clean(look.record.job.cpu_list)),
+            ("CPUs allowed", clean(context.record.job.cpu_list)),
             ("source", clean(threads.source)),
         ],
-        look,
+        context,
     )
     rows = [_thread_row(thread, job_usec) for thread in threads.threads]
     if rows:
-        lines += ["", *table(_THREAD_COLUMNS, rows, look)]
-    return lines + rest(threads.seen, len(rows[:MOST_ROWS]), "thread", look)
+        lines += ["", *table(_THREAD_COLUMNS, rows, context)]
+    return lines + rest(threads.seen, len(rows[:MOST_ROWS]), "thread", context)
 
 
-def _cpu_of_job(look: Look) -> int:
-    outcome = look.record.outcome
+def _cpu_of_job(context: SectionContext) -> int:
+    outcome = context.record.outcome
     if outcome is not None:
         return outcome.usage.cpu_total_usec or 0
-    return next((sample.cpu_total_usec or 0 for sample in reversed(look.samples)), 0)
+    return next((sample.cpu_total_usec or 0 for sample in reversed(context.samples)), 0)
 
 
 def _thread_row(thread: ThreadUse, all_usec: int) -> list[str]:
@@ -154,46 +154,51 @@ def _thread_row(thread: ThreadUse, all_usec: int) -> list[str]:
 # ---- network --------------------------------------------------------------------------------------------
 
 
-def _network(look: Look) -> list[str]:
-    endpoints = look.details.endpoints
-    last = next((sample for sample in reversed(look.samples) if sample.network_rx_bytes is not None), None)
+def _network(context: SectionContext) -> list[str]:
+    endpoints = context.details.endpoints
+    last = next((sample for sample in reversed(context.samples) if sample.network_rx_bytes is not None), None)
     if last is None:
-        last = next((sample for sample in reversed(look.samples) if sample.interfaces), None)
+        last = next((sample for sample in reversed(context.samples) if sample.interfaces), None)
     if endpoints is None and last is None:
-        return [heading("Network", look), *nothing("network", look, "endpoints", number="network_rx_bytes")]
-    lines = [heading("Network", look)]
+        return [
+            heading("Network", context),
+            *nothing("network", context, "endpoints", number="network_rx_bytes"),
+        ]
+    lines = [heading("Network", context)]
     if last is not None:
         lines += pairs(
             [
                 (_IN_WORDS.get(name, name.replace("Interface", "interface")), value)
                 for name, value in network_pairs(last, None)
             ],
-            look,
+            context,
         )
     if endpoints is None:
-        is_early = look.record.outcome is None and "endpoints" in _probes_of(look)
-        why = look.details.unknown.get("endpoints") or ("not sampled yet" if is_early else "")
-        return [*lines, *wrap(f"endpoints unknown: {clean(why)}", look.width, "  ")] if why else lines
-    is_over = look.record.outcome is not None and look.record.status is not Status.MEASURED
+        is_early = context.record.outcome is None and "endpoints" in _probes_of(context)
+        why = context.details.unknown.get("endpoints") or ("not sampled yet" if is_early else "")
+        return [*lines, *wrap(f"endpoints unknown: {clean(why)}", context.width, "  ")] if why else lines
+    is_over = context.record.outcome is not None and context.record.status is not Status.MEASURED
     rows = [_endpoint_row(endpoint, is_over=is_over) for endpoint in endpoints.endpoints]
     if rows:
-        lines += ["", *table(_ENDPOINT_COLUMNS, rows, look)]
-    lines += rest(endpoints.seen, len(rows[:MOST_ROWS]), "endpoint", look)
+        lines += ["", *table(_ENDPOINT_COLUMNS, rows, context)]
+    lines += rest(endpoints.seen, len(rows[:MOST_ROWS]), "endpoint", context)
     if endpoints.source:
-        lines += wrap(_looked_at(endpoints, last, look), look.width, "  ")
+        lines += wrap(_looked_at(endpoints, last, context), context.width, "  ")
     return lines
 
 
-def _looked_at(table: EndpointTable, totals: Sample | None, look: Look) -> str:
-    """How far the list can be trusted: how much of the job's traffic is in it, and until when it was seen."""
+def _looked_at(table: EndpointTable, totals: Sample | None, context: SectionContext) -> str:
+    """Describes how complete the list is:
+    the share of the job's traffic in it, and the time of its last sample.
+    """
     text = f"sockets sampled by {clean(table.source)}"
     seen_at_us = table.open_at_us or table.at_us
-    if look.record.outcome is not None and look.record.attempt is not None:
-        end_us = look.record.attempt.started_at_us + round(look.record.outcome.duration_s * 1e6)
+    if context.record.outcome is not None and context.record.attempt is not None:
+        end_us = context.record.attempt.started_at_us + round(context.record.outcome.duration_s * 1e6)
         before_s = max(0.0, (end_us - seen_at_us) / 1e6)
         text += f", last {format_duration(before_s)} before the end"
     else:
-        text += f", last {_when(seen_at_us, look)}"
+        text += f", last {_when(seen_at_us, context)}"
     if totals is None or totals.network_rx_bytes is None or totals.network_tx_bytes is None:
         return text
     received = sum(endpoint.rx_bytes or 0 for endpoint in table.endpoints)
@@ -204,13 +209,13 @@ def _looked_at(table: EndpointTable, totals: Sample | None, look: Look) -> str:
     )
 
 
-def _probes_of(look: Look) -> Sequence[str]:
-    probes = look.record.job.probes
+def _probes_of(context: SectionContext) -> Sequence[str]:
+    probes = context.record.job.probes
     return DEFAULT_PROBES if probes is None else probes
 
 
 def _endpoint_row(endpoint: Endpoint, *, is_over: bool) -> list[str]:
-    """What a socket carried between the last look and its end nobody has seen."""
+    """Traffic between the last sample of a socket and its end is unknown."""
     is_least = is_over or endpoint.gone > 0
     address = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
     where = clean(f"{address}:{endpoint.port}")
@@ -228,13 +233,13 @@ def _endpoint_row(endpoint: Endpoint, *, is_over: bool) -> list[str]:
 # ---- memory ---------------------------------------------------------------------------------------------
 
 
-def _memory(look: Look) -> list[str]:
-    depth = look.details.memory
-    growth = ("growth", _growth(look.samples))
-    lines = [heading("Memory", look)]
+def _memory(context: SectionContext) -> list[str]:
+    depth = context.details.memory
+    growth = ("growth", _growth(context.samples))
+    lines = [heading("Memory", context)]
     if depth is None:
-        return [*lines, *pairs([growth], look), *nothing("memory", look, "memory")]
-    lines += pairs([*_memory_parts(depth), growth, ("looked at", _when(depth.at_us, look))], look)
+        return [*lines, *pairs([growth], context), *nothing("memory", context, "memory")]
+    lines += pairs([*_memory_parts(depth), growth, ("looked at", _when(depth.at_us, context))], context)
     rows = [
         [
             str(process.pid),
@@ -248,11 +253,11 @@ def _memory(look: Look) -> list[str]:
         for process in depth.processes
     ]
     if rows:
-        lines += ["", *table(_PROCESS_COLUMNS, rows, look)]
-    lines += rest(depth.seen, len(rows[:MOST_ROWS]), "process", look)
+        lines += ["", *table(_PROCESS_COLUMNS, rows, context)]
+    lines += rest(depth.seen, len(rows[:MOST_ROWS]), "process", context)
     for reason in dict.fromkeys(depth.unknown.values()):
         names = [_MEMORY_PARTS.get(name, name) for name, why in depth.unknown.items() if why == reason]
-        lines += wrap(f"unknown: {clean(', '.join(names))} ({clean(reason)})", look.width, "  ")
+        lines += wrap(f"unknown: {clean(', '.join(names))} ({clean(reason)})", context.width, "  ")
     return lines
 
 
@@ -271,8 +276,8 @@ def _memory_parts(depth: MemoryDepth) -> list[tuple[str, str]]:
     ]
 
 
-def _when(at_us: int, look: Look) -> str:
-    attempt = look.record.attempt
+def _when(at_us: int, context: SectionContext) -> str:
+    attempt = context.record.attempt
     if attempt is None:
         return UNKNOWN
     return f"{format_duration(max(0.0, (at_us - attempt.started_at_us) / 1e6))} after its start"
@@ -292,7 +297,7 @@ def _growth(samples: Sequence[Sample]) -> str:
     return f"{sign}{format_bytes(abs(rate))} per hour (minimum: {ends})"
 
 
-_SECTIONS: dict[str, Callable[[Look], list[str]]] = {
+_SECTIONS: dict[str, Callable[[SectionContext], list[str]]] = {
     "threads": _threads,
     "network": _network,
     "memory": _memory,
@@ -357,7 +362,7 @@ _DITTO = "″"  # the same source as the line above
 
 
 def render_usage(usage: Usage, duration_s: float, width: int, paint: Palette) -> list[str]:
-    """What is known with its source; then what is not, by reason."""
+    """Lists known numbers with their sources, then unknown ones by reason."""
     lines: list[str] = []
     above = ""
     for label, name, show in _ROWS:
@@ -418,7 +423,7 @@ def _unknown(usage: Usage) -> dict[str, list[str]]:
     for label, name, _ in _ROWS:
         reason = clean(usage.unknown.get(name, ""))
         if name == "co2_mg" and reason == NO_GRID_FACTOR and not _has_energy(usage):
-            continue  # nobody asked for CO2, and there is nothing that could be told in it
+            continue  # CO2 is not configured, and no energy is known
         if getattr(usage, name) is None and reason and reason not in (NOT_MEASURED, ONLY_IMPORTED):
             reasons.setdefault(reason, []).append(label.strip())
     return reasons
@@ -478,5 +483,5 @@ def _ranks(ranks: tuple[int, ...]) -> str:
             runs[-1].append(rank)
         else:
             runs.append([rank])
-    told = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
-    return ",".join(told[:_MOST_RANKS]) + (",…" if len(told) > _MOST_RANKS else "")
+    ranges = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+    return ",".join(ranges[:_MOST_RANKS]) + (",…" if len(ranges) > _MOST_RANKS else "")

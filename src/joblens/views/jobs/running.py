@@ -36,7 +36,7 @@ _TOP_COLUMNS = (
     Column("PROCS", is_right=True, goes=7),
     Column("CPU OVER TIME", goes=1),
 )
-_OF_SOME = ("NET", "GPU", "GPU MEM")  # shown when a job has something there
+_OF_SOME = ("NET", "GPU", "GPU MEM")  # shown if a job has values there
 _ROOM_FOR_ALL, _ROOM_FOR_NUMBERS = 110, 95
 _SPARK_COLUMNS = 13
 
@@ -60,7 +60,7 @@ def render_running(records: Sequence[Record], *, now_us: int, width: int, paint:
         listed = (*_LIST_COLUMNS[:-1], Column("LABEL", gives_way=True, least=6), _LIST_COLUMNS[-1])
     if not any(record.job.queue for record in records):
         return render_table(listed, rows, width, paint)
-    # On a queue: which machine has it says more than a number of a process there.
+    # On a queue, the machine is more informative than a process ID.
     pid = _PID_PLACE
     columns = (*listed[:pid], Column("HOST", goes=4), *listed[pid:])
     hosts = [UNKNOWN if one.attempt is None else clean(one.attempt.owner.host) for one in records]
@@ -77,8 +77,10 @@ def render_top(
     paint: Palette,
     most: int | None = None,
 ) -> list[str]:
-    """Title line and one row a job, the busiest first; queued ones at the end. `most`: rows there is room
-    for."""
+    """Returns a title and one row per job, the busiest first, queued jobs last.
+
+    `most`: maximum number of rows.
+    """
     ordered = sorted(records, key=lambda one: (one.attempt is None, -_cpu(curves.get(one.job.uuid, ()))))
     rows = [_top_row(one, curves.get(one.job.uuid, ()), now_us, paint) for one in ordered[:most]]
     queued = sum(record.status is Status.QUEUED for record in records)
@@ -91,19 +93,19 @@ def render_top(
 
 
 def _top_table(rows: Sequence[Sequence[str]], width: int, paint: Palette) -> list[str]:
-    places = [
-        place
-        for place, column in enumerate(_TOP_COLUMNS)
+    used_columns = [
+        index
+        for index, column in enumerate(_TOP_COLUMNS)
         if column.title not in _OF_SOME
-        or any(row[place] not in (UNKNOWN, "0B/s", "0%", "0B") for row in rows)
+        or any(row[index] not in (UNKNOWN, "0B/s", "0%", "0B") for row in rows)
     ]
-    extra = len(places) - len(_TOP_COLUMNS) + len(_OF_SOME)
+    extra = len(used_columns) - len(_TOP_COLUMNS) + len(_OF_SOME)
     if extra and width < _ROOM_FOR_ALL:
-        places.pop()  # numbers before the curve
+        used_columns.pop()  # numbers before the curve
     if extra == len(_OF_SOME) and width < _ROOM_FOR_NUMBERS:
-        places.pop()
-    columns = [_TOP_COLUMNS[place] for place in places]
-    return render_table(columns, [[row[place] for place in places] for row in rows], width, paint)
+        used_columns.pop()
+    columns = [_TOP_COLUMNS[index] for index in used_columns]
+    return render_table(columns, [[row[index] for index in used_columns] for row in rows], width, paint)
 
 
 def _cpu(curve: Sequence[Point]) -> float:

@@ -94,7 +94,7 @@ def _state(found: Efficiency) -> str:
     if found.exit_code or (found.exit_code is not None and not found.signal):
         notes.append(f"exit code {found.exit_code}")
     elif found.signal:
-        notes.append(f"signal {found.signal}")
+        notes.append(f"killed by signal {found.signal}")
     if found.slurm_state:
         notes.append(f"Slurm: {clean(found.slurm_state)}")
     return clean(found.state) + (f" ({'; '.join(notes)})" if notes else "")
@@ -165,7 +165,7 @@ def memory_words(size: float) -> str:
 
 
 def render_seff_table(found: Sequence[Efficiency], *, width: int, paint: Palette) -> list[str]:
-    """Of an array: a line for each task, and what would suit them all."""
+    """Formats an array: a line per task, and advice that fits them all."""
     lines = render_table(_COLUMNS, [_row(one, paint) for one in found], width, paint)
     return [*lines, *_next_time(found, width, paint)]
 
@@ -267,9 +267,9 @@ def account_notes(account: ClusterAccount, record: Record) -> list[str]:
     notes = []
     if more:
         files = ", and files that are mapped count as memory" if "memory" in more else ""
-        notes.append(f"More {' and '.join(more)}: the script and the agent beside the job are in it{files}.")
+        notes.append(f"More {' and '.join(more)}: includes the script and joblens' own agent{files}.")
     if less:
-        notes.append(f"Less {' and '.join(less)}: Slurm samples, and misses what happens in between.")
+        notes.append(f"Less {' and '.join(less)}: Slurm samples, and misses peaks in between.")
     return notes
 
 

@@ -13,7 +13,7 @@ from joblens.model.values.ids import short
 from joblens.model.values.units import KIB, format_bytes, format_duration, format_instant
 from joblens.views.jobs.devices import container_pairs
 from joblens.views.jobs.labels import (
-    Look,
+    SectionContext,
     attempt_of,
     command_line,
     duration_s,
@@ -39,7 +39,7 @@ Pair = tuple[str, str]
 def provenance_lines(
     record: Record, provenance: Provenance | None, width: int, paint: Palette, *, is_whole: bool = False
 ) -> list[str]:
-    """A section, or nothing where there is nothing to say."""
+    """Returns a section, empty if there is nothing to show."""
     pairs = list(_pairs(record, provenance, is_whole=is_whole))
     if not pairs:
         if not is_whole:
@@ -157,7 +157,7 @@ def placement_pairs(placement: Placement | None) -> list[tuple[str, str]]:
         ("node id", clean(placement.node_id)),
         ("partition", clean(placement.partition)),
         ("account", clean(placement.account)),
-        ("asked for", clean(asked)),
+        ("requested", clean(asked)),
     ]
 
 
@@ -183,7 +183,7 @@ def render_show(  # noqa: PLR0913 - one part of the page each
     waits: str = "",
     raised: str = "",
 ) -> list[str]:
-    """`waits`: where a job that has not begun does, in words. `raised`: what recovery raised for it."""
+    """Formats a job. `waits`: where a queued job waits. `raised`: limits that recovery raised."""
     outcome = record.outcome
     lines = [*_head(record, now_us, paint), *(wrap(clean(waits), width, "  ") if waits else ())]
     if outcome is not None:
@@ -199,8 +199,8 @@ def render_show(  # noqa: PLR0913 - one part of the page each
         lines += _section(f"Nodes ({len(details.nodes.nodes)})", paint)
         lines += node_lines(details.nodes, width, paint)
     if details.operators is not None:
-        look = Look(record=record, samples=samples, details=details, width=width, paint=paint)
-        lines += render_part("operators", look)
+        context = SectionContext(record=record, samples=samples, details=details, width=width, paint=paint)
+        lines += render_part("operators", context)
     lines += _more(record, parts_known(details, samples), width, paint)
     lines += _charts(samples, width, paint)
     lines += [*_section("Job", paint), *_label_lines(_job_pairs(record, raised), paint)]
@@ -235,14 +235,14 @@ def render_parts(
     paint: Palette,
     provenance: Provenance | None = None,
 ) -> list[str]:
-    """Only what was asked for, of threads, network, memory, gpu, operators, provenance."""
-    look = Look(record=record, samples=samples, details=details, width=width, paint=paint)
+    """Formats only the requested parts: threads, network, memory, gpu, operators, provenance."""
+    context = SectionContext(record=record, samples=samples, details=details, width=width, paint=paint)
     lines = _head(record, now_us, paint)
     for part in parts:
         if part == "provenance":
             lines += provenance_lines(record, provenance, width, paint, is_whole=True)
         else:
-            lines += render_part(part, look)
+            lines += render_part(part, context)
     return lines
 
 
@@ -283,7 +283,9 @@ def _instant(at_us: int) -> str:
 
 
 def _usage_so_far(attempt: Attempt, samples: Sequence[Sample], width: int, paint: Palette) -> list[str]:
-    """All of it from samples. What is not known yet is left out; the reasons are told at the end."""
+    """Returns usage from samples, without numbers that are not known yet;
+    reasons follow at the end of the job.
+    """
     elapsed_s = samples[-1].elapsed_us / 1e6
     usage = total_usage(samples, None, accounting=attempt.accounting, sources={}, unknown={})
     title = f"Usage so far (at the last sample, after {format_duration(elapsed_s)})"
@@ -306,7 +308,7 @@ def _label_lines(pairs: Pairs, paint: Palette) -> list[str]:
 
 
 def _wrapped(pairs: Pairs, width: int) -> Pairs:
-    """Long sentences, such as the reason for an accounting mode, go on in lines of their own."""
+    """Wraps long sentences, such as the reason for an accounting mode."""
     return [
         (name if number == 0 else " ", line)
         for name, value in pairs
@@ -327,7 +329,7 @@ def _job_pairs(record: Record, raised: str = "") -> Pairs:
         ("parameters", clean(json.encode(job.params).decode()) if job.params else ""),
         ("label", clean(job.label)),
         ("tags", clean(", ".join(job.tags))),
-        ("asked for", _requirements(job)),
+        ("requested", _requirements(job)),
         ("raised", clean(raised)),
         (
             "limits",
@@ -347,7 +349,7 @@ def _grid_factor(job: Job) -> str:
 
 
 def _environment(job: Job, width: int, paint: Palette) -> list[str]:
-    """One variable each: a value that is cut would mislead, so a long one goes on below its beginning."""
+    """Lists variables one per line; wraps long values, because a truncated value would mislead."""
     lines: list[str] = []
     for name, value in sorted(job.env.items()):
         for piece in fold(clean(f"{name}={value}"), width - _LABEL - 3):
@@ -381,7 +383,7 @@ def _attempt_pairs(record: Record, attempt: Attempt) -> Pairs:
         ("CPUs", UNKNOWN if attempt.cpu_count is None else str(attempt.cpu_count)),
         ("memory", format_bytes(attempt.memory_total_bytes)),
         ("accounting", _accounting(attempt)),
-        ("limits held", enforced),
+        ("enforced", enforced),
         ("process", UNKNOWN if attempt.pid is None else str(attempt.pid)),
         ("attempt", "" if number == 1 else str(number)),
     ]
@@ -433,7 +435,7 @@ def _charts(samples: Sequence[Sample], width: int, paint: Palette) -> list[str]:
 
 
 def _worth_a_curve(curve: Sequence[Point]) -> list[float | None]:
-    """A name that was looked up makes no picture."""
+    """Whether a curve is worth drawing; a DNS lookup is not."""
     rates = [point.network_per_s for point in curve]
     return rates if max((rate or 0.0 for rate in rates), default=0.0) >= _LEAST_NETWORK else []
 
@@ -442,7 +444,7 @@ def _chart(
     title: str, curve: Sequence[Point], values: Sequence[float | None], width: int, paint: Palette
 ) -> list[str]:
     known = [value for value in values if value is not None]
-    if not any(known):  # nothing known, or nothing but zero
+    if not any(known):  # unknown, or all zeros
         return []
     is_share = title in ("CPU", "GPU")
     top = nice_top(max(known)) if is_share else nice_top_binary(max(known))

@@ -12,7 +12,7 @@ from joblens.views.text.style import Palette, clean, visible_width
 from joblens.views.text.table import Column, render_table
 
 _SPREAD_TITLES = ("total", "mean", "p50", "p90", "p99", "max")
-_GOES = {"p99": 1, "mean": 2, "p90": 3, "total": 4, "p50": 5}  # what a narrow terminal does without
+_GOES = {"p99": 1, "mean": 2, "p90": 3, "total": 4, "p50": 5}  # omitted on a narrow terminal
 _SPREAD_COLUMNS = tuple(
     Column(title.upper(), is_right=True, goes=_GOES.get(title, 0)) for title in _SPREAD_TITLES
 )
@@ -111,7 +111,7 @@ _COLUMNS = (
 )
 _ORDER = ("n", "mean", "stdev", "min", "median", "max")
 _REASONS = {
-    "too_short": "too short, no sample fell between start and end",
+    "too_short": "too short, no sample was taken between start and end",
     "never_ran": "never ran",
     "lost": "lost",
     "none_kept": "imported, or measured, without one",
@@ -119,21 +119,25 @@ _REASONS = {
 _ENDLESS = 1 << 20
 
 
-def render_profile_statistics(told: Mapping[str, Any], *, width: int | None, paint: Palette) -> list[str]:
-    """`width` of a terminal, where the numbers of a section stand below its name; None for what is read by
-    programs: a line a number with its whole name, however long."""
-    spreads = [(path, [_shown(spread[name]) for name in _ORDER]) for path, spread in spreads_in(told)]
+def render_profile_statistics(
+    statistics: Mapping[str, Any], *, width: int | None, paint: Palette
+) -> list[str]:
+    """Formats statistics. `width`: of a terminal, with the numbers of a section below its name.
+
+    None: for programs, one line per number with its full name.
+    """
+    spreads = [(path, [_shown(spread[name]) for name in _ORDER]) for path, spread in spreads_in(statistics)]
     if width is None:
         columns = list(_COLUMNS)
         rows = [[clean(".".join(path)), *shown] for path, shown in spreads]
     else:
         columns, rows = _fitting(_by_section(spreads, paint), width)
-    return [*_head(told, paint), "", *render_table(columns, rows, _ENDLESS, paint)]
+    return [*_head(statistics, paint), "", *render_table(columns, rows, _ENDLESS, paint)]
 
 
-def _head(told: Mapping[str, Any], paint: Palette) -> list[str]:
+def _head(statistics: Mapping[str, Any], paint: Palette) -> list[str]:
     """How many there are, and why some jobs have none."""
-    profiles, without = told["profiles"], told.get("without_profile") or {}
+    profiles, without = statistics["profiles"], statistics.get("without_profile") or {}
     head = counted(profiles, "profile")
     if not without:
         return [paint.paint(head, "bold")]
@@ -157,14 +161,14 @@ def _by_section(spreads: Sequence[tuple[Path, list[str]]], paint: Palette) -> li
 
 
 def _fitting(rows: list[list[str]], width: int) -> tuple[list[Column], list[list[str]]]:
-    """Names are never cut, as they would look alike: columns go instead."""
-    kept = list(range(len(_COLUMNS)))
+    """Omits columns instead of cutting names, which would become ambiguous."""
+    fitting = list(range(len(_COLUMNS)))
     titled = [[column.title for column in _COLUMNS], *rows]
-    widths = [max(visible_width(row[at]) for row in titled) for at in kept]
-    for place in sorted((at for at in kept if _COLUMNS[at].goes), key=lambda at: _COLUMNS[at].goes):
-        if sum(widths[at] + 2 for at in kept) - 2 > width:
-            kept.remove(place)
-    return [_COLUMNS[at] for at in kept], [[row[at] for at in kept] for row in rows]
+    widths = [max(visible_width(row[at]) for row in titled) for at in fitting]
+    for index in sorted((at for at in fitting if _COLUMNS[at].goes), key=lambda at: _COLUMNS[at].goes):
+        if sum(widths[at] + 2 for at in fitting) - 2 > width:
+            fitting.remove(index)
+    return [_COLUMNS[at] for at in fitting], [[row[at] for at in fitting] for row in rows]
 
 
 def _shown(value: float | None) -> str:

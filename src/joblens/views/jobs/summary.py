@@ -1,4 +1,4 @@
-"""What a person reads when a job has ended: how, what it used, what to change."""
+"""Summary of an ended job: outcome, resource use, suggestions."""
 
 from joblens.model.clusters.slurm import CANCELLED_REASON, WALLTIME_REASON
 from joblens.model.jobs.job import Finding, Outcome, Record, Status, Usage
@@ -9,7 +9,7 @@ from joblens.views.text.style import SEVERITY_MARKS, Palette, clean, clean_lines
 
 _SEPARATOR = "  "
 _LAST_WORDS = 200  # columns
-_LEAST_NETWORK = MIB  # less is a name looked up, or a status asked for
+_LEAST_NETWORK = MIB  # less is a DNS lookup or a status request
 _LEAST_ENERGY = 1_000_000  # µJ
 
 
@@ -30,8 +30,8 @@ def _headline(record: Record, outcome: Outcome, paint: Palette, width: int) -> s
     how = ending(outcome)
     state = f"{outcome.status.value} ({how})" if how else outcome.status.value
     took = f"in {format_duration(outcome.duration_s)}"
-    room = width - len("joblens:   ") - len(short(record.job.uuid)) - len(state) - len(took) - 4
-    name = fit(clean(record.job.name), max(8, room))
+    name_width = width - len("joblens:   ") - len(short(record.job.uuid)) - len(state) - len(took) - 4
+    name = fit(clean(record.job.name), max(8, name_width))
     mark = "✗" if outcome.status.is_failure else "•" if outcome.status is Status.MEASURED else "✓"
     return (
         f"{paint.status(outcome.status, mark)} {paint.paint(name, 'bold')} "
@@ -44,13 +44,13 @@ _SLURM_ENDINGS = {CANCELLED_REASON: "in Slurm", WALLTIME_REASON: "walltime of it
 
 
 def ending(outcome: Outcome) -> str:
-    """Why it ended, in two or three words; nothing to say after an ordinary success."""
+    """Describes how it ended in two or three words; empty for an ordinary success."""
     if outcome.reason == "out-of-memory":
         return "out of memory"
     if outcome.reason in _SLURM_ENDINGS:
         return _SLURM_ENDINGS[outcome.reason]
     if outcome.signal is not None:
-        return f"signal {outcome.signal}"
+        return f"{'killed by ' if outcome.status is Status.FAILED else ''}signal {outcome.signal}"
     if outcome.reason == "not-started":
         return "not started"
     if outcome.exit_code:
@@ -59,7 +59,7 @@ def ending(outcome: Outcome) -> str:
 
 
 def last_words(outcome: Outcome) -> str:
-    """Why it could not be started, or what a job that failed by itself wrote last on its standard error."""
+    """Returns why it could not be started, or the last lines of its standard error if it failed."""
     if outcome.reason == "not-started":
         return clean(outcome.error or "")
     if outcome.status is not Status.FAILED or outcome.reason not in ("exited", "signal"):
@@ -69,7 +69,7 @@ def last_words(outcome: Outcome) -> str:
 
 
 def with_last_words(why: str, record: Record | None) -> str:
-    """'it ended with exit code 1: ModuleNotFoundError: No module named …'."""
+    """'exit code 1: ModuleNotFoundError: No module named …'."""
     outcome = None if record is None else record.outcome
     words = "" if outcome is None else last_words(outcome)
     return f"{why}: {words}" if why and words and words not in why else why or words
@@ -98,7 +98,7 @@ def _usage_lines(usage: Usage, duration_s: float, paint: Palette, width: int) ->
 
 
 def _device_pieces(usage: Usage, duration_s: float, paint: Palette) -> list[str]:
-    """Network, GPU and energy, where there is something worth a word."""
+    """Returns network, GPU and energy, if significant."""
     pieces = []
     received, sent = usage.network_rx_bytes or 0, usage.network_tx_bytes or 0
     if max(received, sent) >= _LEAST_NETWORK:
@@ -127,7 +127,7 @@ def _cpu(usage: Usage, duration_s: float) -> str:
 
 
 def _bytes(usage: Usage, device_field: str, call_field: str) -> str:
-    """What reached the devices, or where that is unknown what went through calls."""
+    """Returns device I/O, or I/O by system calls where that is unknown."""
     field = device_field if getattr(usage, device_field) is not None else call_field
     return mark_number(format_bytes(getattr(usage, field)), usage, field)
 

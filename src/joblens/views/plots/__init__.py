@@ -1,1 +1,1 @@
-"""Pictures of jobs and runs: what is drawn (`chart`), made by one module a subject, drawn by one a form."""
+"""Charts of jobs and runs: the model (`chart`), one module per subject, and one per output format."""

@@ -16,11 +16,11 @@ class Axis(Struct, frozen=True):
     color: str = ""  # '': that of all text
     is_whole: bool = False  # counts: no fractions on the axis
     most: float | None = None  # where it ends; None: where the numbers do
-    step: float | None = None  # between its ticks, where `most` is said; None: a fifth of it
+    step: float | None = None  # between its ticks, if `most` is set; None: a fifth of it
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """`axis` is a place in the panel's axes. A None in `y` is a gap."""
+    """`axis` is an index into the panel's axes. A None in `y` is a gap."""
 
     name: str
     x: Sequence[float]
@@ -38,7 +38,7 @@ class Line(Struct, frozen=True, kw_only=True):
 
     @property
     def needs_marks(self) -> bool:
-        """Too few points to be seen as a curve; a rate is a stroke along the time, and seen."""
+        """Whether there are too few points to form a visible curve; a rate is a visible line."""
         return len(self.x) <= 3 and self.dash == "solid" and not self.is_rate
 
 
@@ -77,7 +77,7 @@ class Span(Struct, frozen=True, kw_only=True):
 
 
 class Connection(Struct, frozen=True):
-    """From the end of one span to the begin of another."""
+    """Connection from the end of one span to the start of another."""
 
     x: tuple[float, float]
     rows: tuple[int, int]
@@ -102,8 +102,10 @@ Panel = LinePanel | BarPanel | SpanPanel
 
 
 class Chart(Struct, frozen=True, kw_only=True):
-    """Panels with bars stand side by side and share their names; others one below the other and share
-    their time. `stem` is the file name without prefix and ending."""
+    """Panels with bars are side by side and share their names; others are stacked and share their time.
+
+    `stem` is the file name without prefix and extension.
+    """
 
     stem: str
     title: str
@@ -113,7 +115,7 @@ class Chart(Struct, frozen=True, kw_only=True):
 
 
 def shortened(text: str, most: int) -> str:
-    """What can be shown of it. Names of one sweep differ at their ends, so it is the middle that goes."""
+    """Shortens a text in its middle, because names of one sweep differ at their ends."""
     plain = text.encode("utf-8", "backslashreplace").decode()
     plain = "".join(letter if letter.isprintable() else " " for letter in plain)
     if len(plain) <= most:
@@ -173,16 +175,16 @@ def time_scale(span_us: int) -> Scale:
     return Scale("h", 3600e6) if seconds <= 4 * 86400 else Scale("days", 86400e6)
 
 
-def round_axis(largest: float, room: float, least_step: float = 0.0) -> tuple[float, float]:
+def round_axis(largest: float, margin: float, least_step: float = 0.0) -> tuple[float, float]:
     """-> (end, step) of an axis with round numbers at its ticks, that has at least that share of room above
     the largest value: curves on axes of their own do not all run along the same upper edge."""
-    wanted = max(largest * (1 + room), least_step)
-    if wanted <= 0:
+    least_end = max(largest * (1 + margin), least_step)
+    if least_end <= 0:
         return 1.0, 0.2
-    power = 10.0 ** math.floor(math.log10(wanted / 5))
-    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= wanted / 5 * 0.999)
+    power = 10.0 ** math.floor(math.log10(least_end / 5))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= least_end / 5 * 0.999)
     step = max(least_step, step if least_step == 0 else math.ceil(step))
-    return round(math.ceil(wanted / step - 1e-9) * step, 10), step
+    return round(math.ceil(least_end / step - 1e-9) * step, 10), step
 
 
 def memory_scale(largest_bytes: float | None) -> Scale:

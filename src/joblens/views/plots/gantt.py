@@ -87,7 +87,7 @@ def _about(gantt: Gantt) -> str:
         words.append(f"{counted(gantt.not_started, 'job')} did not start")
     if len(gantt.bars) > len(final):
         words.append(counted(len(gantt.bars), "attempt"))
-    busy_us = sum(gantt.bars[place].ended_us - gantt.bars[place].began_us for place in gantt.critical_bars)
+    busy_us = sum(gantt.bars[index].ended_us - gantt.bars[index].began_us for index in gantt.critical_bars)
     words.append(
         f"critical path: {counted(len(gantt.critical_bars), 'job')}, running {format_duration(busy_us / 1e6)}"
     )
@@ -96,7 +96,7 @@ def _about(gantt: Gantt) -> str:
 
 def _span_panel(gantt: Gantt, clock: Scale) -> SpanPanel:
     causes = {link.later: link for link in gantt.critical}
-    spans = tuple(_span(bar, gantt, clock, causes.get(place)) for place, bar in enumerate(gantt.bars))
+    spans = tuple(_span(bar, gantt, clock, causes.get(index)) for index, bar in enumerate(gantt.bars))
     return SpanPanel(
         spans=spans,
         connections=tuple(_connections(gantt, clock)),
@@ -169,16 +169,18 @@ def _strip(
 def _step_line(
     name: str, curve: StepCurve, color: str, gantt: Gantt, clock: Scale, scale: Scale, most: float
 ) -> Line:
-    """From the run's start to its end, whatever happened outside. An offer far above everything else is told
-    in the legend only: drawn, it would squeeze the rest to the bottom."""
+    """Draws a line from the run's start to its end.
+
+    An offer far above everything else is only in the legend: drawn, it would flatten the rest.
+    """
     end = clock.of(gantt.end_us - gantt.begin_us)
     x = [min(max(0.0, at), end) for at in clock.times(curve.at_us, gantt.begin_us)]
     is_offer = name.endswith(_OFFER)
     there = scale.of(curve.values[-1])
     amount = f"{there:,.0f}" if there >= 1000 else f"{there:.4g}"
-    told = f"{name} ({amount}{scale.unit and ' '}{scale.unit})" if is_offer else name
+    label = f"{name} ({amount}{scale.unit and ' '}{scale.unit})" if is_offer else name
     return Line(
-        name=told,
+        name=label,
         x=[*x, end],
         y=[*scale.all_of(curve.values), scale.of(curve.values[-1])],
         color=color,
@@ -223,14 +225,14 @@ def gantt_svg(chart: Chart) -> str:
     return "\n".join([*_head(chart, height), *_body(chart, panels), "</svg>", ""])
 
 
-def ticks(most: float, wanted: int) -> list[float]:
-    """Round numbers from 0 on, about as many as wanted."""
+def ticks(most: float, count: int) -> list[float]:
+    """Returns about `count` round numbers from 0."""
     if most <= 0:
         return [0.0]
-    rough = most / wanted
+    rough = most / count
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * size for factor in (1, 2, 5, 10) if factor * size >= rough * 0.999)
-    return [round(place * step, 10) for place in range(math.floor(most / step + 1e-9) + 1)]
+    return [round(index * step, 10) for index in range(math.floor(most / step + 1e-9) + 1)]
 
 
 def svg_opening(title: str, width: int, height: float) -> Iterator[str]:
@@ -288,7 +290,7 @@ def _grid(frame: _Frame, x_most: float) -> Iterator[str]:
 def _spans(panel: SpanPanel, frame: _Frame) -> Iterator[str]:
     row = frame.height / max(1, panel.rows)
     thick = row * (0.66 if panel.row_names else 0.8)
-    middles = [frame.top + row * (place + 0.5) for place in range(panel.rows)]
+    middles = [frame.top + row * (index + 0.5) for index in range(panel.rows)]
     for name, middle in zip(panel.row_names, middles, strict=False):
         yield _text(frame.left - 8, middle + 4, name, anchor="end")
     if not panel.row_names:
@@ -324,8 +326,8 @@ def _span_legend(panel: SpanPanel, frame: _Frame) -> Iterator[str]:
     if panel.row_names:
         entries.append(("ready, waiting", f'fill="{colors.PURPLE}"', 2))
     entries.append(("critical path", f'fill="none" stroke="{colors.BLACK}" stroke-width="1.6"', 10))
-    for place, (name, style, height) in enumerate(entries):
-        middle = frame.top + 10 + place * 17
+    for index, (name, style, height) in enumerate(entries):
+        middle = frame.top + 10 + index * 17
         yield (
             f'<rect x="{frame.left + frame.width + 14}" y="{middle - height / 2}" width="18" '
             f'height="{height}" {style}/>'
@@ -350,10 +352,10 @@ def _lines(panel: LinePanel, frame: _Frame) -> Iterator[str]:
         )
         yield _text(frame.left - 8, at + 4, f"{value:g}", anchor="end")
     yield _sideways(frame, panel.axes[0].title)
-    for place, line in enumerate(panel.lines):
+    for index, line in enumerate(panel.lines):
         if line.is_shown:
             yield from _line(line, frame)
-        middle = frame.top + 10 + place * 17
+        middle = frame.top + 10 + index * 17
         dash = _dash(line)
         yield (
             f'<line x1="{frame.left + frame.width + 14}" y1="{middle}" x2="{frame.left + frame.width + 32}" '

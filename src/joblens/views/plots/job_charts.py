@@ -1,4 +1,4 @@
-"""Charts of jobs: one by itself with device panels, CPU or memory of all, peaks against means."""
+"""Charts of jobs: a single one with device panels, CPU or memory of all, peaks against means."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -34,14 +34,14 @@ _AS_GOOD_AS_THE_START = 0.34  # of the first interval
 
 
 def reach(
-    lines: Sequence[Line], axis: int, room: float, least_step: float = 0.0
+    lines: Sequence[Line], axis: int, margin: float, least_step: float = 0.0
 ) -> tuple[float, float] | tuple[None, None]:
-    """Where an axis ends. One with a line that comes when it is asked for has to grow with it."""
+    """Returns the end of an axis, including lines that are hidden at first."""
     own = [line for line in lines if line.axis == axis]
     known = [y for line in own for y in line.y if y is not None]
     if not known or not all(line.is_shown for line in own):
         return None, None
-    return round_axis(max(known), room, least_step)
+    return round_axis(max(known), margin, least_step)
 
 
 def line_of(
@@ -80,7 +80,7 @@ def rate_line_of(
     """Each number holds for the time since the point before, so the first one begins there too: at the
     job's start where its first sample is as good as that."""
     line = line_of(name, x, y, color, decimals=decimals, unit=unit)
-    first = next((place for place, value in enumerate(y) if value is not None), 0)
+    first = next((index for index, value in enumerate(y) if value is not None), 0)
     if first:
         begin = x[first - 1]
         if begin - start <= (x[first] - begin) * _AS_GOOD_AS_THE_START:
@@ -149,10 +149,10 @@ def _panel(lines: Sequence[Line], title: str) -> LinePanel | None:
     )
 
 
-MOST_CURVES = len(chart.CURVES) * len(DASHES)  # no two look the same; the rest is drawn in grey
+MOST_CURVES = len(chart.CURVES) * len(DASHES)  # all distinguishable; the rest is grey
 MOST_BARS = 100
 _LONGEST_NAME = 44
-# the more gaps, the thinner and the higher up: a curve under an equal one looks out at its sides
+# more gaps: thinner and on top, so that equal curves stay visible
 _WIDTHS = dict(zip(DASHES, (2.8, 2.0, 1.5, 1.1), strict=True))
 
 
@@ -199,7 +199,7 @@ def _title_of(series: JobSeries) -> str:
 
 
 def _asked_lines(series: JobSeries, ends: list[float], memory: Scale) -> list[Line]:
-    """Shown where that does not squeeze the curve of what was used to the bottom."""
+    """Returns lines of requests, unless they would flatten the curve of the use."""
     asked, top = series.asked, series.extremes
     lines = []
     if asked.cpus is not None:
@@ -326,14 +326,16 @@ def _curve_of(job: JobSeries, subject: _Subject, clock: Scale, scale: Scale, zer
 
 
 def _of_source(source: PlotSource, sources: Sequence[PlotSource]) -> str:
-    """What tells the same job of two runs or files apart; jobs that were named by themselves need nothing."""
+    """Returns a label that distinguishes the same job of two runs or files; empty for single jobs."""
     return f" ({source.label})" if len(sources) > 1 and source.label else ""
 
 
-def _pen(place: int) -> tuple[str, str]:
-    """Neighbours have neither colour nor dash in common, so that equal curves are seen through each other.
-    The numbers of colours and dashes have no factor in common: every pair comes once."""
-    return chart.CURVES[place % len(chart.CURVES)], DASHES[place % len(DASHES)]
+def _pen(index: int) -> tuple[str, str]:
+    """Returns colour and dash. Neighbours share neither, so that equal curves stay visible.
+
+    The numbers of colours and dashes are coprime: every pair occurs once.
+    """
+    return chart.CURVES[index % len(chart.CURVES)], DASHES[index % len(DASHES)]
 
 
 def _host_lines(
@@ -354,7 +356,7 @@ def _host_lines(
             decimals=1,
             unit=scale.unit,
         )
-        # It would squeeze the jobs' curves to the bottom, so it comes when it is asked for.
+        # It would flatten the jobs' curves, so it is hidden at first.
         lines.append(_hidden(line))
     return lines
 

@@ -84,7 +84,9 @@ def _height(chart: Chart) -> float:
 
 
 def _is_legend_above(chart: Chart) -> bool:
-    """Few names stand in a line above the curves, many in columns below, those of a run beside them."""
+    """Whether the legend is a line above the curves:
+    for few names; many go in columns below, those of a run to the right.
+    """
     first = chart.panels[0]
     return isinstance(first, BarPanel) or (isinstance(first, LinePanel) and len(first.axes) > 2)
 
@@ -107,24 +109,24 @@ def _draw_stacked(figure: Any, chart: Chart) -> None:
 
 
 def _draw_lines(axis: Any, panel: LinePanel, legend: str) -> None:
-    # beside the panels of a run what is not drawn is still told
+    # lists what the panels of a run do not draw
     shown = [line for line in panel.lines if line.is_shown or legend == "beside"]
     used = sorted({line.axis for line in shown} | {0})
-    axes = {place: axis if place == 0 else axis.twinx() for place in used}
-    for place, one in axes.items():
-        one.set_ylabel(panel.axes[place].title, color=panel.axes[place].color or colors.TEXT)
-        if panel.axes[place].color:
-            one.tick_params(axis="y", colors=panel.axes[place].color)
-        if panel.axes[place].is_whole:
+    axes = {index: axis if index == 0 else axis.twinx() for index in used}
+    for index, one in axes.items():
+        one.set_ylabel(panel.axes[index].title, color=panel.axes[index].color or colors.TEXT)
+        if panel.axes[index].color:
+            one.tick_params(axis="y", colors=panel.axes[index].color)
+        if panel.axes[index].is_whole:
             one.yaxis.get_major_locator().set_params(integer=True)
-        if place:
+        if index:
             one.grid(visible=False)
             one.spines["right"].set_visible(True)
-        if place > 1:
-            one.spines["right"].set_position(("outward", 52.0 * (place - 1)))
+        if index > 1:
+            one.spines["right"].set_position(("outward", 52.0 * (index - 1)))
     drawn = [_draw_line(axes[line.axis], line) for line in shown]
-    for place, one in axes.items():
-        most, step = panel.axes[place].most, panel.axes[place].step
+    for index, one in axes.items():
+        most, step = panel.axes[index].most, panel.axes[index].step
         one.set_ylim(bottom=0, top=most if step else None)
         if most and step:
             one.set_yticks([at * step for at in range(round(most / step) + 1)])
@@ -142,18 +144,18 @@ def _draw_line(axis: Any, line: Line) -> Any:
         axis.fill_between(
             line.x, y, step="post" if line.is_step else None, color=line.color, alpha=0.25, linewidth=0
         )
-    # what lies under a dashed curve is seen through it
+    # a dashed curve shows the one below it
     shape = "steps-pre" if line.is_rate else "steps-post" if line.is_step else "default"
     (drawn,) = axis.plot(line.x, y, drawstyle=shape, zorder=2 + DASHES.index(line.dash) / 10, **style)
     return drawn
 
 
-def _legend(axis: Any, place: str, handles: Sequence[Any], names: Sequence[str]) -> None:
+def _legend(axis: Any, index: str, handles: Sequence[Any], names: Sequence[str]) -> None:
     if not handles:
         return
-    if place == "above":
+    if index == "above":
         axis.legend(handles, names, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=5)
-    elif place == "below":
+    elif index == "below":
         axis.legend(handles, names, loc="upper left", bbox_to_anchor=(0, -0.09), ncols=_COLUMNS)
     else:
         axis.legend(handles, names, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0)
@@ -210,10 +212,10 @@ def _draw_bars(figure: Any, chart: Chart) -> None:
     for panel, axis in zip(panels, all_axes, strict=True):
         count = len(panel.groups)
         thickness = 0.76 / count
-        for place, group in enumerate(panel.groups):
+        for index, group in enumerate(panel.groups):
             bars = [(value, row) for row, value in enumerate(group.values) if value is not None]
             axis.barh(
-                [row + (place - (count - 1) / 2) * thickness for _, row in bars],
+                [row + (index - (count - 1) / 2) * thickness for _, row in bars],
                 [value for value, _ in bars],
                 height=thickness,
                 color=group.color,
@@ -235,7 +237,7 @@ def _draw_bars(figure: Any, chart: Chart) -> None:
         axis.grid(visible=False, axis="y")
     all_axes[0].set_yticks(range(len(panels[0].names)), panels[0].names, fontsize=8)
     all_axes[0].set_ylim(len(panels[0].names) - 0.5, -0.5)
-    # what was asked for may be known in one panel only
+    # the request may be known in one panel only
     named: dict[str, Any] = {}
     for axis in all_axes:
         handles, names = axis.get_legend_handles_labels()

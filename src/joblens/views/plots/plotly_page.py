@@ -86,9 +86,9 @@ def _stacked(chart: Chart) -> tuple[list[Part], Part]:
     }
     top = 1.0
     y_number = 1
-    for place, panel in enumerate(panels):
+    for index, panel in enumerate(panels):
         bottom = max(0.0, top - panel.height / inner)
-        names = _Names(y_number, "legend" if place == 0 else f"legend{place + 1}")
+        names = _Names(y_number, "legend" if index == 0 else f"legend{index + 1}")
         if isinstance(panel, SpanPanel):
             data += _span_traces(panel, names)
             layout[names.y_key(0)] = _row_axis(panel, [bottom, top])
@@ -108,7 +108,7 @@ def _stacked(chart: Chart) -> tuple[list[Part], Part]:
 
 
 def _legend(top: float, *, is_above: bool) -> Part:
-    """Of one panel: in a line above it where axes stand at its side."""
+    """Returns the legend of one panel: a line above it if it has axes at both sides."""
     if is_above:
         return {"orientation": "h", "x": 0, "y": top, "yanchor": "bottom", "font": {"size": 11}}
     return {"x": 1.01, "xanchor": "left", "y": top, "yanchor": "top", "font": {"size": 11}}
@@ -130,27 +130,27 @@ class _Names:
 
 def _line_axes(panel: LinePanel, names: _Names, domain: list[float]) -> Part:
     axes: Part = {}
-    for place, axis in enumerate(panel.axes):
+    for index, axis in enumerate(panel.axes):
         more: Part = {"rangemode": "tozero", "domain": domain}
-        if place:
+        if index:
             more = {"rangemode": "tozero", "overlaying": names.y(0), "side": "right", "showgrid": False}
-            more |= {"anchor": "x"} if place == 1 else {"anchor": "free", "autoshift": True, "shift": 6}
+            more |= {"anchor": "x"} if index == 1 else {"anchor": "free", "autoshift": True, "shift": 6}
             # plotly.js cannot draw the line of an axis whose curves are all hidden
             more["showline"] = False
         if axis.is_whole:
-            known = [y for line in panel.lines if line.axis == place for y in line.y if y is not None]
+            known = [y for line in panel.lines if line.axis == index for y in line.y if y is not None]
             more |= {"tickformat": ",d"} | ({"dtick": 1} if max(known, default=0) <= 8 else {})
         if axis.most is not None:
             more |= {"range": [0, axis.most], "tickmode": "linear", "dtick": axis.step or axis.most / 5}
         part = _axis(axis.title, **more)
         if axis.color:
             part["title"]["font"] = part["tickfont"] = {"color": axis.color}
-        axes[names.y_key(place)] = part
+        axes[names.y_key(index)] = part
     return axes
 
 
 def _line_trace(line: Line, names: _Names, *, is_alone: bool) -> Part:
-    """`is_alone`: the pointer shows one curve at a time, so the time has to be told with it."""
+    """Draws a line. `is_alone`: the tooltip shows one curve at a time, so it includes the time."""
     at = f"{escaped(line.unit)}<br>at %{{x}}" if is_alone else escaped(line.unit)
     trace: Part = {
         "type": "scatter",
@@ -169,7 +169,7 @@ def _line_trace(line: Line, names: _Names, *, is_alone: bool) -> Part:
         "hovertemplate": f"%{{y:,.{line.decimals}f}} {at}<extra>{escaped(line.name)}</extra>",
         "marker": {"size": 5},
         "connectgaps": False,
-        "zorder": DASHES.index(line.dash),  # what lies under a dashed curve is seen through it
+        "zorder": DASHES.index(line.dash),  # a dashed curve shows the one below it
     }
     if line.is_filled:
         trace |= {"fill": "tozeroy", "fillcolor": f"{line.color}40"}
@@ -277,7 +277,7 @@ def _side_by_side(chart: Chart) -> tuple[list[Part], Part]:
         "bargap": 0.25,
         "hovermode": "closest",
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
-        # by place, not by name: two jobs may have the same
+        # by index, not by name: two jobs may have the same
         "yaxis": _axis(
             "",
             range=[count - 0.5, -0.5],
@@ -289,13 +289,13 @@ def _side_by_side(chart: Chart) -> tuple[list[Part], Part]:
         ),
     }
     width = (1.0 - 0.05 * (len(panels) - 1)) / len(panels)
-    for place, panel in enumerate(panels):
-        begin = place * (width + 0.05)
-        layout[_key("xaxis", place + 1)] = _axis(
+    for index, panel in enumerate(panels):
+        begin = index * (width + 0.05)
+        layout[_key("xaxis", index + 1)] = _axis(
             panel.axis.title, domain=[begin, min(1.0, begin + width)], rangemode="tozero", anchor="y"
         )
-        data += _bar_traces(panel, _key("x", place + 1))
-    named: set[str] = set()  # once each: what was asked for may be known in one panel only
+        data += _bar_traces(panel, _key("x", index + 1))
+    named: set[str] = set()  # once each: the request may be known in one panel only
     for trace in data:
         trace["showlegend"] = trace["name"] not in named
         named.add(trace["name"])
@@ -303,7 +303,7 @@ def _side_by_side(chart: Chart) -> tuple[list[Part], Part]:
 
 
 def _bar_traces(panel: BarPanel, x_axis: str) -> list[Part]:
-    places = list(range(len(panel.names)))
+    indexes = list(range(len(panel.names)))
     about = [escaped(name) for name in panel.names]
     shared = {"xaxis": x_axis, "yaxis": "y", "hovertext": about}
     traces: list[Part] = [
@@ -313,7 +313,7 @@ def _bar_traces(panel: BarPanel, x_axis: str) -> list[Part]:
             "name": group.name,
             "legendgroup": group.name,
             "x": list(group.values),
-            "y": places,
+            "y": indexes,
             "marker": {"color": group.color},
             "hovertemplate": f"%{{hovertext}}<br>{group.name}: %{{x:,.4~r}}<extra></extra>",
             **shared,
@@ -329,7 +329,7 @@ def _bar_traces(panel: BarPanel, x_axis: str) -> list[Part]:
                 "name": marks.name,
                 "legendgroup": marks.name,
                 "x": list(marks.values),
-                "y": places,
+                "y": indexes,
                 "marker": {"symbol": "line-ns", "size": 18, "line": {"width": 2, "color": marks.color}},
                 "hovertemplate": f"%{{hovertext}}<br>{marks.name}: %{{x:,.4~r}}<extra></extra>",
                 **shared,
@@ -382,7 +382,7 @@ def plotly_script() -> str:
 
 
 def plotly_page(chart: Chart, script: str, name: str) -> str:
-    """`name` is what a picture saved from the page is called."""
+    """Returns an HTML page. `name`: file name of images saved from it."""
     return _PAGE.format(
         title=html.escape(chart.title),
         script=script,
@@ -392,5 +392,5 @@ def plotly_page(chart: Chart, script: str, name: str) -> str:
 
 
 def _inside_a_script(value: Any) -> str:
-    """JSON in which nothing can end the script it stands in."""
+    """Escapes JSON so that it cannot end the script around it."""
     return json.encode(value).decode().replace("<", "\\u003c")

@@ -57,7 +57,7 @@ def render_operator(info: OperatorInfo, *, width: int, paint: Palette = PLAIN) -
 
 def _parameters(parameters: Sequence[ParameterInfo], width: int) -> list[str]:
     heads = [f"{clean(parameter.name)}  {_type(parameter)}" for parameter in parameters]
-    # One long head must not leave its neighbours' meanings a column of single words: it stands alone.
+    # A single long name must not squeeze the other descriptions: it gets a line of its own.
     most = max(_LEAST_HEAD, width // 2 - 4)
     head_width = max((len(head) for head in heads if len(head) <= most), default=_LEAST_HEAD)
     body = " " * (head_width + 4)

@@ -60,7 +60,7 @@ def render_recipe_end(  # noqa: PLR0913 - all that is known of a job that ended
 
 
 def _of_runs(snapshot: JobSnapshot) -> str:
-    """Of a job that was gone on with: what else belongs to it than the run that ended now."""
+    """Describes a resumed job beyond its last run."""
     if snapshot.runs < 2 or snapshot.total_duration is None:
         return ""
     return f", run {snapshot.runs:,} ({format_duration(snapshot.total_duration)} in all runs)"
@@ -75,7 +75,7 @@ def _anew(plan: RecipePlan) -> str:
 
 
 def has_export(snapshot: JobSnapshot) -> bool:
-    """Whether rows came out; what operators made of a job that ended otherwise was not written anywhere."""
+    """Whether rows were exported; the rows of a job that ended otherwise were not written."""
     return snapshot.overall_status in (ProcessingStatus.COMPLETED, ProcessingStatus.PARTIAL)
 
 
@@ -128,7 +128,7 @@ def _rows(snapshot: JobSnapshot, took_s: float) -> str:
 
 
 def _rejected(snapshot: JobSnapshot) -> str:
-    """Rows that could not be read are not among those that came in; those an operator failed on are."""
+    """Unreadable rows are not counted as input; rows on which an operator failed are."""
     every = snapshot.rejected_rows
     if not every:
         return ""
@@ -139,7 +139,7 @@ def _rejected(snapshot: JobSnapshot) -> str:
 
 
 def _without_reasons(why: str, snapshot: JobSnapshot) -> str:
-    """Of the job as a whole, where its partitions' reasons are told beside it."""
+    """Shortens the job's reason if the reasons of its partitions are listed."""
     for each in snapshot.partition_statuses.values():
         if each.error_message and why.endswith(each.error_message):
             return why.removesuffix(each.error_message).removesuffix(": ")
@@ -155,10 +155,10 @@ def _failed_partitions(snapshot: JobSnapshot, width: int) -> list[str]:
     for each in failed:
         alike.setdefault(_NUMBER.sub("", each.error_message or ""), []).append(each)
     lines: list[str] = []
-    told = list(alike.values())[:_FAILURES_SHOWN]
-    for group in told:
+    groups_shown = list(alike.values())[:_FAILURES_SHOWN]
+    for group in groups_shown:
         lines += wrap(_failure(group), max(40, width), "  ")
-    left = len(failed) - sum(map(len, told))
+    left = len(failed) - sum(map(len, groups_shown))
     if left:
         lines.append(f"  … and {counted(left, 'more partition')}")
     return lines
@@ -259,7 +259,7 @@ def render_recipe_plan(
     paint: Palette,
     before: JobSnapshot | None = None,
 ) -> list[str]:
-    """`before`: where a job stands that would be gone on with."""
+    """Formats a plan. `before`: state of a job that would be resumed."""
     how = "would resume" if is_resumed else "would start"
     lines = [f"{paint.paint(clean(plan.recipe.name), 'bold')}  {plan.job_id}  {how} (dry run)"]
     done = [("done", _done(before))] if before is not None else []

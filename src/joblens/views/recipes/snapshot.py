@@ -15,7 +15,7 @@ from joblens.views.jobs.recipe_operators import BEFORE_OPERATORS, step_name
 from joblens.views.runs.live import round_share
 from joblens.views.text.numbers import UNKNOWN, clock, count, counted, percent, share
 from joblens.views.text.style import Palette, clean, clean_lines, fit, visible_width
-from joblens.views.text.table import Column, places_beside_whole_names, render_table
+from joblens.views.text.table import Column, columns_with_whole_names, render_table
 
 _DONE, _FAILED, _RUNNING, _LEFT = "━", "x", "─", "·"
 _BAR_LEAST, _BAR_MOST = 8, 40
@@ -43,12 +43,12 @@ def render_recipe_live(
     """At most `height` lines of at most `width` columns; operators under way come before the others."""
     head = [_head(snapshot, name, elapsed_s, width, paint)]
     bar = [_partitions(snapshot, width, paint)] if snapshot.total_partitions else []
-    room = height - len(head) - len(bar) - 1
-    return [*head, *bar, *_operators(snapshot.operators, width, room, paint)][:height]
+    lines_left = height - len(head) - len(bar) - 1
+    return [*head, *bar, *_operators(snapshot.operators, width, lines_left, paint)][:height]
 
 
 def progress_line(snapshot: JobSnapshot, elapsed_s: float) -> str:
-    """Where nothing can be drawn in place."""
+    """Formats progress for output that cannot be redrawn."""
     done = counted(snapshot.completed_partitions, "partition")
     parts = [
         f"{clock(elapsed_s)}  {percent(100 * snapshot.overall_fraction)}",
@@ -111,7 +111,7 @@ def _partitions(snapshot: JobSnapshot, width: int, paint: Palette) -> str:
 
 
 def _at_work(snapshot: JobSnapshot) -> tuple[int, int]:
-    """Partitions that workers have, and those that were begun and wait: for the others, or for a worker."""
+    """Returns partitions in workers, and started ones that wait for others or for a worker."""
     begun, waiting = snapshot.in_progress_partitions, snapshot.waiting_partitions
     in_operators = sum(each.in_progress for each in snapshot.operators)
     first = snapshot.operators[0] if snapshot.operators else None
@@ -122,7 +122,7 @@ def _at_work(snapshot: JobSnapshot) -> tuple[int, int]:
 
 
 def _bar(snapshot: JobSnapshot, columns: int, paint: Palette) -> str:
-    """By the operations that are through: a bar of partitions alone would stand still for long."""
+    """Draws a bar of finished operations: a bar of partitions would not move for long."""
     done = round_share(round(1000 * snapshot.overall_fraction), 1000, columns)
     failed = 1 if snapshot.failed_partitions else 0
     running = 1 if snapshot.in_progress_partitions else 0
@@ -136,11 +136,13 @@ def _bar(snapshot: JobSnapshot, columns: int, paint: Palette) -> str:
     )
 
 
-def _operators(operators: Sequence[OperatorProgress], width: int, room: int, paint: Palette) -> list[str]:
-    if room < 1 or not operators:
+def _operators(
+    operators: Sequence[OperatorProgress], width: int, lines_left: int, paint: Palette
+) -> list[str]:
+    if lines_left < 1 or not operators:
         return []
-    shown = _in_sight(operators, room)
-    left_out = len(operators) - len(shown)
+    shown = _in_sight(operators, lines_left)
+    hidden = len(operators) - len(shown)
     rows = [
         [
             clean(each.operation_name),
@@ -153,11 +155,11 @@ def _operators(operators: Sequence[OperatorProgress], width: int, room: int, pai
         ]
         for each in shown
     ]
-    told = [place for place in range(len(_OPERATOR_COLUMNS)) if any(row[place] for row in rows)]
-    kept = places_beside_whole_names(_OPERATOR_COLUMNS, told, rows, width)
-    columns = [_OPERATOR_COLUMNS[place] for place in kept]
-    lines = render_table(columns, [[row[place] for place in kept] for row in rows], width, paint)
-    return [*lines, paint.paint(fit(f"… {left_out:,} more", width), "dim")] if left_out else lines
+    used_columns = [index for index in range(len(_OPERATOR_COLUMNS)) if any(row[index] for row in rows)]
+    fitting = columns_with_whole_names(_OPERATOR_COLUMNS, used_columns, rows, width)
+    columns = [_OPERATOR_COLUMNS[index] for index in fitting]
+    lines = render_table(columns, [[row[index] for index in fitting] for row in rows], width, paint)
+    return [*lines, paint.paint(fit(f"… {hidden:,} more", width), "dim")] if hidden else lines
 
 
 def _done(progress: OperatorProgress, paint: Palette) -> str:
@@ -167,15 +169,17 @@ def _done(progress: OperatorProgress, paint: Palette) -> str:
     return paint.paint(text, "green") if progress.completed >= progress.planned else text
 
 
-def _in_sight(operators: Sequence[OperatorProgress], room: int) -> list[OperatorProgress]:
-    """All of them, or those around where the work is."""
-    if len(operators) <= room:
+def _in_sight(operators: Sequence[OperatorProgress], lines_left: int) -> list[OperatorProgress]:
+    """Returns all operators, or those around the current one."""
+    if len(operators) <= lines_left:
         return list(operators)
-    at_work = [place for place, each in enumerate(operators) if each.in_progress]
-    unfinished = [place for place, each in enumerate(operators) if each.completed < each.planned]
+    at_work = [index for index, each in enumerate(operators) if each.in_progress]
+    unfinished = [index for index, each in enumerate(operators) if each.completed < each.planned]
     centres = at_work or unfinished[:1] or [len(operators) - 1]
-    near = sorted(range(len(operators)), key=lambda place: min(abs(place - centre) for centre in centres))
-    return [operators[place] for place in sorted(near[: max(1, room - 1)])]  # a line says that there are more
+    near = sorted(range(len(operators)), key=lambda index: min(abs(index - centre) for centre in centres))
+    return [
+        operators[index] for index in sorted(near[: max(1, lines_left - 1)])
+    ]  # a line says that there are more
 
 
 def _per_second(progress: OperatorProgress) -> str:
@@ -214,8 +218,8 @@ def render_snapshot(snapshot: JobSnapshot, *, width: int, paint: Palette) -> lis
 def _wrapped(label: str, text: str, width: int) -> list[str]:
     import textwrap
 
-    room = max(_LABEL, width - _LABEL)
-    parts = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+    lines_left = max(_LABEL, width - _LABEL)
+    parts = textwrap.wrap(text, lines_left, break_long_words=False, break_on_hyphens=False)
     return [f"{'' if number else label:<{_LABEL}}{part}" for number, part in enumerate(parts)]
 
 
@@ -223,16 +227,16 @@ def _words(status: ProcessingStatus) -> str:
     return {
         ProcessingStatus.IN_PROGRESS: "running",
         ProcessingStatus.NOT_STARTED: "not started",
-        ProcessingStatus.KILLED: "killed: its process is gone and left no final status",
+        ProcessingStatus.KILLED: "killed: its process ended without a final status",
         ProcessingStatus.PARTIAL: "partial: some partitions failed",
     }.get(status, status.value)
 
 
 def last_line(message: str) -> str:
-    """What a traceback ends with is what went wrong."""
+    """Returns the last line of a traceback, which has the error."""
     lines = [line.strip() for line in clean_lines(message) if line.strip()]
     errors = [line for line in lines if "Error: " in line or "Exception: " in line]
-    own = [line for line in errors if not line.startswith("ray.exceptions.")]  # it wraps what went wrong
+    own = [line for line in errors if not line.startswith("ray.exceptions.")]  # a wrapper around the error
     return (own or errors or lines or [""])[-1]
 
 
@@ -277,20 +281,20 @@ def _progress(snapshot: JobSnapshot) -> str:
 
 
 def _checkpoints(snapshot: JobSnapshot) -> str:
-    status, kept = snapshot.overall_status, snapshot.checkpointed_operations
+    status, fitting = snapshot.overall_status, snapshot.checkpointed_operations
     is_ahead = status in (ProcessingStatus.IN_PROGRESS, ProcessingStatus.NOT_STARTED)
     text = snapshot.checkpoint_strategy or "strategy unknown"
-    if not kept:
+    if not fitting:
         text += ", none yet" if is_ahead else ", none"
     else:
-        text += f", {kept:,} kept"
+        text += f", {fitting:,} kept"
         if snapshot.last_checkpoint_time is not None:
             text += f", last {_moment(snapshot.last_checkpoint_time)}"
-    if (is_ahead and not kept) or status is ProcessingStatus.COMPLETED:
+    if (is_ahead and not fitting) or status is ProcessingStatus.COMPLETED:
         return text
     if snapshot.resumable:
         return f"{text}, can be resumed"
-    return f"{text}, none left" if kept else text
+    return f"{text}, none left" if fitting else text
 
 
 def _moment(seconds: float) -> str:
@@ -304,9 +308,11 @@ def _operator_table(snapshot: JobSnapshot, width: int, paint: Palette) -> list[s
     rows = [_step_cells(one) for one in snapshot.steps if one.name in BEFORE_OPERATORS]
     rows += [_operator_cells(one) for one in snapshot.operators]
     rows += [_step_cells(one) for one in snapshot.steps if one.name not in BEFORE_OPERATORS]
-    kept = [place for place in range(len(_COLUMNS)) if any(row[place] not in ("", UNKNOWN) for row in rows)]
-    columns = [_COLUMNS[place] for place in kept]
-    return render_table(columns, [[row[place] for place in kept] for row in rows], width, paint)
+    fitting = [
+        index for index in range(len(_COLUMNS)) if any(row[index] not in ("", UNKNOWN) for row in rows)
+    ]
+    columns = [_COLUMNS[index] for index in fitting]
+    return render_table(columns, [[row[index] for index in fitting] for row in rows], width, paint)
 
 
 def _step_cells(one: StepProgress) -> list[str]:
@@ -338,9 +344,11 @@ def _operator_cells(one: OperatorProgress) -> list[str]:
 
 
 def _unfinished_partitions(snapshot: JobSnapshot, width: int) -> list[str]:
-    """Those that are not simply done or waiting."""
-    told = (ProcessingStatus.FAILED, ProcessingStatus.IN_PROGRESS, ProcessingStatus.INTERRUPTED)
-    shown = [one for one in snapshot.partition_statuses.values() if one.status in told or one.retry_count]
+    """Lists partitions that are neither done nor waiting."""
+    used_columns = (ProcessingStatus.FAILED, ProcessingStatus.IN_PROGRESS, ProcessingStatus.INTERRUPTED)
+    shown = [
+        one for one in snapshot.partition_statuses.values() if one.status in used_columns or one.retry_count
+    ]
     shown.sort(key=lambda one: (one.status is not ProcessingStatus.FAILED, one.is_waiting, one.partition_id))
     lines = [fit(_partition_line(one), width) for one in shown[:_MOST_PARTITIONS]]
     if len(shown) > _MOST_PARTITIONS:
@@ -363,7 +371,7 @@ def _partition_line(one: PartitionStatus) -> str:
 
 
 def render_job_list(jobs: Sequence[Mapping[str, Any]], *, width: int, paint: Palette) -> list[str]:
-    """Jobs as `JobUtils.list_jobs` tells them."""
+    """Formats jobs from `JobUtils.list_jobs`."""
     if not jobs:
         return ["no jobs"]
     columns = (

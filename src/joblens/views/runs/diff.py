@@ -26,7 +26,7 @@ _NAMES = {
     "slurm time_s": "walltime",
     "slurm options": "sbatch",
 }
-_OF_SEVERAL = {"slurm": "", "parameters": "parameter "}  # what stands before the names of theirs
+_OF_SEVERAL = {"slurm": "", "parameters": "parameter "}  # prefix of their names
 
 
 def changed_options(options: Mapping[str, tuple[object, object]]) -> Iterator[tuple[str, str, str]]:
@@ -81,7 +81,7 @@ _JOB_COLUMNS = (
 
 
 def render_run_diff(found: RunDiff, *, width: int | None, paint: Palette, shows_all: bool) -> list[str]:
-    """`width`: of the terminal; None in a pipe, whose readers count on every column, whole."""
+    """Formats a diff. `width`: of the terminal; None in a pipe, which gets all columns in full."""
     width = _ENDLESS if width is None else width
     head = f"{found.before} → {found.after}"
     lines = [paint.paint(head, "bold"), "", *_totals(found, width, paint)]
@@ -89,9 +89,9 @@ def render_run_diff(found: RunDiff, *, width: int | None, paint: Palette, shows_
     shown = found.jobs if shows_all else significant
     if shown:
         lines += ["", *_jobs(shown, width, paint)]
-    left_out = len(found.jobs) - len(shown)
-    if left_out:
-        lines += ["", f"{left_out:,} of {len(found.jobs):,} jobs as before; --all shows them"]
+    omitted = len(found.jobs) - len(shown)
+    if omitted:
+        lines += ["", f"{omitted:,} of {len(found.jobs):,} jobs as before; --all shows them"]
     lines += _names("Added", found.added, width) + _names("Removed", found.removed, width)
     if found.options:
         lines += ["", paint.paint("Options", "bold")]
@@ -104,23 +104,23 @@ def render_run_diff(found: RunDiff, *, width: int | None, paint: Palette, shows_
 
 
 def _jobs(shown: Sequence[JobChange], width: int, paint: Palette) -> list[str]:
-    """CPU time goes first where there is no room for all: it mostly follows the time."""
+    """Omits CPU time first if there is no space for all columns: it mostly follows the time."""
     rows = [_job_row(job, paint) for job in shown]
     lines: list[str] = []
-    left_out: tuple[str, ...] = ()
-    for left_out in ((), ("CPU",), ("CPU", "CHANGED")):
-        places = [place for place, column in enumerate(_JOB_COLUMNS) if column.title not in left_out]
-        columns = [_JOB_COLUMNS[place] for place in places]
-        lines = render_table(columns, [[row[place] for place in places] for row in rows], width, paint)
+    omitted: tuple[str, ...] = ()
+    for omitted in ((), ("CPU",), ("CPU", "CHANGED")):
+        shown_columns = [index for index, column in enumerate(_JOB_COLUMNS) if column.title not in omitted]
+        columns = [_JOB_COLUMNS[index] for index in shown_columns]
+        lines = render_table(columns, [[row[index] for index in shown_columns] for row in rows], width, paint)
         if max(map(visible_width, lines)) <= width:
             break
-    return [*lines, *_not_shown(left_out)]
+    return [*lines, *_not_shown(omitted)]
 
 
-def _not_shown(left_out: Sequence[str]) -> list[str]:
-    if not left_out:
+def _not_shown(omitted: Sequence[str]) -> list[str]:
+    if not omitted:
         return []
-    return ["", f"No room for {' and '.join(left_out)}: a wider terminal or a pipe shows all"]
+    return ["", f"Omitted: {' and '.join(omitted)}; a wider terminal or a pipe shows all"]
 
 
 def _option(name: str, before: str, after: str, width: int) -> list[str]:
@@ -261,7 +261,7 @@ _MARKS = {"up": "▲", "down": "▼"}
 
 
 def render_job_diff(found: JobDiff, *, width: int | None, paint: Palette, shows_all: bool) -> list[str]:
-    """`width`: of the terminal; None in a pipe. `shows_all`: also what is as before."""
+    """Formats a diff. `width`: of the terminal; None in a pipe. `shows_all`: also unchanged values."""
     width = _ENDLESS if width is None else width
     names = dict.fromkeys(clean(name) for name in found.names if name)
     head = f"{found.before} → {found.after}"
@@ -295,9 +295,9 @@ def _numbers(found: JobDiff, width: int, paint: Palette, *, shows_all: bool) -> 
         for one in shown
     ]
     lines = render_table(columns, rows, width, paint)
-    left_out = len(found.numbers) - len(shown)
-    if left_out:
-        lines.append(paint.paint(f"{counted(left_out, 'number')} as before; --all shows them", "dim"))
+    omitted = len(found.numbers) - len(shown)
+    if omitted:
+        lines.append(paint.paint(f"{counted(omitted, 'number')} as before; --all shows them", "dim"))
     return lines
 
 
@@ -329,13 +329,13 @@ def _change(number: NumberChange, paint: Palette) -> str:
 
 
 def _job_diff_is_not_told_apart(number: NumberChange) -> bool:
-    """A percentage would look like a change."""
+    """A percentage would suggest a change."""
     is_same = number.verdict == "same" and number.before != number.after
     return is_same and is_too_small(number.percent, number.usual_percent)
 
 
 def _usual(number: NumberChange) -> str:
-    """What two runs differ by anyway."""
+    """Returns the usual difference between two runs."""
     usual = number.usual_percent
     return "" if usual is None else f"±{usual:.1f}%" if usual < 1 else f"±{usual:.0f}%"
 
@@ -347,8 +347,8 @@ def _differences(found: JobDiff, width: int, paint: Palette, *, shows_all: bool)
     for group in GROUPS:
         here = [one for one in found.differences if one.group == group]
         shown = here if shows_all else here[:_MOST_OF_A_GROUP]
-        for place, one in enumerate(shown):
-            title = paint.paint(pad(group if place == 0 else "", 14), "cyan")
+        for index, one in enumerate(shown):
+            title = paint.paint(pad(group if index == 0 else "", 14), "cyan")
             lines += _difference(title, one, width)
         if len(shown) < len(here):
             lines.append(paint.paint(f"{'':16}… {len(here) - len(shown):,} more; --all shows them", "dim"))
@@ -388,7 +388,7 @@ def _rest(found: JobDiff, width: int, paint: Palette) -> list[str]:
     notes.append(
         f"▲▼ more than {counted(judged, 'earlier run')} of this job differ by (USUAL; else 10 % and more)."
         if judged
-        else "▲▼ 10 % and more: there are too few earlier runs to know what is usual."
+        else "▲▼ 10 % and more: too few earlier runs to know the usual difference."
     )
     if any(_job_diff_is_not_told_apart(one) for one in found.numbers):
         where_known = " (0.02 s or 1 MiB beside a USUAL)" if judged else ""

@@ -1,4 +1,4 @@
-"""A run while it goes on, as lines that fit a screen: a bar a stage, what runs, what failed, what is left."""
+"""Live view of a run: a bar per stage, running jobs, failures, time left."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from joblens.views.text.style import Palette, clean, fit, pad, visible_width
 from joblens.views.text.table import Column, render_table
 
 _CANCELED = JobState.CANCELED.label  # as the tables of a run spell it
-_DONE, _FAILED, _RUNNING, _LEFT = "━", "x", "─", "·"  # told apart without colours too
+_DONE, _FAILED, _RUNNING, _LEFT = "━", "x", "─", "·"  # distinguishable without colours too
 _NAME_LEAST = 28
 _BAR_LEAST, _BAR_MOST = 8, 40
 _FAILURES_SHOWN = 5
@@ -35,8 +35,11 @@ _STATUS_COLOURS = {
 
 
 def render_run_live(progress: RunProgress, *, width: int, height: int, paint: Palette) -> list[str]:
-    """At most `height` lines of at most `width` columns. What does not fit is counted, not cut off: failures
-    and bars come first, running jobs get the room that is left."""
+    """Returns at most `height` lines of at most `width` columns.
+
+    Counts what does not fit instead of cutting it off: failures and bars come first, running jobs get the
+    remaining lines.
+    """
     head = [_head(progress, width, paint)]
     machine = [line] if (line := _machine(progress, width, paint)) else []
     failures = _failures(progress.failures, width, paint, max(0, min(_FAILURES_SHOWN, height // 5)))
@@ -44,8 +47,8 @@ def render_run_live(progress: RunProgress, *, width: int, height: int, paint: Pa
     fixed = len(head) + len(machine) + len(failures) + len(message)
     running_least = min(3, len(progress.running) + 1) if progress.running else 0
     stages = _stages(progress.stages, width, paint, max(1, height - fixed - running_least))
-    room = height - fixed - len(stages)
-    running = _running(progress, width, paint, room)
+    lines_left = height - fixed - len(stages)
+    running = _running(progress, width, paint, lines_left)
     return [*head, *stages, *machine, *running, *failures, *message][:height]
 
 
@@ -65,7 +68,7 @@ def _head(progress: RunProgress, width: int, paint: Palette) -> str:
 
 
 def eta(progress: RunProgress) -> str:
-    """'about 05:10 left, from earlier runs'; '' once it is over or where nothing is known."""
+    """Returns 'about 05:10 left, from earlier runs'; '' if it is over or unknown."""
     left = _left(progress)
     return f"{left}, from {' and '.join(progress.estimate.sources)}" if left else ""
 
@@ -75,23 +78,23 @@ def _left(progress: RunProgress) -> str:
     if progress.status is not RunStatus.RUNNING or estimate.left_s is None or not estimate.sources:
         return ""
     if estimate.left_s < 1 or not progress.count("running"):
-        return ""  # nobody knows how long a cluster lets jobs wait
+        return ""  # the waiting time on a cluster is unknown
     return f"{'at least' if estimate.unknown else 'about'} {clock(estimate.left_s)} left"
 
 
 # ---- bars -----------------------------------------------------------------------------------------------
 
 
-def _stages(stages: Sequence[StageProgress], width: int, paint: Palette, room: int) -> list[str]:
+def _stages(stages: Sequence[StageProgress], width: int, paint: Palette, lines_left: int) -> list[str]:
     shown = [stage for stage in stages if stage.total]
     summary = []
-    if len(shown) > room:
+    if len(shown) > lines_left:
         open_ones = [stage for stage in shown if _settled(stage) < stage.total]
         over = len(shown) - len(open_ones)
-        kept = open_ones[: max(0, room - 1)]
-        text = f"{over:,} of {len(shown):,} stages done, {len(open_ones) - len(kept):,} more to come"
+        shown_stages = open_ones[: max(0, lines_left - 1)]
+        text = f"{over:,} of {len(shown):,} stages done, {len(open_ones) - len(shown_stages):,} more to come"
         summary = [paint.paint(fit(text, width), "dim")]
-        shown = kept
+        shown = shown_stages
     names = [clean(stage.name) for stage in shown]
     digits = max((len(str(stage.total)) for stage in shown), default=0)
     counts = [_counts(stage, digits) for stage in shown]
@@ -117,7 +120,7 @@ def _settled(stage: StageProgress) -> int:
 
 
 def _bar(stage: StageProgress, columns: int, paint: Palette) -> str:
-    """What has happened is never rounded away, and a bar is full only when nothing is left."""
+    """Never rounds progress to nothing; a bar is full only when everything is done."""
     done, failed, running = stage.done, stage.failed + stage.cancelled, stage.running
     ends = [
         round_share(count, stage.total, columns) for count in (done, done + failed, done + failed + running)
@@ -153,7 +156,7 @@ def _counts(stage: StageProgress, digits: int) -> str:
     return "  ".join(parts)
 
 
-# ---- the machine, what runs, what failed ----------------------------------------------------------------
+# ---- machine, running jobs, failures -----------------------------------------------------------------------
 
 
 def _machine(progress: RunProgress, width: int, paint: Palette) -> str:
@@ -175,12 +178,12 @@ def _machine(progress: RunProgress, width: int, paint: Palette) -> str:
     return paint.paint(fit(f"reserved: {', '.join(parts)}", width), "dim")
 
 
-def _running(progress: RunProgress, width: int, paint: Palette, room: int) -> list[str]:
+def _running(progress: RunProgress, width: int, paint: Palette, lines_left: int) -> list[str]:
     """The busiest first, as many as there is room for."""
-    if not progress.running or room < 2:
+    if not progress.running or lines_left < 2:
         return []
     ordered = sorted(progress.running, key=lambda job: (-(job.cpu_percent or 0.0), -job.elapsed_s))
-    fitting = room - 1
+    fitting = lines_left - 1
     shown = ordered if len(ordered) <= fitting else ordered[: fitting - 1]
     rows = [
         [
@@ -202,11 +205,11 @@ def _running(progress: RunProgress, width: int, paint: Palette, room: int) -> li
     return lines
 
 
-def _failures(failures: Sequence[JobFailure], width: int, paint: Palette, room: int) -> list[str]:
-    """The last ones: earlier ones stand above the picture already."""
-    if not failures or not room:
+def _failures(failures: Sequence[JobFailure], width: int, paint: Palette, lines_left: int) -> list[str]:
+    """Returns the last failures; earlier ones are printed above."""
+    if not failures or not lines_left:
         return []
-    shown = failures[-room:]
+    shown = failures[-lines_left:]
     lines = [paint.paint(fit(failure_text(failure), width), "red") for failure in shown]
     if len(shown) < len(failures):
         rest = f"✗ … {counted(len(failures) - len(shown), 'earlier failure')}"
@@ -215,13 +218,13 @@ def _failures(failures: Sequence[JobFailure], width: int, paint: Palette, room: 
 
 
 def failure_text(failure: JobFailure) -> str:
-    """One line: which job, its number for `joblens logs`, why, and what it said last."""
+    """Returns one line: the job, its number for `joblens logs`, the reason, and its last output."""
     parts = [f"✗ {clean(failure.name)}{_attempt(failure.attempt)}"]
     if failure.number is not None:
         parts[0] += f" (job {failure.number})"
     parts.append(clean(failure.reason))
-    if failure.is_tried_again:
-        parts[-1] += ", is tried again"
+    if failure.retry:
+        parts[-1] += f", {clean(failure.retry)}"
     if failure.last_line.strip():
         parts.append(clean(failure.last_line.strip()))
     return ": ".join(parts)
@@ -231,7 +234,7 @@ def _attempt(number: int) -> str:
     return f" (attempt {number})" if number > 1 else ""
 
 
-# ---- where nothing can be drawn in place ----------------------------------------------------------------
+# ---- output that cannot be redrawn -------------------------------------------------------------------------
 
 
 def summary_line(progress: RunProgress) -> str:

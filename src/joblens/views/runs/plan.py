@@ -279,11 +279,13 @@ def _not_started(planned: DryRun) -> str:
     return f"{counted(len(indexes), 'job')} may not start within the time of the run: {names}{more}."
 
 
-def _begin(place: int, start: RehearsedStart, planned: DryRun) -> str:
+def _begin(position: int, start: RehearsedStart, planned: DryRun) -> str:
     """When it starts, or only after how many others; '-' where the time is too short for it."""
-    if place >= len(planned.rehearsal.starts):
+    if position >= len(planned.rehearsal.starts):
         return UNKNOWN
-    return f"+{format_duration(start.at_s)}" if planned.rehearsal.makespan_s is not None else str(place + 1)
+    return (
+        f"+{format_duration(start.at_s)}" if planned.rehearsal.makespan_s is not None else str(position + 1)
+    )
 
 
 def _table(planned: DryRun, width: int, paint: Palette) -> list[str]:
@@ -296,14 +298,14 @@ def _table(planned: DryRun, width: int, paint: Palette) -> list[str]:
     columns = [first, name, *([_NODES] if has_nodes else []), *others, *([_BECAUSE] if reasons else [])]
     rows = []
     late = [RehearsedStart(index, 0.0, None) for index in planned.not_started]
-    for place, start in enumerate((*rehearsal.starts, *late)):
+    for position, start in enumerate((*rehearsal.starts, *late)):
         job = plan.jobs[start.index]
         asked = job.requirements
         row = [
-            _begin(place, start, planned),
+            _begin(position, start, planned),
             clean(job.name),
             *([str(asked.nodes or 1)] if has_nodes else []),
-            f"{asked.cpus or 1:g}",  # who asks for none is given room for one
+            f"{asked.cpus or 1:g}",  # jobs without a request get space for one
             format_bytes(asked.memory_bytes),
             ",".join(start.gpus) or ("-" if not asked.gpus else str(asked.gpus)),
             format_duration(asked.timeout_s),

@@ -1,4 +1,4 @@
-"""Failed jobs of a run with their causes, and what recovery does about each."""
+"""Failed jobs of a run with their causes, and how recovery handles each."""
 
 from collections.abc import Iterable, Sequence
 

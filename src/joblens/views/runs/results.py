@@ -40,7 +40,7 @@ _COLUMNS = (
     Column("Where", gives_way=True, least=12),
     Column("Reason", gives_way=True, least=20),
 )
-# Left out one after the other where a terminal has not the room.
+# Omitted in this order if the terminal is too narrow.
 _LEAST_WANTED = (
     *("Avg Mem (GB)", "Avg CPU %", "Attempts", "Return Code", "Peak CPU %", "Where"),
     *("Duration", "Peak Mem (GB)", "Label", "Reason", "Job ID"),
@@ -51,7 +51,7 @@ _GAP = 2
 
 
 def render_results(rows: Sequence[ResultRow], *, width: int | None, paint: Palette) -> list[str]:
-    """`width`: of the terminal; None in a pipe, whose readers count on every column, whole."""
+    """Formats results. `width`: of the terminal; None in a pipe, which gets all columns in full."""
     cells = [_cells(row, paint) for row in rows]
     columns = _columns_for(width, cells)
     lines = [[row[column.title] for column in columns] for row in cells]
@@ -63,24 +63,24 @@ def render_results(rows: Sequence[ResultRow], *, width: int | None, paint: Palet
 
 
 def _whole_reasons(rows: Sequence[ResultRow], lines: Sequence[str], width: int) -> list[str]:
-    """Below the table, what it has no room for: the end of a reason may be what to do."""
+    """Prints long reasons in full below the table: their end may be the advice."""
     jobs_of: dict[str, list[str]] = {}
     for row, line in zip(rows, lines, strict=True):
         reason = clean(_reason(row))
         if reason and not line.endswith(reason):
             jobs_of.setdefault(reason, []).append(clean(row.name))
-    told: list[str] = []
+    lines_found: list[str] = []
     for why, names in list(jobs_of.items())[:_REASONS_TOLD]:
         more = f" and {len(names) - _NAMES_TOLD:,} more" if len(names) > _NAMES_TOLD else ""
         first, *rest = wrap(f"{', '.join(names[:_NAMES_TOLD])}{more}: {why}", width, "  ")
-        told += [first[2:], *rest]
+        lines_found += [first[2:], *rest]
     if len(jobs_of) > _REASONS_TOLD:
-        told.append(f"… and {len(jobs_of) - _REASONS_TOLD:,} more reasons: --json has them all")
-    return ["", *told] if told else []
+        lines_found.append(f"… and {len(jobs_of) - _REASONS_TOLD:,} more reasons: --json has them all")
+    return ["", *lines_found] if lines_found else []
 
 
 def _columns_for(width: int | None, cells: Sequence[Mapping[str, str]]) -> list[Column]:
-    """A column without anything in it is left out too, except what everyone looks for."""
+    """Also omits empty columns, except the essential ones."""
     empty = {title for title in ("Where", "Reason", "Label") if not any(row[title] for row in cells)}
     columns = [column for column in _COLUMNS if column.title not in empty]
     if width is None:
@@ -153,7 +153,7 @@ def render_ending(ending: RunEnding, *, width: int, paint: Palette = PLAIN) -> l
 
 
 def render_actions(actions: Iterable[FailedAction], *, width: int) -> list[str]:
-    """Commands beside the jobs that failed, each with where it printed."""
+    """Lists commands of actions next to the failed jobs, each with its output file."""
     lines = []
     for action in actions:
         command = f": {clean(action.command)}" if action.command else ""
@@ -176,11 +176,11 @@ def render_failed_datasets(datasets: Iterable[tuple[str, str]], *, width: int) -
 
 
 def _alike(failures: Iterable[FailedJob]) -> list[list[FailedJob]]:
-    """Jobs that never began, and all for the same reason, are told of together."""
+    """Groups jobs that failed to start for the same reason."""
     found: dict[tuple[object, ...], list[FailedJob]] = {}
-    for place, one in enumerate(failures):
+    for index, one in enumerate(failures):
         is_alone = bool(one.logs_dir) or not one.why
-        found.setdefault((one.state, one.why, place if is_alone else -1), []).append(one)
+        found.setdefault((one.state, one.why, index if is_alone else -1), []).append(one)
     return list(found.values())
 
 
@@ -189,7 +189,7 @@ def _failure(alike: list[FailedJob], width: int) -> list[str]:
     why = f": {clean(failure.why)}" if failure.why else ""
     names = ", ".join(clean(one.name) for one in alike)
     first, *rest = wrap(f"{names} {failure.state.label}{why}", max(40, width), "    ")
-    lines = [first[2:], *rest]  # whole: a pipe has no width, and the end of a reason may be what to do
+    lines = [first[2:], *rest]  # in full: a pipe has no width, and the end of a reason may be the advice
     if failure.logs_dir:
         command = "" if failure.number is None else f"joblens logs {failure.number} · "
         lines.append(f"    {command}{clean(failure.logs_dir)}")
@@ -210,7 +210,7 @@ def _hints(ending: RunEnding) -> list[str]:
 
 
 def _has_to_grow(ending: RunEnding) -> bool:
-    """A rerun takes the file as it was: what ran out of memory or time would do so again."""
+    """Whether it would fail again in a rerun, which uses the file unchanged: out of memory or time."""
     return ending.status is RunStatus.FAILED and ending.has_too_small and bool(ending.file)
 
 

@@ -52,9 +52,11 @@ _SHARES = {"memory": format_bytes, "runtime": format_duration}
 
 def render_group(found: GroupAdvice, *, width: int, paint: Palette) -> list[str]:
     group = found.group
-    kind = "" if group.is_named else ", in the job itself" if group.has_requirements else ", nothing written"
-    seen = f"{counted(found.jobs, 'job')}, {counted(found.runs, 'run')}, confidence {found.confidence}"
-    head = f"{paint.paint(clean(group.name), 'bold')}  {paint.paint(seen + kind, 'dim')}"
+    kind = (
+        "" if group.is_named else ", in the job itself" if group.has_requirements else ", not set in the file"
+    )
+    basis = f"{counted(found.jobs, 'job')}, {counted(found.runs, 'run')}, confidence {found.confidence}"
+    head = f"{paint.paint(clean(group.name), 'bold')}  {paint.paint(basis + kind, 'dim')}"
     lines = [head, *_advice(found.advice, width, paint)]
     is_certain = not any(item.memory_is_least for item in found.group.observations)
     if is_certain and len({option.first_bytes for option in found.strategies}) > 1:
@@ -63,10 +65,10 @@ def render_group(found: GroupAdvice, *, width: int, paint: Palette) -> list[str]
 
 
 def _advice(advice: Sequence[Advice], width: int, paint: Palette) -> list[str]:
-    """The reason says more than how the use was spread: those columns go when it would be cut."""
+    """Omits the distribution columns if the reason would be cut."""
     columns, rows = list(_ADVICE_COLUMNS), [_row(part, paint) for part in advice]
     if not rows:
-        return ["  no job came to its end: nothing can be said"]
+        return ["  no job completed: no advice"]
     while len(columns) > 4 and _width(columns, rows) > width:
         del columns[-2]
         for row in rows:
@@ -76,8 +78,8 @@ def _advice(advice: Sequence[Advice], width: int, paint: Palette) -> list[str]:
 
 def _width(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
     widths = [
-        max(len(column.title), *(visible_width(row[place]) for row in rows))
-        for place, column in enumerate(columns)
+        max(len(column.title), *(visible_width(row[index]) for row in rows))
+        for index, column in enumerate(columns)
     ]
     return sum(widths) + 2 * (len(widths) - 1)
 
@@ -151,7 +153,7 @@ _TITLES = ("Job ID", "Job Name", "Resource", "Specified", "Peak Used", "Over-Uti
 def render_utilization(
     report: UtilizationReport, *, show_all: bool, run: str = "", paint: Palette = PLAIN
 ) -> list[str]:
-    """`run`: as the next command would name it; '' where none is to be told."""
+    """Formats the report. `run`: name for the next command; '' for none."""
     count = len(report.violations)
     lines: list[str] = []
     if show_all:
@@ -180,7 +182,7 @@ def _gpu_memory(records: Sequence[Record]) -> list[str]:
         return []
     return [
         "",
-        "GPU memory at most (nothing is asked for, so nothing is compared):",
+        "GPU memory peaks (not requested, so not compared):",
         *(
             f"  job {record.number} {name_with_attempt(record)}: "
             + amount_text(Resource.MEMORY, gpu_memory_peak(record))
@@ -193,8 +195,8 @@ def _next_step(report: UtilizationReport, run: str) -> list[str]:
     count = report.over_asking
     if not run or not (count or report.violations):
         return []
-    asked = f"{counted(count, 'job')} asked for more than twice what {'it' if count == 1 else 'they'} used. "
-    return ["", f"{asked if count else ''}What to write instead: joblens rightsize {run}"]
+    asked = f"{counted(count, 'job')} requested more than twice what {'it' if count == 1 else 'they'} used. "
+    return ["", f"{asked if count else ''}For better values: joblens rightsize {run}"]
 
 
 def _place(item: Utilization) -> tuple[int, int]:
@@ -206,19 +208,17 @@ def _nothing(report: UtilizationReport) -> str:
         return "No job of this run has ended yet: there is nothing to check."
     if not report.within:
         return f"Nothing to check: none of {counted(report.total_results, 'result')} has requirements."
-    return (
-        f"✓ All jobs stayed within what they asked for ({counted(report.total_results, 'result')} checked)."
-    )
+    return f"✓ All jobs stayed within their requests ({counted(report.total_results, 'result')} checked)."
 
 
 def _table(items: Sequence[Utilization], paint: Palette) -> list[str]:
     rows = [_utilization_row(item) for item in items]
     widths = [
-        max(visible_width(title), *(visible_width(row[place]) for row in rows))
-        for place, title in enumerate(_TITLES)
+        max(visible_width(title), *(visible_width(row[index]) for row in rows))
+        for index, title in enumerate(_TITLES)
     ]
     # The first column has a blank on its right only.
-    rule = "|".join("-" * (width + (2 if place else 1)) for place, width in enumerate(widths))
+    rule = "|".join("-" * (width + (2 if index else 1)) for index, width in enumerate(widths))
     lines = [paint.paint(_line(_TITLES, widths), "bold"), rule]
     for item, row in zip(items, rows, strict=True):
         is_over = bool(item.hit) or (item.over_percent or 0) > 0

@@ -1,5 +1,4 @@
-"""Jobs on a queue in words: how one stands, how several stand together, and whether the queue works. From the
-forms that TaskPipeline gives."""
+"""Queued jobs as text: status of one or several, and health of the queue, from TaskPipeline's forms."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -102,7 +101,7 @@ def _placed(placement: Form) -> str:
 
 
 def progress_words(status: Form) -> str:
-    """'42% (12s of about 29s)', or just how long it runs where earlier ones say no more."""
+    """Returns '42% (12s of about 29s)', or only the elapsed time without earlier runs."""
     elapsed = format_duration(status["elapsed_seconds"])
     if status["expected_seconds"] is None:
         return f"{elapsed} so far; nothing like it has succeeded before"
@@ -141,7 +140,7 @@ def _ended(result: Form) -> list[str]:
         lines += _tail("Standard error", result["stderr"])
     lines += [f"   {finding['severity']}: {clean(finding['text'])}" for finding in result["findings"]]
     if result["status"] != Status.SUCCESS and result["attempt"]:
-        lines.append(f"   All that it wrote: joblens logs {short(result['task_id'])}")
+        lines.append(f"   Full output: joblens logs {short(result['task_id'])}")
     return lines
 
 
@@ -160,12 +159,12 @@ def _artifacts(result: Form) -> list[str]:
 
 
 def _tail(title: str, text: str) -> list[str]:
-    kept = [line for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
-    return [f"   {title}:", *(f"      {clean(line)}" for line in kept)] if kept else []
+    tail = [line for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
+    return [f"   {title}:", *(f"      {clean(line)}" for line in tail)] if tail else []
 
 
 def live_line(status: Form) -> str:
-    """One line for a terminal, while it goes on."""
+    """Returns one live line for a terminal."""
     words = f"{short(status['task_id'])}  {status['state']}"
     return words if status["elapsed_seconds"] is None else f"{words}  {progress_words(status)}"
 
@@ -174,7 +173,7 @@ def live_line(status: Form) -> str:
 
 
 def render_workflow(status: Form, *, width: int, paint: Palette) -> list[str]:
-    rows = [_task_row(place, task, paint) for place, task in enumerate(status["tasks"], start=1)]
+    rows = [_task_row(number, task, paint) for number, task in enumerate(status["tasks"], start=1)]
     return [*render_table(_TASK_COLUMNS, rows, width, paint), "", workflow_words(status)]
 
 
@@ -185,14 +184,14 @@ def workflow_words(status: Form) -> str:
     return f"{counted(status['total'], 'task')}: {', '.join(counts) or 'none'}"
 
 
-def _task_row(place: int, task: Form, paint: Palette) -> list[str]:
+def _task_row(number: int, task: Form, paint: Palette) -> list[str]:
     result = task["result"]
     code = None if result is None else result["returncode"]
     elapsed = task["elapsed_seconds"]
     params = " ".join(f"{name}={_value(value)}" for name, value in task["params"].items())
     words = (task["tool"], os.path.basename(task["script"]), params)
     return [
-        str(place),
+        str(number),
         short(task["task_id"]),
         clean(" ".join(word for word in words if word)),
         _state(task, paint),
@@ -207,7 +206,7 @@ def _task_row(place: int, task: Form, paint: Palette) -> list[str]:
 
 def render_health(health: Form, *, width: int, paint: Palette) -> list[str]:
     store, broker = health["store"], health["broker"]
-    unseen = "not looked at: without the store nobody knows which workers there are"
+    unseen = "not checked: the workers are known only to the store"
     answer = unseen if broker["ok"] is None else clean(broker["answer"] or broker["url"] or UNKNOWN)
     new = " (not there yet: the first job makes it)" if store["ok"] and store["new"] else ""
     lines = [
@@ -236,7 +235,7 @@ def _with_labels(
     width: int,
     paint: Palette,
 ) -> list[str]:
-    """The column is left out where nothing has a label."""
+    """Omits the column if no label is used."""
     if any(labels):
         columns = (*columns[:at], Column("LABEL"), *columns[at:])
         rows = [

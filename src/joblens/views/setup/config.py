@@ -33,7 +33,7 @@ def _without_secret(value: Any) -> Any:
 def render_config(
     values: Mapping[str, Any], kinds: Mapping[str, str], origins: Mapping[str, str], paint: Palette
 ) -> list[str]:
-    """`kinds` says of each setting whether it is a size, a duration or plain."""
+    """Formats settings. `kinds`: size, duration or plain, per setting."""
     columns = (Column("SETTING"), Column("VALUE"), Column("FROM"))
     rows = [
         [

@@ -1,5 +1,8 @@
-"""Table of what joblens can do here, by area. Gaps with the same reason share an entry. A fix is shown once;
-others that need it name the first. Commands in a fix are printed whole, so that they can be copied."""
+"""Table of capabilities by area.
+
+Gaps with the same reason share an entry. A fix is shown once; others that need it refer to the first.
+Commands in a fix are printed in full, for copying.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,18 +17,18 @@ _LABELS = {"memory": "memory with page cache", "memory_parts": "memory without p
 
 def render_doctor(capabilities: Sequence[Capability], *, width: int, paint: Palette) -> list[str]:
     lines: list[str] = []
-    told: set[str] = set()
-    fixes: dict[str, str] = {}  # and beside which name each stands
+    printed: set[str] = set()
+    fixes: dict[str, str] = {}  # and the names they belong to
     for area in dict.fromkeys(capability.area for capability in capabilities):
         lines += [*([""] if lines else []), paint.paint(area.capitalize(), "bold")]
         for alike in _together(capability for capability in capabilities if capability.area == area):
-            lines += _entry(alike, told, fixes, width, paint)
-            told.add(alike[0].reason)
+            lines += _entry(alike, printed, fixes, width, paint)
+            printed.add(alike[0].reason)
     return [*lines, "", *_verdict(capabilities)]
 
 
 def _together(capabilities: Iterable[Capability]) -> list[list[Capability]]:
-    """Gaps of one reason and fix in one list, at the place of the first; everything else alone."""
+    """Groups gaps with the same reason and fix, at the position of the first."""
     found: list[list[Capability]] = []
     gaps: dict[tuple[str, str], list[Capability]] = {}
     for capability in capabilities:
@@ -39,12 +42,12 @@ def _together(capabilities: Iterable[Capability]) -> list[list[Capability]]:
 
 
 def _entry(
-    alike: list[Capability], told: set[str], fixes: dict[str, str], width: int, paint: Palette
+    alike: list[Capability], printed: set[str], fixes: dict[str, str], width: int, paint: Palette
 ) -> list[str]:
     first = alike[0]
     names = ", ".join(_label(capability) for capability in alike)
     texts = [first.mechanism] if first.available else []
-    if not first.available or first.reason not in told:
+    if not first.available or first.reason not in printed:
         texts += [first.reason, _fix(first, fixes)]
     body: list[str] = []
     for text in filter(None, texts):

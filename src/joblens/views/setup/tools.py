@@ -55,9 +55,9 @@ def _scripts_in_short(tool: Tool, width: int, body: str, paint: Palette) -> list
 def _problem(standing: ToolStanding, width: int, body: str, paint: Palette) -> list[str]:
     if not standing.problem:
         return []
-    said = [f"✗ {line}" for line in standing.problem.split("\n")]
-    said += [standing.advice] if standing.advice else []
-    return [paint.paint(line, "yellow") for text in said for line in wrap(clean(text), width, body)]
+    problem_lines = [f"✗ {line}" for line in standing.problem.split("\n")]
+    problem_lines += [standing.advice] if standing.advice else []
+    return [paint.paint(line, "yellow") for text in problem_lines for line in wrap(clean(text), width, body)]
 
 
 def render_tool(standing: ToolStanding, *, width: int, paint: Palette = PLAIN) -> list[str]:

@@ -41,20 +41,22 @@ def _block(value: float | None, highest: float) -> str:
 
 
 def resample(times: Sequence[float], values: Series, columns: int) -> list[float | None]:
-    """The largest value in each of `columns` equal slices of time, so that no spike is lost. A reading
-    stands for the time since the one before it, as a rate does; an unknown one leaves a gap."""
+    """Returns the maximum in each of `columns` equal slices of time, so that no spike is lost.
+
+    A reading covers the time since the one before it, as a rate does; an unknown one leaves a gap.
+    """
     if not times or columns <= 0:
         return []
     start, span = times[0], (times[-1] - times[0]) or 1.0
     slices: list[float | None] = [None] * columns
     before = -1
     for time, value in zip(times, values, strict=True):
-        place = min(columns - 1, int((time - start) / span * columns))
+        slot = min(columns - 1, int((time - start) / span * columns))
         if value is not None:
-            for covered in range(min(before + 1, place), place + 1):
+            for covered in range(min(before + 1, slot), slot + 1):
                 known = slices[covered]
                 slices[covered] = value if known is None else max(known, value)
-        before = place
+        before = slot
     return slices
 
 
@@ -71,7 +73,7 @@ def nice_top(highest: float) -> float:
 
 
 def nice_top_binary(highest: float) -> float:
-    """The same for bytes: powers of two, so that the axis says 512 MiB and not 476.8 MiB."""
+    """The same for bytes: powers of two, so that the axis shows 512 MiB, not 476.8 MiB."""
     top = 1024.0
     while top < highest:
         top = top * 1.5 if top * 1.5 >= highest and top >= 2048 else top * 2
@@ -124,7 +126,7 @@ class Point(Struct, frozen=True):
 
     elapsed_s: float
     cpu_percent: float | None = None  # 100 is one core
-    memory_bytes: int | None = None  # what cannot be reclaimed
+    memory_bytes: int | None = None  # memory that cannot be reclaimed
     read_per_s: float | None = None
     write_per_s: float | None = None
     processes: int | None = None
@@ -162,20 +164,20 @@ def points(samples: Sequence[Sample]) -> list[Point]:
 
 
 class KnownCurves:
-    """Of jobs that are looked at again and again: worked out anew only where a sample has come."""
+    """Caches curves of jobs that are displayed repeatedly; recomputes them for new samples."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Sample, list[Point]]] = {}
 
     def of(self, samples: Mapping[str, Sequence[Sample]]) -> dict[str, list[Point]]:
-        """By job. What is known of others is forgotten."""
+        """Returns curves by job. Drops the cache of other jobs."""
         known = {}
-        for uuid, taken in samples.items():
+        for uuid, job_samples in samples.items():
             before = self._known.get(uuid)
-            if before is not None and taken and taken[-1] is before[0]:
+            if before is not None and job_samples and job_samples[-1] is before[0]:
                 known[uuid] = before
-            elif taken:
-                known[uuid] = (taken[-1], points(taken))
+            elif job_samples:
+                known[uuid] = (job_samples[-1], points(job_samples))
         self._known = known
         return {uuid: curve for uuid, (_, curve) in known.items()}
 
@@ -193,7 +195,7 @@ def _network_rates(samples: Sequence[Sample]) -> list[float | None]:
 
 
 def _gpu_curves(samples: Sequence[Sample]) -> tuple[list[float | None], list[int | None]]:
-    """Of jobs that use a GPU; what uses none has no curve."""
+    """Returns curves of jobs that use a GPU."""
     unknown: list[None] = [None] * len(samples)
     if not any(sample.gpus for sample in samples):
         return list(unknown), list(unknown)
@@ -203,7 +205,7 @@ def _gpu_curves(samples: Sequence[Sample]) -> tuple[list[float | None], list[int
 
 
 def _io_rates(samples: Sequence[Sample], direction: str) -> list[float | None]:
-    """What reached the devices; where that is unknown, what went through calls."""
+    """Returns device I/O, or I/O by system calls where that is unknown."""
 
     def rates_of(counter: str) -> list[float | None]:
         return _spread(
@@ -221,8 +223,10 @@ def _spread(
     counter: Callable[[Sample], int | None],
     rate: Callable[[Sample, Sample], float | None],
 ) -> list[float | None]:
-    """The rate at each sample. A counter that is read less often than the others (I/O, to save CPU) grew
-    evenly between two readings as far as anyone can tell, so all samples between them get that rate."""
+    """Returns the rate at each sample.
+
+    Counters that are read less often (I/O, to save CPU) are assumed to grow evenly between two readings.
+    """
     rates: list[float | None] = [None] * len(samples)
     before: int | None = None
     for at, sample in enumerate(samples):
@@ -235,12 +239,12 @@ def _spread(
 
 
 def last_known(values: Iterable[N | None]) -> N | None:
-    """Of numbers that are not all read each time, what stands."""
+    """Returns the last known value of numbers that are not read every time."""
     known = [value for value in values if value is not None]
     return known[-1] if known else None
 
 
 def memory_in_use(sample: Sample) -> int | None:
-    """What cannot be reclaimed; where its parts are unknown, what the kernel charges in all."""
+    """Returns memory that cannot be reclaimed; if unknown, all memory that the kernel charges."""
     in_use = unreclaimable_bytes(sample)
     return in_use if in_use is not None else sample.memory_current_bytes

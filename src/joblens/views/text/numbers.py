@@ -6,7 +6,7 @@ from joblens.model.values.units import format_bytes, format_duration
 UNKNOWN = "-"
 AT_LEAST = "≥"
 ABOUT = "≈"
-NOT_TOLD_APART = "≈"  # two numbers that differ by too little to tell
+NOT_TOLD_APART = "≈"  # two numbers with an insignificant difference
 
 
 def mark_bound(text: str, *, is_lower_bound: bool) -> str:
@@ -14,7 +14,7 @@ def mark_bound(text: str, *, is_lower_bound: bool) -> str:
 
 
 def mark_number(text: str, usage: Usage, number: str) -> str:
-    """`text` of a number of this usage, with what is to be known about it."""
+    """Adds marks to a number: lower bound, estimate."""
     if number in usage.estimates and text != UNKNOWN:
         return f"{ABOUT}{text}"
     return mark_bound(text, is_lower_bound=number in usage.lower_bounds)
@@ -66,7 +66,7 @@ def clock(elapsed_seconds: float) -> str:
 
 
 def joules(microjoules: float | None) -> str:
-    """'12.3 J', '4.5 kJ', '1.2 kWh': from a kilowatt-hour on in what bills are written in."""
+    """Returns '12.3 J', '4.5 kJ', '1.2 kWh'; kilowatt-hours as on bills."""
     if microjoules is None:
         return UNKNOWN
     joule = microjoules / 1e6

@@ -37,7 +37,7 @@ SEVERITY_MARKS = {Severity.INFO: "·", Severity.WARNING: "!", Severity.PROBLEM: 
 
 
 class Palette(Struct, frozen=True):
-    """Paints text, or leaves it alone where no colour is wanted."""
+    """Paints text, or returns it unchanged without colours."""
 
     is_on: bool
 
@@ -63,9 +63,9 @@ def clean(text: str) -> str:
 
 
 def clean_lines(text: str) -> list[str]:
-    """Lines of a job's output without terminal control; colours it printed are taken off too."""
+    """Returns lines of a job's output without terminal control sequences and colours."""
     plain = _ANSI.sub("", text).replace("\t", "    ")
-    # a progress bar redraws its line with carriage returns: what it showed last is what counts
+    # progress bars redraw their line with carriage returns: only the last state counts
     return [clean(line.rstrip("\r").rpartition("\r")[2]) for line in plain.split("\n")]
 
 
@@ -93,24 +93,24 @@ def fit(text: str, width: int) -> str:
         return text
     if width <= 0:
         return ""
-    kept, used = [], 0
+    characters, used = [], 0
     for character in text:
         used += _character_width(character)
         if used > width - 1:
             break
-        kept.append(character)
-    return "".join(kept) + "…"
+        characters.append(character)
+    return "".join(characters) + "…"
 
 
 def fit_middle(text: str, width: int) -> str:
-    """The same with both ends kept: what tells names of one sweep apart mostly stands at their end."""
+    """Shortens a text in its middle: names of one sweep differ at their ends."""
     if visible_width(text) <= width or width < 3:
         return fit(text, width)
     head = fit(text, (width + 1) // 2)
-    tail, left = "", width - visible_width(head)
+    tail, columns_left = "", width - visible_width(head)
     for character in reversed(text):
-        left -= _character_width(character)
-        if left < 0:
+        columns_left -= _character_width(character)
+        if columns_left < 0:
             break
         tail = character + tail
     return head + tail
@@ -138,7 +138,7 @@ def fold(text: str, width: int) -> list[str]:
 
 
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
-    """Words over lines of at most `width` columns; a word longer than a line stays whole."""
+    """Wraps text at `width` columns; longer words stay whole."""
     lines: list[str] = []
     line = ""
     for word in text.split():

@@ -7,7 +7,7 @@ from msgspec import Struct
 from joblens.views.text.style import PLAIN, Palette, fit, fit_middle, pad, pad_left, visible_width
 
 _GAP = "  "
-_NARROW = 80  # below this columns are left out; never in a pipe, whose readers count on all of them
+_NARROW = 80  # below this columns are omitted; never in a pipe, which gets all columns
 
 
 class Column(Struct, frozen=True):
@@ -16,7 +16,7 @@ class Column(Struct, frozen=True):
     gives_way: bool = False  # cut when the table would be too wide
     least: int = 8  # … but never below this
     keeps_end: bool = False  # cut in the middle
-    goes: int = 0  # left out where even that is too wide: those with 1 first, with 0 never
+    goes: int = 0  # omitted if still too wide: 1 first, 0 never
 
 
 def render_table(
@@ -24,54 +24,56 @@ def render_table(
 ) -> list[str]:
     """Title line and rows. Cells may be coloured, except in the column that gives way."""
     widths = [
-        max(visible_width(column.title), *(visible_width(row[place]) for row in rows))
+        max(visible_width(column.title), *(visible_width(row[index]) for row in rows))
         if rows
         else visible_width(column.title)
-        for place, column in enumerate(columns)
+        for index, column in enumerate(columns)
     ]
-    kept = _places_that_fit(columns, widths, width)
-    columns, widths = [columns[place] for place in kept], [widths[place] for place in kept]
-    rows = [[row[place] for place in kept] for row in rows]
+    fitting = _columns_that_fit(columns, widths, width)
+    columns, widths = [columns[index] for index in fitting], [widths[index] for index in fitting]
+    rows = [[row[index] for index in fitting] for row in rows]
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
-    for place, column in reversed(list(enumerate(columns))):  # names stand first and are the last to give
+    for index, column in reversed(list(enumerate(columns))):  # names come first and are shortened last
         if column.gives_way and excess > 0:
-            cut = max(_least(column, widths[place]), widths[place] - excess)
-            excess -= widths[place] - cut
-            widths[place] = cut
+            cut = max(_least(column, widths[index]), widths[index] - excess)
+            excess -= widths[index] - cut
+            widths[index] = cut
     titles = _line([column.title for column in columns], columns, widths)
     return [paint.paint(titles, "bold"), *(_line(row, columns, widths) for row in rows)]
 
 
-def places_beside_whole_names(
-    columns: Sequence[Column], places: Sequence[int], rows: Sequence[Sequence[str]], width: int
+def columns_with_whole_names(
+    columns: Sequence[Column], candidates: Sequence[int], rows: Sequence[Sequence[str]], width: int
 ) -> list[int]:
-    """Of these columns, those that leave whole what would give way: for names that are told apart by their
-    ends. Those with the smallest `goes` are left out first."""
+    """Returns the columns that leave room for whole names, for names that differ at their ends.
+
+    Omits columns with the smallest `goes` first.
+    """
     widths = {
-        place: max(visible_width(text) for text in (columns[place].title, *(row[place] for row in rows)))
-        for place in places
+        index: max(visible_width(text) for text in (columns[index].title, *(row[index] for row in rows)))
+        for index in candidates
     }
-    for place in sorted(places, key=lambda each: columns[each].goes):
+    for index in sorted(candidates, key=lambda each: columns[each].goes):
         if sum(widths.values()) + len(_GAP) * (len(widths) - 1) <= width:
             break
-        if columns[place].goes:
-            del widths[place]
+        if columns[index].goes:
+            del widths[index]
     return list(widths)
 
 
-def _places_that_fit(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """A terminal breaks lines that are too long in the middle of a column, which nobody can read."""
-    places = list(range(len(columns)))
+def _columns_that_fit(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
+    """Returns the columns that fit: a terminal would wrap longer lines in the middle of a column."""
+    candidates = list(range(len(columns)))
     for least_wanted in sorted(
-        (place for place in places if columns[place].goes), key=lambda at: columns[at].goes
+        (index for index in candidates if columns[index].goes), key=lambda at: columns[at].goes
     ):
-        needed = sum(_least(columns[place], widths[place]) for place in places) + len(_GAP) * (
-            len(places) - 1
+        needed = sum(_least(columns[index], widths[index]) for index in candidates) + len(_GAP) * (
+            len(candidates) - 1
         )
         if needed <= width or width >= _NARROW:
             break
-        places.remove(least_wanted)
-    return places
+        candidates.remove(least_wanted)
+    return candidates
 
 
 def _least(column: Column, width: int) -> int:

@@ -1,5 +1,4 @@
-"""Plain values as YAML that people can read. Written here because PyYAML takes minutes for what is large,
-and would write for YAML 1.1."""
+"""YAML writer for plain values. PyYAML takes minutes for large documents, and writes YAML 1.1."""
 
 import math
 import re
@@ -8,7 +7,7 @@ from typing import Any
 
 from msgspec import json
 
-# What reads as itself without quotes, in YAML 1.1 and 1.2.
+# Plain scalars that need no quotes in YAML 1.1 and 1.2.
 _PLAIN = re.compile(r"[A-Za-z_/.][A-Za-z0-9_/.{}+=@%-]*(?: [A-Za-z0-9_/.{}+=@%$-]+)*")
 _NOT_PLAIN = re.compile(r"(?i)true|false|yes|no|on|off|null|y|n|\.?inf|\.?nan|\.{1,3}")
 _NUMBER_LIKE = re.compile(r"[.][0-9]")

@@ -1,7 +1,5 @@
 """What of a planned job the kernel is given."""
 
-import subprocess
-
 import pytest
 
 from joblens.agent.attempts.preparation import command_line, plain_words, safe_name, streams_of
@@ -40,15 +38,6 @@ def test_an_invocation_script_gets_the_command_behind_it() -> None:
         True,
         ("/bin/bash", "-c", "bash setup.sh run it"),
     )
-
-
-@pytest.mark.parametrize("mark", ["", "'", '"'])
-def test_user_data_arrives_as_one_word_however_it_is_quoted(mark: str) -> None:
-    data = {"x": {"a": ["it's", 'a "b"', "$HOME `id` \\ *"]}}
-    planned = PlannedJob(name="j", command=f"printf %s {mark}${{user_data.input.x}}{mark}")
-    _, _, argv = command_line(planned, data, "/bin/sh")
-    printed = subprocess.check_output(argv, text=True)
-    assert printed == '{"a":["it\'s","a \\"b\\"","$HOME `id` \\\\ *"]}'
 
 
 def test_names_become_folders_of_their_own() -> None:

@@ -132,7 +132,7 @@ def test_processes_that_start_meanwhile_move_too(kernel: FakeKernel) -> None:
 
 def test_processes_that_never_stop_starting_are_given_up(kernel: FakeKernel) -> None:
     kernel.forks = 1 << 30
-    assert "keep starting" in divide(str(kernel.group), patience_s=0.02)
+    assert "keep starting" in divide(str(kernel.group), timeout_s=0.02)
     assert kernel.enabled == set()
 
 
@@ -159,7 +159,7 @@ def test_a_process_that_has_just_ended_is_no_hindrance(kernel: FakeKernel) -> No
 
 def test_a_group_without_the_memory_controller_is_not_divided(kernel: FakeKernel) -> None:
     (kernel.group / "cgroup.controllers").write_text("cpu pids")
-    assert "the memory controller is not handed down" in divide(str(kernel.group))
+    assert "the memory controller is not delegated" in divide(str(kernel.group))
 
 
 def test_a_lent_group_is_put_back_as_it_was(kernel: FakeKernel, monkeypatch: pytest.MonkeyPatch) -> None:

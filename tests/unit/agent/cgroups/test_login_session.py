@@ -21,7 +21,7 @@ from joblens.agent.cgroups.login_session import (
     unit_of_path,
 )
 from joblens.model.jobs.job import LOGOUT, SHUTDOWN, Code, Outcome, Record, Status
-from tests.unit.analysis.records import a_job, an_attempt
+from tests.builders.records import a_job, an_attempt
 
 SESSION = "session-3.scope"
 MANAGER = "user@1000.service"
@@ -124,7 +124,7 @@ def test_a_process_of_the_user_manager_is_warned_of(
     proc = proc_with(tmp_path, "/user.slice/user-1000.slice/user@1000.service/app.slice/tmux.scope")
     text = logout_warning(7, "alice", "this job", FakeBus(), proc)
     assert text == (
-        "logging out ends this job; enable lingering to let it run on: sudo loginctl enable-linger alice"
+        "logging out stops this job; enable lingering to keep it running: sudo loginctl enable-linger alice"
     )
 
 
@@ -136,7 +136,7 @@ def test_a_session_that_logind_kills_is_warned_of(
     monkeypatch.setattr(login_session, "_POLKIT", str(polkit))
     proc = proc_with(tmp_path, "/user.slice/user-1000.slice/session-3.scope")
     text = logout_warning(7, "alice", "this run", FakeBus(KillUserProcesses=True), proc)
-    assert "ends this run, as logind has KillUserProcesses=yes" in text
+    assert "stops this run, as logind has KillUserProcesses=yes" in text
     assert text.endswith(": loginctl enable-linger")
     assert logout_warning(7, "alice", "this run", FakeBus(), proc) == ""
 
@@ -186,7 +186,7 @@ LOGGED_OUT = FakeBus({MANAGER: "deactivating"})
         {
             "status": Status.CANCELLED,
             "reason": "cancelled",
-            "error": "ended because its supervisor was stopped",
+            "error": "cancelled: its supervisor was stopped",
         },
         {"status": Status.FAILED, "reason": "signal", "signal": signal.SIGTERM, "exit_code": 143},
         {"status": Status.FAILED, "reason": "signal", "signal": signal.SIGKILL, "exit_code": 137},

@@ -1,12 +1,11 @@
 """Where groups can be made, on trees that look like the machines they stand for."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from joblens.agent.cgroups.placement import GroupPlaces, enclosing_job_group, find_places, slurm_step
+from joblens.agent.cgroups.placement import GroupPlacement, enclosing_job_group, find_places, slurm_step
 from joblens.model.errors import AccountingUnavailable
 from joblens.probes.cgroup.layout import CgroupLayout, parse_layout
 
@@ -50,8 +49,8 @@ def test_a_controller_that_was_not_handed_down_is_a_gap_with_its_reason(tmp_path
     make_v2_group(tmp_path, "cpu memory", "cpu memory")
     places = find_places(v2_machine(tmp_path, "/"))
     assert places.gaps == {
-        "pids": f"{tmp_path} does not hand down the pids controller",
-        "io": f"{tmp_path} does not hand down the io controller",
+        "pids": f"{tmp_path} does not delegate the pids controller",
+        "io": f"{tmp_path} does not delegate the io controller",
     }
 
 
@@ -140,11 +139,11 @@ def test_alone_in_a_delegated_unit_joblens_divides_it_for_a_while(
 ) -> None:
     layout = alone_in_a_unit(tmp_path, monkeypatch)
     places = find_places(layout)
-    assert places == GroupPlaces(
+    assert places == GroupPlacement(
         kind="cgroup-v2",
         bases={"unified": f"{tmp_path}/work.service"},
         divided=f"{tmp_path}/work.service",
-        is_lent=True,
+        is_borrowed=True,
     )
     with pytest.raises(AccountingUnavailable, match="holds processes"):
         find_places(layout, may_borrow=False)
@@ -152,7 +151,7 @@ def test_alone_in_a_delegated_unit_joblens_divides_it_for_a_while(
 
 def test_a_unit_that_is_not_delegated_is_not_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = alone_in_a_unit(tmp_path, monkeypatch, is_delegated=False)
-    with pytest.raises(AccountingUnavailable, match="holds processes and does not hand down the memory"):
+    with pytest.raises(AccountingUnavailable, match="holds processes and does not delegate the memory"):
         find_places(layout)
 
 
@@ -163,19 +162,6 @@ def test_a_delegated_unit_with_foreign_processes_is_not_divided(
     (tmp_path / "work.service" / "cgroup.procs").write_text(f"{os.getpid()}\n{os.getppid()}\n")
     with pytest.raises(AccountingUnavailable, match="holds processes"):
         find_places(layout)
-
-
-def test_processes_that_joblens_started_are_not_foreign(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    layout = alone_in_a_unit(tmp_path, monkeypatch)
-    child = subprocess.Popen(["sleep", "60"])
-    try:
-        (tmp_path / "work.service" / "cgroup.procs").write_text(f"{os.getpid()}\n{child.pid}\n")
-        assert find_places(layout).is_lent
-    finally:
-        child.kill()
-        child.wait()
 
 
 # ---- inside a job of joblens -----------------------------------------------------------------------------
@@ -192,7 +178,7 @@ def test_jobs_of_a_job_lie_inside_it_though_a_group_above_hands_more_down(
     populated(tmp_path / f"{job}{leaf}", os.getpid(), "cpu memory pids")
     places = find_places(v2_machine(tmp_path, f"/{job}{leaf}"))
     assert places.bases == {"unified": f"{tmp_path}/{job}"}
-    assert (places.divided, places.is_lent) == (f"{tmp_path}/{job}", False)
+    assert (places.divided, places.is_borrowed) == (f"{tmp_path}/{job}", False)
     assert set(places.gaps) == {"io"}
 
 
@@ -207,7 +193,7 @@ def test_a_job_that_made_groups_itself_is_not_divided_and_not_left(tmp_path: Pat
 def test_a_job_without_the_memory_controller_is_not_divided_and_not_left(tmp_path: Path) -> None:
     make_v2_group(tmp_path, FOUR, FOUR)
     populated(tmp_path / JOB, os.getpid(), "cpu pids")
-    with pytest.raises(AccountingUnavailable, match="does not hand down the memory controller"):
+    with pytest.raises(AccountingUnavailable, match="does not delegate the memory controller"):
         find_places(v2_machine(tmp_path, f"/{JOB}"))
 
 
@@ -287,7 +273,7 @@ def test_no_job_is_put_outside_of_its_slurm_job_though_more_could_be_had_there(t
     own = slurm_v2_job(tmp_path)
     for name in ("user", "user/task_0"):
         (tmp_path / SCOPE / "job_42/step_batch" / name / "cgroup.subtree_control").write_text("")
-    with pytest.raises(AccountingUnavailable, match="task_0 does not hand down the memory controller"):
+    with pytest.raises(AccountingUnavailable, match="task_0 does not delegate the memory controller"):
         find_places(v2_machine(tmp_path, own))
 
 

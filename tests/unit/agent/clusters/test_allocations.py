@@ -1,6 +1,6 @@
 """Which places a run has for which of its jobs."""
 
-from joblens.agent.clusters.allocations import RunPlaces
+from joblens.agent.clusters.allocations import LiveAllocations
 from joblens.model.clusters.placement import Placed
 from joblens.model.jobs.job import Placement
 
@@ -10,7 +10,7 @@ def placed(job_id: str, *uuids: str) -> Placed:
 
 
 def test_a_job_is_covered_as_long_as_any_of_its_places_is_left() -> None:
-    places = RunPlaces()
+    places = LiveAllocations()
     places.add(placed("1", "a", "b"))
     places.add(placed("2", "a"))
     places.remove("1")
@@ -19,7 +19,7 @@ def test_a_job_is_covered_as_long_as_any_of_its_places_is_left() -> None:
 
 
 def test_a_place_without_names_covers_its_whole_queue() -> None:
-    places = RunPlaces()
+    places = LiveAllocations()
     places.add(placed("1"))
     assert places.are_for("anything", "q")
     assert not places.are_for("anything", "other")
@@ -28,7 +28,7 @@ def test_a_place_without_names_covers_its_whole_queue() -> None:
 
 
 def test_a_place_was_used_when_a_job_it_is_for_began() -> None:
-    places = RunPlaces()
+    places = LiveAllocations()
     places.add(placed("1", "a"))
     places.add(placed("2", "b"))
     places.has_begun("a", "q")
@@ -37,11 +37,11 @@ def test_a_place_was_used_when_a_job_it_is_for_began() -> None:
 
 
 def test_what_is_not_known_is_removed_without_a_word() -> None:
-    assert RunPlaces().remove("9") is None
+    assert LiveAllocations().remove("9") is None
 
 
 def test_those_that_wait_for_a_place_are_its_own_or_all_of_its_queue() -> None:
-    places = RunPlaces()
+    places = LiveAllocations()
     waiting = {"a": "q", "b": "q", "c": "other"}
     assert places.waiting_for(placed("1", "a", "x"), waiting, waiting.__getitem__) == ["a"]
     assert places.waiting_for(placed("2"), waiting, waiting.__getitem__) == ["a", "b"]

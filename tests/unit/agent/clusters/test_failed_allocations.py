@@ -44,10 +44,10 @@ def test_many_that_end_for_one_reason_are_told_of_in_one_line() -> None:
     ended.append((gone("other"), ["other"]))
     many, one = places.count(ended)
     assert many.warning == (
-        "100 places at ray ended before anything began there (AWAY): "
+        "100 allocations at ray ended before anything began there (AWAY): "
         "j0, j1, j2, j3, j4, … (100 jobs) placed again"
     )
-    assert one.warning.startswith("a place at ray ended"), "the id is no name that Ray would know"
+    assert one.warning.startswith("an allocation at ray ended"), "the id is no name that Ray would know"
 
 
 def test_a_place_for_which_nobody_waited_is_not_told_of() -> None:

@@ -1,6 +1,7 @@
 """A driver that resumes a run on a cluster knows in which allocations the jobs of the run run."""
 
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,18 @@ from joblens.agent.clusters.tickets import QueueSide, RunTickets
 from joblens.agent.queue.lost_workers import PLACE, Journals
 from joblens.agent.runtime.loop import Loop
 from joblens.model.clusters.placement import AllocationEvent, Placed, PlaceState
-from joblens.model.delivery import Order, RetryLost, Ticket, WorkerInfo
-from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Placement, Record, Requirements, Status
+from joblens.model.delivery import Order, Ticket, WorkerInfo
+from joblens.model.jobs.job import (
+    Attempt,
+    Job,
+    Outcome,
+    Owner,
+    Placement,
+    Record,
+    Requirements,
+    RetryLost,
+    Status,
+)
 from joblens.model.runs.plan import PlannedJob
 from joblens.model.writes import JobQueued, JobStarted, TicketMade
 from joblens.probes.host.machine_load import read_host
@@ -46,11 +57,11 @@ class CancelledAllocation:
     def place(self, parcels: Any) -> list[Placed]:
         return []
 
-    def look(self) -> list[AllocationEvent]:
+    def poll(self) -> list[AllocationEvent]:
         news, self._news = self._news, []
         return news
 
-    def room(self) -> None: ...
+    def capacity(self) -> None: ...
 
     def close(self, *, is_over: bool) -> None: ...
 
@@ -105,7 +116,7 @@ def test_a_job_of_a_cancelled_shared_allocation_is_not_run_again(tmp_path: Path)
         loop=loop,
         host=read_host(),
         owner=Owner(host="here", pid=os.getpid(), start_ticks=1, boot_id=""),
-        clock=SimpleNamespace(now_us=lambda: 10),
+        clock=SimpleNamespace(now_us=lambda: 10, mono_ns=time.monotonic_ns),
         secrets={},
     )
     placer: Any = CancelledAllocation()

@@ -39,7 +39,7 @@ def test_a_driver_that_hangs_is_told_and_not_waited_for() -> None:
         release.wait(10)
         return [], {}
 
-    (row,) = gpu_capabilities(hang, patience_s=0.05)
+    (row,) = gpu_capabilities(hang, timeout_s=0.05)
     release.set()
     assert row.is_gap
     assert "has not answered" in row.reason

@@ -2,8 +2,6 @@
 
 import os
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,20 +12,12 @@ from joblens.agent.instruments.table import DetailTaker, Instruments, Watched
 from joblens.agent.instruments.threads import ThreadsFromTheStart
 from joblens.agent.runtime.driver_thread import DriverThread
 from joblens.model.jobs.job import Job
-
-PATIENCE_S = 10.0
+from tests.conftest import wait_until
 
 
 def watched() -> Watched:
     job = Job(uuid="0" * 32, argv=("x",), created_at_us=0)
     return Watched(job=job, main_pid=1, pids=list)
-
-
-def soon(is_so: Callable[[], Any]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.005)
 
 
 class NobodyAsked(Instruments):
@@ -41,7 +31,7 @@ def test_a_job_that_was_over_before_its_sockets_were_listed_says_so(age_s: float
     probe._opened_s -= age_s
     taker = DetailTaker("0" * 32, [probe], lambda _: None)
     taker.tick(final=True)
-    assert "over before its sockets were listed" in taker.latest.unknown["endpoints"]
+    assert "ended before its sockets were first listed" in taker.latest.unknown["endpoints"]
     taker.close()
 
 
@@ -50,7 +40,7 @@ def test_a_job_that_was_over_before_its_threads_were_looked_at_says_so() -> None
     taker.tick()  # at the very start there is nothing to see
     assert taker.latest.threads is None
     taker.tick(final=True)
-    assert "over before its threads were looked at" in taker.latest.unknown["threads"]
+    assert "ended before its threads were first scanned" in taker.latest.unknown["threads"]
 
 
 def test_threads_are_looked_at_by_the_first_sample_after_the_start() -> None:
@@ -68,15 +58,15 @@ def test_a_driver_that_hangs_after_the_first_look_is_named(monkeypatch: pytest.M
 
     class Hanging(MemoryDriver):
         def read(self) -> None:
-            release.wait(PATIENCE_S)
+            release.wait()
 
     monkeypatch.setattr("joblens.agent.runtime.driver_thread._SILENT_AFTER_S", 0.05)
     monkeypatch.setattr("joblens.agent.runtime.driver_thread._SILENT_AFTER", 0)
     thread: DriverThread[None] = DriverThread(Hanging())
     details = MemoryDetails("0" * 32, thread)
     try:
-        assert "nobody has looked" in details.read().unknown["memory"]
-        soon(thread.problem)
+        assert "not scanned" in details.read().unknown["memory"]
+        wait_until(thread.problem)
         assert "has not answered" in details.read().unknown["memory"]
     finally:
         release.set()

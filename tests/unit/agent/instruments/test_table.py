@@ -109,4 +109,4 @@ def test_all_jobs_share_one_driver_whichever_thread_asks_first() -> None:
 def test_why_a_container_has_no_counters_is_told() -> None:
     container = watched(container=ContainerJob(image="alpine"), probes=("counters",))
     reasons = [dict(probe.unknown) for probe in Instruments().open(container).probes]
-    assert any("engine's to start" in reason.get("cpu_migrations", "") for reason in reasons)
+    assert any("which the engine starts" in reason.get("cpu_migrations", "") for reason in reasons)

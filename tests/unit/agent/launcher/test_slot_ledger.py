@@ -3,9 +3,8 @@
 import errno
 import marshal
 import os
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,10 @@ from joblens.agent.launcher.slot_ledger import LedgerJob, SentJob, SlotLedger, j
 from joblens.agent.measuring.accounting import Accountant
 from joblens.agent.recovery.orphans import Recovery
 from joblens.agent.runtime.ownership import this_process
-from joblens.agent.slots import after_kill as left_slots
-from joblens.agent.slots.after_kill import end_unknown, left_ledgers, read_left, remove_settled, unrecorded
-from joblens.agent.slots.marks import SlotMark, write_mark
+from joblens.agent.slots.after_kill import left_ledgers, remove_settled, unrecorded
 from joblens.app.wiring.drivers import SystemClock
-from joblens.files.processes import process_start_ticks
 from joblens.model.errors import UnknownJob
-from joblens.model.jobs.job import Attempt, Job, Record, Status
+from joblens.model.jobs.job import Job, Record, Status
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import JobEnded, JobQueued, JobStarted
 from joblens.probes.host.machine_load import read_host
@@ -41,20 +37,20 @@ def sent(uuid: str = "", queue: str = "", words: int = 1) -> SentJob:
     return SentJob(Job(uuid=uuid or new_uuid(), argv=argv, created_at_us=1, queue=queue))
 
 
-def note(path: str, place: int, uuid: str, facts: tuple[Any, ...]) -> None:
+def note(path: str, offset: int, uuid: str, facts: tuple[Any, ...]) -> None:
     """As a launcher does."""
     data = marshal.dumps(facts)
     head = uuid.encode() + (7_000_000).to_bytes(8, "little") + len(data).to_bytes(4, "little")
     with open(path, "r+b") as file:
-        file.seek(place)
+        file.seek(offset)
         file.write(head + data)
 
 
 def begin(ledger: SlotLedger, job: SentJob, answer: tuple[Any, ...] | None = None) -> None:
-    place = ledger.add(job)
-    note(ledger.path, place, job.job.uuid, (1_000, "slot-x", False, (0.0, 0.0), []))
+    offset = ledger.add(job)
+    note(ledger.path, offset, job.job.uuid, (1_000, "slot-x", False, (0.0, 0.0), []))
     if answer is not None:
-        note(ledger.path, place + NOTE_BYTES, job.job.uuid, answer)
+        note(ledger.path, offset + NOTE_BYTES, job.job.uuid, answer)
 
 
 @pytest.fixture
@@ -80,7 +76,7 @@ def test_jobs_that_were_begun_are_found_with_their_ends(ledger: SlotLedger) -> N
     assert found[running.job.uuid].end is None
     end = found[ended.job.uuid].end
     assert end is not None
-    assert end.answer == DONE
+    assert end.report == DONE
     assert found[ended.job.uuid].sent == ended
 
 
@@ -89,10 +85,10 @@ def test_a_cell_is_used_again_when_the_store_has_the_end_and_old_notes_do_not_co
 ) -> None:
     first, second = sent(), sent()
     begin(ledger, first, DONE)
-    place = ledger.add(first)
+    offset = ledger.add(first)
     ledger.remove([first.job.uuid, "unknown"])
     assert begun(ledger) == {}
-    assert ledger.add(second) == place
+    assert ledger.add(second) == offset
     assert begun(ledger) == {}
     size = os.path.getsize(ledger.path)
     for _ in range(50):
@@ -119,8 +115,8 @@ def full_disk(*_: object) -> int:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def half_written(file: int, data: bytes, place: int) -> int:
-    return PWRITE(file, data[: len(data) // 2], place)
+def half_written(file: int, data: bytes, offset: int) -> int:
+    return PWRITE(file, data[: len(data) // 2], offset)
 
 
 @pytest.mark.parametrize("write", [full_disk, lambda _file, data: len(data) // 2])
@@ -230,7 +226,7 @@ def test_a_ledger_goes_when_all_its_jobs_are_over(
 
 
 class NoRecords:
-    """In place of a store."""
+    """In offset of a store."""
 
     def running(self) -> list[Record]:
         return []
@@ -266,59 +262,7 @@ def test_recovery_reads_each_ledger_once_and_sees_ends_that_come_later(
     assert read_again(found) == found  # its cell has another job by now
 
 
-class Launcher:
-    """A process in place of a slot's launcher, whose owner is gone."""
-
-    def __init__(self, spool: Path) -> None:
-        self.process = subprocess.Popen(["sleep", "60"])
-        self.ticks = process_start_ticks(self.process.pid)
-        files = str(spool / "logs" / ".slot-x")
-        write_mark(str(spool), "slot-x", SlotMark(GONE, files, "", {}, self.process.pid, self.ticks))
-
-    def record(self, job: Job) -> Record:
-        attempt = Attempt(
-            started_at_us=1, owner=GONE, launcher_pid=self.process.pid, launcher_start_ticks=self.ticks
-        )
-        return Record(status=Status.RUNNING, job=job, attempt=attempt)
-
-
-@pytest.fixture
-def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Launcher]:
-    monkeypatch.setattr(left_slots, "_PATIENCE_S", 0.0)
-    one = Launcher(tmp_path)
-    yield one
-    one.process.kill()
-    one.process.wait()
-
-
-def ended_soon(launcher: Launcher) -> bool:
-    try:
-        launcher.process.wait(0.5)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
-@pytest.mark.parametrize("has_ledger", [True, False])
-@pytest.mark.parametrize("is_recorded", [True, False])
-def test_a_launcher_is_ended_only_when_no_record_has_its_job(
-    ledger: SlotLedger, tmp_path: Path, launcher: Launcher, *, is_recorded: bool, has_ledger: bool
-) -> None:
-    """A full disk: the job runs and is recorded, and no cell has it."""
-    records = [launcher.record(sent().job)] if is_recorded else []
-    if has_ledger:
-        assert read_left(ledger.path, GONE, records) == []
-    else:
-        ledger.close()
-        end_unknown(str(tmp_path), str(tmp_path / "logs"), HOST, records)
-    assert ended_soon(launcher) == (not is_recorded)
-
-
-@pytest.mark.parametrize("answer", [None, DONE])
-def test_a_launcher_whose_recorded_job_has_ended_is_ended_when_it_runs_another_one_that_nobody_knows(
-    ledger: SlotLedger, launcher: Launcher, answer: tuple[Any, ...] | None
-) -> None:
-    job = sent()
-    begin(ledger, job, answer)
-    read_left(ledger.path, GONE, [launcher.record(job.job)])
-    assert ended_soon(launcher) == (answer is not None)
+def test_a_report_of_another_version_is_left_alone(ledger: SlotLedger) -> None:
+    """Its own version settles it: this one does not guess what its fields mean."""
+    begin(ledger, sent(), (*DONE, "a field of the next version"))
+    assert begun(ledger) == {}

@@ -89,8 +89,8 @@ def test_what_never_ran_has_used_nothing_that_anybody_knows() -> None:
         (exited(3), EndCause.NONE, "\x1b[31mno room\x1b[0m\r\n", "exit code 3: no room"),
         (exited(3), EndCause.NONE, "login --password=hunter2hunter2\n", "exit code 3: login --password=***"),
         (exited(3), EndCause.NONE, " \n", "exit code 3"),
-        (KILLED, EndCause.NONE, "working\n", "ended by signal 9 (SIGKILL): working"),
-        (int(signal.SIGTERM), EndCause.TIMEOUT, "working\n", "its time was up"),
+        (KILLED, EndCause.NONE, "working\n", "killed by signal 9 (SIGKILL): working"),
+        (int(signal.SIGTERM), EndCause.TIMEOUT, "working\n", "timed out"),
         (exited(0), EndCause.NONE, "a warning\n", None),
     ],
 )

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import subprocess
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 
 from joblens.agent.provenance import collector as provenance_desk
 from joblens.agent.provenance.collector import ProvenanceCollector
-from joblens.agent.provenance.parts import FILTERS, NOT_ANSWERED, TOO_MANY, ProvenanceParts
+from joblens.agent.provenance.parts import NOT_ANSWERED, TOO_MANY, ProvenanceParts
 from joblens.model.jobs.details import Provenance
 from joblens.model.jobs.job import Attempt, FileStamp, Job, Outcome, Owner, Record, RunLink, Status
 from joblens.model.values.ids import new_uuid
@@ -103,10 +102,10 @@ def test_ends_wait_for_a_slow_look_once_and_go_on_with_what_is_known(
     jobs = [job("true") for _ in range(200)]
     for one in jobs:
         desk.begin(one)
-    wait_until(lambda: desk._looks and next(iter(desk._looks.values())).partial, what="the first half")
+    wait_until(lambda: desk._lookups and next(iter(desk._lookups.values())).partial, what="the first half")
     records = [desk.complete(ended(one)) for one in jobs]  # each a tenth of a second would be too much
     digests = {record.attempt.provenance for record in records if record.attempt}
-    assert desk._patience_s <= 0
+    assert desk._timeout_s <= 0
     assert [kept.seen[digest].unknown for digest in digests] == [{"changes": NOT_ANSWERED}]
     slow.set()
 
@@ -121,7 +120,7 @@ def programs_of(kept: Kept, record: Record) -> dict[str, str]:
 def test_a_program_that_was_changed_in_between_is_looked_at_again(
     desk: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "_patience_s", 30.0)
+    monkeypatch.setattr(desk, "_timeout_s", 30.0)
     script = tmp_path / "s.sh"
     found = []
     for text in ("one", "another"):
@@ -150,68 +149,6 @@ def test_a_program_that_was_changed_after_the_start_is_not_taken_for_what_ran(tm
     assert "programs" not in before.unknown
 
 
-def test_a_commit_in_between_is_seen(
-    desk: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(desk, "_patience_s", 30.0)
-    git = ("git", "-C", str(tmp_path), "-c", "user.name=ada", "-c", "user.email=ada@example.org")
-    subprocess.run([*git, "init", "-q"], check=True)
-    commits = []
-    for number in range(3):
-        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", str(number)], check=True)
-        one = job("true", cwd=str(tmp_path))
-        desk.begin(one)
-        attempt = desk.complete(ended(one)).attempt
-        assert attempt is not None
-        code = kept.seen[attempt.provenance].code
-        assert code is not None
-        commits.append(code.commit)
-    words = [*git, "rev-list", "--reverse", "HEAD"]
-    assert commits == subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
-
-
-def test_changes_of_a_program_that_git_knows_are_seen_at_once(
-    desk: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(desk, "_patience_s", 30.0)
-    git = ("git", "-C", str(tmp_path), "-c", "user.name=ada", "-c", "user.email=ada@example.org")
-    script = tmp_path / "s.sh"
-    script.write_text("true\n")
-    for words in (["init", "-q"], ["add", "s.sh"], ["commit", "-qm", "one"]):
-        subprocess.run([*git, *words], check=True)
-    dirty = []
-    for text in ("true\n", "true again\n"):
-        script.write_text(text)
-        one = job("sh", "s.sh", cwd=str(tmp_path))
-        desk.begin(one)
-        attempt = desk.complete(ended(one)).attempt
-        assert attempt is not None
-        code = kept.seen[attempt.provenance].code
-        assert code is not None
-        dirty.append(code.is_dirty)
-    assert dirty == [False, True]
-
-
-def test_a_repository_is_not_asked_where_it_would_run_programs(tmp_path: Path) -> None:
-    git, ran = ("git", "-C", str(tmp_path)), tmp_path / "ran"
-    file = tmp_path / "a.txt"
-    file.write_text("1\n")
-    (tmp_path / ".gitattributes").write_text("*.txt filter=mine\n")
-    person = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
-    for words in (["init", "-q"], ["add", "."], [*person, "commit", "-qm", "one"]):
-        subprocess.run([*git, *words], check=True)
-    subprocess.run([*git, "config", "filter.mine.clean", f"sh -c 'touch {ran}; cat'"], check=True)
-    file.write_text("2\n")
-    kind = CommandKind(str(tmp_path), ("true",), os.environ["PATH"])
-    parts = ProvenanceParts(read_host(), "9.9", ())
-    found, question, root = parts.look(kind)
-    if question is not None:
-        found = parts.with_changes(found, question, root)
-    assert not ran.exists()
-    assert found.code is not None
-    assert (found.code.is_dirty, found.unknown["changes"]) == (None, FILTERS)
-
-
 def test_a_script_in_the_name_of_python_is_none(tmp_path: Path) -> None:
     shim = tmp_path / "python3"
     shim.write_text("#!/bin/sh\nexec true\n")
@@ -226,7 +163,7 @@ def test_a_script_in_the_name_of_python_is_none(tmp_path: Path) -> None:
 def test_lines_of_a_workflow_are_read_by_bash(
     desk: ProvenanceCollector, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "_patience_s", 30.0)
+    monkeypatch.setattr(desk, "_timeout_s", 30.0)
     found: list[str] = []
     for link in (RunLink("r", 0), None):
         one = job("true; true", is_shell=True, run=link)
@@ -239,7 +176,7 @@ def test_too_many_kinds_are_not_told_apart(
     desk: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provenance_desk, "_MOST_KINDS", 3)
-    monkeypatch.setattr(desk, "_patience_s", 30.0)
+    monkeypatch.setattr(desk, "_timeout_s", 30.0)
     jobs = []
     for number in range(6):
         script = tmp_path / f"script{number}"

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from joblens.agent.queue.write_filter import ClaimWriteFilter
 from joblens.model.jobs.job import Status
 from joblens.model.writes import JobEnded, Write
-from tests.contract.store_builders import ended, queued, samples, started
+from tests.builders.writes import ended, queued, samples, started
 from tests.unit.agent.fake_clock import FakeClock
 
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from joblens.agent.launcher.launcher import TOTALS, write_outcome
 from joblens.agent.launcher.slot_ledger import outcome_path, read_left_outcome
-from joblens.agent.measuring.accounting import Accountant
-from joblens.agent.recovery.settlement import UNKNOWN, Seen, Settling, Tools
+from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant
+from joblens.agent.recovery.settlement import UNKNOWN, Finalization, History, Tools
 from joblens.agent.runtime.ownership import this_process
 from joblens.app.wiring.drivers import SystemClock
 from joblens.model.jobs.details import Details
@@ -62,8 +62,10 @@ class Gone:
     def settle(self, *, is_within_reach: bool = True) -> tuple[Outcome, list[Write]]:
         clock = SystemClock()
         tools = Tools(str(self._spool), Accountant(clock), clock, 0)
-        seen = Seen([(0, _SEEN)], Details())
-        writes = Settling(self.record, seen, UNKNOWN, tools, None, is_within_reach=is_within_reach).writes()
+        seen = History([(0, _SEEN)], Details())
+        writes = Finalization(
+            self.record, seen, UNKNOWN, tools, None, is_within_reach=is_within_reach
+        ).writes()
         ended = writes[-1]
         assert isinstance(ended, JobEnded)
         return ended.outcome, writes
@@ -158,3 +160,39 @@ def test_more_facts_of_a_later_version_are_skipped(tmp_path: Path) -> None:
     left = read_left_outcome(str(tmp_path), "u", None)
     assert left is not None
     assert (left.counters, left.slot_job) == ({"/a": b"1"}, None)
+
+
+@pytest.mark.parametrize("seen_usec", [(40_000, 270_000), (0, 0), (50_000, 260_000)])
+def test_cpu_time_of_a_tree_is_that_of_its_launcher_however_ticks_split_it(
+    tmp_path: Path, seen_usec: tuple[int, int]
+) -> None:
+    """User and system time of samples are in ticks, and divided otherwise than by wait4."""
+    attempt = Attempt(
+        started_at_us=1_000_000,
+        started_mono_ns=1,
+        owner=this_process(read_host()),
+        accounting=PROCESS_TREE,
+        launcher_pid=os.getpid(),
+    )
+    job = Job(uuid=new_uuid(), argv=("x",), created_at_us=1)
+    totals = {"user_usec": 45_538, "system_usec": 268_000, "reaped": 1}
+    path = outcome_path(str(tmp_path), job.uuid)
+    write_outcome(path, 0, tuple(totals.get(name, 0) for name in TOTALS), 3_000_000_001, [])
+    user, system = seen_usec
+    seen = replace(_SEEN, cpu_total_usec=user + system, cpu_user_usec=user, cpu_system_usec=system)
+    clock = SystemClock()
+    writes = Finalization(
+        Record(status=Status.RUNNING, job=job, attempt=attempt),
+        History([(0, seen)], Details()),
+        UNKNOWN,
+        Tools(str(tmp_path), Accountant(clock), clock, 0),
+        None,
+        is_within_reach=True,
+    ).writes()
+    ended, taken = writes[-1], writes[0]
+    assert isinstance(ended, JobEnded)
+    assert isinstance(taken, SamplesTaken)
+    usage = ended.outcome.usage
+    assert (usage.cpu_total_usec, usage.cpu_user_usec, usage.cpu_system_usec) == (313_538, 45_538, 268_000)
+    assert "cpu_total_usec" not in usage.lower_bounds
+    assert taken.samples[-1].cpu_total_usec == 313_538

@@ -10,8 +10,8 @@ from joblens.agent.runs.hosts import RunAdopted
 from joblens.agent.runtime.recorder import Recorder
 from joblens.model.jobs.job import Job, Record, RunLink, Status
 from joblens.stores.sqlite import SqliteStore
+from tests.builders.writes import ended, queued, started
 from tests.conftest import wait_until
-from tests.contract.store_builders import ended, queued, started
 
 
 class Calls:

@@ -1,6 +1,7 @@
 """Decisions of the driver of a run: start order, retries, cancelling, draining. Jobs are fakes."""
 
 import signal
+import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -126,7 +127,7 @@ class Drive:
             recorder=self.recorder,
             loop=self.loop,
             sampler=Namespace(add=lambda *_: None, remove=lambda *_: None),
-            clock=Namespace(now_us=lambda: 0),
+            clock=Namespace(now_us=lambda: 0, mono_ns=time.monotonic_ns),
             owner=OWNER,
             spool_dir=str(folder),
             add_secrets=lambda *_: None,

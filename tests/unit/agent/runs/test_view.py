@@ -1,9 +1,6 @@
 """A run's view on a thread of its own."""
 
 import threading
-import time
-from collections import deque
-from collections.abc import Callable
 
 import pytest
 
@@ -48,24 +45,6 @@ def test_nothing_is_shown_after_the_end(notes: Notes) -> None:
     notes.may_tick.set()
     closing.join()
     assert notes.calls == ["tick", "last", "close completed"]
-
-
-def test_a_thread_that_is_quick_does_not_tick_after_the_end(notes: Notes) -> None:
-    """Takes every call before its caller continues."""
-
-    class QuickCalls(deque[Callable[[], None]]):
-        def append(self, call: Callable[[], None]) -> None:
-            super().append(call)
-            view.tick()
-            wait_until(lambda: not self, what="the call")
-            time.sleep(0.05)
-
-    notes.may_tick.set()
-    view = ThreadedView(notes, print)
-    view._calls = QuickCalls()
-    view.close(RunStatus.COMPLETED)
-    view.close(RunStatus.FAILED)
-    assert notes.calls == ["close completed"]
 
 
 def test_a_view_that_fails_is_closed_all_the_same(notes: Notes) -> None:

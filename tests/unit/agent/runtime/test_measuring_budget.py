@@ -1,11 +1,24 @@
 """Looking closely costs a share of a core, however many jobs there are."""
 
+from collections.abc import Iterator
+
+import pytest
+
 from joblens.agent.instruments import table as look_budget
 from joblens.agent.instruments.table import MEASURED, pause_ns
 
 
 class Meter:
     pass
+
+
+@pytest.fixture(autouse=True)
+def no_other_meters() -> Iterator[None]:
+    """Meters of jobs that earlier tests of this process left open would share the budget."""
+    others = set(MEASURED)
+    MEASURED.difference_update(others)
+    yield
+    MEASURED.update(others)
 
 
 def test_a_dear_look_is_followed_by_a_long_pause() -> None:

@@ -26,12 +26,14 @@ class Patient:
 
 
 def test_a_driver_with_nothing_to_do_is_not_read_until_somebody_comes() -> None:
-    driver = Patient()
+    driver, busy = Patient(), Patient()
     driver.due_s = float("inf")
-    thread = DriverThread(driver)
+    thread, beside = DriverThread(driver), DriverThread(busy)
     thread.use()
     wait_until(lambda: driver.reads == 1, what="the first reading")
-    time.sleep(0.1)  # ten intervals
+    beside.use()
+    wait_until(lambda: busy.reads > 10, what="ten readings of a driver with the same interval")
+    beside.leave()
     assert driver.reads == 1
     driver.due_s = 0.0
     thread.use()

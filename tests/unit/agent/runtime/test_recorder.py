@@ -16,13 +16,14 @@ from joblens.model.jobs.sample import Sample
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import RunEvent, StopAskedFor
 from joblens.model.writes import CancelAsked
+from joblens.stores.sinks import SelectiveSink
 from joblens.stores.sqlite import SqliteStore
+from tests.builders.writes import ended, queued, samples, started, threads
 from tests.conftest import wait_until
-from tests.contract.store_builders import ended, queued, samples, started, threads
 
 
-class Notebook:
-    """ports.sink.Sink that writes down what it was told."""
+class Notebook(SelectiveSink):
+    """Sink that notes what it gets."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str, object]] = []
@@ -191,7 +192,7 @@ class CountingStore:
 
 
 def test_polls_leave_facts_that_can_wait_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("joblens.agent.runtime.recorder._PATIENCE_S", 60.0)
+    monkeypatch.setattr("joblens.agent.runtime.recorder._TIMEOUT_S", 60.0)
     store, answers = CountingStore(), list[object]()
     recorder = Recorder(store)  # type: ignore[arg-type]
     recorder.write([queued("a1")])

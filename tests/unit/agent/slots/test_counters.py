@@ -10,9 +10,9 @@ import pytest
 from msgspec import structs
 
 from joblens.agent.launcher.launcher import TOTALS
-from joblens.agent.launcher.slot_ledger import Begin, End, LedgerJob, SentJob
+from joblens.agent.launcher.slot_ledger import Begin, End, JobDone, LedgerJob, SentJob
 from joblens.agent.measuring.accounting import Accountant
-from joblens.agent.recovery.settlement import UNKNOWN, Seen, Settling, Tools
+from joblens.agent.recovery.settlement import UNKNOWN, Finalization, History, Tools
 from joblens.agent.runtime.ownership import this_process
 from joblens.agent.slots.after_kill import reading_of
 from joblens.agent.slots.groups import SlotCounters
@@ -79,7 +79,7 @@ def ended_in(group: Path, peak: bytes) -> tuple[LedgerJob, Record]:
     mark = SlotMark(owner, "", "cgroup-v2", paths, 1, 1, files)
     write_mark(str(group), "slot-x", mark)
     begin = Begin(1, 1, "slot-x", can_reset_peak=True, reaped_s=(0.0, 0.0), counters=before)
-    end = End(2, ("done", 0, (0,) * len(TOTALS), 5, 1, 2, 0, 0, "", False, after))
+    end = End(2, JobDone("done", 0, (0,) * len(TOTALS), 5, 1, 2, 0, 0, "", False, after))
     job = Job(uuid=new_uuid(), argv=("x",), created_at_us=1)
     attempt = Attempt(
         started_at_us=1,
@@ -90,7 +90,7 @@ def ended_in(group: Path, peak: bytes) -> tuple[LedgerJob, Record]:
     )
     record = Record(status=Status.RUNNING, job=job, attempt=attempt)
     ledger = str(group / "slots.ledger")
-    return LedgerJob(sent=SentJob(job), begin=begin, end=end, path=ledger, place=0), record
+    return LedgerJob(sent=SentJob(job), begin=begin, end=end, path=ledger, offset=0), record
 
 
 def test_recovery_leaves_the_peak_of_a_job_that_still_runs_alone(group: Path) -> None:
@@ -106,8 +106,11 @@ def test_noted_counters_are_read_when_the_group_is_gone(group: Path) -> None:
     job, _ = ended_in(group, b"800\n")
     packets = [struct.pack("=5Q24x5Q24x", *[value] * len(FIELDS)) for value in (7, 50)]
     assert job.end is not None
+    assert isinstance(job.end.report, JobDone)
     begin = structs.replace(job.begin, counters=[*job.begin.counters, packets[0]])
-    end = structs.replace(job.end, answer=(*job.end.answer[:-1], [*job.end.answer[-1], packets[1]]))
+    end = structs.replace(
+        job.end, report=job.end.report._replace(counters=[*job.end.report.counters, packets[1]])
+    )
     for name in ("cgroup.procs", "memory.current", "memory.peak"):
         (group / name).unlink()
     reading = reading_of(structs.replace(job, begin=begin, end=end))
@@ -132,7 +135,7 @@ def test_a_slot_without_a_mark_gives_no_reading(group: Path) -> None:
 
 
 class NoGroups:
-    """In place of the groups of a slot."""
+    """In offset of the groups of a slot."""
 
     paths: Mapping[str, str] = {"unified": ""}
 
@@ -171,8 +174,8 @@ def test_an_adopted_job_has_the_peak_that_its_launcher_noted(
         job = structs.replace(job, end=None)
     clock = SystemClock()
     tools = Tools(str(group), Accountant(clock), clock, 0)
-    seen = Seen([], Details(), SlotMeter())  # type: ignore[arg-type]
-    writes = Settling(record, seen, UNKNOWN, tools, job, is_within_reach=True).writes()
+    seen = History([], Details(), SlotMeter())  # type: ignore[arg-type]
+    writes = Finalization(record, seen, UNKNOWN, tools, job, is_within_reach=True).writes()
     ended = writes[-1]
     assert isinstance(ended, JobEnded)
     assert ended.outcome.usage.memory_kernel_peak_bytes == (795 if is_noted else None)

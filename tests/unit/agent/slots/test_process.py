@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.slots.groups import SlotProcess
+from joblens.agent.slots.groups import SlotOrder, SlotProcess
 from joblens.model.errors import AccountingUnavailable, LaunchError
 from tests.conftest import wait_until
 
@@ -19,7 +19,11 @@ def launcher(tmp_path: Path) -> Iterator[SlotProcess]:
 
 
 def give(launcher: SlotProcess, uuid: str, *argv: str, is_ahead: bool = False) -> None:
-    launcher.give_jobs([(uuid, [os.fsencode(word) for word in argv], {}, "/", "", "", -1)], has_one=is_ahead)
+    launcher.give_jobs([order(uuid, *argv)], has_one=is_ahead)
+
+
+def order(uuid: str, *argv: str) -> SlotOrder:
+    return SlotOrder(uuid, [os.fsencode(word) for word in argv], {}, "/", "", "", -1)
 
 
 def test_a_peak_that_the_kernel_lets_nobody_reset_is_read_all_the_same(launcher: SlotProcess) -> None:
@@ -145,9 +149,7 @@ def test_jobs_that_were_sent_together_can_be_taken_back_but_the_first(
     launcher: SlotProcess, tmp_path: Path
 ) -> None:
     wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"
-    launcher.give_jobs(
-        [(uuid, [b"sh", b"-c", wait.encode()], {}, "/", "", "", -1) for uuid in "abc"], has_one=False
-    )
+    launcher.give_jobs([order(uuid, "sh", "-c", wait) for uuid in "abc"], has_one=False)
     assert [launcher.take_permit_back() for _ in range(3)] == [True, True, False]
     (tmp_path / "go").touch()
     assert [launcher.receive()[:2] for _ in range(3)] == [("done", 0), ("skipped", "b"), ("skipped", "c")]

@@ -131,7 +131,7 @@ def test_a_full_disk_is_told_once_and_showing_goes_on(loop: Loop, tmp_path: Path
     pump.close()
     assert ours.taken() == b"xxx"
     assert len(told) == 1
-    assert "no longer kept" in told[0]
+    assert "no longer recorded" in told[0]
 
 
 @pytest.mark.parametrize("pieces", [[b"a\r\nb"], [b"a\r", b"\nb"], [b"a", b"\r", b"\n", b"b"]])

@@ -12,8 +12,8 @@ from joblens.analysis.charts.series import (
 )
 from joblens.model.jobs.job import Record, RunLink, Status, Usage
 from joblens.model.jobs.sample import Sample
-from tests.golden.gpu_job import gpu_samples
-from tests.unit.analysis.records import START_US, a_job, an_attempt, an_outcome
+from tests.builders.gpu_job import gpu_samples
+from tests.builders.records import START_US, a_job, an_attempt, an_outcome
 
 SECOND = 1_000_000
 
@@ -93,7 +93,7 @@ def test_what_the_record_knows_exactly_wins_over_what_the_samples_saw() -> None:
 
 def test_an_average_that_the_record_does_not_know_is_not_made_up() -> None:
     usage = Usage(
-        memory_peak_bytes=900, unknown={"memory_mean_bytes": "no sample fell between start and end"}
+        memory_peak_bytes=900, unknown={"memory_mean_bytes": "no sample was taken between start and end"}
     )
     outcome = an_outcome(usage=usage)
     record = Record(status=outcome.status, job=a_job(), attempt=an_attempt(), outcome=outcome)

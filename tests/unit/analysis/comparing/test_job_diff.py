@@ -12,7 +12,7 @@ from joblens.model.jobs.job import Artifact, FileStamp, Placement, Requirements,
 from joblens.model.values.units import GIB, MIB
 from joblens.views.runs.diff import render_job_diff
 from joblens.views.text.style import PLAIN
-from tests.unit.analysis.records import a_record, a_sample
+from tests.builders.records import a_record, a_sample
 
 PROVENANCE = Provenance(
     host="node7",
@@ -179,7 +179,7 @@ def test_a_difference_that_explains_nothing_by_its_size_is_only_possible() -> No
 def test_a_change_without_any_difference_is_said_to_have_no_recorded_reason() -> None:
     [(kind, text)] = causes(compare_jobs(view(), view(memory=2 * GIB), {}))
     assert kind == "possible"
-    assert text.startswith("nothing that is recorded of what ran differs")
+    assert text.startswith("no recorded difference explains it")
 
 
 def test_a_machine_that_was_busier_is_told() -> None:
@@ -206,7 +206,7 @@ def test_another_ending_is_told_before_everything_else() -> None:
     after = view(wall_s=3, cpu_s=2, status=Status.FAILED, exit_code=1)
     kind, text = causes(compare_jobs(view(), after, {}))[0]
     assert kind == "measured"
-    assert "the second ended as failed after 3.0s: the numbers are of what each got done" in text
+    assert "the second ended as failed after 3.0s: the numbers cover what each had done" in text
 
 
 def test_a_job_that_has_not_begun_can_be_compared() -> None:
@@ -254,8 +254,10 @@ def shown(found: JobDiff) -> str:
 
 def test_a_change_that_is_too_small_to_tell_has_no_percentage() -> None:
     text = shown(compare_jobs(view(wall_s=0.12, memory=6 * MIB), view(wall_s=0.034, memory=3 * MIB), {}))
-    assert "-72%" not in text
-    assert "-50%" not in text
+    large = shown(compare_jobs(view(wall_s=12.0, memory=600 * MIB), view(wall_s=3.4, memory=300 * MIB), {}))
+    for percentage in ("-72%", "-50%"):
+        assert percentage in large
+        assert percentage not in text
     assert "No number changed by 10 % or more." in text
     assert "≈ less than 0.1 s or 8 MiB apart" in text
 

@@ -11,7 +11,7 @@ from joblens.analysis.crates.profiles import job_crate
 from joblens.model.crate import CrateAbout, CrateFile, CrateJob
 from joblens.model.jobs.details import CodeVersion, ContainerFacts, Hardware, Program, Provenance
 from joblens.model.jobs.job import ContainerJob, Placement, Requirements, Status, Usage
-from tests.unit.analysis.records import START_US, a_job, a_record, an_outcome
+from tests.builders.records import START_US, a_job, a_record, an_outcome
 
 ABOUT = CrateAbout(license="as you like", published_at_us=START_US, version="0.1.0")
 
@@ -178,7 +178,7 @@ def test_a_job_that_runs_has_no_end_and_no_error() -> None:
     ("changes", "expected"),
     [
         ({"exit_code": 3, "stderr_tail": "no room\n"}, "exit code 3\nno room"),
-        ({"exit_code": None, "signal": 9, "reason": "signal"}, "signal 9"),
+        ({"exit_code": None, "signal": 9, "reason": "signal"}, "killed by signal 9"),
         ({"status": Status.TIMEOUT, "reason": "timeout"}, "timeout"),
         ({"error": "exit code 3", "stderr_tail": "exit code 3"}, "exit code 3"),
         ({"exit_code": 1, "stderr_tail": "password=hunter2hunter2"}, "exit code 1\npassword=***"),

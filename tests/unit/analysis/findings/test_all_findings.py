@@ -17,7 +17,7 @@ from joblens.model.jobs.job import (
     Usage,
 )
 from joblens.model.values.units import GIB, MIB
-from tests.unit.analysis.records import a_job, a_record, a_sample
+from tests.builders.records import a_job, a_record, a_sample
 
 SECOND = 1_000_000
 HELD = {"enforced_by": {"cpus": "cpu.max", "memory": "memory.max", "pids": "pids.max"}}
@@ -103,7 +103,7 @@ def test_out_of_memory_is_told_with_the_limit_and_a_larger_one() -> None:
         **asking(memory_bytes=512 * MIB),
     )
     finding = found(record)[Code.OUT_OF_MEMORY]
-    assert finding.text == "killed by the kernel: it reached its memory limit of 512.0 MiB"
+    assert finding.text == "out of memory: killed by the kernel at its memory limit of 512.0 MiB"
     assert finding.advice == "--memory 768m"
     assert set(found(record)) == {Code.OUT_OF_MEMORY}
 
@@ -148,7 +148,7 @@ def test_forks_that_failed_are_told_although_the_job_went_on() -> None:
         (Status.ERROR, "not-started", Code.NOT_STARTED),
     ],
 )
-def test_other_ends_have_their_own_finding(status: Status, reason: str, code: Code) -> None:
+def test_other_ends_have_their_own_finding(status: Status, reason: str, code: str) -> None:
     assert set(found(a_record(status=status, reason=reason, exit_code=None, usage=Usage()))) == {code}
 
 
@@ -197,7 +197,7 @@ def test_a_little_throttling_is_not_worth_a_word() -> None:
         ("memory_pressure_usec", Code.MEMORY_PRESSURE),
     ],
 )
-def test_waiting_for_a_resource_is_told_as_a_share_of_time(number: str, code: Code) -> None:
+def test_waiting_for_a_resource_is_told_as_a_share_of_time(number: str, code: str) -> None:
     record = a_record(
         duration_s=100.0, usage=replace(Usage(cpu_total_usec=90 * SECOND), **{number: 40 * SECOND})
     )

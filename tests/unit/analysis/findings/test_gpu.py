@@ -16,7 +16,7 @@ from joblens.analysis.numbers.gpu import (
 from joblens.model.jobs.job import Code, Finding, Requirements, RunLink, Usage
 from joblens.model.jobs.sample import GpuReading, Sample
 from joblens.model.values.units import GIB
-from tests.unit.analysis.records import a_record, a_sample
+from tests.builders.records import a_record, a_sample
 
 
 def on_gpu(

@@ -6,7 +6,7 @@ from typing import Any
 from joblens.analysis.findings.efficiency import start_findings
 from joblens.model.jobs.job import Status, Usage
 from joblens.model.jobs.sample import Sample
-from tests.unit.analysis.records import a_sample, an_outcome
+from tests.builders.records import a_sample, an_outcome
 
 
 def curve(*percents: float) -> list[Sample]:

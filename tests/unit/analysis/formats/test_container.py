@@ -3,7 +3,7 @@ import pytest
 from joblens.analysis.formats.container import container_stats, size_text, traffic_text
 from joblens.model.jobs.job import Usage
 from joblens.model.values.units import GIB, MIB
-from tests.unit.analysis.records import a_sample
+from tests.builders.records import a_sample
 
 
 def test_the_strings_are_those_people_know() -> None:

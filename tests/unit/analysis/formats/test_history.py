@@ -8,8 +8,8 @@ from joblens.analysis.formats.history import from_history_record, returncode_of,
 from joblens.model.errors import FormatError
 from joblens.model.jobs.job import Artifact, FileStamp, Finding, Job, Outcome, Record, Severity, Status, Usage
 from joblens.model.values.units import MIB
+from tests.builders.records import START_US, UUID, a_record, an_attempt, an_outcome, ended_records
 from tests.keystone import KEYSTONE_KEYS, KEYSTONE_RECORD
-from tests.unit.analysis.records import START_US, UUID, a_record, an_attempt, an_outcome, ended_records
 
 
 def keystone_line(**changes: Any) -> dict[str, Any]:

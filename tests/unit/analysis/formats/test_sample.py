@@ -16,7 +16,7 @@ from joblens.model.errors import FormatError
 from joblens.model.jobs.details import GpuFacts
 from joblens.model.jobs.job import Requirements, Usage
 from joblens.model.jobs.sample import SAMPLE_COLUMNS, DeviceIo, GpuReading, InterfaceIo, Sample
-from tests.unit.analysis.records import START_US, UUID, a_record, a_sample
+from tests.builders.records import START_US, UUID, a_record, a_sample
 
 # 0 as a limit means 'none' in this form, so limits are 1 or more.
 LIMITS = ("memory_limit_bytes", "pids_limit", "open_files_limit")

@@ -14,7 +14,7 @@ from joblens.analysis.findings.memory_growth import memory_growth
 from joblens.model.jobs.job import Code, Requirements, Status, Usage
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import GIB, MIB
-from tests.unit.analysis.records import a_record, a_sample
+from tests.builders.records import a_record, a_sample
 
 
 def curve(mib: Callable[[float], float], seconds: float = 600, every_s: float = 1.0) -> list[Sample]:

@@ -7,7 +7,7 @@ from joblens.analysis.numbers.rates import cpu_percent
 from joblens.model.jobs.job import Usage
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import MIB
-from tests.unit.analysis.records import a_sample
+from tests.builders.records import a_sample
 
 
 def a_second(second: int, **fields: Any) -> Sample:

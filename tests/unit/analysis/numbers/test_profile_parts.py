@@ -3,7 +3,7 @@ from joblens.model.jobs.details import Details, GpuFacts, ThreadTable, ThreadUse
 from joblens.model.jobs.job import Usage
 from joblens.model.jobs.sample import GpuReading, Sample
 from joblens.model.values.units import GIB, MIB
-from tests.unit.analysis.records import a_sample
+from tests.builders.records import a_sample
 
 
 def with_gpus(second: int, **gpus: GpuReading) -> Sample:

@@ -14,7 +14,7 @@ from joblens.analysis.numbers.profile_statistics import (
     why_without_profile,
 )
 from joblens.model.jobs.job import Status
-from tests.integration.past_jobs import lammps, record_of
+from tests.builders.past_jobs import lammps, record_of
 
 FLOATS = st.floats(min_value=-1e6, max_value=1e6)
 

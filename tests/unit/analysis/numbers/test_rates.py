@@ -10,7 +10,7 @@ from joblens.analysis.numbers.rates import (
     unreclaimable_bytes,
 )
 from joblens.model.jobs.sample import Sample
-from tests.unit.analysis.records import a_sample
+from tests.builders.records import a_sample
 
 
 def test_one_busy_core_is_100_percent() -> None:

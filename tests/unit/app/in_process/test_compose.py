@@ -9,7 +9,7 @@ from joblens.app.reports.rightsizing import compose_advice
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Usage
 from joblens.model.values.units import MIB
-from tests.unit.analysis.records import a_record
+from tests.builders.records import a_record
 
 
 def a_profile(peak_mb: float, cpu_percent: float, mean_mb: float = 100.0) -> dict[str, Any]:

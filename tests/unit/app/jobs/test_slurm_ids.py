@@ -12,7 +12,7 @@ from joblens.app.runs.lookup import find_job_or_run, find_run
 from joblens.model.errors import AmbiguousJob, JoblensError, UnknownJob
 from joblens.model.jobs.job import Placement, Record
 from joblens.stores.sqlite import SqliteStore
-from tests.contract.store_builders import ended, queued, started
+from tests.builders.writes import ended, queued, started
 
 
 @pytest.fixture

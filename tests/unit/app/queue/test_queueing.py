@@ -11,18 +11,18 @@ from joblens.app.jobs.preparation import parse_params
 from joblens.app.jobs.requests import Request
 from joblens.app.queue import notifiers as bells
 from joblens.app.queue.notifiers import (
-    NoBell,
+    NoNotifier,
     StartedWorker,
     call_workers,
     living_workers,
-    open_bell,
+    open_notifier,
     remind_workers,
 )
 from joblens.app.queue.submission import QueueRequest, make_tickets, refuse_others_job
 from joblens.app.wiring.agent_context import current_user
-from joblens.model.delivery import Backlog, RetryLost, WorkerInfo
+from joblens.model.delivery import Backlog, WorkerInfo
 from joblens.model.errors import BrokerError, InputError
-from joblens.model.jobs.job import ContainerJob, Record, Status
+from joblens.model.jobs.job import ContainerJob, Record, RetryLost, Status
 from joblens.model.settings import QueueSettings, Settings
 from joblens.probes.host.machine_load import read_host
 
@@ -162,11 +162,11 @@ def worker(**fields: Any) -> WorkerInfo:
 
 
 def test_without_a_broker_and_a_worker_one_is_started() -> None:
-    assert isinstance(open_bell(SETTINGS, desk(), None, ["default"]), StartedWorker)
+    assert isinstance(open_notifier(SETTINGS, desk(), None, ["default"]), StartedWorker)
 
 
 def test_a_living_worker_with_another_broker_is_left_to_look_by_itself() -> None:
-    assert isinstance(open_bell(SETTINGS, desk(worker()), None, ["default"]), NoBell)
+    assert isinstance(open_notifier(SETTINGS, desk(worker()), None, ["default"]), NoNotifier)
 
 
 @pytest.mark.parametrize(
@@ -180,12 +180,12 @@ def test_a_living_worker_with_another_broker_is_left_to_look_by_itself() -> None
     ],
 )
 def test_a_worker_that_cannot_take_the_job_does_not_count(fields: dict[str, Any]) -> None:
-    assert isinstance(open_bell(SETTINGS, desk(worker(**fields)), None, ["default"]), StartedWorker)
+    assert isinstance(open_notifier(SETTINGS, desk(worker(**fields)), None, ["default"]), StartedWorker)
 
 
 def test_a_worker_for_any_user_counts() -> None:
-    found = open_bell(SETTINGS, desk(worker(user="alice", any_user=True)), None, ["default"])
-    assert isinstance(found, NoBell)
+    found = open_notifier(SETTINGS, desk(worker(user="alice", any_user=True)), None, ["default"])
+    assert isinstance(found, NoNotifier)
 
 
 def test_a_worker_on_another_machine_lives_for_as_long_as_its_lease() -> None:
@@ -214,7 +214,7 @@ class Ringing:
 
 def test_a_broker_that_is_away_costs_a_warning_only(monkeypatch: pytest.MonkeyPatch) -> None:
     bell, said = Ringing(BrokerError("the broker is away")), list[str]()
-    monkeypatch.setattr(bells, "configured_bell", lambda _settings: bell)
+    monkeypatch.setattr(bells, "configured_notifier", lambda _settings: bell)
     call_workers([("u1", "default")], with_queue(broker="redis://x"), desk(), None, said.append)
     assert bell.is_closed
     assert len(said) == 1
@@ -224,7 +224,7 @@ def test_a_broker_that_is_away_costs_a_warning_only(monkeypatch: pytest.MonkeyPa
 
 def test_a_queue_that_nobody_serves_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     bell, said = Ringing(), list[str]()
-    monkeypatch.setattr(bells, "configured_bell", lambda _settings: bell)
+    monkeypatch.setattr(bells, "configured_notifier", lambda _settings: bell)
     tickets = [("u1", "default"), ("u2", "night")]
     call_workers(tickets, with_queue(broker="redis://x:1"), desk(worker()), None, said.append)
     assert bell.rung == tickets

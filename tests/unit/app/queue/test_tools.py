@@ -77,7 +77,7 @@ def test_a_folder_that_everybody_may_write_to_is_not_used(project: Path) -> None
     folder.chmod(0o777)
     assert load_tools(str(project))["python"].command != ("evil",)
     (said,) = list_tools(str(project))[1]
-    assert said.startswith(f"{folder} is not used: everybody may write to {folder}; copy what you trust: cp ")
+    assert said.startswith(f"{folder} is not used: {folder} is writable by all users; copy what")
     with pytest.raises(UnknownTool) as raised:
         find_tool("solver", str(project))
     assert raised.value.hint == said

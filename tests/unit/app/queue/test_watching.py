@@ -41,7 +41,7 @@ def test_a_store_that_is_away_for_a_while_is_waited_for() -> None:
 
 
 def test_a_store_that_stays_away_is_told_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_watching, "_STORE_PATIENCE_S", 0.02)
+    monkeypatch.setattr(queue_watching, "_STORE_TIMEOUT_S", 0.02)
     with pytest.raises(StoreError, match="away"):
         watched(RUNNING, StoreError("away"))
 

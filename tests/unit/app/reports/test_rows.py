@@ -9,7 +9,7 @@ from joblens.app.reports.exports import SAMPLE_TABLE_COLUMNS, sample_row
 from joblens.model.jobs.sample import SAMPLE_TABLES, Sample
 from joblens.model.writes import SamplesTaken
 from joblens.stores.sqlite import SqliteStore
-from tests.contract.store_builders import queued, started
+from tests.builders.writes import queued, started
 from tests.unit.stores.sample_series import busy_series, gpu_series
 
 

@@ -9,8 +9,8 @@ from joblens.app.runs.lookup import (
     find_job_or_run,
     find_named_run,
     find_run,
-    kept_results,
     records_of_run,
+    reused_results,
     run_to_end,
 )
 from joblens.app.runs.state import state_of_run
@@ -18,10 +18,10 @@ from joblens.model.errors import AmbiguousRun, InputError, UnknownRun
 from joblens.model.jobs.job import Record, Status
 from joblens.model.runs.run import JobState, OutputsMissing, Run, RunOptions
 from joblens.stores.sqlite import SqliteStore
-from tests.contract.run_builders import attempt, begun, noted, over, run, workflow
-from tests.contract.store_builders import whole_job
-from tests.integration import past_runs
-from tests.integration.past_runs import EVALUATE, FIRST, FLOW, NOTES, PREPROCESS, SECOND_RUN, SPEC, TRAIN
+from tests.builders import past_runs
+from tests.builders.past_runs import EVALUATE, FIRST, FLOW, NOTES, PREPROCESS, SECOND_RUN, SPEC, TRAIN
+from tests.builders.runs import attempt, begun, noted, over, run, workflow
+from tests.builders.writes import whole_job
 
 
 @pytest.fixture
@@ -101,13 +101,13 @@ def test_commands_of_actions_are_no_records_of_jobs(store: SqliteStore) -> None:
 
 def test_a_run_by_itself_keeps_nothing(store: SqliteStore) -> None:
     store.apply(past_runs.first_run())
-    assert kept_results(store, store.find_run("1")) is None
+    assert reused_results(store, store.find_run("1")) is None
 
 
 def test_results_are_kept_over_several_runs(store: SqliteStore) -> None:
     third = run("third", FLOW, spec_text=SPEC, jobs=4, base_run_uuid=SECOND_RUN, again=(EVALUATE,))
     store.apply([*past_runs.first_run(), *past_runs.second_run(), third])
-    kept = kept_results(store, store.find_run("third"))
+    kept = reused_results(store, store.find_run("third"))
     assert kept is not None
     assert kept.run_of == {PREPROCESS: FIRST, TRAIN: SECOND_RUN, NOTES: FIRST}
     assert [(result.index, result.status.value) for result in kept.results] == [

@@ -4,8 +4,6 @@ import gzip
 import logging
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,23 +97,6 @@ def test_a_log_that_is_moved_away_is_opened_again(tmp_path: Path) -> None:
     log.rename(tmp_path / "old.log")
     logger.warning("second")
     assert log.read_text().endswith("second\n")
-
-
-def test_no_line_is_lost_or_torn_when_processes_share_a_log(tmp_path: Path) -> None:
-    log = tmp_path / "joblens.log"
-    script = (
-        "import sys\n"
-        "from joblens.app.wiring.logging_setup import set_up_logging\n"
-        "from joblens.model.settings import LogSettings\n"
-        "who, path = sys.argv[1:]\n"
-        "log = set_up_logging(LogSettings(file=path, max_log_size_mb=4 / 1024, backup_count=99))\n"
-        "for number in range(200): log.warning('%s-%03d', who, number)\n"
-    )
-    writers = [subprocess.Popen([sys.executable, "-c", script, who, str(log)]) for who in "abc"]
-    assert [writer.wait() for writer in writers] == [0, 0, 0]
-    words = [line.rpartition(" ")[2] for line in all_lines(log)]
-    assert sorted(words) == [f"{who}-{number:03d}" for who in "abc" for number in range(200)]
-    assert [word for word in words if word[0] == "a"] == [f"a-{number:03d}" for number in range(200)]
 
 
 def test_a_log_file_that_cannot_be_had_is_a_clear_error(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from joblens.__main__ import main
-from joblens.cli.commands.other_names import INSTEAD, MEANT, MEANT_OPTIONS
+from joblens.cli.commands.other_names import INSTEAD, SUGGESTED, SUGGESTED_OPTIONS
 from joblens.cli.main import COMMANDS
 
 
@@ -22,6 +22,7 @@ def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("log", "logs"),
         ("stat", "stats"),
         ("info", "show"),
+        ("server", "serve"),
         ("summary", "reports summary"),
     ],
 )
@@ -32,9 +33,15 @@ def test_a_habit_of_another_tool_is_answered_with_the_command(
     assert error_of(capsys, name, "3") == expected
 
 
-@pytest.mark.parametrize("name", ["rm", "delete"])
+@pytest.mark.parametrize("name", ["rm", "remove", "clean"])
 def test_deleting_is_answered_with_what_can_be_deleted(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert "'joblens prune' deletes old samples" in error_of(capsys, name, "3")
+    error = error_of(capsys, name, "3")
+    assert "'joblens delete ID'" in error
+    assert "'joblens prune' deletes old samples" in error
+
+
+def test_an_empty_name_is_answered_with_the_list_of_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert error_of(capsys, "").endswith("joblens has no command ''; 'joblens help' lists all commands")
 
 
 @pytest.mark.parametrize(
@@ -47,6 +54,8 @@ def test_deleting_is_answered_with_what_can_be_deleted(capsys: pytest.CaptureFix
         (("resume", "--timeout", "2", "x"), "--time"),
         (("history", "-n", "2"), "--limit"),
         (("history", "--revers"), "--reverse"),
+        (("history", "--limt", "2"), "--limit"),
+        (("run", "--memry", "1g", "--", "true"), "--memory"),
     ],
 )
 def test_an_option_of_another_tool_is_answered_with_the_option(
@@ -69,14 +78,30 @@ def test_an_unknown_subcommand_is_answered_with_the_known_ones(capsys: pytest.Ca
     assert "joblens has no 'store zap'; its commands are backup, check, copy, path, vacuum" in error
 
 
+@pytest.mark.parametrize(
+    ("group", "sentence"),
+    [
+        ("store", "Copy everything from SOURCE to TARGET; each is a file or a PostgreSQL URL."),
+        ("workflows", "Delete workflows with all their runs and jobs, like 'joblens delete'."),
+        ("bench", "Compare a later result with an earlier one: IDs, parts of IDs, files, or 'latest'."),
+    ],
+)
+def test_the_help_of_a_group_shows_whole_sentences(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, group: str, sentence: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([group, "--help"]) == 0
+    assert sentence in " ".join(capsys.readouterr().out.split())
+
+
 def test_hints_name_commands_that_exist() -> None:
-    assert {meant.split()[0] for meant in MEANT.values()} <= {*COMMANDS, "--version"}
+    assert {meant.split()[0] for meant in SUGGESTED.values()} <= {*COMMANDS, "--version"}
 
 
 def test_a_name_that_joblens_has_needs_no_hint() -> None:
-    assert not {*MEANT, *INSTEAD[""]} & set(COMMANDS)
-    assert not set(MEANT) & set(INSTEAD[""])
-    assert all(flag not in meant for flag, meant in MEANT_OPTIONS.items())
+    assert not {*SUGGESTED, *INSTEAD[""]} & set(COMMANDS)
+    assert not set(SUGGESTED) & set(INSTEAD[""])
+    assert all(flag not in meant for flag, meant in SUGGESTED_OPTIONS.items())
 
 
 @pytest.mark.parametrize("words", [["help"], ["help", "run"], ["help", "store", "check"]])

@@ -1,8 +1,5 @@
 """Plain command lines of `run`, read without click, mean what click says they mean."""
 
-import subprocess
-import sys
-
 import click
 import pytest
 from hypothesis import given
@@ -111,9 +108,3 @@ def test_words_behind_a_workflow_file_are_left_to_click() -> None:
 def test_every_option_of_the_command_is_in_the_table() -> None:
     known = {option.name for option in command.params if isinstance(option, click.Option)}
     assert known - {"help"} == {row.name for row in ROWS}
-
-
-def test_running_a_job_imports_nothing_of_click() -> None:
-    imports = "import sys, joblens.cli.options.table, joblens.cli.commands.run, joblens.app.jobs.foreground"
-    code = f"{imports}; print('click' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from joblens.data.files import cutting
 from joblens.data.files.cutting import CutWish, plan_partitions
 from joblens.data.files.datasets import find_files
-from joblens.data.files.partition_rows import places_of
+from joblens.data.files.partition_rows import origins_of
 from joblens.data.rows.batch import LINE
 from joblens.model.errors import InputError
 from joblens.model.recipes.recipe import Partition
@@ -134,7 +134,7 @@ def test_compressed_lines_are_cut_into_pieces(
     assert content(partitions) == [str(number) for number in range(10)]
     (reject,) = read(partitions[-1])[1]
     assert (reject.source, reject.position) == (str(path), 11)
-    assert places_of(partitions[-1], ["text"], [0])[0].source == str(path)
+    assert origins_of(partitions[-1], ["text"], [0])[0].source == str(path)
     if rows:
         assert [read(partition)[0].count for partition in partitions] == [3, 3, 3, 1]
     else:
@@ -187,7 +187,7 @@ def test_csv_has_the_same_types_and_places_however_it_is_cut(tmp_path: Path, tar
     ]
     assert [(reject.source, reject.position) for reject in more] == [(str(path), 2), (str(path), 4)]
     last = read(partitions[-1])[0].count - 1
-    assert places_of(partitions[-1], ["text"], [last])[0].position == 6
+    assert origins_of(partitions[-1], ["text"], [last])[0].position == 6
 
 
 def test_a_tab_separates_the_columns_of_tsv_and_compressed_csv_is_read(tmp_path: Path) -> None:

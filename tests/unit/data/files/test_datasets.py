@@ -1,6 +1,4 @@
 import gzip
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -68,28 +66,6 @@ def test_what_names_nothing_readable_is_refused(tmp_path: Path, written: str, sa
     pattern = written.replace("*", "q*")
     with pytest.raises(InputError, match=said):
         find_files([pattern if ":" in pattern else str(tmp_path / pattern)])
-
-
-def test_a_folder_that_may_not_be_searched_is_no_folder_without_files(tmp_path: Path) -> None:
-    folder = tmp_path / "closed"
-    (folder / "inner").mkdir(parents=True)
-    (folder / "a.jsonl").write_bytes(ROW)
-    (folder / "inner").chmod(0)
-    # Somebody who is not asked for permission anywhere gives that up first.
-    code = (
-        "import os, sys\n"
-        "from joblens.data.files.datasets import find_files\n"
-        "if os.geteuid() == 0: os.setresuid(65534, 65534, 65534)\n"
-        "find_files(['inner/x.jsonl' if sys.argv[1:] else '.'])\n"
-    )
-    folder.chmod(0o755)
-    told = []
-    for arguments in ((), ("file",)):
-        command = [sys.executable, "-c", code, *arguments]
-        told.append(subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stderr)
-    (folder / "inner").chmod(0o700)
-    assert "./inner cannot be listed: Permission denied" in told[0]
-    assert "inner/x.jsonl cannot be read: Permission denied" in told[1]
 
 
 def test_an_array_is_told_from_lines_by_its_beginning(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from joblens.data.files.partition_rows import places_of, read_partition
+from joblens.data.files.partition_rows import origins_of, read_partition
 from joblens.data.rows.batch import LINE
 from joblens.model.recipes.recipe import Partition, Slice
 from tests.unit.data.recipe_plans import read, whole
@@ -128,7 +128,7 @@ def test_the_place_of_a_row_is_found_again(tmp_path: Path) -> None:
     one = lines(tmp_path / "a.jsonl", b"broken\n", b"\n", b'{"text": "a"}\n')
     two = lines(tmp_path / "b.jsonl", b'{"text": "b"}\n', b"{}\n", b'{"text": "c"}\n')
     slices = tuple(Slice(path=str(path), format="jsonl", end=path.stat().st_size) for path in (one, two))
-    places = places_of(Partition(id=0, slices=slices, size_bytes=1), ["text"], [2, 0])
+    places = origins_of(Partition(id=0, slices=slices, size_bytes=1), ["text"], [2, 0])
     assert [(place.source, place.position) for place in places] == [(str(two), 3), (str(one), 3)]
 
 
@@ -149,7 +149,7 @@ def test_rows_of_parquet_have_all_columns_and_those_without_text_are_rejected(tm
         2,
         "field 'text' is null, expected a string",
     )
-    assert places_of(partition, ["text"], [0])[0].position == 3
+    assert origins_of(partition, ["text"], [0])[0].position == 3
 
 
 def test_many_rows_with_some_broken_ones_keep_their_order(tmp_path: Path) -> None:

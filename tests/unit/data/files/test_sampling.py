@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from joblens.analysis.recipes.data_characteristics import FieldNames, describe
 from joblens.data.files.datasets import DataFile, zstd
-from joblens.data.files.sampling import expanded_bytes, places, sample_files, sample_of, sample_size
+from joblens.data.files.sampling import expanded_bytes, sample_files, sample_of, sample_size, spread_indexes
 
 NAMES = FieldNames()
 
@@ -36,7 +36,7 @@ def file_of(path: Path, data: bytes, kind: str = "jsonl", compression: str = "")
 
 @given(total=st.integers(0, 10**12), wanted=st.integers(1, 300))
 def test_places_lie_each_in_its_own_part(total: int, wanted: int) -> None:
-    found = places(total, wanted)
+    found = spread_indexes(total, wanted)
     assert len(found) == min(total, wanted)
     assert all(
         number * total // len(found) <= place < (number + 1) * total // len(found)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from joblens.data.base import manifests
 from joblens.data.partition import checkpoints
-from joblens.data.partition.checkpoints import KeptFile
+from joblens.data.partition.checkpoints import VerifiedFile
 from joblens.data.rows.batch import LINE, Rows, rows_of, with_column
 from joblens.data.rows.partition import PartitionState, changed_mask
 
@@ -88,9 +88,9 @@ def _lines(batch: Any) -> list[bytes]:
 )
 def test_a_chain_of_deltas_restores_the_state(texts: list[str], steps: list[tuple[str, int, bool]]) -> None:
     state, deltas = begun(texts), []
-    for number, (name, seed, is_kept) in enumerate(steps):
+    for number, (name, seed, is_lock_valid) in enumerate(steps):
         getattr(Steps(), name)(state, seed)
-        if is_kept or number == len(steps) - 1:
+        if is_lock_valid or number == len(steps) - 1:
             deltas.append(checkpoints.delta_of(state))
             state.saved(f"after {number}")
     again = restored(texts, deltas)
@@ -153,28 +153,28 @@ def test_the_chain_of_a_source_that_is_a_table_knows_every_value() -> None:
 def test_a_file_that_is_not_what_was_written_is_not_loaded(tmp_path: Path, how: str) -> None:
     path = tmp_path / "kept"
     kept = checkpoints.keep_bytes(str(path), b"something that matters")
-    assert bytes(checkpoints.load_kept(str(tmp_path), kept)) == b"something that matters"
+    assert bytes(checkpoints.load_verified(str(tmp_path), kept)) == b"something that matters"
     if how == "gone":
         path.unlink()
     else:
         path.write_bytes({"cut": b"some", "grown": b"something that matters!", "changed": b"S" * 22}[how])
-    assert checkpoints.load_kept(str(tmp_path), kept) is None
+    assert checkpoints.load_verified(str(tmp_path), kept) is None
 
 
 def test_a_torn_manifest_is_no_manifest(tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
-    manifests.write_manifest(str(path), KeptFile(path="x", size_bytes=1, digest="d"))
-    assert manifests.read_manifest(str(path), KeptFile) is not None
+    manifests.write_manifest(str(path), VerifiedFile(path="x", size_bytes=1, digest="d"))
+    assert manifests.read_manifest(str(path), VerifiedFile) is not None
     path.write_bytes(path.read_bytes()[:10])
-    assert manifests.read_manifest(str(path), KeptFile) is None
-    assert manifests.read_manifest(str(tmp_path / "none.json"), KeptFile) is None
+    assert manifests.read_manifest(str(path), VerifiedFile) is None
+    assert manifests.read_manifest(str(tmp_path / "none.json"), VerifiedFile) is None
 
 
 def test_a_manifest_that_says_something_else_than_was_written_is_no_manifest(tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
-    manifests.write_manifest(str(path), KeptFile(path="x", size_bytes=41, digest="d"))
+    manifests.write_manifest(str(path), VerifiedFile(path="x", size_bytes=41, digest="d"))
     path.write_bytes(path.read_bytes().replace(b"41", b"42"))
-    assert manifests.read_manifest(str(path), KeptFile) is None
+    assert manifests.read_manifest(str(path), VerifiedFile) is None
 
 
 def test_a_batch_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:

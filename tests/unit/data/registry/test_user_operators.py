@@ -220,3 +220,26 @@ def test_a_file_that_was_changed_is_run_again(tmp_path: Path) -> None:
     registry.load_custom([path])
     assert "whisper" in registry.names()
     assert "shout" not in registry.names()
+
+
+@pytest.mark.parametrize("imported", [False, True])
+def test_a_file_that_was_changed_within_a_second_is_not_run_from_old_bytecode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imported: bool
+) -> None:
+    """Python takes bytecode for current when the source has the same size and the same second."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    folder = tmp_path / "own"
+    folder.mkdir()
+    file = folder / "words.py"
+    if imported:
+        (folder / "a_first.py").write_text("from . import words\n")
+    for number, method in enumerate(("upper", "title")):
+        file.write_text(
+            "import joblens\n\n@joblens.operator(fields=['text'])\ndef changed_mapper(row):\n"
+            f"    row['text'] = row['text'].{method}()\n    return row\n"
+        )
+        os.utime(file, ns=(0, 1_700_000_000_000_000_000 + number))
+        user_operators.load([str(folder)], reserved=())
+        module = sys.modules[f"{user_operators._module_name(str(folder))}.words"]
+        assert module.changed_mapper({"text": "a row"}) == {"text": getattr("a row", method)()}
+    user_operators.load([], reserved=())

@@ -6,8 +6,8 @@ from joblens.engine.life import claim_events as on
 from joblens.engine.life.claim_search import SearchPlan
 from joblens.engine.life.claims import Claims
 from joblens.engine.life.worker_capacity import Demand, WorkerCapacity
-from joblens.model.delivery import Claim, Order, Renewal, RetryLost, Ticket, WorkerActions
-from joblens.model.jobs.job import Job, Outcome, Record, Requirements, Status
+from joblens.model.delivery import Claim, Order, Renewal, Ticket, WorkerActions
+from joblens.model.jobs.job import Job, Outcome, Record, Requirements, RetryLost, Status
 
 LEASE_S = 30.0
 PLAIN = Demand(Requirements(), is_plain=False)

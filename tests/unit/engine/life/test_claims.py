@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from joblens.engine.life import claim_events as on
 from joblens.engine.life.held_claim import Phase
 from joblens.engine.life.worker_capacity import Demand
-from joblens.model.delivery import Renewal, RetryLost
-from joblens.model.jobs.job import Requirements
+from joblens.model.delivery import Renewal
+from joblens.model.jobs.job import Requirements, RetryLost
 from tests.unit.engine.life.claim_builders import LEASE_S, PLAIN, Worker, claim_of, nothing, record_of
 
 A = on.Message("a", nothing)

@@ -87,7 +87,7 @@ def test_a_request_that_does_not_fit_is_capped() -> None:
         (True, 120 * MIB, None),
         (True, None, 70.0),
     ]
-    assert all("there is no more" in one.note for one in fitted)
+    assert all("the most available" in one.note for one in fitted)
 
 
 def test_a_job_that_has_everything_already_is_not_tried_again() -> None:

@@ -2,7 +2,7 @@
 
 from joblens.engine.life.worker_capacity import Demand, Share, WorkerCapacity
 from joblens.model.jobs.job import Requirements
-from joblens.stores.queue.claims import RoomLeft
+from joblens.stores.queue.claims import RemainingCapacity
 
 NOW_S = 100.0
 
@@ -141,11 +141,11 @@ def test_capacity_that_come_and_go_while_jobs_run_are_counted() -> None:
 
 def test_jobs_that_do_not_say_how_long_they_take_are_taken_for_as_long_as_those_before() -> None:
     capacity = WorkerCapacity(2, ends_at_s=NOW_S + 30)
-    assert RoomLeft(capacity.free_now(NOW_S)).take(Requirements())  # nothing is known yet
+    assert RemainingCapacity(capacity.free_now(NOW_S)).take(Requirements())  # nothing is known yet
     with_mean(capacity, 40.0)
-    for room in (capacity.free_now(NOW_S), capacity.total(NOW_S)):
-        assert not RoomLeft(room).take(Requirements())
-        assert RoomLeft(room).take(Requirements(timeout_s=10.0))  # what is written holds
+    for left in (capacity.free_now(NOW_S), capacity.total(NOW_S)):
+        assert not RemainingCapacity(left).take(Requirements())
+        assert RemainingCapacity(left).take(Requirements(timeout_s=10.0))  # what is written holds
     timed = Asking(asked=Requirements(timeout_s=3600.0))
     timed.take(capacity)
     capacity.leave(timed.uuid, 3000.0)

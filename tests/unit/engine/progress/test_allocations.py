@@ -1,9 +1,10 @@
 """Where jobs of a run wait, by what its driver noted."""
 
-from joblens.engine.progress.allocations import ClusterPlaces, TellsWhy
+from joblens.engine.progress.allocations import RunAllocations
 from joblens.model.clusters.placement import Placed
 from joblens.model.jobs.job import Placement
 from joblens.model.runs.run import PlaceEnded, PlacesWait, RunEvent, RunFact, WorkPlaced
+from joblens.views.runs.cluster_waits import WaitReasons, describe_wait
 
 
 def placed(job_id: str, *uuids: str, queue: str = "@slurm.r") -> Placed:
@@ -15,7 +16,7 @@ def events(*facts: RunFact) -> list[RunEvent]:
 
 
 def test_a_job_waits_at_its_newest_place() -> None:
-    places = ClusterPlaces(
+    places = RunAllocations(
         events(
             WorkPlaced((placed("1", "a"), placed("2", "b"))),
             PlaceEnded("1", "NODE_FAIL", is_gone=True),
@@ -26,32 +27,32 @@ def test_a_job_waits_at_its_newest_place() -> None:
     found = places.of("a")
     assert found is not None
     assert (found.job_id, found.why) == ("3", "Resources")
-    assert found.in_words() == "waits at slurm job 3: Resources"
+    assert describe_wait(found) == "waits at slurm job 3: Resources"
     assert [one.placement.job_id for one in places.live] == ["2", "3"]
 
 
 def test_a_job_without_a_place_of_its_own_waits_for_the_one_that_serves_its_queue() -> None:
-    places = ClusterPlaces(events(WorkPlaced((placed("7", queue="@slurm.r.big"), placed("8")))))
+    places = RunAllocations(events(WorkPlaced((placed("7", queue="@slurm.r.big"), placed("8")))))
     found = places.of("a", "@slurm.r.big")
     assert found is not None
-    assert found.in_words() == "waits at slurm allocation 7"
+    assert describe_wait(found) == "waits at slurm allocation 7"
     assert places.of("a", "@slurm.r.other") is None
 
 
 def test_a_place_that_is_only_known_by_its_job_has_no_name_of_the_clusters() -> None:
-    found = ClusterPlaces(events(WorkPlaced((placed("a", "a"),)), PlacesWait({"a": "busy"}))).of("a")
+    found = RunAllocations(events(WorkPlaced((placed("a", "a"),)), PlacesWait({"a": "busy"}))).of("a")
     assert found is not None
-    assert found.in_words() == "waits at slurm: busy"
+    assert describe_wait(found) == "waits at slurm: busy"
 
 
 def test_where_everything_has_ended_nothing_waits() -> None:
-    places = ClusterPlaces(events(WorkPlaced((placed("1", "a"),)), PlaceEnded("2", "closed", others=("1",))))
+    places = RunAllocations(events(WorkPlaced((placed("1", "a"),)), PlaceEnded("2", "closed", others=("1",))))
     assert places.of("a") is None
     assert places.live == ()
 
 
 def test_each_reason_is_told_once() -> None:
-    tells = TellsWhy("slurm")
+    tells = WaitReasons("slurm")
     assert tells.lines({"1": "Priority", "2": "Priority", "3": "Resources"}) == [
         "wait at slurm jobs 1, 2: Priority",
         "waits at slurm job 3: Resources",
@@ -60,7 +61,7 @@ def test_each_reason_is_told_once() -> None:
 
 
 def test_that_nothing_waits_any_more_is_told_after_something_did() -> None:
-    tells = TellsWhy("slurm")
+    tells = WaitReasons("slurm")
     assert tells.nothing_waits() == []
     tells.lines({"1": "Resources"})
     assert tells.nothing_waits() == ["nothing waits at slurm now"]
@@ -70,7 +71,7 @@ def test_that_nothing_waits_any_more_is_told_after_something_did() -> None:
 
 
 def test_a_job_knows_the_last_word_on_its_own_place() -> None:
-    places = ClusterPlaces(
+    places = RunAllocations(
         events(
             WorkPlaced((placed("1", "a"), placed("2", "b"), placed("9"))),
             PlaceEnded("1", "NODE_FAIL", is_gone=True),

@@ -56,14 +56,14 @@ def _result(status: Status, exit_code: int | None = None, reason: str = "exited"
 def test_what_was_ended_with_the_run_is_terminated_and_resume_starts_it_again() -> None:
     facts = (RunStarted(OWNER), StopAskedFor("kill", "SIGTERM", ended=((A, 1),)))
     a, b = _told(RunStatus.STOPPED, facts, [_result(Status.CANCELLED, 143, "cancelled")])
-    assert a == ("terminated", "the run was ended; `joblens resume` starts it again")
-    assert b == ("canceled", "the run was ended before it began; `joblens resume` continues it")
+    assert a == ("terminated", "the run was cancelled; `joblens resume` starts it again")
+    assert b == ("canceled", "the run was cancelled before it started; `joblens resume` continues it")
 
 
 def test_a_job_that_waited_for_its_next_attempt_has_failed_when_the_run_was_ended() -> None:
     facts = (RunStarted(OWNER), StopAskedFor("kill", "time"))
     a, _ = _told(RunStatus.STOPPED, facts, [_result(Status.FAILED, 1)])
-    assert a == ("failed", "the run's time was up before its next attempt; `joblens resume` continues it")
+    assert a == ("failed", "the run timed out before its next attempt; `joblens resume` continues it")
 
 
 def test_a_run_that_was_drained_leaves_jobs_as_they_were() -> None:

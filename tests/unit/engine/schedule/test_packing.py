@@ -130,8 +130,8 @@ def test_a_big_job_is_not_passed_for_ever_even_when_all_durations_are_wrong(runt
         running = talk.schedule.running()
         ended = running[0]
         passed += len(starts(talk.ended(ended, after_s=20.0, duration_s=20.0)))
-        assert passed < backfill.PATIENCE + 10
-    assert passed <= backfill.PATIENCE + 4
+        assert passed < backfill.MAX_PASSED + 10
+    assert passed <= backfill.MAX_PASSED + 4
 
 
 def test_a_large_job_is_not_put_off_for_ever_by_longer_chains() -> None:
@@ -144,7 +144,7 @@ def test_a_large_job_is_not_put_off_for_ever_by_longer_chains() -> None:
     machine = SimulatedMachine(plan_of(*jobs), OFFER, lambda index: 10.0 + index % 3)
     machine.play(Schedule(plan_of(*jobs), OFFER))
     order = [start.index for _, start in machine.starts]
-    assert order.index(0) <= 2 * backfill.PATIENCE
+    assert order.index(0) <= 2 * backfill.MAX_PASSED
     bound_s = sum(10.0 + index % 3 for index in range(1, len(jobs))) / 4 + 10
     assert machine.now_s <= 1.05 * bound_s
 

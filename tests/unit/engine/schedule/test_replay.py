@@ -8,8 +8,7 @@ from joblens.engine.schedule.capacity import Choices, RunCapacity
 from joblens.engine.schedule.events import AttemptEnded, Command, RunActionCommand, RunRecovery, StartAttempt
 from joblens.engine.schedule.replay import restore
 from joblens.engine.schedule.schedule import Schedule
-from joblens.model.delivery import RetryLost
-from joblens.model.jobs.job import Requirements, Status
+from joblens.model.jobs.job import Requirements, RetryLost, Status
 from joblens.model.runs.plan import Plan, PlannedAction, PlannedData
 from joblens.model.runs.run import (
     ActionRan,
@@ -60,7 +59,7 @@ def test_what_failed_stays_failed_and_those_behind_it_follow_their_rule() -> Non
     plan = plan_of(job("a"), job("b", 0, when_blocked_fails=WhenBlockedFails.CANCEL), job("c", 1), job("d"))
     schedule, commands = resumed(plan, [result(0, Status.FAILED, exit_code=3)])
     assert [schedule.state_of(index).label for index in range(3)] == ["failed", "canceled", "blocked"]
-    assert schedule.why(0) == "it ended with exit code 3"
+    assert schedule.why(0) == "exit code 3"
     assert starts(commands) == [3]
 
 
@@ -73,7 +72,7 @@ def test_a_lost_job_that_must_not_run_twice_is_not_tried_again() -> None:
     schedule, commands = resumed(plan_of(job("a", retry_lost=RetryLost.NEVER)), [result(0, Status.LOST)])
     assert starts(commands) == []
     assert schedule.state_of(0) is JobState.FAILED
-    assert schedule.why(0) == "it was lost, and must not run twice (retry_lost: never)"
+    assert schedule.why(0) == "lost, and must not run twice (retry_lost: never)"
 
 
 def test_losses_add_up_while_one_process_drives_the_run() -> None:
@@ -182,7 +181,7 @@ def test_a_job_that_was_cancelled_while_it_waited_stays_so() -> None:
     assert starts(commands) == []
     schedule.handle(AttemptEnded(4, 1, Status.FAILED, 143, "signalled", 1.0), 1.0)
     assert schedule.state_of(4) is JobState.TERMINATED
-    assert schedule.why(0) == schedule.why(1) == "someone asked for its end"
+    assert schedule.why(0) == schedule.why(1) == "cancelled"
 
 
 @pytest.mark.parametrize("status", [Status.CANCELLED, Status.LOST])
@@ -341,7 +340,7 @@ def test_the_attempt_after_a_reset_counts_as_it_ended() -> None:
     attempts = [result(0, Status.FAILED, 1, exit_code=3), result(0, Status.FAILED, 2, exit_code=4)]
     schedule, commands = resumed(plan, attempts, facts(JobsReset(((0, 1),))))
     assert starts(commands) == []
-    assert schedule.why(0) == "it ended with exit code 4"
+    assert schedule.why(0) == "exit code 4"
 
 
 def test_a_success_that_was_reset_is_made_anew() -> None:

@@ -53,7 +53,7 @@ def test_one_that_lined_up_has_the_place_of_the_one_that_ended() -> None:
     assert talk.state(3) is JobState.RUNNING
     assert talk.state(4) is JobState.PENDING
     assert len(talk.schedule.running()) == 4
-    assert talk.schedule.occupancy.room.free.cpu_thousandths == 0
+    assert talk.schedule.occupancy.capacity.free.cpu_thousandths == 0
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_draining_takes_back_what_has_not_begun() -> None:
         assert talk.state(index) is JobState.READY
     assert talk.ended(1, duration_s=0.001) == []
     assert talk.ended(2, duration_s=0.001) == [RunIsOver()]
-    assert talk.schedule.occupancy.room.free.cpu_thousandths == 2000
+    assert talk.schedule.occupancy.capacity.free.cpu_thousandths == 2000
 
 
 def test_a_thousand_tiny_jobs_end_and_the_room_is_free_again() -> None:
@@ -93,7 +93,7 @@ def test_a_thousand_tiny_jobs_end_and_the_room_is_free_again() -> None:
     talk = Talk(plan, OFFER, begin=False)
     machine.play(talk.schedule)
     assert talk.schedule.counts() == {JobState.COMPLETED: 1000}
-    assert talk.schedule.occupancy.room.free == talk.schedule.occupancy.room.whole
+    assert talk.schedule.occupancy.capacity.free == talk.schedule.occupancy.capacity.whole
     assert machine.overs == 1
     assert sum(start.behind for _, start in machine.starts) > 900
     assert machine.now_s == pytest.approx(2.0)
@@ -108,7 +108,7 @@ def test_killing_gives_every_place_back() -> None:
         index = waiting.pop()
         talk.ended(index, status=Status.CANCELLED, reason="not-started")
     assert talk.is_over
-    assert talk.schedule.occupancy.room.free == talk.schedule.occupancy.room.whole
+    assert talk.schedule.occupancy.capacity.free == talk.schedule.occupancy.capacity.whole
 
 
 @pytest.mark.parametrize(("duration_s", "expected"), [(0.05, 40), (0.5, 4), (10.0, 2), (60.0, 0)])
@@ -129,4 +129,4 @@ def test_a_job_that_workers_lost_for_good_has_failed_and_one_that_was_lost_here_
     there = tiny(1, choices={"lost_is_final": True})
     assert starts(there.ended(0, status=Status.LOST)) == []
     assert there.schedule.state_of(0) is JobState.FAILED
-    assert there.schedule.whys[0] == "its worker was lost"
+    assert there.schedule.whys[0] == "lost with its worker"

@@ -125,7 +125,7 @@ def test_every_job_ends_or_is_blocked_for_a_reason_that_has_a_name(plan: Plan, s
     machine, schedule = machine_for(plan, story), Schedule(plan, OFFER)
     machine.play(schedule)
     assert machine.overs == 1
-    assert schedule.occupancy.room.free == schedule.occupancy.room.whole
+    assert schedule.occupancy.capacity.free == schedule.occupancy.capacity.whole
     for index, state in enumerate(states(schedule)):
         assert state.is_final or state is JobState.BLOCKED
         if state is not JobState.COMPLETED:

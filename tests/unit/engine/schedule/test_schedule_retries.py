@@ -39,7 +39,7 @@ def test_a_rule_for_the_exit_code_brings_another_attempt() -> None:
     assert starts(talk.ended(0, 3)) == [0]
     assert starts(talk.ended(0, 3)) == []
     assert talk.states == [JobState.FAILED]
-    assert talk.schedule.why(0) == "it ended with exit code 3 after 2 retries"
+    assert talk.schedule.why(0) == "exit code 3 after 2 retries"
     assert talk.is_over
 
 

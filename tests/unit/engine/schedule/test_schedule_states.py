@@ -95,14 +95,14 @@ def test_a_time_out_terminates() -> None:
     talk = Talk(plan_of(job("a")))
     talk.ended(0, 152, status=Status.TIMEOUT, reason="timeout")
     assert talk.states == [JobState.TERMINATED]
-    assert talk.schedule.why(0) == "its time was up"
+    assert talk.schedule.why(0) == "timed out"
 
 
 def test_missing_outputs_are_a_failure() -> None:
     talk = Talk(plan_of(job("a"), job("b", 0)))
     talk.ended(0, outputs_missing=True)
     assert talk.states == [JobState.FAILED, JobState.BLOCKED]
-    assert talk.schedule.why(0) == "it did not make all of its output files"
+    assert talk.schedule.why(0) == "output files are missing"
 
 
 def test_an_unknown_failure_is_left_to_people_when_asked() -> None:
@@ -280,7 +280,7 @@ def test_why_names_what_is_short() -> None:
             job("b", gpus=1, memory_bytes=2 * GIB),
         )
     )
-    assert talk.schedule.why(0) == "handed over, about to start"
+    assert talk.schedule.why(0) == "about to start"
     assert talk.schedule.why(1) == (
         "waits for 1 CPU (0 of 4 free), 2.0 GiB of memory (1.0 GiB of 8.0 GiB free), 1 GPU (0 of 2 free)"
     )

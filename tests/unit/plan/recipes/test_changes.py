@@ -50,7 +50,7 @@ def test_changed_operators_are_told_one_by_one() -> None:
     assert recipe_changes(RECIPE, other) == [
         "operator 1 was clean_links_mapper, is clean_email_mapper",
         "operator 2, text_length_filter.min_len was 10, is 20",
-        "operator 2, text_length_filter.max_len was not said, is 99",
+        "operator 2, text_length_filter.max_len was not set, is 99",
         "operator 3, document_deduplicator, was added",
     ]
     assert recipe_changes(other, RECIPE)[-1] == "operator 3, document_deduplicator, was removed"
@@ -68,7 +68,7 @@ def test_everything_else_that_makes_other_rows_or_files_is_told() -> None:
         "dataset_path was /a.jsonl, is /a.jsonl, /b.jsonl",
         "keep_stats_in_res_ds was false, is true",
         "checkpoint.strategy was every_n_ops, is every_op",
-        "partition.size was not said, is 5",
+        "partition.size was not set, is 5",
     ]
 
 

@@ -12,15 +12,15 @@ from joblens.model.settings import SlurmSettings
 from joblens.model.values.units import GIB, MIB
 from joblens.runners.slurm.packing import (
     MANY,
-    NodeRoom,
+    LargestNode,
     Packing,
     choose_packing,
     demand_of,
     demand_of_plan,
     fits_allocation,
     how_many,
+    largest_node_of,
     lead_within,
-    room_of,
     size_allocation,
     slurm_headroom,
     unused_keys,
@@ -28,7 +28,7 @@ from joblens.runners.slurm.packing import (
 )
 from joblens.runners.slurm.terms import Headroom, Terms
 
-ROOM = NodeRoom(partition="main", cpus=16, memory_bytes=64 * GIB, gpus=2, nodes=10, is_default=True)
+LARGEST = LargestNode(partition="main", cpus=16, memory_bytes=64 * GIB, gpus=2, nodes=10, is_default=True)
 HEADROOM = Headroom(memory_bytes=128 * MIB, lead_s=60)
 
 
@@ -53,7 +53,7 @@ def nodes_action(
 
 def packed(*jobs: PlannedJob, actions: tuple[PlannedAction, ...] = (), **choice: Any) -> frozenset[int]:
     plan = Plan(name="test", jobs=jobs, actions=actions)
-    return choose_packing(plan, SlurmChoice(**choice), {"": ROOM}).entries
+    return choose_packing(plan, SlurmChoice(**choice), {"": LARGEST}).entries
 
 
 def test_many_small_jobs_share_and_few_do_not() -> None:
@@ -79,7 +79,7 @@ def test_who_wants_allocations_or_jobs_gets_them() -> None:
 
 def test_a_job_of_several_nodes_never_shares() -> None:
     plan = Plan(name="test", jobs=(job(0, nodes=2),))
-    packing = choose_packing(plan, SlurmChoice(packing="allocations"), {"": ROOM})
+    packing = choose_packing(plan, SlurmChoice(packing="allocations"), {"": LARGEST})
     assert not packing.shares(0, Requirements(nodes=2))
 
 
@@ -90,52 +90,52 @@ def test_jobs_whose_scheduler_an_action_asks_share_what_it_brings() -> None:
 
 def test_added_jobs_share_where_jobs_of_the_file_do() -> None:
     plan = Plan(name="w", jobs=(job(),), declared=Declared(entries=1))
-    rooms = {"": None}
-    assert not choose_packing(plan, SlurmChoice(), rooms).shares(1, Requirements())
-    shared = choose_packing(plan, SlurmChoice(packing="allocations"), rooms)
+    largest_nodes = {"": None}
+    assert not choose_packing(plan, SlurmChoice(), largest_nodes).shares(1, Requirements())
+    shared = choose_packing(plan, SlurmChoice(packing="allocations"), largest_nodes)
     assert shared.shares(1, Requirements())
     assert not shared.shares(1, Requirements(nodes=2))
-    assert not choose_packing(plan, SlurmChoice(packing="jobs"), rooms).shares(1, Requirements())
+    assert not choose_packing(plan, SlurmChoice(packing="jobs"), largest_nodes).shares(1, Requirements())
 
 
 def test_several_partitions_offer_the_best_of_each() -> None:
-    other = NodeRoom(partition="gpu", cpus=4, memory_bytes=GIB, gpus=8, time_limit_s=60)
-    both = room_of("main,gpu", [ROOM, other])
+    other = LargestNode(partition="gpu", cpus=4, memory_bytes=GIB, gpus=8, time_limit_s=60)
+    both = largest_node_of("main,gpu", [LARGEST, other])
     assert both is not None
     assert (both.cpus, both.gpus, both.time_limit_s) == (16, 8, None)
-    default = room_of("", [other, ROOM])
+    default = largest_node_of("", [other, LARGEST])
     assert default is not None
-    assert default.cpus == ROOM.cpus
-    assert room_of("", [other]) is None
+    assert default.cpus == LARGEST.cpus
+    assert largest_node_of("", [other]) is None
 
 
 def test_an_allocation_is_as_large_as_its_jobs_fill_but_not_larger_than_a_node() -> None:
-    few = size_allocation(Terms(), demand_of([Requirements(cpus=2)] * 3), ROOM, HEADROOM)
-    many = size_allocation(Terms(), demand_of([Requirements(cpus=2)] * 100), ROOM, HEADROOM)
+    few = size_allocation(Terms(), demand_of([Requirements(cpus=2)] * 3), LARGEST, HEADROOM)
+    many = size_allocation(Terms(), demand_of([Requirements(cpus=2)] * 100), LARGEST, HEADROOM)
     assert (few.cpus, many.cpus) == (6, 16)
-    assert size_allocation(Terms(), demand_of([Requirements()] * 100), ROOM, HEADROOM, 4).cpus == 4
+    assert size_allocation(Terms(), demand_of([Requirements()] * 100), LARGEST, HEADROOM, 4).cpus == 4
 
 
 def test_its_memory_is_enough_for_all_that_run_at_once() -> None:
     demand = demand_of([Requirements(memory_bytes=GIB)] * 8)
-    assert size_allocation(Terms(), demand, ROOM, HEADROOM).memory_bytes == 8 * GIB + 128 * MIB
+    assert size_allocation(Terms(), demand, LARGEST, HEADROOM).memory_bytes == 8 * GIB + 128 * MIB
     whole = demand_of([Requirements(memory_bytes=8 * GIB)] * 80)
-    assert size_allocation(Terms(), whole, ROOM, HEADROOM).memory_bytes == 64 * GIB
-    assert size_allocation(Terms(), demand_of([Requirements()]), ROOM, HEADROOM).memory_bytes is None
+    assert size_allocation(Terms(), whole, LARGEST, HEADROOM).memory_bytes == 64 * GIB
+    assert size_allocation(Terms(), demand_of([Requirements()]), LARGEST, HEADROOM).memory_bytes is None
 
 
 def test_jobs_that_did_not_say_get_a_fair_share_of_the_memory() -> None:
     demand = demand_of([Requirements(memory_bytes=MIB), *[Requirements()] * 7])
-    size = size_allocation(Terms(), demand, ROOM, HEADROOM)
+    size = size_allocation(Terms(), demand, LARGEST, HEADROOM)
     assert size.memory_bytes == 32 * GIB + 128 * MIB
 
 
 def test_its_time_holds_the_longest_job_and_the_limit_of_the_partition() -> None:
     demand = demand_of([Requirements(timeout_s=3000)] * 2)
-    size = size_allocation(Terms(), demand, ROOM, HEADROOM)
+    size = size_allocation(Terms(), demand, LARGEST, HEADROOM)
     assert size.time_s is not None
     assert size.time_s >= 3000 + HEADROOM.lead_s
-    short = NodeRoom(partition="short", cpus=16, memory_bytes=GIB, time_limit_s=120)
+    short = LargestNode(partition="short", cpus=16, memory_bytes=GIB, time_limit_s=120)
     assert size_allocation(Terms(), demand_of([Requirements()]), short, HEADROOM).time_s == 120
 
 

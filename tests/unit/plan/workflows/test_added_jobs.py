@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from joblens.model.delivery import RetryLost
+from joblens.model.jobs.job import RetryLost
 from joblens.model.runs.plan import Plan, PlannedJob, growing
 from joblens.model.runs.run import JobsSpawned
 from joblens.model.runs.workflow_spec import (

@@ -82,7 +82,7 @@ job "a" {
         ("{image: a, volumes: [/a]}", "expected SOURCE:TARGET or SOURCE:TARGET:ro"),
         ("{image: a, volumes: ['/a:b']}", "the target b has to begin with /"),
         ("{image: a, devices: [fuse]}", "expected a path such as /dev/fuse"),
-        ("{image: a, engine: apptainer, user: me}", "goes with docker and podman"),
+        ("{image: a, engine: apptainer, user: me}", "is for docker and podman"),
         ("{image: a, engine: apptainer, volumes: ['data:/d']}", "no volumes by name"),
         ("''", "must not be empty"),
         ("[a]", "must be an image, a mapping with one, or false"),

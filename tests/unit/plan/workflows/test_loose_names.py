@@ -21,7 +21,7 @@ def told(*, command: str = "x", parameters: dict[str, Any] | None = None, **fiel
 def test_a_slip_in_a_name_is_told_with_the_one_that_was_meant() -> None:
     parameters = {"lr": [0.1, 0.2], "mb": [1]}
     assert told(command="echo lr={lr} mb={mbb}", parameters=parameters) == [
-        "job 't_{lr}': {mbb} in its command is no parameter and stays as it is; did you mean {mb}?",
+        "job 't_{lr}': {mbb} in its command is not a parameter and stays unchanged; did you mean {mb}?",
         "job 't_{lr}' uses its parameter 'mb' nowhere",
     ]
 
@@ -78,7 +78,7 @@ def test_a_shared_parameter_must_be_named_in_use_parameters() -> None:
     spec = WorkflowSpec(name="w", jobs=(job,), parameters={"n": "1:2"})
     plan = make_plan(spec).plan
     assert plan is not None
-    assert loose_names(spec, plan) == ["job 'a' has {n} but does not name it in use_parameters"]
+    assert loose_names(spec, plan) == ["job 'a' has {n} but does not list it in use_parameters"]
 
 
 def test_columns_of_a_table_need_not_all_be_used() -> None:
@@ -87,7 +87,7 @@ def test_columns_of_a_table_need_not_all_be_used() -> None:
     plan = make_plan(spec, tables={"t.csv": [{"case": "p", "value": "1"}, {"case": "q", "value": "2"}]}).plan
     assert plan is not None
     assert loose_names(spec, plan) == [
-        "job 'a_{case}': {valu} in its command is no parameter and stays as it is; did you mean {value}?"
+        "job 'a_{case}': {valu} in its command is not a parameter and stays unchanged; did you mean {value}?"
     ]
 
 

@@ -52,7 +52,7 @@ def test_each_choice_narrows_what_the_others_left() -> None:
         ("clean_3", "--only: there is no job 'clean_3'; did you mean 'clean_"),
         ("x*", "--only: no job's name matches 'x*'"),
         ("regex:^x", "--only: no job's name matches 'regex:^x'"),
-        ("regex:(", "--only: 'regex:(' is no regex: missing )"),
+        ("regex:(", "--only: 'regex:(' is not a valid regular expression: missing )"),
         ("label:gpuu", "--only: no job has the label 'gpuu'; did you mean 'gpu'?"),
     ],
 )
@@ -62,4 +62,4 @@ def test_a_word_that_stands_for_no_job_is_told(word: str, said: str) -> None:
 
 
 def test_leaving_out_everything_is_told() -> None:
-    assert "nothing is left to run" in select(PLAN, ("fetch",), ("fetch",), ()).problems[0]
+    assert "no jobs to run" in select(PLAN, ("fetch",), ("fetch",), ()).problems[0]

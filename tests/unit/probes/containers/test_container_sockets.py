@@ -22,7 +22,7 @@ def test_places_where_nobody_listens_are_told_together(tmp_path: Path) -> None:
     with pytest.raises(ContainerError) as refusal:
         connect("docker")
     places = f"{tmp_path}/docker.sock, {tmp_path}/mine/docker.sock"
-    assert str(refusal.value) == f"no docker engine answers: nobody listens at {places}"
+    assert str(refusal.value) == f"no docker engine answers: nothing listens at {places}"
 
 
 @pytest.mark.parametrize(
@@ -45,5 +45,5 @@ def test_a_socket_that_is_named_comes_before_the_variable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://far.example:2375")
-    with pytest.raises(ContainerError, match="nobody listens at"):
+    with pytest.raises(ContainerError, match="nothing listens at"):
         connect("docker", str(tmp_path / "none.sock"))

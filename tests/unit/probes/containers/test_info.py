@@ -74,12 +74,12 @@ def test_words_of_an_engine_that_refuses() -> None:
 
 
 def test_who_was_asked_is_told_when_nobody_answers(tmp_path: Path) -> None:
-    with pytest.raises(ContainerError, match="nobody listens at /nowhere/s"):
+    with pytest.raises(ContainerError, match="nothing listens at /nowhere/s"):
         connect(socket="/nowhere/s")
     deaf = tmp_path / "deaf"
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(deaf))
-    with pytest.raises(ContainerError, match="nobody listens at"):
+    with pytest.raises(ContainerError, match="nothing listens at"):
         connect(socket=f"unix://{deaf}")
     listener.listen()
     with pytest.raises(ContainerError, match=r"did not answer within 0\.1 s"):

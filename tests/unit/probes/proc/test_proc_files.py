@@ -17,6 +17,7 @@ from joblens.probes.host.machine_load import (
 from joblens.probes.proc.kernel_files import (
     PAGE_BYTES,
     USEC_PER_TICK,
+    Proportional,
     parse_io,
     parse_smaps_rollup,
     parse_soft_open_files,
@@ -89,7 +90,7 @@ def test_shares_are_read_only_where_the_kernel_divides_them() -> None:
     text = b"55-7ff ---p 0 [rollup]\nRss: 100 kB\nPss: 60 kB\nAnonymous: 50 kB\n"
     assert parse_smaps_rollup(text) is None
     shares = parse_smaps_rollup(text + b"Pss_Anon: 25 kB\nPss_File: 1 kB\nPss_Shmem: 2 kB\n")
-    assert shares == (50 << 10, 25 << 10, 2 << 10)
+    assert shares == Proportional(50 << 10, 25 << 10, 2 << 10)
 
 
 def test_io_and_limits() -> None:

@@ -4,7 +4,8 @@ import socket
 
 import pytest
 
-from joblens.runners.nodes.listener import Ended, line_of
+from joblens.model.values.messages import message_line
+from joblens.runners.nodes.listener import Ended
 from joblens.runners.ray import task as ray_task
 from joblens.runners.ray.messages import Begun, Errand, Finished, Need
 from joblens.runners.ray.task import without_rays_malloc
@@ -54,7 +55,7 @@ def test_a_worker_that_has_left_is_reached_again(monkeypatch: pytest.MonkeyPatch
     carrier._errand, carrier._node_id, carrier._task_id, carrier._gpus = errand, "node", "task", None
     words = carrier.words()
     assert isinstance(next(words), Begun)
-    worker.sendall(line_of(Ended(("u1",))))
+    worker.sendall(message_line(Ended(("u1",))))
     finished = next(words)
     assert isinstance(finished, Finished)
     assert finished.ended == ("u1",)

@@ -7,7 +7,7 @@ WIDE = ("wide", "any")
 
 def place(state: PlaceState, *, queues: tuple[str, ...] = (), reason: str = "") -> LivePlace:
     placed = Placed(placement=Placement(engine="slurm", is_allocation=bool(queues)))
-    return LivePlace(placed, queues=queues, state=state, told=("", reason))
+    return LivePlace(placed, queues=queues, state=state, reported=("", reason))
 
 
 def allocation(*queues: str) -> LivePlace:

@@ -216,8 +216,8 @@ def test_an_edit_looks_as_a_person_would_make_it(
     ("format_", "text", "path", "value", "words"),
     [
         ("yaml", "a: [1\n", ("a",), 2, "line 2, column 1: not valid YAML"),
-        ("yaml", "a: 1\n", ("b", "c"), 2, "there is no b in the file"),
-        ("yaml", "a: [1]\n", ("a", 3), 2, r"there is no a\[3\] in the file"),
+        ("yaml", "a: 1\n", ("b", "c"), 2, "the file has no b"),
+        ("yaml", "a: [1]\n", ("a", 3), 2, r"the file has no a\[3\]"),
         ("yaml", "a: [1]\n", ("a", 0), None, "only keys can be removed"),
         ("yaml", "a: [1]\n", ("a",), 2, "a is a list, not a value"),
         ("yaml", "a: 1\n", ("a",), [1], "only single values"),

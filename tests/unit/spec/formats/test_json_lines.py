@@ -66,7 +66,7 @@ def test_nan_is_a_number_in_json5() -> None:
         ("[NaN]", Mark(1, 2), "expected a value, not 'NaN'"),
         ("[01]", Mark(1, 2), "expected a value, not '01'"),
         ('["\\x41"]', Mark(1, 3), "escape"),
-        ("1 2", Mark(1, 3), "stands after the end"),
+        ("1 2", Mark(1, 3), "after the end of the document"),
         ("", Mark(1, 1), "the text ends"),
         ("9" * 5000, Mark(1, 1), "too long"),
     ],
@@ -88,7 +88,7 @@ def test_what_is_not_even_json5_is_refused(text: str) -> None:
 def test_all_double_keys_are_told_at_once() -> None:
     document = parse_json('{"a": 1,\n"a": 2,\n"b": {"c": 1,\n"c": 2}}')
     assert [problem.mark for problem in document.problems] == [Mark(2, 1), Mark(4, 1)]
-    assert "first given on line 3" in document.problems[1].message
+    assert "first defined on line 3" in document.problems[1].message
     assert document.value == {"a": 1, "b": {"c": 1}}
 
 

@@ -116,7 +116,7 @@ def test_keys_of_one_engine_are_warned_of_with_the_others() -> None:
 def test_many_entries_with_the_same_key_give_one_warning() -> None:
     [warning] = [one for one in warned(SLURM_FLOW) if one[0][-1] == "scheduler"]
     assert warning[0] == ("jobs", 0, "scheduler")
-    assert warning[1].endswith("it is for --engine slurm (and 1 more like it)")
+    assert warning[1].endswith("only for --engine slurm (and 1 more like it)")
 
 
 @pytest.mark.parametrize(

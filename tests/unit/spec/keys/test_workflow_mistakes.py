@@ -51,8 +51,8 @@ slurm_config: {}
         "9:5: runtime in job 'b/c' must be a duration such as 90, 30s, 1h30m or PT2H, not '2 fortnights'",
         "10:5: cpus in job 'b/c' must be more than 0, not -1",
         (
-            "11:1: unknown key 'slurm_config'; write its options into slurm_defaults, "
-            "its allocations into slurm_schedulers"
+            "11:1: unknown key 'slurm_config'; write its options in slurm_defaults, "
+            "its allocations in slurm_schedulers"
         ),
     ]
 
@@ -99,8 +99,8 @@ def test_a_number_too_long_for_python_to_write_is_refused() -> None:
 
 def test_problems_of_the_format_stand_among_the_others() -> None:
     assert problems("name: w\njobs: [{name: a, command: ls, zzz: 1}]\nname: x\n") == [
-        "2:31: unknown key 'zzz' in job 'a'; 'joblens schema' has all keys",
-        "3:1: duplicate key 'name'; first given on line 1",
+        "2:31: unknown key 'zzz' in job 'a'; 'joblens schema' lists all keys",
+        "3:1: duplicate key 'name'; first defined on line 1",
     ]
 
 

@@ -9,7 +9,7 @@ from joblens.spec.recipes.file import RecipeReading, read_recipe
 
 LEAST = "dataset_path: a.jsonl\nexport_path: out/b.jsonl\nprocess:\n  - clean_links_mapper:\n"
 
-INDENTED = "'x' beside 'b' is to be indented further, or needs a '-'"
+INDENTED = "indent 'x' more than 'b', or write a '-' before it"
 
 
 def read(text: str, **given: object) -> RecipeReading:
@@ -127,7 +127,7 @@ def test_keys_that_change_nothing_are_remembered() -> None:
 def test_keys_that_would_change_the_rows_are_refused_unless_they_are_off() -> None:
     recipe_of(f"{LEAST}keep_hashes_in_res_ds: false\nvalidators: []\n")
     (problem,) = told(f"{LEAST}keep_hashes_in_res_ds: true\n")
-    assert problem.startswith("5:1: keep_hashes_in_res_ds is not supported here")
+    assert problem.startswith("5:1: keep_hashes_in_res_ds is not supported")
 
 
 def test_sizes_and_budgets_become_bytes() -> None:
@@ -149,7 +149,10 @@ def test_every_mistake_is_told_with_its_place() -> None:
         f"6:5: item 1 of process must be one operator; {INDENTED}",
         "8:5: item 2 of process.b must be a mapping of its parameters, not 5",
         "9:5: item 3 of process must name an operator; this one is empty",
-        "10:1: job_id must be letters, digits, '_', '-' and '.', not 'a/b': it becomes the name of a folder",
+        (
+            "10:1: job_id must consist of letters, digits, '_', '-' and '.', not 'a/b': "
+            "it is used as the name of a folder"
+        ),
     ]
 
 
@@ -164,7 +167,7 @@ def test_every_mistake_is_told_with_its_place() -> None:
         ),
         (
             "checkpoint: {strategy: manual}\n",
-            "5:14: strategy manual in checkpoint needs 'op_names' beside it",
+            "5:14: strategy manual in checkpoint requires 'op_names'",
         ),
         ("job_id: a\nresume: b\n", "6:1: resume and job_id name different jobs: 'b' and 'a'"),
     ],
@@ -176,7 +179,7 @@ def test_what_cannot_be_together_is_told(more: str, problem: str) -> None:
 @pytest.mark.parametrize("path", ["out.txt", "folder"])
 def test_an_export_of_no_known_format_is_refused(path: str) -> None:
     (problem,) = told(f"dataset_path: a\nexport_path: {path}\nprocess: [a]\n")
-    assert "end it with .jsonl, .json or .parquet, or set export_type" in problem
+    assert "use .jsonl, .json or .parquet, or set export_type" in problem
     said = recipe_of(f"dataset_path: a\nexport_path: {path}\nexport_type: jsonl\nprocess: [a]\n")
     assert said.export_type == "jsonl"
 
@@ -213,8 +216,8 @@ def test_files_that_are_no_recipes_say_what_is_missing(text: str, problem: str) 
             "work_dir: s3://bucket/x",
             "work_dir: s3://bucket/x is a URL; only local files",
         ),
-        ("job_id: .hidden", "must begin with a letter, a digit or '_', not '.hidden'"),
-        ("job_id: a/b", "must be letters, digits, '_', '-' and '.', not 'a/b'"),
+        ("job_id: .hidden", "must start with a letter, a digit or '_', not '.hidden'"),
+        ("job_id: a/b", "must consist of letters, digits, '_', '-' and '.', not 'a/b'"),
         (f"job_id: {'a' * 129}", "must have at most 128 characters"),
     ],
 )
@@ -278,7 +281,7 @@ def test_weights_are_told_to_change_nothing() -> None:
     ("line", "problem"),
     [
         ("delimiter: ab", "delimiter in load_dataset_kwargs must be one character"),
-        ("columns: [text]", "columns in load_dataset_kwargs is not supported here"),
+        ("columns: [text]", "columns in load_dataset_kwargs is not supported"),
     ],
 )
 def test_loading_that_would_give_other_rows_is_refused(line: str, problem: str) -> None:

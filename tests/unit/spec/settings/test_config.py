@@ -6,7 +6,8 @@ import pytest
 
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Accounting
-from joblens.model.settings import Kind, Settings, all_settings, names_of
+from joblens.model.setting_list import Kind, all_settings
+from joblens.model.settings import Settings, names_of
 from joblens.spec.settings.config import read_config, value_from_text
 
 HERE = "/project/joblens.yml"

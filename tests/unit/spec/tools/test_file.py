@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.model.delivery import RetryLost
-from joblens.model.jobs.job import ContainerJob, Requirements
+from joblens.model.jobs.job import ContainerJob, Requirements, RetryLost
 from joblens.model.tool import ParameterWay, ToolDevice, ToolParameter, ToolScript
 from joblens.spec.keys.tool import TOOL_SECTIONS
 from joblens.spec.tools.file import read_tool
@@ -94,27 +93,28 @@ def test_a_tool_is_called_by_its_file_unless_it_says_otherwise() -> None:
         ("[1, 2]", "1:1: the file must be a mapping, not a list"),
         ("programs: [a]", "1:1: the tool has no 'command'"),
         ("command: a {script}", "1:1: command must be a list of words, not 'a {script}'; write [a {script}]"),
-        ("command: []", "1:1: command has no words"),
+        ("command: []", "1:1: command is empty"),
         ("command: [a]\ncomand: b", "2:1: unknown key 'comand'; did you mean 'command'?"),
         (
             'command: [a, "{scrip}"]',
-            "1:14: command: {scrip} stands for nothing; did you mean {script}?",
+            "1:14: command: {scrip} is unknown; did you mean {script}?",
         ),
         (
             'command: [a, "x={params...}"]',
             (
-                "1:14: command: {params...} stands for several words, so it is a word by itself, not part of "
+                "1:14: command: {params...} expands to several words, "
+                "so it must be a word by itself, not part of "
                 "'x={params...}'"
             ),
         ),
-        ('command: ["{program}"]', "1:1: command has {program}, but there are no programs"),
+        ('command: ["{program}"]', "1:1: command has {program}, but programs is missing"),
         (
             "command: [a]\nparameters: arguments",
             "2:1: parameters: arguments needs {params...} in the command",
         ),
         (
             'command: [a, "{params...}"]\nparameters: json_file\nown_folder: false',
-            "3:1: own_folder: false does not go with json_file: jobs would share one file",
+            "3:1: own_folder: false cannot be combined with json_file: jobs would share one file",
         ),
         (
             'command: [a, "{params...}"]\nparameters: arguments\nparameter_form: ["--{name}"]',
@@ -129,16 +129,16 @@ def test_a_tool_is_called_by_its_file_unless_it_says_otherwise() -> None:
         ),
         (
             "command: [a]\ndevices:\n  tpu: {}",
-            "3:3: devices: there is no 'tpu'; expected cpu, gpu or intel-gpu",
+            "3:3: devices: unknown device 'tpu'; expected cpu, gpu or intel-gpu",
         ),
-        ("command: [a]\nbenchmark: b.py", "2:1: benchmark: 'b.py' is none of its scripts"),
+        ("command: [a]\nbenchmark: b.py", "2:1: benchmark: the tool has no script 'b.py'"),
         (
             "command: [a]\nscripts:\n  x.py:\n    parameters:\n      n: {default: 0, least: 1}",
             "5:7: parameter 'n' of x.py: its default is below 1",
         ),
         (
             "command: [a]\nscripts:\n  x.py:\n    parameters:\n      n: {default: a, least: 1}",
-            "5:7: parameter 'n' of x.py: least and most go with numbers only",
+            "5:7: parameter 'n' of x.py: least and most are only for numbers",
         ),
         (
             "command: [a]\nscripts:\n  x.py:\n    parameters:\n      n: {default: {a: 1}}",
@@ -151,11 +151,11 @@ def test_a_tool_is_called_by_its_file_unless_it_says_otherwise() -> None:
         ("command: [a]\ncontainer: {engine: docker}", "2:1: container has no 'image'"),
         (
             "command: [a]\nname: a b",
-            "2:1: name: 'a b' is to be letters, digits, '.', '_' and '-', a letter or digit first",
+            "2:1: name: 'a b' must be letters, digits, '.', '_' and '-', starting with a letter or digit",
         ),
         (
             "command: [a]\ncheck: [-h]",
-            "2:1: check is about the program, but there are no programs",
+            "2:1: check needs programs",
         ),
     ],
 )
@@ -180,7 +180,7 @@ def test_mistakes_between_keys_are_told_beside_those_of_single_keys() -> None:
         "requirements: {cpus: lots}\n"
     )
     first, second, third, fourth = told(text)
-    assert first == "command: {scrip} stands for nothing; did you mean {script}?"
+    assert first == "command: {scrip} is unknown; did you mean {script}?"
     assert second == "parameters: arguments needs {params...} in the command"
     assert third.startswith("unknown key 'foo'")
     assert fourth.startswith("cpus in requirements must be")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from joblens.model.delivery import RetryLost
+from joblens.model.jobs.job import RetryLost
 from joblens.spec.tools.task_list import read_task_list
 
 POISSON = {"tool": "fenicsx", "script": "poisson.py"}

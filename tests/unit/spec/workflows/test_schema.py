@@ -27,7 +27,7 @@ BEYOND_A_SCHEMA = (
     "regular expression",
     "metadata",
     "termination_signal",
-    "needs a parameters_file",
+    "requires a parameters_file",
     "18 digits",
     "9999999999p",
     "NUL",

@@ -19,7 +19,7 @@ def test_a_batch_is_a_mapping_or_a_list_of_jobs() -> None:
 @pytest.mark.parametrize(
     ("value", "path", "text"),
     [
-        (7, (), "a batch is a mapping"),
+        (7, (), "a batch must be a mapping"),
         ({}, (), "'jobs' is missing"),
         ({"jobs": {}}, ("jobs",), "must be a list"),
         ({"jobs": [], "lineage": 3}, ("lineage",), "must be text"),

@@ -6,8 +6,8 @@ from joblens.model.delivery import Order, Ticket
 from joblens.model.jobs.job import Job, Status
 from joblens.model.writes import JobQueued, TicketMade, Write
 from joblens.stores.sqlite import SqliteStore
-from tests.contract.store_builders import NOON_US
-from tests.contract.ticket_builders import LEASE_S, begun, done, worker
+from tests.builders.tickets import LEASE_S, begun, done, worker
+from tests.builders.writes import NOON_US
 
 SECRET = "hunter2-secret"
 SIZES = (10, 900, 3_000, 5_000, 9_000, 40_000)  # within a page of the file, and over several

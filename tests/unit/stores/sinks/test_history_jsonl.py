@@ -1,7 +1,4 @@
-import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +7,6 @@ import pytest
 
 from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Record, Status
 from joblens.stores.sinks.history_jsonl import HistoryJsonl
-from tests.conftest import REPOSITORY, python_path
 from tests.keystone import KEYSTONE_KEYS
 
 
@@ -85,27 +81,6 @@ def test_the_file_is_rotated_by_size_and_the_oldest_goes(path: Path) -> None:
     together = [task for name in reversed(names) for task in _ids(path.with_name(name))]
     assert together == [f"{number:02}" for number in range(12)][-len(together) :]
     assert all(file.stat().st_size <= line for file in path.parent.iterdir())
-
-
-_APPENDS = """
-import sys
-from joblens.stores.sinks.history_jsonl import HistoryJsonl
-from tests.unit.stores.sinks.test_history_jsonl import ended_record
-sink = HistoryJsonl(sys.argv[1], max_size=20_000, backup_count=1000)
-for number in range(60):
-    sink.jobs_ended([ended_record(f"{sys.argv[2]}-{number}")])
-"""
-
-
-def test_many_processes_append_and_rotate_without_losing_a_line(path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": python_path(REPOSITORY)}
-    writers = [
-        subprocess.Popen([sys.executable, "-c", _APPENDS, str(path), name], env=environment)
-        for name in ("a", "b", "c", "d")
-    ]
-    assert [writer.wait() for writer in writers] == [0, 0, 0, 0]
-    found = [task for file in path.parent.iterdir() for task in _ids(file)]
-    assert sorted(found) == sorted(f"{name}-{number}" for name in "abcd" for number in range(60))
 
 
 def test_a_file_that_cannot_be_written_is_one_warning_and_no_error(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from joblens.model.errors import StoreError, StoreVanished, UnknownJob
 from joblens.model.history import HistoryQuery
 from joblens.stores.sqlite import SqliteStore
 from joblens.stores.wrappers.retrying import RetryingStore
-from tests.contract.store_builders import ended, queued
+from tests.builders.writes import ended, queued
 
 
 class SometimesAway(SqliteStore):
@@ -43,7 +43,7 @@ def test_a_store_that_is_away_is_asked_until_it_answers_and_that_is_told_once(in
     inner.outages = _away(3)
     store.apply([queued("a1"), ended("a1")])
     assert said == [
-        "the store is away; trying again until it answers",
+        "the store is away; retrying until it answers",
         f"the store {inner.url} answers again",
     ]
     inner.outages = _away(2)

@@ -7,12 +7,12 @@ from joblens.model.jobs.details import ContainerFacts, Details, Endpoint, Endpoi
 from joblens.model.jobs.job import Job, Record, Status
 from joblens.model.values.units import MIB
 from joblens.views.jobs.devices import container_pairs
-from joblens.views.jobs.labels import Look, nothing
+from joblens.views.jobs.labels import SectionContext, nothing
 from joblens.views.jobs.resources import render_part
 from joblens.views.jobs.show import render_show
 from joblens.views.jobs.stats import render_profile_statistics
 from joblens.views.text.style import PLAIN
-from tests.unit.analysis.records import START_US, a_record, a_sample
+from tests.builders.records import START_US, a_record, a_sample
 
 _JOB = Job(uuid="3f8a21b2-c4d5-4e6f-a7b8-c9d0e1f2a3b4", argv=("true",), created_at_us=1)
 
@@ -32,8 +32,8 @@ def test_why_there_is_nothing_depends_on_what_was_asked_for(
     changes: dict[str, object], part: str, words: str
 ) -> None:
     record = Record(status=Status.RUNNING, job=structs.replace(_JOB, **changes))
-    look = Look(record=record, samples=[], details=Details(), width=200, paint=PLAIN)
-    assert words in nothing(part, look, part)[0]
+    context = SectionContext(record=record, samples=[], details=Details(), width=200, paint=PLAIN)
+    assert words in nothing(part, context, part)[0]
 
 
 def test_a_container_is_told_with_its_image_and_what_the_engine_used_for_it() -> None:
@@ -101,8 +101,10 @@ def test_bytes_of_sockets_that_are_gone_are_a_lower_bound_and_the_rest_is_told(
         record, status=status, outcome=record.outcome if status is not Status.RUNNING else None
     )
     samples = [a_sample(6, network_rx_bytes=MIB, network_tx_bytes=57 * MIB)]
-    look = Look(record=record, samples=samples, details=Details(endpoints=table), width=300, paint=PLAIN)
-    text = "\n".join(render_part("network", look))
+    context = SectionContext(
+        record=record, samples=samples, details=Details(endpoints=table), width=300, paint=PLAIN
+    )
+    text = "\n".join(render_part("network", context))
     assert sent in text
     assert when in text
     assert "of 57.0 MiB sent 34.0 MiB" in text

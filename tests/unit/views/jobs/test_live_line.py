@@ -6,7 +6,7 @@ from msgspec import structs
 from joblens.model.jobs.sample import Sample
 from joblens.views.jobs.live_line import render_live_line
 from joblens.views.text.style import visible_width
-from tests.golden.gpu_job import gpu_samples
+from tests.builders.gpu_job import gpu_samples
 
 
 def samples(count: int) -> list[Sample]:

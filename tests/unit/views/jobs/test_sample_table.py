@@ -5,8 +5,9 @@ from msgspec import structs
 from joblens.model.jobs.sample import Sample
 from joblens.views.jobs.metrics import SampleTable
 from joblens.views.text.style import PLAIN
-from tests.golden.gpu_job import gpu_samples
-from tests.integration.past_jobs import MIB, START_US
+from tests.builders.gpu_job import gpu_samples
+from tests.builders.past_jobs import MIB
+from tests.builders.records import START_US
 
 
 def a_sample(at_ms: int, **numbers: int | None) -> Sample:

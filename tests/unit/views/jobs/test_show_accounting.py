@@ -37,4 +37,4 @@ def test_a_long_reason_is_wrapped_below_its_beginning() -> None:
 
 def test_limits_name_how_each_is_held() -> None:
     lines = _shown(_attempt(enforced_by={"memory": "watched by joblens", "cpus": "cgroup cpu.max"}))
-    assert "  limits held      memory watched by joblens, cpus by cgroup cpu.max" in lines
+    assert "  enforced         memory watched by joblens, cpus by cgroup cpu.max" in lines

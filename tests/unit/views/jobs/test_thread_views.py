@@ -3,7 +3,7 @@
 from joblens.model.jobs.details import Details, MemoryDepth, ThreadTable, ThreadUse
 from joblens.model.jobs.job import Job, Outcome, Record, Status, Usage
 from joblens.model.jobs.sample import Sample
-from joblens.views.jobs.labels import Look
+from joblens.views.jobs.labels import SectionContext
 from joblens.views.jobs.resources import parts_known, render_part
 from joblens.views.text.style import PLAIN
 
@@ -11,14 +11,14 @@ _JOB = Job(uuid="3f8a21b2-c4d5-4e6f-a7b8-c9d0e1f2a3b4", argv=("true",), created_
 _SECOND = 1_000_000
 
 
-def _look(details: Details, *, cpu_usec: int = 0, samples: tuple[Sample, ...] = ()) -> Look:
+def _look(details: Details, *, cpu_usec: int = 0, samples: tuple[Sample, ...] = ()) -> SectionContext:
     outcome = Outcome(
         status=Status.SUCCESS, ended_at_us=1, duration_s=1.0, usage=Usage(cpu_total_usec=cpu_usec)
     )
     record = Record(status=Status.RUNNING, job=_JOB)
     if cpu_usec:
         record = Record(status=Status.SUCCESS, job=_JOB, outcome=outcome)
-    return Look(record=record, samples=samples, details=details, width=100, paint=PLAIN)
+    return SectionContext(record=record, samples=samples, details=details, width=100, paint=PLAIN)
 
 
 def _threads(*, cpu_usec: int, unread: int = 0) -> Details:

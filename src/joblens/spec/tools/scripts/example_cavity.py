@@ -1,8 +1,9 @@
-"""Flow in a square cavity whose lid moves, with OpenFOAM's blockMesh and icoFoam.
+"""Flow in a square cavity with a moving lid, with OpenFOAM's blockMesh and icoFoam.
 
-Writes the case from its parameters, makes the mesh, runs until the flow is steady, and checks that it is:
-the eddy has formed, mass is kept, and the flow did not change any more at the end. Parameters are variables:
-SIM_REYNOLDS, SIM_CELLS, SIM_END_TIME. Writes result.json, and the case in the folder cavity."""
+Writes the case from its parameters, creates the mesh, and runs until the flow is steady. Checks that the eddy
+has formed, mass is conserved, and the flow did not change at the end. Parameters are environment variables:
+SIM_REYNOLDS, SIM_CELLS, SIM_END_TIME. Writes result.json, and the case in the folder cavity.
+"""
 
 import json
 import math
@@ -17,8 +18,8 @@ CELLS = int(os.environ.get("SIM_CELLS", "20"))
 END_TIME = float(os.environ.get("SIM_END_TIME", "10"))
 
 CASE = "cavity"
-COURANT = 0.5  # how far the fastest flow gets in a step, in cells
-STEADY = 1e-2  # change of velocity in the last tenth of the time, over the lid's
+COURANT = 0.5  # how far the fastest flow gets per step, in cells
+STEADY = 1e-2  # change of velocity in the last tenth of the time, relative to the lid's
 
 HEADER = """FoamFile
 {{
@@ -114,7 +115,7 @@ def write(folder, name, kind, text):
 
 
 def write_case():
-    """Lid and side are 1, so the viscosity is 1 / Reynolds."""
+    """Writes the case. Lid speed and side are 1, so the viscosity is 1 / Reynolds."""
     steps = max(10, math.ceil(END_TIME * CELLS / COURANT / 10) * 10)
     write("system", "blockMeshDict", "dictionary", MESH.format(cells=CELLS))
     control = CONTROL.format(end=END_TIME, step=repr(END_TIME / steps), every=steps // 10)
@@ -139,12 +140,12 @@ def run(program):
 
 
 def velocities(time_name):
-    """Of all cells, row by row from the bottom."""
+    """Returns the velocities of all cells, row by row from the bottom."""
     with open(os.path.join(CASE, time_name, "U"), encoding="ascii") as file:
         text = file.read()
     field = re.search(r"internalField\s+nonuniform List<vector>\s+(\d+)\s*\((.*?)\n\)", text, re.DOTALL)
     if field is None:
-        sys.exit("the flow is still what it was at the start")
+        sys.exit("the flow has not changed since the start")
     rows = re.findall(r"\(([^()]+)\)", field[2])
     return [tuple(float(number) for number in row.split()) for row in rows]
 
@@ -181,7 +182,7 @@ def main():
         f"reynolds={REYNOLDS:g} cells={CELLS} steps={steps} lowest_u={result['lowest_u']:.4f} "
         f"at y={result['lowest_u_at_y']:.3f} last_change={change:.1e}"
     )
-    # The lid draws the upper half along; what flows back below it is the eddy.
+    # The lid drags the upper half along; the return flow below it is the eddy.
     has_eddy = -0.6 < result["lowest_u"] < -0.05
     return 0 if has_eddy and result["continuity_error"] < 1e-4 and result["is_steady"] else 1
 

@@ -1,7 +1,8 @@
-"""Pi as the integral of 4 / (1 + x * x) from 0 to 1, shared among the ranks of an MPI job.
+"""Pi as the integral of 4 / (1 + x * x) from 0 to 1, computed by the ranks of an MPI job.
 
 The error of the midpoint rule is 1 / (12 * intervals**2), so the result can be checked. Parameters are
-options: --intervals N. Writes result.json."""
+options: --intervals N. Writes result.json.
+"""
 
 import argparse
 import json
@@ -11,11 +12,11 @@ import time
 import numpy
 from mpi4py import MPI
 
-BATCH = 1 << 16  # intervals worked on at a time, so that memory does not grow with them
+BATCH = 1 << 16  # intervals per chunk, so that memory does not grow with them
 
 
 def share(rank, ranks, intervals):
-    """This rank's part of the sum."""
+    """Returns this rank's part of the sum."""
     first, last = rank * intervals // ranks, (rank + 1) * intervals // ranks
     total = 0.0
     for start in range(first, last, BATCH):
@@ -43,7 +44,7 @@ def main():
         with open("result.json", "w", encoding="utf-8") as file:
             json.dump(result, file, indent=1)
         print(f"ranks={world.size} intervals={intervals} pi={pi:.12f} error={error:.3e}")
-    # Sums of many numbers are rounded, so it cannot get better than about 1e-12.
+    # Rounding limits the accuracy to about 1e-12.
     return 0 if abs(pi - math.pi) < 1 / (11 * intervals**2) + 1e-11 else 1
 
 

@@ -1,4 +1,4 @@
-"""How many primes there are below a limit, by a sieve. Parameters are options: --limit N --repeat N."""
+"""Counts the primes below a limit with a sieve. Parameters are options: --limit N --repeat N."""
 
 import argparse
 

@@ -1,0 +1,1 @@
+"""Tools for AI assistants over the Model Context Protocol."""

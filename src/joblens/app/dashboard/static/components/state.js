@@ -1,0 +1,55 @@
+/** State badges: colour, shape and word, so that colour is never the only signal. */
+
+import { el, svg } from "../core/dom.js";
+
+/** @type {Record<string, string>} */
+const TONES = {
+  queued: "waiting",
+  blocked: "waiting",
+  ready: "waiting",
+  pending: "waiting",
+  created: "waiting",
+  running: "running",
+  success: "good",
+  completed: "good",
+  failed: "bad",
+  error: "bad",
+  terminated: "bad",
+  pending_failed: "bad",
+  timeout: "late",
+  lost: "lost",
+  cancelled: "off",
+  canceled: "off",
+  disabled: "off",
+  measured: "off",
+};
+
+/** One shape per tone, drawn in a box of 10. @type {Record<string, string>} */
+const SHAPES = {
+  waiting: "M2 5a3 3 0 1 0 6 0a3 3 0 1 0 -6 0M5 3.4V5l1.2 0.9",
+  running: "M3 1.8L8.2 5L3 8.2Z",
+  good: "M1.8 5.2L4.2 7.6L8.4 2.6",
+  bad: "M2.4 2.4L7.6 7.6M7.6 2.4L2.4 7.6",
+  late: "M2.2 1.8H7.8L2.2 8.2H7.8Z",
+  lost: "M3 3.4A2 2 0 1 1 5.6 5.2L5 6M5 8V8.1",
+  off: "M2 5H8",
+};
+
+/** @param {string} status */
+export function toneOf(status) {
+  return TONES[status] ?? "off";
+}
+
+/**
+ * @param {string} status
+ * @param {string} [label]  Instead of the status itself.
+ */
+export function stateBadge(status, label) {
+  const tone = toneOf(status);
+  const shape = svg(
+    "svg",
+    { viewBox: "0 0 10 10", class: "shape", "aria-hidden": "true" },
+    svg("path", { d: SHAPES[tone] ?? "" }),
+  );
+  return el("span", { class: `state tone-${tone}` }, shape, el("span", null, label ?? status.replaceAll("_", " ")));
+}

@@ -1,0 +1,91 @@
+/** Starts the page: reads what the server put into the document, draws the frame, and mounts the page of the address. */
+
+import { errorBox, mountFeedback } from "./components/feedback.js";
+import { Frame } from "./components/frame.js";
+import { el, fill } from "./core/dom.js";
+import { changed } from "./core/page.js";
+import { Router } from "./core/router.js";
+import { RestSource } from "./core/source.js";
+import { page as jobs } from "./pages/jobs.js";
+import { page as overview } from "./pages/overview.js";
+
+/** Every page of the dashboard. @type {readonly import("./core/router.js").Route[]} */
+export const ROUTES = [
+  { path: "/", page: overview },
+  { path: "/jobs", page: jobs },
+];
+
+/**
+ * @typedef {object} Boot
+ * @property {string} base
+ * @property {import("./core/source.js").Session} session
+ */
+
+/**
+ * Mounts pages as the address changes. A report calls it with its own source and routes.
+ * @param {readonly import("./core/router.js").Route[]} routes
+ * @param {import("./core/source.js").DataSource} source
+ * @param {{ base: string, isFile: boolean }} where
+ */
+export function start(routes, source, where) {
+  mountFeedback();
+  let leaving = new AbortController();
+  const router = new Router(routes, where, (match, place) => {
+    leaving.abort();
+    leaving = new AbortController();
+    const root = frame.newRoot(match?.route.page.nav ?? "");
+    if (!match) {
+      frame.setTitle("Not found");
+      fill(
+        root,
+        el("h1", null, "There is no such page"),
+        el("p", null, el("a", { href: router.href("/") }, "Overview")),
+      );
+      return;
+    }
+    const { page } = match.route;
+    frame.setTitle(page.title);
+    let query = place.query;
+    /** @type {import("./core/page.js").Context} */
+    const context = {
+      root,
+      source,
+      params: match.params,
+      query: new URLSearchParams(query),
+      signal: leaving.signal,
+      setQuery(changes) {
+        query = changed(query, changes);
+        router.replaceQuery(query);
+      },
+      go: (path, next) => router.go(path, next),
+      href: (path, next) => router.href(path, next),
+      setTitle: (text) => frame.setTitle(text),
+      setConnection: (state, detail) => frame.setConnection(state, detail ?? ""),
+    };
+    const { signal } = leaving;
+    Promise.resolve()
+      .then(() => page.mount(context))
+      .catch((error) => {
+        if (!signal.aborted)
+          fill(
+            root,
+            errorBox(error, () => location.reload()),
+          );
+      });
+  });
+  const frame = new Frame(source, (path) => router.href(path));
+  document.body.prepend(frame.node);
+  router.start();
+}
+
+/** Starts the dashboard in a page of the server. */
+function startServed() {
+  const boot = document.getElementById("joblens-boot");
+  if (!boot) return; // the sign-in page, or a report that starts itself
+  /** @type {Boot} */
+  const found = JSON.parse(boot.textContent ?? "{}");
+  const source = new RestSource(found.base, found.session, () => location.assign(`${found.base}/sign-in`));
+  start(ROUTES, source, { base: found.base, isFile: false });
+}
+
+startServed();

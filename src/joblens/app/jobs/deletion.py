@@ -1,0 +1,176 @@
+"""Deletion of jobs: which may go, and everything that goes with them, in the store and in files beside it."""
+
+import contextlib
+import glob
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from joblens.app.jobs.epilog import time_series_path
+from joblens.app.jobs.logs import STREAMS
+from joblens.model.errors import InputError, StoreError, UnknownRun
+from joblens.model.history import Tombstone
+from joblens.model.jobs.job import Record
+from joblens.model.runs.run import RunStatus, Workflow
+from joblens.ports.store import QueueStore, Store
+
+_RESUMABLE = (RunStatus.CREATED, RunStatus.RUNNING, RunStatus.STOPPED)
+_LEVELS = 3  # from the logs of a job to the output of its run, at most
+Warn = Callable[[str], None]
+
+
+class Mirrors(Struct, frozen=True, kw_only=True):
+    """Files beside the store that have copies of jobs; "": not used."""
+
+    history: str = ""  # jobs_history.jsonl; rotated ones beside it
+    live: str = ""  # folder with a folder of sample files per job
+
+
+class Obstacle(Struct, frozen=True):
+    """A job that may not be deleted."""
+
+    record: Record
+    reason: str  # continues "job 3 "
+    hint: str
+
+
+class Selection(Struct, frozen=True):
+    jobs: tuple[Record, ...]  # may be deleted
+    obstacles: tuple[Obstacle, ...]
+
+
+def select(store: Store, records: Iterable[Record], user: str | None) -> Selection:
+    """`user`: who deletes, and may delete only own jobs; None: may delete all jobs."""
+    jobs: list[Record] = []
+    obstacles: list[Obstacle] = []
+    statuses: dict[str, RunStatus | None] = {}
+    for record in records:
+        found = _obstacle(store, record, user, statuses)
+        if found is None:
+            jobs.append(record)
+        else:
+            obstacles.append(found)
+    return Selection(tuple(jobs), tuple(obstacles))
+
+
+def _obstacle(
+    store: Store, record: Record, user: str | None, statuses: dict[str, RunStatus | None]
+) -> Obstacle | None:
+    owner, link = record.job.user, record.job.run
+    if user is not None and owner and owner != user:
+        return Obstacle(record, f"belongs to {owner}, not to {user}", f"ask {owner} to delete it")
+    if not record.status.is_final:
+        state = "running" if record.attempt is not None else "queued"
+        return Obstacle(record, f"is {state}", f"cancel it first: joblens cancel {record.number}")
+    if link is None:
+        return None
+    if link.run_uuid not in statuses:
+        statuses[link.run_uuid] = _status_of(store, link.run_uuid)
+    status = statuses[link.run_uuid]
+    if status in _RESUMABLE:
+        return Obstacle(
+            record,
+            f"is needed by a run that is {status} and can be resumed",
+            f"let the run end first: joblens resume {link.run_uuid[:8]}",
+        )
+    return None
+
+
+def _status_of(store: Store, run_uuid: str) -> RunStatus | None:
+    try:
+        return store.find_run(run_uuid).status
+    except UnknownRun:
+        return None
+
+
+def refuse_resumable(store: Store, workflow: Workflow, user: str | None) -> None:
+    """Raises InputError if the workflow belongs to another user, or one of its runs has not ended."""
+    if user is not None and workflow.user and workflow.user != user:
+        raise InputError(
+            f"workflow {workflow.number} belongs to {workflow.user}, not to {user}",
+            hint=f"ask {workflow.user} to delete it",
+        )
+    for run in store.runs(workflow.uuid):
+        if run.status in _RESUMABLE and run.started_at_us is not None:
+            raise InputError(
+                f"run {workflow.number}.{run.number} is {run.status} and can be resumed",
+                hint=f"let the run end first: joblens resume {workflow.number}.{run.number}",
+            )
+
+
+def refuse(obstacles: Sequence[Obstacle]) -> None:
+    """Raises InputError about the first of them, and says how many more there are."""
+    if obstacles:
+        first, others = obstacles[0], len(obstacles) - 1
+        more = f", and {others} more cannot be deleted either" if others else ""
+        raise InputError(f"job {first.record.number} {first.reason}{more}", hint=first.hint)
+
+
+def delete(
+    store: QueueStore, records: Sequence[Record], mirrors: Mirrors, *, by: str, at_us: int, warn: Warn
+) -> list[Tombstone]:
+    """First the store, then files: what a crash in between leaves is found by `prune`."""
+    known = {record.job.uuid: record for record in records}
+    deleted = store.delete_jobs(list(known), by=by, at_us=at_us)
+    gone = [known[each.uuid] for each in deleted]
+    for record in gone:
+        _remove_output(record)
+        if mirrors.live:
+            _remove_folder(os.path.join(mirrors.live, record.job.uuid))
+    uuids = {record.job.uuid for record in gone}
+    try:
+        if mirrors.history and uuids:
+            from joblens.stores.sinks.history_jsonl import remove_jobs
+
+            remove_jobs(mirrors.history, uuids)
+        for folder in {folder for record in gone for folder in _series_folders(record)}:
+            _forget_series(folder, uuids)
+    except (OSError, StoreError) as error:
+        warn(f"deleted jobs are still in a file beside the store: {error}")
+    return deleted
+
+
+def _series_folders(record: Record) -> list[str]:
+    """Beside the output of the job, or of its run, whose folder is above that of the job's logs."""
+    folder = record.attempt.logs_dir if record.attempt is not None else ""
+    above: list[str] = []
+    for _ in range(_LEVELS if folder else 0):
+        folder = os.path.dirname(folder)
+        above.append(os.path.join(folder, "resource_utilization"))
+    return [os.path.dirname(time_series_path(record)), *above]
+
+
+def _forget_series(folder: str, uuids: set[str]) -> None:
+    from joblens.stores.sinks.time_series import remove_jobs
+
+    for path in glob.glob(os.path.join(glob.escape(folder), "resource_metrics_*.db")):
+        remove_jobs(path, uuids)
+
+
+def _remove_output(record: Record) -> None:
+    """Removes a folder of the job's own; from any other folder only the job's output, and only on the machine
+    where it ran: the same path may belong to another job here."""
+    if record.attempt is None or not record.attempt.logs_dir:
+        return
+    folder = record.attempt.logs_dir
+    if os.path.basename(folder) == record.job.uuid:
+        _remove_folder(folder)
+        return
+    if record.attempt.owner.host != os.uname().nodename:
+        return
+    for name in STREAMS.values():
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(folder, name))
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+
+
+def _remove_folder(folder: str) -> None:
+    """Files, then the folder; a folder inside it is not ours and stays."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.path)
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)

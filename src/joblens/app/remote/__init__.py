@@ -1,0 +1,1 @@
+"""Clients of a server for Python programs, blocking and asynchronous."""

@@ -1,0 +1,378 @@
+"""Changes through the server: submit, cancel, rerun, resume, tag and annotate. Each needs a role and is
+written to the audit log."""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct, json
+from msgspec.structs import replace
+
+from joblens.app.jobs.preparation import prepare
+from joblens.app.jobs.requests import Request
+from joblens.app.jobs.submission import ask_to_cancel, submit
+from joblens.app.runs.control import ask_run_to_end
+from joblens.app.server.access import Principal, audit
+from joblens.app.server.jobs import get_job
+from joblens.app.server.runs import find_run
+from joblens.app.wiring.agent_context import current_user
+from joblens.app.wiring.drivers import StoreConnection, Warn, history_file
+from joblens.model.access import IdempotentRequest, Role, Scope
+from joblens.model.errors import AccessDenied, Conflict, InputError, UnknownJob
+from joblens.model.history import Annotation, Tombstone
+from joblens.model.jobs.job import Record, Requirements, RetryLost
+from joblens.model.runs.run import Run, RunOptions
+from joblens.model.settings import Settings
+from joblens.model.values.ids import new_uuid
+from joblens.model.writes import JobAnnotated
+from joblens.ports.store import QueueStore, Store
+
+if TYPE_CHECKING:
+    from joblens.app.driving.checks import RunRequest
+
+_REMEMBERED_US = 24 * 3600 * 1_000_000
+_LONGEST_KEY = 200
+
+Text = Annotated[str, Meta(max_length=10_000)]
+Words = tuple[Annotated[str, Meta(max_length=100_000)], ...]
+Tag = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f,]+$")]
+
+
+class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A command for the background. It runs as the user of the server."""
+
+    argv: Words = ()
+    shell: Text | None = None  # in place of argv: a shell line
+    name: Annotated[str, Meta(max_length=200)] = ""
+    id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    tags: tuple[Tag, ...] = ()
+    params: dict[str, Any] = {}
+    env: dict[str, Text] = {}
+    cwd: Text | None = None
+    cpus: Annotated[float, Meta(gt=0, le=1e6)] | None = None
+    memory_bytes: Annotated[int, Meta(ge=4096, le=2**60)] | None = None
+    gpus: Annotated[int, Meta(ge=0, le=1024)] | None = None
+    timeout_s: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    queue: Annotated[str, Meta(max_length=100)] = ""  # '': in the background on the server's machine
+
+
+class SubmitJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A command with all options of `joblens submit`. It runs as the user of the server."""
+
+    request: Request
+    queue: Annotated[str, Meta(max_length=100)] = ""
+    label: Annotated[str, Meta(max_length=100)] = ""
+    retry_lost: RetryLost | None = None
+
+
+class RunBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A workflow with the keys of a workflow file (docs/spec.md). It runs as the user of the server."""
+
+    workflow: dict[str, Any]
+    cwd: Annotated[str, Meta(min_length=1, max_length=4096)]  # on the server's machine
+    output_dir: Annotated[str, Meta(min_length=1, max_length=4096)] = "output"  # below cwd, or absolute
+    parameters: dict[str, Any] = {}
+
+
+class RunRerun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Without both, all jobs run again."""
+
+    failed: bool = False  # jobs that did not succeed, and their dependents
+    only: tuple[Annotated[str, Meta(min_length=1, max_length=500)], ...] = ()  # names and patterns
+
+
+class RerunRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    env: dict[str, Text] = {}  # values that were not recorded because they may be secret
+
+
+class TagChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    add: tuple[Tag, ...] = ()
+    remove: tuple[Tag, ...] = ()
+
+
+class NoteRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    text: Annotated[str, Meta(min_length=1, max_length=10_000)]
+
+
+class Changer:
+    """Changes by one caller."""
+
+    def __init__(
+        self, store: QueueStore, who: Principal, settings: Settings, config: str | None, warn: Warn
+    ) -> None:
+        self._store = store
+        self._who = who
+        self._settings = settings
+        self._config = config
+        self._warn = warn
+
+    def submit(self, asked: SubmitRequest, key: str | None) -> tuple[Record, bool]:
+        """Returns the record, and whether the job is new. The same key again returns the first job."""
+        self._who.require(Role.OPERATOR)
+        self._check_may_run()
+        digest = hashlib.sha256(json.encode(asked, order="deterministic")).hexdigest()
+        return self.submit_whole(SubmitJob(request=_request(asked), queue=asked.queue), key, digest)
+
+    def submit_whole(self, asked: SubmitJob, key: str | None, digest: str = "") -> tuple[Record, bool]:
+        """The same for a request with all options of the command line."""
+        self._who.require(Role.OPERATOR)
+        self._check_may_run()
+        digest = digest or hashlib.sha256(json.encode(asked, order="deterministic")).hexdigest()
+        needs_workers = bool(asked.queue or asked.label or asked.retry_lost or self._settings.queue.broker)
+        request = replace(asked.request, background=not needs_workers)
+        record, is_new = self._submit_once(
+            replace(asked, request=request), key, digest, needs_workers=needs_workers
+        )
+        if is_new:
+            self._audit("job-submit", record.job.uuid, {"name": record.job.name, "key": key})
+        return record, is_new
+
+    def cancel(self, ident: str) -> Record:
+        """Asks a job to end; one that has ended stays as it is."""
+        self._who.require(Role.OPERATOR)
+        record = get_job(self._store, self._who, ident)
+        if record.status.is_final:
+            return record
+        if record.job.queue:
+            from joblens.app.queue.submission import cancel_all_queued
+
+            by = record.job.user or current_user()
+            cancel_all_queued([record], self._store, self._settings, self._config, by=by)
+        else:
+            ask_to_cancel(record, self._store, self._settings, self._who.who)
+        self._audit("job-cancel", record.job.uuid)
+        return self._store.find(record.job.uuid)
+
+    def rerun(self, ident: str, asked: RerunRequest, key: str | None) -> tuple[Record, bool]:
+        """Submits the command of an earlier job again. Returns as `submit`."""
+        from joblens.app.runs.job_rerun import job_again
+
+        self._who.require(Role.OPERATOR)
+        self._check_may_run()
+        record = get_job(self._store, self._who, ident)
+        digest = hashlib.sha256(json.encode((record.job.uuid, asked), order="deterministic")).hexdigest()
+        again = job_again(record, self._store, self._settings, asked.env, None)
+        job = record.job
+        request = Request(
+            argv=again.argv,
+            shell=again.shell,
+            name=job.name,
+            tool=job.tool,
+            script=job.script,
+            tags=job.tags,
+            params=job.params,
+            env=again.env,
+            cwd=again.cwd or None,
+            requirements=job.requirements,
+            container=job.container,
+            background=True,
+            rerun_of=job.uuid,
+        )
+        new, is_new = self._submit_once(SubmitJob(request=request), key, digest, needs_workers=False)
+        if is_new:
+            self._audit("job-rerun", job.uuid, {"new": new.job.uuid})
+        return new, is_new
+
+    def cancel_run(self, ident: str) -> Run:
+        self._who.require(Role.OPERATOR)
+        run = find_run(self._store, self._who, ident)
+        ask_run_to_end(run, self._store, self._settings, self._who.who)
+        self._audit("run-cancel", run.uuid)
+        return self._store.find_run(run.uuid)
+
+    def start_run(self, asked: RunBody) -> Run:
+        """Starts a workflow in a process of its own. Raises SpecError with every mistake, PlanError for jobs
+        that can never start."""
+        from joblens.app.driving.checks import RunRequest
+        from joblens.app.driving.sweep import workflow_without_file
+        from joblens.app.queue.notifiers import with_broker
+        from joblens.app.runs.specs import hide_secrets
+        from joblens.app.workflows.loader import load_document
+
+        self._who.require(Role.OPERATOR)
+        self._check_may_run()
+        if not os.path.isdir(asked.cwd) or not os.path.isabs(asked.cwd):
+            raise InputError(
+                f"cwd '{asked.cwd[:200]}' is not an absolute path of a directory on the server's machine"
+            )
+        options = RunOptions(output_dir=asked.output_dir, cwd=asked.cwd, parameters=asked.parameters)
+        loaded = load_document(asked.workflow, asked.parameters, asked.cwd)
+        options = hide_secrets(loaded, with_broker(options, self._settings))
+        known = workflow_without_file(self._store, loaded.plan.name)
+        request = RunRequest(loaded=loaded, options=options, workflow=known or "", detach=True)
+        run = self._detached(lambda _store: request)
+        self._audit("run-start", run.uuid, {"name": loaded.plan.name})
+        return run
+
+    def resume_run(self, ident: str) -> Run:
+        """Continues a run in a process of its own. Raises InputError or RunIsDriven."""
+        from joblens.app.driving.resuming import resume_request
+
+        self._who.require(Role.OPERATOR)
+        self._check_may_run()
+        run = find_run(self._store, self._who, ident)
+        resumed = self._detached(
+            lambda store: replace(resume_request(store, run, self._settings), detach=True)
+        )
+        self._audit("run-resume", run.uuid)
+        return resumed
+
+    def rerun_run(self, ident: str, asked: RunRerun) -> Run:
+        """Starts a new run that repeats part of an earlier one."""
+        from joblens.app.driving.resuming import rerun_request
+
+        self._who.require(Role.OPERATOR)
+        self._check_may_run()
+        if asked.failed and asked.only:
+            raise InputError("give failed or only, not both", hint="without both, all jobs run again")
+        base = find_run(self._store, self._who, ident)
+        new = self._detached(
+            lambda store: replace(
+                rerun_request(store, base, self._settings, failed=asked.failed, only=asked.only), detach=True
+            )
+        )
+        self._audit("run-rerun", base.uuid, {"new": new.uuid})
+        return new
+
+    def _detached(self, request: "Callable[[Store], RunRequest]") -> Run:
+        """Validates, creates or continues a run, and returns when its own process drives it."""
+        from joblens.app.driving.start import Runs
+        from joblens.app.wiring.agent_context import OwnLog
+
+        with closing(StoreConnection(self._settings, self._warn)) as connection:
+            runs = Runs(
+                self._settings, self._config, connection, self._warn, lambda: OwnLog(self._settings.logs)
+            )
+            prepared = runs.prepare(request(connection.to_read()))
+            runs.detach(prepared)
+        return self._store.find_run(prepared.uuid)
+
+    def tag(self, ident: str, change: TagChange) -> Record:
+        self._who.require(Role.OPERATOR)
+        uuid = get_job(self._store, self._who, ident).job.uuid
+        if self._store.change_tags([uuid], add=change.add, remove=change.remove):
+            self._audit("job-tag", uuid, {"add": change.add, "remove": change.remove})
+        return self._store.find(uuid)
+
+    def annotate(self, ident: str, asked: NoteRequest) -> Annotation:
+        self._who.require(Role.OPERATOR)
+        uuid = get_job(self._store, self._who, ident).job.uuid
+        note = Annotation(
+            uuid=new_uuid(),
+            job_uuid=uuid,
+            at_us=time.time_ns() // 1000,
+            author=self._who.user,
+            text=asked.text,
+        )
+        self._store.apply([JobAnnotated(note)])
+        self._audit("job-annotate", uuid, {"note": note.uuid})
+        return note
+
+    def delete(self, ident: str) -> Tombstone:
+        """Removes a job with everything that belongs to it. Raises Conflict for one that has not ended or
+        that a run still needs. The store writes the audit entry."""
+        from joblens.app.jobs.deletion import Mirrors, delete, select
+
+        self._who.require(Role.ADMIN)
+        record = get_job(self._store, self._who, ident)
+        obstacles = select(self._store, [record], None).obstacles
+        if obstacles:
+            raise Conflict(f"job {record.number} {obstacles[0].reason}", hint=obstacles[0].hint)
+        settings = self._settings
+        mirrors = Mirrors(history=history_file(settings), live=settings.job_metrics.storage_dir or "")
+        now_us = time.time_ns() // 1000
+        deleted = delete(self._store, [record], mirrors, by=self._who.who, at_us=now_us, warn=self._warn)
+        if not deleted:
+            raise UnknownJob(f"job {record.number} was deleted meanwhile")
+        return deleted[0]
+
+    # ---- submission
+
+    def _check_may_run(self) -> None:
+        """Jobs run as the server's user: a caller who may only see other jobs would lose sight of them."""
+        if self._who.scope is Scope.OWN and self._who.user != current_user():
+            raise AccessDenied(
+                f"jobs run as {current_user()} here; {self._who.name} may only see jobs of {self._who.user}",
+                hint="ask for a token with the scope 'all', or for a server of your own",
+            )
+
+    def _submit_once(
+        self, asked: SubmitJob, key: str | None, digest: str, *, needs_workers: bool
+    ) -> tuple[Record, bool]:
+        """Decides on the job's UUID before it exists: however often a request is sent, and wherever the
+        server was killed meanwhile, there is one job. Without workers it is the supervisor's."""
+        request = asked.request
+        prepared = prepare(replace(request, uuid=new_uuid()), self._settings)  # refused before a key is used
+        uuid = prepared.job.uuid
+        if key is not None:
+            _check_key(key)
+            first = self._store.remember_request(self._idempotent(key, digest, uuid))
+            if first.digest != digest:
+                raise Conflict(
+                    "this Idempotency-Key was used for another request",
+                    hint="use a new key for a new request",
+                )
+            uuid = first.job_uuid
+            if self._store.states([uuid]):
+                return self._store.find(uuid), False
+            if self._store.tombstones([uuid]):
+                raise Conflict(
+                    f"job {uuid} of this Idempotency-Key was deleted", hint="use a new key to run it again"
+                )
+        if needs_workers:
+            from joblens.app.queue.submission import QueueRequest, enqueue
+
+            queued = QueueRequest(
+                request=replace(request, uuid=uuid),
+                queue=asked.queue,
+                label=asked.label,
+                retry_lost=asked.retry_lost,
+            )
+            (record,) = enqueue([queued], self._settings, self._config, self._warn)
+            return record, True
+        prepared = prepare(replace(request, uuid=uuid), self._settings)
+        return submit(prepared, self._settings, self._config, self._warn), True
+
+    def _idempotent(self, key: str, digest: str, uuid: str) -> IdempotentRequest:
+        now_us = time.time_ns() // 1000
+        return IdempotentRequest(
+            user=self._who.user,
+            key=key,
+            digest=digest,
+            job_uuid=uuid,
+            at_us=now_us,
+            expires_at_us=now_us + _REMEMBERED_US,
+        )
+
+    def _audit(self, action: str, subject: str, details: dict[str, Any] | None = None) -> None:
+        audit(self._store, self._who, action, subject, details)
+
+
+def _check_key(key: str) -> None:
+    if not key or len(key) > _LONGEST_KEY or not key.isprintable():
+        raise InputError(
+            f"the Idempotency-Key must be printable and at most {_LONGEST_KEY} characters long",
+            hint="use a UUID",
+        )
+
+
+def _request(asked: SubmitRequest) -> Request:
+    return Request(
+        argv=asked.argv,
+        shell=asked.shell,
+        name=asked.name,
+        external_id=asked.id,
+        tags=asked.tags,
+        params=asked.params,
+        env=asked.env,
+        cwd=asked.cwd,
+        requirements=Requirements(
+            cpus=asked.cpus,
+            memory_bytes=asked.memory_bytes,
+            gpus=asked.gpus,
+            timeout_s=asked.timeout_s,
+        ),
+    )

@@ -1,0 +1,387 @@
+"""Jobs as the server shows them: lists, one job with its parts, samples, statistics and advice."""
+
+import time
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from joblens.analysis.charts.series import JobSeries, joined, series_of_samples, thinned, without_first
+from joblens.analysis.numbers.rates import mean_cpu_percent
+from joblens.analysis.sizing.rightsizing import GroupAdvice
+from joblens.app.jobs.queries import find
+from joblens.app.server.access import Principal
+from joblens.app.server.runs import find_run
+from joblens.model.access import Scope
+from joblens.model.errors import AmbiguousJob, InputError, UnknownJob
+from joblens.model.history import BENCH_TAG, Annotation, HistoryQuery, SortKey, Statistics
+from joblens.model.jobs.details import Details, Provenance
+from joblens.model.jobs.job import Finding, Record, Status, is_of_workflow
+from joblens.model.jobs.sample import Sample
+from joblens.model.values.units import parse_instant
+from joblens.ports.store import QueueStore
+
+_TEXT = r"^[^\x00-\x1f\x7f]*$"
+Instant = Annotated[str, Meta(max_length=40, pattern=_TEXT)]  # a time, or an age such as 2h
+Word = Annotated[str, Meta(min_length=1, max_length=200, pattern=_TEXT)]
+Part = Annotated[str, Meta(max_length=200, pattern=_TEXT)]
+_SERIES_PART = 4000  # samples that are in memory at a time
+_FEWEST_OF_PART = 20
+_ADVICE_FROM = 20_000  # most jobs that advice is based on
+
+
+class JobFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The filters of `joblens history`. A repeated filter matches any of its values; of tags all."""
+
+    status: tuple[Status, ...] = ()
+    name: tuple[Word, ...] = ()  # exact, or with * and ?
+    name_contains: Part = ""
+    tool: tuple[Word, ...] = ()
+    tag: tuple[Word, ...] = ()
+    user: Word | None = None
+    host: tuple[Word, ...] = ()
+    run: Word | None = None
+    id: Word | None = None  # the id that the caller gave
+    finding: tuple[Word, ...] = ()
+    since: Instant | None = None
+    until: Instant | None = None
+    bench: bool = False  # include runs of `joblens bench`
+
+
+class JobList(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    sort: SortKey = SortKey.STARTED
+    ascending: bool = False
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 50
+    cursor: Annotated[str, Meta(max_length=500, pattern=r"^[A-Za-z0-9_-]+$")] | None = None
+
+
+class JobPage(Struct, frozen=True, kw_only=True):
+    items: tuple[Record, ...]
+    next: str | None = None  # the cursor of the next page; None: this is the last one
+
+
+class JobSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One row of a table of jobs. None: not known, or not yet."""
+
+    number: int
+    uuid: str
+    name: str
+    status: Status
+    command: str = ""
+    user: str = ""
+    host: str = ""
+    tool: str = ""
+    queue: str = ""
+    run: str = ""  # uuid of a workflow's run
+    tags: tuple[str, ...] = ()
+    started_at_us: int | None = None
+    ended_at_us: int | None = None
+    created_at_us: int
+    duration_s: float | None = None
+    cpu_s: float | None = None
+    cpu_percent: float | None = None  # mean; 100 is one core
+    memory_peak_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    cpus: float | None = None
+    exit_code: int | None = None
+    why: str = ""  # the first finding of a job that failed, or its reason
+    findings: tuple[str, ...] = ()  # codes
+
+
+class JobSummaries(Struct, frozen=True, kw_only=True):
+    items: tuple[JobSummary, ...]
+    next: str | None = None  # the cursor of the next page; None: this is the last one
+
+
+class JobCount(Struct, frozen=True, kw_only=True):
+    count: int
+
+
+class RunningJobs(Struct, frozen=True, kw_only=True):
+    items: tuple[Record, ...]
+
+
+class IndexedSample(Struct, frozen=True, kw_only=True):
+    index: int
+    sample: Sample
+
+
+class SamplePage(Struct, frozen=True, kw_only=True):
+    items: tuple[IndexedSample, ...]
+    next: int | None = None  # for `after`; None: there are no more now
+
+
+class Findings(Struct, frozen=True, kw_only=True):
+    items: tuple[Finding, ...]
+
+
+class FindingOfJob(Struct, frozen=True, kw_only=True):
+    job_uuid: str
+    number: int | None
+    name: str
+    status: Status
+    finding: Finding
+
+
+class FindingPage(Struct, frozen=True, kw_only=True):
+    items: tuple[FindingOfJob, ...]
+    next: str | None = None
+
+
+class Attempts(Struct, frozen=True, kw_only=True):
+    items: tuple[Record, ...]
+
+
+class Annotations(Struct, frozen=True, kw_only=True):
+    items: tuple[Annotation, ...]
+
+
+class JobAdvice(Struct, frozen=True, kw_only=True):
+    groups: tuple[GroupAdvice, ...]
+    jobs: int  # that it is based on
+
+
+def job_query(store: QueueStore, who: Principal, asked: JobFilter) -> HistoryQuery:
+    """Raises InputError, UnknownRun, or AccessDenied for jobs of others."""
+    now_us = time.time_ns() // 1000
+    query = HistoryQuery(
+        statuses=asked.status,
+        names=asked.name,
+        name_contains=asked.name_contains,
+        tools=asked.tool,
+        tags=asked.tag,
+        user=asked.user,
+        hosts=asked.host,
+        external_id=asked.id,
+        findings=asked.finding,
+        run_uuid=None if asked.run is None else find_run(store, who, asked.run).uuid,
+        since_us=_instant("since", asked.since, now_us),
+        until_us=_instant("until", asked.until, now_us),
+        without_tag="" if asked.bench or BENCH_TAG in asked.tag else BENCH_TAG,
+    )
+    return who.visible(query)
+
+
+def _instant(name: str, text: str | None, now_us: int) -> int | None:
+    try:
+        return None if text is None else parse_instant(text, now_us)
+    except InputError as error:
+        raise InputError(f"parameter '{name}': {error}", hint=error.hint) from error
+
+
+def list_jobs(store: QueueStore, who: Principal, asked: JobList) -> JobPage:
+    query = replace(
+        job_query(store, who, asked),
+        sort=asked.sort,
+        ascending=asked.ascending,
+        limit=asked.limit,
+        after=asked.cursor,
+    )
+    page = store.page(query)
+    return JobPage(items=page.records, next=page.next)
+
+
+def list_summaries(store: QueueStore, who: Principal, asked: JobList) -> JobSummaries:
+    page = list_jobs(store, who, asked)
+    return JobSummaries(items=tuple(map(summary_of, page.items)), next=page.next)
+
+
+def summary_of(record: Record) -> JobSummary:
+    job, attempt, outcome = record.job, record.attempt, record.outcome
+    usage = None if outcome is None else outcome.usage
+    cpu_usec = None if usage is None else usage.cpu_total_usec
+    findings = () if outcome is None else outcome.findings
+    why = findings[0].text if findings and record.status.is_failure else ""
+    return JobSummary(
+        number=record.number or 0,
+        uuid=job.uuid,
+        name=job.name,
+        status=record.status,
+        command=" ".join(job.argv)[:200],
+        user=job.user,
+        host="" if attempt is None else attempt.owner.host,
+        tool=job.tool,
+        queue=job.queue,
+        run=job.run.run_uuid if job.run is not None and is_of_workflow(job) else "",
+        tags=job.tags,
+        started_at_us=None if attempt is None else attempt.started_at_us,
+        ended_at_us=None if outcome is None else outcome.ended_at_us,
+        created_at_us=job.created_at_us,
+        duration_s=None if outcome is None else outcome.duration_s,
+        cpu_s=None if cpu_usec is None else cpu_usec / 1e6,
+        cpu_percent=None if outcome is None else mean_cpu_percent(outcome),
+        memory_peak_bytes=None if usage is None else usage.memory_peak_bytes,
+        memory_limit_bytes=job.requirements.memory_bytes,
+        cpus=job.requirements.cpus,
+        exit_code=None if outcome is None else outcome.exit_code,
+        why=why or ("" if outcome is None or not record.status.is_failure else outcome.reason),
+        findings=tuple(each.code for each in findings),
+    )
+
+
+def count_jobs(store: QueueStore, who: Principal, asked: JobFilter) -> JobCount:
+    return JobCount(count=store.count(job_query(store, who, asked)))
+
+
+def list_running(store: QueueStore, who: Principal) -> RunningJobs:
+    """Returns queued and running jobs, oldest first."""
+    records = store.running()
+    return RunningJobs(items=tuple(each for each in records if who.may_see_user(each.job.user)))
+
+
+def get_job(store: QueueStore, who: Principal, ident: str) -> Record:
+    """Raises UnknownJob, which says so where the job was deleted, or AmbiguousJob."""
+    try:
+        record = find(store, ident)
+        if who.may_see_user(record.job.user):
+            return record
+        raise who.unknown_job(ident)
+    except AmbiguousJob as error:
+        if who.scope is Scope.ALL:
+            raise
+        raise who.unknown_job(ident) from error  # the message lists jobs of others
+    except UnknownJob as error:
+        deleted = [each for each in store.tombstones([ident]) if who.may_see_user(each.user)]
+        if not deleted:
+            if who.scope is Scope.ALL:
+                raise
+            raise who.unknown_job(ident) from error
+        raise UnknownJob(
+            f"job {deleted[0].number} ({deleted[0].name}) was deleted by {deleted[0].deleted_by}"
+        ) from error
+
+
+def get_attempts(store: QueueStore, who: Principal, ident: str) -> Attempts:
+    """Returns all attempts of a workflow's job, oldest first; of another job itself."""
+    record = get_job(store, who, ident)
+    link = record.job.run
+    if link is None or link.index < 0:
+        return Attempts(items=(record,))
+    uuids = [each.job_uuid for each in store.run_results(link.run_uuid) if each.index == link.index]
+    return Attempts(items=tuple(found for uuid in uuids if (found := _find(store, uuid)) is not None))
+
+
+def _find(store: QueueStore, uuid: str) -> Record | None:
+    """None: it was deleted."""
+    try:
+        return store.find(uuid)
+    except UnknownJob:
+        return None
+
+
+def get_samples(store: QueueStore, who: Principal, ident: str, after: int, limit: int) -> SamplePage:
+    uuid = get_job(store, who, ident).job.uuid
+    found = store.samples(uuid, after, limit + 1)
+    items = tuple(IndexedSample(index=index, sample=sample) for index, sample in found[:limit])
+    return SamplePage(items=items, next=items[-1].index if len(found) > limit else None)
+
+
+def get_series(
+    store: QueueStore, who: Principal, ident: str, begin_us: int | None, end_us: int | None, points: int
+) -> JobSeries:
+    """Returns curves of a job with about `points` points; the smallest and largest values stay. Samples are
+    read and thinned part by part: all of a long job at once would take hundreds of megabytes."""
+    record = get_job(store, who, ident)
+    uuid = record.job.uuid
+    tails = store.tails({uuid: -1}, 1)
+    total = tails[uuid][-1][0] + 1 if uuid in tails else 0
+    parts: list[JobSeries] = []
+    before: list[Sample] = []
+    after = -1
+    while found := store.samples(uuid, after, _SERIES_PART):
+        after = found[-1][0]
+        samples = [
+            sample
+            for _, sample in found
+            if (begin_us is None or sample.at_us >= begin_us) and (end_us is None or sample.at_us < end_us)
+        ]
+        if not samples:
+            continue
+        part = series_of_samples(record, [*before, *samples])
+        share = (
+            max(_FEWEST_OF_PART, points * len(samples) // max(total, 1)) if total > _SERIES_PART else points
+        )
+        parts.append(thinned(without_first(part) if before else part, share))
+        before = samples[-1:]
+    return thinned(joined(parts), points) if parts else series_of_samples(record, [])
+
+
+def get_details(store: QueueStore, who: Principal, ident: str) -> Details:
+    return store.details(get_job(store, who, ident).job.uuid)
+
+
+def get_findings(store: QueueStore, who: Principal, ident: str) -> Findings:
+    outcome = get_job(store, who, ident).outcome
+    return Findings(items=() if outcome is None else outcome.findings)
+
+
+def list_findings(store: QueueStore, who: Principal, asked: JobList) -> FindingPage:
+    """Returns findings of the jobs that match; of a `finding` filter only those codes."""
+    page = list_jobs(store, who, asked)
+    items = tuple(
+        FindingOfJob(
+            job_uuid=record.job.uuid,
+            number=record.number,
+            name=record.job.name,
+            status=record.status,
+            finding=finding,
+        )
+        for record in page.items
+        if record.outcome is not None
+        for finding in record.outcome.findings
+        if not asked.finding or finding.code in asked.finding
+    )
+    return FindingPage(items=items, next=page.next)
+
+
+def get_provenance(store: QueueStore, who: Principal, ident: str) -> Provenance:
+    """Raises UnknownJob for a job without one."""
+    record = get_job(store, who, ident)
+    digest = "" if record.attempt is None else record.attempt.provenance
+    found = store.provenance(digest) if digest else None
+    if found is None:
+        raise UnknownJob(
+            f"job {record.number} has no provenance", hint="it never started, or provenance.enabled was false"
+        )
+    return found
+
+
+def get_annotations(store: QueueStore, who: Principal, ident: str) -> Annotations:
+    return Annotations(items=tuple(store.annotations(get_job(store, who, ident).job.uuid)))
+
+
+def get_statistics(store: QueueStore, who: Principal, asked: JobFilter) -> Statistics:
+    return store.statistics(job_query(store, who, asked))
+
+
+def get_advice(store: QueueStore, who: Principal, names: tuple[str, ...]) -> JobAdvice:
+    """Returns resource requests that earlier jobs of these names suggest."""
+    from joblens.app.reports.rightsizing import size_jobs
+
+    if who.visible(HistoryQuery()).user is not None:
+        query = who.visible(HistoryQuery(names=names, limit=1, include_unfinished=False))
+        if store.count(query) != store.count(replace(query, user=None)):
+            raise InputError(
+                "jobs of other users have these names too", hint="advice needs a token with the scope 'all'"
+            )
+    found = size_jobs(store, names, most=_ADVICE_FROM)
+    return JobAdvice(groups=found.groups, jobs=found.jobs)
+
+
+def get_snapshot(store: QueueStore, who: Principal, ident: str) -> dict[str, Any]:
+    """Returns the progress of a recipe's job, from its folder. Raises InputError for another job."""
+    from joblens.app.recipes.snapshots import LiveSnapshot
+    from joblens.data.base.job_folder import read_plan
+
+    record = get_job(store, who, ident)
+    folder = record.job.params.get("job_dir")
+    plan = read_plan(folder) if record.job.tool == "recipe" and isinstance(folder, str) else None
+    # The folder is text of the job: it must be the folder of this job.
+    if plan is None or plan.job_id != record.job.external_id:
+        raise InputError(
+            f"job {record.number} ran no recipe, or its folder is not on this machine",
+            hint="joblens snapshot JOB_DIR",
+        )
+    assert isinstance(folder, str)
+    live = LiveSnapshot(folder)
+    return live.json_dict(live.refresh())

@@ -1,0 +1,180 @@
+"""The Overview beside running jobs: failures with their reasons, totals of days, queues and workers."""
+
+import threading
+import time
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from joblens.app.server.access import Principal
+from joblens.model.access import Scope
+from joblens.model.delivery import Backlog
+from joblens.model.history import BENCH_TAG, HistoryQuery, SortKey
+from joblens.model.jobs.job import Finding, Record, Status
+from joblens.model.sql import SqlLimits
+from joblens.model.values.ids import short
+from joblens.ports.store import QueueStore
+
+_FAILURES = (Status.FAILED, Status.TIMEOUT, Status.ERROR, Status.LOST)
+_FAILURES_SHOWN = 20
+_FAILURES_US = 7 * 86_400_000_000
+_DAY_US = 86_400_000_000
+_DAYS = 8  # today and the week before it
+_DAYS_AGE_S = 30.0
+# Only numbers that are computed here are put in. All days are compared up to the same time of day.
+_TOTALS = """SELECT (began_at_us - {first}) / {day} AS day,
+CASE WHEN status IN ('failed', 'timeout', 'error', 'lost') THEN 1 ELSE 0 END AS has_failed,
+count(*) AS jobs, sum(cpu_s) AS cpu_s, sum(duration_s) AS duration_s
+FROM jobs
+WHERE began_at_us >= {first} AND began_at_us <= {now} AND (began_at_us - {first}) % {day} <= {passed}
+AND NOT EXISTS (SELECT 1 FROM tags WHERE job_number = number AND tag = '{tag}') GROUP BY 1, 2"""
+_MOST_USERS = 100  # whose totals are kept
+
+
+class DaysQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    midnight_us: Annotated[int, Meta(ge=0, le=2**62)]  # where today began for the reader
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    number: int
+    uuid: str
+    name: str
+    status: Status
+    ended_at_us: int
+    reason: str  # in a sentence
+    advice: str  # what to do; '': nothing is known
+    line: str  # to paste into a terminal
+    run: str  # uuid; '': of no run
+
+
+class WorkerSummary(Struct, frozen=True, kw_only=True):
+    name: str
+    host: str
+    running: int
+    concurrency: int
+    queues: tuple[str, ...]
+    seen_at_us: int
+
+
+class Overview(Struct, frozen=True, kw_only=True):
+    failures: tuple[Failure, ...]  # of the last week, newest first
+    workers: tuple[WorkerSummary, ...]
+    backlog: tuple[Backlog, ...]
+
+
+class DayTotals(Struct, frozen=True, kw_only=True):
+    """Jobs that started within a day."""
+
+    begins_at_us: int
+    jobs: int = 0
+    failed: int = 0
+    cpu_s: float = 0.0
+    duration_s: float = 0.0
+
+
+class Days(Struct, frozen=True, kw_only=True):
+    today: DayTotals
+    before: tuple[DayTotals, ...]  # the seven days before, up to the same time of day, newest first
+
+
+def get_overview(store: QueueStore, who: Principal) -> Overview:
+    now_us = store.now_us()
+    query = HistoryQuery(
+        statuses=_FAILURES,
+        since_us=now_us - _FAILURES_US,
+        limit=_FAILURES_SHOWN,
+        without_tag=BENCH_TAG,
+        sort=SortKey.STARTED,
+    )
+    records = store.page(who.visible(query)).records
+    workers = store.workers()
+    return Overview(
+        failures=tuple(_failure(each) for each in records if each.outcome is not None),
+        workers=tuple(
+            WorkerSummary(
+                name=each.name,
+                host=each.host,
+                running=each.running,
+                concurrency=each.concurrency,
+                queues=each.queues,
+                seen_at_us=each.seen_at_us,
+            )
+            for each in workers
+            if who.may_see_user(each.user)
+        ),
+        backlog=tuple(store.backlog()) if who.scope is Scope.ALL else (),
+    )
+
+
+def _failure(record: Record) -> Failure:
+    outcome, job = record.outcome, record.job
+    assert outcome is not None
+    why = _main_finding(outcome.findings)
+    reason = why.text if why is not None else outcome.error or outcome.reason or record.status.value
+    return Failure(
+        number=record.number or 0,
+        uuid=job.uuid,
+        name=job.name or " ".join(job.argv)[:100],
+        status=record.status,
+        ended_at_us=outcome.ended_at_us,
+        reason=reason,
+        advice="" if why is None else why.advice,
+        line=_line(record, "" if why is None else why.advice),
+        run="" if job.run is None or job.run.is_command else job.run.run_uuid,
+    )
+
+
+def _main_finding(findings: tuple[Finding, ...]) -> Finding | None:
+    """Returns why it ended: findings begin with the most important one."""
+    return findings[0] if findings else None
+
+
+def _line(record: Record, advice: str) -> str:
+    """Returns the command that helps next: the one in the advice, else one that shows everything."""
+    _, found, command = advice.rpartition("joblens ")
+    if found:
+        return f"joblens {command.partition(';')[0].strip()}"
+    return f"joblens show {short(record.job.uuid)}"
+
+
+class DayCounts:
+    """Totals of days, from one query that is repeated at most twice per minute. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str | None, int], tuple[float, Days]] = {}
+
+    def answer(self, store: QueueStore, who: Principal, asked: DaysQuery) -> Days:
+        user = None if who.scope is Scope.ALL else who.user
+        key = (user, asked.midnight_us)
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None and time.monotonic() - found[0] < _DAYS_AGE_S:
+                return found[1]
+            days = _days(store, user, asked.midnight_us)
+            if len(self._kept) >= _MOST_USERS:
+                self._kept.clear()
+            self._kept[key] = (time.monotonic(), days)
+            return days
+
+
+def _days(store: QueueStore, user: str | None, midnight_us: int) -> Days:
+    now_us = store.now_us()
+    midnight_us = min(midnight_us, now_us)
+    passed_us = min(now_us - midnight_us, _DAY_US)
+    first_us = midnight_us - (_DAYS - 1) * _DAY_US
+    text = _TOTALS.format(first=first_us, now=now_us, day=_DAY_US, passed=passed_us, tag=BENCH_TAG)
+    totals = [DayTotals(begins_at_us=first_us + day * _DAY_US) for day in range(_DAYS)]
+    for day, has_failed, jobs, cpu_s, duration_s in store.sql(
+        text, SqlLimits(seconds=20.0), only_user=user
+    ).rows:
+        if 0 <= int(day) < _DAYS:
+            before = totals[int(day)]
+            totals[int(day)] = DayTotals(
+                begins_at_us=before.begins_at_us,
+                jobs=before.jobs + int(jobs),
+                failed=before.failed + (int(jobs) if has_failed else 0),
+                cpu_s=before.cpu_s + float(cpu_s or 0.0),
+                duration_s=before.duration_s + float(duration_s or 0.0),
+            )
+    return Days(today=totals[-1], before=tuple(reversed(totals[:-1])))

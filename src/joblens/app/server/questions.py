@@ -1,0 +1,245 @@
+"""Answers to the questions that commands ask a server in place of a store (`model.questions`). A caller who
+may only see own jobs gets the answers of a store that has no others."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from joblens.app.server.access import Principal
+from joblens.model import questions as q
+from joblens.model.access import Scope
+from joblens.model.errors import (
+    AmbiguousJob,
+    AmbiguousRun,
+    UnknownJob,
+    UnknownRun,
+    UnknownWorkflow,
+)
+from joblens.model.history import HistoryQuery, Page, Statistics, TaggedJobs
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Record, Status
+from joblens.model.jobs.sample import Sample, SampleSeries
+from joblens.model.runs.run import Run, Workflow
+from joblens.model.sql import SqlAnswer, SqlLimits
+from joblens.ports.store import QueueStore
+from joblens.stores.samples.blocks import runs_of_indexes
+from joblens.stores.samples.rows import encode_piece
+
+_BLOCK = 2000  # samples
+_SQL = SqlLimits()  # no more for one who asks over the network
+
+
+class Answering:
+    """Answers to one caller."""
+
+    def __init__(self, store: QueueStore, who: Principal) -> None:
+        self._store = store
+        self._who = who
+        self._sees_all = who.scope is Scope.ALL
+
+    # ---- jobs
+
+    def find(self, asked: q.OneJob) -> Record:
+        if self._sees_all:
+            return self._store.find(asked.ident)
+        try:
+            record = self._store.find(asked.ident)
+        except (UnknownJob, AmbiguousJob) as error:
+            raise self._who.unknown_job(asked.ident) from error  # the message may list jobs of others
+        if not self._who.may_see_user(record.job.user):
+            raise self._who.unknown_job(asked.ident)
+        return record
+
+    def page(self, asked: q.JobQuery) -> Page:
+        limit = q.MOST_RECORDS if asked.limit is None else min(asked.limit, q.MOST_RECORDS)
+        return self._store.page(replace(self._who.visible(asked), limit=limit))
+
+    def count(self, asked: q.JobQuery) -> q.Count:
+        return q.Count(self._store.count(self._who.visible(asked)))
+
+    def statistics(self, asked: q.JobQuery) -> Statistics:
+        return self._store.statistics(self._who.visible(asked))
+
+    def tagged(self, asked: q.TagPrefix) -> q.Tagged:
+        found = self._store.tagged(asked.prefix)
+        if not self._sees_all:
+            found = [own for each in found if (own := self._own_part(each)) is not None]
+        return q.Tagged(tuple(found))
+
+    def running(self, asked: q.RunningQuery) -> q.RunningAnswer:
+        found = self._store.running(user=asked.user, run=asked.run)
+        items = [
+            number
+            if (number := record.number) is not None and asked.known.get(number) == q.digest_of_record(record)
+            else record
+            for record in found
+            if self._who.may_see_user(record.job.user)
+        ]
+        return q.RunningAnswer(tuple(items))
+
+    def cancel_requests(self, _asked: q.Nothing) -> q.CancelRequests:
+        found = self._store.cancel_requests()
+        visible = self._visible(found)
+        return q.CancelRequests(tuple(each for uuid, each in found.items() if uuid in visible))
+
+    def samples(self, asked: q.SamplesQuery) -> q.SampleBlocks:
+        if not self._visible([asked.uuid]):
+            return q.SampleBlocks(blocks=())
+        most = q.MOST_SAMPLES if asked.most is None else min(asked.most, q.MOST_SAMPLES)
+        found = self._store.samples(asked.uuid, asked.after, most + 1)
+        is_cut = len(found) > most and most == q.MOST_SAMPLES
+        return q.SampleBlocks(blocks=_blocks(found[:most]), has_more=is_cut)
+
+    def series(self, asked: q.SeriesQuery) -> SampleSeries:
+        if not self._visible([asked.uuid]):
+            return SampleSeries([], {name: [] for name in asked.names})
+        return self._store.series(asked.uuid, asked.names, asked.from_us, asked.to_us)
+
+    def tails(self, asked: q.TailsQuery) -> q.SampleTails:
+        visible = self._visible(asked.after)
+        after = {uuid: place for uuid, place in asked.after.items() if uuid in visible}
+        found = self._store.tails(after, asked.most) if after else {}
+        return q.SampleTails({uuid: _blocks(samples) for uuid, samples in found.items()})
+
+    def details(self, asked: q.OneJob) -> Details:
+        return self._store.details(asked.ident) if self._visible([asked.ident]) else Details()
+
+    def provenance(self, asked: q.ProvenanceQuery) -> q.ProvenanceAnswer:
+        """Programs and paths of others must not be read by a digest alone."""
+        if not self._sees_all:
+            record = self.find(q.OneJob(asked.job)) if asked.job else None
+            attempt = None if record is None else record.attempt
+            if attempt is None or attempt.provenance != asked.digest:
+                return q.ProvenanceAnswer(None)
+        return q.ProvenanceAnswer(self._store.provenance(asked.digest))
+
+    def annotations(self, asked: q.OneJob) -> q.Notes:
+        found = self._store.annotations(asked.ident) if self._visible([asked.ident]) else []
+        return q.Notes(tuple(found))
+
+    def tombstones(self, asked: q.ManyJobs) -> q.Tombstones:
+        found = self._store.tombstones(asked.uuids)
+        return q.Tombstones(tuple(each for each in found if self._who.may_see_user(each.user)))
+
+    # ---- runs
+
+    def workflows(self, _asked: q.Nothing) -> q.WorkflowList:
+        found = self._store.workflows()
+        return q.WorkflowList(tuple(each for each in found if self._who.may_see_user(each.user)))
+
+    def find_workflow(self, asked: q.OneRun) -> Workflow:
+        if self._sees_all:
+            return self._store.find_workflow(asked.ident)
+        unknown = UnknownWorkflow(f"no workflow of {self._who.user} has the ID '{asked.ident[:80]}'")
+        try:
+            found = self._store.find_workflow(asked.ident)
+        except (UnknownWorkflow, AmbiguousRun) as error:
+            raise unknown from error
+        if not self._who.may_see_user(found.user):
+            raise unknown
+        return found
+
+    def workflow_of_source(self, asked: q.SourceQuery) -> q.WorkflowAnswer:
+        if not self._who.may_see_user(asked.user):
+            return q.WorkflowAnswer(None)
+        return q.WorkflowAnswer(self._store.workflow_of_source(asked.source, asked.name, asked.user))
+
+    def runs(self, asked: q.OneRun) -> q.RunsAnswer:
+        found = self._store.runs(asked.ident)
+        return q.RunsAnswer(tuple(each for each in found if self._who.may_see_user(each.user)))
+
+    def find_run(self, asked: q.OneRun) -> Run:
+        if self._sees_all:
+            return self._store.find_run(asked.ident)
+        try:
+            run = self._store.find_run(asked.ident)
+        except (UnknownRun, AmbiguousRun, UnknownWorkflow) as error:
+            raise self._who.unknown_run(asked.ident) from error
+        if not self._who.may_see_user(run.user):
+            raise self._who.unknown_run(asked.ident)
+        return run
+
+    def run_events(self, asked: q.EventsQuery) -> q.EventPart:
+        found = self._store.run_events(asked.run, asked.after) if self._may_see_run(asked.run) else []
+        return q.EventPart(items=tuple(found[: q.MOST_EVENTS]), has_more=len(found) > q.MOST_EVENTS)
+
+    def run_results(self, asked: q.OneRun) -> q.Results:
+        found = self._store.run_results(asked.ident) if self._may_see_run(asked.ident) else []
+        return q.Results(tuple(found))
+
+    # ---- queue
+
+    def holdings(self, asked: q.HoldingsQuery) -> q.Holdings:
+        found = self._store.holdings(of=asked.of)
+        visible = self._visible(each.uuid for each in found)
+        return q.Holdings(tuple(each for each in found if each.uuid in visible))
+
+    def workers(self, asked: q.WorkersQuery) -> q.WorkerList:
+        return q.WorkerList(tuple(self._store.workers(host=asked.host)))
+
+    def backlog(self, _asked: q.Nothing) -> q.BacklogList:
+        return q.BacklogList(tuple(self._store.backlog()))
+
+    def states(self, asked: q.ManyJobs) -> q.States:
+        return q.States(self._store.states(self._only_visible(asked.uuids)))
+
+    def former_workers(self, asked: q.ManyJobs) -> q.FormerWorkers:
+        return q.FormerWorkers(self._store.former_workers(self._only_visible(asked.uuids)))
+
+    def now(self, _asked: q.Nothing) -> q.Clock:
+        return q.Clock(self._store.now_us())
+
+    def sql(self, asked: q.SqlQuery) -> SqlAnswer:
+        limits = SqlLimits(
+            seconds=max(0.0, min(asked.limits.seconds, _SQL.seconds)),
+            rows=max(0, min(asked.limits.rows, _SQL.rows)),
+            bytes=max(0, min(asked.limits.bytes, _SQL.bytes)),
+        )
+        only = self._who.visible(HistoryQuery(user=asked.only_user)).user
+        return self._store.sql(asked.text, limits, only_user=only)
+
+    # ---- visibility
+
+    def _visible(self, uuids: Iterable[str]) -> set[str]:
+        """Returns those of jobs that the caller may see. All at once: most that are asked about run."""
+        wanted = set(uuids)
+        if self._sees_all or not wanted:
+            return wanted
+        unfinished = {record.job.uuid: record for record in self._store.running(user=self._who.user)}
+        return {uuid for uuid in wanted if self._is_own(unfinished.get(uuid), uuid)}
+
+    def _is_own(self, known: Record | None, uuid: str) -> bool:
+        try:
+            record = known or self._store.find(uuid)
+        except (UnknownJob, AmbiguousJob):
+            return False
+        return record.job.uuid == uuid and self._who.may_see_user(record.job.user)
+
+    def _only_visible(self, uuids: Sequence[str]) -> list[str]:
+        visible = self._visible(uuids)
+        return [uuid for uuid in uuids if uuid in visible]
+
+    def _may_see_run(self, uuid: str) -> bool:
+        if self._sees_all:
+            return True
+        try:
+            run = self.find_run(q.OneRun(uuid))
+        except UnknownRun:
+            return False
+        return run.uuid == uuid
+
+    def _own_part(self, tagged: TaggedJobs) -> TaggedJobs | None:
+        """Returns the caller's jobs of a tag; None: there are none."""
+        mine = HistoryQuery(tags=(tagged.tag,), user=self._who.user)
+        newest = list(self._store.records(replace(mine, limit=1)))
+        if not newest:
+            return None
+        counts = {status: self._store.count(replace(mine, statuses=(status,))) for status in Status}
+        by_status = {status: count for status, count in counts.items() if count}
+        return replace(tagged, one_of_them=newest[0].job.uuid, by_status=by_status)
+
+
+def _blocks(found: Sequence[tuple[int, Sample]]) -> tuple[q.SampleBlock, ...]:
+    samples = dict(found)
+    runs = runs_of_indexes([index for index, _ in found], _BLOCK)
+    return tuple(q.SampleBlock(run[0], encode_piece(samples[index] for index in run)) for run in runs)

@@ -1,0 +1,89 @@
+"""`joblens serve`: the store over HTTP, for browsers, programs and other machines."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from joblens.cli.context import Session
+from joblens.cli.options.common import shared_options
+from joblens.cli.options.groups import GroupedCommand
+from joblens.model.errors import MissingExtra, how_to_install
+
+if TYPE_CHECKING:
+    from joblens.web.serving import Started
+
+
+@click.command(cls=GroupedCommand)
+@click.option("--host", metavar="ADDRESS", help="Address to listen on. Default: the setting server.host.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help="Port to listen on; 0 for any free one. Default: the setting server.port.",
+)
+@click.option("--tls-cert", metavar="FILE", help="Certificate, PEM. Loaded again when the file changes.")
+@click.option("--tls-key", metavar="FILE", help="Key of the certificate, PEM.")
+@click.option(
+    "--client-ca", metavar="FILE", help="Require client certificates of this authority (mutual TLS)."
+)
+@click.option(
+    "--behind-proxy",
+    is_flag=True,
+    help="A reverse proxy encrypts requests: allow addresses other than loopback without TLS.",
+)
+@click.option("--base-path", metavar="PATH", help="Path below which the proxy serves joblens: /joblens.")
+@click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Also answer requests for this host name. Repeatable.",
+)
+@shared_options
+def command(session: Session, /, *, behind_proxy: bool, hosts: tuple[str, ...], **given: Any) -> None:
+    """Serve the store over HTTP until stopped.
+
+    Prints a sign-in URL that works once. Every request needs a session or a token (joblens token create).
+    """
+    for name in ("host", "port", "tls_cert", "tls_key", "client_ca", "base_path"):
+        value = given[name]
+        session.override(f"server.{name}", None if value is None else str(value))
+    settings = session.settings
+    try:
+        from joblens.web.serving import serve
+    except ImportError as error:
+        raise MissingExtra(f"serve needs {error.name}", hint=how_to_install("server")) from error
+    from joblens.app.server.machine import socket_path
+    from joblens.web.listeners import ServeOptions
+
+    asked = settings.server
+    options = ServeOptions(
+        host=asked.host,
+        port=asked.port,
+        socket_path=socket_path(settings),
+        certificate=asked.tls_cert or "",
+        key=asked.tls_key or "",
+        client_ca=asked.client_ca or "",
+        is_behind_proxy=behind_proxy,
+        base_path=asked.base_path,
+        hosts=(*hosts, *(each.strip() for each in asked.hosts.split(",") if each.strip())),
+    )
+    serve(settings, session.options.config, options, session.warn, lambda started: _tell(session, started))
+
+
+def _tell(session: Session, started: "Started") -> None:
+    if session.json:
+        from msgspec import to_builtins
+
+        session.write_json_line(to_builtins(started))
+        return
+    lines = [
+        f"joblens serves {started.store}",
+        f"  address:  {started.url}",
+        f"  sign in:  {started.sign_in_url}",
+        "            (works once; `joblens token create` makes tokens for programs and colleagues)",
+        f"  socket:   {started.socket}",
+        f"  from another machine: {started.ssh}" if started.ssh else "",
+    ]
+    session.write_lines([line for line in lines if line])
+    session.flush()

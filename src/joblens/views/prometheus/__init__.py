@@ -1,0 +1,1 @@
+"""Prometheus metrics of jobs as text, under joblens' own names and those of other exporters."""

@@ -1,0 +1,46 @@
+"""Text about jobs that wait at a cluster."""
+
+from collections.abc import Mapping, Sequence
+
+from joblens.engine.progress.allocations import JobAllocation
+
+_SHOWN = 3
+
+
+def describe_wait(allocation: JobAllocation) -> str:
+    what = allocation.engine
+    if allocation.job_id:
+        what += f" {'allocation' if allocation.is_shared else 'job'} {allocation.job_id}"
+    return f"waits at {what}: {allocation.why}" if allocation.why else f"waits at {what}"
+
+
+class WaitReasons:
+    """Reports each new reason for which a cluster lets jobs wait once, not once per job."""
+
+    def __init__(self, engine: str) -> None:
+        self._engine = engine
+        self._told: set[str] = set()
+        self._is_last = False  # the last message was that jobs wait
+
+    def lines(self, whys: Mapping[str, str]) -> list[str]:
+        places: dict[str, list[str]] = {}
+        for job_id, why in whys.items():
+            if why not in self._told:
+                places.setdefault(why, []).append(job_id)
+        self._told |= places.keys()
+        self._is_last |= bool(places)
+        return [
+            f"{'waits' if len(ids) == 1 else 'wait'} at {self._engine} {_listed(ids)}: {why}"
+            for why, ids in places.items()
+        ]
+
+    def nothing_waits(self) -> list[str]:
+        """Returns a message after such reasons, once, so that the last reason is not mistaken for the
+        current state."""
+        was_last, self._is_last = self._is_last, False
+        return [f"nothing waits at {self._engine} now"] if was_last else []
+
+
+def _listed(ids: Sequence[str]) -> str:
+    shown = ", ".join(ids[:_SHOWN])
+    return f"job {shown}" if len(ids) == 1 else f"jobs {shown}{', …' if len(ids) > _SHOWN else ''}"

@@ -1,0 +1,1 @@
+"""HTTP server: REST, event streams, sign-in. Handlers are thin; `app/server` answers."""

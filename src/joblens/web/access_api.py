@@ -1,0 +1,240 @@
+"""Endpoints of access: the session, tokens, the audit log, and the server itself."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+import joblens
+from joblens.app.server.access import (
+    NewToken,
+    Principal,
+    create_token,
+    find_token,
+    revoke_token,
+    rotate_token,
+)
+from joblens.app.server.jobs import Word
+from joblens.model.access import ApiToken, AuditEntry, AuditQuery, Role, Scope
+from joblens.web.auth import Session
+from joblens.web.endpoints import Call, Endpoint
+
+_LIFETIME_S = 30 * 86400.0
+
+
+class ShownToken(Struct, frozen=True, kw_only=True):
+    """A token without its hash."""
+
+    id: str
+    name: str
+    user: str
+    role: Role
+    scope: Scope
+    created_at_us: int
+    expires_at_us: int | None
+    used_at_us: int | None
+    revoked_at_us: int | None
+
+
+class ShownNewToken(Struct, frozen=True, kw_only=True):
+    secret: str  # shown once
+    token: ShownToken
+
+
+class Tokens(Struct, frozen=True, kw_only=True):
+    items: tuple[ShownToken, ...]
+
+
+class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[\w .@-]+$")]
+    user: Annotated[str, Meta(max_length=100, pattern=r"^[\w.@-]*$")] = ""  # '': the caller's
+    role: Role = Role.READER
+    scope: Scope = Scope.OWN
+    lifetime_s: Annotated[float, Meta(ge=1, le=1e9)] | None = _LIFETIME_S  # None: never expires
+
+
+class Rotation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    overlap_s: Annotated[float, Meta(ge=0, le=1e7)] = 0.0  # the old token works for so long
+
+
+class AuditParameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    before: Annotated[int, Meta(ge=1, le=2**62)] | None = None
+    who: Word | None = None
+    action: Word | None = None
+    subject: Word | None = None
+
+
+class AuditPage(Struct, frozen=True, kw_only=True):
+    items: tuple[AuditEntry, ...]
+    next: int | None = None  # for `before`; None: this is the end
+
+
+class SessionInfo(Struct, frozen=True, kw_only=True):
+    principal: Principal
+    csrf: str | None  # to send as X-CSRF-Token with changes; None: the request has no session cookie
+    version: str
+
+
+class Version(Struct, frozen=True, kw_only=True):
+    version: str
+    api: str
+
+
+def shown_token(token: ApiToken) -> ShownToken:
+    return ShownToken(
+        id=token.id,
+        name=token.name,
+        user=token.user,
+        role=token.role,
+        scope=token.scope,
+        created_at_us=token.created_at_us,
+        expires_at_us=token.expires_at_us,
+        used_at_us=token.used_at_us,
+        revoked_at_us=token.revoked_at_us,
+    )
+
+
+def _shown_new(new: NewToken) -> ShownNewToken:
+    return ShownNewToken(secret=new.secret, token=shown_token(new.token))
+
+
+def session_info(principal: Principal, session: Session | None) -> SessionInfo:
+    csrf = None if session is None else session.csrf
+    return SessionInfo(principal=principal, csrf=csrf, version=joblens.__version__)
+
+
+def _session(call: Call) -> SessionInfo:
+    return session_info(call.principal, call.session)
+
+
+def _tokens(call: Call) -> Tokens:
+    call.principal.require_all("tokens")
+    return Tokens(items=tuple(map(shown_token, call.store.tokens())))
+
+
+def _token(call: Call) -> ShownToken:
+    call.principal.require_all("tokens")
+    return shown_token(find_token(call.store, call.path["token"]))
+
+
+def _create(call: Call) -> ShownNewToken:
+    asked: TokenRequest = call.body
+    new = create_token(
+        call.store,
+        call.principal,
+        name=asked.name,
+        user=asked.user or call.principal.user,
+        role=asked.role,
+        scope=asked.scope,
+        lifetime_s=asked.lifetime_s,
+    )
+    return _shown_new(new)
+
+
+def _rotate(call: Call) -> ShownNewToken:
+    return _shown_new(rotate_token(call.store, call.principal, call.path["token"], call.body.overlap_s))
+
+
+def _revoke(call: Call) -> ShownToken:
+    return shown_token(revoke_token(call.store, call.principal, call.path["token"]))
+
+
+def _audit(call: Call) -> AuditPage:
+    call.principal.require_all("entries of the audit log")
+    asked: AuditParameters = call.query
+    query = AuditQuery(
+        limit=asked.limit, before=asked.before, who=asked.who, action=asked.action, subject=asked.subject
+    )
+    items = tuple(call.store.audit_entries(query))
+    return AuditPage(items=items, next=items[-1].number if len(items) == asked.limit else None)
+
+
+def _version(_call: Call) -> Version:
+    return Version(version=joblens.__version__, api="v1")
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/session",
+        name="getSession",
+        summary="Who is signed in, and the CSRF token of the session.",
+        answer=_session,
+        returns=SessionInfo,
+        section="access",
+    ),
+    Endpoint(
+        method="GET",
+        path="/version",
+        name="getVersion",
+        summary="Version of joblens and of the API.",
+        answer=_version,
+        returns=Version,
+        section="server",
+    ),
+    Endpoint(
+        method="GET",
+        path="/tokens",
+        name="listTokens",
+        summary="Tokens, newest first.",
+        answer=_tokens,
+        returns=Tokens,
+        role=Role.ADMIN,
+        section="access",
+    ),
+    Endpoint(
+        method="POST",
+        path="/tokens",
+        name="createToken",
+        summary="Create a token; the secret is shown once.",
+        answer=_create,
+        returns=ShownNewToken,
+        body=TokenRequest,
+        role=Role.ADMIN,
+        status=201,
+        section="access",
+    ),
+    Endpoint(
+        method="GET",
+        path="/tokens/{token}",
+        name="getToken",
+        summary="One token.",
+        answer=_token,
+        returns=ShownToken,
+        role=Role.ADMIN,
+        section="access",
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/tokens/{token}",
+        name="revokeToken",
+        summary="Revoke a token; it stops working within a second.",
+        answer=_revoke,
+        returns=ShownToken,
+        role=Role.ADMIN,
+        section="access",
+    ),
+    Endpoint(
+        method="POST",
+        path="/tokens/{token}/rotate",
+        name="rotateToken",
+        summary="Replace a token by a new one with the same rights.",
+        answer=_rotate,
+        returns=ShownNewToken,
+        body=Rotation,
+        role=Role.ADMIN,
+        status=201,
+        section="access",
+    ),
+    Endpoint(
+        method="GET",
+        path="/audit",
+        name="listAudit",
+        summary="Changes that were made, newest first.",
+        answer=_audit,
+        returns=AuditPage,
+        query=AuditParameters,
+        role=Role.ADMIN,
+        section="access",
+    ),
+)

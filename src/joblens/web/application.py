@@ -1,0 +1,125 @@
+"""Application factory: endpoints, pages, streams and checks around them, for one store."""
+
+from collections.abc import Callable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from joblens.app.wiring.drivers import Warn
+from joblens.model.settings import Settings
+from joblens.web.access_api import ENDPOINTS as ACCESS
+from joblens.web.auth import Authenticator
+from joblens.web.chart_api import ENDPOINTS as CHARTS
+from joblens.web.endpoints import API, Endpoint, ServerContext, allowed, encode, failed, routes_of
+from joblens.web.guard import App, Guard, Limits
+from joblens.web.job_api import ENDPOINTS as JOBS
+from joblens.web.listeners import ServeOptions
+from joblens.web.metrics_api import MetricsPage
+from joblens.web.openapi import openapi_document
+from joblens.web.overview_api import ENDPOINTS as OVERVIEW
+from joblens.web.pages import page_routes
+from joblens.web.problems import problem_response
+from joblens.web.run_api import ENDPOINTS as RUNS
+from joblens.web.store_api import ENDPOINTS as STORE
+from joblens.web.store_threads import StoreThreads
+from joblens.web.stream_api import STREAMS, stream_routes
+from joblens.web.streams import Hub
+
+_THREADS = 4
+_SMALLEST_COMPRESSED = 1000
+
+
+class Application:
+    """`asgi` is the application; the rest is for the process that serves it."""
+
+    def __init__(self, context: ServerContext, hub: Hub, metrics: MetricsPage, asgi: App) -> None:
+        self._context = context
+        self._hub = hub
+        self._metrics = metrics
+        self.asgi = asgi
+
+    async def start(self) -> None:
+        """Opens the store, so that one that cannot be opened is an error now."""
+        await self._context.stores.call(lambda store: store.url)
+        self._hub.start()
+
+    def sign_in_code(self) -> str:
+        return self._context.auth.codes.create()
+
+    def stop_streams(self) -> None:
+        """Ends open streams with a reason; clients resume at the next server."""
+        self._hub.stop()
+
+    def close(self) -> None:
+        self._context.stores.close()
+        self._metrics.close()
+
+
+def create_application(
+    settings: Settings, config: str | None, options: ServeOptions, hosts: frozenset[str], warn: Warn
+) -> Application:
+    stores = StoreThreads(settings, warn, _THREADS)
+    auth = Authenticator(
+        stores,
+        session_s=settings.server.session,
+        is_tls=options.is_tls or options.is_behind_proxy,
+        is_root_path=not options.base_path,
+    )
+    context = ServerContext(
+        settings=settings, config=config, stores=stores, auth=auth, warn=warn, base_path=options.base_path
+    )
+    hub = Hub(stores, settings.server.max_streams)
+    metrics = MetricsPage(context)
+    inner = Starlette(routes=[*_routes(context, hub), metrics.route()], exception_handlers=_handlers())
+    compressed = GZipMiddleware(inner, minimum_size=_SMALLEST_COMPRESSED, compresslevel=5)
+    limits = Limits(
+        max_body=settings.server.max_body,
+        rate=settings.server.rate,
+        burst=settings.server.rate * 10,
+        body_s=settings.server.body_timeout,
+        write_s=settings.server.write_timeout,
+    )
+    guard = Guard(
+        compressed,
+        hosts,
+        limits,
+        is_tls=options.is_tls,
+        base_path=options.base_path,
+        is_behind_proxy=options.is_behind_proxy,
+    )
+    return Application(context, hub, metrics, guard)
+
+
+def all_endpoints() -> tuple[Endpoint, ...]:
+    return (*ACCESS, *JOBS, *CHARTS, *OVERVIEW, *RUNS, *STORE)
+
+
+def _routes(context: ServerContext, hub: Hub) -> list[Route]:
+    endpoints = all_endpoints()
+    document = encode(openapi_document(endpoints, STREAMS, context.base_path))
+
+    async def describe(request: Request) -> Response:
+        try:
+            await allowed(request, context, endpoints[0].role)
+        except Exception as error:  # noqa: BLE001 - as every endpoint
+            return failed(error, request)
+        return Response(document, media_type="application/json")
+
+    return [
+        *stream_routes(context, hub),
+        *routes_of(endpoints, context),
+        Route(f"{API}/openapi.json", describe),
+        *page_routes(context),
+    ]
+
+
+def _handlers() -> dict[Any, Callable[[Request, Exception], Response]]:
+    def refused(request: Request, error: Exception) -> Response:
+        return problem_response(error, request.url.path)
+
+    return {HTTPException: refused, Exception: refused}

@@ -1,0 +1,111 @@
+"""Endpoints of the job and compare pages: charts, earlier runs, advice, log search and comparison."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from joblens.app.server import charts, comparison
+from joblens.app.server.jobs import Word
+from joblens.app.server.log_search import Direction, LogMatches, search_log
+from joblens.web.endpoints import Call, Endpoint
+from joblens.web.job_api import SeriesQuery, Time
+
+
+class EarlierQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=20)] = 5
+    points: Annotated[int, Meta(ge=10, le=2000)] = 200
+
+
+class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    text: Annotated[str, Meta(min_length=1, max_length=500)]
+    start: Time | None = None  # position; None: the start, or backward the end
+    direction: Direction = Direction.FORWARD
+    ignore_case: bool = True
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class CompareQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    job: tuple[Word, ...] = ()
+    run: tuple[Word, ...] = ()
+    points: Annotated[int, Meta(ge=10, le=2000)] = 300
+
+
+def _charts(call: Call) -> charts.JobCharts:
+    asked: SeriesQuery = call.query
+    return charts.get_charts(
+        call.store, call.principal, call.path["job"], asked.begin_us, asked.end_us, asked.points
+    )
+
+
+def _earlier(call: Call) -> charts.EarlierRuns:
+    asked: EarlierQuery = call.query
+    return charts.get_earlier(call.store, call.principal, call.path["job"], asked.limit, asked.points)
+
+
+def _search(call: Call) -> LogMatches:
+    asked: SearchQuery = call.query
+    return search_log(
+        call.store,
+        call.principal,
+        call.path["job"],
+        call.path["stream"],
+        text=asked.text,
+        start=asked.start,
+        direction=asked.direction,
+        ignores_case=asked.ignore_case,
+        limit=asked.limit,
+    )
+
+
+def _compare(call: Call) -> comparison.Comparison:
+    asked: CompareQuery = call.query
+    return comparison.compare(call.store, call.principal, asked.job, asked.run, asked.points)
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/jobs/{job}/charts",
+        name="getCharts",
+        summary="All curves of a job on one time axis, with limits, markers and why a metric is unknown.",
+        answer=_charts,
+        returns=charts.JobCharts,
+        query=SeriesQuery,
+    ),
+    Endpoint(
+        method="GET",
+        path="/jobs/{job}/earlier",
+        name="getEarlier",
+        summary="Curves of earlier jobs of the same name, newest first.",
+        answer=_earlier,
+        returns=charts.EarlierRuns,
+        query=EarlierQuery,
+    ),
+    Endpoint(
+        method="GET",
+        path="/jobs/{job}/advice",
+        name="getJobAdvice",
+        summary="Resource requests that this job and earlier ones of its name suggest, with a line to paste.",
+        answer=lambda call: charts.get_job_advice(call.store, call.principal, call.path["job"]),
+        returns=charts.OneJobAdvice,
+    ),
+    Endpoint(
+        method="GET",
+        path="/jobs/{job}/logs/{stream}/search",
+        name="searchLog",
+        summary="Positions of a text in the output of a job; `next` continues the search.",
+        answer=_search,
+        returns=LogMatches,
+        query=SearchQuery,
+        section="logs",
+    ),
+    Endpoint(
+        method="GET",
+        path="/compare",
+        name="compare",
+        summary="2 to 50 jobs or runs beside the first: numbers, facts that differ, curves, parameters.",
+        answer=_compare,
+        returns=comparison.Comparison,
+        query=CompareQuery,
+    ),
+)

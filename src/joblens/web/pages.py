@@ -1,0 +1,154 @@
+"""Pages for browsers: sign-in, sign-out, and the document that loads the dashboard. They contain no text of
+jobs: the script asks the API for it."""
+
+import html
+import urllib.parse
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from joblens.app.dashboard.bundle import assets
+from joblens.model.errors import AccessDenied, JoblensError, SignInRequired
+from joblens.web.access_api import session_info
+from joblens.web.endpoints import ServerContext, encode, failed
+from joblens.web.problems import HttpProblem
+
+# Without an icon of its own the browser would ask for one.
+_ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16' fill='none' "
+    "stroke='%230b5cad' stroke-width='2.5'%3E%3Ccircle cx='7' cy='7' r='5'/%3E"
+    "%3Cpath d='M11 11l4 4'/%3E%3C/svg%3E"
+)
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>joblens</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="{icon}">
+<link rel="stylesheet" href="{base}/assets/{style}">
+{script}</head>
+<body>{content}
+<noscript><p>The dashboard needs JavaScript. The API does not: {base}/api/v1/openapi.json</p></noscript>
+</body></html>
+"""
+_FORM = """<main class="sign-in card"><h1>joblens</h1>
+<form method="post" action="{base}/sign-in"><p>{message}</p><label>Token <input type="password" name="token"
+autocomplete="current-password" required autofocus></label><button class="primary">Sign in</button></form>
+<p class="muted">Create a token with <code>joblens token create</code>.</p></main>"""
+# Paths of the dashboard; the script shows the page. Others are answered with 404.
+_DASHBOARD = (
+    "/",
+    "/jobs",
+    "/jobs/{job:path}",
+    "/compare",
+    "/workflows",
+    "/workflows/{workflow:path}",
+    "/runs",
+    "/runs/{run:path}",
+    "/recipes/{job:path}",
+    "/queue",
+    "/nodes",
+    "/benchmarks",
+    "/benchmarks/{name:path}",
+    "/settings",
+    "/tokens",
+    "/audit",
+)
+
+
+def page_routes(context: ServerContext) -> list[Route]:
+    pages = _Pages(context)
+    return [
+        *(Route(path, pages.dashboard, methods=["GET"]) for path in _DASHBOARD),
+        Route("/assets/{name}", pages.asset, methods=["GET"]),
+        Route("/sign-in", pages.sign_in, methods=["GET"]),
+        Route("/sign-in", pages.sign_in_with_token, methods=["POST"]),
+        Route("/sign-out", pages.sign_out, methods=["POST"]),
+    ]
+
+
+class _Pages:
+    def __init__(self, context: ServerContext) -> None:
+        self._auth = context.auth
+        self._base = context.base_path
+        self._path = context.base_path or "/"
+        self._assets = assets()
+
+    async def dashboard(self, request: Request) -> Response:
+        try:
+            caller = await self._auth.caller(request.scope)
+        except JoblensError:
+            return RedirectResponse(f"{self._base}/sign-in", 303)
+        session = session_info(caller.principal, caller.session)
+        boot = encode({"base": self._base, "session": session}).decode().replace("<", "\\u003c")
+        return self._page(
+            f'<script type="application/json" id="joblens-boot">{boot}</script>', with_script=True
+        )
+
+    async def asset(self, request: Request) -> Response:
+        """The names have digests: a browser keeps them, and a new version has other names."""
+        wanted = request.path_params["name"]
+        found = next(
+            (each for each in (self._assets.script, self._assets.style) if each.name == wanted), None
+        )
+        if found is None:
+            return failed(HttpProblem(404, "there is no such file", "reload the page"), request)
+        headers = {"cache-control": "public, max-age=31536000, immutable", "vary": "accept-encoding"}
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            headers["content-encoding"] = "gzip"
+            return Response(found.compressed, headers=headers, media_type=found.media_type)
+        return Response(found.content, headers=headers, media_type=found.media_type)
+
+    async def sign_in(self, request: Request) -> Response:
+        code = request.query_params.get("code", "")
+        if code:
+            if self._auth.codes.take(code):
+                return self._signed_in(self._auth.owner_session())
+            return self._form("This sign-in URL was used before, or has expired.", 401)
+        return self._form("Sign in with a token, or with the URL that the server printed at start.", 200)
+
+    async def sign_in_with_token(self, request: Request) -> Response:
+        try:
+            _check_origin(request)
+            fields = urllib.parse.parse_qs((await request.body()).decode("utf-8", "replace"))
+            cookie = await self._auth.token_session(fields.get("token", [""])[0].strip(), request.scope)
+        except SignInRequired as error:
+            return self._form(f"{error}.", 401)
+        except (JoblensError, HttpProblem) as error:
+            return failed(error, request)
+        return self._signed_in(cookie)
+
+    async def sign_out(self, request: Request) -> Response:
+        try:
+            await self._auth.caller(request.scope)
+        except JoblensError as error:
+            return failed(error, request)
+        self._auth.sessions.close(self._auth.cookie_of(request.headers.get("cookie", "")))
+        response = RedirectResponse(f"{self._base}/sign-in", 303)
+        response.headers["set-cookie"] = self._auth.set_cookie("", self._path)
+        return response
+
+    def _signed_in(self, cookie: str) -> Response:
+        response = RedirectResponse(f"{self._base}/", 303)
+        response.headers["set-cookie"] = self._auth.set_cookie(cookie, self._path)
+        return response
+
+    def _form(self, message: str, status: int) -> Response:
+        return self._page(_FORM.format(message=html.escape(message), base=self._base), status)
+
+    def _page(self, content: str, status: int = 200, *, with_script: bool = False) -> Response:
+        script = f'<script src="{self._base}/assets/{self._assets.script.name}" defer></script>\n'
+        page = _PAGE.format(
+            icon=_ICON,
+            base=self._base,
+            style=self._assets.style.name,
+            script=script if with_script else "",
+            content=content,
+        )
+        return HTMLResponse(page, status)
+
+
+def _check_origin(request: Request) -> None:
+    """A form of another site must not sign a browser in as another user."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    if site not in ("same-origin", "none"):
+        raise AccessDenied("sign in from the page of this server", hint="open its address in the browser")

@@ -1,0 +1,194 @@
+"""Server process: opens listeners, prints how to reach it, serves until SIGTERM or SIGINT, closes streams."""
+
+import asyncio
+import contextlib
+import getpass
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import uvicorn
+from msgspec import Struct
+
+from joblens.app.wiring.drivers import Warn, store_name
+from joblens.app.wiring.logging_setup import set_up_logging
+from joblens.model.errors import ServeError
+from joblens.model.settings import Settings
+from joblens.web.application import Application, create_application
+from joblens.web.connection import ConnectionLimits, connection_class
+from joblens.web.guard import is_loopback
+from joblens.web.listeners import (
+    Certificates,
+    ServeOptions,
+    allowed_hosts,
+    check_options,
+    inherited_sockets,
+    listen_tcp,
+    listen_unix,
+)
+
+_RELOAD_S = 5.0
+_SHUTDOWN_S = 10.0
+
+
+class Started(Struct, frozen=True, kw_only=True):
+    """How to reach the server."""
+
+    store: str
+    url: str
+    sign_in_url: str
+    socket: str
+    ssh: str  # the command that forwards the port to another machine; '' where it can be reached anyway
+    pid: int
+
+
+class _Server(uvicorn.Server):
+    """Signals are handled once, for all listeners."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Serving:
+    def __init__(self, settings: Settings, config: str | None, options: ServeOptions, warn: Warn) -> None:
+        check_options(options)
+        set_up_logging(settings.logs)
+        self._settings = settings
+        self._options = options
+        self._warn = warn
+        self._certificates = Certificates(options) if options.is_tls else None
+        self._tcp, self._unix = self._listeners()
+        bound = self._tcp[0].getsockname()[0] if self._tcp else ""
+        self._application = create_application(
+            settings, config, options, allowed_hosts(options, bound_host=bound), warn
+        )
+        self._stop: asyncio.Event | None = None
+
+    def _listeners(self) -> tuple[list[socket.socket], list[socket.socket]]:
+        given = inherited_sockets(os.environ)
+        unix = [each for each in given if each.family == socket.AF_UNIX]
+        tcp = [each for each in given if each.family != socket.AF_UNIX]
+        if not tcp:
+            tcp = [listen_tcp(self._options.host, self._options.port)]
+        for each in tcp:
+            host = each.getsockname()[0]
+            if not (is_loopback(host) or self._options.is_tls or self._options.is_behind_proxy):
+                raise ServeError(
+                    f"the socket on {host} can be reached from other machines, and requests would not be "
+                    "encrypted",
+                    hint="add --tls-cert and --tls-key, or --behind-proxy",
+                )
+        self._owns_socket = not unix
+        if not unix:
+            unix = [listen_unix(self._options.socket_path)]
+        return tcp, unix
+
+    @property
+    def application(self) -> Application:
+        return self._application
+
+    def run(self, on_start: Callable[[Started], None]) -> None:
+        """Serves until a signal arrives."""
+        try:
+            asyncio.run(self.serve(on_start))
+        finally:
+            self._application.close()
+            if self._owns_socket:
+                with contextlib.suppress(OSError):
+                    os.unlink(self._options.socket_path)
+
+    async def serve(self, on_start: Callable[[Started], None], *, handles_signals: bool = True) -> None:
+        self._stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        if handles_signals:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self._stop.set)
+        await self._application.start()
+        limits = ConnectionLimits(
+            most=self._settings.server.max_connections, header_s=self._settings.server.header_timeout
+        )
+        context = None if self._certificates is None else self._certificates.context
+        servers = [self._uvicorn(limits, context), self._uvicorn(limits, None)]
+        tasks = [
+            asyncio.create_task(server.serve(sockets=sockets))
+            for server, sockets in zip(servers, (self._tcp, self._unix), strict=True)
+        ]
+        reloading = asyncio.create_task(self._reload_certificates())
+        on_start(self.started())
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        reloading.cancel()
+        stopping.cancel()
+        self._application.stop_streams()
+        for server in servers:
+            server.should_exit = True
+        await asyncio.gather(*tasks)
+
+    def stop(self) -> None:
+        """From the event loop."""
+        if self._stop is not None:
+            self._stop.set()
+
+    def started(self) -> Started:
+        options = self._options
+        port = self._tcp[0].getsockname()[1]
+        scheme = "https" if options.is_tls else "http"
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        url = f"{scheme}://{host}:{port}{options.base_path}"
+        code = self._application.sign_in_code()
+        machine = socket.gethostname()
+        ssh = (
+            f"ssh -N -L {port}:{host}:{port} {getpass.getuser()}@{machine}"
+            if is_loopback(options.host)
+            else ""
+        )
+        return Started(
+            store=store_name(self._settings),
+            url=url,
+            sign_in_url=f"{url}/sign-in?code={code}",
+            socket=options.socket_path,
+            ssh=ssh,
+            pid=os.getpid(),
+        )
+
+    def _uvicorn(self, limits: ConnectionLimits, context: ssl.SSLContext | None) -> _Server:
+        config = uvicorn.Config(
+            self._application.asgi,
+            loop="asyncio",
+            http=connection_class(limits),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=round(self._settings.server.idle_timeout) or 1,
+            timeout_graceful_shutdown=round(_SHUTDOWN_S),
+        )
+        config.load()
+        config.ssl = context
+        return _Server(config)
+
+    async def _reload_certificates(self) -> None:
+        while self._certificates is not None:
+            await asyncio.sleep(_RELOAD_S)
+            try:
+                if self._certificates.reload():
+                    self._warn("the certificate was loaded again")
+            except ServeError as error:
+                self._warn(str(error))
+
+
+def serve(
+    settings: Settings,
+    config: str | None,
+    options: ServeOptions,
+    warn: Warn,
+    on_start: Callable[[Started], Any],
+) -> None:
+    """Serves the store until SIGTERM or SIGINT. Raises InputError or ServeError if it cannot start."""
+    Serving(settings, config, options, warn).run(on_start)

@@ -1,0 +1,169 @@
+"""Endpoints for commands and clients that use a server in place of a store, one per question."""
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+import joblens
+from joblens.app.runs.control import LocalDrivers
+from joblens.app.server.bulk_changes import BulkChanger
+from joblens.app.server.changes import SubmitJob
+from joblens.app.server.machine import Recoveries
+from joblens.app.server.questions import Answering
+from joblens.model import questions as q
+from joblens.model.access import Role
+from joblens.model.history import Page, Statistics
+from joblens.model.jobs.details import Details
+from joblens.model.jobs.job import Record
+from joblens.model.jobs.sample import SampleSeries
+from joblens.model.runs.run import Run, Workflow
+from joblens.model.sql import SqlAnswer
+from joblens.web.endpoints import Call, Endpoint, Reply
+from joblens.web.job_api import KEY_HEADER, KEY_MEANING, changer
+
+_HEADERS = {q.API_HEADER: str(q.API_VERSION), q.VERSION_HEADER: joblens.__version__}
+_recoveries = Recoveries()
+
+
+def _question(
+    name: str,
+    summary: str,
+    answer: Callable[[Call], Any],
+    returns: Any,
+    body: type[Struct] = q.Nothing,
+    role: Role = Role.READER,
+    headers: dict[str, str] | None = None,
+) -> Endpoint:
+    words = name.split("-")
+    return Endpoint(
+        method="POST",
+        path=f"/store/{name}",
+        name="store" + "".join(word.capitalize() for word in words),
+        summary=summary,
+        answer=lambda call: Reply(value=answer(call), headers=_HEADERS),
+        returns=returns,
+        body=body,
+        role=role,
+        headers=headers or {},
+        section="store",
+    )
+
+
+def _asking(method: Callable[[Answering, Any], Any]) -> Callable[[Call], Any]:
+    return lambda call: method(Answering(call.store, call.principal), call.body)
+
+
+def _changing(method: Callable[[BulkChanger, Any], Any]) -> Callable[[Call], Any]:
+    def change(call: Call) -> Any:
+        server = call.server
+        changer = BulkChanger(call.store, call.principal, server.settings, server.config, server.warn)
+        return method(changer, call.body)
+
+    return change
+
+
+def _driven(call: Call) -> q.Driven:
+    run = Answering(call.store, call.principal).find_run(call.body)
+    drivers = LocalDrivers(call.server.settings)
+    return q.Driven(drivers.is_driven(run), drivers.host())
+
+
+def _recover(call: Call) -> q.Done:
+    server = call.server
+    return q.Done(int(_recoveries.recover(call.store, server.settings, server.config, server.warn)))
+
+
+def _submit(call: Call) -> Record:
+    """An Idempotency-Key makes it safe to send again."""
+    record, _ = changer(call).submit_whole(call.body, call.headers.get(KEY_HEADER))
+    return record
+
+
+ENDPOINTS = (
+    _question("find", "One job.", _asking(Answering.find), Record, q.OneJob),
+    _question("page", "Jobs that match, up to 1,000 at a time.", _asking(Answering.page), Page, q.JobQuery),
+    _question("count", "How many jobs match.", _asking(Answering.count), q.Count, q.JobQuery),
+    _question("statistics", "Totals and percentiles.", _asking(Answering.statistics), Statistics, q.JobQuery),
+    _question("tagged", "Jobs by tag.", _asking(Answering.tagged), q.Tagged, q.TagPrefix),
+    _question(
+        "running",
+        "Queued and running jobs, without those that the client has.",
+        _asking(Answering.running),
+        q.RunningAnswer,
+        q.RunningQuery,
+    ),
+    _question("cancel-requests", "Requests to cancel.", _asking(Answering.cancel_requests), q.CancelRequests),
+    _question(
+        "samples", "Samples of a job, in blocks.", _asking(Answering.samples), q.SampleBlocks, q.SamplesQuery
+    ),
+    _question(
+        "series", "Some numbers of the samples.", _asking(Answering.series), SampleSeries, q.SeriesQuery
+    ),
+    _question(
+        "tails", "The last samples of many jobs.", _asking(Answering.tails), q.SampleTails, q.TailsQuery
+    ),
+    _question("details", "GPUs, threads and more.", _asking(Answering.details), Details, q.OneJob),
+    _question(
+        "provenance",
+        "Code, programs and packages of a digest.",
+        _asking(Answering.provenance),
+        q.ProvenanceAnswer,
+        q.ProvenanceQuery,
+    ),
+    _question("annotations", "Notes about a job.", _asking(Answering.annotations), q.Notes, q.OneJob),
+    _question("tombstones", "Deleted jobs.", _asking(Answering.tombstones), q.Tombstones, q.ManyJobs),
+    _question("workflows", "All workflows.", _asking(Answering.workflows), q.WorkflowList),
+    _question("find-workflow", "One workflow.", _asking(Answering.find_workflow), Workflow, q.OneRun),
+    _question(
+        "workflow-of-source",
+        "The workflow of a file.",
+        _asking(Answering.workflow_of_source),
+        q.WorkflowAnswer,
+        q.SourceQuery,
+    ),
+    _question("runs", "Runs of a workflow.", _asking(Answering.runs), q.RunsAnswer, q.OneRun),
+    _question("find-run", "One run.", _asking(Answering.find_run), Run, q.OneRun),
+    _question("run-events", "Events of a run.", _asking(Answering.run_events), q.EventPart, q.EventsQuery),
+    _question("run-results", "Every attempt of a run.", _asking(Answering.run_results), q.Results, q.OneRun),
+    _question("holdings", "Claims of workers.", _asking(Answering.holdings), q.Holdings, q.HoldingsQuery),
+    _question("workers", "Workers.", _asking(Answering.workers), q.WorkerList, q.WorkersQuery),
+    _question("backlog", "Queues.", _asking(Answering.backlog), q.BacklogList),
+    _question("states", "Status of many jobs.", _asking(Answering.states), q.States, q.ManyJobs),
+    _question(
+        "former-workers",
+        "Workers that lost their jobs.",
+        _asking(Answering.former_workers),
+        q.FormerWorkers,
+        q.ManyJobs,
+    ),
+    _question("now", "The store's clock.", _asking(Answering.now), q.Clock),
+    _question("sql", "A query over the views of docs/sql.md.", _asking(Answering.sql), SqlAnswer, q.SqlQuery),
+    _question("driven", "Whether a process drives a run.", _driven, q.Driven, q.OneRun),
+    _question("recover", "Record the end of jobs whose owner has died.", _recover, q.Done),
+    _question(
+        "submit",
+        "Run a command in the background, with all options of `joblens submit`.",
+        _submit,
+        Record,
+        SubmitJob,
+        Role.OPERATOR,
+        KEY_MEANING,
+    ),
+    _question(
+        "cancel",
+        "Ask many jobs to end.",
+        _changing(BulkChanger.cancel),
+        q.Done,
+        q.CancelJobs,
+        Role.OPERATOR,
+    ),
+    _question(
+        "delete",
+        "Delete many jobs, and workflows without other jobs. This cannot be undone.",
+        _changing(BulkChanger.delete),
+        q.Done,
+        q.DeleteJobs,
+        Role.ADMIN,
+    ),
+)

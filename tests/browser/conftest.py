@@ -1,0 +1,140 @@
+"""Pages in a real Chromium, served by a real server. A page fails its test for a console error, an uncaught
+exception, a request to another host, or a violation of the content policy."""
+
+import contextlib
+import shutil
+import urllib.parse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("uplot")
+pytest.importorskip("playwright")
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.integration.served import Served
+
+AXE = Path(__file__).parents[2] / ".venv/web/node_modules/axe-core/axe.min.js"
+_ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.server)  # a browser, as a database, is not everywhere
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("Chromium is not installed")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=path, headless=True, args=list(_ARGUMENTS))
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    with Served(tmp_path) as found:
+        yield found
+
+
+class Watched:
+    """A page of one server, and everything that went wrong in it."""
+
+    def __init__(self, page: Page, server: Served) -> None:
+        self.page = page
+        self.server = server
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+        host = urllib.parse.urlsplit(server.started.url).netloc
+        page.on("console", lambda message: self._console(message.type, message.text))
+        page.on("pageerror", lambda error: self.problems.append(f"uncaught: {error}"))
+        page.on("request", lambda request: self._request(request.url, host))
+        page.set_default_timeout(15_000)
+        page.add_init_script(
+            "document.addEventListener('securitypolicyviolation',"
+            " e => console.error('policy violated: ' + e.violatedDirective + ' ' + e.blockedURI))"
+        )
+
+    def _console(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning"):
+            self.problems.append(f"{kind}: {text}")
+
+    def _request(self, url: str, host: str) -> None:
+        self.requests.append(url)
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("data", "blob", "about") and parts.netloc != host:
+            self.problems.append(f"request to another host: {url}")
+
+    def sign_in(self) -> None:
+        """As the owner, with the URL that the server prints."""
+        code = self.server.serving.application.sign_in_code()
+        self.page.goto(f"{self.server.started.url}/sign-in?code={code}")
+
+    def sign_in_with(self, token: str) -> None:
+        self.page.goto(f"{self.server.started.url}/sign-in")
+        self.page.get_by_label("Token").fill(token)
+        self.page.get_by_role("button", name="Sign in").click()
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.server.started.url + path)
+
+    def check_accessibility(self) -> None:
+        """Fails with every violation of WCAG 2.2 A and AA that axe finds."""
+        if not AXE.exists():
+            pytest.skip("axe-core is not installed: scripts/check-web .venv --install")
+        # evaluate runs in the page as the debugger does: the content policy does not apply to it.
+        self.page.evaluate(AXE.read_text())
+        found: dict[str, Any] = self.page.evaluate(
+            "axe.run(document, {runOnly: "
+            "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
+        )
+        assert [
+            (each["id"], each["help"], [node["html"][:160] for node in each["nodes"]][:3])
+            for each in found["violations"]
+        ] == []
+
+
+OpenPage = Callable[..., Watched]
+
+
+@pytest.fixture
+def open_page(browser: Browser, server: Served) -> Iterator[OpenPage]:
+    """Returns a function that opens a fresh browser session (`viewport=`, `color_scheme=`, …)."""
+    watched: list[Watched] = []
+    with contextlib.ExitStack() as stack:
+
+        def fresh(**options: Any) -> Watched:
+            context = browser.new_context(**{"timezone_id": "Europe/Berlin", "locale": "en-GB", **options})
+            stack.callback(context.close)
+            found = Watched(context.new_page(), server)
+            watched.append(found)
+            return found
+
+        yield fresh
+    for each in watched:
+        assert each.problems == []
+
+
+@pytest.fixture
+def dashboard(open_page: OpenPage) -> Watched:
+    """The Overview, signed in as the owner."""
+    found = open_page()
+    found.sign_in()
+    return found

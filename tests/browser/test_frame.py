@@ -1,0 +1,52 @@
+"""The frame around all pages: sign-in, navigation, few requests, themes."""
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import OpenPage, Watched
+
+
+def test_the_sign_in_url_leads_to_the_overview(dashboard: Watched) -> None:
+    expect(dashboard.page).to_have_title("Overview · joblens")
+    expect(dashboard.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+
+
+def test_a_reader_without_a_session_is_asked_for_a_token(open_page: OpenPage) -> None:
+    visitor = open_page()
+    visitor.open("/jobs")
+    expect(visitor.page).to_have_url(re.compile("/sign-in"))
+    visitor.check_accessibility()
+    visitor.sign_in_with(visitor.server.token())
+    expect(visitor.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+
+
+def test_the_first_view_takes_at_most_five_requests_and_200_kb(dashboard: Watched) -> None:
+    session = dashboard.page.context.new_cdp_session(dashboard.page)
+    sizes: list[float] = []
+    session.send("Network.enable")
+    session.send("Network.setCacheDisabled", {"cacheDisabled": True})
+    session.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
+    dashboard.requests.clear()
+    dashboard.open("/")
+    dashboard.page.wait_for_load_state("networkidle")
+    asked = [url for url in dashboard.requests if not url.startswith("data:")]
+    assert len(asked) <= 5, asked
+    assert sum(sizes) < 200_000
+
+
+def test_navigation_changes_page_and_address_without_loading_the_document_again(dashboard: Watched) -> None:
+    dashboard.page.evaluate("window.isSameDocument = true")
+    dashboard.page.get_by_role("link", name="Jobs", exact=True).click()
+    expect(dashboard.page).to_have_url(re.compile("/jobs$"))
+    expect(dashboard.page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
+    dashboard.page.go_back()
+    expect(dashboard.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    assert dashboard.page.evaluate("window.isSameDocument")
+
+
+def test_signing_out_ends_the_session(dashboard: Watched) -> None:
+    dashboard.page.get_by_role("button", name="Sign out").click()
+    expect(dashboard.page.get_by_label("Token")).to_be_visible()
+    dashboard.open("/")
+    expect(dashboard.page.get_by_label("Token")).to_be_visible()

@@ -1,0 +1,133 @@
+"""What every store must do with queries in SQL: only views can be read, nothing can change, limits hold."""
+
+import pytest
+
+from joblens.model.access import ApiToken, Role, Scope
+from joblens.model.errors import InputError
+from joblens.model.history import Annotation
+from joblens.model.jobs.job import Finding, Severity
+from joblens.model.sql import VIEWS, SqlLimits
+from joblens.model.writes import JobAnnotated
+from joblens.ports.store import QueueStore
+from tests.builders.runs import attempt, begun, run, workflow
+from tests.builders.writes import NOON_US, ended, queued, samples, started, whole_job
+
+LIMITS = SqlLimits(seconds=20)
+
+
+@pytest.fixture
+def filled(store: QueueStore) -> QueueStore:
+    finding = Finding("swapped", Severity.INFO, "text")
+    store.apply([workflow("w1", user="ann"), run("r1", "w1"), begun("r1")])
+    store.apply(attempt("r1", 0, uuid="a0", user="ann", name="in-run"))
+    store.apply([queued("a1", user="bob", name="one", tags=("x",)), started("a1"), samples("a1", 0, 40)])
+    store.apply([ended("a1", findings=(finding,))])
+    store.apply([JobAnnotated(Annotation(uuid="n", job_uuid="a1", at_us=1, author="ann", text="note"))])
+    store.apply(whole_job("a2", user="bob"))
+    store.delete_jobs(["a2"], by="bob", at_us=NOON_US)
+    store.add_token(
+        ApiToken(
+            id="t",
+            name="t",
+            hash="secret",
+            user="ann",
+            role=Role.ADMIN,
+            scope=Scope.ALL,
+            created_at_us=NOON_US,
+        )
+    )
+    return store
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_has_its_columns_and_rows(filled: QueueStore, view: str) -> None:
+    answer = filled.sql(f"SELECT * FROM {view}", LIMITS)
+    assert answer.columns == VIEWS[view]
+    assert answer.rows
+
+
+def test_columns_are_named_without_rows_too(filled: QueueStore) -> None:
+    answer = filled.sql("SELECT name, cpu_s AS cpu FROM jobs WHERE number < 0", LIMITS)
+    assert (answer.columns, answer.rows) == (("name", "cpu"), [])
+
+
+def test_views_can_be_joined_grouped_and_sorted(filled: QueueStore) -> None:
+    text = """
+        WITH named AS (SELECT number, name FROM jobs)  -- a comment
+        SELECT named.name, count(*) AS n, sum(samples.samples) AS samples
+        FROM named JOIN samples ON samples.job_number = named.number
+        GROUP BY named.name ORDER BY named.name DESC;
+    """
+    assert filled.sql(text, LIMITS).rows == [("one", 1, 40), ("in-run", 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("user", "names"), [("ann", ["in-run"]), ("bob", ["one"]), ("o'x", []), (None, ["in-run", "one"])]
+)
+def test_a_user_sees_own_rows(filled: QueueStore, user: str | None, names: list[str]) -> None:
+    found = filled.sql("SELECT name FROM jobs ORDER BY name", LIMITS, only_user=user)
+    assert [name for (name,) in found.rows] == names
+    others = filled.sql("SELECT count(*) FROM tags", LIMITS, only_user=user).rows
+    assert others == [(1 if user in ("bob", None) else 0,)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM api_token",
+        "SELECT * FROM joblens.api_token",
+        "SELECT * FROM main.api_token",
+        "WITH jobs AS (SELECT * FROM api_token) SELECT * FROM jobs",
+        "WITH jobs AS (SELECT * FROM joblens.api_token) SELECT * FROM jobs",
+        "SELECT (SELECT hash FROM joblens.api_token) FROM jobs",
+        "SELECT number FROM jobs WHERE EXISTS (SELECT 1 FROM api_token)",
+        "SELECT 1) UNION SELECT hash FROM (SELECT hash FROM api_token",
+        "SELECT * FROM sqlite_schema",
+        "SELECT * FROM pg_catalog.pg_authid",
+        "SELECT * FROM pragma_table_info('job')",
+        "SELECT load_extension('x') FROM jobs",
+        "SELECT pg_sleep(1)",
+        "SELECT query_to_xml('SELECT * FROM joblens.api_token', true, true, '')",
+        "SELECT table_to_xml('joblens.api_token', true, true, '')",
+        "SELECT set_config('work_mem', '1GB', false)",
+        "SELECT pg_read_file('/etc/passwd')",
+        "DELETE FROM jobs",
+        "DELETE FROM job",
+        "INSERT INTO job DEFAULT VALUES",
+        "WITH gone AS (DELETE FROM joblens.job RETURNING id) SELECT * FROM gone",
+        "SELECT 1; SELECT 2",
+        "SELECT 1; DROP TABLE job",
+        "SELECT * INTO other FROM jobs",
+        "ATTACH 'x.db' AS x",
+        "PRAGMA user_version = 3",
+        "CREATE TABLE x (y integer)",
+        "COMMIT",
+        "SELEKT 1",
+        "",
+        "SELECT nothing FROM jobs",
+        "SELECT * FROM nowhere",
+    ],
+)
+def test_anything_but_a_query_over_views_is_refused(filled: QueueStore, text: str) -> None:
+    with pytest.raises(InputError):
+        filled.sql(text, LIMITS)
+    assert filled.sql("SELECT count(*) FROM jobs", LIMITS).rows == [(2,)]
+    assert filled.check().ok
+
+
+def test_rows_beyond_the_limit_are_cut(filled: QueueStore) -> None:
+    answer = filled.sql("SELECT number FROM jobs ORDER BY number", SqlLimits(rows=1))
+    assert (len(answer.rows), answer.is_truncated) == (1, True)
+    assert not filled.sql("SELECT number FROM jobs", SqlLimits(rows=2)).is_truncated
+
+
+def test_values_beyond_the_limit_are_cut(filled: QueueStore) -> None:
+    answer = filled.sql("SELECT uuid, name FROM jobs", SqlLimits(bytes=10))
+    assert (len(answer.rows), answer.is_truncated) == (1, True)
+
+
+def test_a_query_that_takes_too_long_ends(filled: QueueStore) -> None:
+    endless = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+    with pytest.raises(InputError, match=r"took longer than 0\.2 s"):
+        filled.sql(endless, SqlLimits(seconds=0.2))
+    assert filled.sql("SELECT count(*) FROM jobs", LIMITS).rows == [(2,)]

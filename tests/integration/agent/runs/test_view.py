@@ -1,0 +1,56 @@
+"""A run's view on a thread of its own."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+import pytest
+
+from joblens.agent.runs.view import NoView, ThreadedView
+from joblens.model.runs.run import RunStatus
+from tests.conftest import wait_until
+
+
+class Notes(NoView):
+    """Writes down the calls; waits in a tick until it is let, fails on a note."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.is_ticking, self.may_tick = threading.Event(), threading.Event()
+
+    def note(self, text: str) -> None:
+        if text == "fail":
+            raise ValueError("no terminal")
+        self.calls.append(text)
+
+    def tick(self) -> None:
+        self.is_ticking.set()
+        self.may_tick.wait(20)
+        self.calls.append("tick")
+
+    def close(self, status: RunStatus) -> None:
+        self.calls.append(f"close {status.value}")
+
+
+@pytest.fixture
+def notes() -> Notes:
+    return Notes()
+
+
+def test_a_thread_that_is_quick_does_not_tick_after_the_end(notes: Notes) -> None:
+    """Takes every call before its caller continues."""
+
+    class QuickCalls(deque[Callable[[], None]]):
+        def append(self, call: Callable[[], None]) -> None:
+            super().append(call)
+            view.tick()
+            wait_until(lambda: not self, what="the call")
+            time.sleep(0.05)
+
+    notes.may_tick.set()
+    view = ThreadedView(notes, print)
+    view._calls = QuickCalls()
+    view.close(RunStatus.COMPLETED)
+    view.close(RunStatus.FAILED)
+    assert notes.calls == ["close completed"]
