@@ -19,6 +19,7 @@ from joblens.web.endpoints import API, Endpoint, ServerContext, allowed, encode,
 from joblens.web.guard import App, Guard, Limits
 from joblens.web.job_api import ENDPOINTS as JOBS
 from joblens.web.listeners import ServeOptions
+from joblens.web.machine_api import ENDPOINTS as MACHINES
 from joblens.web.metrics_api import MetricsPage
 from joblens.web.openapi import openapi_document
 from joblens.web.overview_api import ENDPOINTS as OVERVIEW
@@ -96,7 +97,7 @@ def create_application(
 
 
 def all_endpoints() -> tuple[Endpoint, ...]:
-    return (*ACCESS, *JOBS, *CHARTS, *OVERVIEW, *RUNS, *STORE)
+    return (*ACCESS, *JOBS, *CHARTS, *OVERVIEW, *RUNS, *MACHINES, *STORE)
 
 
 def _routes(context: ServerContext, hub: Hub) -> list[Route]:
