@@ -6,13 +6,29 @@ import { el, fill } from "./core/dom.js";
 import { changed } from "./core/page.js";
 import { Router } from "./core/router.js";
 import { RestSource } from "./core/source.js";
+import { page as audit } from "./pages/audit.js";
+import { page as benchmark } from "./pages/benchmark.js";
+import { page as benchmarks } from "./pages/benchmarks.js";
+import { page as compare } from "./pages/compare.js";
 import { page as jobs } from "./pages/jobs.js";
+import { page as nodes } from "./pages/nodes.js";
 import { page as overview } from "./pages/overview.js";
+import { page as queue } from "./pages/queue.js";
+import { page as settings } from "./pages/settings.js";
+import { page as tokens } from "./pages/tokens.js";
 
 /** Every page of the dashboard. @type {readonly import("./core/router.js").Route[]} */
 export const ROUTES = [
   { path: "/", page: overview },
   { path: "/jobs", page: jobs },
+  { path: "/compare", page: compare },
+  { path: "/queue", page: queue },
+  { path: "/nodes", page: nodes },
+  { path: "/benchmarks", page: benchmarks },
+  { path: "/benchmarks/:name", page: benchmark },
+  { path: "/settings", page: settings },
+  { path: "/tokens", page: tokens },
+  { path: "/audit", page: audit },
 ];
 
 /**

@@ -34,10 +34,12 @@ import { colourOf } from "./sparkline.js";
  * @property {number} [height]
  * @property {number} [least]  The scale reaches at least this far.
  * @property {string} [help]  What the number means.
+ * @property {(us: number) => string} [time]  Words for a time, where times are not those of the clock.
  */
 
 const HEIGHT = 180;
 const MOST_TABLE_ROWS = 200;
+const MOST_IN_LEGEND = 12;
 
 /** Charts that share cursor and zoom. */
 export class ChartGroup {
@@ -94,7 +96,9 @@ export class Chart {
     const isSameShape =
       this._data !== null &&
       this._data.series.length === data.series.length &&
-      this._data.series.every((each, index) => each.label === data.series[index]?.label);
+      this._data.series.every(
+        (each, index) => each.label === data.series[index]?.label && each.isFaint === data.series[index]?.isFaint,
+      );
     this._data = data;
     this._summarize();
     if (!isSameShape) this._remove();
@@ -156,7 +160,7 @@ export class Chart {
    * @param {number} width
    */
   _plotOptions(data, width) {
-    const { group, unit, least = 0 } = this._options;
+    const { group, unit, time, least = 0 } = this._options;
     const axis = {
       stroke: colourOf("--muted"),
       grid: { stroke: colourOf("--line"), width: 1 },
@@ -166,13 +170,14 @@ export class Chart {
     return {
       width,
       height: this._height(),
-      legend: { live: true },
+      legend: { live: true, show: data.series.length <= MOST_IN_LEGEND },
       cursor: {
         drag: { x: true, y: false, setScale: false },
         ...(group ? { sync: { key: group.key, setSeries: false } } : {}),
         bind: { dblclick: () => () => group?.zoom(null) },
       },
       scales: {
+        x: { time: !time },
         y: {
           range: (/** @type {any} */ _plot, /** @type {number} */ _low, /** @type {number | null} */ high) => {
             const limits = (this._data?.limits ?? []).map((limit) => limit.value);
@@ -184,7 +189,13 @@ export class Chart {
         },
       },
       axes: [
-        { ...axis, space: 70 },
+        {
+          ...axis,
+          space: 70,
+          ...(time
+            ? { values: (/** @type {any} */ _plot, /** @type {number[]} */ at) => at.map((s) => time(s * 1e6)) }
+            : {}),
+        },
         {
           ...axis,
           size: 68,
@@ -194,7 +205,7 @@ export class Chart {
       series: [
         {
           value: (/** @type {any} */ _plot, /** @type {number | null} */ at) =>
-            at === null ? format.UNKNOWN : format.time(at * 1e6),
+            at === null ? format.UNKNOWN : (time ?? format.time)(at * 1e6),
         },
         ...data.series.map((each, index) => this._plotSeries(each, index)),
       ],
@@ -275,7 +286,8 @@ export class Chart {
       .map((each) => {
         const known = each.values.filter((value) => value !== null);
         if (known.length === 0) return `${each.label}: ${format.UNKNOWN}`;
-        return `${each.label}: now ${unit(known.at(-1) ?? null)}, peak ${unit(largest(known))}`;
+        const now = this._options.time ? "" : `now ${unit(known.at(-1) ?? null)}, `;
+        return `${each.label}: ${now}peak ${unit(largest(known))}`;
       });
     const limits = (data.limits ?? []).map((limit) => `${limit.label} ${unit(limit.value)}`);
     this._summary.textContent = [...parts, ...limits].join(" · ");
@@ -292,7 +304,7 @@ export class Chart {
         el(
           "tr",
           null,
-          el("th", { scope: "row" }, format.time(at)),
+          el("th", { scope: "row" }, (this._options.time ?? format.time)(at)),
           data.series.map((each) => el("td", { class: "right" }, this._options.unit(each.values[index] ?? null))),
         ),
       );

@@ -4,10 +4,26 @@ import { el, fill } from "../core/dom.js";
 import { timeZone } from "../core/format.js";
 import { forgetColours } from "./sparkline.js";
 
-/** Navigation: path and label; `nav` of a page marks its entry. */
+/**
+ * @typedef {object} Entry
+ * @property {string} path
+ * @property {string} label
+ * @property {string} nav  Pages with it mark this entry.
+ * @property {boolean} [isServed]  Not in reports.
+ * @property {"admin"} [role]  Only for those who may.
+ */
+
+/** @type {readonly Entry[]} */
 const ENTRIES = [
   { path: "/", label: "Overview", nav: "overview" },
   { path: "/jobs", label: "Jobs", nav: "jobs" },
+  { path: "/compare", label: "Compare", nav: "compare" },
+  { path: "/queue", label: "Queue", nav: "queue", isServed: true },
+  { path: "/nodes", label: "Nodes", nav: "nodes", isServed: true },
+  { path: "/benchmarks", label: "Benchmarks", nav: "benchmarks", isServed: true },
+  { path: "/settings", label: "Settings", nav: "settings", isServed: true },
+  { path: "/tokens", label: "Tokens", nav: "tokens", isServed: true, role: "admin" },
+  { path: "/audit", label: "Audit log", nav: "audit", isServed: true, role: "admin" },
 ];
 
 const THEMES = ["auto", "light", "dark"];
@@ -28,7 +44,10 @@ export class Frame {
   constructor(source, href) {
     this._source = source;
     this._main = el("main", { id: "main", tabindex: "-1" });
-    this._links = ENTRIES.map((entry) => el("a", { href: href(entry.path), data: { nav: entry.nav } }, entry.label));
+    const entries = ENTRIES.filter(
+      (entry) => (!entry.isServed || source.isLive) && (!entry.role || source.may(entry.role)),
+    );
+    this._links = entries.map((entry) => el("a", { href: href(entry.path), data: { nav: entry.nav } }, entry.label));
     this._connection = el("span", { class: "connection", data: { state: "ended" } });
     const brand = el("a", { class: "brand", href: href("/") }, "joblens");
     const nav = el("nav", { "aria-label": "Pages" }, this._links);

@@ -1,6 +1,8 @@
 /** Overview: failures first, running jobs with live numbers, machines, queue, workers, today against last week. */
 
+import { plainTable } from "../components/card.js";
 import { copyLine, emptyBox, errorBox } from "../components/feedback.js";
+import { meter, showMeter } from "../components/meter.js";
 import { sparkline } from "../components/sparkline.js";
 import { stateBadge } from "../components/state.js";
 import { Table } from "../components/table.js";
@@ -455,47 +457,6 @@ function showMachines(body, machines) {
 }
 
 /**
- * @param {string} tone
- * @param {string} label
- */
-function meter(tone, label) {
-  return el(
-    "div",
-    { class: "meter-line" },
-    el(
-      "div",
-      {
-        class: `meter ${tone}`,
-        role: "meter",
-        "aria-label": label,
-        "aria-valuemin": "0",
-        "aria-valuemax": "100",
-        "aria-valuenow": "0",
-      },
-      el("span"),
-    ),
-    el("span", { class: "meter-text" }),
-  );
-}
-
-/**
- * @param {HTMLElement} node
- * @param {number | null} value
- * @param {number | null} most
- * @param {string} words
- */
-function showMeter(node, value, most, words) {
-  const [bar, text] = /** @type {HTMLElement[]} */ ([...node.children]);
-  if (!bar || !text) return;
-  const share = value === null || !most ? 0 : Math.min(100, (100 * value) / most);
-  const filling = /** @type {HTMLElement} */ (bar.firstElementChild);
-  filling.style.width = `${share.toFixed(1)}%`;
-  bar.setAttribute("aria-valuenow", share.toFixed(0));
-  bar.setAttribute("aria-valuetext", words);
-  setText(text, words);
-}
-
-/**
  * @param {HTMLElement} card
  * @param {Api.Overview} found
  */
@@ -510,6 +471,7 @@ function showQueue(card, found) {
       { class: "card-body" },
       found.backlog.length
         ? plainTable(
+            "Queues",
             ["Queue", "Waiting", "On workers", "Oldest waits"],
             found.backlog.map((each) => [
               each.queue || "default",
@@ -521,6 +483,7 @@ function showQueue(card, found) {
         : emptyBox("No job waits for a worker."),
       found.workers.length
         ? plainTable(
+            "Workers",
             ["Worker", "Jobs", "Seen"],
             found.workers.map((each) => [
               each.name,
@@ -529,37 +492,6 @@ function showQueue(card, found) {
             ]),
           )
         : errorBox("No worker serves the queues"),
-    ),
-  );
-}
-
-/**
- * @param {string[]} head
- * @param {string[][]} rows
- */
-function plainTable(head, rows) {
-  return el(
-    "table",
-    { class: "plain-table" },
-    el(
-      "thead",
-      null,
-      el(
-        "tr",
-        null,
-        head.map((word, index) => el("th", { scope: "col", class: index ? "right" : "" }, word)),
-      ),
-    ),
-    el(
-      "tbody",
-      null,
-      rows.map((row) =>
-        el(
-          "tr",
-          null,
-          row.map((word, index) => el("td", { class: index ? "right" : "" }, word)),
-        ),
-      ),
     ),
   );
 }
