@@ -26,7 +26,9 @@ function rounded(value) {
  * @param {{ isOnlyDifferent: boolean, faint: ReadonlySet<number> }} shown  `faint`: subjects that are not selected.
  */
 export function numberTable(heads, rows, { isOnlyDifferent, faint }) {
-  const chosen = isOnlyDifferent ? rows.filter(isDifferent) : rows;
+  const isZero = (/** @type {Api.NumberRow} */ row) => row.values.every((value) => value === 0);
+  const chosen = rows.filter((row) => !isZero(row) && (!isOnlyDifferent || isDifferent(row)));
+  const zero = rows.filter(isZero).map((row) => row.title);
   const body = chosen.map((row) => {
     const unit = unitOf(row.unit);
     return el(
@@ -44,7 +46,10 @@ export function numberTable(heads, rows, { isOnlyDifferent, faint }) {
     );
   });
   if (!chosen.length) return el("p", { class: "card-body muted" }, "No number differs by more than its noise.");
-  return wide("Numbers", heads, body, faint);
+  return [
+    wide("Numbers", heads, body, faint),
+    zero.length ? el("p", { class: "card-body muted small" }, `Zero everywhere: ${zero.join(", ")}.`) : null,
+  ];
 }
 
 /** @param {Api.NumberRow} row */
@@ -113,13 +118,15 @@ export function factTable(heads, rows, faint) {
             "td",
             { class: `${faint.has(index) ? "faint" : ""} ${differs ? "differs-fact" : ""}`, title: value ?? "" },
             differs ? el("span", { class: "visually-hidden" }, "differs: ") : null,
-            value ?? format.UNKNOWN,
+            el("span", { class: "fact" }, value ?? format.UNKNOWN),
           );
         }),
       ),
     );
   }
-  return wide("Provenance", heads, body, faint);
+  const found = wide("Provenance", heads, body, faint);
+  found.classList.add("facts-table");
+  return found;
 }
 
 /**

@@ -79,8 +79,10 @@ export class Frame {
    */
   newRoot(nav) {
     for (const link of this._links) {
-      if (link.dataset.nav === nav) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
+      if (link.dataset.nav === nav) {
+        link.setAttribute("aria-current", "page");
+        showWithin(link);
+      } else link.removeAttribute("aria-current");
     }
     const root = el("div", { class: "page" });
     fill(this._main, root);
@@ -117,6 +119,19 @@ export class Frame {
     const who = el("span", { class: "who", title: `${principal.role}, sees ${principal.scope}` }, principal.name);
     return el("div", { class: "account" }, who, csrf ? button : null);
   }
+}
+
+/**
+ * Scrolls a row of links, which is longer than a phone, so that one of them is visible.
+ * @param {HTMLElement} link
+ */
+function showWithin(link) {
+  requestAnimationFrame(() => {
+    const row = link.parentElement;
+    if (row && row.scrollWidth > row.clientWidth) {
+      row.scrollLeft = link.offsetLeft - row.offsetLeft - (row.clientWidth - link.offsetWidth) / 2;
+    }
+  });
 }
 
 function themeButton() {

@@ -153,7 +153,7 @@ export class ParallelCoordinates {
       svg("line", { class: "axis-line", y1: TOP, y2: HEIGHT - BOTTOM }),
       scale.ticks.flatMap((tick) => [
         svg("line", { class: "tick", x1: -4, x2: 4, y1: yOf(tick.place), y2: yOf(tick.place) }),
-        svg("text", { class: "tick-text", x: 8, y: yOf(tick.place) + 4 }, shortened(tick.text, 14)),
+        svg("text", { class: "tick-text", x: 10, y: yOf(tick.place) + 4 }, shortened(tick.text, 14)),
       ]),
       isMany ? svg("text", { class: "tick-text", x: 8, y: yOf(null) + 4 }, "not known") : null,
       band,

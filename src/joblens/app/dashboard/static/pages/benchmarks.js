@@ -79,7 +79,7 @@ export const page = {
           {
             id: "history",
             label: "History",
-            width: "130px",
+            width: "146px",
             isWide: true,
             key: (row) => row.medians_s.join(),
             cell: (row) => history(row.medians_s),

@@ -280,7 +280,9 @@ class ComparePage {
   }
 
   _curves() {
-    const names = curveNames(this._found.curves).filter((name) => name in CURVES);
+    const all = curveNames(this._found.curves).filter((name) => name in CURVES);
+    const names = all.filter((name) => this._found.curves.some((each) => each.curves[name]?.some(Boolean)));
+    const zero = all.filter((name) => !names.includes(name)).map((name) => CURVES[name]?.title.toLowerCase());
     if (!names.length) return emptyBox("None of them has curves: they ended before their first sample.");
     const group = new ChartGroup();
     const nodes = names.map((name) => {
@@ -298,6 +300,7 @@ class ComparePage {
       { class: "stack", "aria-label": "Curves" },
       el("h2", null, "Curves", el("span", { class: "muted beside" }, "since the start of each")),
       el("div", { class: "curves" }, nodes),
+      zero.length ? el("p", { class: "muted small" }, `Zero everywhere: ${zero.join(", ")}.`) : null,
     );
   }
 

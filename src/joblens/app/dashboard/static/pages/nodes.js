@@ -73,6 +73,7 @@ class NodeCard {
     this._seen = el("span", { class: "muted" });
     this._cpu = meter("cpu", `CPU of ${node.host}`);
     this._memory = meter("memory", `memory of ${node.host}`);
+    this._unknown = el("p", { class: "muted", hidden: true }, "Its use is not known: no job runs there now.");
     this._workers = el("div");
     this._jobs = el("a", { href: context.href("/jobs", new URLSearchParams({ host: node.host })) });
     const measured = el("details", { class: "measured" }, el("summary", null, "What is measured here"));
@@ -96,6 +97,7 @@ class NodeCard {
         this._facts,
         this._cpu,
         this._memory,
+        this._unknown,
         this._jobs,
         this._workers,
         measured,
@@ -115,6 +117,9 @@ class NodeCard {
     setText(this._facts, parts.filter(Boolean).join(" · ") || "its capacity is not known");
     setText(this._seen, `seen ${format.ago(node.seen_at_us)}`);
     this._seen.title = format.time(node.seen_at_us);
+    const isKnown = node.memory_used_bytes !== null && node.memory_used_bytes !== undefined;
+    this._cpu.hidden = this._memory.hidden = !isKnown;
+    this._unknown.hidden = isKnown;
     showMeter(this._cpu, node.cpu_percent ?? null, 100, `CPU ${format.percent(node.cpu_percent)}`);
     const total = node.memory_total_bytes ?? null;
     showMeter(
@@ -151,20 +156,19 @@ class NodeCard {
 function workerTable(workers) {
   return plainTable(
     "Workers",
-    ["Worker", "Jobs", "CPUs", "Memory", "GPUs", "Queues", "Version", "Seen"],
+    ["Worker", "Jobs", "Seen", "CPUs", "Memory", "GPUs", "Queues"],
     workers.map((each) => [
-      el("span", { title: each.name }, each.name),
+      el("span", { title: `joblens ${each.version}, user ${each.user}` }, each.name),
       `${each.running} of ${each.concurrency}`,
+      each.is_silent
+        ? el("strong", { class: "near-limit" }, `silent, ${format.ago(each.seen_at_us)}`)
+        : format.ago(each.seen_at_us),
       format.count(each.cpus),
       format.bytes(each.memory_bytes),
       format.count(each.gpus),
       [...each.queues, ...each.labels.map((label) => `label ${label}`)].join(", "),
-      each.version,
-      each.is_silent
-        ? el("strong", { class: "near-limit" }, `silent since ${format.ago(each.seen_at_us)}`)
-        : format.ago(each.seen_at_us),
     ]),
-    [5],
+    [6],
   );
 }
 

@@ -220,7 +220,7 @@ function columns(rotate, revoke) {
     {
       id: "expires",
       label: "Expires",
-      width: "150px",
+      width: "174px",
       isWide: true,
       key: (token) => String(token.expires_at_us),
       cell: (token) => (token.expires_at_us === null ? "never" : format.time(token.expires_at_us)),
