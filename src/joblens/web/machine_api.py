@@ -73,13 +73,12 @@ ENDPOINTS = (
     ),
     Endpoint(
         method="GET",
-        path="/benchmarks/{benchmark}",
+        path="/benchmarks/results",
         name="getBenchmark",
-        summary="Results of one benchmark, oldest first, each compared with the one before it.",
-        answer=lambda call: benchmarks.get_benchmark(
-            call.principal, call.server.settings, call.path["benchmark"]
-        ),
+        summary="Results of the benchmark `name`, oldest first, each compared with the one before it.",
+        answer=lambda call: benchmarks.get_benchmark(call.principal, call.server.settings, call.query.name),
         returns=BenchHistory,
+        query=benchmarks.BenchName,
         section="server",
     ),
     Endpoint(

@@ -15,6 +15,7 @@ from joblens.analysis.comparing.bench_history import (
 )
 from joblens.app.bench.files import default_results_dir, load_all
 from joblens.app.server.access import Principal
+from joblens.app.server.jobs import Word
 from joblens.model.errors import UnknownBenchmark
 from joblens.model.settings import Settings
 
@@ -24,6 +25,10 @@ _MOST_RESULTS = 200
 class BenchPage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     after: Annotated[int, Meta(ge=0, le=2**31)] = 0
+
+
+class BenchName(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: Word  # as the list has it
 
 
 class Benchmarks(Struct, frozen=True, kw_only=True):

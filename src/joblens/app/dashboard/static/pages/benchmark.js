@@ -21,7 +21,7 @@ export const page = {
     fill(root, pageHead(name, back));
     try {
       /** @type {Api.BenchHistory} */
-      const found = await source.get(`/benchmarks/${encodeURIComponent(name)}`, {}, { signal });
+      const found = await source.get("/benchmarks/results", { name }, { signal });
       const newest = [...found.results].reverse();
       fill(
         root,
