@@ -6,22 +6,14 @@ from msgspec import Meta, Struct
 
 from joblens.app.server import charts, comparison
 from joblens.app.server.jobs import Word
-from joblens.app.server.log_search import Direction, LogMatches, search_log
+from joblens.app.server.log_search import LogMatches, LogSearch, search_log
 from joblens.web.endpoints import Call, Endpoint
-from joblens.web.job_api import SeriesQuery, Time
+from joblens.web.job_api import SeriesQuery
 
 
 class EarlierQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=20)] = 5
     points: Annotated[int, Meta(ge=10, le=2000)] = 200
-
-
-class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    text: Annotated[str, Meta(min_length=1, max_length=500)]
-    start: Time | None = None  # position; None: the start, or backward the end
-    direction: Direction = Direction.FORWARD
-    ignore_case: bool = True
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 class CompareQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,18 +35,7 @@ def _earlier(call: Call) -> charts.EarlierRuns:
 
 
 def _search(call: Call) -> LogMatches:
-    asked: SearchQuery = call.query
-    return search_log(
-        call.store,
-        call.principal,
-        call.path["job"],
-        call.path["stream"],
-        text=asked.text,
-        start=asked.start,
-        direction=asked.direction,
-        ignores_case=asked.ignore_case,
-        limit=asked.limit,
-    )
+    return search_log(call.store, call.principal, call.path["job"], call.path["stream"], call.query)
 
 
 def _compare(call: Call) -> comparison.Comparison:
@@ -96,7 +77,7 @@ ENDPOINTS = (
         summary="Positions of a text in the output of a job; `next` continues the search.",
         answer=_search,
         returns=LogMatches,
-        query=SearchQuery,
+        query=LogSearch,
         section="logs",
     ),
     Endpoint(

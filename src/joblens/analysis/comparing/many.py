@@ -123,11 +123,11 @@ def axes_of(parameters: Sequence[Mapping[str, object]], numbers: Sequence[Number
         axis = _parameter_axis(name, values)
         if axis is not None:
             axes.append(axis)
-    axes += [
+    differing = [row for row in numbers if len({value for value in row.values if value is not None}) > 1]
+    axes += (
         Axis(key=row.key, title=row.title, kind="measurement", unit=row.unit, values=row.values)
-        for row in numbers
-        if len({value for value in row.values if value is not None}) > 1
-    ]
+        for row in differing
+    )
     return tuple(axes)
 
 

@@ -9,7 +9,7 @@ from joblens.analysis.charts.job_charts import (
     CHART_COLUMNS,
     SHARED_COLUMNS,
     Chart,
-    GpuTimes,
+    GpuTime,
     plot_job,
     plot_shared,
 )
@@ -108,7 +108,7 @@ def get_charts(
 
 def _gpu_readings(
     store: QueueStore, uuid: str, begin_us: int | None, end_us: int | None
-) -> Iterator[GpuTimes]:
+) -> Iterator[GpuTime]:
     after = -1
     while found := store.samples(uuid, after, _PART):
         after = found[-1][0]
@@ -117,7 +117,7 @@ def _gpu_readings(
                 end_us is None or sample.at_us < end_us
             )
             if sample.gpus is not None and is_inside:
-                yield sample.elapsed_us, sample.gpus  # type: ignore[misc]  # one item of the sequence
+                yield sample.elapsed_us, sample.gpus
 
 
 def get_earlier(store: QueueStore, who: Principal, ident: str, limit: int, points: int) -> EarlierRuns:
@@ -157,7 +157,7 @@ def _began_at_us(record: Record) -> int:
 
 def earlier_run(store: QueueStore, record: Record, points: int) -> EarlierRun | None:
     """None: it has no samples."""
-    offset_us, curves = plot_shared(record, store.series(record.job.uuid, SHARED_COLUMNS, 0, _FAR_US), points)
+    offset_us, curves = plot_shared(store.series(record.job.uuid, SHARED_COLUMNS, 0, _FAR_US), points)
     if not curves:
         return None
     return EarlierRun(
@@ -187,8 +187,8 @@ def get_job_advice(store: QueueStore, who: Principal, ident: str) -> OneJobAdvic
     known = tuple(each for each in observed if each is not None)
     name = record.job.name or record.job.external_id or f"job {record.number}"
     group = Group(name=name, current=record.job.requirements, observations=known)
-    (advised,) = advise([group]) or [None]
-    parts = () if advised is None or not known else advised.advice
+    advised = next(iter(advise([group])), None)
+    parts = () if advised is None else advised.advice
     is_file = is_of_workflow(record.job)
     changes = [part for part in parts if part.is_change]
     line = (
@@ -199,7 +199,7 @@ def get_job_advice(store: QueueStore, who: Principal, ident: str) -> OneJobAdvic
     return OneJobAdvice(
         name=name,
         jobs=len(known),
-        confidence="none" if advised is None or not known else advised.confidence,
+        confidence="none" if advised is None else advised.confidence,
         advice=tuple(
             ResourceAdvice(
                 resource=part.resource,
