@@ -14,6 +14,7 @@ const BOTTOM = 44;
 const SIDE = 64;
 const LEAST_APART = 124;
 const HANDLE = 7;
+const SNAP = 0.03; // of the axis: a pointer so near its end means the end
 const LOG_FROM = 100; // numbers that span such a ratio are drawn by their logarithms
 
 /**
@@ -259,7 +260,8 @@ export class ParallelCoordinates {
   _placeAt(event) {
     const box = this._svg.getBoundingClientRect();
     const y = ((event.clientY - box.top) / box.height) * HEIGHT;
-    return Math.max(0, Math.min(1, 1 - (y - TOP) / (HEIGHT - TOP - BOTTOM)));
+    const place = 1 - (y - TOP) / (HEIGHT - TOP - BOTTOM);
+    return place < SNAP ? 0 : place > 1 - SNAP ? 1 : place;
   }
 
   /**
