@@ -36,13 +36,13 @@ export const page = {
     const { root, source, query, signal } = context;
     const kind = query.has("runs") ? "run" : "job";
     const ids = wordsOf(query.get(kind === "run" ? "runs" : "ids") ?? "");
-    if (ids.length < 2 && source.isLive) {
+    if (ids.length < 2) {
       fill(root, pageHead("Compare"), chooser(context, kind, ids));
       return;
     }
     fill(root, pageHead("Compare"), el("p", { class: "muted", role: "status" }, "Comparing…"));
     try {
-      const found = await source.get("/compare", ids.length ? { [kind]: ids } : {}, { signal });
+      const found = await source.get("/compare", { [kind]: ids }, { signal });
       new ComparePage(context, kind, ids, found).show();
     } catch (error) {
       if (!signal.aborted) fill(root, pageHead("Compare"), errorBox(error), chooser(context, kind, ids));
@@ -113,7 +113,7 @@ class ComparePage {
   constructor(context, kind, ids, found) {
     this._context = context;
     this._kind = kind;
-    this._ids = ids.length ? ids : found.subjects.map((subject) => subject.label);
+    this._ids = ids;
     this._found = found;
     this._isOnlyDifferent = context.query.get("only") === "1";
     /** Subjects outside the brushes. @type {ReadonlySet<number>} */
@@ -185,7 +185,6 @@ class ComparePage {
 
   /** Who is compared, with buttons to choose another baseline or leave one out. */
   _subjects() {
-    const { source } = this._context;
     const items = this._found.subjects.map((subject, index) =>
       el(
         "li",
@@ -198,7 +197,7 @@ class ComparePage {
           format.shortTime(subject.started_at_us),
         ),
         index === 0 ? el("span", { class: "chip" }, "baseline") : null,
-        source.isLive && index > 0
+        index > 0
           ? el(
               "button",
               {
@@ -210,7 +209,7 @@ class ComparePage {
               "Baseline",
             )
           : null,
-        source.isLive && this._ids.length > 2
+        this._ids.length > 2
           ? el(
               "button",
               {
