@@ -51,7 +51,8 @@ _VIEWPORT: Any = {"width": 1280, "height": 900}
 _sessions: dict[int, Any] = {}  # by the server's pid
 _TALL: Any = {"width": 1280, "height": 4000}  # every chart is in view
 
-_TOTALS_SHOWN = """() => [...document.querySelectorAll(".tile-value")].filter((n) => n.textContent !== "-").length >= 4
+_TOTALS_SHOWN = """() =>
+    [...document.querySelectorAll(".tile-value")].filter((n) => n.textContent !== "-").length >= 4
     && document.querySelectorAll("tbody tr, .table-empty:not([hidden])").length > 0"""
 _ROWS_SHOWN = "() => document.querySelectorAll('.table tbody tr[data-key]').length > 0"
 _CHARTS_SHOWN = """() => {
@@ -129,18 +130,20 @@ def _first_view(browser: Browser, server: Server) -> Iterator[Figure]:
             session.send("Network.enable")
             received: list[float] = []
             asked: list[str] = []
-            session.on(
-                "Network.loadingFinished", lambda event, to=received: to.append(event["encodedDataLength"])
-            )
-            page.on("request", lambda request, to=asked: to.append(request.url))
+            session.on("Network.loadingFinished", _note(received, "encodedDataLength"))
+            session.on("Network.requestWillBeSent", _note(asked, "documentURL"))
             taken_s.append(_opened_s(page, server.url, _TOTALS_SHOWN))
             page.wait_for_timeout(300)
             sizes.append(sum(received) / 1000)
-            requests.append(len([url for url in asked if not url.startswith("data:")]))
+            requests.append(len(asked))
     jobs = f"first view, cold, {lists.JOBS:,} stored jobs"
     yield Figure(f"{jobs}: content", median(taken_s), "s", 1.0, note=f"slowest {max(taken_s):.2f} s")
     yield Figure(f"{jobs}: transferred", max(sizes), "KB", 200)
     yield Figure(f"{jobs}: requests", max(requests), "", 5)
+
+
+def _note(to: list[Any], field: str) -> Callable[[dict[str, Any]], None]:
+    return lambda event: to.append(event[field])
 
 
 def _keystrokes(browser: Browser, server: Server) -> Figure:
