@@ -26,8 +26,9 @@ export const ROUTES = [
  * @param {readonly import("./core/router.js").Route[]} routes
  * @param {import("./core/source.js").DataSource} source
  * @param {{ base: string, isFile: boolean }} where
+ * @param {{ entries?: import("./components/frame.js").Entry[], foot?: string }} [own]  Of a report's frame.
  */
-export function start(routes, source, where) {
+export function start(routes, source, where, own = {}) {
   mountFeedback();
   let leaving = new AbortController();
   const router = new Router(routes, where, (match, place) => {
@@ -73,7 +74,7 @@ export function start(routes, source, where) {
           );
       });
   });
-  const frame = new Frame(source, (path) => router.href(path));
+  const frame = new Frame(source, (path) => router.href(path), own);
   document.body.prepend(frame.node);
   router.start();
 }

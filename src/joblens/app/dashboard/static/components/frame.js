@@ -4,7 +4,9 @@ import { el, fill } from "../core/dom.js";
 import { timeZone } from "../core/format.js";
 import { forgetColours } from "./sparkline.js";
 
-/** Navigation: path and label; `nav` of a page marks its entry. */
+/** @typedef {{ path: string, label: string, nav: string }} Entry  `nav` of a page marks its entry. */
+
+/** Navigation. @type {Entry[]} */
 const ENTRIES = [
   { path: "/", label: "Overview", nav: "overview" },
   { path: "/jobs", label: "Jobs", nav: "jobs" },
@@ -24,11 +26,14 @@ export class Frame {
   /**
    * @param {import("../core/source.js").DataSource} source
    * @param {(path: string) => string} href
+   * @param {{ entries?: Entry[], foot?: string }} [own]  Of a report: its own navigation, and what it is.
    */
-  constructor(source, href) {
+  constructor(source, href, own = {}) {
     this._source = source;
     this._main = el("main", { id: "main", tabindex: "-1" });
-    this._links = ENTRIES.map((entry) => el("a", { href: href(entry.path), data: { nav: entry.nav } }, entry.label));
+    this._links = (own.entries ?? ENTRIES).map((entry) =>
+      el("a", { href: href(entry.path), data: { nav: entry.nav } }, entry.label),
+    );
     this._connection = el("span", { class: "connection", data: { state: "ended" } });
     const brand = el("a", { class: "brand", href: href("/") }, "joblens");
     const nav = el("nav", { "aria-label": "Pages" }, this._links);
@@ -50,7 +55,11 @@ export class Frame {
       skip,
       el("header", { class: "frame-head" }, brand, nav, right),
       this._main,
-      el("footer", { class: "frame-foot" }, `joblens ${source.session.version} · times in ${timeZone()}`),
+      el(
+        "footer",
+        { class: "frame-foot" },
+        [own.foot, `joblens ${source.session.version}`, `times in ${timeZone()}`].filter(Boolean).join(" · "),
+      ),
     );
   }
 

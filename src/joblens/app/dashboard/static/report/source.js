@@ -1,0 +1,229 @@
+/** Data of a report: answers by path, as the server would give them, from blocks in the file. */
+
+import { Problem } from "../core/source.js";
+import { Blocks } from "./blocks.js";
+import { comparisonOf } from "./comparison.js";
+import { filtered, rowsOf, sorted } from "./job_list.js";
+
+/**
+ * @typedef {object} Manifest
+ * @property {string} title
+ * @property {string} version
+ * @property {number} created_at_us
+ * @property {{ jobs: number, failed: number, states: Record<string, number>, duration_s: number | null,
+ *     cpu_s: number | null, memory_peak_bytes: number | null, first_us: number | null,
+ *     last_us: number | null }} totals
+ * @property {Api.Failure[]} failures
+ * @property {Record<string, { item: number, label: string, status: string }>} runs  By uuid.
+ * @property {number | null} comparison
+ * @property {{ points: number, log_lines: number, earlier: number }} amount
+ * @property {boolean} hides_paths
+ * @property {Record<string, [number, number][]>} blocks
+ *
+ * @typedef {Record<string, any>} Query
+ * @typedef {import("../core/source.js").DataSource} DataSource
+ */
+
+const MOST_COMPARED = 50;
+
+/** @implements {DataSource} */
+export class ReportSource {
+  /** @param {Manifest} manifest */
+  constructor(manifest) {
+    this.isLive = false;
+    this.manifest = manifest;
+    /** @type {import("../core/source.js").Session} */
+    this.session = {
+      principal: { name: "report", user: "", role: "reader", scope: "all" },
+      csrf: null,
+      version: manifest.version,
+    };
+    this._blocks = new Blocks(manifest.blocks);
+    /** @type {Promise<import("./job_list.js").Row[]> | null} */
+    this._rows = null;
+    /** @type {Map<string, number> | null} */
+    this._places = null;
+    /** @type {{ key: string, rows: readonly import("./job_list.js").Row[] }} */
+    this._list = { key: "", rows: [] };
+  }
+
+  /** A report has no addresses of downloads. @type {DataSource["url"]} */
+  url() {
+    return "#";
+  }
+
+  /** @type {DataSource["get"]} */
+  async get(path, query = {}) {
+    const [, kind = "", ident = "", ...rest] = path.split("/").map(decodeURIComponent);
+    if (path === "/summaries") return this._summaries(query);
+    if (path === "/count") return { count: (await this._filtered(query)).length };
+    if (path === "/compare") return this._compare(query);
+    if (kind === "jobs" && ident) return this._job(ident, rest.join("/"), query);
+    if (kind === "runs" && ident) return this._run(ident, rest.join("/"), query);
+    throw absent("this page");
+  }
+
+  /** @type {DataSource["send"]} */
+  async send() {
+    throw new Problem("a report changes nothing", "use the dashboard or the command line", 405);
+  }
+
+  /** @type {DataSource["follow"]} */
+  follow() {
+    return { close() {} };
+  }
+
+  /** @type {DataSource["may"]} */
+  may() {
+    return false;
+  }
+
+  rows() {
+    this._rows ??= this._blocks.all("rows").then(rowsOf);
+    return this._rows;
+  }
+
+  /** @param {Query} query */
+  async _filtered(query) {
+    const rows = await this.rows();
+    return filtered(rows, query, this.manifest.created_at_us, (ident) => this._runUuid(ident) ?? ident);
+  }
+
+  /** @param {Query} query */
+  async _summaries(query) {
+    const { limit = 50, cursor, ...rest } = query;
+    const key = JSON.stringify(rest);
+    if (this._list.key !== key) this._list = { key, rows: sorted(await this._filtered(rest), rest) };
+    const start = Number(cursor ?? 0);
+    const end = start + Number(limit);
+    return {
+      items: this._list.rows.slice(start, end),
+      next: end < this._list.rows.length ? String(end) : null,
+    };
+  }
+
+  /** @param {string} ident  A number or a UUID. */
+  async _place(ident) {
+    if (!this._places) {
+      const rows = await this.rows();
+      this._places = new Map();
+      rows.forEach((row, place) => {
+        this._places?.set(String(row.number), place);
+        this._places?.set(row.uuid, place);
+      });
+    }
+    return this._places.get(ident);
+  }
+
+  /**
+   * @param {string} ident
+   * @param {string} part
+   * @param {Query} query
+   */
+  async _job(ident, part, query) {
+    const place = await this._place(ident);
+    if (place === undefined) throw absent(`job ${ident}`);
+    const answers = await this._blocks.item("jobs", place);
+    if (part === "provenance") {
+      if (typeof answers.provenance !== "number") throw absent("the provenance of this job");
+      return this._blocks.item("provenances", answers.provenance);
+    }
+    if (part === "findings") return { items: answers[""].outcome?.findings ?? [] };
+    const found = answers[part];
+    if (found === undefined) {
+      if (["earlier", "annotations"].includes(part)) return { items: [] };
+      if (part === "attempts") return { items: [answers[""]] };
+      throw absent("that");
+    }
+    return part.startsWith("logs/") ? windowOf(found, query) : found;
+  }
+
+  /**
+   * @param {string} ident
+   * @param {string} part
+   * @param {Query} query
+   */
+  async _run(ident, part, query) {
+    const run = this.manifest.runs[this._runUuid(ident) ?? ""];
+    if (!run) throw absent(`run ${ident}`);
+    const answers = await this._blocks.item("runs", run.item);
+    const found = answers[part];
+    if (found === undefined) throw absent("that");
+    return part === "jobs" || part === "events" ? pageOf(found.items, query) : found;
+  }
+
+  /** @param {string} ident  A UUID or '3.2'. */
+  _runUuid(ident) {
+    const { runs } = this.manifest;
+    if (runs[ident]) return ident;
+    return Object.keys(runs).find((uuid) => runs[uuid]?.label === ident || uuid.startsWith(ident));
+  }
+
+  /** @param {Query} query */
+  async _compare(query) {
+    const { comparison } = this.manifest;
+    if (comparison === null) {
+      throw new Problem(
+        "this report has no comparison",
+        `a report of 2 to ${MOST_COMPARED} jobs has one: joblens report JOB JOB …`,
+        404,
+      );
+    }
+    const whole = await this._blocks.item("comparisons", comparison);
+    const wanted = [query.job ?? []].flat().map(String);
+    if (!wanted.length) throw absent("a comparison of runs");
+    const places = await Promise.all(wanted.map((ident) => this._place(ident)));
+    const missing = wanted[places.indexOf(undefined)];
+    if (missing) throw absent(`job ${missing}`);
+    return comparisonOf(whole, [...new Set(/** @type {number[]} */ (places))]);
+  }
+}
+
+/**
+ * Part of a list as the server gives it: `after` is how many to skip, or the number of the last event.
+ * @param {any[]} items
+ * @param {Query} query
+ */
+function pageOf(items, query) {
+  const limit = Number(query.limit ?? 50);
+  const after = Number(query.after ?? 0);
+  const isNumbered = items[0]?.event !== undefined;
+  const start = isNumbered ? items.findIndex((item) => item.number > after) : after;
+  const part = start < 0 ? [] : items.slice(start, start + limit);
+  const end = start + part.length;
+  return { items: part, next: start < 0 || end >= items.length ? null : isNumbered ? part.at(-1).number : end };
+}
+
+/**
+ * Lines of the end of an output, which is what a report has of it.
+ * @param {any} whole
+ * @param {Query} query
+ */
+function windowOf(whole, query) {
+  const limit = Number(query.limit ?? whole.lines.length);
+  const at = query.at === undefined || query.at === null ? null : Number(query.at);
+  const { lines } = whole;
+  const before = at === null ? lines : lines.filter((/** @type {any} */ line) => line.at < at);
+  const behind = at === null ? lines : lines.filter((/** @type {any} */ line) => line.at >= at);
+  const part = query.part ?? "backward";
+  const half = Math.floor(limit / 2);
+  const shown =
+    part === "forward"
+      ? behind.slice(0, limit)
+      : part === "backward"
+        ? before.slice(-limit)
+        : [...(half ? before.slice(-half) : []), ...behind.slice(0, limit - half)];
+  const following = lines[lines.indexOf(shown.at(-1)) + 1];
+  return {
+    ...whole,
+    start: shown[0]?.at ?? at ?? whole.start,
+    next: following && shown.length ? following.at : whole.next,
+    lines: shown,
+    is_final: true,
+  };
+}
+
+/** @param {string} what */
+function absent(what) {
+  return new Problem(`this report does not have ${what}`, "open it in the dashboard: joblens serve", 404);
+}
