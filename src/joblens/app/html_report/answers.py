@@ -1,6 +1,7 @@
 """Answers of the server's API that a report contains: of each job, and of each run."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -20,6 +21,7 @@ from joblens.spec.workflows.redaction import Depth, redact_spec
 STREAMS = ("stdout", "stderr")
 _EARLIER_POINTS = 100
 _COMPARED_POINTS = 200
+_COMPARED_DIGITS = 6
 _PAGE = 1000
 
 
@@ -29,20 +31,22 @@ class Amount(Struct, frozen=True, kw_only=True):
     points: int  # per curve
     log_lines: int  # of each stream
     earlier: int  # earlier runs whose curves are drawn behind
+    digits: int  # of each point: a chart shows no more; exact totals are in the record
 
 
 def amount_for(count: int, points: int | None, log_lines: int | None) -> Amount:
     """Returns less per job of many jobs, so that a report of 10,000 jobs can still be e-mailed."""
     if count <= 100:
-        usual = Amount(points=600, log_lines=500, earlier=3)
+        usual = Amount(points=600, log_lines=500, earlier=3, digits=6)
     elif count <= 1000:
-        usual = Amount(points=120, log_lines=50, earlier=0)
+        usual = Amount(points=120, log_lines=50, earlier=0, digits=5)
     else:
-        usual = Amount(points=30, log_lines=0, earlier=0)
+        usual = Amount(points=30, log_lines=0, earlier=0, digits=4)
     return Amount(
         points=usual.points if points is None else points,
         log_lines=usual.log_lines if log_lines is None else log_lines,
         earlier=usual.earlier,
+        digits=usual.digits,
     )
 
 
@@ -99,7 +103,7 @@ class JobAnswers:
             if snapshot is not None:
                 answers["snapshot"] = snapshot
         hidden = self._redactor.values(to_builtins(answers), self._redactor.secrets_of(record))
-        _shorten_curves(hidden)
+        _shorten(hidden, amount.digits)
         return hidden  # type: ignore[no-any-return]
 
     def _advice_for(self, record: Record) -> Any:
@@ -119,17 +123,26 @@ class JobAnswers:
             return None
 
 
-def _shorten_curves(answers: dict[str, Any]) -> None:
-    """Six digits are more than a chart shows; the exact totals are in the record."""
-    for chart in answers["charts"]["charts"]:
+def _shorten(answers: dict[str, Any], digits: int) -> None:
+    """Most of a report are points of curves. `at_us` becomes the first time and steps in ms."""
+    found = answers["charts"]
+    times = found.pop("at_us")
+    found["at_steps"] = [*times[:1], *((later - at) // 1000 for at, later in pairwise(times))]
+    for chart in found["charts"]:
         for curve in chart["curves"]:
-            curve["values"] = _short(curve["values"])
+            curve["values"] = _short(curve["values"], digits)
     for run in answers.get("earlier", {}).get("items", ()):
-        run["curves"] = {key: _short(values) for key, values in run["curves"].items()}
+        run["curves"] = {key: _short(values, digits) for key, values in run["curves"].items()}
 
 
-def _short(values: list[float | None]) -> list[float | None]:
-    return [float(f"{value:.6g}") if isinstance(value, float) else value for value in values]
+def _short(values: list[float | None], digits: int) -> list[float | None]:
+    form = f".{digits}g"
+    return [None if value is None else _number(format(value, form)) for value in values]
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 def run_answers(store: QueueStore, who: Principal, run: Run, redactor: Redactor) -> dict[str, Any]:
@@ -173,7 +186,7 @@ def comparison_answer(
     whole = compare(store, who, uuids, (), _COMPARED_POINTS)
     answer: dict[str, Any] = redactor.values(to_builtins(whole))
     for curves in answer["curves"]:
-        curves["curves"] = {key: _short(values) for key, values in curves["curves"].items()}
+        curves["curves"] = {key: _short(values, _COMPARED_DIGITS) for key, values in curves["curves"].items()}
     answer["baselines"] = [
         [
             {"verdicts": found.verdicts, "percents": found.percents}

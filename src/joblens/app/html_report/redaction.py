@@ -25,6 +25,7 @@ HIDDEN_FOLDER = "[…]"  # in place of the folders of a path
 # Absolute paths with at least one folder. A URL's path is none: something precedes its slash.
 _PATH = re.compile(r"(?<![\w.~/:\]…-])(?:file://)?(?:~\w*)?(?:/[^\s/'\"<>|;,:()\[\]{}]+)+/?")
 _WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\(?:[^\s\\'\"<>|;,:()]+\\)*[^\s\\'\"<>|;,:()]*")
+_MOST_KNOWN = 5000  # texts
 _NAMED = ("params", "seeds", "env")  # values whose names tell whether they are secret
 
 
@@ -34,11 +35,15 @@ class Redactor:
     def __init__(self, *, hides_paths: bool) -> None:
         self._hides_paths = hides_paths
         self._folders: tuple[str, ...] = ()
+        self._known: dict[str, str] = {}
 
     def know_folders(self, folders: Iterable[str]) -> None:
         """Folders are hidden as a whole, also if they contain spaces. The longest are tried first."""
         known = {folder.rstrip("/") for folder in folders if len(folder.strip("/")) > 2}
-        self._folders = tuple(sorted(known, key=len, reverse=True))
+        ordered = tuple(sorted(known, key=lambda folder: (-len(folder), folder)))
+        if ordered != self._folders:
+            self._folders = ordered
+            self._known.clear()
 
     def record(self, record: Record) -> Record:
         return replace(record, job=redact_job(record.job))
@@ -60,7 +65,7 @@ class Redactor:
             return self.text(value if hide is None else hide(value))
         if isinstance(value, Mapping):
             return {
-                self._path_free(key): self._value(
+                self._path_free(str(key)): self._value(
                     redact_params(inner) if key in _NAMED and isinstance(inner, Mapping) else inner, hide
                 )
                 for key, inner in value.items()
@@ -72,11 +77,17 @@ class Redactor:
         return value
 
     def text(self, text: str) -> str:
-        found: str = self._path_free(redact_text(text))
+        """Most texts are those of the job before: names of fields, hosts, sources."""
+        found = self._known.get(text)
+        if found is None:
+            found = self._path_free(redact_text(text))
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[text] = found
         return found
 
-    def _path_free(self, text: Any) -> Any:
-        if not self._hides_paths or not isinstance(text, str) or ("/" not in text and "\\" not in text):
+    def _path_free(self, text: str) -> str:
+        if not self._hides_paths or ("/" not in text and "\\" not in text):
             return text
         for folder in self._folders:
             text = text.replace(folder + "/", HIDDEN_FOLDER + "/")

@@ -1,4 +1,4 @@
-"""Writes a report: asks the use cases of the server about jobs and runs, as a reader, and packs the answers."""
+"""Writes a report: asks the use cases of the server as a reader, and packs the answers."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator

@@ -135,6 +135,7 @@ export class ReportSource {
       if (part === "attempts") return { items: [answers[""]] };
       throw absent("that");
     }
+    if (part === "charts") return chartsOf(found, query);
     return part.startsWith("logs/") ? windowOf(found, query) : found;
   }
 
@@ -177,6 +178,32 @@ export class ReportSource {
     if (missing) throw absent(`job ${missing}`);
     return comparisonOf(whole, [...new Set(/** @type {number[]} */ (places))]);
   }
+}
+
+/**
+ * Charts with the time of each point; of a zoom, the points inside.
+ * @param {any} found
+ * @param {Query} query
+ * @returns {Api.JobCharts}
+ */
+function chartsOf(found, query) {
+  let at = 0;
+  const times = found.at_steps.map((/** @type {number} */ step, /** @type {number} */ index) => {
+    at += index ? step * 1000 : step;
+    return at;
+  });
+  const begin = Number(query.begin_us ?? 0);
+  const end = Number(query.end_us ?? Number.MAX_SAFE_INTEGER);
+  const isInside = (/** @type {number} */ index) => times[index] >= begin && times[index] < end;
+  const inside = (/** @type {any[]} */ values) => values.filter((_value, index) => isInside(index));
+  return {
+    ...found,
+    at_us: inside(times),
+    charts: found.charts.map((/** @type {any} */ chart) => ({
+      ...chart,
+      curves: chart.curves.map((/** @type {any} */ curve) => ({ ...curve, values: inside(curve.values) })),
+    })),
+  };
 }
 
 /**
