@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from joblens.app.server import charts, comparison
 from joblens.app.server.jobs import Word
 from joblens.app.server.log_search import Direction, LogMatches, search_log
+from joblens.app.server.log_window import LogWindow, WindowPart, read_window
 from joblens.web.endpoints import Call, Endpoint
 from joblens.web.job_api import SeriesQuery, Time
 
@@ -22,6 +23,12 @@ class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     direction: Direction = Direction.FORWARD
     ignore_case: bool = True
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class WindowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    at: Time | None = None  # position; None: the end, or forward the start
+    part: WindowPart = WindowPart.BACKWARD
+    limit: Annotated[int, Meta(ge=1, le=2000)] = 400  # lines
 
 
 class CompareQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,6 +60,19 @@ def _search(call: Call) -> LogMatches:
         start=asked.start,
         direction=asked.direction,
         ignores_case=asked.ignore_case,
+        limit=asked.limit,
+    )
+
+
+def _window(call: Call) -> LogWindow:
+    asked: WindowQuery = call.query
+    return read_window(
+        call.store,
+        call.principal,
+        call.path["job"],
+        call.path["stream"],
+        at=asked.at,
+        part=asked.part,
         limit=asked.limit,
     )
 
@@ -97,6 +117,16 @@ ENDPOINTS = (
         answer=_search,
         returns=LogMatches,
         query=SearchQuery,
+        section="logs",
+    ),
+    Endpoint(
+        method="GET",
+        path="/jobs/{job}/logs/{stream}/window",
+        name="getLogWindow",
+        summary="Lines of the output of a job around a position; `next` continues.",
+        answer=_window,
+        returns=LogWindow,
+        query=WindowQuery,
         section="logs",
     ),
     Endpoint(

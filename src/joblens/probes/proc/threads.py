@@ -25,6 +25,7 @@ class ThreadStat(Struct, frozen=True):
     system_ticks: int
     start_ticks: int
     last_cpu: int
+    parent: int
 
 
 class Scheduling(NamedTuple):
@@ -45,6 +46,7 @@ def parse_thread_stat(data: bytes) -> ThreadStat:
         system_ticks=int(words[12]),
         start_ticks=int(words[19]),
         last_cpu=int(words[36]),
+        parent=int(words[1]),
     )
 
 
@@ -108,6 +110,7 @@ class _ThreadState(Struct):
     name_now_cpu_ns: int = 0
     sched: Scheduling = Scheduling(None, None, None)
     allowed: str = ""
+    parent: int | None = None  # orphans get another one
 
 
 class ThreadsProbe:
@@ -135,6 +138,7 @@ class ThreadsProbe:
         self._proc = proc
         self._now_us = now_us
         self._began_s = time.monotonic()
+        self._booted_us = now_us() - time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
         self._living: dict[int, _ThreadState] = {}
         self._ended: list[ThreadUse] = []  # the hottest of them
         self._ended_cpu_ns = self._ended_wait_ns = 0
@@ -226,6 +230,7 @@ class ThreadsProbe:
         state.wait_ns = None if wait_ns is None else wait_ns - state.base_wait_ns
         if is_new:
             state.stat = parse_thread_stat(_read(f"{folder}/stat"))
+            state.parent = state.stat.parent
             if self._was_before(tid, state.stat.start_ticks):
                 self._read_closely(tid, state)
                 _take_base(state)
@@ -265,7 +270,7 @@ class ThreadsProbe:
 
     def _end(self, tid: int) -> None:
         state = self._living.pop(tid)
-        use = _use_of(tid, state, is_alive=False)
+        use = self._use_of(tid, state, ended_at_us=self._now_us())
         self._ended_cpu_ns += state.cpu_ns
         self._ended_wait_ns += state.wait_ns or 0
         self._ended_migrations = _sum_known([self._ended_migrations, use.migrations])
@@ -284,7 +289,7 @@ class ThreadsProbe:
     # ---- telling -------------------------------------------------------------------------------------
 
     def _table(self) -> ThreadTable:
-        living = [_use_of(tid, state, is_alive=True) for tid, state in self._living.items()]
+        living = [self._use_of(tid, state) for tid, state in self._living.items()]
         waits = [state.wait_ns for state in self._living.values()]
         wait_ns = None if None in waits else self._ended_wait_ns + sum(wait or 0 for wait in waits)
         cpu_ns = self._ended_cpu_ns + sum(state.cpu_ns for state in self._living.values())
@@ -302,6 +307,13 @@ class ThreadsProbe:
         )
         return table if self._earlier is None else _not_below(table, self._earlier)
 
+    def _use_of(self, tid: int, state: _ThreadState, ended_at_us: int | None = None) -> ThreadUse:
+        use = _use_of(tid, state, is_alive=ended_at_us is None)
+        if tid != state.pid or state.stat is None:
+            return use
+        started_at_us = self._booted_us + state.stat.start_ticks * USEC_PER_TICK
+        return replace(use, parent=state.parent, started_at_us=started_at_us, ended_at_us=ended_at_us)
+
 
 def _not_below(table: ThreadTable, earlier: ThreadTable) -> ThreadTable:
     """Keeps totals monotonic: threads only in an earlier table's totals may still live."""
@@ -315,7 +327,8 @@ def _not_below(table: ThreadTable, earlier: ThreadTable) -> ThreadTable:
 
 
 def _before_it_was_the_job(tid: int, files: Mapping[str, bytes]) -> _ThreadState:
-    state = _ThreadState(pid=tid, process="", stat=parse_thread_stat(files["stat"]))
+    stat = parse_thread_stat(files["stat"])
+    state = _ThreadState(pid=tid, process="", stat=stat, parent=stat.parent)
     if "schedstat" in files:
         state.cpu_ns, state.wait_ns = parse_schedstat(files["schedstat"])
     elif state.stat is not None:

@@ -11,6 +11,8 @@ import { colourOf } from "./sparkline.js";
  * @typedef {object} Series
  * @property {string} label
  * @property {readonly (number | null)[]} values
+ * @property {readonly (number | null)[]} [drawn]  Where it is drawn, if not at its values: on top of other series.
+ * @property {number} [above]  Index of the series that it is stacked on; the area between them is filled.
  * @property {string} [colour]  A CSS variable: '--cpu'.
  * @property {boolean} [isFaint]  Drawn behind: an earlier run.
  * @property {boolean} [isFilled]
@@ -20,6 +22,7 @@ import { colourOf } from "./sparkline.js";
  * @property {number} at_us
  * @property {string} label
  * @property {string} [colour]
+ * @property {boolean} [isSilent]  Only the line, without its label.
  *
  * @typedef {object} ChartData
  * @property {readonly number[]} at_us  Ascending.
@@ -32,30 +35,78 @@ import { colourOf } from "./sparkline.js";
  * @property {(value: number | null) => string} unit  From `format`.
  * @property {ChartGroup} [group]
  * @property {number} [height]
+ * @property {readonly number[]} [steps]  Allowed distances of ticks. Default: 1, 2, 2.5, 5, 10, …
  * @property {number} [least]  The scale reaches at least this far.
  * @property {string} [help]  What the number means.
  */
 
 const HEIGHT = 180;
+const SHORTEST_US = 1e6;
+const LEGEND = 26; // pixels of one line
 const MOST_TABLE_ROWS = 200;
+
+/** @typedef {{ from_us: number, to_us: number }} Range */
 
 /** Charts that share cursor and zoom. */
 export class ChartGroup {
-  /** @param {(range: { from_us: number, to_us: number } | null) => void} [onZoom]  null: everything is shown. */
-  constructor(onZoom) {
+  /**
+   * @param {(range: Range | null) => void} [onZoom]  null: everything is shown.
+   * @param {(at_us: number | null) => void} [onCursor]
+   */
+  constructor(onZoom, onCursor) {
     this.key = `group-${Math.random().toString(36).slice(2)}`;
     this._onZoom = onZoom;
+    this._onCursor = onCursor;
+    /** @type {number | null} */
+    this._cursor_us = null;
     /** @type {Set<Chart>} */
     this.charts = new Set();
-    /** @type {{ from_us: number, to_us: number } | null} */
+    /** @type {Range | null} */
     this.range = null;
+    /** All there is to see. @type {Range} */
+    this.extent = { from_us: 0, to_us: 0 };
   }
 
-  /** @param {{ from_us: number, to_us: number } | null} range */
+  /** @param {Range | null} range */
   zoom(range) {
     this.range = range;
     for (const chart of this.charts) chart.applyRange();
     this._onZoom?.(range);
+  }
+
+  /** @param {number} share  Of the visible time; negative: to earlier times. */
+  pan(share) {
+    const { from_us, to_us } = this.range ?? this.extent;
+    const by = (to_us - from_us) * share;
+    this._zoomWithin(from_us + by, to_us + by);
+  }
+
+  /**
+   * @param {number} factor  Below 1: closer.
+   * @param {number} [at_us]  Stays where it is. Default: the middle.
+   */
+  magnify(factor, at_us) {
+    const { from_us, to_us } = this.range ?? this.extent;
+    const centre = at_us ?? (from_us + to_us) / 2;
+    this._zoomWithin(centre - (centre - from_us) * factor, centre + (to_us - centre) * factor);
+  }
+
+  /**
+   * @param {number} from_us
+   * @param {number} to_us
+   */
+  _zoomWithin(from_us, to_us) {
+    const length = Math.max(to_us - from_us, SHORTEST_US);
+    if (length >= this.extent.to_us - this.extent.from_us) return this.zoom(null);
+    const start = Math.max(this.extent.from_us, Math.min(from_us, this.extent.to_us - length));
+    return this.zoom({ from_us: start, to_us: start + length });
+  }
+
+  /** @param {number | null} at_us  Time under the pointer. */
+  point(at_us) {
+    if (at_us === this._cursor_us) return;
+    this._cursor_us = at_us;
+    this._onCursor?.(at_us);
   }
 }
 
@@ -68,7 +119,7 @@ export class Chart {
     /** @type {any} */
     this._plot = null;
     this._isVisible = false;
-    this._canvas = el("div", { class: "chart-canvas", style: { height: `${options.height ?? HEIGHT}px` } });
+    this._canvas = el("div", { class: "chart-canvas", style: { "min-height": `${this._height() + LEGEND}px` } });
     this._summary = el("p", { class: "chart-summary" });
     this._table = el("details", { class: "chart-table" }, el("summary", null, "Numbers"));
     this._table.addEventListener("toggle", () => this._fillTable());
@@ -87,6 +138,11 @@ export class Chart {
     this._seen.observe(this.node);
     this._sized = new ResizeObserver(() => this._resize());
     this._sized.observe(this._canvas);
+    this._left = new AbortController();
+    const repaint = () => this._repaint();
+    const { signal } = this._left;
+    window.addEventListener("joblens-theme", repaint, { signal });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint, { signal });
   }
 
   /** @param {ChartData} data */
@@ -108,7 +164,7 @@ export class Chart {
     const range = this._options.group?.range ?? null;
     const at = this._data.at_us;
     const from = range ? range.from_us : (at[0] ?? 0);
-    const to = range ? range.to_us : (at.at(-1) ?? 0);
+    const to = range ? range.to_us : Math.max(at.at(-1) ?? 0, from + SHORTEST_US);
     if (to > from) this._plot.setScale("x", { min: from / 1e6, max: to / 1e6 });
   }
 
@@ -116,7 +172,14 @@ export class Chart {
     this._remove();
     this._seen.disconnect();
     this._sized.disconnect();
+    this._left.abort();
     this._options.group?.charts.delete(this);
+  }
+
+  /** Draws again with the colours of another theme. */
+  _repaint() {
+    this._remove();
+    if (this._isVisible) this._draw();
   }
 
   _remove() {
@@ -137,9 +200,10 @@ export class Chart {
     const data = this._data;
     const width = this._canvas.clientWidth;
     if (!data || width === 0) return;
-    const columns = [data.at_us.map((us) => us / 1e6), ...data.series.map((each) => each.values)];
+    const columns = [data.at_us.map((us) => us / 1e6), ...data.series.map((each) => each.drawn ?? each.values)];
     if (this._plot) {
-      this._plot.setData(columns, !this._options.group?.range);
+      this._plot.setData(columns, false);
+      this.applyRange();
       return;
     }
     const uPlot = /** @type {any} */ (globalThis).uPlot;
@@ -148,7 +212,16 @@ export class Chart {
       return;
     }
     this._plot = new uPlot(this._plotOptions(data, width), columns, this._canvas);
+    this._plot.over.addEventListener("wheel", (/** @type {WheelEvent} */ event) => this._onWheel(event));
     this.applyRange();
+  }
+
+  /** With Ctrl, as maps do; without, the page scrolls. @param {WheelEvent} event */
+  _onWheel(event) {
+    const { group } = this._options;
+    if (!group || !event.ctrlKey) return;
+    event.preventDefault();
+    group.magnify(event.deltaY < 0 ? 0.7 : 1 / 0.7, this._plot.posToVal(event.offsetX, "x") * 1e6);
   }
 
   /**
@@ -169,9 +242,21 @@ export class Chart {
       legend: { live: true },
       cursor: {
         drag: { x: true, y: false, setScale: false },
+        points: { size: 6 },
         ...(group ? { sync: { key: group.key, setSeries: false } } : {}),
-        bind: { dblclick: () => () => group?.zoom(null) },
+        bind: {
+          dblclick: () => () => group?.zoom(null),
+          mousedown: (/** @type {any} */ plot, /** @type {any} */ _over, /** @type {any} */ select) =>
+            group
+              ? (/** @type {MouseEvent} */ event) => (event.shiftKey ? pan(plot, group, event) : select(event))
+              : select,
+        },
       },
+      bands: data.series.flatMap((each, index) =>
+        each.above === undefined
+          ? []
+          : [{ series: [index + 1, each.above + 1], fill: withAlpha(this._colour(each, index), 0.35) }],
+      ),
       scales: {
         y: {
           range: (/** @type {any} */ _plot, /** @type {number} */ _low, /** @type {number | null} */ high) => {
@@ -188,6 +273,7 @@ export class Chart {
         {
           ...axis,
           size: 68,
+          ...(this._options.steps ? { incrs: this._options.steps } : {}),
           values: (/** @type {any} */ _plot, /** @type {number[]} */ ticks) => ticks.map((tick) => unit(tick)),
         },
       ],
@@ -200,6 +286,12 @@ export class Chart {
       ],
       hooks: {
         draw: [(/** @type {any} */ plot) => this._drawLines(plot)],
+        setCursor: [
+          (/** @type {any} */ plot) => {
+            const index = plot.cursor.idx;
+            group?.point(index === null || index === undefined ? null : (this._data?.at_us[index] ?? null));
+          },
+        ],
         setSelect: [
           (/** @type {any} */ plot) => {
             if (plot.select.width < 4) return;
@@ -219,7 +311,7 @@ export class Chart {
    * @param {number} index
    */
   _plotSeries(series, index) {
-    const colour = colourOf(series.colour ?? `--series-${index % 8}`);
+    const colour = this._colour(series, index);
     return {
       label: series.label,
       stroke: colour,
@@ -229,8 +321,17 @@ export class Chart {
       ...(series.isFilled ? { fill: withAlpha(colour, 0.15) } : {}),
       points: { show: false },
       spanGaps: false,
-      value: (/** @type {any} */ _plot, /** @type {number | null} */ value) => this._options.unit(value),
+      value: (/** @type {any} */ _plot, /** @type {any} */ _value, /** @type {any} */ _series, /** @type {any} */ at) =>
+        this._options.unit(at === null ? null : (this._data?.series[index]?.values[at] ?? null)),
     };
+  }
+
+  /**
+   * @param {Series} series
+   * @param {number} index
+   */
+  _colour(series, index) {
+    return colourOf(series.colour ?? `--series-${index % 8}`);
   }
 
   /** @param {any} plot */
@@ -259,7 +360,8 @@ export class Chart {
       if (x < left || x > left + width) continue;
       context.strokeStyle = context.fillStyle = colourOf(marker.colour ?? "--accent");
       line(context, x, top, x, top + height, [2 * ratio, 3 * ratio]);
-      context.textAlign = x > left + width * 0.8 ? "right" : "left";
+      if (marker.isSilent) continue;
+      context.textAlign = x > left + width * 0.6 ? "right" : "left";
       context.fillText(marker.label, x + (context.textAlign === "left" ? 4 : -4) * ratio, top + 12 * ratio);
     }
     context.restore();
@@ -323,7 +425,7 @@ export function unmeasured(title, reason) {
     "figure",
     { class: "chart chart-absent" },
     el("figcaption", null, el("span", { class: "chart-title" }, title)),
-    el("p", null, `Cannot be measured here: ${reason}`),
+    el("p", null, `Not measured: ${reason}.`),
   );
 }
 
@@ -342,6 +444,24 @@ function line(context, x1, y1, x2, y2, dash) {
   context.lineTo(x2, y2);
   context.stroke();
   context.setLineDash([]);
+}
+
+/**
+ * Moves the visible time with the pointer until the button is released.
+ * @param {any} plot
+ * @param {ChartGroup} group
+ * @param {MouseEvent} event
+ */
+function pan(plot, group, event) {
+  event.preventDefault();
+  const ending = new AbortController();
+  let last = event.clientX;
+  const move = (/** @type {MouseEvent} */ moved) => {
+    group.pan((last - moved.clientX) / plot.over.clientWidth);
+    last = moved.clientX;
+  };
+  document.addEventListener("mousemove", move, { signal: ending.signal });
+  document.addEventListener("mouseup", () => ending.abort(), { once: true });
 }
 
 /** @param {readonly number[]} numbers */
