@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from joblens.app.server import charts, comparison
 from joblens.app.server.jobs import Word
-from joblens.app.server.log_search import Direction, LogMatches, search_log
+from joblens.app.server.log_search import LogMatches, SearchQuery, search_log
 from joblens.app.server.log_window import LogWindow, WindowPart, read_window
 from joblens.web.endpoints import Call, Endpoint
 from joblens.web.job_api import SeriesQuery, Time
@@ -15,14 +15,6 @@ from joblens.web.job_api import SeriesQuery, Time
 class EarlierQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=20)] = 5
     points: Annotated[int, Meta(ge=10, le=2000)] = 200
-
-
-class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    text: Annotated[str, Meta(min_length=1, max_length=500)]
-    start: Time | None = None  # position; None: the start, or backward the end
-    direction: Direction = Direction.FORWARD
-    ignore_case: bool = True
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 class WindowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,17 +43,7 @@ def _earlier(call: Call) -> charts.EarlierRuns:
 
 def _search(call: Call) -> LogMatches:
     asked: SearchQuery = call.query
-    return search_log(
-        call.store,
-        call.principal,
-        call.path["job"],
-        call.path["stream"],
-        text=asked.text,
-        start=asked.start,
-        direction=asked.direction,
-        ignores_case=asked.ignore_case,
-        limit=asked.limit,
-    )
+    return search_log(call.store, call.principal, call.path["job"], call.path["stream"], asked)
 
 
 def _window(call: Call) -> LogWindow:

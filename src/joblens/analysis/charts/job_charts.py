@@ -1,5 +1,5 @@
-"""Charts of one job: curves of all its metrics on one time axis, with limits and the reason of each metric that
-was not measured. Few points, every peak preserved."""
+"""Charts of one job: curves of all its metrics on one time axis, with limits and the reason of each metric
+that was not measured. Few points, every peak preserved."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
@@ -184,7 +184,8 @@ SHARED_COLUMNS: tuple[str, ...] = (
     "processes",
 )
 
-GpuTimes = Sequence[tuple[int, Mapping[str, GpuReading]]]  # (elapsed_us, readings), ascending
+GpuTime = tuple[int, Mapping[str, GpuReading]]  # elapsed_us, readings
+GpuTimes = Sequence[GpuTime]  # ascending
 
 
 def plot_job(
@@ -204,9 +205,7 @@ def plot_job(
     return Plotted(at_us=picked.at_us, charts=tuple(charts), samples=picked.count)
 
 
-def plot_shared(
-    record: Record, series: SampleSeries, points: int
-) -> tuple[list[int], dict[str, list[float | None]]]:
+def plot_shared(series: SampleSeries, points: int) -> tuple[list[int], dict[str, list[float | None]]]:
     """Returns microseconds since the job's start, and curves by name (SHARED_CURVES) that have a value."""
     picked = _Picked(series, 0, points)
     rules = {curve.key: curve for rule in _RULES for curve in rule.curves}
@@ -312,7 +311,7 @@ def _added(parts: Sequence[list[int | None]]) -> list[int | None]:
     if not any(None in part for part in parts):
         total: list[int] = parts[0]  # type: ignore[assignment]  # no gap anywhere
         for part in parts[1:]:
-            total = list(map(add, total, part))  # type: ignore[arg-type]
+            total = list(map(add, total, part))
         return list(total)
     rows = zip(*parts, strict=True)
     return [sum(each or 0 for each in row) if any(each is not None for each in row) else None for row in rows]
@@ -382,7 +381,7 @@ def _memory_limit(record: Record, picked: _Picked) -> tuple[float | None, str]:
     return found, "" if found is None else "limit"
 
 
-def _pids_limit(record: Record, picked: _Picked) -> tuple[float | None, str]:
+def _pids_limit(record: Record, _picked: _Picked) -> tuple[float | None, str]:
     asked = record.job.requirements.pids
     return (asked, "limit") if asked is not None else (None, "")
 

@@ -9,7 +9,7 @@ from joblens.analysis.charts.job_charts import (
     CHART_COLUMNS,
     SHARED_COLUMNS,
     Chart,
-    GpuTimes,
+    GpuTime,
     plot_job,
     plot_shared,
 )
@@ -109,13 +109,13 @@ def get_charts(
     )
 
 
-def _gpu_readings(store: QueueStore, uuid: str, begin_us: int, end_us: int) -> Iterator[GpuTimes]:
+def _gpu_readings(store: QueueStore, uuid: str, begin_us: int, end_us: int) -> Iterator[GpuTime]:
     after = -1
     while found := store.samples(uuid, after, _PART):
         after = found[-1][0]
         for _, sample in found:
             if sample.gpus is not None and begin_us <= sample.at_us < end_us:
-                yield sample.elapsed_us, sample.gpus  # type: ignore[misc]  # one item of the sequence
+                yield sample.elapsed_us, sample.gpus
 
 
 def get_earlier(store: QueueStore, who: Principal, ident: str, limit: int, points: int) -> EarlierRuns:
@@ -155,7 +155,7 @@ def _began_at_us(record: Record) -> int:
 
 def earlier_run(store: QueueStore, record: Record, points: int) -> EarlierRun | None:
     """None: it has no samples."""
-    offset_us, curves = plot_shared(record, store.series(record.job.uuid, SHARED_COLUMNS, 0, _FAR_US), points)
+    offset_us, curves = plot_shared(store.series(record.job.uuid, SHARED_COLUMNS, 0, _FAR_US), points)
     if not curves:
         return None
     return EarlierRun(
@@ -185,8 +185,8 @@ def get_job_advice(store: QueueStore, who: Principal, ident: str) -> OneJobAdvic
     known = tuple(each for each in observed if each is not None)
     name = record.job.name or record.job.external_id or f"job {record.number}"
     group = Group(name=name, current=record.job.requirements, observations=known)
-    (advised,) = advise([group]) or [None]
-    parts = () if advised is None or not known else advised.advice
+    advised = next(iter(advise([group])), None) if known else None
+    parts = () if advised is None else advised.advice
     is_file = is_of_workflow(record.job)
     changes = [part for part in parts if part.is_change]
     line = (
@@ -197,7 +197,7 @@ def get_job_advice(store: QueueStore, who: Principal, ident: str) -> OneJobAdvic
     return OneJobAdvice(
         name=name,
         jobs=len(known),
-        confidence="none" if advised is None or not known else advised.confidence,
+        confidence="none" if advised is None else advised.confidence,
         advice=tuple(
             ResourceAdvice(
                 resource=part.resource,

@@ -110,7 +110,8 @@ class _ThreadState(Struct):
     name_now_cpu_ns: int = 0
     sched: Scheduling = Scheduling(None, None, None)
     allowed: str = ""
-    parent: int | None = None  # orphans get another one
+    parent: int | None = None  # as first seen: orphans get another one
+    started_at_us: int | None = None
 
 
 class ThreadsProbe:
@@ -155,7 +156,8 @@ class ThreadsProbe:
             else:
                 self._add_ended(use)
         if waited is not None:
-            self._living[waited[0]] = _before_it_was_the_job(*waited)
+            state = self._living[waited[0]] = _before_it_was_the_job(*waited)
+            state.started_at_us = None if state.stat is None else self._started_at_us(state.stat)
             self._seen += 1
         else:  # the current use may have to be subtracted
             self._sample()
@@ -231,6 +233,7 @@ class ThreadsProbe:
         if is_new:
             state.stat = parse_thread_stat(_read(f"{folder}/stat"))
             state.parent = state.stat.parent
+            state.started_at_us = self._started_at_us(state.stat)
             if self._was_before(tid, state.stat.start_ticks):
                 self._read_closely(tid, state)
                 _take_base(state)
@@ -239,6 +242,8 @@ class ThreadsProbe:
             known = self._not_met.pop(tid, None)
             if known is not None and known.cpu_usec > cpu_ns // 1000:
                 self._add_ended(known)  # that one had the same number
+            elif known is not None:
+                state.parent, state.started_at_us = known.parent, known.started_at_us
 
     def _times(self, folder: str) -> tuple[int, int | None]:
         try:
@@ -309,10 +314,12 @@ class ThreadsProbe:
 
     def _use_of(self, tid: int, state: _ThreadState, ended_at_us: int | None = None) -> ThreadUse:
         use = _use_of(tid, state, is_alive=ended_at_us is None)
-        if tid != state.pid or state.stat is None:
+        if tid != state.pid:
             return use
-        started_at_us = self._booted_us + state.stat.start_ticks * USEC_PER_TICK
-        return replace(use, parent=state.parent, started_at_us=started_at_us, ended_at_us=ended_at_us)
+        return replace(use, parent=state.parent, started_at_us=state.started_at_us, ended_at_us=ended_at_us)
+
+    def _started_at_us(self, stat: ThreadStat) -> int:
+        return self._booted_us + stat.start_ticks * USEC_PER_TICK
 
 
 def _not_below(table: ThreadTable, earlier: ThreadTable) -> ThreadTable:

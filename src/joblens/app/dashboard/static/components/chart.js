@@ -5,6 +5,8 @@
 
 import { el, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
+import { halo, line, timeTicks, withAlpha } from "./chart-canvas.js";
+import { panWithPointer } from "./chart-group.js";
 import { colourOf } from "./sparkline.js";
 
 /**
@@ -33,7 +35,7 @@ import { colourOf } from "./sparkline.js";
  * @typedef {object} ChartOptions
  * @property {string} title
  * @property {(value: number | null) => string} unit  From `format`.
- * @property {ChartGroup} [group]
+ * @property {import("./chart-group.js").ChartGroup} [group]
  * @property {number} [height]
  * @property {readonly number[]} [steps]  Allowed distances of ticks. Default: 1, 2, 2.5, 5, 10, …
  * @property {number} [least]  The scale reaches at least this far.
@@ -44,71 +46,9 @@ const HEIGHT = 180;
 const SHORTEST_US = 1e6;
 const LEGEND = 26; // pixels of one line
 const MOST_TABLE_ROWS = 200;
-
-/** @typedef {{ from_us: number, to_us: number }} Range */
-
-/** Charts that share cursor and zoom. */
-export class ChartGroup {
-  /**
-   * @param {(range: Range | null) => void} [onZoom]  null: everything is shown.
-   * @param {(at_us: number | null) => void} [onCursor]
-   */
-  constructor(onZoom, onCursor) {
-    this.key = `group-${Math.random().toString(36).slice(2)}`;
-    this._onZoom = onZoom;
-    this._onCursor = onCursor;
-    /** @type {number | null} */
-    this._cursor_us = null;
-    /** @type {Set<Chart>} */
-    this.charts = new Set();
-    /** @type {Range | null} */
-    this.range = null;
-    /** All there is to see. @type {Range} */
-    this.extent = { from_us: 0, to_us: 0 };
-  }
-
-  /** @param {Range | null} range */
-  zoom(range) {
-    this.range = range;
-    for (const chart of this.charts) chart.applyRange();
-    this._onZoom?.(range);
-  }
-
-  /** @param {number} share  Of the visible time; negative: to earlier times. */
-  pan(share) {
-    const { from_us, to_us } = this.range ?? this.extent;
-    const by = (to_us - from_us) * share;
-    this._zoomWithin(from_us + by, to_us + by);
-  }
-
-  /**
-   * @param {number} factor  Below 1: closer.
-   * @param {number} [at_us]  Stays where it is. Default: the middle.
-   */
-  magnify(factor, at_us) {
-    const { from_us, to_us } = this.range ?? this.extent;
-    const centre = at_us ?? (from_us + to_us) / 2;
-    this._zoomWithin(centre - (centre - from_us) * factor, centre + (to_us - centre) * factor);
-  }
-
-  /**
-   * @param {number} from_us
-   * @param {number} to_us
-   */
-  _zoomWithin(from_us, to_us) {
-    const length = Math.max(to_us - from_us, SHORTEST_US);
-    if (length >= this.extent.to_us - this.extent.from_us) return this.zoom(null);
-    const start = Math.max(this.extent.from_us, Math.min(from_us, this.extent.to_us - length));
-    return this.zoom({ from_us: start, to_us: start + length });
-  }
-
-  /** @param {number | null} at_us  Time under the pointer. */
-  point(at_us) {
-    if (at_us === this._cursor_us) return;
-    this._cursor_us = at_us;
-    this._onCursor?.(at_us);
-  }
-}
+const MOST_SUMMARIZED = 3;
+const BRIDGED_PX = 60; // a shorter gap is a number that is read less often
+const MOST_LABELS = 3; // of markers, below each other
 
 export class Chart {
   /** @param {ChartOptions} options */
@@ -248,7 +188,8 @@ export class Chart {
           dblclick: () => () => group?.zoom(null),
           mousedown: (/** @type {any} */ plot, /** @type {any} */ _over, /** @type {any} */ select) =>
             group
-              ? (/** @type {MouseEvent} */ event) => (event.shiftKey ? pan(plot, group, event) : select(event))
+              ? (/** @type {MouseEvent} */ event) =>
+                  event.shiftKey ? panWithPointer(plot, group, event) : select(event)
               : select,
         },
       },
@@ -269,10 +210,10 @@ export class Chart {
         },
       },
       axes: [
-        { ...axis, space: 70 },
+        { ...axis, space: 80, size: 30, values: timeTicks },
         {
           ...axis,
-          size: 68,
+          size: 80,
           ...(this._options.steps ? { incrs: this._options.steps } : {}),
           values: (/** @type {any} */ _plot, /** @type {number[]} */ ticks) => ticks.map((tick) => unit(tick)),
         },
@@ -321,6 +262,13 @@ export class Chart {
       ...(series.isFilled ? { fill: withAlpha(colour, 0.15) } : {}),
       points: { show: false },
       spanGaps: false,
+      gaps: (
+        /** @type {any} */ _plot,
+        /** @type {any} */ _i,
+        /** @type {any} */ _a,
+        /** @type {any} */ _b,
+        /** @type {any} */ gaps,
+      ) => gaps.filter((/** @type {[number, number]} */ gap) => gap[1] - gap[0] > BRIDGED_PX * (devicePixelRatio || 1)),
       value: (/** @type {any} */ _plot, /** @type {any} */ _value, /** @type {any} */ _series, /** @type {any} */ at) =>
         this._options.unit(at === null ? null : (this._data?.series[index]?.values[at] ?? null)),
     };
@@ -349,20 +297,27 @@ export class Chart {
       if (isInside) line(context, left, y, left + width, y, [6 * ratio, 4 * ratio]);
       const words = `${limit.label} ${this._options.unit(limit.value)}${isInside ? "" : " ↑"}`;
       context.textAlign = "right";
-      context.fillText(
-        words,
-        left + width - 4 * ratio,
-        isInside ? Math.max(y - 4 * ratio, top + 11 * ratio) : top + 12 * ratio,
-      );
+      const above = isInside ? Math.max(y - 4 * ratio, top + 11 * ratio) : top + 12 * ratio;
+      halo(context, words, left + width - 4 * ratio, above, width);
     }
+    let row = 0;
     for (const marker of this._data?.markers ?? []) {
       const x = plot.valToPos(marker.at_us / 1e6, "x", true);
       if (x < left || x > left + width) continue;
       context.strokeStyle = context.fillStyle = colourOf(marker.colour ?? "--accent");
       line(context, x, top, x, top + height, [2 * ratio, 3 * ratio]);
-      if (marker.isSilent) continue;
-      context.textAlign = x > left + width * 0.6 ? "right" : "left";
-      context.fillText(marker.label, x + (context.textAlign === "left" ? 4 : -4) * ratio, top + 12 * ratio);
+      if (marker.isSilent || row === MOST_LABELS) continue;
+      row++;
+      const isRight = x > left + width / 2;
+      context.textAlign = isRight ? "right" : "left";
+      const y = top + (12 + 13 * row) * ratio;
+      halo(
+        context,
+        marker.label,
+        x + (isRight ? -4 : 4) * ratio,
+        y,
+        (isRight ? x - left : left + width - x) - 8 * ratio,
+      );
     }
     context.restore();
   }
@@ -371,14 +326,12 @@ export class Chart {
     const data = this._data;
     if (!data) return;
     const { unit } = this._options;
-    const parts = data.series
-      .filter((each) => !each.isFaint)
-      .slice(0, 4)
-      .map((each) => {
-        const known = each.values.filter((value) => value !== null);
-        if (known.length === 0) return `${each.label}: ${format.UNKNOWN}`;
-        return `${each.label}: now ${unit(known.at(-1) ?? null)}, peak ${unit(largest(known))}`;
-      });
+    const own = data.series.filter((each) => !each.isFaint);
+    const parts = own.slice(0, MOST_SUMMARIZED).map((each) => {
+      const known = each.values.filter((value) => value !== null);
+      const peak = known.length ? `peak ${unit(largest(known))}` : format.UNKNOWN;
+      return own.length === 1 ? peak : `${each.label} ${peak}`;
+    });
     const limits = (data.limits ?? []).map((limit) => `${limit.label} ${unit(limit.value)}`);
     this._summary.textContent = [...parts, ...limits].join(" · ");
   }
@@ -429,55 +382,7 @@ export function unmeasured(title, reason) {
   );
 }
 
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {number} x1
- * @param {number} y1
- * @param {number} x2
- * @param {number} y2
- * @param {number[]} dash
- */
-function line(context, x1, y1, x2, y2, dash) {
-  context.setLineDash(dash);
-  context.beginPath();
-  context.moveTo(x1, y1);
-  context.lineTo(x2, y2);
-  context.stroke();
-  context.setLineDash([]);
-}
-
-/**
- * Moves the visible time with the pointer until the button is released.
- * @param {any} plot
- * @param {ChartGroup} group
- * @param {MouseEvent} event
- */
-function pan(plot, group, event) {
-  event.preventDefault();
-  const ending = new AbortController();
-  let last = event.clientX;
-  const move = (/** @type {MouseEvent} */ moved) => {
-    group.pan((last - moved.clientX) / plot.over.clientWidth);
-    last = moved.clientX;
-  };
-  document.addEventListener("mousemove", move, { signal: ending.signal });
-  document.addEventListener("mouseup", () => ending.abort(), { once: true });
-}
-
 /** @param {readonly number[]} numbers */
 function largest(numbers) {
   return numbers.reduce((most, each) => (each > most ? each : most), Number.NEGATIVE_INFINITY);
-}
-
-/**
- * @param {string} colour  '#rrggbb'
- * @param {number} alpha
- */
-function withAlpha(colour, alpha) {
-  return /^#[0-9a-f]{6}$/i.test(colour)
-    ? colour +
-        Math.round(alpha * 255)
-          .toString(16)
-          .padStart(2, "0")
-    : colour;
 }

@@ -3,7 +3,8 @@
  * server for more points of that time.
  */
 
-import { Chart, ChartGroup, unmeasured } from "../../components/chart.js";
+import { Chart, unmeasured } from "../../components/chart.js";
+import { ChartGroup } from "../../components/chart-group.js";
 import { errorBox, toast, wordsOf } from "../../components/feedback.js";
 import { el, fill, setText } from "../../core/dom.js";
 import * as format from "../../core/format.js";
@@ -24,7 +25,7 @@ const UNITS = {
 const POWERS = Array.from({ length: 51 }, (_, power) => 2 ** power);
 const WHOLE = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((each) => each * 10 ** power)).flat();
 
-/** @typedef {import("../../components/chart.js").Range} Range */
+/** @typedef {import("../../components/chart-group.js").Range} Range */
 
 export class ChartPanel {
   /**

@@ -19,7 +19,7 @@ export class FindingsCard {
   show(record) {
     const findings = [...(record.outcome?.findings ?? [])];
     findings.sort((one, other) => ORDER.indexOf(one.severity) - ORDER.indexOf(other.severity));
-    const error = record.outcome?.error ?? "";
+    const error = findings.length ? "" : (record.outcome?.error ?? "");
     this.node.hidden = findings.length === 0 && !error;
     fill(
       this.node,
