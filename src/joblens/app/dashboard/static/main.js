@@ -6,6 +6,7 @@ import { el, fill } from "./core/dom.js";
 import { changed } from "./core/page.js";
 import { Router } from "./core/router.js";
 import { RestSource } from "./core/source.js";
+import { page as job } from "./pages/job.js";
 import { page as jobs } from "./pages/jobs.js";
 import { page as overview } from "./pages/overview.js";
 
@@ -13,6 +14,7 @@ import { page as overview } from "./pages/overview.js";
 export const ROUTES = [
   { path: "/", page: overview },
   { path: "/jobs", page: jobs },
+  { path: "/jobs/:job", page: job },
 ];
 
 /**
