@@ -8,11 +8,13 @@ import { Router } from "./core/router.js";
 import { RestSource } from "./core/source.js";
 import { page as jobs } from "./pages/jobs.js";
 import { page as overview } from "./pages/overview.js";
+import { page as run } from "./pages/run.js";
 
 /** Every page of the dashboard. @type {readonly import("./core/router.js").Route[]} */
 export const ROUTES = [
   { path: "/", page: overview },
   { path: "/jobs", page: jobs },
+  { path: "/runs/:run", page: run },
 ];
 
 /**
