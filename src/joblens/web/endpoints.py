@@ -20,6 +20,7 @@ from starlette.routing import Route
 from joblens.app.server.access import Principal
 from joblens.app.server.live import LiveJobs
 from joblens.app.server.overview import DayCounts
+from joblens.app.server.run_views import RunViews
 from joblens.model.access import Role
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.settings import Settings
@@ -49,6 +50,7 @@ class ServerContext(Struct, kw_only=True):
     base_path: str = ""
     live: LiveJobs = field(default_factory=LiveJobs)
     days: DayCounts = field(default_factory=DayCounts)
+    runs: RunViews = field(default_factory=RunViews)
 
 
 class Call(Struct, kw_only=True):

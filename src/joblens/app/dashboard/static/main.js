@@ -9,12 +9,14 @@ import { RestSource } from "./core/source.js";
 import { page as job } from "./pages/job.js";
 import { page as jobs } from "./pages/jobs.js";
 import { page as overview } from "./pages/overview.js";
+import { page as run } from "./pages/run.js";
 
 /** Every page of the dashboard. @type {readonly import("./core/router.js").Route[]} */
 export const ROUTES = [
   { path: "/", page: overview },
   { path: "/jobs", page: jobs },
   { path: "/jobs/:job", page: job },
+  { path: "/runs/:run", page: run },
 ];
 
 /**
