@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from joblens.analysis.comparing.many import compared_with
 from joblens.app.html_report.redaction import Redactor
-from joblens.app.server import charts, jobs, runs
+from joblens.app.server import charts, jobs, run_charts
 from joblens.app.server.access import Principal
 from joblens.app.server.comparison import compare
+from joblens.app.server.run_views import RunViews, TableQuery, get_run_page
 from joblens.model.errors import InputError, UnknownJob
 from joblens.model.jobs.job import Record, is_of_workflow
 from joblens.model.runs.run import Run
@@ -22,7 +23,7 @@ STREAMS = ("stdout", "stderr")
 _EARLIER_POINTS = 100
 _COMPARED_POINTS = 200
 _COMPARED_DIGITS = 6
-_PAGE = 1000
+_MOST_GROUPS = 12  # of a large run: whose jobs can be shown one by one
 
 
 class Amount(Struct, frozen=True, kw_only=True):
@@ -102,7 +103,7 @@ class JobAnswers:
             snapshot = self._snapshot(uuid)
             if snapshot is not None:
                 answers["snapshot"] = snapshot
-        hidden = self._redactor.values(to_builtins(answers), self._redactor.secrets_of(record))
+        hidden = self._redactor.values(to_builtins(answers, str_keys=True), self._redactor.secrets_of(record))
         _shorten(hidden, amount.digits)
         return hidden  # type: ignore[no-any-return]
 
@@ -146,36 +147,28 @@ def _number(text: str) -> float:
 
 
 def run_answers(store: QueueStore, who: Principal, run: Run, redactor: Redactor) -> dict[str, Any]:
-    """Returns answers by the last part of their path."""
+    """Returns answers by the last part of their path, and parts of a grouped run by group: 'graph 3'."""
     spec_text = (
         redact_spec(run.spec_text, run.spec_format, depth=Depth.FOR_OTHERS)[0] if run.spec_text else ""
     )
-    page = runs.PageQuery(limit=_PAGE)
+    views, uuid = RunViews(), run.uuid
+    table = views.get_table(store, who, uuid, TableQuery())
+    graph = run_charts.get_graph(views, store, who, uuid, run_charts.GraphQuery())
     answers: dict[str, Any] = {
         "": replace(run, spec_text=spec_text),
-        "jobs": {
-            "items": _all(lambda after: runs.list_run_jobs(store, who, run.uuid, replace(page, after=after)))
-        },
-        "events": {
-            "items": _all(
-                lambda after: runs.list_run_events(store, who, run.uuid, replace(page, after=after))
-            )
-        },
-        "plan": {"plan": runs.get_plan(store, who, run.uuid)},
+        "page": get_run_page(store, who, uuid),
+        "table": table,
+        "graph": graph,
+        "timeline": run_charts.get_timeline(views, store, who, uuid, run_charts.TimelineQuery()),
     }
-    found: dict[str, Any] = redactor.values(to_builtins(answers))
+    if graph.is_grouped and len(table.groups) <= _MOST_GROUPS:
+        for group in range(len(table.groups)):
+            opened = run_charts.GraphQuery(open=(group,))
+            answers[f"graph {group}"] = run_charts.get_graph(views, store, who, uuid, opened)
+            chosen = run_charts.TimelineQuery(group=group)
+            answers[f"timeline {group}"] = run_charts.get_timeline(views, store, who, uuid, chosen)
+    found: dict[str, Any] = redactor.values(to_builtins(answers, str_keys=True))
     return found
-
-
-def _all(ask: Callable[[int], Any]) -> list[Any]:
-    found: list[Any] = []
-    after = 0
-    while True:
-        part = ask(after)
-        found += part.items
-        if part.next is None:
-            return found
-        after = part.next
 
 
 def comparison_answer(

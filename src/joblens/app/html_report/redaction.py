@@ -25,6 +25,7 @@ HIDDEN_FOLDER = "[…]"  # in place of the folders of a path
 # Absolute paths with at least one folder. A URL's path is none: something precedes its slash.
 _PATH = re.compile(r"(?<![\w.~/:\]…-])(?:file://)?(?:~\w*)?(?:/[^\s/'\"<>|;,:()\[\]{}]+)+/?")
 _WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\(?:[^\s\\'\"<>|;,:()]+\\)*[^\s\\'\"<>|;,:()]*")
+_NUMBERS = frozenset({int, float, bool, type(None)})
 _MOST_KNOWN = 5000  # texts
 _NAMED = ("params", "seeds", "env")  # values whose names tell whether they are secret
 
@@ -71,7 +72,7 @@ class Redactor:
                 for key, inner in value.items()
             }
         if isinstance(value, list | tuple):
-            if value and isinstance(value[0], int | float):
+            if _NUMBERS.issuperset(map(type, value)):
                 return value  # a curve
             return [self._value(inner, hide) for inner in value]
         return value

@@ -20,7 +20,9 @@ from joblens.views.text.numbers import counted
 if TYPE_CHECKING:
     from joblens.app.html_report.answers import ReadLog
     from joblens.app.html_report.writing import Selection
+    from joblens.model.jobs.job import Record
 
+_MOST_OF_SERVER = 2000  # lines of one answer
 _EXAMPLE = "for example: joblens report 12, joblens report nightly, joblens report --since 7d"
 
 
@@ -162,7 +164,17 @@ def _words(query: HistoryQuery) -> str:
 def _log_reader(session: Session) -> "ReadLog":
     """Output is read where it is: here, or on the server's machine."""
 
-    def nothing(*_asked: Any) -> Any:
-        return None
+    from joblens.app.html_report.writing import reader
+    from joblens.app.server.log_window import LogWindow, WindowPart, read_window
+    from joblens.app.wiring.agent_context import current_user
 
-    return nothing
+    store, remote, who = session.store, session.remote, reader(current_user())
+
+    def read(record: "Record", stream: str, lines: int) -> LogWindow:
+        uuid = record.job.uuid
+        if remote is not None:
+            path = f"/jobs/{uuid}/logs/{stream}/window?part=backward&limit={min(lines, _MOST_OF_SERVER)}"
+            return remote.server.call("GET", path, LogWindow)
+        return read_window(store, who, uuid, stream, at=None, part=WindowPart.BACKWARD, limit=lines)  # type: ignore[arg-type]
+
+    return read

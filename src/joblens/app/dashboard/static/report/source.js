@@ -129,7 +129,7 @@ export class ReportSource {
       return this._blocks.item("provenances", answers.provenance);
     }
     if (part === "findings") return { items: answers[""].outcome?.findings ?? [] };
-    const found = answers[part];
+    const found = answers[part] ?? (part.endsWith("/window") ? lastLines(answers[""], part) : undefined);
     if (found === undefined) {
       if (["earlier", "annotations"].includes(part)) return { items: [] };
       if (part === "attempts") return { items: [answers[""]] };
@@ -148,9 +148,10 @@ export class ReportSource {
     const run = this.manifest.runs[this._runUuid(ident) ?? ""];
     if (!run) throw absent(`run ${ident}`);
     const answers = await this._blocks.item("runs", run.item);
-    const found = answers[part];
+    const [group] = [query.open ?? query.group ?? []].flat();
+    const found = answers[`${part} ${group}`] ?? answers[part];
     if (found === undefined) throw absent("that");
-    return part === "jobs" || part === "events" ? pageOf(found.items, query) : found;
+    return found;
   }
 
   /** @param {string} ident  A UUID or '3.2'. */
@@ -207,45 +208,52 @@ function chartsOf(found, query) {
 }
 
 /**
- * Part of a list as the server gives it: `after` is how many to skip, or the number of the last event.
- * @param {any[]} items
- * @param {Query} query
+ * The last lines that the record itself has.
+ * @param {Api.Record} record
+ * @param {string} part  'logs/stderr/window'
  */
-function pageOf(items, query) {
-  const limit = Number(query.limit ?? 50);
-  const after = Number(query.after ?? 0);
-  const isNumbered = items[0]?.event !== undefined;
-  const start = isNumbered ? items.findIndex((item) => item.number > after) : after;
-  const part = start < 0 ? [] : items.slice(start, start + limit);
-  const end = start + part.length;
-  return { items: part, next: start < 0 || end >= items.length ? null : isNumbered ? part.at(-1).number : end };
+function lastLines(record, part) {
+  const stream = part.split("/")[1];
+  const text = (stream === "stderr" ? record.outcome?.stderr_tail : record.outcome?.stdout_tail) ?? "";
+  let at = 0;
+  const lines = text
+    .split("\n")
+    .slice(0, text.endsWith("\n") ? -1 : undefined)
+    .map((line) => {
+      const found = { at, text: line };
+      at += line.length + 1;
+      return found;
+    });
+  return { start: 0, next: at, total: at, lines: text ? lines : [], is_final: true, source: "record", node: "" };
 }
 
 /**
- * Lines of the end of an output, which is what a report has of it.
- * @param {any} whole
+ * Lines of the end of an output, which is all that a report has of it.
+ * @param {Api.LogWindow} whole
  * @param {Query} query
+ * @returns {Api.LogWindow}
  */
 function windowOf(whole, query) {
-  const limit = Number(query.limit ?? whole.lines.length);
-  const at = query.at === undefined || query.at === null ? null : Number(query.at);
-  const { lines } = whole;
-  const before = at === null ? lines : lines.filter((/** @type {any} */ line) => line.at < at);
-  const behind = at === null ? lines : lines.filter((/** @type {any} */ line) => line.at >= at);
-  const part = query.part ?? "backward";
+  const cut = { at: 0, text: "[earlier output is not in this report]" };
+  const lines = whole.start > 0 ? [cut, ...whole.lines] : whole.lines;
+  const limit = Number(query.limit ?? lines.length);
+  const at = Number(query.at ?? Number.MAX_SAFE_INTEGER);
+  const place = lines.findIndex((line) => line.at >= at);
+  const before = place < 0 ? lines : lines.slice(0, place);
+  const behind = place < 0 ? [] : lines.slice(place);
   const half = Math.floor(limit / 2);
-  const shown =
-    part === "forward"
-      ? behind.slice(0, limit)
-      : part === "backward"
-        ? before.slice(-limit)
-        : [...(half ? before.slice(-half) : []), ...behind.slice(0, limit - half)];
-  const following = lines[lines.indexOf(shown.at(-1)) + 1];
+  const shown = {
+    forward: behind.slice(0, limit),
+    backward: before.slice(-limit),
+    around: [...before.slice(before.length - Math.min(half, before.length)), ...behind.slice(0, limit - half)],
+  }[String(query.part ?? "backward")];
+  const last = shown?.at(-1);
+  const following = last ? lines[lines.indexOf(last) + 1] : undefined;
   return {
     ...whole,
-    start: shown[0]?.at ?? at ?? whole.start,
-    next: following && shown.length ? following.at : whole.next,
-    lines: shown,
+    start: shown?.[0]?.at ?? 0,
+    next: following ? following.at : whole.next,
+    lines: shown ?? [],
     is_final: true,
   };
 }
