@@ -11,7 +11,7 @@ from joblens.model.errors import InputError, PrintError
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 _TIMEOUT_S = 120
-# The window is as high as possible: charts are drawn when they are in view.
+# The window is as wide as the paper in the style sheet, so that charts keep their size.
 _OPTIONS = (
     "--headless",
     "--disable-gpu",
@@ -21,9 +21,8 @@ _OPTIONS = (
     "--disable-sync",
     "--disable-extensions",
     "--hide-scrollbars",
-    "--window-size=1000,30000",
+    "--window-size=1004,1400",
     "--force-device-scale-factor=2",
-    "--virtual-time-budget=60000",
     "--no-pdf-header-footer",
 )
 

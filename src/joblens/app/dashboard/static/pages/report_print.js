@@ -7,6 +7,8 @@ import { match } from "../core/router.js";
 import { page as summary } from "./report.js";
 
 const MOST_ROWS = 1000;
+const QUIET_MS = 100;
+const QUIET_TURNS = 5;
 const MOST_PAGES = 20; // of jobs: failed ones first, then the longest
 
 /**
@@ -19,7 +21,8 @@ export function page(routes) {
     nav: "summary",
     async mount(context) {
       const source = /** @type {import("../report/source.js").ReportSource} */ (context.source);
-      document.documentElement.dataset.print = "";
+      const done = holdLoading();
+      globalThis.IntersectionObserver = /** @type {any} */ (AllInView);
       const places = [
         ...Object.keys(source.manifest.runs)
           .slice(0, MOST_PAGES)
@@ -32,9 +35,60 @@ export function page(routes) {
         const found = match(routes, place);
         if (found) await printPage(found.route.page, found.params, context);
       }
-      document.documentElement.dataset.print = "ready";
+      await untilQuiet(source);
+      done();
     },
   };
+}
+
+/** On paper everything is in view once it has a size. */
+class AllInView {
+  /** @param {(entries: any[], observer: any) => void} callback */
+  constructor(callback) {
+    this._sized = new ResizeObserver((entries) =>
+      callback(
+        entries.map(({ target }) => ({ target, isIntersecting: true, intersectionRatio: 1 })),
+        this,
+      ),
+    );
+  }
+
+  /** @param {Element} target */
+  observe(target) {
+    this._sized.observe(target);
+  }
+
+  /** @param {Element} target */
+  unobserve(target) {
+    this._sized.unobserve(target);
+  }
+
+  disconnect() {
+    this._sized.disconnect();
+  }
+}
+
+/** Keeps the document loading, so that a program which prints it waits. Returns what ends that. */
+function holdLoading() {
+  const frame = el("iframe", { title: "printing", hidden: true });
+  document.body.append(frame);
+  const inner = frame.contentDocument;
+  inner?.open();
+  return () => {
+    inner?.close();
+    frame.remove();
+  };
+}
+
+/**
+ * Waits until pages have asked for everything and drawn it.
+ * @param {import("../report/source.js").ReportSource} source
+ */
+async function untilQuiet(source) {
+  for (let quiet = 0; quiet < QUIET_TURNS; ) {
+    await new Promise((resolve) => setTimeout(resolve, QUIET_MS));
+    quiet = source.pending ? 0 : quiet + 1;
+  }
 }
 
 /**

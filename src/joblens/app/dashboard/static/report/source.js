@@ -31,6 +31,7 @@ export class ReportSource {
   /** @param {Manifest} manifest */
   constructor(manifest) {
     this.isLive = false;
+    this.pending = 0; // answers that a page waits for
     this.manifest = manifest;
     /** @type {import("../core/source.js").Session} */
     this.session = {
@@ -54,6 +55,19 @@ export class ReportSource {
 
   /** @type {DataSource["get"]} */
   async get(path, query = {}) {
+    this.pending += 1;
+    try {
+      return await this._answer(path, query);
+    } finally {
+      this.pending -= 1;
+    }
+  }
+
+  /**
+   * @param {string} path
+   * @param {Query} query
+   */
+  async _answer(path, query) {
     const [, kind = "", ident = "", ...rest] = path.split("/").map(decodeURIComponent);
     if (path === "/summaries") return this._summaries(query);
     if (path === "/count") return { count: (await this._filtered(query)).length };
