@@ -23,7 +23,7 @@ from joblens.model.redaction.secrets import (
 
 HIDDEN_FOLDER = "[…]"  # in place of the folders of a path
 # Absolute paths with at least one folder. A URL's path is none: something precedes its slash.
-_PATH = re.compile(r"(?<![\w.~/:\]…-])(?:file://)?(?:~\w*)?(?:/[^\s/'\"<>|;,:()\[\]{}]+)+/?")
+_PATH = re.compile(r"(?<![\w.~/\]…-])(?:file://)?(?:~\w*)?(?:/[^\s/'\"<>|;,:()\[\]{}]+)+/?")
 _WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\(?:[^\s\\'\"<>|;,:()]+\\)*[^\s\\'\"<>|;,:()]*")
 _NUMBERS = frozenset({int, float, bool, type(None)})
 _MOST_KNOWN = 5000  # texts

@@ -30,7 +30,8 @@ export const ROUTES = [
  * @param {readonly import("./core/router.js").Route[]} routes
  * @param {import("./core/source.js").DataSource} source
  * @param {{ base: string, isFile: boolean }} where
- * @param {{ entries?: import("./components/frame.js").Entry[], foot?: string }} [own]  Of a report's frame.
+ * @param {{ entries?: import("./components/frame.js").Entry[], foot?: string,
+ *     has?: (path: string) => boolean }} [own]  Of a report: its navigation, what it is, which pages it has.
  */
 export function start(routes, source, where, own = {}) {
   mountFeedback();
@@ -63,7 +64,7 @@ export function start(routes, source, where, own = {}) {
         router.replaceQuery(query);
       },
       go: (path, next) => router.go(path, next),
-      href: (path, next) => router.href(path, next),
+      href: (path, next) => (own.has?.(path) === false ? "" : router.href(path, next)),
       setTitle: (text) => frame.setTitle(text),
       setConnection: (state, detail) => frame.setConnection(state, detail ?? ""),
     };

@@ -1,6 +1,7 @@
 /** Starts a report: pages of the dashboard that need no server, with the data in this file. */
 
 import * as format from "./core/format.js";
+import { match } from "./core/router.js";
 import { ROUTES, start } from "./main.js";
 import { page as summary } from "./pages/report.js";
 import { page as printed } from "./pages/report_print.js";
@@ -27,6 +28,7 @@ function startReport() {
         { path: "/jobs", label: "Jobs", nav: "jobs" },
         ...runs.map(([uuid, run]) => ({ path: `/runs/${uuid}`, label: `Run ${run.label}`, nav: `run-${uuid}` })),
       ],
+      has: (path) => path === "/" || (routes.some((route) => match([route], path)) && source.has(path)),
       foot: `Report of ${format.time(manifest.created_at_us)} · ${manifest.title}`,
     },
   );

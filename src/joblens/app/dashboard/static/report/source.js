@@ -92,6 +92,16 @@ export class ReportSource {
     return false;
   }
 
+  /**
+   * Whether the data of a page is here. Jobs are known once the first answer about one was given.
+   * @param {string} path
+   */
+  has(path) {
+    const [, kind = "", ident = ""] = path.split("/").map(decodeURIComponent);
+    if (kind === "runs") return this._runUuid(ident) !== undefined;
+    return !["jobs", "recipes"].includes(kind) || !ident || !this._places || this._places.has(ident);
+  }
+
   rows() {
     this._rows ??= this._blocks.all("rows").then(rowsOf);
     return this._rows;
@@ -160,6 +170,7 @@ export class ReportSource {
    */
   async _run(ident, part, query) {
     const run = this.manifest.runs[this._runUuid(ident) ?? ""];
+    await this._place(""); // now it is known which jobs have pages
     if (!run) throw absent(`run ${ident}`);
     const answers = await this._blocks.item("runs", run.item);
     const [group] = [query.open ?? query.group ?? []].flat();
