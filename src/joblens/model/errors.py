@@ -199,6 +199,12 @@ class ServeError(JoblensError):
     """The server cannot start: an address, a certificate or a socket cannot be used."""
 
 
+class PrintError(JoblensError):
+    """Chromium could not print the report."""
+
+    exit_code = 1
+
+
 class ProbeError(JoblensError):
     """A measurement of the machine could not be read."""
 

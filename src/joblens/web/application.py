@@ -26,6 +26,7 @@ from joblens.web.overview_api import ENDPOINTS as OVERVIEW
 from joblens.web.pages import page_routes
 from joblens.web.problems import problem_response
 from joblens.web.run_api import ENDPOINTS as RUNS
+from joblens.web.run_chart_api import ENDPOINTS as RUN_PAGES
 from joblens.web.store_api import ENDPOINTS as STORE
 from joblens.web.store_threads import StoreThreads
 from joblens.web.stream_api import STREAMS, stream_routes
@@ -97,7 +98,7 @@ def create_application(
 
 
 def all_endpoints() -> tuple[Endpoint, ...]:
-    return (*ACCESS, *JOBS, *CHARTS, *OVERVIEW, *RUNS, *MACHINES, *STORE)
+    return (*ACCESS, *JOBS, *CHARTS, *OVERVIEW, *RUNS, *RUN_PAGES, *MACHINES, *STORE)
 
 
 def _routes(context: ServerContext, hub: Hub) -> list[Route]:

@@ -21,6 +21,7 @@ from joblens.app.server.access import Principal
 from joblens.app.server.live import LiveJobs
 from joblens.app.server.nodes import HostHistory
 from joblens.app.server.overview import DayCounts
+from joblens.app.server.run_views import RunViews
 from joblens.model.access import Role
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.settings import Settings
@@ -51,6 +52,7 @@ class ServerContext(Struct, kw_only=True):
     live: LiveJobs = field(default_factory=LiveJobs)
     days: DayCounts = field(default_factory=DayCounts)
     hosts: HostHistory = field(default_factory=HostHistory)
+    runs: RunViews = field(default_factory=RunViews)
 
 
 class Call(Struct, kw_only=True):

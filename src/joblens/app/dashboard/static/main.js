@@ -10,10 +10,12 @@ import { page as audit } from "./pages/audit.js";
 import { page as benchmark } from "./pages/benchmark.js";
 import { page as benchmarks } from "./pages/benchmarks.js";
 import { page as compare } from "./pages/compare.js";
+import { page as job } from "./pages/job.js";
 import { page as jobs } from "./pages/jobs.js";
 import { page as nodes } from "./pages/nodes.js";
 import { page as overview } from "./pages/overview.js";
 import { page as queue } from "./pages/queue.js";
+import { page as run } from "./pages/run.js";
 import { page as settings } from "./pages/settings.js";
 import { page as tokens } from "./pages/tokens.js";
 
@@ -29,6 +31,8 @@ export const ROUTES = [
   { path: "/settings", page: settings },
   { path: "/tokens", page: tokens },
   { path: "/audit", page: audit },
+  { path: "/jobs/:job", page: job },
+  { path: "/runs/:run", page: run },
 ];
 
 /**
@@ -42,8 +46,10 @@ export const ROUTES = [
  * @param {readonly import("./core/router.js").Route[]} routes
  * @param {import("./core/source.js").DataSource} source
  * @param {{ base: string, isFile: boolean }} where
+ * @param {{ entries?: import("./components/frame.js").Entry[], foot?: string,
+ *     has?: (path: string) => boolean }} [own]  Of a report: its navigation, what it is, which pages it has.
  */
-export function start(routes, source, where) {
+export function start(routes, source, where, own = {}) {
   mountFeedback();
   let leaving = new AbortController();
   const router = new Router(routes, where, (match, place) => {
@@ -74,7 +80,7 @@ export function start(routes, source, where) {
         router.replaceQuery(query);
       },
       go: (path, next) => router.go(path, next),
-      href: (path, next) => router.href(path, next),
+      href: (path, next) => (own.has?.(path) === false ? "" : router.href(path, next)),
       setTitle: (text) => frame.setTitle(text),
       setConnection: (state, detail) => frame.setConnection(state, detail ?? ""),
     };
@@ -89,7 +95,7 @@ export function start(routes, source, where) {
           );
       });
   });
-  const frame = new Frame(source, (path) => router.href(path));
+  const frame = new Frame(source, (path) => router.href(path), own);
   document.body.prepend(frame.node);
   router.start();
 }

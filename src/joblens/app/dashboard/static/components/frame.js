@@ -9,7 +9,6 @@ import { forgetColours } from "./sparkline.js";
  * @property {string} path
  * @property {string} label
  * @property {string} nav  Pages with it mark this entry.
- * @property {boolean} [isServed]  Not in reports.
  * @property {"admin"} [role]  Only for those who may.
  */
 
@@ -18,12 +17,12 @@ const ENTRIES = [
   { path: "/", label: "Overview", nav: "overview" },
   { path: "/jobs", label: "Jobs", nav: "jobs" },
   { path: "/compare", label: "Compare", nav: "compare" },
-  { path: "/queue", label: "Queue", nav: "queue", isServed: true },
-  { path: "/nodes", label: "Nodes", nav: "nodes", isServed: true },
-  { path: "/benchmarks", label: "Benchmarks", nav: "benchmarks", isServed: true },
-  { path: "/settings", label: "Settings", nav: "settings", isServed: true },
-  { path: "/tokens", label: "Tokens", nav: "tokens", isServed: true, role: "admin" },
-  { path: "/audit", label: "Audit log", nav: "audit", isServed: true, role: "admin" },
+  { path: "/queue", label: "Queue", nav: "queue" },
+  { path: "/nodes", label: "Nodes", nav: "nodes" },
+  { path: "/benchmarks", label: "Benchmarks", nav: "benchmarks" },
+  { path: "/settings", label: "Settings", nav: "settings" },
+  { path: "/tokens", label: "Tokens", nav: "tokens", role: "admin" },
+  { path: "/audit", label: "Audit log", nav: "audit", role: "admin" },
 ];
 
 const THEMES = ["auto", "light", "dark"];
@@ -40,14 +39,15 @@ export class Frame {
   /**
    * @param {import("../core/source.js").DataSource} source
    * @param {(path: string) => string} href
+   * @param {{ entries?: Entry[], foot?: string }} [own]  Of a report: its own navigation, and what it is.
    */
-  constructor(source, href) {
+  constructor(source, href, own = {}) {
     this._source = source;
     this._main = el("main", { id: "main", tabindex: "-1" });
-    const entries = ENTRIES.filter(
-      (entry) => (!entry.isServed || source.isLive) && (!entry.role || source.may(entry.role)),
+    const entries = ENTRIES.filter((entry) => !entry.role || source.may(entry.role));
+    this._links = (own.entries ?? entries).map((entry) =>
+      el("a", { href: href(entry.path), data: { nav: entry.nav } }, entry.label),
     );
-    this._links = entries.map((entry) => el("a", { href: href(entry.path), data: { nav: entry.nav } }, entry.label));
     this._connection = el("span", { class: "connection", data: { state: "ended" } });
     const brand = el("a", { class: "brand", href: href("/") }, "joblens");
     const nav = el("nav", { "aria-label": "Pages" }, this._links);
@@ -69,7 +69,11 @@ export class Frame {
       skip,
       el("header", { class: "frame-head" }, brand, nav, right),
       this._main,
-      el("footer", { class: "frame-foot" }, `joblens ${source.session.version} · times in ${timeZone()}`),
+      el(
+        "footer",
+        { class: "frame-foot" },
+        [own.foot, `joblens ${source.session.version}`, `times in ${timeZone()}`].filter(Boolean).join(" · "),
+      ),
     );
   }
 

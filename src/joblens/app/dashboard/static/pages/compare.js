@@ -1,7 +1,8 @@
 /** Compare: 2 to 50 jobs or runs beside the first: numbers, curves, provenance, parameters against measurements. */
 
 import { card, pageHead } from "../components/card.js";
-import { Chart, ChartGroup } from "../components/chart.js";
+import { Chart } from "../components/chart.js";
+import { ChartGroup } from "../components/chart-group.js";
 import { factTable, numberTable } from "../components/differences.js";
 import { emptyBox, errorBox } from "../components/feedback.js";
 import { ParallelCoordinates } from "../components/parallel.js";

@@ -91,6 +91,7 @@ class JobsPage {
     );
     signal.addEventListener("abort", () => this._asked.abort(), { once: true });
     this._reload();
+    if (!this._context.source.isLive) return;
     // New jobs and new states appear while the list is at its beginning; rows further down stay where they are.
     let isFirst = true;
     poll(

@@ -1,7 +1,8 @@
 /** Overview: failures first, running jobs with live numbers, machines, queue, workers, today against last week. */
 
 import { plainTable } from "../components/card.js";
-import { copyLine, emptyBox, errorBox } from "../components/feedback.js";
+import { failureItem } from "../components/failure.js";
+import { emptyBox, errorBox } from "../components/feedback.js";
 import { meter, showMeter } from "../components/meter.js";
 import { sparkline } from "../components/sparkline.js";
 import { stateBadge } from "../components/state.js";
@@ -379,28 +380,7 @@ function showFailures(card, failures, context) {
     el(
       "ul",
       { class: "failures", tabindex: "0", "aria-label": "Failed jobs" },
-      failures.map((failure) =>
-        el(
-          "li",
-          { class: "failure" },
-          el(
-            "div",
-            { class: "failure-what" },
-            stateBadge(failure.status),
-            el("a", { href: context.href(`/jobs/${failure.number}`) }, `${failure.number} ${failure.name}`),
-            el("span", { class: "muted", title: format.time(failure.ended_at_us) }, format.ago(failure.ended_at_us)),
-          ),
-          el(
-            "div",
-            { class: "failure-why" },
-            el("span", null, failure.reason),
-            failure.advice && !failure.advice.includes("joblens ")
-              ? el("span", { class: "muted" }, failure.advice)
-              : null,
-          ),
-          copyLine(failure.line, `command for job ${failure.number}`),
-        ),
-      ),
+      failures.map((failure) => failureItem(failure, context)),
     ),
   );
 }
