@@ -8,13 +8,20 @@ import { Router } from "./core/router.js";
 import { RestSource } from "./core/source.js";
 import { page as jobs } from "./pages/jobs.js";
 import { page as overview } from "./pages/overview.js";
+import { page as recipe } from "./pages/recipe.js";
 import { page as run } from "./pages/run.js";
+import { runs, workflows } from "./pages/runs.js";
+import { page as workflow } from "./pages/workflow.js";
 
 /** Every page of the dashboard. @type {readonly import("./core/router.js").Route[]} */
 export const ROUTES = [
   { path: "/", page: overview },
   { path: "/jobs", page: jobs },
+  { path: "/runs", page: runs },
   { path: "/runs/:run", page: run },
+  { path: "/workflows", page: workflows },
+  { path: "/workflows/:workflow", page: workflow },
+  { path: "/recipes/:job", page: recipe },
 ];
 
 /**

@@ -8,6 +8,7 @@ import { forgetColours } from "./sparkline.js";
 const ENTRIES = [
   { path: "/", label: "Overview", nav: "overview" },
   { path: "/jobs", label: "Jobs", nav: "jobs" },
+  { path: "/runs", label: "Runs", nav: "runs" },
 ];
 
 const THEMES = ["auto", "light", "dark"];
