@@ -220,7 +220,7 @@ function adviceTable(advice) {
     { class: "scroll", tabindex: "0", role: "group", "aria-label": "Reasons" },
     el(
       "table",
-      { class: "plain-table" },
+      { class: "plain-table advice-table" },
       el(
         "thead",
         null,
