@@ -16,6 +16,7 @@ import { forgetColours } from "./sparkline.js";
 const ENTRIES = [
   { path: "/", label: "Overview", nav: "overview" },
   { path: "/jobs", label: "Jobs", nav: "jobs" },
+  { path: "/runs", label: "Runs", nav: "runs" },
   { path: "/compare", label: "Compare", nav: "compare" },
   { path: "/queue", label: "Queue", nav: "queue" },
   { path: "/nodes", label: "Nodes", nav: "nodes" },
