@@ -21,8 +21,8 @@ export class EndpointsCard {
     const endpoints = table?.endpoints ?? [];
     if (endpoints.length === 0) {
       const why = details.unknown?.endpoints;
-      const words = why ? `Cannot be measured here: ${why}` : table ? "The job opened no connection." : "None seen.";
-      fill(this._body, el("p", { class: "muted" }, words));
+      const words = why ? `Not measured: ${why}.` : table ? "The job opened no connection." : "None seen.";
+      this.fail(words);
       return;
     }
     fill(
@@ -48,6 +48,11 @@ export class EndpointsCard {
         ? el("p", { class: "muted" }, `The busiest of ${format.count(table?.seen)}.`)
         : null,
     );
+  }
+
+  /** @param {string} words */
+  fail(words) {
+    fill(this._body, el("p", { class: "muted" }, words));
   }
 }
 

@@ -63,7 +63,7 @@ export class FactsCard {
         ["Measured so because", attempt?.accounting_reason ?? ""],
         [
           "Samples",
-          outcome
+          outcome?.samples
             ? `${format.count(outcome.samples)} every ${format.duration(outcome.sampling_interval_s ?? null)}`
             : "",
         ],
