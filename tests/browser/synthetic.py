@@ -18,7 +18,15 @@ HOSTILE = "<img src=x onerror='window.hacked=1'>\u202egpj.exe \x1b[31mred\x1b]0;
 class SyntheticJob:
     """A running job that started `age_s` seconds ago."""
 
-    def __init__(self, server: Served, *, age_s: float = 0, logs: Path | None = None, **fields: Any) -> None:
+    def __init__(
+        self,
+        server: Served,
+        *,
+        age_s: float = 0,
+        logs: Path | None = None,
+        is_written: bool = True,
+        **fields: Any,
+    ) -> None:
         self._server = server
         self.began_us = time.time_ns() // 1000 - round(age_s * SECOND)
         self.count = 0
@@ -30,7 +38,16 @@ class SyntheticJob:
             logs.mkdir()
             for name in ("stdout.log", "stderr.log"):
                 (logs / name).touch()
-        server.apply(made, started(self.uuid, at_us=self.began_us, **where))
+        self.start: tuple[Write, ...] = (made, started(self.uuid, at_us=self.began_us, **where))
+        if is_written:
+            server.apply(*self.start)
+
+    @classmethod
+    def many(cls, server: Served, count: int, **fields: Any) -> "list[SyntheticJob]":
+        """Jobs 'many 0' to 'many 999', written at once."""
+        jobs = [cls(server, is_written=False, name=f"many {number}", **fields) for number in range(count)]
+        server.apply(*(write for job in jobs for write in job.start))
+        return jobs
 
     def take(self, count: int, interval_us: int = SECOND, **fields: Any) -> None:
         """Adds samples."""
