@@ -15,11 +15,11 @@ import { page as jobs } from "./pages/jobs.js";
 import { page as nodes } from "./pages/nodes.js";
 import { page as overview } from "./pages/overview.js";
 import { page as queue } from "./pages/queue.js";
-import { page as settings } from "./pages/settings.js";
-import { page as tokens } from "./pages/tokens.js";
 import { page as recipe } from "./pages/recipe.js";
 import { page as run } from "./pages/run.js";
 import { runs, workflows } from "./pages/runs.js";
+import { page as settings } from "./pages/settings.js";
+import { page as tokens } from "./pages/tokens.js";
 import { page as workflow } from "./pages/workflow.js";
 
 /** Every page of the dashboard. @type {readonly import("./core/router.js").Route[]} */

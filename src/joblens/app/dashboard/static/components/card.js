@@ -1,4 +1,4 @@
-/** Sections of a page, and small tables that need no scrolling. */
+/** Sections and the head of a page. */
 
 import { el } from "../core/dom.js";
 
@@ -13,45 +13,6 @@ export function card(title, more, ...content) {
     { class: "card", "aria-label": title },
     el("div", { class: "card-head" }, el("h2", null, title), more),
     ...content,
-  );
-}
-
-/**
- * A table whose first column is text and whose others are numbers, unless named.
- * @param {string} label  For screen readers.
- * @param {readonly string[]} head
- * @param {readonly import("../core/dom.js").Children[][]} rows
- * @param {readonly number[]} [texts]  Columns that are text besides the first.
- */
-export function plainTable(label, head, rows, texts = []) {
-  const align = (/** @type {number} */ index) => (index && !texts.includes(index) ? "right" : "");
-  return el(
-    "div",
-    { class: "scroll-x", tabindex: "0", role: "group", "aria-label": `${label}, scrolls` },
-    el(
-      "table",
-      { class: "plain-table", "aria-label": label },
-      el(
-        "thead",
-        null,
-        el(
-          "tr",
-          null,
-          head.map((word, index) => el("th", { scope: "col", class: align(index) }, word)),
-        ),
-      ),
-      el(
-        "tbody",
-        null,
-        rows.map((row) =>
-          el(
-            "tr",
-            null,
-            row.map((content, index) => el("td", { class: align(index) }, content)),
-          ),
-        ),
-      ),
-    ),
   );
 }
 

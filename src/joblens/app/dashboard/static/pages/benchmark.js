@@ -1,8 +1,9 @@
 /** One benchmark: its results over time with their noise, variants of each, and what changed between them. */
 
-import { card, pageHead, plainTable } from "../components/card.js";
+import { card, pageHead } from "../components/card.js";
 import { dotPlot } from "../components/dots.js";
 import { errorBox } from "../components/feedback.js";
+import { wideTable } from "../components/plain-table.js";
 import { el, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { changeWords } from "./benchmarks.js";
@@ -81,7 +82,7 @@ function variantLegend(found) {
  * @param {import("../core/page.js").Context} _context
  */
 function resultTable(results, _context) {
-  return plainTable(
+  return wideTable(
     "Results",
     ["When", "Variant", "Runs", "Median", "Interval", "CPU time", "Memory", "Against the one before", "Machine"],
     results.flatMap((result) =>
@@ -150,7 +151,7 @@ function detail(result, isOpen) {
 
 /** @param {Api.BenchComparison} found */
 function comparison(found) {
-  return plainTable(
+  return wideTable(
     `${found.variant} against ${found.baseline}`,
     [`${found.variant} against ${found.baseline}`, "Ratio", "95% interval", "Verdict"],
     found.ratios.map((each) => [

@@ -1,8 +1,9 @@
 /** Nodes: machines and their workers: capacity, use, jobs, last heard of, and what is measured there. */
 
-import { pageHead, plainTable } from "../components/card.js";
+import { pageHead } from "../components/card.js";
 import { emptyBox, errorBox } from "../components/feedback.js";
 import { meter, showMeter } from "../components/meter.js";
+import { wideTable } from "../components/plain-table.js";
 import { el, fill, setText } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { poll } from "../core/stream.js";
@@ -154,7 +155,7 @@ class NodeCard {
 
 /** @param {readonly Api.NodeWorker[]} workers */
 function workerTable(workers) {
-  return plainTable(
+  return wideTable(
     "Workers",
     ["Worker", "Jobs", "Seen", "CPUs", "Memory", "GPUs", "Queues"],
     workers.map((each) => [
@@ -197,14 +198,14 @@ function measurementList(found, context) {
       `, which ended ${format.ago(found.ended_at_us)}; accounting by ${found.accounting || "nothing"}, Linux ${found.kernel}.`,
     ),
     found.accounting_reason ? el("p", { class: "muted" }, found.accounting_reason) : null,
-    plainTable(
+    wideTable(
       "Measured",
       ["Number", "Read from"],
       known.map((each) => [words(each.name), each.source ?? ""]),
       [1],
     ),
     gaps.size
-      ? plainTable(
+      ? wideTable(
           "Not measured",
           ["Not measured", "Why"],
           [...gaps].map(([reason, names]) => [names.map(words).join(", "), reason]),

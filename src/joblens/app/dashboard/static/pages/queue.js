@@ -1,8 +1,9 @@
 /** Queue: how each queue stands, jobs that wait with position and reason, jobs that workers hold. */
 
-import { card, pageHead, plainTable } from "../components/card.js";
+import { card, pageHead } from "../components/card.js";
 import { confirmDialog, emptyBox, errorBox, toast, wordsOf } from "../components/feedback.js";
 import { PagedTable } from "../components/paged.js";
+import { wideTable } from "../components/plain-table.js";
 import { el, fill, setText } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { poll } from "../core/stream.js";
@@ -79,7 +80,7 @@ function showQueues(body, found, choose) {
   }
   fill(
     body,
-    plainTable(
+    wideTable(
       "Queues",
       ["Queue", "Waiting", "On workers", "Oldest waits", "Workers", "Free places"],
       found.items.map((each) => [
