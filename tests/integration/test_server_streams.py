@@ -211,7 +211,7 @@ def test_a_reader_that_does_not_read_is_cut_off_and_others_go_on(
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect(("127.0.0.1", server.port))
         slow.sendall(f"{request}Authorization: Bearer {server.token()}\r\n\r\n".encode())
-        hub = server.serving.application._hub
+        hub = server.serving.application.hub
         until = time.monotonic() + 30
         while hub.streams == 0:
             assert time.monotonic() < until

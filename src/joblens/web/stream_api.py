@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -97,7 +97,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, event: str, steps: AsyncIterator[Step]) -> None:
+    def __init__(self, event: str, steps: AsyncGenerator[Step, None]) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._event = event.encode()
@@ -119,7 +119,7 @@ class EventStream(Response):
                 with contextlib.suppress(asyncio.CancelledError):
                     await sending
             finally:
-                await self._steps.aclose()  # type: ignore[attr-defined]  # a generator
+                await self._steps.aclose()
 
     async def _send_all(self, send: Send) -> None:
         retry = b"retry: %d\n\n" % _RETRY_MS

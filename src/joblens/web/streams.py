@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from msgspec import Struct
@@ -155,7 +155,7 @@ class Hub:
 
     async def follow(
         self, key: str, source: Source, after: int | None, refusal: Callable[[], Awaitable[str]]
-    ) -> AsyncIterator[Step]:
+    ) -> AsyncGenerator[Step, None]:
         """Yields events behind `after` (None: from the first). `refusal` returns why the client may not read
         on, or ''."""
         topic = self._join(key, source)
@@ -190,7 +190,7 @@ class Hub:
 
     async def _read_on(
         self, topic: Topic, position: int, refusal: Callable[[], Awaitable[str]]
-    ) -> AsyncIterator[Step]:
+    ) -> AsyncGenerator[Step, None]:
         generation = topic.generation
         checked_s = time.monotonic()
         while True:
