@@ -1,6 +1,8 @@
 """gRPC: who may call, what is refused, limits, and the end of the server."""
 
 import contextlib
+import queue
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +37,8 @@ from tests.integration.grpc_client import (
     running_job,
 )
 from tests.integration.served import Served, certificate
+
+HTTP2_START = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # and empty settings
 
 
 @pytest.fixture
@@ -277,6 +281,39 @@ def test_calls_and_streams_beyond_the_limits_are_refused(tmp_path: Path) -> None
         assert (full.code(), problem(full).retry_after_s) == (Code.UNAVAILABLE, 5)
         codes = [refused(lambda: client.get("nothing")).code() for _ in range(5)]
         assert (codes[0], codes[-1]) == (Code.NOT_FOUND, Code.RESOURCE_EXHAUSTED)
+
+
+def test_connections_and_calls_that_stay_silent_are_closed(tmp_path: Path) -> None:
+    with (
+        Served(
+            tmp_path, options={"grpc": "0"}, header_timeout=0.3, body_timeout=0.3, max_connections=2
+        ) as server,
+        connecting(server) as connect,
+        contextlib.ExitStack() as stack,
+    ):
+        host, _, port = server.started.grpc.rpartition(":")
+
+        def opened() -> socket.socket:
+            return stack.enter_context(socket.create_connection((host, int(port)), timeout=TIMEOUT_S))
+
+        for silent in [opened() for _ in range(4)]:
+            while silent.recv(1000):
+                pass  # settings of the server, then its end
+        held = [opened() for _ in range(2)]
+        for each in held:
+            each.sendall(HTTP2_START)
+            assert each.recv(9)
+        assert not opened().recv(9)  # one too many
+        for each in held:
+            each.close()
+        client = connect()
+        call = client.channel.stream_unary("/joblens.v1.JobService/ListJobs")
+        for metadata, code in ((client.metadata, Code.DEADLINE_EXCEEDED), ((), Code.UNAUTHENTICATED)):
+            requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()  # nothing ever comes
+            error = refused(call, iter(requests.get, b""), metadata=metadata, timeout=TIMEOUT_S)
+            assert error.code() == code
+            assert "Deadline Exceeded" not in error.details()  # the server's, not the client's
+            requests.put(b"")
 
 
 def test_a_reader_that_does_not_read_is_cut_off_and_others_go_on(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Message classes and methods of joblens.proto, made at start from the file itself.
 
 The protobuf runtime cannot read .proto files, and the compiler (grpcio-tools) is larger than the server. Code
-that it generates would be a second source, bound to one release of protobuf. The file uses few features of the
-language and is read here; a test compares the result with the compiler's."""
+that it generates would be a second source, bound to one release of protobuf. The file uses few features of
+the language and is read here; a test compares the result with the compiler's."""
 
 import functools
 import re

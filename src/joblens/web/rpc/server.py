@@ -21,7 +21,7 @@ from joblens.web.rpc import proto_text
 from joblens.web.rpc.access import Door, parse_certificate_roles, refuse
 from joblens.web.rpc.conversion import decode
 from joblens.web.rpc.schema import Schema
-from joblens.web.rpc.service import Call, JobService, Method, signed_out, write
+from joblens.web.rpc.service import Call, JobService, Method, read, signed_out, write
 from joblens.web.streams import Hub
 
 _HEALTH = "grpc.health.v1.Health"
@@ -118,30 +118,31 @@ class RpcServer:
         )
 
     def _handler(self, name: str, method: Method, kind: Any) -> Any:
-        """Returns a handler of bytes: a request that cannot be decoded is an error like any other."""
+        """Returns a handler that reads its one request itself: access is checked before, a client that sends
+        none is not waited for, and a request that cannot be decoded is an error like any other."""
 
-        async def admitted(data: bytes, rpc: Any) -> Call:
+        async def admitted(rpc: Any) -> Call:
             principal = await self._door.admit(rpc, method.role)
             return Call(
-                request=decode(kind, data),
+                request=decode(kind, await read(rpc, self._settings.body_timeout)),
                 principal=principal,
                 rpc=rpc,
                 refusal=lambda: self._door.refusal(rpc),
             )
 
-        async def answer(data: bytes, rpc: Any) -> bytes:
+        async def answer(_: Any, rpc: Any) -> bytes:
             assert method.answer is not None
             try:
-                reply = await method.answer(await admitted(data, rpc))
+                reply = await method.answer(await admitted(rpc))
                 return bytes(reply.SerializeToString())
             except Exception as error:
                 await refuse(rpc, error, self._schema, name)
                 raise  # never reached: refusing a call ends it
 
-        async def stream(data: bytes, rpc: Any) -> None:
+        async def stream(_: Any, rpc: Any) -> None:
             assert method.stream is not None
             try:
-                messages = method.stream(await admitted(data, rpc))
+                messages = method.stream(await admitted(rpc))
                 async with contextlib.aclosing(messages):
                     async for each in messages:
                         await write(rpc, each.SerializeToString(), self._settings.write_timeout)
@@ -149,8 +150,8 @@ class RpcServer:
                 await refuse(rpc, error, self._schema, name)
 
         if method.answer is not None:
-            return grpc.unary_unary_rpc_method_handler(answer)
-        return grpc.unary_stream_rpc_method_handler(stream)
+            return grpc.stream_unary_rpc_method_handler(answer)
+        return grpc.stream_stream_rpc_method_handler(stream)
 
     async def _check_health(self, call: Call) -> Any:
         if self._health_of(call) == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN:

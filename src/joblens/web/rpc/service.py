@@ -280,6 +280,18 @@ def slow_reader() -> HttpProblem:
     return HttpProblem(429, "the client reads too slowly", "call again with `after`")
 
 
+async def read(rpc: Any, timeout_s: float) -> bytes:
+    """Returns the request of a call. Raises HttpProblem or InputError if none arrives."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            data = await rpc.read()
+    except TimeoutError as error:
+        raise HttpProblem(408, f"no request arrived within {timeout_s:g} s", "send it at once") from error
+    if not isinstance(data, bytes):
+        raise InputError("the call has no request", hint="send one message")
+    return data
+
+
 async def write(rpc: Any, data: bytes, timeout_s: float) -> None:
     """Sends one message of a stream. Raises HttpProblem for a client that does not read."""
     try:
