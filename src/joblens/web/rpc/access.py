@@ -101,7 +101,7 @@ class Door:
         return principal
 
     async def refusal(self, call: Any) -> str:
-        """Returns why a stream may not go on: the token was revoked or has expired; or ''."""
+        """Returns why a stream must end: the token was revoked or has expired; or ''."""
         try:
             await self._principal(call, self._scope(call))
         except (SignInRequired, HttpProblem):

@@ -34,7 +34,7 @@ class Call(Struct, frozen=True, kw_only=True):
     request: Any
     principal: Principal
     rpc: Any  # grpc.aio.ServicerContext
-    refusal: Callable[[], Awaitable[str]]  # why a stream may not go on, or ''
+    refusal: Callable[[], Awaitable[str]]  # why a stream must end, or ''
 
 
 class Method(Struct, frozen=True, kw_only=True):
