@@ -50,7 +50,7 @@ class WorkerActions(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker runs. Not redacted: it is in the store only until the job has ended."""
+    """Command and environment for a worker. Not redacted: it is in the store only until the job has ended."""
 
     argv: tuple[str, ...] = ()  # of a container job: the command inside; () the image's own
     env: dict[str, str] = field(default_factory=dict)  # on top of the worker's environment

@@ -48,7 +48,7 @@ class ClusterBackend(Protocol):
 
     @property
     def allocations(self) -> QueueAllocations | None:
-        """None: the cluster places each job by itself."""
+        """None: the cluster has an allocation per job."""
         ...
 
     def check(self, parcels: Sequence[PlacementRequest]) -> None:
@@ -62,7 +62,7 @@ class ClusterBackend(Protocol):
 
     def place(self, parcels: Sequence[PlacementRequest]) -> list[Placed]:
         """Requests allocations. A Placed without uuids serves its queue, also for later requests. Requests
-        that no allocation covers any more and that have not started are passed again. Raises PlanError for
+        that no allocation covers now and that have not started are passed again. Raises PlanError for
         jobs that the cluster will never take: they end with that error."""
         ...
 

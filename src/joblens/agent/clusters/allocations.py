@@ -67,7 +67,7 @@ class LiveAllocations:
         return [self.live[job_id] for job_id in sorted(ids)]
 
     def has_begun(self, uuid: str, queue: str) -> None:
-        """A job began: what is for it was not asked for in vain."""
+        """Clears the failures of a request: a job has started."""
         self._in_use |= self._of.get(uuid, set()) | self._serving.get(queue, set())
 
     def was_used(self, job_id: str) -> bool:
@@ -76,7 +76,7 @@ class LiveAllocations:
     def waiting_for(
         self, placed: Placed, waiting: Collection[str], queue_of: Callable[[str], str]
     ) -> list[str]:
-        """Of those that wait, the ones that the place was for."""
+        """Returns the waiting jobs that the allocation was for."""
         if placed.uuids:
             return [uuid for uuid in placed.uuids if uuid in waiting]
         return [uuid for uuid in waiting if queue_of(uuid) == placed.queue]

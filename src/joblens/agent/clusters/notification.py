@@ -34,7 +34,7 @@ class RunCalling(Protocol):
         ...
 
     def withdraw(self, uuid: str) -> None:
-        """Nobody is to come for it any more."""
+        """No worker is needed for the job now."""
         ...
 
     def ask_for_nodes(self, action: int) -> None: ...
@@ -90,7 +90,7 @@ class Ringing:
             self._changed.notify()
 
     def withdraw(self, uuid: str) -> None:
-        pass  # a worker that hears of it finds no ticket
+        pass  # a worker that is notified finds no ticket
 
     def ask_for_nodes(self, action: int) -> None:
         pass  # workers are started by people

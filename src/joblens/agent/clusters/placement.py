@@ -1,6 +1,7 @@
-"""The jobs of a run that a cluster gives their places. Their tickets are in the store when they are handed to
-it; what it starts for them are workers (`app.hired`), which are like any others. So what is told here only
-decides who comes: a job that was placed twice runs once, and one whose place is gone is placed again."""
+"""Jobs of a run that run in allocations of a cluster. Their tickets are in the store before they are placed.
+The cluster starts pilot workers (`app.clusters.pilot_worker`), which claim as all workers do. So messages
+here only decide where workers start: a job that was placed twice runs once; one whose allocation is gone is
+placed again."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -37,7 +38,7 @@ _POLL_SOON_S, _POLL_LATE_S = 0.5, 2.0
 _PAUSE_FIRST_S, _PAUSE_LONGEST_S = 1.0, 30.0  # after the cluster could not be asked
 _UNCOVERED_S = 3.0  # before what the cluster took but gave no allocation is requested again
 _LOST_EVERY_S = 2.0
-_WITHOUT_ALLOCATION = (Status.CANCELLED, Status.ERROR, Status.LOST)  # how a job may end that nobody began
+_WITHOUT_ALLOCATION = (Status.CANCELLED, Status.ERROR, Status.LOST)  # ends of jobs that no worker started
 
 
 class ClusterSide(Struct, frozen=True, kw_only=True):
@@ -77,7 +78,7 @@ class RunPlacing:
         self._lost = RunLostTickets(StoreWatch(side.lease_s, _LOST_EVERY_S), context.host, side.journals)
         self._allocations = LiveAllocations()
         self._parcels: dict[str, PlacementRequest] = {}  # of jobs that have not ended
-        self._waiting: set[str] = set()  # of them, those that nobody has begun
+        self._waiting: set[str] = set()  # of them, those that no worker has started
         self._in_hand: set[str] = set()  # of those, the ones that are being placed
         self._placed_at_s: dict[str, float] = {}  # when the cluster last took it
         self._began_in: dict[str, str] = {}  # uuid -> id of the allocation where it last began
@@ -126,12 +127,12 @@ class RunPlacing:
             self._forget(uuid)
 
     def began_in(self, uuid: str, job_id: str) -> None:
-        """Where a job runs: the record of one that its worker gave back does not say it any more."""
+        """Notes where a job runs: once a worker has returned it, its record no longer says so."""
         if uuid in self._parcels:
             self._began_in[uuid] = job_id
 
     def _may_be_expected(self, uuid: str, status: Status) -> bool:
-        """At a place, still: it ended by somebody who does not know of that, or it has another one."""
+        """Returns whether its allocation still counts: it may have ended elsewhere, or have another one."""
         return status in _WITHOUT_ALLOCATION or self._allocations.has_several(uuid)
 
     def _forget(self, uuid: str) -> None:
@@ -370,12 +371,12 @@ class RunPlacing:
         return self._allocations.waiting_for(placed, self._waiting, lambda uuid: self._parcels[uuid].queue)
 
     def _labelled(self, whys: Mapping[str, str]) -> dict[str, str]:
-        """Where the cluster has no names for places they have those of their jobs."""
+        """Returns the reasons by the names of allocations, or of jobs where the cluster has no names."""
         parcels = self._parcels
         return {parcels[one].name if one in parcels else one: why for one, why in whys.items()}
 
     def _has_ended(self, news: AllocationEvent) -> list[str]:
-        """-> the jobs that waited for it in vain"""
+        """Returns the jobs that waited for it."""
         was_used = self._allocations.was_used(news.job_id)
         placed = self._allocations.remove(news.job_id)
         self._whys.pop(news.job_id, None)
@@ -414,7 +415,7 @@ class RunPlacing:
         self._events.on_ended(uuids, job_id, ending)
 
     def _note_ended(self, job_ids: Collection[str], word: str, *, is_gone: bool = False) -> None:
-        """In one event: at Ray every job has a place of its own."""
+        """Writes one event for all: at Ray every job has an allocation of its own."""
         if job_ids:
             first, *others = job_ids
             self._events.on_fact(PlaceEnded(first, word, is_gone, tuple(others)))

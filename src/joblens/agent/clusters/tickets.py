@@ -1,6 +1,6 @@
 """The attempts of a run that workers carry out: each becomes a job with a ticket in the store, and its end is
-learned from there. The driver of the run may die at any moment: workers go on, and the next driver follows
-what they hold."""
+learned from there. The driver of the run may die at any moment: workers continue, and the next driver
+follows what they hold."""
 
 import time
 from collections import Counter
@@ -35,7 +35,7 @@ _LOOK_SHARE = 0.05  # of the time, at most, while it has to look often
 _REMIND_EVERY_S = 2.0
 _MOST_NAMES = 5  # of jobs in a line
 _CANCELLED = "cancelled"
-_END_LEASE_S = 60.0  # while a job that can have no place is ended
+_END_LEASE_S = 60.0  # of this driver while it ends a job that cannot be placed
 
 
 class QueueSide(Struct, frozen=True, kw_only=True):
@@ -343,7 +343,7 @@ class RunTickets:
         self._client.ask(ask, then, lambda: self.end(uuid, at_once=at_once))
 
     def _cannot_be(self, uuids: Sequence[str], why: str) -> None:
-        """Nobody will ever come for them: they end here, as jobs that could not be started."""
+        """Ends jobs that no worker can ever take, as jobs that could not be started."""
         now_us = self._context.clock.now_us()
 
         def end(deliveries: Deliveries) -> None:
@@ -358,7 +358,7 @@ class RunTickets:
         self._client.ask(end, lambda _: self._poll_soon(), lambda: self._cannot_be(uuids, why))
 
     def _ended_with_place(self, uuids: Collection[str], job_id: str, ending: PlaceEnding) -> None:
-        """Their worker could not write how they ended, or gave them back. What it has written stays."""
+        """Their worker could not write how they ended, or returned them. Its records stay."""
         now_us = self._context.clock.now_us()
 
         def end(deliveries: Deliveries) -> None:

@@ -117,7 +117,7 @@ class Leftovers:
     def _run(self) -> None:
         while True:
             uuid, attempt, then = self._asked.get()
-            with contextlib.suppress(Exception):  # the job must not wait for ever for its cleanup
+            with contextlib.suppress(Exception):  # the job must not wait indefinitely for its cleanup
                 end_processes_left(uuid, attempt, self._host)
                 path = container_left(uuid, attempt, self._spool_dir, self._host)
                 if path is not None:
@@ -161,7 +161,7 @@ class Found(Struct):
 
 
 class LostWorkers:
-    """loop.Timed. Looks at the holdings on the thread of the store client."""
+    """loop.Timed. Checks the holdings on the thread of the store client."""
 
     def __init__(  # noqa: PLR0913 - what it works with
         self,
@@ -214,7 +214,7 @@ class LostWorkers:
             return found
         dead = workers_ended_here(deliveries.workers(host=self._info.host), self._host)
         if any(one.worker in dead for one in others):
-            # It may have ended jobs whose outcome the store has not heard of.
+            # It may have ended jobs whose outcome is not in the store.
             if not self._journals.bring_in_left_behind():
                 dead = frozenset()  # then by their leases
             others = [one for one in self._holdings(deliveries) if one.worker != self._me]
@@ -242,7 +242,7 @@ class LostWorkers:
         self._leftovers.take_away(holding.uuid, holding.attempt)
         status = deliveries.take_back(holding.uuid, holding.fence)
         if status is None:
-            return  # somebody else has done it, or it has ended after all
+            return  # another process has done it, or it has ended after all
         found.workers.add(holding.worker)
         if status is Status.QUEUED:
             found.queued += 1
@@ -275,7 +275,7 @@ class RunLostTickets:
             return 0
         dead = workers_ended_here(deliveries.workers(), self._host)
         if any(one.worker in dead for one in held):
-            # It may have ended jobs whose outcome the store has not heard of.
+            # It may have ended jobs whose outcome is not in the store.
             if not self._journals.bring_in_left_behind():
                 dead = frozenset()  # then by their leases
             held = self._held(own, deliveries)
@@ -291,7 +291,7 @@ class RunLostTickets:
     def take_back_of_place(
         self, job_id: str, named: Collection[str], own: Collection[str], deliveries: Deliveries
     ) -> int:
-        """The cluster says that the place is no more. `named`: jobs that it says were there."""
+        """Returns the jobs of an allocation that is gone. `named`: jobs that it had, says the cluster."""
         held = deliveries.holdings(of=own)
         if not held:
             return 0

@@ -24,8 +24,8 @@ _CLOCK_SLACK_NS = 20_000_000  # a file system's clock lags behind by a tick of t
 
 
 def collect_artifacts(folder: str, patterns: Sequence[str], started_at_us: int) -> tuple[Artifact, ...]:
-    """Regular files below `folder` that match and were changed since the start, by their names. `**` goes
-    through folders; what lies elsewhere, or is reached through a link that leads out, is not looked at."""
+    """Returns regular files below `folder` that match and changed since the start, by name. `**` crosses
+    folders; files elsewhere, also behind a link that leads out, are ignored."""
     if not patterns or not folder:
         return ()
     root = os.path.realpath(folder)

@@ -44,7 +44,7 @@ class StoreWatch:
 T = TypeVar("T")
 Question = Callable[[Deliveries], T]
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
-_TRIES_AT_THE_END = 2  # what was under way, and what is to be given back
+_TRIES_AT_THE_END = 2  # the call under way, and the return of claims
 
 
 class AsyncStoreClient:
@@ -114,7 +114,7 @@ class AsyncStoreClient:
         if isinstance(error, StoreError) and self._watch is not None:
             self._watch.is_away()
         if not self._pause_s:
-            self._log(f"the store cannot be asked: {error}; jobs that run go on, none is begun")
+            self._log(f"the store cannot be asked: {error}; running jobs continue, no job is started")
         self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2 or _FIRST_PAUSE_S)
 
 

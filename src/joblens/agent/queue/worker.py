@@ -321,7 +321,7 @@ class QueueWorker:
         """On the consumer's thread. The store alone has to do for now."""
         self.post_soon(on.BrokerChanged(is_connected=False))
         self._has_lost_broker = True
-        self._view.note(f"the broker is away: {why.rstrip('.')}; looks into the store every second")
+        self._view.note(f"the broker is away: {why.rstrip('.')}; polls the store every second")
 
     def discard_outcome(self, uuid: str) -> None:
         """Returns the job once it is over, and writes nothing of its end; not a job that must not run twice.
@@ -447,7 +447,7 @@ class QueueWorker:
         self._view.note(f"job {command.uuid} was taken by another worker; it is ended here")
 
     def _report_strays(self, command: on.ReportStrays) -> None:
-        self._view.note(f"{command.count} of its own that it did not know of given back to the store")
+        self._view.note(f"{command.count} that this worker held without knowing it returned to the store")
 
     def _release(self, command: on.Release) -> None:
         self._fences.drop(command.uuid)

@@ -157,14 +157,14 @@ class SlotProcess:
         self._poll.register(self.socket, select.POLLIN)
         self._files = files
         self._logs_dir = logs_dir
-        # One for all messages: a new one of this size would be asked of the kernel and given back each time.
+        # One for all messages: a new one of this size would be allocated and freed each time.
         self._message = memoryview(bytearray(_MAX_MESSAGE))
         their_end = theirs.detach()
         self._permits, self._permit_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         ends = (their_end, self._permits)
         limits = ",".join(":".join(map(str, limit)) for limit in rlimits)
         argv = [*launcher.start_argv("slot_launcher"), *map(str, (*ends, *descriptors)), files, ledger]
-        argv += [logs_dir, limits, "leash" if kill_with_owner else ""]
+        argv += [logs_dir, limits, "with owner" if kill_with_owner else ""]
         argv += [""] if attach is None else attach
         # dup2 onto itself is how posix_spawn says "do not close this one".
         actions = [(os.POSIX_SPAWN_DUP2, end, end) for end in (*ends, *descriptors) if end >= 0]
@@ -268,7 +268,7 @@ class SlotProcess:
         return message
 
     def close(self) -> None:
-        """Nothing may run in it any more. A second call does nothing."""
+        """Call it once nothing runs in the groups. A second call does nothing."""
         if self.socket < 0:
             return
         self.say()
@@ -384,7 +384,7 @@ class SlotHome:
             tree.close()
 
     def signal_job(self, number: int) -> bool:
-        """For all but the launcher. False: there is nobody yet, or nobody any more."""
+        """Signals all but the launcher. False: there is no process yet, or none left."""
         if self.groups is not None:
             return self.groups.signal(number, spare=(self.launcher.pid,)) > 0
         pids = self.job_pids()

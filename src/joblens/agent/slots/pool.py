@@ -76,7 +76,7 @@ class SlotPool(SlotListener):
         return ended
 
     def _close(self, thread: threading.Thread) -> None:
-        """Nothing runs any more when all went well. Else every running job is ended before this returns."""
+        """Normally nothing runs; jobs that do are killed before this returns."""
         is_asked_again = False
         while thread.is_alive():
             try:

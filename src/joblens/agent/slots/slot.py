@@ -58,14 +58,14 @@ class SlotJob(Struct, frozen=True):
     env: dict[str, str]  # changes to the owner's environment
     folder: str = ""  # for what it prints; '': one named by its uuid
     streams: str = ""  # what is different about them (slot_launcher)
-    shape: Any = None  # jobs of one shape take each other's places
+    shape: Any = None  # jobs of one shape can run in the same slots
     end_signal: int = signal.SIGTERM  # what it is asked to end with
 
 
 class Finished(Struct, kw_only=True):
     """Facts about a slot's job that has ended; turned into an outcome later."""
 
-    status: int | None = 0  # None: the launcher was killed, and nobody knows
+    status: int | None = 0  # None: unknown, the launcher was killed
     cause: EndCause = EndCause.NONE
     reaped: ExitUsage | None = None
     samples: list[Sample] = []  # a selection of them, when there were many
@@ -95,8 +95,8 @@ class Slot:
         env: Mapping[str, str] = _NOTHING_MORE,
         ledger: SlotLedger | None = None,
     ) -> None:
-        """`env`: what its jobs have beside the owner's environment. `ledger`: None where nobody has to find
-        its jobs again. Raises LaunchError."""
+        """`env`: variables of its jobs beside the owner's environment. `ledger`: None where no process has to
+        find its jobs again. Raises LaunchError."""
         self._context = context
         self._output_max_bytes = output_max_bytes
         self._ledger = ledger
@@ -285,8 +285,8 @@ class Slot:
         return finished
 
     def _launcher_is_lost(self, uuid: str, host: dict[str, Any]) -> Finished:
-        """Someone killed it. What is left of the job cannot be waited for any more, so it is ended; the
-        group still tells what it used."""
+        """Kills the rest of the job, because its launcher was killed and nothing can wait for it; the group
+        still has its usage."""
         self.is_spent = True
         if self._home.groups is not None:
             self._home.groups.kill()
@@ -342,7 +342,7 @@ class Slot:
         self._numbers.rebase(after)
         if not self._must_reclaim:
             # Found out only now, when the next job may run already: it is taken off by difference, and
-            # the cache is given back before the first one that was not sent ahead.
+            # the cache is reclaimed before the first one that was not sent ahead.
             self._must_reclaim = after.get("memory_file_bytes", 0) > _CACHE_TOLERATED
         elif not self._ahead:
             self._must_reclaim = False
@@ -447,8 +447,8 @@ class Slot:
 
     def stop(self, *, at_once: bool = False) -> None:
         """TERM the first time, KILL once the grace time is over or when it must be at once; never the
-        launcher. To be called until the job has ended. What was sent ahead must have been taken back: if
-        it could not be, it runs, and the job that is meant has ended by itself."""
+        launcher. To be called until the job has ended. Withdraw jobs sent ahead first: one that
+        cannot be withdrawn runs, and the job that is meant has ended by itself."""
         if self.current is None or self._ahead or self._home.launcher.has_answered():
             return
         now_ns = time.monotonic_ns()

@@ -153,7 +153,7 @@ _THREADS = (
     "NUMEXPR_NUM_THREADS",
     "CUDA_VISIBLE_DEVICES",
 )
-# What each kind of difference can affect, most significant first.
+# Numbers that each kind of difference can affect, most significant first.
 _ALL = frozenset(_HEADLINES) - {"waited_s"}
 _CAN_MOVE: Mapping[str, frozenset[str]] = {
     "inputs": _ALL,

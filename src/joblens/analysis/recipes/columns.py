@@ -138,7 +138,7 @@ class OperatorColumn:
         self._written_bytes: int | None = None
 
     def grow(self, rows: int) -> None:
-        """At least so many, and room for more, so that few steps lead to many rows."""
+        """Grows to at least `rows`, and by a factor, so that few steps lead to many rows."""
         if rows <= len(self.codes):
             return
         more = max(rows, 2 * len(self.codes)) - len(self.codes)
@@ -187,7 +187,7 @@ class OperatorColumn:
         self.know_rows(row, input_rows, output_rows)
 
     def _know_duration(self, row: int, duration: float) -> None:
-        if duration == duration:  # noqa: PLR0124 - not so for a start that nobody told
+        if duration == duration:  # noqa: PLR0124 - False for an unknown start
             self.durations[row] = duration
             self._duration_sum += duration
 
@@ -274,7 +274,7 @@ class OperatorColumn:
         self.errors[row] = message
 
     def forget(self, row: int) -> None:
-        """As if it had never run: its result is not there any more."""
+        """Resets a row as if it had never run: its result is gone."""
         if self.codes[row] == UNSEEN:
             return
         self._turn(row, UNSEEN)

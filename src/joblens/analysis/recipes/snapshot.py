@@ -216,7 +216,7 @@ class SnapshotFold:
     def _partition_start(self, event: SeenEvent) -> None:
         if event.partition_id is not None:
             row = self._grid.row(event.partition_id)
-            if self._rows.codes[row] == BROKEN:  # tried again
+            if self._rows.codes[row] == BROKEN:  # retried
                 self._rows.retry(row)
                 self._grid.forget_unsaved(row)
             self._rows.start(row, event.timestamp)

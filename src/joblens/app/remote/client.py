@@ -147,7 +147,7 @@ class Client:
         return self._store.annotations(self._uuid(job))
 
     def log(self, job: str | int, stream: str = "stdout", tail: int | None = None) -> bytes:
-        """What the job printed so far; `tail`: its last lines. Where the server cannot read the file, the
+        """Output of the job so far; `tail`: its last lines. Where the server cannot read the file, the
         tail that the record has."""
         query = "" if tail is None else f"?tail={tail}"
         path, found = f"/api/v1{_job(job)}/logs/{_quoted(stream)}", bytearray()

@@ -28,7 +28,7 @@ class LiveQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LiveJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What changes rarely. None: not limited, or not known."""
+    """Values that change rarely. None: not limited, or not known."""
 
     number: int
     uuid: str

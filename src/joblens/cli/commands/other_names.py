@@ -169,7 +169,8 @@ def no_such_option(error: click.NoSuchOption) -> str:
     import difflib
 
     close = difflib.get_close_matches(error.option_name, error.possibilities or (), n=2, cutoff=_CLOSE)
-    near = meant or [flag for flag in close if flag in flags]
+    begun = [flag for flag in sorted(flags) if flag.startswith(error.option_name)]
+    near = meant or begun[:2] or [flag for flag in close if flag in flags]
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return f"no such option: {error.option_name}{hint}"
 

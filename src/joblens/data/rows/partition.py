@@ -274,7 +274,7 @@ class PartitionState:
         return with_column(self.batch, LINE, lines)
 
     def rows_at(self, indexes: Any) -> Any:
-        """Returns whole rows at these places of the batch, including dropped ones."""
+        """Returns whole rows at these indexes of the batch, including dropped ones."""
         batch = self.batch.take(pa.array(indexes))
         if self.lines is None:
             return batch

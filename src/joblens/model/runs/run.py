@@ -26,7 +26,7 @@ class JobState(enum.IntEnum):
     RUNNING = 4
     COMPLETED = 5
     FAILED = 6
-    CANCELED = 7  # never ran: something it needs failed, or the run was ended
+    CANCELED = 7  # never ran: a dependency failed, or the run was cancelled
     TERMINATED = 8  # ended by joblens: time limit or cancellation
     DISABLED = 9  # excluded from this run by --only, --skip or --until
     PENDING_FAILED = 10  # failed in a way no handler knows; someone has to decide

@@ -28,7 +28,8 @@ class Graph:
         return self._order
 
     def stages(self) -> list[list[int]]:
-        """Jobs that could run side by side if there were room: stage n needs something of stage n-1."""
+        """Returns jobs that could run side by side with enough capacity: stage n needs something of stage
+        n-1."""
         order, starts = _levels(self.depends_on, self.dependents)
         ends = [*starts[1:], len(order)]
         return [order[start:end] for start, end in zip(starts, ends, strict=True) if end > start]

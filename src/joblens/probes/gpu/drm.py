@@ -197,7 +197,7 @@ Clients = dict[tuple[str, int], DrmClient]
 
 
 class DeviceWatch(Protocol):
-    """Tells more of a card than the kernel's files do (intel_gpu_top)."""
+    """Reads more numbers of a card than the kernel's files have (intel_gpu_top)."""
 
     def read(self, card: Card) -> tuple[dict[str, int], str]:
         """Fields of GpuReading, and why there are none."""

@@ -428,7 +428,7 @@ class CgroupNetworkProbe:
 
     @property
     def descriptor(self) -> int:
-        """Of the counters, for a child that is to read them too; -1: there is none (any more)."""
+        """Descriptor of the counters, for a child that also reads them; -1: none, or closed."""
         return self._counters.descriptor if self._counters is not None else -1
 
     def close_descriptor(self) -> None:

@@ -201,7 +201,7 @@ class SocketDriver:
         if not jobs:
             return None
         for job in jobs.values():
-            # Half a tick less, so that one that comes a little early is not passed over.
+            # Half a tick less, so that a tick that comes a little early is not skipped.
             job.due_s = now_s + job.gap_s - self.interval_s / 2
             job.gap_s = min(2 * job.gap_s, _LONGEST_GAP_S)
         cpu_before_s = time.thread_time()

@@ -118,7 +118,7 @@ class CeleryHearing:
             except WorkerShutdown:
                 worker.stop()
                 self._end_as_told()
-            except Exception as error:  # noqa: BLE001  # whatever it is, the jobs go on and the broker is tried again
+            except Exception as error:  # noqa: BLE001  # jobs continue after any error; the broker is retried
                 lost(error)
                 worker.stop()
                 self._is_stopping.wait(_PAUSE_S)
@@ -153,8 +153,8 @@ class CeleryHearing:
         )
 
     def _end_as_told(self) -> None:
-        """By `stop`, or by somebody's `celery control shutdown`: that is meant for the whole process, which
-        ends as it does on a signal, and says `stop` when it is so far."""
+        """Stops after `stop`, or after `celery control shutdown`: that is meant for the whole process, which
+        ends as on a signal and then calls `stop`."""
         if not self._is_stopping.is_set():
             os.kill(os.getpid(), signal.SIGTERM)
             self._is_stopping.wait()
@@ -165,12 +165,12 @@ def _only_a_name(uuid: str) -> None:
 
 
 class _Inbox:
-    """Messages between the broker's thread and those that settle them."""
+    """Messages between the broker's thread and the threads that acknowledge them."""
 
     def __init__(self, taker: MessageHandler, is_stopping: threading.Event) -> None:
         self._taker = taker
         self._is_stopping = is_stopping
-        self._under_way: dict[int, Any] = {}  # by a number of ours: tags begin anew with each connection
+        self._under_way: dict[int, Any] = {}  # by a number of ours: tags restart with each connection
         self._settled: deque[int] = deque()
         self._next_number = 0
         self._has_been_woken = False
@@ -188,13 +188,13 @@ class _Inbox:
         hub.add_reader(self._read_end, self._on_woken)
 
     def wake(self) -> None:
-        """From any thread or a signal handler. One byte is enough for all that is to be told by it."""
+        """From any thread or a signal handler. One byte is enough for all that is pending."""
         if not self._has_been_woken:
             self._has_been_woken = True
             try:
                 os.write(self._write_end, b"!")
             except OSError:
-                pass  # full, so it will be read; or closed, so nobody hears
+                pass  # full, so it will be read; or closed, so there is no reader
 
     def stop_if_told(self) -> None:
         if self._is_stopping.is_set():

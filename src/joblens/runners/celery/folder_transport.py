@@ -40,7 +40,7 @@ class FolderChannel(filesystem.Channel):  # type: ignore[misc]  # kombu has no t
         return self._control
 
     def _remove_forgotten(self) -> None:
-        """Of workers that were killed, and of queues that nobody serves: the store knows of the jobs."""
+        """Removes files of workers that were killed and of queues without workers: the store has the jobs."""
         oldest = time.time() - _FORGOTTEN_S
         for entry in os.scandir(self.data_folder_in):
             with contextlib.suppress(FileNotFoundError):
@@ -128,8 +128,8 @@ class FolderTransport(filesystem.Transport):  # type: ignore[misc]
         self._looking = loop.call_later(0.0, self._look, loop)
 
     def _look(self, loop: Any) -> None:
-        """Some at a time, so that acknowledgements and commands are not kept waiting. Where there was one
-        there may be more, as soon as these are settled."""
+        """Reads some at a time, so that acknowledgements and commands do not wait. After one there may be
+        more, as soon as these are acknowledged."""
         found = 0
         try:
             while found < _AT_A_LOOK:

@@ -24,8 +24,8 @@ TRANSPORT_ALIASES["joblens-folder"] = "joblens.runners.celery.folder_transport:F
 
 
 class JoblensCelery(Celery):  # type: ignore[misc]  # Celery has no types
-    """Of nobody else's concern: neither the current application of this process, nor its configuration, nor
-    the environment variables that are meant for applications of the user."""
+    """Celery without side effects: it neither becomes the current application of this process nor reads its
+    configuration or the environment variables for applications of the user."""
 
     def __init__(self, broker: Broker) -> None:
         super().__init__("joblens", loader="celery.loaders.app:AppLoader", set_as_current=False)
@@ -81,7 +81,8 @@ def connection_to_ring(app: JoblensCelery) -> Any:
 
 
 def keep_quiet() -> None:
-    """What they have to say is told by joblens, in its own words; who wants theirs adds a handler."""
+    """Silences the loggers of Celery and kombu: joblens reports errors itself. Add a handler to see
+    theirs."""
     for name in ("celery", "kombu", "amqp"):
         logger = logging.getLogger(name)
         if not logger.handlers:

@@ -36,7 +36,7 @@ class Bring(Struct, frozen=True, tag="bring", omit_defaults=True):
 
 
 class Leave(Struct, frozen=True, tag="leave"):
-    """Jobs of the group that have not ended are to be given back; its capacity is gone."""
+    """Asks to return the jobs of the group that have not ended; its capacity is gone."""
 
     group: int
 
@@ -55,7 +55,7 @@ class Ended(Struct, frozen=True, tag="ended"):
 
 
 class LetGo(Struct, frozen=True, tag="let_go"):
-    """The worker does not have them (any more)."""
+    """The worker does not have these jobs, or has dropped them."""
 
     uuids: tuple[str, ...]
 
@@ -92,7 +92,7 @@ def bind_at(path: str, backlog: int) -> socket.socket:
 
 
 def connect_to(path: str) -> socket.socket:
-    """Raises OSError where nobody listens."""
+    """Raises OSError without a listener."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         with _short(path) as name:
@@ -134,11 +134,11 @@ class NodeTaker(MessageHandler, Protocol):
         ...
 
     def set_places(self, places: int) -> None:
-        """That it has from now on. What runs in places that are gone goes on."""
+        """Sets the number of jobs at a time. Jobs beyond it that run already continue."""
         ...
 
     def let_go(self, uuid: str) -> None:
-        """The sender of the job is gone: the job ends and is given back. Does nothing when it is not held."""
+        """Ends and returns a job whose sender is gone. Does nothing when it is not held."""
         ...
 
 
@@ -282,7 +282,7 @@ class NodeListener:
                 else:
                     self._remove(guest, message, node)
         except msgspec.MsgspecError:
-            data = b""  # nobody of ours speaks like that
+            data = b""  # not a message of joblens
         if not data:
             self._part_from(guest, selector, node)
 
@@ -329,7 +329,7 @@ class NodeListener:
 
     def _pass(self, message: FromNode, uuid: str, node: NodeTaker) -> None:
         if uuid not in self._holder:
-            return  # nobody waits for it (any more)
+            return  # no task waits for it now
         guest, number = self._holder[uuid]
         if isinstance(message, PrintsTo):
             guest.groups[number].prints.add(uuid)

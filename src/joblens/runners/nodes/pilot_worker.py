@@ -1,8 +1,7 @@
 """Pilot worker of a run on a node: found at its socket, or started by the first who needs it.
 
-It belongs to no task. Whatever becomes of those who bring it jobs, it sees to it that the jobs end, are given
-back and are told of, and leaves when it has been idle.
-"""
+It belongs to no task. Whatever happens to the tasks that bring it jobs, it ends, returns and reports the
+jobs, and exits after an idle time."""
 
 import contextlib
 import fcntl
@@ -66,8 +65,8 @@ def home_of(run_uuid: str, node_id: str, env: Mapping[str, str] = os.environ) ->
 
 
 def leave_home(socket: str, mark: str = "") -> None:
-    """The worker at this socket has come to its end. What jobs have made stays; what they printed was sent
-    home, and nothing else is kept. `mark`: name of a file that says whose a folder is."""
+    """Removes the files of the worker at this socket, which has ended. Files of jobs stay; their output was
+    sent home. `mark`: name of the file that names the owner of a folder."""
     folder = os.path.dirname(socket)
     with contextlib.suppress(OSError):
         lock = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CLOEXEC)

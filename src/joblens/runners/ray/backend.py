@@ -115,7 +115,7 @@ class RayPlacer:
         self._nodes: tuple[NodeOffer, ...] = ()
         self._under_way: dict[str, Wanted] = {}  # jobs that are at Ray
         self._news: list[AllocationEvent] = []
-        self._ended: deque[tuple[float, AllocationEvent]] = deque()  # and when it is to be told
+        self._ended: deque[tuple[float, AllocationEvent]] = deque()  # and when to report it
         self._mark = ""
 
     # ---- before ----------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class RayPlacer:
         return self._nodes
 
     def _own_node(self) -> NodeOffer:
-        """What a cluster that is started for the run has: what was offered, else what the machine has."""
+        """Capacity of a cluster that is started for the run: as offered, else all of the machine."""
         options = self._options
         return NodeOffer(
             node_id="",
@@ -291,7 +291,7 @@ class RayPlacer:
         self._take(told)
 
     def _own_env(self) -> Mapping[str, str]:
-        """Without the address: that is told, and not meant for jobs."""
+        """Environment without the address, which is passed explicitly and not meant for jobs."""
         return {name: value for name, value in os.environ.items() if name != VARIABLE}
 
     def _opening(self) -> Open:
@@ -312,7 +312,7 @@ class RayPlacer:
 
     def _leave_mark(self) -> str:
         """A file by which a node sees whether the run's folder is there as well. Where it cannot be written
-        nothing can be printed there either, which is told when jobs start."""
+        there is no output either, which is reported when jobs start."""
         if not self._mark:
             name = (
                 f".joblens-{self._config_files.config.run_uuid}"  # the next driver of the run finds the same
@@ -445,7 +445,7 @@ def _refusal(word: Refused) -> Exception:
 
 
 def _no_proxy(words: str) -> Exception:
-    """What cannot be imported now cannot be later."""
+    """Returns the error; a failed import is final."""
     why = f"the process that is to use Ray does not start: {words}"
     return _missing(why) if words.startswith(_NOT_IMPORTED) else PlacingError(why)
 

@@ -47,7 +47,7 @@ class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
 
     address: str = ""
     own: NodeOffer | None = None  # what a cluster that is started for the run has
-    hire: str = ""  # JSON of model.placing.WorkerConfig: what every worker on a node is told
+    hire: str = ""  # JSON of WorkerConfig, for every worker on a node
     argv: tuple[str, ...] = ()  # that starts one
     folder: str = ""  # of the run: where its jobs print
     mark: str = ""  # name of a file in it: a node that sees the file shares the folder

@@ -1,8 +1,7 @@
 """Proxy of a run at Ray: `python -m joblens.runners.ray.proxy SOCKET`, its only process that uses Ray.
 
-It outlives the driver of its run: what was placed goes on, and the next driver finds the proxy at its socket.
-It ends when it is told that the run is over, when nothing is left to do and nobody asks, or with its
-cluster."""
+It outlives the driver of its run: placed jobs continue, and the next driver finds the proxy at its socket. It
+ends with the run, when nothing is left to do and no driver is connected, or with its cluster."""
 
 import asyncio
 import contextlib
@@ -59,7 +58,7 @@ class _Task:
         self.handle = handle
         self.left = {job.uuid for job in jobs}
         self.since_s = time.monotonic()
-        self.why = ""  # it waits, as was told
+        self.why = ""  # it waits, as reported
         self.following: asyncio.Task[None] | None = None
         self.began_on = ""
         self.node_id = ""
@@ -86,7 +85,7 @@ class RayProxy:
         self._bundling = Bundling()
         self._tasks: dict[str, _Task] = {}  # by uuid of each of its jobs
         self._writer: asyncio.StreamWriter | None = None
-        self._unsent: list[FromProxy] = []  # while nobody is there to hear it
+        self._unsent: list[FromProxy] = []  # while no driver is connected
         self._over = asyncio.Event()
         self._is_submitting = False
         self._background: set[asyncio.Task[None]] = set()
@@ -117,7 +116,7 @@ class RayProxy:
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._writer is not None:
-            self._writer.close()  # of a driver that is not any more: a run has one
+            self._writer.close()  # of a driver that is gone: a run has one
         self._writer = writer
         for unsent in self._unsent:
             self._send(unsent)
@@ -295,7 +294,7 @@ class RayProxy:
         self._submit()
 
     def _take(self, task: _Task, said: FromTask) -> str:
-        """-> why it cannot go on, if it says so"""
+        """Returns why it cannot continue, if it says so."""
         match said:
             case Begun():
                 task.began_on, task.node_id = said.host, said.node_id

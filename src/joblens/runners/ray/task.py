@@ -1,7 +1,7 @@
 """Task of Ray that stands for jobs of a run: brings them to its node's worker, and their output back.
 
-Ray counts what the task asks for; the worker starts and measures the jobs. What the task yields tells the
-proxy how far it is.
+Ray counts what the task asks for; the worker starts and measures the jobs. The task yields its progress for
+the proxy.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ from joblens.runners.ray.messages import (
 from joblens.runners.ray.own_cluster import as_it_was
 
 _LOOK_EVERY_S = 1.0
-_IDLE_S = 120.0  # a door nobody comes to closes by itself
+_IDLE_S = 120.0  # a door without connections closes by itself
 
 
 def hold_door(token: str) -> Iterator[tuple[str, str, int]]:
@@ -63,7 +63,7 @@ def hold_door(token: str) -> Iterator[tuple[str, str, int]]:
 
 
 class WideTask:
-    """One job that has several nodes, from asking for them on. Driven by the desk's loop; `cancel` may come
+    """One job on several nodes, from the request for them on. Driven by the proxy's loop; `cancel` may come
     at any moment."""
 
     def __init__(self, ray: Any, need: Need) -> None:
@@ -99,7 +99,7 @@ class WideTask:
         self._end([self._main] if self._main is not None else [])
 
     def close(self) -> None:
-        """It is over, however it went: the nodes are given back."""
+        """Releases the nodes, however it ended."""
         self._end(self._doors)
         with contextlib.suppress(Exception):  # the cluster is gone, and the group with it
             self._ray.util.remove_placement_group(self._group)
@@ -167,7 +167,7 @@ class PrintedFiles:
             yield from _news(folder)
 
     def rest_of(self, uuid: str) -> Iterator[Printed]:
-        """It has ended: nothing more is added to its files, and they are not needed here any more."""
+        """Yields the rest of the output of a job that has ended, and removes its files."""
         folder = self._folders.pop(uuid, None)
         if folder is not None:
             yield from _news(folder)
@@ -212,11 +212,11 @@ def _pieces(here: str, meant: str, known: _File) -> Iterator[Printed]:
 _READ_BYTES = 1 << 16
 _SHIP_EVERY_S = 0.5
 _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-_PRELOAD_MARK = "RAY_LD_PRELOAD_ON_WORKERS"  # set with LD_PRELOAD, where whoever started the node had none
+_PRELOAD_MARK = "RAY_LD_PRELOAD_ON_WORKERS"  # set with LD_PRELOAD, where the node was started without one
 
 
 def carry(errand: bytes) -> Iterator[bytes]:
-    """What runs on the node."""
+    """Runs on the node."""
     for word in _Carrier(errands.decode(errand)).words():
         yield packed(word)
 
@@ -344,7 +344,7 @@ class _Link:
         self._connection.close()
 
     def leave(self, group: int) -> None:
-        """What is still to be heard of that group is for nobody: the connection is given up."""
+        """Closes the connection: further messages of that group have no reader."""
         _links.clear()
         with contextlib.suppress(OSError):
             self._connection.sendall(message_line(Leave(group)))
@@ -380,8 +380,8 @@ def _for_node(config: WorkerConfig, errand: Errand, node_id: str, home: NodeHome
 
 
 def _node_env() -> Mapping[str, str]:
-    """Of the node, as whoever started it had it: Ray adds to that of the processes that run tasks (how many
-    threads a library may use, which GPUs are to be seen), and to its own (another malloc)."""
+    """Returns the environment in which the node was started: Ray adds to that of the processes that run tasks
+    (threads of libraries, visible GPUs), and to its own (another malloc)."""
     try:
         with open(f"/proc/{os.getppid()}/environ", "rb") as file:
             pairs = (os.fsdecode(item).partition("=") for item in file.read().split(b"\0") if b"=" in item)

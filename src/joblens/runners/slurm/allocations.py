@@ -70,8 +70,8 @@ def is_mistake(complaint: str) -> bool:
 def ending_of(
     state: str, job_id: str, *, cancelled_by: str = "", walltime_s: float | None = None
 ) -> PlaceEnding | None:
-    """Returns how jobs end whose allocation ended in this state. None: it says nothing of them, they were
-    lost with their node, or had to make room for others."""
+    """Returns how jobs end whose allocation ended in this state. None: the state does not tell, they
+    were lost with their node, or were preempted."""
     if state == _CANCELLED:
         by = f" by {cancelled_by}" if cancelled_by else ""
         return PlaceEnding(status=Status.CANCELLED, reason=CANCELLED_REASON, text=f"cancelled in Slurm{by}")
@@ -206,7 +206,7 @@ class SlurmPlaces:
         return [place for place in self.live.values() if queue in place.queues]
 
     def only_for(self, uuids: Iterable[str]) -> list[str]:
-        """Ids of places that are for nothing but these."""
+        """Returns the ids of allocations that are only for these jobs."""
         wanted = set(uuids)
         ids = {job_id for uuid in wanted for job_id in self._of.get(uuid, ())}
         return sorted(one for one in ids if set(self.live[one].placed.uuids) <= wanted)

@@ -93,12 +93,12 @@ class WorkersHere:
         for job_id, pid in list(self._followed.items()):
             if not os.path.exists(f"/proc/{pid}"):
                 del self._followed[job_id], self._queues[job_id]
-                # Whether it came to its own end nobody has seen: its leases tell.
+                # Whether it ended by itself is unknown here: its leases show it.
                 news.append(AllocationEvent(job_id=job_id, state=PlaceState.ENDED, word="left"))
         return news
 
     def end(self) -> None:
-        """Only those started here: the number of another may have been given to somebody else."""
+        """Ends only those started here: the number of another may have been reused."""
         for process, _ in self._started.values():
             process.send_signal(signal.SIGTERM)
 

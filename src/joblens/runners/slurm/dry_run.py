@@ -21,7 +21,7 @@ from joblens.runners.slurm.orders import SlurmOrder, SlurmOrders
 from joblens.runners.slurm.packing import LargestNode
 from joblens.runners.slurm.terms import Options, memory_asked
 
-JOB_ID = "JOB"  # in the place of ids that a run makes
+JOB_ID = "JOB"  # instead of ids that a run makes
 
 
 class Draft(Struct, kw_only=True):

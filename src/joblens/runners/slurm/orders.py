@@ -1,7 +1,7 @@
 """Orders to Slurm: the sbatch requests for the jobs of a run, and the script each of them runs.
 
 It names one private file and has nothing else in it: scripts can be read with `scontrol`. Paths are whole and
-nothing comes from the environment of whoever submitted it, so that --export=NONE changes nothing.
+nothing comes from the environment of the submitter, so that --export=NONE changes nothing.
 """
 
 import re
@@ -53,7 +53,7 @@ def batch_script(
     on_each_node: bool = False,
     time_s: float | None = None,
 ) -> str:
-    """`time_s`: how long the place lasts. Older Slurms do not tell their jobs when they end."""
+    """`time_s`: duration of the allocation. Older Slurm versions do not tell jobs when they end."""
     lines = ["#!/bin/sh"]
     if time_s is not None:
         lines.append(f"export SLURM_JOB_END_TIME=${{SLURM_JOB_END_TIME:-$(($(date +%s) + {int(time_s)}))}}")
@@ -116,7 +116,7 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
 
 
 ENGINE = "slurm"
-_OWN = "~"  # behind the queue of jobs that get a place each: allocations leave them alone
+_OWN = "~"  # suffix of the queue of jobs with an allocation each: others leave them alone
 _RUN_LETTERS = 8  # of the run's id, in names
 
 

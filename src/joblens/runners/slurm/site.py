@@ -15,7 +15,7 @@ _USUAL_ARRAY = 1001  # Slurm's own default of MaxArraySize
 
 
 class SlurmSite:
-    """Asked once: partitions do not change while a run goes on."""
+    """Partitions of a site, read once: they do not change during a run."""
 
     def __init__(self, commands: SlurmCommands) -> None:
         self._commands = commands
@@ -103,7 +103,7 @@ def _check_partitions(
 def _check_walltimes(
     schedulers: Iterable[str], terms: Mapping[str, Terms], largest_nodes: Sequence[LargestNode]
 ) -> None:
-    """Slurm would take it, and let it wait for ever."""
+    """Refuses a request that Slurm would accept and never start."""
     for scheduler in sorted(schedulers):
         asked = terms_for(scheduler, terms)
         largest = largest_node_of(asked.partition, largest_nodes)
@@ -123,7 +123,7 @@ def _check_walltimes(
 def _check_nodes(
     schedulers: Iterable[str], terms: Mapping[str, Terms], largest_nodes: Sequence[LargestNode]
 ) -> None:
-    """The same: it waits until somebody brings more nodes."""
+    """The same: it would wait until more nodes are added."""
     for scheduler in sorted(schedulers):
         asked = terms_for(scheduler, terms)
         largest = largest_node_of(asked.partition, largest_nodes)

@@ -1,7 +1,7 @@
 """Connection to a PostgreSQL server: opened when needed, reopened after loss; translates errors.
 
 Nothing blocks indefinitely: connecting, every answer and every lock have a time limit. A failure raises
-StoreError at once; the next call tries again.
+StoreError at once; the next call retries.
 
 A pooler in transaction mode (PgBouncer) hands each transaction to any free connection to the server. So a
 session must hold no state: no settings, no prepared statements, no locks that outlive a transaction. Each

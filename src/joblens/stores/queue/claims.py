@@ -110,7 +110,7 @@ def former_workers(book: TicketBook, uuids: Sequence[str]) -> dict[str, FormerWo
 _SECOND = 1_000_000
 _MORE_ROWS, _MIN_ROWS = 8, 64  # considered only after jobs that fit
 _FORGOTTEN_AFTER_S = 24 * 3600.0
-_THERE_S = 60.0  # workers not heard of for this long are not counted
+_THERE_S = 60.0  # workers without a report for this long are not counted
 _LOOKS_OVER = 1 / 16  # renewals
 _encoder = msgspec.json.Encoder()
 _job = msgspec.json.Decoder(Job)

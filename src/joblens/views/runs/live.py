@@ -179,7 +179,7 @@ def _machine(progress: RunProgress, width: int, paint: Palette) -> str:
 
 
 def _running(progress: RunProgress, width: int, paint: Palette, lines_left: int) -> list[str]:
-    """The busiest first, as many as there is room for."""
+    """Lines of running jobs, the busiest first, as many as fit."""
     if not progress.running or lines_left < 2:
         return []
     ordered = sorted(progress.running, key=lambda job: (-(job.cpu_percent or 0.0), -job.elapsed_s))
