@@ -177,7 +177,7 @@ class RayBackend:
 
     # ---- jobs ------------------------------------------------------------------------------------------
 
-    def path(self, requests: Sequence[PlacementRequest]) -> list[Placed]:
+    def place(self, requests: Sequence[PlacementRequest]) -> list[Placed]:
         config_files = self._connected()
         wanted = [
             Wanted(

@@ -199,7 +199,7 @@ class SlurmBackend:
 
     # ---- placing ---------------------------------------------------------------------------------------
 
-    def allocation(self, requests: Sequence[PlacementRequest]) -> list[Placed]:
+    def place(self, requests: Sequence[PlacementRequest]) -> list[Placed]:
         return self._submit_all(self._orders.orders(requests, self._asked_for))
 
     def _asked_for(self, queue: str) -> Options | None:
