@@ -258,6 +258,7 @@ export class LogCard {
       const where = found.node ? ` The file is on ${found.node}, or was deleted.` : "";
       words = found.total ? `Only the last lines, from the job's record.${where}` : `No output.${where}`;
     } else if (found.total === 0) words = found.is_final ? "The job printed nothing here." : "No output yet.";
+    this._view.hidden = found.total === 0;
     this._notice.hidden = words === "";
     setText(this._notice, words);
   }
