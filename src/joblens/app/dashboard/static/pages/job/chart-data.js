@@ -38,6 +38,7 @@ const FILLED = new Set(["cpu_total", "processes", "threads"]);
  * @returns {Api.JobCharts | null}
  */
 export function joinCharts(whole, news) {
+  if (news.started_at_us !== whole.started_at_us) return null; // it started again
   const last = whole.at_us.at(-1) ?? 0;
   const first = news.at_us.findIndex((at) => at > last);
   const { status, now_us, ended_at_us } = news;

@@ -190,6 +190,7 @@ export class LogCard {
     try {
       for (let turn = 0; turn < 20; turn++) {
         const found = await this._ask({ at: this._next, part: "forward" });
+        if (found.total < this._next) return await this._goToEnd(); // the job started again
         this._take(found);
         this._showNotice(found);
         if (!this._isFollowing || found.next >= found.total || found.lines.length < LINES) break;
