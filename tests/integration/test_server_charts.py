@@ -201,8 +201,8 @@ def test_jobs_of_others_are_not_read(server: Served) -> None:
 
 def test_advice_has_a_line_to_paste(server: Served) -> None:
     asked = Requirements(cpus=8, memory_bytes=8 << 30)
-    for number in range(5):
-        uuid = job(
+    uuids = [
+        job(
             server,
             [busy(second) for second in range(4)],
             name="train",
@@ -210,7 +210,9 @@ def test_advice_has_a_line_to_paste(server: Served) -> None:
             at_us=NOON_US + number * 100 * SECOND,
             end={"memory_bytes": 100 * MIB, "cpu_s": 5.0},
         )
-    found = server.get(f"{API}/jobs/{uuid}/advice").json
+        for number in range(5)
+    ]
+    found = server.get(f"{API}/jobs/{uuids[-1]}/advice").json
     assert found["jobs"] == 5
     assert "--memory " in found["line"]
     assert found["line_for"] == "command"

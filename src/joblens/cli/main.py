@@ -68,6 +68,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "seff": _entry("seff", "Show the efficiency of a Slurm job."),
         "diff": _entry("diff", "Compare two runs or two jobs."),
         "plot": _entry("plot", "Plot runs and jobs."),
+        "report": _entry("report", "Write jobs and runs to one HTML file to share."),
         "snapshot": _entry("snapshot", "Show the progress of a recipe's job from its directory."),
         "bench": _entry("bench", "Compare commands; run tools' benchmarks."),
     },

@@ -19,7 +19,11 @@ from starlette.routing import Route
 
 from joblens.app.server.access import Principal
 from joblens.app.server.live import LiveJobs
+from joblens.app.server.nodes import HostHistory
 from joblens.app.server.overview import DayCounts
+from joblens.app.server.recipe_views import RecipeViews
+from joblens.app.server.run_lists import RunLists
+from joblens.app.server.run_views import RunViews
 from joblens.model.access import Role
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.settings import Settings
@@ -49,6 +53,10 @@ class ServerContext(Struct, kw_only=True):
     base_path: str = ""
     live: LiveJobs = field(default_factory=LiveJobs)
     days: DayCounts = field(default_factory=DayCounts)
+    hosts: HostHistory = field(default_factory=HostHistory)
+    runs: RunViews = field(default_factory=RunViews)
+    run_lists: RunLists = field(default_factory=RunLists)
+    recipes: RecipeViews = field(default_factory=RecipeViews)
 
 
 class Call(Struct, kw_only=True):

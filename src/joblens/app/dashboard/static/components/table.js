@@ -83,8 +83,8 @@ export class Table {
   setRows(rows, total = null) {
     this._rows = rows;
     this._total = total;
-    const known = new Set(rows.map((row) => this._options.rowKey(row)));
-    if (total === null) {
+    if (total === null && this.selected.size > 0) {
+      const known = new Set(rows.map((row) => this._options.rowKey(row)));
       for (const key of this.selected) if (!known.has(key)) this.selected.delete(key);
     }
     this._active = Math.min(this._active, Math.max(0, rows.length - 1));

@@ -4,7 +4,7 @@ import { errorBox, toast, wordsOf } from "../components/feedback.js";
 import { Table } from "../components/table.js";
 import { el, fill, setText } from "../core/dom.js";
 import * as format from "../core/format.js";
-import { poll } from "../core/stream.js";
+import { pause, poll } from "../core/stream.js";
 import { BulkBar } from "./jobs/bulk-bar.js";
 import { ColumnMenu } from "./jobs/columns.js";
 import { Filters } from "./jobs/filters.js";
@@ -12,7 +12,8 @@ import { Filters } from "./jobs/filters.js";
 /** @typedef {Api.JobSummary} Job */
 
 const PAGE = 100;
-const TYPING_MS = 60; // after the last keystroke
+const TYPING_MS = 20; // after the last keystroke
+const COUNT_MS = 400; // a reader who types on needs no count, which takes longer than rows
 const REFRESH_MS = 3000;
 
 /** @type {import("../core/page.js").Page} */
@@ -81,6 +82,7 @@ class JobsPage {
     );
     signal.addEventListener("abort", () => this._asked.abort(), { once: true });
     this._reload();
+    if (!this._context.source.isLive) return;
     // New jobs and new states appear while the list is at its beginning; rows further down stay where they are.
     let isFirst = true;
     poll(
@@ -121,7 +123,9 @@ class JobsPage {
       this._next = found.next ?? null;
       this._table.node.scrollTop = 0;
       this._show();
-      await this._countAll(signal);
+      this._isLoading = false;
+      await pause(COUNT_MS, signal);
+      if (!signal.aborted) await this._countAll(signal);
     } catch (error) {
       if (!signal.aborted)
         fill(

@@ -10,7 +10,6 @@ import { midnight, Tiles } from "./overview/tiles.js";
 
 const LIVE_MS = 1000;
 const SLOW_MS = 10_000;
-const DAYS_MS = 60_000;
 
 /** @type {import("../core/page.js").Page} */
 export const page = {
@@ -62,25 +61,18 @@ export const page = {
     );
     poll(
       async () => {
-        /** @type {Api.Overview} */
-        const answer = await source.get("/overview", {}, { signal });
-        showFailures(failures, answer.failures, context);
-        showQueue(queue, answer);
-      },
-      SLOW_MS,
-      signal,
-      () => {},
-    );
-    poll(
-      async () => {
         try {
-          tiles.showDays(await source.get("/days", { midnight_us: midnight() }, { signal }));
+          /** @type {Api.Overview} */
+          const answer = await source.get("/overview", { midnight_us: midnight() }, { signal });
+          showFailures(failures, answer.failures, context);
+          showQueue(queue, answer);
+          if (answer.days) tiles.showDays(answer.days);
         } catch (error) {
           if (!signal.aborted) tiles.showProblem(error);
           throw error;
         }
       },
-      DAYS_MS,
+      SLOW_MS,
       signal,
       () => {},
     );

@@ -1,9 +1,7 @@
 /** Failures of the last days: why, and the line to paste. */
 
-import { copyLine } from "../../components/feedback.js";
-import { stateBadge } from "../../components/state.js";
+import { failureItem } from "../../components/failure.js";
 import { el, fill } from "../../core/dom.js";
-import * as format from "../../core/format.js";
 
 /**
  * @param {HTMLElement} card
@@ -29,28 +27,7 @@ export function showFailures(card, failures, context) {
     el(
       "ul",
       { class: "failures", tabindex: "0", "aria-label": "Failed jobs" },
-      failures.map((failure) =>
-        el(
-          "li",
-          { class: "failure" },
-          el(
-            "div",
-            { class: "failure-what" },
-            stateBadge(failure.status),
-            el("a", { href: context.href(`/jobs/${failure.number}`) }, `${failure.number} ${failure.name}`),
-            el("span", { class: "muted", title: format.time(failure.ended_at_us) }, format.ago(failure.ended_at_us)),
-          ),
-          el(
-            "div",
-            { class: "failure-why" },
-            el("span", null, failure.reason),
-            failure.advice && !failure.advice.includes("joblens ")
-              ? el("span", { class: "muted" }, failure.advice)
-              : null,
-          ),
-          copyLine(failure.line, `command for job ${failure.number}`),
-        ),
-      ),
+      failures.map((failure) => failureItem(failure, context)),
     ),
   );
 }

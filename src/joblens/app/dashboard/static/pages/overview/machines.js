@@ -1,5 +1,6 @@
 /** Machines with their CPU and memory. */
 
+import { meter, showMeter } from "../../components/meter.js";
 import { el, fill, setText } from "../../core/dom.js";
 import * as format from "../../core/format.js";
 
@@ -44,45 +45,4 @@ export function showMachines(body, machines) {
       `memory ${format.bytes(each.memory_used_bytes)} of ${format.bytes(total)}`,
     );
   });
-}
-
-/**
- * @param {string} tone
- * @param {string} label
- */
-function meter(tone, label) {
-  return el(
-    "div",
-    { class: "meter-line" },
-    el(
-      "div",
-      {
-        class: `meter ${tone}`,
-        role: "meter",
-        "aria-label": label,
-        "aria-valuemin": "0",
-        "aria-valuemax": "100",
-        "aria-valuenow": "0",
-      },
-      el("span"),
-    ),
-    el("span", { class: "meter-text" }),
-  );
-}
-
-/**
- * @param {HTMLElement} node
- * @param {number | null} value
- * @param {number | null} most
- * @param {string} words
- */
-function showMeter(node, value, most, words) {
-  const [bar, text] = /** @type {HTMLElement[]} */ ([...node.children]);
-  if (!bar || !text) return;
-  const share = value === null || !most ? 0 : Math.min(100, (100 * value) / most);
-  const filling = /** @type {HTMLElement} */ (bar.firstElementChild);
-  filling.style.width = `${share.toFixed(1)}%`;
-  bar.setAttribute("aria-valuenow", share.toFixed(0));
-  bar.setAttribute("aria-valuetext", words);
-  setText(text, words);
 }
