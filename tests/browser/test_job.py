@@ -141,10 +141,11 @@ def test_zoom_is_shared_kept_in_the_address_and_asks_for_more_points(dashboard: 
 
 def test_earlier_runs_are_drawn_behind_and_unmeasured_metrics_say_why(dashboard: Watched) -> None:
     server = dashboard.server
-    for age_s in (600, 300):
-        job = SyntheticJob(server, age_s=age_s, name="nightly")
-        job.take(40 if age_s == 600 else 20)
-        job.end()
+    earlier, job = (SyntheticJob(server, age_s=age_s, name="nightly") for age_s in (600, 300))
+    earlier.take(40)
+    earlier.end()
+    job.take(20)
+    job.end()
     server.apply(DetailsTaken(job.uuid, Details(unknown={"gpus": "the driver is too old"})))
     page = dashboard.page
     dashboard.open(f"/jobs/{job.uuid}")

@@ -269,7 +269,7 @@ export class Chart {
       label: series.label,
       stroke: colour,
       width: series.isFaint ? 1 : 1.5,
-      alpha: series.isFaint ? 0.35 : 1,
+      alpha: series.isFaint ? 0.55 : 1,
       ...(series.isDashed ? { dash: [4, 3] } : {}),
       ...(series.isFilled ? { fill: withAlpha(colour, 0.15) } : {}),
       points: { show: false },
