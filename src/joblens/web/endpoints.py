@@ -175,7 +175,7 @@ def encode(value: Any) -> bytes:
 def checked_path(request: Request) -> dict[str, str]:
     found = {name: str(value) for name, value in request.path_params.items()}
     for name, value in found.items():
-        _check_text(name, value)
+        check_text(name, value)
     return found
 
 
@@ -191,7 +191,7 @@ def decode_query(query_string: bytes, kind: type[Struct]) -> Any:
     values: dict[str, Any] = {}
     known_types = query_types(kind)
     for name, text in pairs:
-        _check_text(name, text)
+        check_text(name, text)
         if name not in known_types:
             known = ", ".join(sorted(known_types)) or "none"
             raise InputError(f"there is no parameter '{name[:40]}'", hint=f"parameters: {known}")
@@ -254,7 +254,7 @@ def decode_body(raw: bytes, request: Request, kind: type[Struct]) -> Any:
         raise InputError("the body is nested too deeply") from error
 
 
-def _check_text(name: str, value: str) -> None:
+def check_text(name: str, value: str) -> None:
     if len(value) > _LONGEST_PARAMETER:
         raise InputError(
             f"parameter '{name[:40]}' is longer than {_LONGEST_PARAMETER} characters", hint=_SCHEMA

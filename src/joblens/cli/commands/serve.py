@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="A reverse proxy encrypts requests: allow addresses other than loopback without TLS.",
 )
+@click.option(
+    "--grpc",
+    metavar="[HOST:]PORT",
+    help="Also serve gRPC, on this port; 0 for any free one. Default: the setting server.grpc.",
+)
 @click.option("--base-path", metavar="PATH", help="Path below which the proxy serves joblens: /joblens.")
 @click.option(
     "--allow-host",
@@ -45,7 +50,7 @@ def command(session: Session, /, *, behind_proxy: bool, hosts: tuple[str, ...], 
 
     Prints a sign-in URL that works once. Every request needs a session or a token (joblens token create).
     """
-    for name in ("host", "port", "tls_cert", "tls_key", "client_ca", "base_path"):
+    for name in ("host", "port", "tls_cert", "tls_key", "client_ca", "base_path", "grpc"):
         value = given[name]
         session.override(f"server.{name}", None if value is None else str(value))
     settings = session.settings
@@ -66,6 +71,8 @@ def command(session: Session, /, *, behind_proxy: bool, hosts: tuple[str, ...], 
         client_ca=asked.client_ca or "",
         is_behind_proxy=behind_proxy,
         base_path=asked.base_path,
+        grpc=asked.grpc,
+        grpc_roles=asked.grpc_roles,
         hosts=(*hosts, *(each.strip() for each in asked.hosts.split(",") if each.strip())),
     )
     serve(settings, session.options.config, options, session.warn, lambda started: _tell(session, started))
@@ -80,6 +87,7 @@ def _tell(session: Session, started: "Started") -> None:
     lines = [
         f"joblens serves {started.store}",
         f"  address:  {started.url}",
+        f"  gRPC:     {started.grpc}" if started.grpc else "",
         f"  sign in:  {started.sign_in_url}",
         "            (works once; `joblens token create` makes tokens for programs and colleagues)",
         f"  socket:   {started.socket}",
