@@ -212,8 +212,9 @@ def test_a_server_with_tls_needs_its_authority_and_perhaps_a_certificate(tmp_pat
         with pytest.raises(ServerUnreachable, match="certificate verify failed") as unknown:
             joblens.Client(url, token).health()
         assert "client.ca" in (unknown.value.hint or "")
-        with pytest.raises(ServerUnreachable):
+        with pytest.raises(ServerUnreachable) as unnamed:
             joblens.Client(url, token, ca=cert).health()
+        assert "client.cert" in (unnamed.value.hint or "")
         with pytest.raises(InputError, match="cannot be used"):
             joblens.Client(url, token, ca=cert, cert=own, key=cert).health()
 

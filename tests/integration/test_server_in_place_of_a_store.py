@@ -5,6 +5,7 @@ import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,8 +84,8 @@ def remote(server: Served, joblens: RunJoblens) -> RunJoblens:
         "XDG_DATA_HOME": "/nonexistent",
     }
 
-    def run(*words: str | Path, **options: object) -> Finished:
-        return joblens(*words, env={**env, **options.pop("env", {})}, **options)  # type: ignore[arg-type,call-overload]
+    def run(*words: str | Path, code: int | None = None, **more: Any) -> Finished:
+        return joblens(*words, code=code, env={**env, **more.get("env", {})})
 
     return run
 

@@ -210,6 +210,8 @@ class ServerConnection:
     def _how_to_reach(self, error: Exception) -> str:
         if type(error).__name__ == "SSLCertVerificationError":
             return "set client.ca to the certificate of its authority"
+        if self.address.scheme == "https" and not self._tls.cert and isinstance(error, _STALE):
+            return "it may require a certificate of its clients: set client.cert and client.key"
         if self.address.scheme == "unix":
             return "start it with joblens serve, which prints the path of its socket"
         return "check the URL; joblens serve starts a server"
