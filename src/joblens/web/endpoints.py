@@ -94,6 +94,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     status: int = 200
     also: tuple[int, ...] = ()  # other statuses with the same result
     section: str = "jobs"
+    check: Callable[[Mapping[str, str]], None] | None = None  # of the headers, before the body is decoded
 
 
 def routes_of(endpoints: Sequence[Endpoint], server: ServerContext) -> list[Route]:
@@ -126,6 +127,8 @@ def failed(error: Exception, request: Request) -> Response:
 
 async def _respond(endpoint: Endpoint, server: ServerContext, request: Request) -> Response:
     caller = await allowed(request, server, endpoint.role)
+    if endpoint.check is not None:
+        endpoint.check(request.headers)
     query = decode_query(request.scope["query_string"], endpoint.query)
     path = checked_path(request)
     body = None if endpoint.body is None else decode_body(await request.body(), request, endpoint.body)
