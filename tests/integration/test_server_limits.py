@@ -7,6 +7,7 @@ import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ pytest.importorskip("starlette")
 
 from joblens.model.errors import InputError, ServeError
 from joblens.web.guard import Rates, host_name
-from joblens.web.listeners import ServeOptions, check_options, listen_unix
+from joblens.web.listeners import ServeOptions, allowed_hosts, check_options, listen_unix, url_to_open
 from tests.integration.served import Served, certificate
 
 API = "/api/v1"
@@ -106,6 +107,26 @@ def test_what_is_no_http_is_answered_with_400(tmp_path: Path, request_bytes: byt
 )
 def test_the_name_in_a_host_header(header: str, name: str) -> None:
     assert host_name(header) == name
+
+
+@pytest.mark.parametrize(
+    ("options", "url"),
+    [
+        ({"host": "127.0.0.1"}, "http://127.0.0.1:80"),
+        ({"host": "::1", "base_path": "/j"}, "http://[::1]:80/j"),
+        ({"host": "0.0.0.0", "certificate": "c"}, f"https://{socket.gethostname().lower()}:80"),
+        ({"host": "::", "certificate": "c", "hosts": ("jobs.example.org",)}, "https://jobs.example.org:80"),
+        (
+            {"host": "127.0.0.1", "is_behind_proxy": True, "hosts": ("jobs.example.org",), "base_path": "/j"},
+            "https://jobs.example.org/j",
+        ),
+        ({"host": "0.0.0.0", "is_behind_proxy": True}, "http://localhost:80"),
+    ],
+)
+def test_the_sign_in_url_is_one_that_the_server_answers(options: dict[str, Any], url: str) -> None:
+    made = ServeOptions(port=80, socket_path="", **options)
+    assert url_to_open(made, 80) == url
+    assert host_name(url.partition("//")[2].partition("/")[0]) in allowed_hosts(made, bound_host="")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "::"])

@@ -16,6 +16,7 @@ from joblens.web.guard import is_loopback
 _FIRST_DESCRIPTOR = 3  # of those that systemd hands over
 _LONGEST_SOCKET_PATH = 107
 _BACKLOG = 512
+_ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 
 class ServeOptions(Struct, frozen=True, kw_only=True):
@@ -83,7 +84,20 @@ def allowed_hosts(options: ServeOptions, *, bound_host: str) -> frozenset[str]:
         names |= {"localhost", "127.0.0.1", "::1"}
     else:
         names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
-    return frozenset(names - {"", "0.0.0.0", "::"})  # noqa: S104 - removed, not bound
+    return frozenset(names - {"", *_ALL_ADDRESSES})
+
+
+def url_to_open(options: ServeOptions, port: int) -> str:
+    """Returns the address for browsers: that of the proxy, or a name of this machine where it listens on all
+    addresses."""
+    if options.is_behind_proxy and options.hosts:
+        return f"https://{options.hosts[0]}{options.base_path}"
+    host = options.host
+    if host in _ALL_ADDRESSES:
+        own = "localhost" if options.is_behind_proxy else socket.gethostname().lower()
+        host = options.hosts[0] if options.hosts else own
+    scheme = "https" if options.is_tls else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{options.base_path}"
 
 
 def inherited_sockets(environ: Mapping[str, str]) -> list[socket.socket]:

@@ -28,6 +28,7 @@ from joblens.web.listeners import (
     inherited_sockets,
     listen_tcp,
     listen_unix,
+    url_to_open,
 )
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class Serving:
         return Started(
             store=store_name(self._settings),
             url=url,
-            sign_in_url=f"{url}/sign-in?code={code}",
+            sign_in_url=f"{url_to_open(options, port)}/sign-in?code={code}",
             socket=options.socket_path,
             ssh=ssh,
             pid=os.getpid(),

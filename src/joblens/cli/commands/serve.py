@@ -1,5 +1,10 @@
 """`joblens serve`: the store over HTTP, for browsers, programs and other machines."""
 
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -44,9 +49,12 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Also answer requests for this host name. Repeatable.",
 )
+@click.option("--no-open", is_flag=True, help="Do not open the dashboard in the browser of a desktop.")
 @shared_options
-def command(session: Session, /, *, behind_proxy: bool, hosts: tuple[str, ...], **given: Any) -> None:
-    """Serve the store over HTTP until stopped.
+def command(
+    session: Session, /, *, behind_proxy: bool, hosts: tuple[str, ...], no_open: bool, **given: Any
+) -> None:
+    """Serve the dashboard and the store over HTTP until stopped.
 
     Prints a sign-in URL that works once. Every request needs a session or a token (joblens token create).
     """
@@ -75,7 +83,29 @@ def command(session: Session, /, *, behind_proxy: bool, hosts: tuple[str, ...], 
         grpc_roles=asked.grpc_roles,
         hosts=(*hosts, *(each.strip() for each in asked.hosts.split(",") if each.strip())),
     )
-    serve(settings, session.options.config, options, session.warn, lambda started: _tell(session, started))
+    opens = not (no_open or session.json) and sys.stdout.isatty() and has_desktop(os.environ, sys.platform)
+
+    def tell(started: "Started") -> None:
+        _tell(session, started)
+        if opens:
+            # In a thread: some browsers return only when they are closed.
+            threading.Thread(target=_open, args=(started.sign_in_url,), daemon=True).start()
+
+    serve(settings, session.options.config, options, session.warn, tell)
+
+
+def has_desktop(env: Mapping[str, str], platform: str) -> bool:
+    """Returns whether a browser would appear in front of who typed the command."""
+    if env.get("SSH_CONNECTION") or env.get("SSH_TTY") or env.get("CI"):
+        return False
+    return platform == "darwin" or bool(env.get("DISPLAY") or env.get("WAYLAND_DISPLAY"))
+
+
+def _open(url: str) -> None:
+    import webbrowser
+
+    with suppress(webbrowser.Error, OSError):  # the URL is on the screen
+        webbrowser.open(url)
 
 
 def _tell(session: Session, started: "Started") -> None:
