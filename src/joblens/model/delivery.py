@@ -15,7 +15,7 @@ from joblens.model.jobs.job import Attempt, Job, RetryLost
 class SoughtProgram(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A word of a command with a program that is resolved on the machine it runs on."""
 
-    place: int  # of the word
+    index: int = field(name="place")  # of the word
     around: tuple[str, ...]  # parts of the word before and after it
     names: tuple[str, ...]  # the first that is there and passes the check
     check: tuple[str, ...] = ()  # arguments with which it has to end with 0

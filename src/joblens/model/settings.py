@@ -328,13 +328,13 @@ def without_password(url: str) -> str:
     # The last '@': a password may hold one that should have been written %40, and must not be shown for it.
     user, at, rest = url.partition("://")[2].rpartition("@")
     if "?" in user and ":" not in user.partition("?")[0]:  # it is in a parameter
-        place, mark, query = f"{user}{at}{rest}".partition("?")
-        user, at, place = place.rpartition("@")
+        location, mark, query = f"{user}{at}{rest}".partition("?")
+        user, at, location = location.rpartition("@")
     else:
-        place, mark, query = rest.partition("?")
+        location, mark, query = rest.partition("?")
     kept = [part for part in query.split("&") if part.partition("=")[0].lower() not in _SECRET_PARAMETERS]
     parameters = "&".join(kept)
-    return _SCHEME + user.partition(":")[0] + at + place + (mark if parameters else "") + parameters
+    return _SCHEME + user.partition(":")[0] + at + location + (mark if parameters else "") + parameters
 
 
 def has_password(url: str) -> bool:

@@ -9,7 +9,7 @@ from joblens.model.clusters.placement import WorkerConfig
 class Notifier(Protocol):
     """The side of those who submit."""
 
-    def ring(self, tickets: Sequence[tuple[str, str]]) -> None:
+    def notify(self, tickets: Sequence[tuple[str, str]]) -> None:
         """(uuid, queue) of each. Raises BrokerError when the broker cannot be reached; the jobs are safe in
         the store then and are found there by workers a little later."""
         ...
@@ -24,8 +24,8 @@ class Notifier(Protocol):
 class MessageHandler(Protocol):
     """Handles messages of a worker. Called on the consumer's thread; returns at once."""
 
-    def take(self, uuid: str, settled: Callable[[], None]) -> None:
-        """`settled` is called once, from any thread, when the message has done its work: the job was claimed
+    def take(self, uuid: str, ack: Callable[[], None]) -> None:
+        """`ack` is called once, from any thread, when the message has done its work: the job was claimed
         by this worker, or there was nothing to claim. Until then it counts as under way, so that no worker
         draws more messages than it can use."""
         ...

@@ -98,7 +98,7 @@ def read_io(pid: int) -> tuple[int, ...] | None:
 
 def parse_io(text: bytes) -> tuple[int, ...]:
     words = text.split()
-    return tuple(int(words[place]) for place in (1, 3, 5, 7, 9, 11, 13))
+    return tuple(int(words[index]) for index in (1, 3, 5, 7, 9, 11, 13))
 
 
 class TakenOver:
@@ -136,9 +136,9 @@ def read_before_exec(pid: int) -> dict[str, int]:
         used["faults_minor"], used["faults_major"] = int(words[7]), int(words[9])
         used["start_ticks"] = int(words[19])
     status = _read_small(f"/proc/{pid}/status")
-    place = status.find(b"VmHWM:") if status else -1
-    if status and place >= 0:
-        used["rss_floor_bytes"] = (int(status[place + 6 : place + 30].split()[0]) + 1024) * 1024
+    index = status.find(b"VmHWM:") if status else -1
+    if status and index >= 0:
+        used["rss_floor_bytes"] = (int(status[index + 6 : index + 30].split()[0]) + 1024) * 1024
     return used
 
 
@@ -301,8 +301,8 @@ class Launcher:
     def _let_go_of_files(self, stdio: list[Any]) -> None:
         """Held open here, they would keep others from ever seeing the end of the job's output."""
         nothing = os.open("/dev/null", os.O_RDWR)
-        for place in (0, 1, 2):
-            os.dup2(nothing, place)
+        for index in (0, 1, 2):
+            os.dup2(nothing, index)
         for source in (nothing, *stdio):
             if isinstance(source, int) and source > 2:
                 _close(source)
@@ -410,7 +410,7 @@ class Launcher:
         message = marshal.loads(data)
         return message if isinstance(message, tuple) else None
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         message = self._receive()
         if message is None:
             if not self.main_pid:
@@ -465,7 +465,7 @@ class Launcher:
                     except BlockingIOError:
                         pass
                 else:
-                    self.hear()
+                    self.receive()
             if self.main_pid:
                 self.reap()
             if not self.owner_is_there:

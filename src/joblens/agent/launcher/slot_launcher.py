@@ -60,7 +60,7 @@ _REAP_PATIENCE_NS = 2_000_000_000
 _ENDING_NS = 100_000_000  # for processes that end together with the main one
 _LONG_NS = 1_000_000_000
 _TOTALS, _OWN_USEC, _ALIVE, _CONTENTS = 2, 3, 9, 10  # in the "done" message: slot_ledger.JobDone
-_NOTE_ROOM = launcher.NOTE_BYTES - launcher.NOTE_HEAD_BYTES
+_NOTE_BYTES = launcher.NOTE_BYTES - launcher.NOTE_HEAD_BYTES
 
 
 class CountedCalls:
@@ -325,7 +325,7 @@ class SlotLauncher:
 
     def _note(self, uuid: str, offset: int, facts: tuple[Any, ...], data: bytes) -> None:
         """`data`: the facts, which end with the contents of counters."""
-        if len(data) > _NOTE_ROOM:
+        if len(data) > _NOTE_BYTES:
             data = marshal.dumps((*facts[:-1], []))
         head = (
             uuid.encode() + (time.time_ns() // 1000).to_bytes(8, "little") + len(data).to_bytes(4, "little")

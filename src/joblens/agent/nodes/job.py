@@ -91,7 +91,7 @@ def merged_usage(first: Usage, others: Sequence[NodePart]) -> Usage:
     return replace(
         first,
         **numbers,
-        sources=_told(sources, first, others),
+        sources=_merged_sources(sources, first, others),
         unknown={name: why for name, why in first.unknown.items() if name not in numbers},
         lower_bounds=tuple(name for name in USAGE_NUMBERS if name in lower),
         estimates=tuple(
@@ -102,7 +102,7 @@ def merged_usage(first: Usage, others: Sequence[NodePart]) -> Usage:
     )
 
 
-def _told(sources: dict[str, str], first: Usage, others: Sequence[NodePart]) -> dict[str, str]:
+def _merged_sources(sources: dict[str, str], first: Usage, others: Sequence[NodePart]) -> dict[str, str]:
     count = 1 + len(others)
     shown = {group: f"{source}; {count} nodes" for group, source in sources.items()}
     if _PEAK in sources:

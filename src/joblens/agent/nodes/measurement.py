@@ -78,7 +78,7 @@ class NodeMeasurement:
             return CLOSE_S if self._trees.is_following else min(CALM_S, self._watch.interval_s)
         return self._interval_s
 
-    def look(self) -> EndCause | None:
+    def poll(self) -> EndCause | None:
         """-> the limit that was passed."""
         try:
             sample = self._meter.sample(NOTHING_REAPED)

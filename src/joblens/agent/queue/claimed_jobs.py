@@ -91,7 +91,7 @@ class ClaimedJobs:
         self._programs = Programs(_CHECK_S, _FAILED_S)
         self._claimed: dict[tuple[str, str], str] = {}  # folder and run -> the folder that it may use
 
-    def look_for_programs(self, claim: Claim) -> None:
+    def find_programs(self, claim: Claim) -> None:
         """Checks programs, which takes a while: on another thread, before `prepare`."""
         with contextlib.suppress(LaunchError):
             self._programs.command_of(claim.ticket.order)

@@ -13,7 +13,7 @@ from joblens.ports.store import Deliveries
 
 _MICRO = 1_000_000
 _LONGEST_GAP = 0.5  # of a lease
-_GAP_LOOKS = 1.5  # at least so many times the pause between two looks
+_GAP_POLLS = 1.5  # at least so many times the pause between two looks
 
 
 class StoreWatch:
@@ -21,9 +21,9 @@ class StoreWatch:
     look: where much of a lease lies between two looks, the store hung, or this process did, or the machine
     slept, or the clock was set; all the others may then just not have come to it. On one thread."""
 
-    def __init__(self, lease_s: float, look_every_s: float) -> None:
+    def __init__(self, lease_s: float, poll_every_s: float) -> None:
         self._lease_us = round(lease_s * _MICRO)
-        self._gap_us = round(max(lease_s * _LONGEST_GAP, look_every_s * _GAP_LOOKS) * _MICRO)
+        self._gap_us = round(max(lease_s * _LONGEST_GAP, poll_every_s * _GAP_POLLS) * _MICRO)
         self._since_us: int | None = None
         self._last_us = 0
 
@@ -86,7 +86,7 @@ class AsyncStoreClient:
             self._thread.join()
 
     def _run(self) -> None:
-        in_vain = 0
+        failures = 0
         while (asked := self._asked.get()) is not None:
             question, then, otherwise = asked
             try:
@@ -94,8 +94,8 @@ class AsyncStoreClient:
             except JoblensError as error:
                 self._is_away(error)
                 self._loop.call(otherwise)
-                in_vain += self._is_closing and isinstance(error, StoreError)
-                if in_vain >= _TRIES_AT_THE_END:
+                failures += self._is_closing and isinstance(error, StoreError)
+                if failures >= _TRIES_AT_THE_END:
                     return  # leases end by themselves
                 time.sleep(self._pause_s)
             except BaseException as error:  # noqa: BLE001 - a fault of joblens is raised on the loop

@@ -328,7 +328,7 @@ class JobSession:
                 self._context.sampler.remove(limits_key(self.job.uuid))
                 self.take_sample()
             return
-        sample = self._measurement.look(self._reaped)
+        sample = self._measurement.peek(self._reaped)
         if sample is None:
             return
         before_s, cause = self._watch.interval_s, self._watch.judge(sample)

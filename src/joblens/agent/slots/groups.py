@@ -55,8 +55,8 @@ class SlotCounters:
     def files(self) -> list[str]:
         return self._groups.files()
 
-    def peak_place(self) -> int:
-        return self._groups.peak_place()
+    def peak_index(self) -> int:
+        return self._groups.peak_index()
 
     def reset_peak(self) -> None:
         """Where it can be: from here on it tells of what comes."""
@@ -77,11 +77,11 @@ class SlotCounters:
     def _open_peak(self) -> int:
         """Only trying tells whether this kernel lets it be reset, and this user. cgroup v2 keeps a reset peak
         for each open file (Linux 6.12): another open of the same path reads another one."""
-        place = self.peak_place()
-        if place < 0:
+        index = self.peak_index()
+        if index < 0:
             return -1
         try:
-            descriptor = os.open(self.files()[place], os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self.files()[index], os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             return -1
         try:
@@ -89,7 +89,7 @@ class SlotCounters:
         except OSError:
             os.close(descriptor)
             return -1
-        self._groups.read_through(place, descriptor)
+        self._groups.read_through(index, descriptor)
         return descriptor
 
     def close(self) -> None:
@@ -239,10 +239,10 @@ class SlotProcess:
         """Something it said, or its end, has yet to be received."""
         return bool(self._poll.poll(0))
 
-    def open_counters(self, paths: list[str], peak_place: int) -> list[bytes]:
+    def open_counters(self, paths: list[str], peak_index: int) -> list[bytes]:
         """Has these files read after every job, and the peak among them (-1: there is none) reset.
         -> what they say now"""
-        self.say("counters", paths, peak_place)
+        self.say("counters", paths, peak_index)
         contents: list[bytes] = self.receive()[1]
         return contents
 
@@ -365,7 +365,7 @@ class SlotHome:
             )
             self.first_reading: dict[str, Any] = {}
             if self.probe is not None:
-                contents = self.launcher.open_counters(self.probe.files(), self.probe.peak_place())
+                contents = self.launcher.open_counters(self.probe.files(), self.probe.peak_index())
                 self.probe.reset_peak()  # what it took to start the launcher is no job's
                 self.first_reading = self.parse(contents)
             undo.pop_all()

@@ -6,7 +6,7 @@ from typing import Any
 from joblens.agent.instruments.table import DetailTaker, InstrumentSet, OtherProbes, Watched
 from joblens.agent.measuring.meter import COUNTERS
 from joblens.agent.measuring.outcome import Origins
-from joblens.agent.measuring.readings import NOBODY_LOOKED
+from joblens.agent.measuring.readings import NO_SAMPLES
 from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.groups import SlotHome
 from joblens.model.jobs.details import Details
@@ -16,7 +16,7 @@ from joblens.model.jobs.probe_choice import INSTRUMENTS
 _OF_THE_SLOT = ("network",)  # counted for the slot's group, like its CPU time
 # Group of numbers -> why they are unknown for a job without a sample.
 UNSEEN = {
-    group: NOBODY_LOOKED
+    group: NO_SAMPLES
     for name, instrument in INSTRUMENTS.items()
     if name not in _OF_THE_SLOT
     for group in instrument.groups
@@ -54,7 +54,7 @@ class SlotInstruments:
         """As last seen."""
         return self._details.end()
 
-    def look_closely(self) -> None:
+    def read_details(self) -> None:
         self._details.tick()
 
     def added_to(self, origins: Origins) -> Origins:

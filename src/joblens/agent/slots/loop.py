@@ -142,11 +142,11 @@ class SlotLoop:
                 job, index, sample = taken
                 self._context.recorder.put([SamplesTaken(job.uuid, index, (sample,))])
 
-    def heed_cancel_requests(self) -> None:
+    def poll_cancel_requests(self) -> None:
         """Asked on the recorder's thread, so that it costs the jobs nothing."""
-        self._context.recorder.poll_cancels(self._heed)
+        self._context.recorder.poll_cancels(self._on_cancel_requests)
 
-    def _heed(self, asked: Iterable[str]) -> None:
+    def _on_cancel_requests(self, asked: Iterable[str]) -> None:
         self._asked_to_end = frozenset(asked)
         if self._asked_to_end:
             self._wake()
@@ -426,7 +426,7 @@ class SlotLoop:
         elif samples:
             # Samples in between were written while it ran.
             ends = ((0, samples[0]), (finished.sample_count - 1, samples[-1]))
-            self._batch.extend(SamplesTaken(uuid, place, (one,)) for place, one in ends)
+            self._batch.extend(SamplesTaken(uuid, index, (one,)) for index, one in ends)
         if record.attempt is not None and is_attempt_new:
             self._batch.append(JobStarted(uuid, record.attempt))
         self._batch.append(JobEnded(uuid, record.outcome))

@@ -35,9 +35,9 @@ class SlotPool(SlotListener):
         """On the sampler's thread."""
         self._loop.take_samples()
 
-    def heed_cancel_requests(self) -> None:
+    def poll_cancel_requests(self) -> None:
         """On the sampler's thread."""
-        self._loop.heed_cancel_requests()
+        self._loop.poll_cancel_requests()
 
     def run(self, jobs: Iterable[SlotJob]) -> Iterator[Record]:
         """Closing the generator, or an exception in its caller, ends the jobs and records that; jobs

@@ -23,7 +23,7 @@ from joblens.agent.launcher.launch import exit_usage_of
 from joblens.agent.launcher.slot_ledger import JobDone, SentJob, SlotLedger, StartFailed, report_of
 from joblens.agent.measuring.accounting import end_marked
 from joblens.agent.measuring.outcome import Origins
-from joblens.agent.measuring.readings import NOBODY_LOOKED, SlotNumbers, never_back
+from joblens.agent.measuring.readings import NO_SAMPLES, SlotNumbers, never_back
 from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.groups import NO_PACKETS, SlotHome, SlotOrder
 from joblens.agent.slots.instruments import UNSEEN, SlotInstruments
@@ -325,7 +325,7 @@ class Slot:
         at_ns = at_ns or now_ns
         at_us = self._context.clock.now_us() - (now_ns - at_ns) // 1000
         elapsed_us = max(0, at_ns - self._started_ns) // 1000
-        fields = self._numbers.since_start(reading, own_usec, was_looked_at=self._samples is not None)
+        fields = self._numbers.since_start(reading, own_usec, was_sampled=self._samples is not None)
         if self._samples is not None:  # the last sample may have come between the end and its report
             before = self._samples.samples[-1]
             elapsed_us, at_us = max(elapsed_us, before.elapsed_us), max(at_us, before.at_us)
@@ -394,7 +394,7 @@ class Slot:
                 assert self._first is not None
                 self._samples = RunningSummary()
                 self._samples.add(self._first)
-            self._instruments.look_closely()
+            self._instruments.read_details()
             sample = self._sample(reading, {**others, **host.read()})
             self._samples.add(sample)
             return slot_job.job, self._samples.count - 1, sample
@@ -428,7 +428,7 @@ class Slot:
 
     def _origins_without_sample(self) -> Origins:
         if self._probe is None:
-            uncounted = dict.fromkeys(("processes", "threads", "open_files"), NOBODY_LOOKED)
+            uncounted = dict.fromkeys(("processes", "threads", "open_files"), NO_SAMPLES)
             return Origins({}, {**UNSEEN, **uncounted, **NO_PACKETS, **_NO_CO2})
         unknown = {**UNSEEN, **self._numbers.unknown(), **self._probe.unknown, **_NO_CO2}
         return Origins(dict(self._probe.sources), unknown)

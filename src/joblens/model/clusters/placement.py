@@ -26,7 +26,7 @@ class PlacementRequest(Struct, frozen=True, kw_only=True):
     priority: int = 0
 
 
-class PlaceState(enum.StrEnum):
+class AllocationState(enum.StrEnum):
     """Of something that was asked of a cluster."""
 
     WAITING = "waiting"
@@ -43,7 +43,7 @@ class Placed(Struct, frozen=True, kw_only=True):
     queue: str = ""
 
 
-class PlaceEnding(Struct, frozen=True, kw_only=True):
+class AllocationEnding(Struct, frozen=True, kw_only=True):
     """Why a cluster ended an allocation together with its jobs: they end like this and do not run again."""
 
     status: Status  # cancelled or timeout
@@ -55,18 +55,18 @@ class AllocationEvent(Struct, frozen=True, kw_only=True):
     """Change of an allocation, as the cluster reports it."""
 
     job_id: str
-    state: PlaceState
+    state: AllocationState
     word: str = ""  # its own: PENDING, NODE_FAIL
     reason: str = ""  # Resources, Priority, QOSMaxJobsPerUserLimit
     uuids: tuple[str, ...] = ()
     is_by_others: bool = False  # it ended, and neither its jobs nor how they were asked for are at fault
-    ending: PlaceEnding | None = None  # of its jobs; None: they run again elsewhere
+    ending: AllocationEnding | None = None  # of its jobs; None: they run again elsewhere
 
 
 class NodeCapacity(Struct, frozen=True, kw_only=True):
     """Free capacity of a worker; None: not counted."""
 
-    places: int | None = None
+    cpus: int | None = None
     memory_bytes: int | None = None
     gpus: int | None = None
     time_s: float | None = None  # until it has to end
@@ -158,7 +158,7 @@ class PreviewStep(Struct, frozen=True):
 
     stage: int
     actions: tuple[int, ...]  # that schedule nodes
-    parcels: Sequence[PlacementRequest]
+    requests: Sequence[PlacementRequest]
 
 
 class ClusterPreview(Struct, frozen=True, kw_only=True):

@@ -70,7 +70,7 @@ class InterfacesProbe:
     def read(self) -> dict[str, Any]:
         self._readings += 1
         if self._file < 0 and (self._readings <= _OFTEN or self._readings % _SELDOM == 0):
-            self._look_for_namespace()
+            self._find_namespace()
         if self._file < 0:
             return {}
         self._seen.update(interfaces_since(self._read(), self._base))
@@ -81,7 +81,7 @@ class InterfacesProbe:
             os.close(self._file)
             self._file = -1
 
-    def _look_for_namespace(self) -> None:
+    def _find_namespace(self) -> None:
         pids = list(self._pids())
         for pid in pids[:_FEW]:
             try:

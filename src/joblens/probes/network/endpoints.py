@@ -234,7 +234,7 @@ class SocketDriver:
         for socket_now in self._sockets_here(list(owners)):
             if socket_now.group in owners:
                 found[owners[socket_now.group]].append((0, socket_now))
-        problems = self._look_elsewhere(jobs, found)
+        problems = self._read_other_namespaces(jobs, found)
         at_us = time.time_ns() // 1000
         for name, job in jobs.items():
             job.tally.add(found[name])
@@ -249,7 +249,7 @@ class SocketDriver:
             self.close()  # half an answer may still be in it
             raise
 
-    def _look_elsewhere(
+    def _read_other_namespaces(
         self, jobs: dict[str, _Job], found: dict[str, list[tuple[int, SocketSeen]]]
     ) -> dict[str, str]:
         """In the namespaces that jobs made for themselves. -> job -> why that could not be done"""

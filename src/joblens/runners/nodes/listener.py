@@ -29,7 +29,7 @@ class Bring(Struct, frozen=True, tag="bring", omit_defaults=True):
 
     group: int  # of this connection
     uuids: tuple[str, ...]
-    places: int = 1
+    cpus: int = field(default=1, name="places")
     gpus: tuple[str, ...] | None = None  # devices by name; None: the cluster gives none
     placement: Placement | None = None
     doors: NodeDoors | None = None  # to the other nodes of a job that has several
@@ -133,7 +133,7 @@ class NodeTaker(MessageHandler, Protocol):
         """Before `take` of the same job."""
         ...
 
-    def set_places(self, places: int) -> None:
+    def set_cpus(self, cpus: int) -> None:
         """Sets the number of jobs at a time. Jobs beyond it that run already continue."""
         ...
 
@@ -143,7 +143,7 @@ class NodeTaker(MessageHandler, Protocol):
 
 
 class _Group(Struct):
-    places: int
+    cpus: int
     left: set[str]
     prints: set[str] = field(default_factory=set)  # jobs whose files are sent elsewhere
 
@@ -216,7 +216,7 @@ class NodeListener:
         self, taker: MessageHandler, has_connected: Callable[[], None], has_lost: Callable[[str], None]
     ) -> None:
         node = cast(NodeTaker, taker)
-        node.set_places(0)
+        node.set_cpus(0)
         try:
             listener = bind_at(self._path, _MOST_WAITING)
         except OSError as error:
@@ -295,9 +295,9 @@ class NodeListener:
             self._remove(guest, Leave(group), node)
 
     def _take(self, guest: _Guest, brought: Bring, node: NodeTaker) -> None:
-        guest.groups[brought.group] = _Group(brought.places, set(brought.uuids))
-        self._capacity += brought.places
-        node.set_places(self._capacity)
+        guest.groups[brought.group] = _Group(brought.cpus, set(brought.uuids))
+        self._capacity += brought.cpus
+        node.set_cpus(self._capacity)
         for uuid in brought.uuids:
             self._holder[uuid] = (guest, brought.group)
             node.lend(uuid, brought.gpus, brought.placement, brought.doors)
@@ -307,8 +307,8 @@ class NodeListener:
         group = guest.groups.pop(leave.group, None)
         if group is None:
             return
-        self._capacity -= group.places
-        node.set_places(self._capacity)
+        self._capacity -= group.cpus
+        node.set_cpus(self._capacity)
         for uuid in group.left:
             if self._holder.get(uuid) == (guest, leave.group):
                 del self._holder[uuid]

@@ -38,7 +38,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-class HiringError(Exception):
+class WorkerStartError(Exception):
     """Its text is for people."""
 
 
@@ -91,7 +91,7 @@ def _remove_empty(folder: str, mark: str) -> None:
 def reach_worker(
     home: NodeHome, config: WorkerConfig, argv: Sequence[str], env: Mapping[str, str]
 ) -> socket.socket:
-    """Raises HiringError with the worker's own words when none can be started."""
+    """Raises WorkerStartError with the worker's own words when none can be started."""
     with contextlib.suppress(OSError):
         return connect_to(home.socket)
     with _alone(home):
@@ -105,7 +105,7 @@ def reach_worker(
             if not _is_alive(pid):
                 break
             time.sleep(_PAUSE_S)
-    raise HiringError(_last_words(home) or "the worker does not answer, and says nothing")
+    raise WorkerStartError(_last_words(home) or "the worker does not answer, and says nothing")
 
 
 @contextlib.contextmanager
@@ -153,7 +153,7 @@ def _start(home: NodeHome, config: WorkerConfig, argv: Sequence[str], env: Mappi
         )
         return int(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise HiringError(f"no process can be started: {error}") from error
+        raise WorkerStartError(f"no process can be started: {error}") from error
 
 
 def _is_alive(pid: int) -> bool:

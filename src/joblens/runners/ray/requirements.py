@@ -113,15 +113,15 @@ def planned_requests(
     share a task."""
     for step in steps:
         kinds: dict[tuple[int, Need], list[PlacementRequest]] = {}
-        for parcel in step.parcels:
-            kinds.setdefault((parcel.spec_job, need_of(parcel.requirements, more)), []).append(parcel)
-        for (_, need), parcels in kinds.items():
+        for request in step.requests:
+            kinds.setdefault((request.spec_job, need_of(request.requirements, more)), []).append(request)
+        for (_, need), requests in kinds.items():
             yield PlannedRequest(
                 stage=step.stage,
                 kind=TASK,
-                name=parcels[0].name,
-                count=len(parcels),
-                jobs=tuple(int(parcel.uuid) for parcel in parcels),
+                name=requests[0].name,
+                count=len(requests),
+                jobs=tuple(int(request.uuid) for request in requests),
                 nodes=need.nodes,
                 cpus=need.cpus,
                 memory_bytes=need.memory_bytes or None,
@@ -230,7 +230,7 @@ class Bundling:
         kinds = [(need, waiting) for (need, _), waiting in self._kinds.items() if waiting.jobs]
         return sorted(kinds, key=lambda one: -one[1].jobs[0].priority) if self.is_ranked else kinds
 
-    def next_look_s(self) -> float | None:
+    def next_due_s(self) -> float | None:
         """When those that wait for the first of their kind have waited long enough."""
         due = [
             waiting.first_began_s + _TIMEOUT_S

@@ -30,22 +30,22 @@ from joblens.runners.nodes.listener import (
     PrintsTo,
     Ran,
 )
-from joblens.runners.nodes.pilot_worker import HiringError, NodeHome, home_of, reach_worker
+from joblens.runners.nodes.pilot_worker import NodeHome, WorkerStartError, home_of, reach_worker
 from joblens.runners.nodes.remote_processes import NodeDoor
 from joblens.runners.ray.messages import (
     Begun,
-    CannotHire,
     Errand,
     Finished,
     FromTask,
     Need,
     Printed,
+    WorkerNotStarted,
     errands,
     packed,
 )
 from joblens.runners.ray.own_cluster import as_it_was
 
-_LOOK_EVERY_S = 1.0
+_POLL_EVERY_S = 1.0
 _IDLE_S = 120.0  # a door without connections closes by itself
 
 
@@ -77,7 +77,7 @@ class WideTask:
 
     async def doors(self) -> tuple[NodeDoorAddress, ...] | None:
         """When all of its nodes are there; None: it was cancelled before that."""
-        while not await asyncio.to_thread(self._group.wait, _LOOK_EVERY_S):
+        while not await asyncio.to_thread(self._group.wait, _POLL_EVERY_S):
             if self._is_cancelled:
                 return None
         hold = self._ray.remote(num_returns="streaming", max_retries=0)(hold_door)
@@ -235,8 +235,8 @@ class _Carrier:
         errand, host = self._errand, socket.gethostname()
         try:
             link = _reach(errand, self._node_id)
-        except HiringError as error:
-            yield CannotHire(f"no worker can be started on {host}: {error}")
+        except WorkerStartError as error:
+            yield WorkerNotStarted(f"no worker can be started on {host}: {error}")
             return
         yield Begun(node_id=self._node_id, host=host)
         start_s = time.monotonic()
@@ -248,8 +248,8 @@ class _Carrier:
             # The worker had nothing to do for a while and left; this process still had a connection to it.
             try:
                 link = _reach_again(errand, self._node_id)
-            except HiringError as error:
-                yield CannotHire(f"no worker can be started on {host}: {error}")
+            except WorkerStartError as error:
+                yield WorkerNotStarted(f"no worker can be started on {host}: {error}")
                 return
             group = link.bring(errand, self._gpus, placement, doors)
         ended: list[str] = []
@@ -309,7 +309,7 @@ class _Link:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._messages: MessageReader[FromNode] = MessageReader(FromNode)
-        self._heard: list[FromNode] = []
+        self._received: list[FromNode] = []
         self._group = 0
 
     def bring(
@@ -320,15 +320,15 @@ class _Link:
         doors: NodeDoors | None = None,
     ) -> int:
         self._group += 1
-        places = max(1, -int(-errand.need.cpus // 1))
-        word = Bring(self._group, errand.uuids, places=places, gpus=gpus, placement=placement, doors=doors)
+        cpus = max(1, -int(-errand.need.cpus // 1))
+        word = Bring(self._group, errand.uuids, cpus=cpus, gpus=gpus, placement=placement, doors=doors)
         self._connection.settimeout(None)
         self._connection.sendall(message_line(word))
         return self._group
 
     def next(self, most_s: float | None) -> FromNode | None:
         """None: nothing was said for so long. Raises ConnectionError when the worker is gone."""
-        while not self._heard:
+        while not self._received:
             self._connection.settimeout(most_s)
             try:
                 data = self._connection.recv(_READ_BYTES)
@@ -337,8 +337,8 @@ class _Link:
             if not data:
                 _links.clear()
                 raise ConnectionError("the worker of this node is gone")
-            self._heard.extend(self._messages.feed(data))
-        return self._heard.pop(0)
+            self._received.extend(self._messages.feed(data))
+        return self._received.pop(0)
 
     def close(self) -> None:
         self._connection.close()
@@ -358,7 +358,7 @@ def _reach(errand: Errand, node_id: str) -> _Link:
     link = _links.get(errand.run_uuid)
     if link is None:
         home = home_of(errand.run_uuid, node_id)
-        config = _for_node(msgspec.json.decode(errand.hire, type=WorkerConfig), errand, node_id, home)
+        config = _for_node(msgspec.json.decode(errand.config, type=WorkerConfig), errand, node_id, home)
         _links.clear()
         link = _links[errand.run_uuid] = _Link(reach_worker(home, config, errand.argv, _node_env()))
     return link

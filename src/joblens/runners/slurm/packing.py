@@ -109,13 +109,13 @@ def choose_packing(
     plan: Plan,
     choice: SlurmChoice,
     largest_nodes: Mapping[str, LargestNode | None],
-    places: Collection[int] | None = None,
+    indexes: Collection[int] | None = None,
     expected_s: Mapping[int, float] | None = None,
 ) -> Packing:
-    """`largest_nodes`: by scheduler. `places`: of the jobs that are to run; None: all. `expected_s`: how long
-    they took before."""
+    """`largest_nodes`: by scheduler. `indexes`: of the jobs that are to run; None: all. `expected_s`: how
+    long they took before."""
     known_s = expected_s or {}
-    jobs = [(index, job) for index, job in enumerate(plan.jobs) if places is None or index in places]
+    jobs = [(index, job) for index, job in enumerate(plan.jobs) if indexes is None or index in indexes]
     some = [(index, job) for index, job in jobs if (job.requirements.nodes or 1) == 1]
     single = [job for _, job in some]
     named = {
@@ -274,10 +274,10 @@ def demand_of_plan(
     plan: Plan,
     packing: Packing,
     scheduler: str,
-    places: Collection[int] | None = None,
+    indexes: Collection[int] | None = None,
     expected_s: Mapping[int, float] | None = None,
 ) -> Demand:
-    """Of jobs that share allocations of this scheduler; CPUs of those that may run at once. `places`: of
+    """Of jobs that share allocations of this scheduler; CPUs of those that may run at once. `indexes`: of
     the jobs that are to run; None: all. `expected_s`: how long they took before."""
     known_s = expected_s or {}
     plan = replace(plan, jobs=tuple(plan.jobs))  # it may grow meanwhile
@@ -285,7 +285,7 @@ def demand_of_plan(
     shared = [
         index
         for index, job in enumerate(plan.jobs)
-        if (places is None or index in places)
+        if (indexes is None or index in indexes)
         and (job.scheduler == scheduler or not job.scheduler)
         and packing.shares(job.spec_job, job.requirements)
     ]

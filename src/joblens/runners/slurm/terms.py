@@ -181,12 +181,12 @@ def all_terms(plan: Plan, choice: SlurmChoice, settings: SlurmSettings) -> tuple
     warnings: list[str] = []
     above = _chosen(choice)
     below = merged(
-        _settled(settings), _usable(read_defaults(plan.slurm_defaults), "slurm_defaults", warnings)
+        _from_settings(settings), _usable(read_defaults(plan.slurm_defaults), "slurm_defaults", warnings)
     )
     terms = {}
-    for place, scheduler in enumerate(plan.slurm_schedulers):
+    for index, scheduler in enumerate(plan.slurm_schedulers):
         name = str(scheduler.get("name") or "")
-        where = f"scheduler '{name}'" if name else f"scheduler {place + 1}"
+        where = f"scheduler '{name}'" if name else f"scheduler {index + 1}"
         terms[name] = _of_scheduler(scheduler, where, below, above, choice, warnings)
     if "" not in terms:
         # One scheduler is meant by everybody.
@@ -212,7 +212,7 @@ def _chosen(choice: SlurmChoice) -> Options:
     return merged(options, {name: value for name, value in named.items() if value})
 
 
-def _settled(settings: SlurmSettings) -> Options:
+def _from_settings(settings: SlurmSettings) -> Options:
     named = {
         "partition": settings.partition,
         "account": settings.account,
