@@ -49,6 +49,8 @@ FILTERS = {
 class Server(Struct):
     pid: int
     socket: str
+    url: str
+    sign_in_url: str
 
     def ask_s(self, path: str) -> float:
         """Returns how long an answer takes."""
@@ -80,14 +82,14 @@ def figures(bench: Workbench) -> Iterator[Figure]:
 
 
 @contextmanager
-def _serving(bench: Workbench, store: str) -> Iterator[Server]:
+def serving(bench: Workbench, store: str) -> Iterator[Server]:
     env = {**bench.env, "JOBLENS_STORE": store, "JOBLENS_SERVER_SOCKET": bench.path("server.sock")}
     command = [*JOBLENS, "serve", "--port", "0", "--json"]
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         started = json.loads(process.stdout.readline())
-        yield Server(started["pid"], started["socket"])
+        yield Server(started["pid"], started["socket"], started["url"], started["sign_in_url"])
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
@@ -141,7 +143,7 @@ def _streams(bench: Workbench) -> Iterator[Figure]:
     for uuid in uuids:
         store.apply([_queued(uuid), _started(uuid)])
     store.close()
-    with _serving(bench, path) as server:
+    with serving(bench, path) as server:
         arrived: list[tuple[str, int, float]] = []
         writer = _Writer(path, uuids, STREAM_S)
         resident: list[float] = []
@@ -183,7 +185,7 @@ def _day(bench: Workbench) -> Figure:
         store.apply([SamplesTaken(uuid, first, tuple(map(_sample, range(first, first + 3600))))])
     store.apply([JobEnded(uuid, _outcome())])
     store.close()
-    with _serving(bench, path) as server:
+    with serving(bench, path) as server:
         took_s = median(server.ask_s(f"/jobs/{uuid}/series?points=1000") for _ in range(5))
     return Figure("one day of samples as 1,000 points", took_s * 1000, "ms", 100)
 
@@ -192,7 +194,7 @@ def _lists(bench: Workbench) -> Iterator[Figure]:
     path = bench.path("million.db")
     if not os.path.exists(path):
         remembering._fill(path, bench.path("million.jsonl"))  # noqa: SLF001 - the same store
-    with _serving(bench, path) as server:
+    with serving(bench, path) as server:
         for name, query in FILTERS.items():
             taken_ms = [server.ask_s(f"/jobs?limit=50&{query}") * 1000 for _ in range(ASKED)]
             p99 = quantiles(taken_ms, n=100)[98]

@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import socket
 import ssl
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ pytest.importorskip("starlette")
 from joblens.model.errors import InputError, ServeError
 from joblens.web.guard import Rates, host_name
 from joblens.web.listeners import ServeOptions, allowed_hosts, check_options, listen_unix, url_to_open
-from tests.integration.served import Served
+from tests.integration.served import Served, certificate
 
 API = "/api/v1"
 
@@ -164,14 +163,6 @@ def test_a_socket_whose_server_was_killed_is_replaced(tmp_path: Path) -> None:
     left.close()
     with Served(tmp_path) as server:
         assert server.get(f"{API}/session").status == 200
-
-
-def certificate(folder: Path, name: str) -> tuple[str, str]:
-    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    made += ["-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
-    subprocess.run([*made, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
-    return str(cert), str(key)
 
 
 def name_of(port: int) -> str:

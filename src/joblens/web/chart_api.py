@@ -6,14 +6,21 @@ from msgspec import Meta, Struct
 
 from joblens.app.server import charts, comparison
 from joblens.app.server.jobs import Word
-from joblens.app.server.log_search import LogMatches, LogSearch, search_log
+from joblens.app.server.log_search import LogMatches, SearchQuery, search_log
+from joblens.app.server.log_window import LogWindow, WindowPart, read_window
 from joblens.web.endpoints import Call, Endpoint
-from joblens.web.job_api import SeriesQuery
+from joblens.web.job_api import SeriesQuery, Time
 
 
 class EarlierQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=20)] = 5
     points: Annotated[int, Meta(ge=10, le=2000)] = 200
+
+
+class WindowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    at: Time | None = None  # position; None: the end, or forward the start
+    part: WindowPart = WindowPart.BACKWARD
+    limit: Annotated[int, Meta(ge=1, le=2000)] = 400  # lines
 
 
 class CompareQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,7 +42,21 @@ def _earlier(call: Call) -> charts.EarlierRuns:
 
 
 def _search(call: Call) -> LogMatches:
-    return search_log(call.store, call.principal, call.path["job"], call.path["stream"], call.query)
+    asked: SearchQuery = call.query
+    return search_log(call.store, call.principal, call.path["job"], call.path["stream"], asked)
+
+
+def _window(call: Call) -> LogWindow:
+    asked: WindowQuery = call.query
+    return read_window(
+        call.store,
+        call.principal,
+        call.path["job"],
+        call.path["stream"],
+        at=asked.at,
+        part=asked.part,
+        limit=asked.limit,
+    )
 
 
 def _compare(call: Call) -> comparison.Comparison:
@@ -77,7 +98,17 @@ ENDPOINTS = (
         summary="Positions of a text in the output of a job; `next` continues the search.",
         answer=_search,
         returns=LogMatches,
-        query=LogSearch,
+        query=SearchQuery,
+        section="logs",
+    ),
+    Endpoint(
+        method="GET",
+        path="/jobs/{job}/logs/{stream}/window",
+        name="getLogWindow",
+        summary="Lines of the output of a job around a position; `next` continues.",
+        answer=_window,
+        returns=LogWindow,
+        query=WindowQuery,
         section="logs",
     ),
     Endpoint(

@@ -1,4 +1,4 @@
-"""Charts of one job: curves of all its metrics on one time axis, with limits and the reason for each metric
+"""Charts of one job: curves of all its metrics on one time axis, with limits and the reason of each metric
 that was not measured. Few points, every peak preserved."""
 
 from bisect import bisect_left
@@ -184,15 +184,22 @@ SHARED_COLUMNS: tuple[str, ...] = (
     "processes",
 )
 
-GpuTime = tuple[int, Mapping[str, GpuReading]]  # (elapsed_us, readings)
+GpuTime = tuple[int, Mapping[str, GpuReading]]  # elapsed_us, readings
 GpuTimes = Sequence[GpuTime]  # ascending
 
 
 def plot_job(
-    record: Record, details: Details, series: SampleSeries, gpus: GpuTimes, points: int, from_us: int | None
+    record: Record,
+    details: Details,
+    series: SampleSeries,
+    gpus: GpuTimes,
+    points: int,
+    from_us: int | None,
+    until_us: int | None = None,
 ) -> Plotted:
-    """`series`: CHART_COLUMNS. A sample before `from_us` only serves rates."""
-    picked = _Picked(series, _began_at_us(record), points, from_us)
+    """`series`: CHART_COLUMNS. Samples before `from_us` only serve rates; of those from `until_us` on, the
+    first stays, so that curves reach the edge."""
+    picked = _Picked(series, _began_at_us(record), points, from_us, until_us)
     charts = [_chart(rule, picked, record, details) for rule in _RULES]
     charts[4:4] = _gpu_charts(picked, record, details, gpus)
     return Plotted(at_us=picked.at_us, charts=tuple(charts), samples=picked.count)
@@ -200,7 +207,7 @@ def plot_job(
 
 def plot_shared(series: SampleSeries, points: int) -> tuple[list[int], dict[str, list[float | None]]]:
     """Returns microseconds since the job's start, and curves by name (SHARED_CURVES) that have a value."""
-    picked = _Picked(series, 0, points, None)
+    picked = _Picked(series, 0, points)
     rules = {curve.key: curve for rule in _RULES for curve in rule.curves}
     curves = {
         name: picked.few(picked.used_memory() if key == "memory_used" else picked.curve(rules[key]))
@@ -217,16 +224,26 @@ class _Picked:
     """Columns of samples, and the points to draw of them: all, or the least and the largest value of each
     bucket of time."""
 
-    def __init__(self, series: SampleSeries, began_us: int, points: int, from_us: int | None) -> None:
+    def __init__(
+        self,
+        series: SampleSeries,
+        began_us: int,
+        points: int,
+        from_us: int | None = None,
+        until_us: int | None = None,
+    ) -> None:
         elapsed: list[int] = series.columns["elapsed_us"]  # type: ignore[assignment]  # every sample has it
         self._columns = series.columns
         self._elapsed = elapsed
-        first = 0 if from_us is None else bisect_left(series.at_us, from_us)
-        self.count = len(elapsed) - first
+        # By elapsed time, which is what is drawn: the wall clock may have been set meanwhile.
+        first = 0 if from_us is None else bisect_left(elapsed, from_us - began_us)
+        stop = len(elapsed) if until_us is None else bisect_left(elapsed, until_us - began_us, first) + 1
+        stop = min(stop, len(elapsed))
+        self.count = stop - first
         if self.count <= points:
-            self._bounds = [(index, index + 1) for index in range(first, len(elapsed))]
+            self._bounds = [(index, index + 1) for index in range(first, stop)]
         else:
-            self._bounds = bucket_bounds(elapsed, elapsed[first], elapsed[-1] + 1, max(1, points // 2))
+            self._bounds = bucket_bounds(elapsed, elapsed[first], elapsed[stop - 1] + 1, max(1, points // 2))
         self._is_whole = self.count <= points
         self.at_us = [
             began_us + elapsed[index]
@@ -301,7 +318,7 @@ def _added(parts: Sequence[list[int | None]]) -> list[int | None]:
 
 
 def _is_known(values: Sequence[float | None]) -> bool:
-    return any(each is not None for each in values)
+    return values.count(None) < len(values)
 
 
 def _chart(rule: _ChartRule, picked: _Picked, record: Record, details: Details) -> Chart:

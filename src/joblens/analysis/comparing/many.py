@@ -4,6 +4,7 @@ and measurements."""
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.analysis.comparing.job_diff import NUMBERS, numbers_of
 from joblens.analysis.comparing.job_differences import (
@@ -78,6 +79,20 @@ def number_row(
         verdicts=tuple(verdicts),
         usual_percent=None if noise is None else 100 * noise.between_two,
         earlier_runs=0 if noise is None else noise.runs,
+    )
+
+
+def compared_with(row: NumberRow, baseline: int) -> NumberRow:
+    """Returns the same numbers in the same order, compared with another subject than the first."""
+    others = [index for index in range(len(row.values)) if index != baseline]
+    noise = None if row.usual_percent is None else Noise.of_usual(row.usual_percent / 100, row.earlier_runs)
+    order = [baseline, *others]
+    found = number_row(row.key, row.title, row.unit, [row.values[index] for index in order], noise)
+    place = {index: position for position, index in enumerate(order)}
+    return replace(
+        row,
+        percents=tuple(found.percents[place[index]] for index in range(len(order))),
+        verdicts=tuple(found.verdicts[place[index]] for index in range(len(order))),
     )
 
 

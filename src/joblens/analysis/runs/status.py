@@ -73,6 +73,20 @@ class TaskGroupRow(Struct, frozen=True, kw_only=True):
         return RunStatus.STOPPED if self.left else RunStatus.COMPLETED
 
 
+_STATES = {
+    Status.SUCCESS: JobState.COMPLETED,
+    Status.TIMEOUT: JobState.TERMINATED,
+    Status.CANCELLED: JobState.CANCELED,
+    Status.QUEUED: JobState.PENDING,
+    Status.RUNNING: JobState.RUNNING,
+}
+
+
+def state_of_attempt(status: Status) -> JobState:
+    """Returns the state of a job in a run as its last attempt alone shows it."""
+    return _STATES.get(status, JobState.FAILED)
+
+
 def run_label(run: Run) -> str:
     """As people type it."""
     if run.workflow_number is None or run.number is None:

@@ -140,6 +140,13 @@ class LiveJobs:
                 machines=self._machines(visible),
             )
 
+    def machines(self, store: QueueStore, who: Principal) -> tuple[Machine, ...]:
+        """Returns machines with running jobs that `who` may see, and this one, which comes first."""
+        with self._lock:
+            self._refresh(store)
+            visible = [each for each in self._jobs.values() if who.may_see_user(each.record.job.user)]
+            return self._machines(visible)
+
     def _refresh(self, store: QueueStore) -> None:
         now = time.monotonic()
         if now - self._read_at < _AGE_S:

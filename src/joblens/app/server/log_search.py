@@ -22,11 +22,13 @@ class Direction(enum.StrEnum):
     BACKWARD = "backward"
 
 
-class LogSearch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(min_length=1, max_length=500)]
-    start: Annotated[int, Meta(ge=0, le=2**62)] | None = None  # None: the start, or backward the end
+    start: Annotated[int, Meta(ge=0, le=2**62)] | None = (
+        None  # position; None: the start, or backward the end
+    )
     direction: Direction = Direction.FORWARD
-    ignore_case: bool = True
+    ignore_case: bool = True  # of ASCII letters
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
@@ -41,22 +43,23 @@ class LogMatches(Struct, frozen=True, kw_only=True):
     searched: int  # bytes
 
 
-def search_log(store: QueueStore, who: Principal, ident: str, stream: str, asked: LogSearch) -> LogMatches:
-    """Positions count what the job printed. Only ASCII letters match without regard to case."""
+def search_log(store: QueueStore, who: Principal, ident: str, stream: str, asked: SearchQuery) -> LogMatches:
+    """Positions count what the job printed."""
+    ignores_case, limit, start = asked.ignore_case, asked.limit, asked.start
     record = get_job(store, who, ident)
     log_path(record, stream)
     wanted = asked.text.encode("utf-8", "replace")
-    wanted = wanted.lower() if asked.ignore_case else wanted
+    wanted = wanted.lower() if ignores_case else wanted
     log = LogFile.open(record, stream)
     if log is None:
         data = stored_tail(record, stream).encode("utf-8", "replace")
-        found = tuple(_offsets(data.lower() if asked.ignore_case else data, wanted))[: asked.limit]
+        found = tuple(_offsets(data.lower() if ignores_case else data, wanted))[:limit]
         return LogMatches(offsets=found, length=len(wanted), next=None, total=len(data), searched=len(data))
     with log:
-        search = _Search(log, wanted, asked.limit, ignores_case=asked.ignore_case)
+        search = _Search(log, wanted, limit, ignores_case=ignores_case)
         if asked.direction is Direction.FORWARD:
-            return search.forward(asked.start or 0)
-        return search.backward(log.total if asked.start is None else min(asked.start, log.total))
+            return search.forward(start or 0)
+        return search.backward(log.total if start is None else min(start, log.total))
 
 
 def _offsets(data: bytes, wanted: bytes) -> list[int]:

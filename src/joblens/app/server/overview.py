@@ -15,7 +15,7 @@ from joblens.model.sql import SqlLimits
 from joblens.model.values.ids import short
 from joblens.ports.store import QueueStore
 
-_FAILURES = (Status.FAILED, Status.TIMEOUT, Status.ERROR, Status.LOST)
+FAILURES = (Status.FAILED, Status.TIMEOUT, Status.ERROR, Status.LOST)
 _FAILURES_SHOWN = 20
 _FAILURES_US = 7 * 86_400_000_000
 _DAY_US = 86_400_000_000
@@ -81,7 +81,7 @@ class Overview(Struct, frozen=True, kw_only=True):
 def get_overview(store: QueueStore, who: Principal, days: "DayCounts", midnight_us: int | None) -> Overview:
     now_us = store.now_us()
     query = HistoryQuery(
-        statuses=_FAILURES,
+        statuses=FAILURES,
         since_us=now_us - _FAILURES_US,
         limit=_FAILURES_SHOWN,
         without_tag=BENCH_TAG,
@@ -90,7 +90,7 @@ def get_overview(store: QueueStore, who: Principal, days: "DayCounts", midnight_
     records = store.page(who.visible(query)).records
     workers = store.workers()
     return Overview(
-        failures=tuple(_failure(each) for each in records if each.outcome is not None),
+        failures=tuple(failure_of(each) for each in records if each.outcome is not None),
         workers=tuple(
             WorkerSummary(
                 name=each.name,
@@ -108,7 +108,7 @@ def get_overview(store: QueueStore, who: Principal, days: "DayCounts", midnight_
     )
 
 
-def _failure(record: Record) -> Failure:
+def failure_of(record: Record) -> Failure:
     outcome, job = record.outcome, record.job
     assert outcome is not None
     why = _main_finding(outcome.findings)
