@@ -1,5 +1,6 @@
 """Queues, machines, benchmarks, settings, tokens in pages and comparison of runs over the API."""
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,8 +132,9 @@ def test_tokens_come_in_pages(server: Served) -> None:
 
 def test_runs_are_compared_beside_the_first(server: Served, tmp_path: Path) -> None:
     spec = {"name": "two", "jobs": [{"name": f"j{index}", "command": "true"} for index in range(2)]}
-    for _ in range(2):
-        joblens.run_workflow(spec, store=str(tmp_path / "joblens.db"))
+    with contextlib.chdir(tmp_path):
+        for _ in range(2):
+            joblens.run_workflow(spec, store=str(tmp_path / "joblens.db"))
     found = server.get(f"{API}/compare?run=1.1&run=1.2")
     assert found.status == 200, found.text
     answer = json.loads(found.body)

@@ -165,7 +165,10 @@ export class GraphView {
       this._activate(place, true);
       this._options.onOpen(box);
     });
-    node.addEventListener("focus", () => this._mark(place));
+    node.addEventListener("focus", () => {
+      this._activate(place, false);
+      this._mark(place);
+    });
     node.addEventListener("mouseenter", () => this._mark(place));
     return { box, node, frame, shape, bar, title, stamp: "" };
   }
