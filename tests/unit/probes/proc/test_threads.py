@@ -30,7 +30,7 @@ nr_involuntary_switches                      :                    9
 
 @pytest.fixture(autouse=True)
 def a_look_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_TIMES_NS", "_LOOK_NS", "_LOOK_WALL_NS"):
+    for name in ("_TIMES_NS", "_SCAN_NS", "_SCAN_WALL_NS"):
         monkeypatch.setattr(threads, name, 10**10)
 
 
@@ -292,7 +292,7 @@ def test_time_is_left_for_those_that_ran_most(tmp_path: Path, monkeypatch: pytes
         machine.thread(tid, 5000 if tid == 905 else 10)
     clock = iter(range(10**6))
     monkeypatch.setattr(threads, "_TIMES_NS", 10)
-    monkeypatch.setattr(threads, "_LOOK_NS", 13)
+    monkeypatch.setattr(threads, "_SCAN_NS", 13)
     monkeypatch.setattr("time.thread_time_ns", lambda: next(clock))
     table = _table(machine.probe())
     hottest, *others = table.threads
@@ -300,3 +300,18 @@ def test_time_is_left_for_those_that_ran_most(tmp_path: Path, monkeypatch: pytes
     assert None in [use.migrations for use in others]
     assert table.migrations is not None
     assert table.migrations % 7 == 0
+
+
+def test_a_process_has_its_parent_and_times_and_a_thread_has_not(tmp_path: Path) -> None:
+    machine = _Machine(tmp_path)
+    machine.thread(812, 40)
+    machine.thread(813, 20)
+    probe = machine.probe()
+    by_tid = {use.tid: use for use in _table(probe).threads}
+    assert (by_tid[812].parent, by_tid[812].ended_at_us) == (1, None)
+    assert by_tid[812].started_at_us is not None
+    assert (by_tid[813].parent, by_tid[813].started_at_us) == (None, None)
+    machine.end(812)
+    [gone] = [use for use in _table(probe).threads if use.tid == 812]
+    assert gone.ended_at_us is not None
+    assert gone.started_at_us == by_tid[812].started_at_us

@@ -2,7 +2,8 @@
 
 import { el, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
-import { Chart, ChartGroup } from "./chart.js";
+import { Chart } from "./chart.js";
+import { ChartGroup } from "./chart-group.js";
 import { emptyBox, errorBox } from "./feedback.js";
 import { Gantt } from "./gantt.js";
 import { GraphView } from "./graph.js";

@@ -44,6 +44,11 @@ const SHAPES = {
   off: "M2 5H8",
 };
 
+/** Whether nothing more will happen to a job. @param {string} status */
+export function isFinal(status) {
+  return status !== "queued" && status !== "running";
+}
+
 /** @param {string} status */
 export function toneOf(status) {
   return TONES[status] ?? "off";
