@@ -5,7 +5,7 @@
 
 import { el, fill, svg } from "../core/dom.js";
 import * as format from "../core/format.js";
-import { STATE_ORDER } from "./run_rows.js";
+import { STATE_ORDER } from "./run-rows.js";
 import { shapeOf, toneOf } from "./state.js";
 
 const HEIGHT = 34;

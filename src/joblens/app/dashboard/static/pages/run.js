@@ -1,8 +1,8 @@
 /** Run: its state and failures first, then all jobs, graph, timeline and machine use. The head waits for none of them. */
 
-import { runActions } from "../components/run_actions.js";
-import { GraphCard, TimelineCard } from "../components/run_cards.js";
-import { RunRows, STATE_ORDER } from "../components/run_rows.js";
+import { runActions } from "../components/run-actions.js";
+import { GraphCard, TimelineCard } from "../components/run-cards.js";
+import { RunRows, STATE_ORDER } from "../components/run-rows.js";
 import { stateBadge, toneOf } from "../components/state.js";
 import { Table } from "../components/table.js";
 import { el, fill, setText } from "../core/dom.js";
@@ -51,7 +51,7 @@ class RunPage {
     });
     this._groupChip = el("span");
     this._query = new URLSearchParams(context.query);
-    /** @type {Table<import("../components/run_rows.js").RunRow>} */
+    /** @type {Table<import("../components/run-rows.js").RunRow>} */
     this._table = new Table({
       label: "Jobs of the run",
       columns: this._columns(),
@@ -295,7 +295,7 @@ class RunPage {
     return { sort: this._query.get("sort") ?? "", ascending: this._query.get("ascending") === "true" };
   }
 
-  /** @returns {import("../components/table.js").Column<import("../components/run_rows.js").RunRow>[]} */
+  /** @returns {import("../components/table.js").Column<import("../components/run-rows.js").RunRow>[]} */
   _columns() {
     const context = this._context;
     return [
@@ -377,7 +377,7 @@ class RunPage {
     ];
   }
 
-  /** @param {import("../components/run_rows.js").RunRow} row */
+  /** @param {import("../components/run-rows.js").RunRow} row */
   _durationOf(row) {
     if (row.state !== "running" || row.began_us === null || !this._context.source.isLive) return row.duration_s;
     return Math.max(0, (Date.now() * 1000 + this._offset_us - row.began_us) / 1e6);

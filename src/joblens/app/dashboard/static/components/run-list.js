@@ -3,14 +3,13 @@
 import { el, fill, setText } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { stateBadge } from "./state.js";
-import { Table } from "./table.js";
 
 /**
  * @param {import("../core/page.js").Context} context
- * @param {{ withName: boolean, onNearEnd?: () => void, empty: string }} options
- * @returns {Table<Api.RunLine>}
+ * @param {{ withName: boolean, empty: string }} options
+ * @returns {import("./table.js").TableOptions<Api.RunLine>}
  */
-export function runTable(context, { withName, onNearEnd, empty }) {
+export function runTable(context, { withName, empty }) {
   /** @type {import("./table.js").Column<Api.RunLine>[]} */
   const columns = [
     {
@@ -76,15 +75,14 @@ export function runTable(context, { withName, onNearEnd, empty }) {
       cell: (run) => el("span", { class: "muted" }, run.host),
     },
   ];
-  return new Table({
+  return {
     label: "Runs",
     columns: withName ? columns : columns.filter((column) => column.id !== "name"),
     rowKey: (run) => run.uuid,
     href: (run) => `/runs/${run.label}`,
     open: (path) => context.go(path),
     empty,
-    ...(onNearEnd ? { onNearEnd } : {}),
-  });
+  };
 }
 
 /** Time it was driven; of a running one until now. @param {import("../core/page.js").Context} context @param {Api.RunLine} run */
@@ -93,7 +91,7 @@ function durationOf(context, run) {
   return isRunning ? Math.max(0, Date.now() / 1000 - (run.started_at_us ?? 0) / 1e6) : run.took_s;
 }
 
-/** @param {Api.RunLine} run */
+/** @param {{ done: number, failed: number, left: number }} run */
 export function progressOf(run) {
   const part = (/** @type {number} */ count, /** @type {string} */ tone) =>
     count ? el("span", { class: `tone-${tone}`, style: { flex: String(count) } }) : null;
