@@ -15,7 +15,7 @@ export function runTable(context, { withName, empty }) {
     {
       id: "run",
       label: "Run",
-      width: "84px",
+      width: "6.0rem",
       key: (run) => run.label,
       cell: (run) => el("a", { href: context.href(`/runs/${run.label}`), tabindex: "-1" }, run.label),
     },
@@ -29,14 +29,14 @@ export function runTable(context, { withName, empty }) {
     {
       id: "status",
       label: "State",
-      width: "124px",
+      width: "8.9rem",
       key: (run) => run.status,
       cell: (run) => stateBadge(run.status),
     },
     {
       id: "progress",
       label: "Jobs",
-      width: "200px",
+      width: "14.3rem",
       isWide: true,
       key: (run) => `${run.done} ${run.failed} ${run.jobs}`,
       cell: (run) => progressOf(run),
@@ -44,7 +44,7 @@ export function runTable(context, { withName, empty }) {
     {
       id: "started",
       label: "Started",
-      width: "142px",
+      width: "10.6rem",
       key: (run) => String(run.started_at_us ?? run.created_at_us),
       cell: (run) => {
         const at = run.started_at_us ?? run.created_at_us;
@@ -54,14 +54,14 @@ export function runTable(context, { withName, empty }) {
     {
       id: "took",
       label: "Duration",
-      width: "100px",
+      width: "7.1rem",
       align: "right",
       cell: (run, cell) => setText(cell, format.duration(durationOf(context, run))),
     },
     {
       id: "user",
       label: "User",
-      width: "110px",
+      width: "7.9rem",
       isWide: true,
       key: (run) => run.user,
       cell: (run) => el("span", { class: "muted" }, run.user),
@@ -69,7 +69,7 @@ export function runTable(context, { withName, empty }) {
     {
       id: "host",
       label: "Host",
-      width: "130px",
+      width: "9.3rem",
       isWide: true,
       key: (run) => run.host,
       cell: (run) => el("span", { class: "muted" }, run.host),
