@@ -1,4 +1,4 @@
-"""The server: streams of many clients, lists of a million jobs, a day of samples, memory.
+"""The server: streams of many clients, lists of a million jobs, a day of samples, memory, its description.
 
 `JOBLENS_BENCH_STREAM_S=1800` measures streams and memory for half an hour."""
 
@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -31,6 +32,7 @@ JOBS, CLIENTS = 50, 200
 STREAM_S = float(os.environ.get("JOBLENS_BENCH_STREAM_S", "60"))
 DAY_S = 86_400
 ASKED = 200
+EXAMPLES = os.environ.get("JOBLENS_BENCH_EXAMPLES", "20")  # per operation of the description
 FILTERS = {
     "newest": "",
     "state": "status=failed",
@@ -76,6 +78,7 @@ def figures(bench: Workbench) -> Iterator[Figure]:
     yield from _streams(bench)
     yield _day(bench)
     yield from _lists(bench)
+    yield _description(bench)
 
 
 @contextmanager
@@ -198,6 +201,19 @@ def _lists(bench: Workbench) -> Iterator[Figure]:
             yield Figure(f"list of {remembering.JOBS:,} jobs by {name}, p99", p99, "ms", 50)
         substring = median(server.ask_s("/jobs?limit=50&name_contains=99") * 1000 for _ in range(20))
         yield Figure(f"list of {remembering.JOBS:,} jobs by part of the name", substring, "ms", 300)
+
+
+def _description(bench: Workbench) -> Figure:
+    from tests.integration.test_server_description import ask_everything  # needs schemathesis
+
+    folder = Path(bench.path("description"))
+    folder.mkdir()
+    asked = ask_everything(folder, EXAMPLES)
+    if not asked.is_success:
+        Path(bench.path("description.txt")).write_text(asked.output)
+    failures = re.search(r"found (\d+) unique failures", asked.output)
+    wrong = int(failures[1]) if failures else int(not asked.is_success)
+    return Figure("server errors and undocumented answers", wrong, "", 0, note=f"{asked.cases:,} cases")
 
 
 def _queued(uuid: str) -> JobQueued:

@@ -135,7 +135,9 @@ def start_job(server: Served) -> Iterator[StartJob]:
     """Returns a function that starts a real job in the server's store (`start_job("--", "sleep", "9")`) and
     returns its record once it runs. At the end, jobs that still run are ended."""
     started: list[subprocess.Popen[bytes]] = []
-    environment = {**os.environ, "JOBLENS_STORE": server.settings.store.url, "PYTHONPATH": python_path()}
+    store = server.settings.store.url
+    assert store is not None
+    environment = {**os.environ, "JOBLENS_STORE": store, "PYTHONPATH": python_path()}
 
     def start(*words: str) -> Record:
         known = {each.job.uuid for each in _running(server)}
@@ -149,10 +151,10 @@ def start_job(server: Served) -> Iterator[StartJob]:
                 stderr=subprocess.DEVNULL,
             )
         )
-        return wait_until(
-            lambda: next((each for each in _running(server) if each.job.uuid not in known), None),
-            what="the job to run",
+        found = wait_until(
+            lambda: [each for each in _running(server) if each.job.uuid not in known], what="the job to run"
         )
+        return found[0]
 
     yield start
     for process in started:

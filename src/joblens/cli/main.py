@@ -86,7 +86,7 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "config": _entry("config", "Show the settings and where each comes from."),
         "doctor": _entry("doctor", "Show what can be measured on this machine."),
         "worker": _entry("worker", "Run queued jobs on this machine."),
-        "serve": _entry("serve", "Serve the store over HTTP."),
+        "serve": _entry("serve", "Serve the dashboard and the API over HTTP."),
         "token": _entry("token", "Create and revoke access tokens of the server."),
         "mcp": _entry("mcp", "Serve jobs to an AI assistant (Model Context Protocol)."),
         "exporter": _entry("exporter", "Serve metrics of jobs to Prometheus."),

@@ -15,7 +15,7 @@ from joblens.model.jobs.job import Attempt, Job, RetryLost
 class SoughtProgram(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A word of a command with a program that is resolved on the machine it runs on."""
 
-    place: int  # of the word
+    index: int = field(name="place")  # of the word
     around: tuple[str, ...]  # parts of the word before and after it
     names: tuple[str, ...]  # the first that is there and passes the check
     check: tuple[str, ...] = ()  # arguments with which it has to end with 0
@@ -50,7 +50,7 @@ class WorkerActions(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker runs. Not redacted: it is in the store only until the job has ended."""
+    """Command and environment for a worker. Not redacted: it is in the store only until the job has ended."""
 
     argv: tuple[str, ...] = ()  # of a container job: the command inside; () the image's own
     env: dict[str, str] = field(default_factory=dict)  # on top of the worker's environment

@@ -45,7 +45,7 @@ class SnapshotFold:
         self._planned = planned or PlannedWork(has_absolute_indexes=False)
         self._grid = WorkGrid(self._planned)
         self._rows = self._grid.rows
-        self._place = self._grid.place
+        self._cell_of = self._grid.cell_of
         # By far the most events: unique operator names need no search.
         self._frequent: dict[str, Callable[[OperatorColumn, int, SeenEvent], None]] = {
             EventType.OP_START.value: self._started,
@@ -83,13 +83,13 @@ class SnapshotFold:
         self._runs = JobRuns()
         self._strategy: str | None = None
         self._last_checkpoint: float | None = None
-        self._rows_told = JobRows()
+        self._reported_rows = JobRows()
         self._steps = StepTotals()
         self._time_left = TimeLeft(is_parquet=self._planned.is_parquet)
         self._rejected_in_cutting = 0
         self._is_exporting = False
         self._export_path: str | None = None
-        self._told_partitions = 0
+        self._reported_partitions = 0
 
     # Reading
 
@@ -132,7 +132,7 @@ class SnapshotFold:
     def _op_start(self, event: SeenEvent) -> None:
         if not event.operation_name:
             return
-        column, row = self._place(event, (0, RUNNING, BROKEN))
+        column, row = self._cell_of(event, (0, RUNNING, BROKEN))
         if column.is_global:
             column.start(row, event.timestamp)
         else:
@@ -146,7 +146,7 @@ class SnapshotFold:
     def _op_complete(self, event: SeenEvent) -> None:
         if not event.operation_name:
             return
-        column, row = self._place(event, (RUNNING,))
+        column, row = self._cell_of(event, (RUNNING,))
         if column.is_global and not self._planned.has_absolute_indexes and self._rows.ids:
             return  # DataJuicer reports it before; they are done when the job is
         self._completed(column, row, event)
@@ -168,7 +168,7 @@ class SnapshotFold:
     def _op_failed(self, event: SeenEvent) -> None:
         if not event.operation_name:
             return
-        column, row = self._place(event, (RUNNING,))
+        column, row = self._cell_of(event, (RUNNING,))
         column.fail(row, event.timestamp, event.error_message or "")
         if event.metadata is not None and event.metadata.resources is not None:
             column.use(event.metadata.resources)
@@ -176,7 +176,7 @@ class SnapshotFold:
     def _checkpoint_save(self, event: SeenEvent) -> None:
         if not event.operation_name:
             return
-        self._saved(*self._place(event, (DONE,)), event)
+        self._saved(*self._cell_of(event, (DONE,)), event)
 
     def _saved(self, column: OperatorColumn, row: int, event: SeenEvent) -> None:
         if _is_state(event.checkpoint_path):
@@ -216,7 +216,7 @@ class SnapshotFold:
     def _partition_start(self, event: SeenEvent) -> None:
         if event.partition_id is not None:
             row = self._grid.row(event.partition_id)
-            if self._rows.codes[row] == BROKEN:  # tried again
+            if self._rows.codes[row] == BROKEN:  # retried
                 self._rows.retry(row)
                 self._grid.forget_unsaved(row)
             self._rows.start(row, event.timestamp)
@@ -235,7 +235,7 @@ class SnapshotFold:
         self._rows.complete(row, event.timestamp)
         self._grid.came_further(row)
         for column in self._grid.of_partitions():
-            column.settle(row)
+            column.fold(row)
         details = event.metadata or _NOTHING
         if details.rejected_rows is not None:
             self._rows.rejected[row] = details.rejected_rows
@@ -257,7 +257,7 @@ class SnapshotFold:
         """Marks a global operator and everything before it as done, including work of an earlier run."""
         if not event.operation_name:
             return
-        column, _ = self._place(event, (RUNNING,))
+        column, _ = self._cell_of(event, (RUNNING,))
         if not column.is_global:
             return
         if column.codes[0] == RUNNING:
@@ -265,7 +265,7 @@ class SnapshotFold:
         column.load(0, SAVED)
         for earlier in self._grid.of_partitions():
             if earlier.index < column.index:
-                self._grid.settle(earlier)
+                self._grid.fold(earlier)
 
     # The job
 
@@ -282,12 +282,12 @@ class SnapshotFold:
         details = event.metadata or _NOTHING
         if self._runs.start(event, self._grid.done()) and self._runs.count > 1:
             self._grid.let_go()
-            self._is_exporting, self._rows_told = False, JobRows()
+            self._is_exporting, self._reported_rows = False, JobRows()
             self._runs.done_before = self._grid.done()
         self._time_left.began(details.workers)
         self._strategy = details.checkpoint_strategy or self._strategy
         reported = event.total_partitions or details.total_partitions or details.num_partitions or 0
-        self._told_partitions = max(reported, self._told_partitions)
+        self._reported_partitions = max(reported, self._reported_partitions)
         if event.config is not None and event.config.executor_type is not None:
             self.executor_type = event.config.executor_type
 
@@ -295,7 +295,7 @@ class SnapshotFold:
         self._runs.end = event
         details = event.metadata or _NOTHING
         rows_out = details.rows_out if event.output_rows is None else event.output_rows
-        self._rows_told = JobRows(details.rows_in, rows_out, details.rejected_rows)
+        self._reported_rows = JobRows(details.rows_in, rows_out, details.rejected_rows)
         if event.event_type == EventType.JOB_COMPLETE:
             self._grid.all_complete(event.timestamp)
             if self._planned.has_absolute_indexes:
@@ -309,7 +309,7 @@ class SnapshotFold:
             row = self._grid.row(event.partition_id)
             self._rows.rejected[row] = self._rows.rejected.get(row, 0) + rejected
         if event.operation_name is not None:
-            column, row = self._place(event, (RUNNING,))
+            column, row = self._cell_of(event, (RUNNING,))
             # The operator's end event has the same rows.
             column.rejected[row] = max(column.rejected.get(row, 0), rejected)
         if event.partition_id is None and event.operation_name is None:
@@ -341,13 +341,13 @@ class SnapshotFold:
             else ProcessingStatus.INTERRUPTED
         )
         rows, states = self._rows.frozen(), [column.frozen() for column in columns]
-        partitions = max(self._told_partitions, len(rows.ids))
+        partitions = max(self._reported_partitions, len(rows.ids))
         total = sum(1 if column.is_global else partitions for column in columns)
         done, saved = self._grid.done(), sum(column.counts[SAVED] for column in columns)
         is_running = status is ProcessingStatus.IN_PROGRESS
         operators = tuple(column.progress(partitions, is_running=is_running) for column in columns)
         came_and_left = job_rows(
-            self._rows_told,
+            self._reported_rows,
             status,
             operators,
             facts.summary,

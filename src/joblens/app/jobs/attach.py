@@ -72,14 +72,14 @@ def attach_in_foreground(
     make_display: MakeDisplay | None,
 ) -> Record:
     """Handles the process's signals meanwhile: the first one ends the measurement."""
-    looking = _Measuring(find_target(text, engine, socket), request, settings, make_display)
+    measuring = _Measuring(find_target(text, engine, socket), request, settings, make_display)
     before: dict[int, Any] = {}
     for ending in _ENDING:
         if signal.getsignal(ending) is not signal.SIG_IGN:
-            before[ending] = signal.signal(ending, looking.stop_soon)
-    wakeup_before = signal.set_wakeup_fd(looking.context.loop.wake_fd, warn_on_full_buffer=False)
+            before[ending] = signal.signal(ending, measuring.stop_soon)
+    wakeup_before = signal.set_wakeup_fd(measuring.context.loop.wake_fd, warn_on_full_buffer=False)
     try:
-        return looking.until_end()
+        return measuring.until_end()
     finally:
         signal.set_wakeup_fd(wakeup_before)
         for number, handler in before.items():
@@ -93,7 +93,7 @@ class _Measuring:
         check_request(request)
         self._job = _job_of(target, request, settings)
         self._target = target
-        self._look_s = request.requirements.timeout_s
+        self._measure_s = request.requirements.timeout_s
         self._is_to_stop = False
         self._settings = settings
         self._live = make_display(self._job.name) if make_display is not None else None
@@ -114,7 +114,7 @@ class _Measuring:
     def until_end(self) -> Record:
         context = self.context
         try:
-            attachment = Attachment(self._job, self._target, context, self._sampled, self._look_s)
+            attachment = Attachment(self._job, self._target, context, self._sampled, self._measure_s)
             self._attachment = attachment
             try:
                 attachment.start()
@@ -168,5 +168,5 @@ def _job_of(target: Target, request: Request, settings: Settings) -> Job:
         probes=probes_of(request.probes, settings),
         user=here.user,
         created_by=here.owner,
-        attached=target.told,
+        attached=target.description,
     )

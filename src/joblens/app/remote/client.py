@@ -11,13 +11,14 @@ import msgspec
 from msgspec import Struct
 
 from joblens.analysis.charts.series import JobSeries
+from joblens.analysis.runs.table import ResultRow
 from joblens.analysis.sizing.rightsizing import GroupAdvice
 from joblens.model.errors import InputError
 from joblens.model.history import BENCH_TAG, Annotation, HistoryQuery, SortKey, Statistics, Tombstone
 from joblens.model.jobs.details import Details, Provenance
 from joblens.model.jobs.job import Record, Status
 from joblens.model.jobs.sample import Sample
-from joblens.model.runs.run import JobResult, Run, RunEvent, RunStatus, Workflow
+from joblens.model.runs.run import Run, RunEvent, RunStatus, Workflow
 from joblens.model.sql import SqlAnswer, SqlLimits
 from joblens.model.values.ids import new_uuid
 from joblens.model.values.units import parse_duration, parse_instant, parse_size
@@ -73,6 +74,11 @@ class Health(Struct, frozen=True):
 class Advice(Struct, frozen=True):
     groups: tuple[GroupAdvice, ...]
     jobs: int  # that it is based on
+
+
+class _RunJobs(Struct, frozen=True):
+    items: list[ResultRow]
+    next: int | None = None
 
 
 class Client:
@@ -190,9 +196,15 @@ class Client:
         """By UUID, WORKFLOW.N, or a workflow's number or name: its newest run."""
         return self._store.find_run(run)
 
-    def run_results(self, run: str) -> list[JobResult]:
-        """Every attempt of the run's jobs."""
-        return self._store.run_results(self.run(run).uuid)
+    def run_jobs(self, run: str) -> list[ResultRow]:
+        """Every job of the run with its last attempt."""
+        found: list[ResultRow] = []
+        after: int | None = 0
+        while after is not None:
+            page = self._server.call("GET", f"{_run(run)}/jobs?limit=1000&after={after}", _RunJobs)
+            found += page.items
+            after = page.next
+        return found
 
     def run_events(self, run: str, after: int = 0) -> list[tuple[int, RunEvent]]:
         """(number, event) in order, behind number `after`."""

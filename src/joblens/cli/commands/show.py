@@ -27,16 +27,16 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
     job.
     """
     from joblens.app.jobs.queries import find, samples
-    from joblens.app.queue.task_results import place_of_waiting
+    from joblens.app.queue.task_results import allocation_of_waiting
     from joblens.app.runs.state import raised_before
 
     store = session.current_store
     record = find(store, ident, session.note)
     details = store.details(record.job.uuid)
     if asked["memory"]:
-        from joblens.app.jobs.live import look_now
+        from joblens.app.jobs.live import read_now
 
-        details = details.updated(look_now(store, record))
+        details = details.updated(read_now(store, record))
     if details.operators is None and record.job.tool == "recipe":
         from joblens.app.recipes.snapshots import operators_from_folder
 
@@ -47,7 +47,7 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
         details = slurm_account(store, record, details)
     digest = "" if record.attempt is None else record.attempt.provenance
     provenance = store.provenance(digest) if digest else None
-    waits_at = place_of_waiting(store, record)
+    waits_at = allocation_of_waiting(store, record)
     raised = raised_before(store, record)
     if session.json:
         from msgspec import to_builtins

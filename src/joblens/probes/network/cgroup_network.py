@@ -70,7 +70,7 @@ class InterfacesProbe:
     def read(self) -> dict[str, Any]:
         self._readings += 1
         if self._file < 0 and (self._readings <= _OFTEN or self._readings % _SELDOM == 0):
-            self._look_for_namespace()
+            self._find_namespace()
         if self._file < 0:
             return {}
         self._seen.update(interfaces_since(self._read(), self._base))
@@ -81,7 +81,7 @@ class InterfacesProbe:
             os.close(self._file)
             self._file = -1
 
-    def _look_for_namespace(self) -> None:
+    def _find_namespace(self) -> None:
         pids = list(self._pids())
         for pid in pids[:_FEW]:
             try:
@@ -278,7 +278,7 @@ FIELDS = (
 )
 STARTS = {INGRESS: 0, EGRESS: 64}  # of the counters of a direction
 _LAYOUT = struct.Struct("=5Q24x5Q24x")  # in the order of FIELDS
-_MAP_PLACE, _START_PLACE = 532, 540  # in the code: descriptor of the map, and where its counters begin
+_MAP_OFFSET, _START_OFFSET = 532, 540  # in the code: descriptor of the map, and where its counters begin
 _NUMBER = struct.Struct("=i")
 _CODE = bytes.fromhex(
     "bf16000000000000b7010000000000007b1ae8ff000000007961a800000000001501040000000000850000005f000000"
@@ -301,8 +301,8 @@ _CODE = bytes.fromhex(
 def program(counters: int, direction: int) -> bytes:
     """`counters`: descriptor of the map."""
     code = bytearray(_CODE)
-    _NUMBER.pack_into(code, _MAP_PLACE, counters)
-    _NUMBER.pack_into(code, _START_PLACE, STARTS[direction])
+    _NUMBER.pack_into(code, _MAP_OFFSET, counters)
+    _NUMBER.pack_into(code, _START_OFFSET, STARTS[direction])
     return bytes(code)
 
 
@@ -428,7 +428,7 @@ class CgroupNetworkProbe:
 
     @property
     def descriptor(self) -> int:
-        """Of the counters, for a child that is to read them too; -1: there is none (any more)."""
+        """Descriptor of the counters, for a child that also reads them; -1: none, or closed."""
         return self._counters.descriptor if self._counters is not None else -1
 
     def close_descriptor(self) -> None:

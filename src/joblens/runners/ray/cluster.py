@@ -17,10 +17,10 @@ from joblens.model.clusters.placement import WorkerConfig
 from joblens.runners.ray import task as ray_task
 from joblens.runners.ray.messages import (
     NODE_PREFIX,
-    Errand,
     FromTask,
     Need,
     NodeOffer,
+    TaskInput,
     from_task,
     packed,
 )
@@ -31,7 +31,7 @@ _LONGEST_POLL_MS = 1000
 
 
 class OwnDescendants:
-    """Those that there are now; `names`: only those that are called so."""
+    """Descendants of this process now; `names`: only those with these names."""
 
     def __init__(self, names: Collection[str] = ()) -> None:
         self._pidfds: list[int] = []
@@ -60,7 +60,7 @@ class OwnDescendants:
 
     @staticmethod
     def _ended(pidfds: Collection[int], wait_ms: int) -> set[int]:
-        """Also those that nobody has waited for."""
+        """Returns ended processes, also unreaped ones."""
         poll = select.poll()
         for one in pidfds:
             poll.register(one, select.POLLIN)
@@ -170,11 +170,11 @@ class RayCluster:
 
     # ---- tasks -----------------------------------------------------------------------------------------
 
-    def start(self, errand: Errand) -> Any:
+    def start(self, task_input: TaskInput) -> Any:
         """-> a handle"""
-        if errand.need.nodes > 1:
-            return _Wide(WideTask(self._ray, errand.need), errand)
-        return self._carry.options(**_options(errand.need)).remote(packed(errand))
+        if task_input.need.nodes > 1:
+            return _Wide(WideTask(self._ray, task_input.need), task_input)
+        return self._carry.options(**_options(task_input.need)).remote(packed(task_input))
 
     async def words_of(self, handle: Any) -> AsyncIterator[FromTask]:
         """Raises ClusterError when it did not come to its own end."""
@@ -187,7 +187,7 @@ class RayCluster:
         except exceptions.TaskCancelledError as error:
             raise ClusterError("its task was cancelled", "CANCELLED", is_by_others=True) from error
         except exceptions.WorkerCrashedError as error:
-            why = "the process of its task was ended, or its node is lost"
+            why = "the process of its task was killed, or its node is lost"
             raise ClusterError(why, "CRASHED", is_by_others=True) from error
         except exceptions.RayTaskError as error:
             raise _of_task(error) from error
@@ -200,8 +200,8 @@ class RayCluster:
         doors = await wide.task.doors()
         if doors is None:
             raise ClusterError("its task was cancelled", "CANCELLED")
-        errand = replace(wide.errand, doors=doors, token=wide.task.token)
-        return wide.task.start(self._carry, _options(errand.need), packed(errand))
+        task_input = replace(wide.task_input, doors=doors, token=wide.task.token)
+        return wide.task.start(self._carry, _options(task_input.need), packed(task_input))
 
     def cancel(self, handle: Any) -> None:
         if isinstance(handle, _Wide):
@@ -241,7 +241,7 @@ class _Wide(Struct, frozen=True, eq=False):
     """The handle of a job that has several nodes."""
 
     task: WideTask
-    errand: Errand
+    task_input: TaskInput
 
 
 def _options(need: Need) -> dict[str, Any]:
@@ -283,7 +283,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _imported() -> Any:
-    """Ray tells nobody that it is used, and gives jobs without GPUs no less than they would have."""
+    """Imports Ray without usage reports; jobs without GPUs see the same devices as without Ray."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""A Ray that is started for one run: its folder, and that nobody else can use it."""
+"""A Ray cluster started for one run, with a private folder."""
 
 import contextlib
 import json
@@ -11,25 +11,25 @@ import time
 from collections.abc import Mapping, MutableMapping
 
 _PREFIX = "jlray-"
-_PLACE = "/tmp"  # noqa: S108 - a private folder in it: paths of sockets have to be short
+_PARENT = "/tmp"  # noqa: S108 - a private folder in it: paths of sockets have to be short
 _RAYS, _TOKEN = "r", "token"
 _TRIES, _PAUSE_S = 20, 0.1
 CHANGED = "JOBLENS_RAY_CHANGED"  # what such a Ray was given instead of what was set, for its jobs
 
 
 def folder_note(socket: str) -> str:
-    """Of the desk at this socket."""
+    """Returns the path of the note of the proxy at this socket."""
     return f"{socket}.folder"
 
 
 class OwnFolder:
-    """Private to its owner; what Ray makes in it is for everybody. The file `noted_at` names it, so that it
-    is found and removed when its desk could not do that."""
+    """Private to its owner, because files that Ray makes in it are readable by all. The file `noted_at` names
+    it, so that it is removed when its proxy could not do that."""
 
     def __init__(self, noted_at: str) -> None:
         self._noted_at = noted_at
         remove_noted(noted_at)
-        self._path = tempfile.mkdtemp(prefix=_PREFIX, dir=_PLACE)
+        self._path = tempfile.mkdtemp(prefix=_PREFIX, dir=_PARENT)
         with open(noted_at, "w") as file:
             file.write(self._path)
         with open(self._token, "w", opener=_private) as file:
@@ -90,7 +90,7 @@ def remove_noted(noted_at: str) -> None:
 
 def _is_ours(path: str) -> bool:
     found = os.lstat(path)
-    is_named_so = os.path.dirname(path) == _PLACE and os.path.basename(path).startswith(_PREFIX)
+    is_named_so = os.path.dirname(path) == _PARENT and os.path.basename(path).startswith(_PREFIX)
     return is_named_so and stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 

@@ -1,7 +1,7 @@
 """Task of Ray that stands for jobs of a run: brings them to its node's worker, and their output back.
 
-Ray counts what the task asks for; the worker starts and measures the jobs. What the task yields tells the
-proxy how far it is.
+Ray counts what the task asks for; the worker starts and measures the jobs. The task yields its progress for
+the proxy.
 """
 
 import asyncio
@@ -30,23 +30,23 @@ from joblens.runners.nodes.listener import (
     PrintsTo,
     Ran,
 )
-from joblens.runners.nodes.pilot_worker import HiringError, NodeHome, home_of, reach_worker
+from joblens.runners.nodes.pilot_worker import NodeHome, WorkerStartError, home_of, reach_worker
 from joblens.runners.nodes.remote_processes import NodeDoor
 from joblens.runners.ray.messages import (
     Begun,
-    CannotHire,
-    Errand,
     Finished,
     FromTask,
     Need,
     Printed,
+    TaskInput,
+    WorkerNotStarted,
     errands,
     packed,
 )
 from joblens.runners.ray.own_cluster import as_it_was
 
-_LOOK_EVERY_S = 1.0
-_IDLE_S = 120.0  # a door nobody comes to closes by itself
+_POLL_EVERY_S = 1.0
+_IDLE_S = 120.0  # a door without connections closes by itself
 
 
 def hold_door(token: str) -> Iterator[tuple[str, str, int]]:
@@ -63,7 +63,7 @@ def hold_door(token: str) -> Iterator[tuple[str, str, int]]:
 
 
 class WideTask:
-    """One job that has several nodes, from asking for them on. Driven by the desk's loop; `cancel` may come
+    """One job on several nodes, from the request for them on. Driven by the proxy's loop; `cancel` may come
     at any moment."""
 
     def __init__(self, ray: Any, need: Need) -> None:
@@ -77,7 +77,7 @@ class WideTask:
 
     async def doors(self) -> tuple[NodeDoorAddress, ...] | None:
         """When all of its nodes are there; None: it was cancelled before that."""
-        while not await asyncio.to_thread(self._group.wait, _LOOK_EVERY_S):
+        while not await asyncio.to_thread(self._group.wait, _POLL_EVERY_S):
             if self._is_cancelled:
                 return None
         hold = self._ray.remote(num_returns="streaming", max_retries=0)(hold_door)
@@ -89,9 +89,9 @@ class WideTask:
             addresses.append(NodeDoorAddress(name, host, port))
         return None if self._is_cancelled else tuple(addresses)
 
-    def start(self, task: Any, options: dict[str, Any], errand: bytes) -> Any:
+    def start(self, task: Any, options: dict[str, Any], task_input: bytes) -> Any:
         """On its first node. -> the handle of Ray"""
-        self._main = task.options(**options, **self._on(0)).remote(errand)
+        self._main = task.options(**options, **self._on(0)).remote(task_input)
         return self._main
 
     def cancel(self) -> None:
@@ -99,7 +99,7 @@ class WideTask:
         self._end([self._main] if self._main is not None else [])
 
     def close(self) -> None:
-        """It is over, however it went: the nodes are given back."""
+        """Releases the nodes, however it ended."""
         self._end(self._doors)
         with contextlib.suppress(Exception):  # the cluster is gone, and the group with it
             self._ray.util.remove_placement_group(self._group)
@@ -167,7 +167,7 @@ class PrintedFiles:
             yield from _news(folder)
 
     def rest_of(self, uuid: str) -> Iterator[Printed]:
-        """It has ended: nothing more is added to its files, and they are not needed here any more."""
+        """Yields the rest of the output of a job that has ended, and removes its files."""
         folder = self._folders.pop(uuid, None)
         if folder is not None:
             yield from _news(folder)
@@ -212,52 +212,52 @@ def _pieces(here: str, meant: str, known: _File) -> Iterator[Printed]:
 _READ_BYTES = 1 << 16
 _SHIP_EVERY_S = 0.5
 _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-_PRELOAD_MARK = "RAY_LD_PRELOAD_ON_WORKERS"  # set with LD_PRELOAD, where whoever started the node had none
+_PRELOAD_MARK = "RAY_LD_PRELOAD_ON_WORKERS"  # set with LD_PRELOAD, where the node was started without one
 
 
-def carry(errand: bytes) -> Iterator[bytes]:
-    """What runs on the node."""
-    for word in _Carrier(errands.decode(errand)).words():
+def carry(task_input: bytes) -> Iterator[bytes]:
+    """Runs on the node."""
+    for word in _Carrier(errands.decode(task_input)).words():
         yield packed(word)
 
 
 class _Carrier:
-    def __init__(self, errand: Errand) -> None:
+    def __init__(self, task_input: TaskInput) -> None:
         import ray  # the task runs in a process of Ray
 
-        self._errand = errand
+        self._task_input = task_input
         context: Any = ray.get_runtime_context()
         self._node_id = str(context.get_node_id())
         self._task_id = str(context.get_task_id())
-        self._gpus = tuple(str(one) for one in ray.get_gpu_ids()) if errand.need.gpus else None
+        self._gpus = tuple(str(one) for one in ray.get_gpu_ids()) if task_input.need.gpus else None
 
     def words(self) -> Iterator[FromTask]:
-        errand, host = self._errand, socket.gethostname()
+        task_input, host = self._task_input, socket.gethostname()
         try:
-            link = _reach(errand, self._node_id)
-        except HiringError as error:
-            yield CannotHire(f"no worker can be started on {host}: {error}")
+            link = _reach(task_input, self._node_id)
+        except WorkerStartError as error:
+            yield WorkerNotStarted(f"no worker can be started on {host}: {error}")
             return
         yield Begun(node_id=self._node_id, host=host)
         start_s = time.monotonic()
         doors = self._doors(host)
         placement = self._placement(host, doors)
         try:
-            group = link.bring(errand, self._gpus, placement, doors)
+            group = link.bring(task_input, self._gpus, placement, doors)
         except OSError:
             # The worker had nothing to do for a while and left; this process still had a connection to it.
             try:
-                link = _reach_again(errand, self._node_id)
-            except HiringError as error:
-                yield CannotHire(f"no worker can be started on {host}: {error}")
+                link = _reach_again(task_input, self._node_id)
+            except WorkerStartError as error:
+                yield WorkerNotStarted(f"no worker can be started on {host}: {error}")
                 return
-            group = link.bring(errand, self._gpus, placement, doors)
+            group = link.bring(task_input, self._gpus, placement, doors)
         ended: list[str] = []
         let_go: list[str] = []
         ran_s = 0.0
         files = PrintedFiles()
         try:
-            left = set(errand.uuids)
+            left = set(task_input.uuids)
             while left:
                 word = link.next(_SHIP_EVERY_S if files.is_any else None)
                 if isinstance(word, PrintsTo):
@@ -280,13 +280,13 @@ class _Carrier:
         yield Finished(ended=tuple(ended), let_go=tuple(let_go), seconds=min(ran_s, wall_s) or wall_s)
 
     def _doors(self, host: str) -> NodeDoors | None:
-        errand = self._errand
-        if not errand.doors:
+        task_input = self._task_input
+        if not task_input.doors:
             return None
-        return NodeDoors(here=host, token=errand.token, doors=named_apart(host, errand.doors))
+        return NodeDoors(here=host, token=task_input.token, doors=named_apart(host, task_input.doors))
 
     def _placement(self, host: str, doors: NodeDoors | None) -> Placement:
-        need = self._errand.need
+        need = self._task_input.need
         asked = {"CPU": f"{need.cpus:g}"}
         if need.memory_bytes:
             asked["memory"] = str(need.memory_bytes)
@@ -298,7 +298,7 @@ class _Carrier:
             job_id=self._task_id,
             nodes=(host, *(door.node for door in doors.doors)) if doors is not None else (host,),
             node_id=self._node_id,
-            is_allocation=len(self._errand.uuids) > 1,
+            is_allocation=len(self._task_input.uuids) > 1,
             asked=asked,
         )
 
@@ -309,26 +309,26 @@ class _Link:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._messages: MessageReader[FromNode] = MessageReader(FromNode)
-        self._heard: list[FromNode] = []
+        self._received: list[FromNode] = []
         self._group = 0
 
     def bring(
         self,
-        errand: Errand,
+        task_input: TaskInput,
         gpus: tuple[str, ...] | None,
         placement: Placement,
         doors: NodeDoors | None = None,
     ) -> int:
         self._group += 1
-        places = max(1, -int(-errand.need.cpus // 1))
-        word = Bring(self._group, errand.uuids, places=places, gpus=gpus, placement=placement, doors=doors)
+        cpus = max(1, -int(-task_input.need.cpus // 1))
+        word = Bring(self._group, task_input.uuids, cpus=cpus, gpus=gpus, placement=placement, doors=doors)
         self._connection.settimeout(None)
         self._connection.sendall(message_line(word))
         return self._group
 
     def next(self, most_s: float | None) -> FromNode | None:
         """None: nothing was said for so long. Raises ConnectionError when the worker is gone."""
-        while not self._heard:
+        while not self._received:
             self._connection.settimeout(most_s)
             try:
                 data = self._connection.recv(_READ_BYTES)
@@ -337,14 +337,14 @@ class _Link:
             if not data:
                 _links.clear()
                 raise ConnectionError("the worker of this node is gone")
-            self._heard.extend(self._messages.feed(data))
-        return self._heard.pop(0)
+            self._received.extend(self._messages.feed(data))
+        return self._received.pop(0)
 
     def close(self) -> None:
         self._connection.close()
 
     def leave(self, group: int) -> None:
-        """What is still to be heard of that group is for nobody: the connection is given up."""
+        """Closes the connection: further messages of that group have no reader."""
         _links.clear()
         with contextlib.suppress(OSError):
             self._connection.sendall(message_line(Leave(group)))
@@ -354,34 +354,36 @@ class _Link:
 _links: dict[str, _Link] = {}  # by run: a process of Ray may see several
 
 
-def _reach(errand: Errand, node_id: str) -> _Link:
-    link = _links.get(errand.run_uuid)
+def _reach(task_input: TaskInput, node_id: str) -> _Link:
+    link = _links.get(task_input.run_uuid)
     if link is None:
-        home = home_of(errand.run_uuid, node_id)
-        config = _for_node(msgspec.json.decode(errand.hire, type=WorkerConfig), errand, node_id, home)
+        home = home_of(task_input.run_uuid, node_id)
+        config = _for_node(
+            msgspec.json.decode(task_input.config, type=WorkerConfig), task_input, node_id, home
+        )
         _links.clear()
-        link = _links[errand.run_uuid] = _Link(reach_worker(home, config, errand.argv, _node_env()))
+        link = _links[task_input.run_uuid] = _Link(reach_worker(home, config, task_input.argv, _node_env()))
     return link
 
 
-def _reach_again(errand: Errand, node_id: str) -> _Link:
+def _reach_again(task_input: TaskInput, node_id: str) -> _Link:
     for link in _links.values():
         link.close()
     _links.clear()
-    return _reach(errand, node_id)
+    return _reach(task_input, node_id)
 
 
-def _for_node(config: WorkerConfig, errand: Errand, node_id: str, home: NodeHome) -> WorkerConfig:
+def _for_node(config: WorkerConfig, task_input: TaskInput, node_id: str, home: NodeHome) -> WorkerConfig:
     """Where the run's folder is not to be seen its jobs print into one of the node."""
-    is_shared = not errand.mark or os.path.exists(os.path.join(errand.folder, errand.mark))
+    is_shared = not task_input.mark or os.path.exists(os.path.join(task_input.folder, task_input.mark))
     placement = Placement(engine="ray", node_id=node_id, nodes=(socket.gethostname(),))
-    elsewhere = {} if is_shared else {errand.folder: home.files}
+    elsewhere = {} if is_shared else {task_input.folder: home.files}
     return replace(config, elsewhere=elsewhere, placement=placement)
 
 
 def _node_env() -> Mapping[str, str]:
-    """Of the node, as whoever started it had it: Ray adds to that of the processes that run tasks (how many
-    threads a library may use, which GPUs are to be seen), and to its own (another malloc)."""
+    """Returns the environment in which the node was started: Ray adds to that of the processes that run tasks
+    (threads of libraries, visible GPUs), and to its own (another malloc)."""
     try:
         with open(f"/proc/{os.getppid()}/environ", "rb") as file:
             pairs = (os.fsdecode(item).partition("=") for item in file.read().split(b"\0") if b"=" in item)

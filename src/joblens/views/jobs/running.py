@@ -21,7 +21,7 @@ _LIST_COLUMNS = (
     Column("PID", is_right=True, goes=1),
     Column("COMMAND", gives_way=True, least=12, goes=3),
 )
-_PID_PLACE = [column.title for column in _LIST_COLUMNS].index("PID")
+_PID_COLUMN = [column.title for column in _LIST_COLUMNS].index("PID")
 _TOP_COLUMNS = (
     Column("ID"),
     Column("NAME", gives_way=True, keeps_end=True),
@@ -37,7 +37,7 @@ _TOP_COLUMNS = (
     Column("CPU OVER TIME", goes=1),
 )
 _OF_SOME = ("NET", "GPU", "GPU MEM")  # shown if a job has values there
-_ROOM_FOR_ALL, _ROOM_FOR_NUMBERS = 110, 95
+_WIDTH_FOR_ALL, _WIDTH_FOR_NUMBERS = 110, 95
 _SPARK_COLUMNS = 13
 
 
@@ -61,7 +61,7 @@ def render_running(records: Sequence[Record], *, now_us: int, width: int, paint:
     if not any(record.job.queue for record in records):
         return render_table(listed, rows, width, paint)
     # On a queue, the machine is more informative than a process ID.
-    pid = _PID_PLACE
+    pid = _PID_COLUMN
     columns = (*listed[:pid], Column("HOST", goes=4), *listed[pid:])
     hosts = [UNKNOWN if one.attempt is None else clean(one.attempt.owner.host) for one in records]
     rows = [[*row[:pid], host, *row[pid:]] for row, host in zip(rows, hosts, strict=True)]
@@ -100,9 +100,9 @@ def _top_table(rows: Sequence[Sequence[str]], width: int, paint: Palette) -> lis
         or any(row[index] not in (UNKNOWN, "0B/s", "0%", "0B") for row in rows)
     ]
     extra = len(used_columns) - len(_TOP_COLUMNS) + len(_OF_SOME)
-    if extra and width < _ROOM_FOR_ALL:
+    if extra and width < _WIDTH_FOR_ALL:
         used_columns.pop()  # numbers before the curve
-    if extra == len(_OF_SOME) and width < _ROOM_FOR_NUMBERS:
+    if extra == len(_OF_SOME) and width < _WIDTH_FOR_NUMBERS:
         used_columns.pop()
     columns = [_TOP_COLUMNS[index] for index in used_columns]
     return render_table(columns, [[row[index] for index in used_columns] for row in rows], width, paint)

@@ -55,7 +55,7 @@ def render_recipe_end(  # noqa: PLR0913 - all that is known of a job that ended
         shown = operator_lines(table, width - 2, paint)
         lines += ["", *together, *(f"  {line}" for line in shown), ""]
     if not can_go_on:
-        lines += wrap(_anew(plan), max(40, width), "  ")
+        lines += wrap(_reprocessed(plan), max(40, width), "  ")
     return [*lines, *_hints(plan, record, status, can_go_on=can_go_on)]
 
 
@@ -66,7 +66,7 @@ def _of_runs(snapshot: JobSnapshot) -> str:
     return f", run {snapshot.runs:,} ({format_duration(snapshot.total_duration)} in all runs)"
 
 
-def _anew(plan: RecipePlan) -> str:
+def _reprocessed(plan: RecipePlan) -> str:
     without = "--strict" if plan.recipe.is_strict else "skip_op_error: false"
     command = f"{clean(resumption_command(plan))} --start-over"
     return (
@@ -281,7 +281,7 @@ def render_recipe_plan(
             clean(call.name),
             kind,
             _kept(plan, call.index),
-            clean(_told(call.params)),
+            clean(_params_text(call.params)),
         ]
         for call, kind in zip(plan.recipe.process, kinds, strict=True)
     ]
@@ -371,5 +371,5 @@ def _kept(plan: RecipePlan, index: int) -> str:
     return "checkpoint" if index in plan.checkpoint_after else UNKNOWN
 
 
-def _told(params: dict[str, Any]) -> str:
+def _params_text(params: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in params.items())

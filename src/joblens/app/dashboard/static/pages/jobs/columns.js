@@ -60,7 +60,7 @@ function namesIn(text) {
 const COLUMNS = {
   number: () => ({
     label: "Job",
-    width: "84px",
+    width: "72px",
     align: "right",
     key: (job) => String(job.number),
     cell: (job) => String(job.number),
