@@ -1,5 +1,6 @@
 """Answers of the server's API that a report contains: of each job, and of each run."""
 
+import contextlib
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -12,8 +13,9 @@ from joblens.app.html_report.redaction import Redactor
 from joblens.app.server import charts, jobs, run_charts
 from joblens.app.server.access import Principal
 from joblens.app.server.comparison import compare
+from joblens.app.server.recipe_views import RecipeViews
 from joblens.app.server.run_views import RunViews, TableQuery, get_run_page
-from joblens.model.errors import InputError, UnknownJob
+from joblens.model.errors import InputError
 from joblens.model.jobs.job import Record, is_of_workflow
 from joblens.model.runs.run import Run
 from joblens.ports.store import QueueStore
@@ -66,6 +68,7 @@ class JobAnswers:
         self._redactor = redactor
         self._read_log = read_log
         self._advice: dict[tuple[object, ...], Any] = {}
+        self._recipes = RecipeViews()
 
     def summary(self, record: Record, now_us: int) -> dict[str, Any]:
         """Returns the row of the job table."""
@@ -100,9 +103,8 @@ class JobAnswers:
                 if found is not None:
                     answers[f"logs/{stream}/window"] = found
         if record.job.tool == "recipe":
-            snapshot = self._snapshot(uuid)
-            if snapshot is not None:
-                answers["snapshot"] = snapshot
+            with contextlib.suppress(InputError):  # a job of that name that ran none
+                answers["recipe"] = self._recipes.get_page(store, who, uuid)
         hidden = self._redactor.values(to_builtins(answers, str_keys=True), self._redactor.secrets_of(record))
         _shorten(hidden, amount.digits)
         return hidden  # type: ignore[no-any-return]
@@ -116,12 +118,6 @@ class JobAnswers:
         if key not in self._advice:
             self._advice[key] = charts.get_job_advice(self._store, self._who, job.uuid)
         return self._advice[key]
-
-    def _snapshot(self, uuid: str) -> Any:
-        try:
-            return jobs.get_snapshot(self._store, self._who, uuid)
-        except (InputError, UnknownJob):
-            return None
 
 
 def _shorten(answers: dict[str, Any], digits: int) -> None:

@@ -4,7 +4,7 @@ The table is computed once for all clients; a client that asks again gets only r
 
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -28,11 +28,11 @@ from joblens.probes.host.machine_load import read_host
 from joblens.views.graph.run_graph import JobGroups, job_groups
 from joblens.views.jobs.summary import ending, with_last_words
 
-FIRST_ROWS = 100
+FIRST_ROWS = 200
 _FAILURES = (Status.FAILED, Status.TIMEOUT, Status.ERROR, Status.LOST)
 _UNDER_WAY = (Status.RUNNING, Status.QUEUED)
 _MOST_REASONS = 1000  # failed jobs whose reason is read from their records
-_MOST_JOBS = 500_000  # of all runs that are in memory
+_MOST_JOBS = 250_000  # of all runs that are in memory
 _AGE_S = 1.0  # of the table of a running run
 _AGE_OF_ENDED_S = 600.0  # jobs of an ended run may be deleted
 _SHARE = 4  # a table that took long is computed again after that many times as long
@@ -158,9 +158,14 @@ class Attempts:
 
     def counts(self, jobs: int) -> dict[str, int]:
         found: dict[str, int] = {}
-        for index in self.last:
-            word = self.state(index).label
-            found[word] = found.get(word, 0) + 1
+        for status, count in Counter(result.status for result in self.last.values()).items():
+            word = state_of_attempt(status).label
+            found[word] = found.get(word, 0) + count
+        for index, attempt in self._without_output:
+            last = self.last.get(index)
+            if last is not None and last.attempt == attempt and last.status is Status.SUCCESS:
+                found[JobState.COMPLETED.label] -= 1
+                found[JobState.FAILED.label] = found.get(JobState.FAILED.label, 0) + 1
         waiting = jobs - len(self.last)
         return {**found, WAITING: waiting} if waiting > 0 else found
 

@@ -90,7 +90,7 @@ def read_rejects(folder: str, *, most_bytes: int, examples: int) -> RejectedRows
     found: dict[tuple[str, ...], list[RejectExample]] = {}
     tallies: list[RejectReason] = []
     is_all = True
-    for name in sorted(_names_in(folder)):
+    for name in sorted(name for name in _names_in(folder) if name.endswith(".jsonl")):
         lines, is_whole = _lines_of(os.path.join(folder, name), most_bytes)
         is_all = is_all and is_whole
         most_bytes -= sum(map(len, lines))

@@ -5,6 +5,7 @@
 
 import { el, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
+import { clipped, cross, font, prepared, textScale, ticks } from "./canvas.js";
 import { announce } from "./feedback.js";
 import { colourOf } from "./sparkline.js";
 import { toneOf } from "./state.js";
@@ -44,6 +45,7 @@ export class Gantt {
     /** @type {{ from: number, to: number } | null} */
     this._drag = null;
     this._frame = 0;
+    this._scale = textScale();
     this._head = el("canvas", { class: "gantt-head", "aria-hidden": "true" });
     this._canvas = el("canvas", { class: "gantt-canvas", role: "img" });
     this._space = el("div", { class: "gantt-space" }, this._canvas);
@@ -84,7 +86,7 @@ export class Gantt {
     this._data = data;
     this._states = states;
     this._opened = opened;
-    this._rows = rowsOf(data, opened);
+    this._rows = rowsOf(data, opened, this._scale);
     const last = this._rows.at(-1);
     const height = last ? last.y + last.height + 4 : ROW;
     this._space.style.height = `${height}px`;
@@ -149,7 +151,7 @@ export class Gantt {
   }
 
   _left() {
-    return this._width() < NARROW ? 92 : 190;
+    return this._width() < NARROW ? 92 : 190 * this._scale;
   }
 
   /** @returns {Range} */
@@ -200,9 +202,9 @@ export class Gantt {
     if (!context) return;
     const top = this._scroll.scrollTop;
     context.translate(0, -top);
-    for (const tick of this._ticks()) {
+    for (const { at } of this._ticks()) {
       context.fillStyle = colourOf("--line");
-      context.fillRect(Math.round(this._x(tick)), top, 1, height);
+      context.fillRect(Math.round(this._x(at)), top, 1, height);
     }
     for (const [place, row] of this._rows.entries()) {
       if (row.y + row.height < top || row.y > top + height) continue;
@@ -229,27 +231,26 @@ export class Gantt {
    * @param {number} width
    */
   _drawHead(data, width) {
-    const context = prepared(this._head, width, AXIS + STRIP);
+    const axis = AXIS * this._scale;
+    const strip = STRIP * this._scale;
+    const context = prepared(this._head, width, axis + strip);
     if (!context) return;
-    context.font = font();
+    context.font = font(this._scale);
     context.fillStyle = colourOf("--muted");
-    const { from_us, to_us } = this._shown();
     context.textBaseline = "middle";
-    for (const tick of this._ticks()) {
-      const x = this._x(tick);
-      const words = clock(tick, to_us - from_us);
-      if (x + context.measureText(words).width / 2 > width) continue;
-      context.textAlign = "center";
-      context.fillText(words, x, AXIS / 2);
+    context.textAlign = "center";
+    for (const { at, words } of this._ticks()) {
+      const x = this._x(at);
+      if (x + context.measureText(words).width / 2 <= width) context.fillText(words, x, axis / 2);
     }
     context.textAlign = "left";
-    context.fillText(this._left() < 100 ? "Critical" : "Critical path", 10, AXIS + STRIP / 2);
-    clipped(context, this._left(), 0, width - this._left(), AXIS + STRIP, () => {
+    context.fillText(this._left() < 100 ? "Critical" : "Critical path", 10, axis + strip / 2);
+    clipped(context, this._left(), 0, width - this._left(), axis + strip, () => {
       for (const [number, part] of data.critical.entries()) {
         const from = this._x(part.began_us);
         const to = Math.max(from + 1, this._x(part.ended_us));
         context.fillStyle = colourOf(number % 2 ? "--series-1" : "--series-4");
-        context.fillRect(from, AXIS + 4, Math.max(1, to - from - 1), STRIP - 8);
+        context.fillRect(from, axis + 4, Math.max(1, to - from - 1), strip - 8);
       }
     });
   }
@@ -259,18 +260,18 @@ export class Gantt {
    * @param {Row} row
    */
   _drawName(context, row) {
-    context.font = font();
+    context.font = font(this._scale);
     context.textAlign = "left";
     context.textBaseline = "middle";
     const left = row.lane ? 10 : this._data?.lanes.length ? 24 : 10;
     const opens = row.lane ? (row.lane.group === this._opened ? "▾ " : "▸ ") : "";
     clipped(context, 0, row.y, this._left() - 6, row.height, () => {
       context.fillStyle = colourOf(row.lane ? "--ink" : "--muted");
-      context.fillText(opens + row.name, left, row.y + (row.lane ? 13 : row.height / 2));
+      context.fillText(opens + row.name, left, row.y + (row.lane ? 13 * this._scale : row.height / 2));
       if (!row.lane) return;
       const failed = row.lane.failed ? `, ${format.count(row.lane.failed)} failed` : "";
       context.fillStyle = colourOf(row.lane.failed ? "--bad" : "--muted");
-      context.fillText(`${format.count(row.lane.attempts)}${failed}`, left + 14, row.y + 28);
+      context.fillText(`${format.count(row.lane.attempts)}${failed}`, left + 14, row.y + 28 * this._scale);
     });
   }
 
@@ -336,15 +337,10 @@ export class Gantt {
     });
   }
 
-  /** Instants of the grid, at whole seconds, minutes or hours of the reader. */
+  /** Instants of the grid. */
   _ticks() {
     const { from_us, to_us } = this._shown();
-    const wanted = Math.max(2, Math.floor((this._width() - this._left()) / 110));
-    const step = STEPS.find((each) => (to_us - from_us) / each <= wanted) ?? 7 * 86400e6;
-    const offset = new Date(from_us / 1000).getTimezoneOffset() * 60e6;
-    const ticks = [];
-    for (let at = Math.ceil((from_us - offset) / step) * step + offset; at <= to_us; at += step) ticks.push(at);
-    return ticks;
+    return ticks(from_us, to_us, Math.floor((this._width() - this._left()) / 110));
   }
 
   // ---- pointing
@@ -355,10 +351,7 @@ export class Gantt {
     return this._rows.findIndex((row) => at >= row.y && at < row.y + row.height);
   }
 
-  /**
-   * @param {number} place
-   * @param {number} x
-   */
+  /** @param {number} place @param {number} x */
   _barAt(place, x) {
     const bars = this._rows[place]?.bars ?? [];
     return bars.findIndex(
@@ -421,10 +414,7 @@ export class Gantt {
     if (bar >= 0 || event.offsetX < this._left() || this._rows[place]?.lane) this._open(place, Math.max(0, bar));
   }
 
-  /**
-   * @param {number} place
-   * @param {number} number
-   */
+  /** @param {number} place @param {number} number */
   _open(place, number) {
     const row = this._rows[place];
     if (row?.lane) this._options.onGroup(row.lane.group === this._opened ? null : row.lane.group);
@@ -448,10 +438,7 @@ export class Gantt {
     event.preventDefault();
   }
 
-  /**
-   * @param {number} row
-   * @param {number} bar
-   */
+  /** @param {number} row @param {number} bar */
   _move(row, bar) {
     const place = Math.max(0, Math.min(this._rows.length - 1, row));
     const found = this._rows[place];
@@ -467,42 +454,13 @@ export class Gantt {
   }
 }
 
-/** Steps of the time axis, in µs. */
-const STEPS = [
-  1e3,
-  5e3,
-  1e4,
-  5e4,
-  1e5,
-  2e5,
-  5e5,
-  1e6,
-  2e6,
-  5e6,
-  10e6,
-  15e6,
-  30e6,
-  60e6,
-  120e6,
-  300e6,
-  600e6,
-  900e6,
-  1800e6,
-  3600e6,
-  7200e6,
-  14400e6,
-  21600e6,
-  43200e6,
-  86400e6,
-  2 * 86400e6,
-];
-
 /**
  * @param {Api.Timeline} data
  * @param {number | null} opened
+ * @param {number} scale
  * @returns {Row[]}
  */
-function rowsOf(data, opened) {
+function rowsOf(data, opened, scale) {
   /** @type {Row[]} */
   const rows = [];
   let y = 2;
@@ -511,7 +469,7 @@ function rowsOf(data, opened) {
     /** @type {Api.TimelineLane | null} */ lane,
     /** @type {Api.TimelineBar[]} */ bars,
   ) => {
-    const height = lane ? LANE : ROW;
+    const height = (lane ? LANE : ROW) * scale;
     rows.push({ name, y, height, lane, bars });
     y += height;
   };
@@ -531,76 +489,4 @@ function rowsOf(data, opened) {
     if (lane.group === opened) addJobs();
   }
   return rows;
-}
-
-/**
- * A canvas of this size, cleared, in CSS pixels.
- * @param {HTMLCanvasElement} canvas
- * @param {number} width
- * @param {number} height
- */
-function prepared(canvas, width, height) {
-  const ratio = Math.min(2, devicePixelRatio || 1);
-  if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(height * ratio);
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${height}px`;
-  }
-  const context = canvas.getContext("2d");
-  context?.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context?.clearRect(0, 0, width, height);
-  return context;
-}
-
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {number} x
- * @param {number} y
- * @param {number} width
- * @param {number} height
- * @param {() => void} draw
- */
-function clipped(context, x, y, width, height, draw) {
-  context.save();
-  context.beginPath();
-  context.rect(x, y, width, height);
-  context.clip();
-  draw();
-  context.restore();
-}
-
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {number} x
- * @param {number} y
- */
-function cross(context, x, y) {
-  context.strokeStyle = context.fillStyle;
-  context.lineWidth = 1.6;
-  context.beginPath();
-  context.moveTo(x - 3, y - 3);
-  context.lineTo(x + 3, y + 3);
-  context.moveTo(x + 3, y - 3);
-  context.lineTo(x - 3, y + 3);
-  context.stroke();
-}
-
-function font() {
-  return "12px system-ui, sans-serif";
-}
-
-/**
- * @param {number} us
- * @param {number} span
- */
-function clock(us, span) {
-  const at = new Date(us / 1000);
-  if (span > 2 * 86400e6) return `${at.getMonth() + 1}/${at.getDate()}`;
-  const time = at.toTimeString();
-  if (span > 600e6) return time.slice(0, 5);
-  if (span > 4e6) return time.slice(0, 8);
-  return `${time.slice(0, 8)}.${String(at.getMilliseconds())
-    .padStart(3, "0")
-    .slice(0, span > 0.4e6 ? 1 : 3)}`;
 }
