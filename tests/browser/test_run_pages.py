@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
 from joblens.model.access import Role
+from joblens.model.writes import Write
 from tests.browser.conftest import OpenPage, Watched
 from tests.builders import past_runs
 from tests.builders.large_runs import fill_large_run
@@ -23,7 +24,7 @@ from tests.integration.served import Served
 API = "/api/v1"
 expect.set_options(timeout=15_000)
 HOSTILE = "<img src=x onerror=alert(1)>"
-WIDTHS = ({"width": 1280, "height": 900}, {"width": 320, "height": 640})
+WIDTHS = (ViewportSize(width=1280, height=900), ViewportSize(width=320, height=640))
 
 
 def start_run(server: Served, folder: Path, jobs: list[dict[str, Any]], name: str = "flow") -> str:
@@ -220,7 +221,7 @@ def test_a_workflow_shows_runs_over_time_and_advice_as_a_diff(dashboard: Watched
     server, page = dashboard.server, dashboard.page
     spec = "name: sized\njobs:\n  - name: a\n    command: 'true'\n    memory: 4g\n"
     flow = "ffff1111-0000-4000-8000-000000000000"
-    writes = [workflow(flow, "sized", source="/home/ann/sized.yaml")]
+    writes: list[Write] = [workflow(flow, "sized", source="/home/ann/sized.yaml")]
     for number in range(12):
         uuid = f"{number:08d}-0000-4000-8000-000000000000"
         writes += [run(uuid, flow, spec_text=spec, jobs=1), begun(uuid), *past_runs.attempt(uuid, 0, "a")]
