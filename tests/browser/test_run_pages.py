@@ -22,8 +22,9 @@ from tests.conftest import wait_until
 from tests.integration.served import Served
 
 API = "/api/v1"
+expect.set_options(timeout=15_000)
 HOSTILE = "<img src=x onerror=alert(1)>"
-WIDTHS: tuple[ViewportSize, ...] = ({"width": 1280, "height": 900}, {"width": 320, "height": 640})
+WIDTHS = (ViewportSize(width=1280, height=900), ViewportSize(width=320, height=640))
 
 
 def start_run(server: Served, folder: Path, jobs: list[dict[str, Any]], name: str = "flow") -> str:
@@ -137,6 +138,9 @@ def test_a_reader_sees_no_buttons_that_change_a_run(open_page: OpenPage) -> None
     visitor.open("/runs/1.1")
     expect(row(visitor.page, "train")).to_contain_text("out of memory")
     expect(visitor.page.get_by_role("button", name="Rerun failed")).to_have_count(0)
+    visitor.page.get_by_role("link", name=re.compile("^evaluate, blocked")).click()  # it has no page yet
+    expect(visitor.page.get_by_role("searchbox", name="Search jobs of this run")).to_have_value("evaluate")
+    expect(row(visitor.page, "train")).to_have_count(0)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
