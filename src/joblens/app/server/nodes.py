@@ -31,6 +31,10 @@ class NodePage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cursor: Word | None = None  # `next` of the page before
 
 
+class NodeName(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    host: Word
+
+
 class NodeWorker(Struct, frozen=True, kw_only=True):
     name: str
     user: str
