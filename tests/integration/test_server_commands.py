@@ -16,7 +16,9 @@ import pytest
 
 pytest.importorskip("starlette")
 
-from tests.conftest import RunJoblens
+from joblens.cli.commands.serve import has_desktop
+from tests.conftest import RunJoblens, python_path
+from tests.integration.screens import run_on_terminal
 from tests.integration.served import UnixConnection
 
 
@@ -69,6 +71,73 @@ def test_serve_says_how_to_reach_it_and_ends_on_sigterm(tmp_path: Path) -> None:
         _, error = process.communicate(timeout=30)
         assert (process.returncode, error) == (0, "")
         assert not os.path.exists(started["socket"])
+
+
+def test_serve_also_serves_grpc_if_asked(tmp_path: Path) -> None:
+    grpc = pytest.importorskip("grpc")
+    with serving(tmp_path / "j.db", "--port", "0", "--grpc", "0") as (process, started):
+        with grpc.insecure_channel(started["grpc"]) as channel:
+            call = channel.unary_unary("/joblens.v1.JobService/ListJobs")
+            with pytest.raises(grpc.RpcError, match="joblens token create"):
+                call(b"", timeout=20)
+        process.send_signal(signal.SIGTERM)
+        _, error = process.communicate(timeout=30)
+        assert (process.returncode, error) == (0, "")
+
+
+def test_grpc_that_cannot_be_served_is_an_error(
+    joblens: RunJoblens, tmp_path: Path, store_path: Path
+) -> None:
+    (tmp_path / "grpc.py").write_text("raise ImportError('no gRPC here', name='grpc')")
+    environ = {
+        **os.environ,
+        "JOBLENS_STORE": str(store_path),
+        "JOBLENS_SERVER_SOCKET": str(tmp_path / "s.sock"),
+        "PYTHONPATH": python_path(tmp_path),
+    }
+    command = [sys.executable, "-m", "joblens", "serve", "--port", "0", "--grpc"]
+    for address, text in (("0", "joblens[grpc]"), ("nowhere", "[HOST:]PORT")):
+        done = subprocess.run(
+            [*command, address], env=environ, check=False, capture_output=True, text=True, timeout=30
+        )
+        assert (done.returncode, text in done.stderr) == (2, True), done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_serve_opens_the_browser_of_a_desktop(tmp_path: Path, store_path: Path) -> None:
+    seen, browser = tmp_path / "seen", tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" >{seen}\nkill -TERM $PPID\n')
+    browser.chmod(0o755)
+    code, screen = run_on_terminal(
+        *("serve", "--port", "0"),
+        cwd=tmp_path,
+        JOBLENS_SERVER_SOCKET=str(tmp_path / "s.sock"),
+        DISPLAY=":9",
+        BROWSER=f"{browser} %s",
+        SSH_CONNECTION="",
+        SSH_TTY="",
+        CI="",
+    )
+    assert code == 0, screen
+    assert "/sign-in?code=" in seen.read_text()
+    assert seen.read_text().strip() in screen.decode()
+
+
+@pytest.mark.parametrize(
+    ("env", "platform", "expected"),
+    [
+        ({"DISPLAY": ":0"}, "linux", True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
+        ({}, "linux", False),
+        ({}, "darwin", True),
+        ({"DISPLAY": "localhost:10", "SSH_CONNECTION": "1 2 3 4"}, "linux", False),
+        ({"DISPLAY": ":0", "CI": "true"}, "linux", False),
+    ],
+)
+def test_a_browser_opens_only_where_someone_sees_it(
+    env: dict[str, str], platform: str, expected: bool
+) -> None:
+    assert has_desktop(env, platform) is expected
 
 
 def test_serve_takes_the_socket_that_systemd_opened(tmp_path: Path) -> None:

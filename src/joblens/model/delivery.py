@@ -146,6 +146,38 @@ class WorkerInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return label in self.labels if self.labels else not label
 
 
+class TicketQuery(Struct, frozen=True, kw_only=True):
+    """Tickets that wait, in the order in which workers take them, or those that workers hold."""
+
+    is_held: bool = False
+    limit: int = 100
+    after: tuple[int, int] = (-1, -1)  # `position_key` of the last one of the page before
+    queue: str | None = None  # or a route
+    user: str | None = None
+
+
+class TicketStanding(Struct, frozen=True, kw_only=True):
+    """A ticket as lists show it, without its command."""
+
+    number: int  # of its job
+    uuid: str
+    name: str
+    user: str
+    queue: str  # or a route
+    waiting_since_us: int
+    is_ready: bool  # False: the job `after` has not ended yet
+    after: str = ""  # uuid
+    worker: str = ""  # '': nobody holds it
+    lease_until_us: int | None = None
+    deliveries: int = 0
+    lost_worker: str = ""
+    position: int | None = None  # in its queue, from 1; None: it is held, or waits for another job
+
+    @property
+    def position_key(self) -> tuple[int, int]:
+        return self.waiting_since_us, self.number
+
+
 class Backlog(Struct, frozen=True):
     """State of a queue."""
 

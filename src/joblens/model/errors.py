@@ -179,6 +179,12 @@ class UnknownToken(InputError):
     http_status = 404
 
 
+class UnknownBenchmark(BenchmarkError):
+    """No benchmark of that name has results."""
+
+    http_status = 404
+
+
 class Conflict(InputError):
     """The request does not fit the present state."""
 
@@ -191,6 +197,12 @@ class IncompatibleServer(InputError):
 
 class ServeError(JoblensError):
     """The server cannot start: an address, a certificate or a socket cannot be used."""
+
+
+class PrintError(JoblensError):
+    """Chromium could not print the report."""
+
+    exit_code = 1
 
 
 class ProbeError(JoblensError):

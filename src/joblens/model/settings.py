@@ -245,6 +245,16 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     hosts: Annotated[
         str, _doc("More names that requests may have in their Host header, separated by commas.")
     ] = ""
+    grpc: Annotated[
+        str, _doc("Address that `serve` listens on for gRPC: PORT, or HOST:PORT. Empty: not served.")
+    ] = ""
+    grpc_roles: Annotated[
+        str,
+        _doc(
+            "Client certificates that need no token over gRPC: NAME=ROLE, or NAME=ROLE:USER for jobs of that "
+            "user alone, separated by commas."
+        ),
+    ] = ""
     session: Annotated[Duration, _doc("A session of a browser ends after this time.")] = 43200.0
     max_body: Annotated[Size, _doc("Largest request body.")] = 4 * 1024**2
     max_connections: Annotated[int, _doc("Connections at the same time.", least=1)] = 1000

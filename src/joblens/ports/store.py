@@ -4,7 +4,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from joblens.model.clusters.placement import NodeCapacity
-from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
+from joblens.model.delivery import (
+    Backlog,
+    Claim,
+    FormerWorker,
+    Holding,
+    Renewal,
+    TicketQuery,
+    TicketStanding,
+    WorkerInfo,
+)
 from joblens.model.history import HistoryQuery, Page, PruneReport, Statistics, StoreCheck, TaggedJobs
 from joblens.model.jobs.details import Details, Provenance
 from joblens.model.jobs.job import Record, Status
@@ -221,6 +230,10 @@ class Deliveries(Protocol):
     def forget_worker(self, name: str) -> None: ...
 
     def backlog(self) -> list[Backlog]: ...
+
+    def tickets(self, query: TicketQuery) -> list[TicketStanding]:
+        """One page of the tickets that wait or are held."""
+        ...
 
     def states(self, uuids: Sequence[str]) -> dict[str, Status]:
         """Of many jobs at once, cheaply. Unknown ones are missing."""

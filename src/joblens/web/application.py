@@ -19,18 +19,21 @@ from joblens.web.endpoints import API, Endpoint, ServerContext, allowed, encode,
 from joblens.web.guard import App, Guard, Limits
 from joblens.web.job_api import ENDPOINTS as JOBS
 from joblens.web.listeners import ServeOptions
+from joblens.web.machine_api import ENDPOINTS as MACHINES
 from joblens.web.metrics_api import MetricsPage
 from joblens.web.openapi import openapi_document
 from joblens.web.overview_api import ENDPOINTS as OVERVIEW
 from joblens.web.pages import page_routes
 from joblens.web.problems import problem_response
 from joblens.web.run_api import ENDPOINTS as RUNS
+from joblens.web.run_chart_api import ENDPOINTS as RUN_PAGES
 from joblens.web.store_api import ENDPOINTS as STORE
 from joblens.web.store_threads import StoreThreads
 from joblens.web.stream_api import STREAMS, stream_routes
 from joblens.web.streams import Hub
 
 _THREADS = 4
+_SLOW_THREADS = 2
 _SMALLEST_COMPRESSED = 1000
 
 
@@ -38,25 +41,26 @@ class Application:
     """`asgi` is the application; the rest is for the process that serves it."""
 
     def __init__(self, context: ServerContext, hub: Hub, metrics: MetricsPage, asgi: App) -> None:
-        self._context = context
-        self._hub = hub
+        self.context = context
+        self.hub = hub
         self._metrics = metrics
         self.asgi = asgi
 
     async def start(self) -> None:
         """Opens the store, so that one that cannot be opened is an error now."""
-        await self._context.stores.call(lambda store: store.url)
-        self._hub.start()
+        await self.context.stores.call(lambda store: store.url)
+        self.hub.start()
 
     def sign_in_code(self) -> str:
-        return self._context.auth.codes.create()
+        return self.context.auth.codes.create()
 
     def stop_streams(self) -> None:
         """Ends open streams with a reason; clients resume at the next server."""
-        self._hub.stop()
+        self.hub.stop()
 
     def close(self) -> None:
-        self._context.stores.close()
+        self.context.stores.close()
+        self.context.slow_stores.close()
         self._metrics.close()
 
 
@@ -71,7 +75,13 @@ def create_application(
         is_root_path=not options.base_path,
     )
     context = ServerContext(
-        settings=settings, config=config, stores=stores, auth=auth, warn=warn, base_path=options.base_path
+        settings=settings,
+        config=config,
+        stores=stores,
+        slow_stores=StoreThreads(settings, warn, _SLOW_THREADS),
+        auth=auth,
+        warn=warn,
+        base_path=options.base_path,
     )
     hub = Hub(stores, settings.server.max_streams)
     metrics = MetricsPage(context)
@@ -96,7 +106,7 @@ def create_application(
 
 
 def all_endpoints() -> tuple[Endpoint, ...]:
-    return (*ACCESS, *JOBS, *CHARTS, *OVERVIEW, *RUNS, *STORE)
+    return (*ACCESS, *JOBS, *CHARTS, *OVERVIEW, *RUNS, *RUN_PAGES, *MACHINES, *STORE)
 
 
 def _routes(context: ServerContext, hub: Hub) -> list[Route]:

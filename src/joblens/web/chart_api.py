@@ -6,7 +6,8 @@ from msgspec import Meta, Struct
 
 from joblens.app.server import charts, comparison
 from joblens.app.server.jobs import Word
-from joblens.app.server.log_search import Direction, LogMatches, search_log
+from joblens.app.server.log_search import LogMatches, SearchQuery, search_log
+from joblens.app.server.log_window import LogWindow, WindowPart, read_window
 from joblens.web.endpoints import Call, Endpoint
 from joblens.web.job_api import SeriesQuery, Time
 
@@ -16,12 +17,10 @@ class EarlierQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     points: Annotated[int, Meta(ge=10, le=2000)] = 200
 
 
-class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    text: Annotated[str, Meta(min_length=1, max_length=500)]
-    start: Time | None = None  # position; None: the start, or backward the end
-    direction: Direction = Direction.FORWARD
-    ignore_case: bool = True
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+class WindowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    at: Time | None = None  # position; None: the end, or forward the start
+    part: WindowPart = WindowPart.BACKWARD
+    limit: Annotated[int, Meta(ge=1, le=2000)] = 400  # lines
 
 
 class CompareQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,15 +43,18 @@ def _earlier(call: Call) -> charts.EarlierRuns:
 
 def _search(call: Call) -> LogMatches:
     asked: SearchQuery = call.query
-    return search_log(
+    return search_log(call.store, call.principal, call.path["job"], call.path["stream"], asked)
+
+
+def _window(call: Call) -> LogWindow:
+    asked: WindowQuery = call.query
+    return read_window(
         call.store,
         call.principal,
         call.path["job"],
         call.path["stream"],
-        text=asked.text,
-        start=asked.start,
-        direction=asked.direction,
-        ignores_case=asked.ignore_case,
+        at=asked.at,
+        part=asked.part,
         limit=asked.limit,
     )
 
@@ -93,6 +95,7 @@ ENDPOINTS = (
         method="GET",
         path="/jobs/{job}/logs/{stream}/search",
         name="searchLog",
+        is_slow=True,
         summary="Positions of a text in the output of a job; `next` continues the search.",
         answer=_search,
         returns=LogMatches,
@@ -101,8 +104,19 @@ ENDPOINTS = (
     ),
     Endpoint(
         method="GET",
+        path="/jobs/{job}/logs/{stream}/window",
+        name="getLogWindow",
+        summary="Lines of the output of a job around a position; `next` continues.",
+        answer=_window,
+        returns=LogWindow,
+        query=WindowQuery,
+        section="logs",
+    ),
+    Endpoint(
+        method="GET",
         path="/compare",
         name="compare",
+        is_slow=True,
         summary="2 to 50 jobs or runs beside the first: numbers, facts that differ, curves, parameters.",
         answer=_compare,
         returns=comparison.Comparison,

@@ -1,6 +1,6 @@
 """Endpoints for commands and clients that use a server in place of a store, one per question."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from joblens.app.server.machine import Recoveries
 from joblens.app.server.questions import Answering
 from joblens.model import questions as q
 from joblens.model.access import Role
+from joblens.model.errors import IncompatibleServer
 from joblens.model.history import Page, Statistics
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Record
@@ -26,6 +27,18 @@ _HEADERS = {q.API_HEADER: str(q.API_VERSION), q.VERSION_HEADER: joblens.__versio
 _recoveries = Recoveries()
 
 
+def _check_version(headers: Mapping[str, str]) -> None:
+    """Raises IncompatibleServer for a client whose questions have another version. Only those of joblens name
+    it."""
+    asked = headers.get(q.API_HEADER, str(q.API_VERSION))
+    if asked != str(q.API_VERSION):
+        raise IncompatibleServer(
+            f"this server answers questions of version {q.API_VERSION}, and the client asks those of version "
+            f"{asked[:20]}",
+            hint=f"the server has joblens {joblens.__version__}: use the same version",
+        )
+
+
 def _question(
     name: str,
     summary: str,
@@ -34,6 +47,8 @@ def _question(
     body: type[Struct] = q.Nothing,
     role: Role = Role.READER,
     headers: dict[str, str] | None = None,
+    *,
+    is_slow: bool = False,
 ) -> Endpoint:
     words = name.split("-")
     return Endpoint(
@@ -46,7 +61,9 @@ def _question(
         body=body,
         role=role,
         headers=headers or {},
+        is_slow=is_slow,
         section="store",
+        check=_check_version,
     )
 
 
@@ -138,7 +155,14 @@ ENDPOINTS = (
         q.ManyJobs,
     ),
     _question("now", "The store's clock.", _asking(Answering.now), q.Clock),
-    _question("sql", "A query over the views of docs/sql.md.", _asking(Answering.sql), SqlAnswer, q.SqlQuery),
+    _question(
+        "sql",
+        "A query over the views of docs/sql.md.",
+        _asking(Answering.sql),
+        SqlAnswer,
+        q.SqlQuery,
+        is_slow=True,
+    ),
     _question("driven", "Whether a process drives a run.", _driven, q.Driven, q.OneRun),
     _question("recover", "Record the end of jobs whose owner has died.", _recover, q.Done),
     _question(
@@ -157,6 +181,7 @@ ENDPOINTS = (
         q.Done,
         q.CancelJobs,
         Role.OPERATOR,
+        is_slow=True,
     ),
     _question(
         "delete",
@@ -165,5 +190,6 @@ ENDPOINTS = (
         q.Done,
         q.DeleteJobs,
         Role.ADMIN,
+        is_slow=True,
     ),
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct, structs
 
 from joblens.analysis.charts.series import JobSeries
+from joblens.analysis.runs.status import state_of_attempt
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.run import JobResult, JobState, OutputsMissing, RunEvent, RunStarted
 from joblens.model.values.units import MIB
@@ -180,13 +181,7 @@ def _ready_us(
 def _state_of(result: JobResult, unmade: set[tuple[int, int]]) -> JobState:
     if (result.index, result.attempt) in unmade:
         return JobState.FAILED
-    return {
-        "success": JobState.COMPLETED,
-        "timeout": JobState.TERMINATED,
-        "cancelled": JobState.CANCELED,
-        "queued": JobState.PENDING,
-        "running": JobState.RUNNING,
-    }.get(result.status.value, JobState.FAILED)
+    return state_of_attempt(result.status)
 
 
 def _rows_of_jobs(bars: Sequence[Bar]) -> tuple[list[int], tuple[str, ...]]:

@@ -1,5 +1,5 @@
-"""Charts of one job: curves of all its metrics on one time axis, with limits and the reason of each metric that
-was not measured. Few points, every peak preserved."""
+"""Charts of one job: curves of all its metrics on one time axis, with limits and the reason of each metric
+that was not measured. Few points, every peak preserved."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
@@ -184,24 +184,30 @@ SHARED_COLUMNS: tuple[str, ...] = (
     "processes",
 )
 
-GpuTimes = Sequence[tuple[int, Mapping[str, GpuReading]]]  # (elapsed_us, readings), ascending
+GpuTime = tuple[int, Mapping[str, GpuReading]]  # elapsed_us, readings
+GpuTimes = Sequence[GpuTime]  # ascending
 
 
 def plot_job(
-    record: Record, details: Details, series: SampleSeries, gpus: GpuTimes, points: int, from_us: int | None
+    record: Record,
+    details: Details,
+    series: SampleSeries,
+    gpus: GpuTimes,
+    points: int,
+    from_us: int | None,
+    until_us: int | None = None,
 ) -> Plotted:
-    """`series`: CHART_COLUMNS. A sample before `from_us` only serves rates."""
-    picked = _Picked(series, _began_at_us(record), points, from_us)
+    """`series`: CHART_COLUMNS. Samples before `from_us` only serve rates; of those from `until_us` on, the
+    first stays, so that curves reach the edge."""
+    picked = _Picked(series, _began_at_us(record), points, from_us, until_us)
     charts = [_chart(rule, picked, record, details) for rule in _RULES]
     charts[4:4] = _gpu_charts(picked, record, details, gpus)
     return Plotted(at_us=picked.at_us, charts=tuple(charts), samples=picked.count)
 
 
-def plot_shared(
-    record: Record, series: SampleSeries, points: int
-) -> tuple[list[int], dict[str, list[float | None]]]:
+def plot_shared(series: SampleSeries, points: int) -> tuple[list[int], dict[str, list[float | None]]]:
     """Returns microseconds since the job's start, and curves by name (SHARED_CURVES) that have a value."""
-    picked = _Picked(series, 0, points, None)
+    picked = _Picked(series, 0, points)
     rules = {curve.key: curve for rule in _RULES for curve in rule.curves}
     curves = {
         name: picked.few(picked.used_memory() if key == "memory_used" else picked.curve(rules[key]))
@@ -218,16 +224,26 @@ class _Picked:
     """Columns of samples, and the points to draw of them: all, or the least and the largest value of each
     bucket of time."""
 
-    def __init__(self, series: SampleSeries, began_us: int, points: int, from_us: int | None) -> None:
+    def __init__(
+        self,
+        series: SampleSeries,
+        began_us: int,
+        points: int,
+        from_us: int | None = None,
+        until_us: int | None = None,
+    ) -> None:
         elapsed: list[int] = series.columns["elapsed_us"]  # type: ignore[assignment]  # every sample has it
         self._columns = series.columns
         self._elapsed = elapsed
-        first = 0 if from_us is None else bisect_left(series.at_us, from_us)
-        self.count = len(elapsed) - first
+        # By elapsed time, which is what is drawn: the wall clock may have been set meanwhile.
+        first = 0 if from_us is None else bisect_left(elapsed, from_us - began_us)
+        stop = len(elapsed) if until_us is None else bisect_left(elapsed, until_us - began_us, first) + 1
+        stop = min(stop, len(elapsed))
+        self.count = stop - first
         if self.count <= points:
-            self._bounds = [(index, index + 1) for index in range(first, len(elapsed))]
+            self._bounds = [(index, index + 1) for index in range(first, stop)]
         else:
-            self._bounds = bucket_bounds(elapsed, elapsed[first], elapsed[-1] + 1, max(1, points // 2))
+            self._bounds = bucket_bounds(elapsed, elapsed[first], elapsed[stop - 1] + 1, max(1, points // 2))
         self._is_whole = self.count <= points
         self.at_us = [
             began_us + elapsed[index]
@@ -295,14 +311,14 @@ def _added(parts: Sequence[list[int | None]]) -> list[int | None]:
     if not any(None in part for part in parts):
         total: list[int] = parts[0]  # type: ignore[assignment]  # no gap anywhere
         for part in parts[1:]:
-            total = list(map(add, total, part))  # type: ignore[arg-type]
+            total = list(map(add, total, part))
         return list(total)
     rows = zip(*parts, strict=True)
     return [sum(each or 0 for each in row) if any(each is not None for each in row) else None for row in rows]
 
 
 def _is_known(values: Sequence[float | None]) -> bool:
-    return any(each is not None for each in values)
+    return values.count(None) < len(values)
 
 
 def _chart(rule: _ChartRule, picked: _Picked, record: Record, details: Details) -> Chart:
@@ -365,7 +381,7 @@ def _memory_limit(record: Record, picked: _Picked) -> tuple[float | None, str]:
     return found, "" if found is None else "limit"
 
 
-def _pids_limit(record: Record, picked: _Picked) -> tuple[float | None, str]:
+def _pids_limit(record: Record, _picked: _Picked) -> tuple[float | None, str]:
     asked = record.job.requirements.pids
     return (asked, "limit") if asked is not None else (None, "")
 

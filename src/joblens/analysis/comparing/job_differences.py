@@ -36,6 +36,11 @@ class Noise(Struct, frozen=True):
         """Returns the largest usual change between two runs, relative to the smaller one."""
         return math.expm1(_SIGMAS * math.sqrt(2) * self.sigma)
 
+    @classmethod
+    def of_usual(cls, between_two: float, runs: int) -> "Noise":
+        """Returns the noise with this largest usual change."""
+        return cls(math.log1p(between_two) / (_SIGMAS * math.sqrt(2)), runs)
+
 
 def change_percent(before: float | None, after: float | None) -> float | None:
     """Returns the change relative to the earlier value."""

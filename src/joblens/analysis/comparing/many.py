@@ -1,9 +1,10 @@
-"""Comparison of many jobs or runs with the first of them: numbers, facts that differ, and axes of parameters and
-measurements."""
+"""Comparison of many jobs or runs with the first of them: numbers, facts that differ, and axes of parameters
+and measurements."""
 
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens.analysis.comparing.job_diff import NUMBERS, numbers_of
 from joblens.analysis.comparing.job_differences import (
@@ -81,6 +82,20 @@ def number_row(
     )
 
 
+def compared_with(row: NumberRow, baseline: int) -> NumberRow:
+    """Returns the same numbers in the same order, compared with another subject than the first."""
+    others = [index for index in range(len(row.values)) if index != baseline]
+    noise = None if row.usual_percent is None else Noise.of_usual(row.usual_percent / 100, row.earlier_runs)
+    order = [baseline, *others]
+    found = number_row(row.key, row.title, row.unit, [row.values[index] for index in order], noise)
+    place = {index: position for position, index in enumerate(order)}
+    return replace(
+        row,
+        percents=tuple(found.percents[place[index]] for index in range(len(order))),
+        verdicts=tuple(found.verdicts[place[index]] for index in range(len(order))),
+    )
+
+
 def job_numbers(views: Sequence[JobView], noises: Mapping[str, Noise]) -> tuple[NumberRow, ...]:
     found = [numbers_of(view.record) for view in views]
     rows = []
@@ -123,11 +138,11 @@ def axes_of(parameters: Sequence[Mapping[str, object]], numbers: Sequence[Number
         axis = _parameter_axis(name, values)
         if axis is not None:
             axes.append(axis)
-    for row in numbers:
-        if len({value for value in row.values if value is not None}) > 1:
-            axes.append(
-                Axis(key=row.key, title=row.title, kind="measurement", unit=row.unit, values=row.values)
-            )
+    differing = [row for row in numbers if len({value for value in row.values if value is not None}) > 1]
+    axes += (
+        Axis(key=row.key, title=row.title, kind="measurement", unit=row.unit, values=row.values)
+        for row in differing
+    )
     return tuple(axes)
 
 

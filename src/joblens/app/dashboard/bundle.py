@@ -49,6 +49,16 @@ def assets() -> Assets:
     )
 
 
+@functools.cache
+def report_parts() -> tuple[str, str]:
+    """Returns the script and the style sheet of a report, to be put into its page. Raises MissingExtra."""
+    script = f"{_uplot('uPlot.iife.js')}\n{script_of('report.js')}"
+    style = f"{_uplot('uPlot.min.css')}\n{style_sheet()}"
+    # Inside an element of the page, these would end it.
+    script = script.replace("</script", "<\\/script").replace("<!--", "\\x3C!--")
+    return script, style.replace("</style", "<\\/style")
+
+
 def style_sheet() -> str:
     """Returns all style sheets in the order of their names."""
     folder = os.path.join(STATIC, "style")

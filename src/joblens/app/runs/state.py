@@ -66,11 +66,11 @@ class RunState(Struct, frozen=True, kw_only=True):
         return found
 
 
-def state_of_run(store: Store, run: Run) -> RunState:
-    """`run` from `find_run`, with its spec."""
+def state_of_run(store: Store, run: Run, plan: Plan | None = None) -> RunState:
+    """`run` from `find_run`, with its spec. `plan`: of this run, if it is known."""
     from joblens.app.workflows.loader import plan_of_run
 
-    plan = plan_of_run(run)
+    plan = plan_of_run(run) if plan is None else plan
     results = store.run_results(run.uuid)
     reused = reused_results(store, run)
     schedule = schedule_of(store, run, plan, results, reused)

@@ -167,6 +167,10 @@ def run_rows(store: Store, workflow: Workflow) -> list[RunRow]:
     return [_run_row(store, run, host) for run in store.runs(workflow.uuid)]
 
 
+def run_row(store: Store, run: Run) -> RunRow:
+    return _run_row(store, run, read_host())
+
+
 def _run_row(store: Store, run: Run, host: HostFacts) -> RunRow:
     reused = reused_results(store, run)
     own = store.run_results(run.uuid)

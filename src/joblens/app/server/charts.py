@@ -9,7 +9,7 @@ from joblens.analysis.charts.job_charts import (
     CHART_COLUMNS,
     SHARED_COLUMNS,
     Chart,
-    GpuTimes,
+    GpuTime,
     plot_job,
     plot_shared,
 )
@@ -18,9 +18,11 @@ from joblens.app.server.access import Principal
 from joblens.app.server.jobs import get_job
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.jobs.job import Record, Requirements, Status
+from joblens.model.values.units import format_duration
 from joblens.ports.store import QueueStore
 
 _FAR_US = 1 << 62
+_MARGIN_US = 60_000_000  # samples have the wall clock, which may have been set while the job ran
 _PART = 5_000  # samples with tables that are in memory at once
 _MOST_READ = 200  # records of the same name
 _ADVICE_FROM = 1_000
@@ -85,9 +87,11 @@ def get_charts(
     record = get_job(store, who, ident)
     uuid, attempt, outcome = record.job.uuid, record.attempt, record.outcome
     details = store.details(uuid)
-    series = store.series(uuid, CHART_COLUMNS, begin_us or 0, _FAR_US if end_us is None else end_us)
-    gpus = list(_gpu_readings(store, uuid, begin_us, end_us)) if details.gpus else []
-    plotted = plot_job(record, details, series, gpus, points, begin_us)
+    first_us = max(0, (begin_us or 0) - _MARGIN_US)
+    last_us = _FAR_US if end_us is None else end_us + _MARGIN_US
+    series = store.series(uuid, CHART_COLUMNS, first_us, last_us)
+    gpus = list(_gpu_readings(store, uuid, first_us, last_us)) if details.gpus else []
+    plotted = plot_job(record, details, series, gpus, points, begin_us, end_us)
     began_us = None if attempt is None else attempt.started_at_us
     return JobCharts(
         job_uuid=uuid,
@@ -106,18 +110,13 @@ def get_charts(
     )
 
 
-def _gpu_readings(
-    store: QueueStore, uuid: str, begin_us: int | None, end_us: int | None
-) -> Iterator[GpuTimes]:
+def _gpu_readings(store: QueueStore, uuid: str, begin_us: int, end_us: int) -> Iterator[GpuTime]:
     after = -1
     while found := store.samples(uuid, after, _PART):
         after = found[-1][0]
         for _, sample in found:
-            is_inside = (begin_us is None or sample.at_us >= begin_us) and (
-                end_us is None or sample.at_us < end_us
-            )
-            if sample.gpus is not None and is_inside:
-                yield sample.elapsed_us, sample.gpus  # type: ignore[misc]  # one item of the sequence
+            if sample.gpus is not None and begin_us <= sample.at_us < end_us:
+                yield sample.elapsed_us, sample.gpus
 
 
 def get_earlier(store: QueueStore, who: Principal, ident: str, limit: int, points: int) -> EarlierRuns:
@@ -157,7 +156,7 @@ def _began_at_us(record: Record) -> int:
 
 def earlier_run(store: QueueStore, record: Record, points: int) -> EarlierRun | None:
     """None: it has no samples."""
-    offset_us, curves = plot_shared(record, store.series(record.job.uuid, SHARED_COLUMNS, 0, _FAR_US), points)
+    offset_us, curves = plot_shared(store.series(record.job.uuid, SHARED_COLUMNS, 0, _FAR_US), points)
     if not curves:
         return None
     return EarlierRun(
@@ -187,8 +186,8 @@ def get_job_advice(store: QueueStore, who: Principal, ident: str) -> OneJobAdvic
     known = tuple(each for each in observed if each is not None)
     name = record.job.name or record.job.external_id or f"job {record.number}"
     group = Group(name=name, current=record.job.requirements, observations=known)
-    (advised,) = advise([group]) or [None]
-    parts = () if advised is None or not known else advised.advice
+    advised = next(iter(advise([group])), None) if known else None
+    parts = () if advised is None else advised.advice
     is_file = is_of_workflow(record.job)
     changes = [part for part in parts if part.is_change]
     line = (
@@ -199,12 +198,12 @@ def get_job_advice(store: QueueStore, who: Principal, ident: str) -> OneJobAdvic
     return OneJobAdvice(
         name=name,
         jobs=len(known),
-        confidence="none" if advised is None or not known else advised.confidence,
+        confidence="none" if advised is None else advised.confidence,
         advice=tuple(
             ResourceAdvice(
                 resource=part.resource,
-                current=part.current_text,
-                recommended=part.recommended_text,
+                current=_shown(part.resource, part.current, part.current_text, is_file=is_file),
+                recommended=_shown(part.resource, part.recommended, part.recommended_text, is_file=is_file),
                 is_change=part.is_change,
                 reason=part.reason,
             )
@@ -213,6 +212,11 @@ def get_job_advice(store: QueueStore, who: Principal, ident: str) -> OneJobAdvic
         line=line,
         line_for="workflow" if is_file else "command",
     )
+
+
+def _shown(resource: str, amount: float | None, text: str, *, is_file: bool) -> str:
+    """A workflow file has durations of ISO 8601; an option and a reader do not."""
+    return format_duration(amount) if resource == "runtime" and amount is not None and not is_file else text
 
 
 def _option(resource: str, amount: float, text: str) -> str:

@@ -32,7 +32,7 @@ def sample_file(store: QueueStore, record: Record, kind: SampleFormat) -> IO[byt
     """Returns a temporary file at its start; memory does not grow with the number of samples."""
     from joblens.app.reports.exports import export_csv, samples_table
 
-    file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)
+    file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - `file_chunks` closes it
     if kind is SampleFormat.JSONL:
         _write_lines(store, record, file)
     elif kind is SampleFormat.CSV:

@@ -1,11 +1,12 @@
-"""Search in the output of a job, which may be gigabytes: from a position, forward or backward, with a budget of
-time for each request."""
+"""Search in the output of a job, which may be gigabytes: from a position, forward or backward, with a budget
+of time for each request."""
 
 import enum
 import time
 from collections.abc import Iterator
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from joblens.app.server.access import Principal
 from joblens.app.server.jobs import get_job
@@ -21,6 +22,16 @@ class Direction(enum.StrEnum):
     BACKWARD = "backward"
 
 
+class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    text: Annotated[str, Meta(min_length=1, max_length=500)]
+    start: Annotated[int, Meta(ge=0, le=2**62)] | None = (
+        None  # position; None: the start, or backward the end
+    )
+    direction: Direction = Direction.FORWARD
+    ignore_case: bool = True  # of ASCII letters
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
 class LogMatches(Struct, frozen=True, kw_only=True):
     """`offsets`: positions of matches in the order found. `next`: where to continue; None: the output is
     searched to its end (or start)."""
@@ -32,22 +43,12 @@ class LogMatches(Struct, frozen=True, kw_only=True):
     searched: int  # bytes
 
 
-def search_log(
-    store: QueueStore,
-    who: Principal,
-    ident: str,
-    stream: str,
-    *,
-    text: str,
-    start: int | None,
-    direction: Direction,
-    ignores_case: bool,
-    limit: int,
-) -> LogMatches:
-    """Positions count what the job printed. Only ASCII letters match without regard to case."""
+def search_log(store: QueueStore, who: Principal, ident: str, stream: str, asked: SearchQuery) -> LogMatches:
+    """Positions count what the job printed."""
+    ignores_case, limit, start = asked.ignore_case, asked.limit, asked.start
     record = get_job(store, who, ident)
     log_path(record, stream)
-    wanted = text.encode("utf-8", "replace")
+    wanted = asked.text.encode("utf-8", "replace")
     wanted = wanted.lower() if ignores_case else wanted
     log = LogFile.open(record, stream)
     if log is None:
@@ -56,7 +57,7 @@ def search_log(
         return LogMatches(offsets=found, length=len(wanted), next=None, total=len(data), searched=len(data))
     with log:
         search = _Search(log, wanted, limit, ignores_case=ignores_case)
-        if direction is Direction.FORWARD:
+        if asked.direction is Direction.FORWARD:
             return search.forward(start or 0)
         return search.backward(log.total if start is None else min(start, log.total))
 

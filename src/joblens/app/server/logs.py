@@ -70,6 +70,15 @@ class LogFile:
         chunk = os.pread(self._descriptor, min(most, max(hole_at - position, 1)), position)
         return LogPart(position, position + len(chunk), chunk) if chunk else None
 
+    def start_of_gap(self, position: int) -> int | None:
+        """Returns where the dropped output around `position` starts; None: nothing was dropped there."""
+        if self._cut is not None:
+            return self._cut.half if self._cut.half <= position < self._cut.total - self._cut.half else None
+        size = os.fstat(self._descriptor).st_size
+        if position >= size or _seek(self._descriptor, position, os.SEEK_DATA, size) == position:
+            return None
+        return min(position, _seek(self._descriptor, 0, os.SEEK_HOLE, position))
+
     def position_of_last_lines(self, count: int) -> int:
         """Returns where the last `count` lines start, looking back at most some megabytes."""
         position, wanted = self.total, count + 1

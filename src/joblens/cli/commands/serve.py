@@ -1,5 +1,10 @@
 """`joblens serve`: the store over HTTP, for browsers, programs and other machines."""
 
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,6 +36,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="A reverse proxy encrypts requests: allow addresses other than loopback without TLS.",
 )
+@click.option(
+    "--grpc",
+    metavar="[HOST:]PORT",
+    help="Also serve gRPC, on this port; 0 for any free one. Default: the setting server.grpc.",
+)
 @click.option("--base-path", metavar="PATH", help="Path below which the proxy serves joblens: /joblens.")
 @click.option(
     "--allow-host",
@@ -39,13 +49,16 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Also answer requests for this host name. Repeatable.",
 )
+@click.option("--no-open", is_flag=True, help="Do not open the dashboard in the browser of a desktop.")
 @shared_options
-def command(session: Session, /, *, behind_proxy: bool, hosts: tuple[str, ...], **given: Any) -> None:
-    """Serve the store over HTTP until stopped.
+def command(
+    session: Session, /, *, behind_proxy: bool, hosts: tuple[str, ...], no_open: bool, **given: Any
+) -> None:
+    """Serve the dashboard and the store over HTTP until stopped.
 
     Prints a sign-in URL that works once. Every request needs a session or a token (joblens token create).
     """
-    for name in ("host", "port", "tls_cert", "tls_key", "client_ca", "base_path"):
+    for name in ("host", "port", "tls_cert", "tls_key", "client_ca", "base_path", "grpc"):
         value = given[name]
         session.override(f"server.{name}", None if value is None else str(value))
     settings = session.settings
@@ -66,9 +79,33 @@ def command(session: Session, /, *, behind_proxy: bool, hosts: tuple[str, ...], 
         client_ca=asked.client_ca or "",
         is_behind_proxy=behind_proxy,
         base_path=asked.base_path,
+        grpc=asked.grpc,
+        grpc_roles=asked.grpc_roles,
         hosts=(*hosts, *(each.strip() for each in asked.hosts.split(",") if each.strip())),
     )
-    serve(settings, session.options.config, options, session.warn, lambda started: _tell(session, started))
+    opens = not (no_open or session.json) and sys.stdout.isatty() and has_desktop(os.environ, sys.platform)
+
+    def tell(started: "Started") -> None:
+        _tell(session, started)
+        if opens:
+            # In a thread: some browsers return only when they are closed.
+            threading.Thread(target=_open, args=(started.sign_in_url,), daemon=True).start()
+
+    serve(settings, session.options.config, options, session.warn, tell)
+
+
+def has_desktop(env: Mapping[str, str], platform: str) -> bool:
+    """Returns whether a browser would appear in front of who typed the command."""
+    if env.get("SSH_CONNECTION") or env.get("SSH_TTY") or env.get("CI"):
+        return False
+    return platform == "darwin" or bool(env.get("DISPLAY") or env.get("WAYLAND_DISPLAY"))
+
+
+def _open(url: str) -> None:
+    import webbrowser
+
+    with suppress(webbrowser.Error, OSError):  # the URL is on the screen
+        webbrowser.open(url)
 
 
 def _tell(session: Session, started: "Started") -> None:
@@ -80,6 +117,7 @@ def _tell(session: Session, started: "Started") -> None:
     lines = [
         f"joblens serves {started.store}",
         f"  address:  {started.url}",
+        f"  gRPC:     {started.grpc}" if started.grpc else "",
         f"  sign in:  {started.sign_in_url}",
         "            (works once; `joblens token create` makes tokens for programs and colleagues)",
         f"  socket:   {started.socket}",

@@ -25,6 +25,10 @@ class ThreadUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_cpu: int | None = None
     cpus_allowed: str = ""  # as the kernel lists them: 0-3,8
     is_alive: bool = True
+    # of a process, so of its first thread alone
+    parent: int | None = None  # the process that started it, as first seen
+    started_at_us: int | None = None
+    ended_at_us: int | None = None  # when it was first missing; None: it lived to the last reading
 
 
 class ThreadTable(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -25,6 +25,7 @@ class ThreadStat(Struct, frozen=True):
     system_ticks: int
     start_ticks: int
     last_cpu: int
+    parent: int
 
 
 class Scheduling(NamedTuple):
@@ -45,6 +46,7 @@ def parse_thread_stat(data: bytes) -> ThreadStat:
         system_ticks=int(words[12]),
         start_ticks=int(words[19]),
         last_cpu=int(words[36]),
+        parent=int(words[1]),
     )
 
 
@@ -108,6 +110,8 @@ class _ThreadState(Struct):
     name_now_cpu_ns: int = 0
     sched: Scheduling = Scheduling(None, None, None)
     allowed: str = ""
+    parent: int | None = None  # as first seen: orphans get another one
+    started_at_us: int | None = None
 
 
 class ThreadsProbe:
@@ -135,6 +139,7 @@ class ThreadsProbe:
         self._proc = proc
         self._now_us = now_us
         self._began_s = time.monotonic()
+        self._booted_us = now_us() - time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
         self._living: dict[int, _ThreadState] = {}
         self._ended: list[ThreadUse] = []  # the hottest of them
         self._ended_cpu_ns = self._ended_wait_ns = 0
@@ -151,7 +156,8 @@ class ThreadsProbe:
             else:
                 self._add_ended(use)
         if waited is not None:
-            self._living[waited[0]] = _before_it_was_the_job(*waited)
+            state = self._living[waited[0]] = _before_it_was_the_job(*waited)
+            state.started_at_us = None if state.stat is None else self._started_at_us(state.stat)
             self._seen += 1
         else:  # the current use may have to be subtracted
             self._sample()
@@ -226,6 +232,8 @@ class ThreadsProbe:
         state.wait_ns = None if wait_ns is None else wait_ns - state.base_wait_ns
         if is_new:
             state.stat = parse_thread_stat(_read(f"{folder}/stat"))
+            state.parent = state.stat.parent
+            state.started_at_us = self._started_at_us(state.stat)
             if self._was_before(tid, state.stat.start_ticks):
                 self._read_closely(tid, state)
                 _take_base(state)
@@ -234,6 +242,8 @@ class ThreadsProbe:
             known = self._not_met.pop(tid, None)
             if known is not None and known.cpu_usec > cpu_ns // 1000:
                 self._add_ended(known)  # that one had the same number
+            elif known is not None:
+                state.parent, state.started_at_us = known.parent, known.started_at_us
 
     def _times(self, folder: str) -> tuple[int, int | None]:
         try:
@@ -265,7 +275,7 @@ class ThreadsProbe:
 
     def _end(self, tid: int) -> None:
         state = self._living.pop(tid)
-        use = _use_of(tid, state, is_alive=False)
+        use = self._use_of(tid, state, ended_at_us=self._now_us())
         self._ended_cpu_ns += state.cpu_ns
         self._ended_wait_ns += state.wait_ns or 0
         self._ended_migrations = _sum_known([self._ended_migrations, use.migrations])
@@ -284,7 +294,7 @@ class ThreadsProbe:
     # ---- telling -------------------------------------------------------------------------------------
 
     def _table(self) -> ThreadTable:
-        living = [_use_of(tid, state, is_alive=True) for tid, state in self._living.items()]
+        living = [self._use_of(tid, state) for tid, state in self._living.items()]
         waits = [state.wait_ns for state in self._living.values()]
         wait_ns = None if None in waits else self._ended_wait_ns + sum(wait or 0 for wait in waits)
         cpu_ns = self._ended_cpu_ns + sum(state.cpu_ns for state in self._living.values())
@@ -302,6 +312,15 @@ class ThreadsProbe:
         )
         return table if self._earlier is None else _not_below(table, self._earlier)
 
+    def _use_of(self, tid: int, state: _ThreadState, ended_at_us: int | None = None) -> ThreadUse:
+        use = _use_of(tid, state, is_alive=ended_at_us is None)
+        if tid != state.pid:
+            return use
+        return replace(use, parent=state.parent, started_at_us=state.started_at_us, ended_at_us=ended_at_us)
+
+    def _started_at_us(self, stat: ThreadStat) -> int:
+        return self._booted_us + stat.start_ticks * USEC_PER_TICK
+
 
 def _not_below(table: ThreadTable, earlier: ThreadTable) -> ThreadTable:
     """Keeps totals monotonic: threads only in an earlier table's totals may still live."""
@@ -315,7 +334,8 @@ def _not_below(table: ThreadTable, earlier: ThreadTable) -> ThreadTable:
 
 
 def _before_it_was_the_job(tid: int, files: Mapping[str, bytes]) -> _ThreadState:
-    state = _ThreadState(pid=tid, process="", stat=parse_thread_stat(files["stat"]))
+    stat = parse_thread_stat(files["stat"])
+    state = _ThreadState(pid=tid, process="", stat=stat, parent=stat.parent)
     if "schedstat" in files:
         state.cpu_ns, state.wait_ns = parse_schedstat(files["schedstat"])
     elif state.stat is not None:

@@ -8,7 +8,17 @@ import msgspec
 from msgspec.structs import replace
 
 from joblens.model.clusters.placement import NodeCapacity
-from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, Ticket, WorkerInfo
+from joblens.model.delivery import (
+    Backlog,
+    Claim,
+    FormerWorker,
+    Holding,
+    Renewal,
+    Ticket,
+    TicketQuery,
+    TicketStanding,
+    WorkerInfo,
+)
 from joblens.model.errors import UnknownJob
 from joblens.model.jobs.job import Attempt, Job, Requirements, RetryLost, Status
 from joblens.stores.queue.tickets import (
@@ -90,6 +100,56 @@ def backlog(book: TicketBook) -> list[Backlog]:
         Backlog(queue, waiting, held, 0 if since_us is None else max(0, at_us - since_us))
         for queue, waiting, held, since_us in book.ask("backlog")
     ]
+
+
+def tickets(book: TicketBook, query: TicketQuery) -> list[TicketStanding]:
+    since_us, number = query.after
+    rows = book.ask(
+        "tickets_held" if query.is_held else "tickets_waiting",
+        since_us=since_us,
+        number=number,
+        queue=query.queue,
+        user=query.user,
+        most=query.limit,
+    )
+    found = [_standing(row) for row in rows]
+    return found if query.is_held else _with_positions(book, found, is_complete=query.user is None)
+
+
+def _standing(row: tuple[Any, ...]) -> TicketStanding:
+    return TicketStanding(
+        number=row[0],
+        uuid=row[1],
+        name=row[2],
+        user=row[3],
+        queue=row[4],
+        waiting_since_us=row[5],
+        is_ready=bool(row[6]),
+        after=row[7] or "",
+        worker=row[8] or "",
+        lease_until_us=row[9],
+        deliveries=row[10],
+        lost_worker=row[11],
+    )
+
+
+def _with_positions(
+    book: TicketBook, found: Sequence[TicketStanding], *, is_complete: bool
+) -> list[TicketStanding]:
+    """Counts tickets before the first one of each queue, or before each one where others are hidden."""
+    positions: dict[str, int] = {}
+    placed = []
+    for each in found:
+        if not each.is_ready:
+            placed.append(each)
+            continue
+        if not is_complete or each.queue not in positions:
+            ((positions[each.queue],),) = book.ask(
+                "count_tickets_before", queue=each.queue, since_us=each.waiting_since_us, number=each.number
+            )
+        positions[each.queue] += 1
+        placed.append(replace(each, position=positions[each.queue]))
+    return placed
 
 
 def states(book: TicketBook, uuids: Sequence[str]) -> dict[str, Status]:

@@ -89,7 +89,7 @@ def drawing_of(
     `entries`: names of the file's jobs as written. `states`: of a run's jobs, by index.
     """
     stages = Graph(plan).stages()
-    keys = _keys(plan, grouping)
+    keys = grouping_keys(plan, grouping)
     box_of = [0] * len(plan.jobs)
     members: list[list[int]] = []
     stage_of: list[int] = []
@@ -117,7 +117,7 @@ def drawing_of(
             )
             for box, members_of_stage in enumerate(members)
         ),
-        _arrows(plan, box_of),
+        arrows_between(plan, box_of),
         tuple(
             DrawnAction(index + 1, stage.number - 1, action_text(plan, plan.actions[index].spec))
             for stage in (stages_of(plan) if plan.actions else ())
@@ -126,7 +126,8 @@ def drawing_of(
     )
 
 
-def _keys(plan: Plan, grouping: Grouping) -> Sequence[int | str]:
+def grouping_keys(plan: Plan, grouping: Grouping) -> Sequence[int | str]:
+    """Returns the key of each job: jobs of a stage with the same key share a box."""
     match grouping:
         case Grouping.JOB:
             return range(len(plan.jobs))
@@ -144,7 +145,8 @@ def _title(plan: Plan, entries: Sequence[str], members_of_stage: list[int], grou
     return _NUMBERS.sub("*", first.name)
 
 
-def _arrows(plan: Plan, box_of: list[int]) -> tuple[Arrow, ...]:
+def arrows_between(plan: Plan, box_of: Sequence[int]) -> tuple[Arrow, ...]:
+    """Returns the arrows between boxes, given the box of each job."""
     needed: dict[tuple[int, int], set[int]] = {}
     handled: set[tuple[int, int]] = set()
     for job_index, job in enumerate(plan.jobs):
@@ -154,7 +156,8 @@ def _arrows(plan: Plan, box_of: list[int]) -> tuple[Arrow, ...]:
             continue
         handled.add((target, id(job.depends_on)))
         for earlier in job.depends_on:
-            needed.setdefault((box_of[earlier], target), set()).add(earlier)
+            if box_of[earlier] != target:
+                needed.setdefault((box_of[earlier], target), set()).add(earlier)
     return tuple(Arrow(source, target, len(jobs)) for (source, target), jobs in sorted(needed.items()))
 
 

@@ -300,3 +300,18 @@ def test_time_is_left_for_those_that_ran_most(tmp_path: Path, monkeypatch: pytes
     assert None in [use.migrations for use in others]
     assert table.migrations is not None
     assert table.migrations % 7 == 0
+
+
+def test_a_process_has_its_parent_and_times_and_a_thread_has_not(tmp_path: Path) -> None:
+    machine = _Machine(tmp_path)
+    machine.thread(812, 40)
+    machine.thread(813, 20)
+    probe = machine.probe()
+    by_tid = {use.tid: use for use in _table(probe).threads}
+    assert (by_tid[812].parent, by_tid[812].ended_at_us) == (1, None)
+    assert by_tid[812].started_at_us is not None
+    assert (by_tid[813].parent, by_tid[813].started_at_us) == (None, None)
+    machine.end(812)
+    [gone] = [use for use in _table(probe).threads if use.tid == 812]
+    assert gone.ended_at_us is not None
+    assert gone.started_at_us == by_tid[812].started_at_us

@@ -5,21 +5,27 @@
 
 import { el, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
+import { halo, line, textScale, timeTicks, withAlpha } from "./chart-canvas.js";
+import { panWithPointer } from "./chart-group.js";
 import { colourOf } from "./sparkline.js";
 
 /**
  * @typedef {object} Series
  * @property {string} label
  * @property {readonly (number | null)[]} values
+ * @property {readonly (number | null)[]} [drawn]  Where it is drawn, if not at its values: on top of other series.
+ * @property {number} [above]  Index of the series that it is stacked on; the area between them is filled.
  * @property {string} [colour]  A CSS variable: '--cpu'.
  * @property {boolean} [isFaint]  Drawn behind: an earlier run.
  * @property {boolean} [isFilled]
+ * @property {boolean} [isMain]  First in the summary.
  * @property {boolean} [isDashed]
  *
  * @typedef {object} Marker
  * @property {number} at_us
  * @property {string} label
  * @property {string} [colour]
+ * @property {boolean} [isSilent]  Only the line, without its label.
  *
  * @typedef {object} ChartData
  * @property {readonly number[]} at_us  Ascending.
@@ -30,34 +36,22 @@ import { colourOf } from "./sparkline.js";
  * @typedef {object} ChartOptions
  * @property {string} title
  * @property {(value: number | null) => string} unit  From `format`.
- * @property {ChartGroup} [group]
+ * @property {import("./chart-group.js").ChartGroup} [group]
  * @property {number} [height]
+ * @property {readonly number[]} [steps]  Allowed distances of ticks. Default: 1, 2, 2.5, 5, 10, …
  * @property {number} [least]  The scale reaches at least this far.
  * @property {string} [help]  What the number means.
+ * @property {(us: number) => string} [time]  Words for a time, where times are not those of the clock.
  */
 
 const HEIGHT = 180;
+const SHORTEST_US = 1e6;
+const LEGEND = 26; // pixels of one line
 const MOST_TABLE_ROWS = 200;
-
-/** Charts that share cursor and zoom. */
-export class ChartGroup {
-  /** @param {(range: { from_us: number, to_us: number } | null) => void} [onZoom]  null: everything is shown. */
-  constructor(onZoom) {
-    this.key = `group-${Math.random().toString(36).slice(2)}`;
-    this._onZoom = onZoom;
-    /** @type {Set<Chart>} */
-    this.charts = new Set();
-    /** @type {{ from_us: number, to_us: number } | null} */
-    this.range = null;
-  }
-
-  /** @param {{ from_us: number, to_us: number } | null} range */
-  zoom(range) {
-    this.range = range;
-    for (const chart of this.charts) chart.applyRange();
-    this._onZoom?.(range);
-  }
-}
+const MOST_IN_LEGEND = 12;
+const MOST_SUMMARIZED = 3;
+const BRIDGED_PX = 60; // a shorter gap is a number that is read less often
+const MOST_LABELS = 3; // of markers, below each other
 
 export class Chart {
   /** @param {ChartOptions} options */
@@ -68,7 +62,7 @@ export class Chart {
     /** @type {any} */
     this._plot = null;
     this._isVisible = false;
-    this._canvas = el("div", { class: "chart-canvas", style: { height: `${options.height ?? HEIGHT}px` } });
+    this._canvas = el("div", { class: "chart-canvas", style: { "min-height": `${this._height() + LEGEND}px` } });
     this._summary = el("p", { class: "chart-summary" });
     this._table = el("details", { class: "chart-table" }, el("summary", null, "Numbers"));
     this._table.addEventListener("toggle", () => this._fillTable());
@@ -87,6 +81,11 @@ export class Chart {
     this._seen.observe(this.node);
     this._sized = new ResizeObserver(() => this._resize());
     this._sized.observe(this._canvas);
+    this._left = new AbortController();
+    const repaint = () => this._repaint();
+    const { signal } = this._left;
+    window.addEventListener("joblens-theme", repaint, { signal });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint, { signal });
   }
 
   /** @param {ChartData} data */
@@ -94,7 +93,9 @@ export class Chart {
     const isSameShape =
       this._data !== null &&
       this._data.series.length === data.series.length &&
-      this._data.series.every((each, index) => each.label === data.series[index]?.label);
+      this._data.series.every(
+        (each, index) => each.label === data.series[index]?.label && each.isFaint === data.series[index]?.isFaint,
+      );
     this._data = data;
     this._summarize();
     if (!isSameShape) this._remove();
@@ -108,7 +109,7 @@ export class Chart {
     const range = this._options.group?.range ?? null;
     const at = this._data.at_us;
     const from = range ? range.from_us : (at[0] ?? 0);
-    const to = range ? range.to_us : (at.at(-1) ?? 0);
+    const to = range ? range.to_us : Math.max(at.at(-1) ?? 0, from + SHORTEST_US);
     if (to > from) this._plot.setScale("x", { min: from / 1e6, max: to / 1e6 });
   }
 
@@ -116,7 +117,14 @@ export class Chart {
     this._remove();
     this._seen.disconnect();
     this._sized.disconnect();
+    this._left.abort();
     this._options.group?.charts.delete(this);
+  }
+
+  /** Draws again with the colours of another theme. */
+  _repaint() {
+    this._remove();
+    if (this._isVisible) this._draw();
   }
 
   _remove() {
@@ -130,16 +138,17 @@ export class Chart {
   }
 
   _height() {
-    return this._options.height ?? HEIGHT;
+    return Math.round((this._options.height ?? HEIGHT) * textScale());
   }
 
   _draw() {
     const data = this._data;
     const width = this._canvas.clientWidth;
     if (!data || width === 0) return;
-    const columns = [data.at_us.map((us) => us / 1e6), ...data.series.map((each) => each.values)];
+    const columns = [data.at_us.map((us) => us / 1e6), ...data.series.map((each) => each.drawn ?? each.values)];
     if (this._plot) {
-      this._plot.setData(columns, !this._options.group?.range);
+      this._plot.setData(columns, false);
+      this.applyRange();
       return;
     }
     const uPlot = /** @type {any} */ (globalThis).uPlot;
@@ -148,7 +157,16 @@ export class Chart {
       return;
     }
     this._plot = new uPlot(this._plotOptions(data, width), columns, this._canvas);
+    this._plot.over.addEventListener("wheel", (/** @type {WheelEvent} */ event) => this._onWheel(event));
     this.applyRange();
+  }
+
+  /** With Ctrl, as maps do; without, the page scrolls. @param {WheelEvent} event */
+  _onWheel(event) {
+    const { group } = this._options;
+    if (!group || !event.ctrlKey) return;
+    event.preventDefault();
+    group.magnify(event.deltaY < 0 ? 0.7 : 1 / 0.7, this._plot.posToVal(event.offsetX, "x") * 1e6);
   }
 
   /**
@@ -156,50 +174,78 @@ export class Chart {
    * @param {number} width
    */
   _plotOptions(data, width) {
-    const { group, unit, least = 0 } = this._options;
+    const { group, unit, time, least = 0 } = this._options;
     const axis = {
       stroke: colourOf("--muted"),
       grid: { stroke: colourOf("--line"), width: 1 },
       ticks: { stroke: colourOf("--line"), width: 1, size: 4 },
-      font: "11px system-ui, sans-serif",
+      font: `${11 * textScale()}px system-ui, sans-serif`,
     };
     return {
       width,
       height: this._height(),
-      legend: { live: true },
+      legend: { live: true, show: data.series.length <= MOST_IN_LEGEND },
       cursor: {
         drag: { x: true, y: false, setScale: false },
+        points: { size: 6 },
         ...(group ? { sync: { key: group.key, setSeries: false } } : {}),
-        bind: { dblclick: () => () => group?.zoom(null) },
+        bind: {
+          dblclick: () => () => group?.zoom(null),
+          mousedown: (/** @type {any} */ plot, /** @type {any} */ _over, /** @type {any} */ select) =>
+            group
+              ? (/** @type {MouseEvent} */ event) =>
+                  event.shiftKey ? panWithPointer(plot, group, event) : select(event)
+              : select,
+        },
       },
+      bands: data.series.flatMap((each, index) =>
+        each.above === undefined
+          ? []
+          : [{ series: [index + 1, each.above + 1], fill: withAlpha(this._colour(each, index), 0.35) }],
+      ),
       scales: {
+        x: { time: !time },
         y: {
           range: (/** @type {any} */ _plot, /** @type {number} */ _low, /** @type {number | null} */ high) => {
             const limits = (this._data?.limits ?? []).map((limit) => limit.value);
             const top = Math.max(high ?? 0, least);
             // A limit far above the curve would flatten it: then only its label says where it is.
-            const near = limits.filter((value) => value <= top * 4 || top === 0);
+            const near = limits.filter((value) => value <= top * 2.5 || top === 0);
             return [0, Math.max(top, ...near) * 1.08 || 1];
           },
         },
       },
       axes: [
-        { ...axis, space: 70 },
         {
           ...axis,
-          size: 68,
+          space: 80 * textScale(),
+          size: 30 * textScale(),
+          values: time
+            ? (/** @type {any} */ _plot, /** @type {number[]} */ at) => at.map((s) => time(s * 1e6))
+            : timeTicks,
+        },
+        {
+          ...axis,
+          size: 80 * textScale(),
+          ...(this._options.steps ? { incrs: this._options.steps } : {}),
           values: (/** @type {any} */ _plot, /** @type {number[]} */ ticks) => ticks.map((tick) => unit(tick)),
         },
       ],
       series: [
         {
           value: (/** @type {any} */ _plot, /** @type {number | null} */ at) =>
-            at === null ? format.UNKNOWN : format.time(at * 1e6),
+            at === null ? format.UNKNOWN : (time ?? format.time)(at * 1e6),
         },
         ...data.series.map((each, index) => this._plotSeries(each, index)),
       ],
       hooks: {
         draw: [(/** @type {any} */ plot) => this._drawLines(plot)],
+        setCursor: [
+          (/** @type {any} */ plot) => {
+            const index = plot.cursor.idx;
+            group?.point(index === null || index === undefined ? null : (this._data?.at_us[index] ?? null));
+          },
+        ],
         setSelect: [
           (/** @type {any} */ plot) => {
             if (plot.select.width < 4) return;
@@ -219,25 +265,41 @@ export class Chart {
    * @param {number} index
    */
   _plotSeries(series, index) {
-    const colour = colourOf(series.colour ?? `--series-${index % 8}`);
+    const colour = this._colour(series, index);
     return {
       label: series.label,
       stroke: colour,
       width: series.isFaint ? 1 : 1.5,
-      alpha: series.isFaint ? 0.35 : 1,
+      alpha: series.isFaint ? 0.55 : 1,
       ...(series.isDashed ? { dash: [4, 3] } : {}),
       ...(series.isFilled ? { fill: withAlpha(colour, 0.15) } : {}),
       points: { show: false },
       spanGaps: false,
-      value: (/** @type {any} */ _plot, /** @type {number | null} */ value) => this._options.unit(value),
+      gaps: (
+        /** @type {any} */ _plot,
+        /** @type {any} */ _i,
+        /** @type {any} */ _a,
+        /** @type {any} */ _b,
+        /** @type {any} */ gaps,
+      ) => gaps.filter((/** @type {[number, number]} */ gap) => gap[1] - gap[0] > BRIDGED_PX * (devicePixelRatio || 1)),
+      value: (/** @type {any} */ _plot, /** @type {any} */ _value, /** @type {any} */ _series, /** @type {any} */ at) =>
+        this._options.unit(at === null ? null : (this._data?.series[index]?.values[at] ?? null)),
     };
+  }
+
+  /**
+   * @param {Series} series
+   * @param {number} index
+   */
+  _colour(series, index) {
+    return colourOf(series.colour ?? `--series-${index % 8}`);
   }
 
   /** @param {any} plot */
   _drawLines(plot) {
     const context = /** @type {CanvasRenderingContext2D} */ (plot.ctx);
     const { left, top, width, height } = plot.bbox;
-    const ratio = devicePixelRatio || 1;
+    const ratio = (devicePixelRatio || 1) * textScale();
     context.save();
     context.font = `${11 * ratio}px system-ui, sans-serif`;
     context.lineWidth = ratio;
@@ -248,19 +310,27 @@ export class Chart {
       if (isInside) line(context, left, y, left + width, y, [6 * ratio, 4 * ratio]);
       const words = `${limit.label} ${this._options.unit(limit.value)}${isInside ? "" : " ↑"}`;
       context.textAlign = "right";
-      context.fillText(
-        words,
-        left + width - 4 * ratio,
-        isInside ? Math.max(y - 4 * ratio, top + 11 * ratio) : top + 12 * ratio,
-      );
+      const above = isInside ? Math.max(y - 4 * ratio, top + 11 * ratio) : top + 12 * ratio;
+      halo(context, words, left + width - 4 * ratio, above, width);
     }
+    let row = 0;
     for (const marker of this._data?.markers ?? []) {
       const x = plot.valToPos(marker.at_us / 1e6, "x", true);
       if (x < left || x > left + width) continue;
       context.strokeStyle = context.fillStyle = colourOf(marker.colour ?? "--accent");
       line(context, x, top, x, top + height, [2 * ratio, 3 * ratio]);
-      context.textAlign = x > left + width * 0.8 ? "right" : "left";
-      context.fillText(marker.label, x + (context.textAlign === "left" ? 4 : -4) * ratio, top + 12 * ratio);
+      if (marker.isSilent || row === MOST_LABELS) continue;
+      row++;
+      const isRight = x > left + width / 2;
+      context.textAlign = isRight ? "right" : "left";
+      const y = top + (12 + 13 * row) * ratio;
+      halo(
+        context,
+        marker.label,
+        x + (isRight ? -4 : 4) * ratio,
+        y,
+        (isRight ? x - left : left + width - x) - 8 * ratio,
+      );
     }
     context.restore();
   }
@@ -269,14 +339,13 @@ export class Chart {
     const data = this._data;
     if (!data) return;
     const { unit } = this._options;
-    const parts = data.series
-      .filter((each) => !each.isFaint)
-      .slice(0, 4)
-      .map((each) => {
-        const known = each.values.filter((value) => value !== null);
-        if (known.length === 0) return `${each.label}: ${format.UNKNOWN}`;
-        return `${each.label}: now ${unit(known.at(-1) ?? null)}, peak ${unit(largest(known))}`;
-      });
+    const own = data.series.filter((each) => !each.isFaint);
+    own.sort((one, other) => Number(other.isMain ?? false) - Number(one.isMain ?? false));
+    const parts = own.slice(0, MOST_SUMMARIZED).map((each) => {
+      const known = each.values.filter((value) => value !== null);
+      const peak = known.length ? `peak ${unit(largest(known))}` : format.UNKNOWN;
+      return own.length === 1 ? peak : `${each.label} ${peak}`;
+    });
     const limits = (data.limits ?? []).map((limit) => `${limit.label} ${unit(limit.value)}`);
     this._summary.textContent = [...parts, ...limits].join(" · ");
   }
@@ -292,7 +361,7 @@ export class Chart {
         el(
           "tr",
           null,
-          el("th", { scope: "row" }, format.time(at)),
+          el("th", { scope: "row" }, (this._options.time ?? format.time)(at)),
           data.series.map((each) => el("td", { class: "right" }, this._options.unit(each.values[index] ?? null))),
         ),
       );
@@ -323,41 +392,11 @@ export function unmeasured(title, reason) {
     "figure",
     { class: "chart chart-absent" },
     el("figcaption", null, el("span", { class: "chart-title" }, title)),
-    el("p", null, `Cannot be measured here: ${reason}`),
+    el("p", null, `Not measured: ${reason}.`),
   );
-}
-
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {number} x1
- * @param {number} y1
- * @param {number} x2
- * @param {number} y2
- * @param {number[]} dash
- */
-function line(context, x1, y1, x2, y2, dash) {
-  context.setLineDash(dash);
-  context.beginPath();
-  context.moveTo(x1, y1);
-  context.lineTo(x2, y2);
-  context.stroke();
-  context.setLineDash([]);
 }
 
 /** @param {readonly number[]} numbers */
 function largest(numbers) {
   return numbers.reduce((most, each) => (each > most ? each : most), Number.NEGATIVE_INFINITY);
-}
-
-/**
- * @param {string} colour  '#rrggbb'
- * @param {number} alpha
- */
-function withAlpha(colour, alpha) {
-  return /^#[0-9a-f]{6}$/i.test(colour)
-    ? colour +
-        Math.round(alpha * 255)
-          .toString(16)
-          .padStart(2, "0")
-    : colour;
 }

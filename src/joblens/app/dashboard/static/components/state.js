@@ -6,18 +6,27 @@ import { el, svg } from "../core/dom.js";
 const TONES = {
   queued: "waiting",
   blocked: "waiting",
+  waiting: "waiting",
+  uninitialized: "waiting",
+  not_started: "waiting",
   ready: "waiting",
   pending: "waiting",
   created: "waiting",
   running: "running",
+  in_progress: "running",
   success: "good",
   completed: "good",
+  checkpointed: "good",
   failed: "bad",
   error: "bad",
-  terminated: "bad",
+  terminated: "late",
   pending_failed: "bad",
+  partial: "bad",
   timeout: "late",
+  stopped: "late",
   lost: "lost",
+  interrupted: "lost",
+  killed: "lost",
   cancelled: "off",
   canceled: "off",
   disabled: "off",
@@ -35,9 +44,19 @@ const SHAPES = {
   off: "M2 5H8",
 };
 
+/** Whether nothing more will happen to a job. @param {string} status */
+export function isFinal(status) {
+  return status !== "queued" && status !== "running";
+}
+
 /** @param {string} status */
 export function toneOf(status) {
   return TONES[status] ?? "off";
+}
+
+/** The shape of a tone, for drawings in a box of 10. @param {string} tone */
+export function shapeOf(tone) {
+  return SHAPES[tone] ?? "";
 }
 
 /**

@@ -73,6 +73,7 @@ export function hiddenText(text) {
 function setAttributes(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
+    if (name === "href" && value === "") continue; // a page that a report does not have: text, no link
     if (FORBIDDEN.has(name)) throw new Error(`attribute ${name} would turn data into markup`);
     if (name.startsWith("on")) {
       if (typeof value !== "function") throw new Error(`${name} needs a function`);

@@ -16,7 +16,8 @@
  * @property {(changes: Record<string, string | string[] | null>) => void} setQuery  Changes the address only;
  *     null removes.
  * @property {(path: string, query?: URLSearchParams | null) => void} go
- * @property {(path: string, query?: URLSearchParams | null) => string} href
+ * @property {(path: string, query?: URLSearchParams | null) => string} href  '' for a page that a report does not
+ *     have: `el` makes text of it.
  * @property {(text: string) => void} setTitle
  * @property {(state: import("./stream.js").FeedState, detail?: string) => void} setConnection
  */

@@ -79,9 +79,10 @@ export class Router {
   }
 
   _show() {
+    if (this._isFile && /^#[^/]/.test(location.hash)) return; // a place inside the page
     const place = this.place();
     this._onChange(match(this._routes, place.path), place);
-    if (!this._isFile) window.scrollTo(0, 0);
+    window.scrollTo(0, 0);
   }
 
   /** @param {MouseEvent} event */

@@ -1,4 +1,4 @@
-/** Where pages get their data: from the server, or from what a report has in it. Pages use only this interface. */
+/** Where pages get their data: from the server, or in a report from the file (`report/source.js`). Pages use only this interface. */
 
 import { EventFeed } from "./stream.js";
 
@@ -123,48 +123,5 @@ async function problemOf(response) {
     return new Problem(found.detail || found.title || `status ${response.status}`, found.hint, response.status);
   } catch {
     return new Problem(`the server answered with status ${response.status}`, "", response.status);
-  }
-}
-
-/**
- * Data of a report: answers by path, as the server would give them.
- * @implements {DataSource}
- */
-export class EmbeddedSource {
-  /**
-   * @param {Record<string, any>} answers  '/jobs/1/series' -> the answer; a function gets the query.
-   * @param {Session} session
-   */
-  constructor(answers, session) {
-    this.isLive = false;
-    this.session = session;
-    this._answers = answers;
-  }
-
-  /** @type {DataSource["url"]} */
-  url() {
-    return "#";
-  }
-
-  /** @type {DataSource["get"]} */
-  async get(path, query = {}) {
-    const found = this._answers[path];
-    if (found === undefined) throw new Problem("this report does not have that", "open it in the dashboard", 404);
-    return typeof found === "function" ? found(query) : found;
-  }
-
-  /** @type {DataSource["send"]} */
-  async send() {
-    throw new Problem("a report changes nothing", "open the dashboard for that", 405);
-  }
-
-  /** @type {DataSource["follow"]} */
-  follow() {
-    return { close() {} };
-  }
-
-  /** @type {DataSource["may"]} */
-  may() {
-    return false;
   }
 }
