@@ -61,6 +61,12 @@ def _server(bench: Workbench) -> Iterator[Figure]:
     return server.figures(bench)
 
 
+def _dashboard(bench: Workbench) -> Iterator[Figure]:
+    from bench import dashboard  # needs the extra server, Playwright and Chromium
+
+    return dashboard.figures(bench)
+
+
 PARTS: dict[str, Callable[[Workbench], Iterator[Figure]]] = {
     "accuracy": accuracy.figures,
     "launching": launching.figures,
@@ -74,6 +80,7 @@ PARTS: dict[str, Callable[[Workbench], Iterator[Figure]]] = {
     "slurm": _slurm,
     "scale": _scale,
     "server": _server,
+    "dashboard": _dashboard,
     "gpu": gpu_figures.figures,
     "network": network.figures,
     "containers": containers.figures,

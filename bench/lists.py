@@ -97,7 +97,7 @@ QUERIES: dict[str, list[HistoryQuery]] = {
 
 
 def figures(bench: Workbench) -> Iterator[Figure]:
-    with _sqlite(bench) as store:
+    with sqlite_store(bench) as store:
         yield from _measured(store, "SQLite")
         yield from _day(store, "SQLite")
     with _postgres(bench) as store:
@@ -153,7 +153,7 @@ def _percentile(values: list[float], percent: int) -> float:
 
 
 @contextmanager
-def _sqlite(bench: Workbench) -> Iterator[Store]:
+def sqlite_store(bench: Workbench) -> Iterator[Store]:
     path = bench.path("lists.db")
     SqliteStore(path).close()
     connection = apsw.Connection(path)

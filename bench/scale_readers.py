@@ -69,8 +69,8 @@ def _top(store: PostgresStore) -> Callable[[], object]:
     tails, curves = SampleTails(store, _MAX_SAMPLES), KnownCurves()
 
     def look() -> object:
-        records = running.look()
-        samples = tails.look_at([each.job.uuid for each in records])
+        records = running.poll()
+        samples = tails.read([each.job.uuid for each in records])
         return top_form(records, curves.of(samples), time.time_ns() // 1000)
 
     return look

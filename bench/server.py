@@ -1,4 +1,4 @@
-"""The server: streams of many clients, lists of a million jobs, a day of samples, memory.
+"""The server: streams of many clients, lists of a million jobs, a day of samples, memory, its description.
 
 `JOBLENS_BENCH_STREAM_S=1800` measures streams and memory for half an hour."""
 
@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -31,6 +32,7 @@ JOBS, CLIENTS = 50, 200
 STREAM_S = float(os.environ.get("JOBLENS_BENCH_STREAM_S", "60"))
 DAY_S = 86_400
 ASKED = 200
+EXAMPLES = os.environ.get("JOBLENS_BENCH_EXAMPLES", "20")  # per operation of the description
 FILTERS = {
     "newest": "",
     "state": "status=failed",
@@ -47,6 +49,8 @@ FILTERS = {
 class Server(Struct):
     pid: int
     socket: str
+    url: str
+    sign_in_url: str
 
     def ask_s(self, path: str) -> float:
         """Returns how long an answer takes."""
@@ -74,17 +78,18 @@ def figures(bench: Workbench) -> Iterator[Figure]:
     yield from _streams(bench)
     yield _day(bench)
     yield from _lists(bench)
+    yield _description(bench)
 
 
 @contextmanager
-def _serving(bench: Workbench, store: str) -> Iterator[Server]:
+def serving(bench: Workbench, store: str) -> Iterator[Server]:
     env = {**bench.env, "JOBLENS_STORE": store, "JOBLENS_SERVER_SOCKET": bench.path("server.sock")}
     command = [*JOBLENS, "serve", "--port", "0", "--json"]
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         started = json.loads(process.stdout.readline())
-        yield Server(started["pid"], started["socket"])
+        yield Server(started["pid"], started["socket"], started["url"], started["sign_in_url"])
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
@@ -138,7 +143,7 @@ def _streams(bench: Workbench) -> Iterator[Figure]:
     for uuid in uuids:
         store.apply([_queued(uuid), _started(uuid)])
     store.close()
-    with _serving(bench, path) as server:
+    with serving(bench, path) as server:
         arrived: list[tuple[str, int, float]] = []
         writer = _Writer(path, uuids, STREAM_S)
         resident: list[float] = []
@@ -180,7 +185,7 @@ def _day(bench: Workbench) -> Figure:
         store.apply([SamplesTaken(uuid, first, tuple(map(_sample, range(first, first + 3600))))])
     store.apply([JobEnded(uuid, _outcome())])
     store.close()
-    with _serving(bench, path) as server:
+    with serving(bench, path) as server:
         took_s = median(server.ask_s(f"/jobs/{uuid}/series?points=1000") for _ in range(5))
     return Figure("one day of samples as 1,000 points", took_s * 1000, "ms", 100)
 
@@ -189,13 +194,26 @@ def _lists(bench: Workbench) -> Iterator[Figure]:
     path = bench.path("million.db")
     if not os.path.exists(path):
         remembering._fill(path, bench.path("million.jsonl"))  # noqa: SLF001 - the same store
-    with _serving(bench, path) as server:
+    with serving(bench, path) as server:
         for name, query in FILTERS.items():
             taken_ms = [server.ask_s(f"/jobs?limit=50&{query}") * 1000 for _ in range(ASKED)]
             p99 = quantiles(taken_ms, n=100)[98]
             yield Figure(f"list of {remembering.JOBS:,} jobs by {name}, p99", p99, "ms", 50)
         substring = median(server.ask_s("/jobs?limit=50&name_contains=99") * 1000 for _ in range(20))
         yield Figure(f"list of {remembering.JOBS:,} jobs by part of the name", substring, "ms", 300)
+
+
+def _description(bench: Workbench) -> Figure:
+    from tests.integration.test_server_description import ask_everything  # needs schemathesis
+
+    folder = Path(bench.path("description"))
+    folder.mkdir()
+    asked = ask_everything(folder, EXAMPLES)
+    if not asked.is_success:
+        Path(bench.path("description.txt")).write_text(asked.output)
+    failures = re.search(r"found (\d+) unique failures", asked.output)
+    wrong = int(failures[1]) if failures else int(not asked.is_success)
+    return Figure("server errors and undocumented answers", wrong, "", 0, note=f"{asked.cases:,} cases")
 
 
 def _queued(uuid: str) -> JobQueued:

@@ -2,7 +2,10 @@
 exception, a request to another host, or a violation of the content policy."""
 
 import contextlib
+import os
 import shutil
+import subprocess
+import sys
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +19,8 @@ pytest.importorskip("playwright")
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from joblens.model.jobs.job import Record
+from tests.conftest import python_path, wait_until
 from tests.integration.served import Served
 
 AXE = Path(__file__).parents[2] / ".venv/web/node_modules/axe-core/axe.min.js"
@@ -62,6 +67,7 @@ class Watched:
         self.server = server
         self.problems: list[str] = []
         self.requests: list[str] = []
+        self.may_lose_requests = False  # a lost one is no problem of the page
         host = urllib.parse.urlsplit(server.started.url).netloc
         page.on("console", lambda message: self._console(message.type, message.text))
         page.on("pageerror", lambda error: self.problems.append(f"uncaught: {error}"))
@@ -73,8 +79,17 @@ class Watched:
         )
 
     def _console(self, kind: str, text: str) -> None:
-        if kind in ("error", "warning"):
+        is_break = self.may_lose_requests and text.startswith("Failed to load resource")
+        if kind in ("error", "warning") and not is_break:
             self.problems.append(f"{kind}: {text}")
+
+    @contextlib.contextmanager
+    def cut_off(self) -> Iterator[None]:
+        """Without a connection to the server."""
+        self.may_lose_requests = True
+        self.page.context.set_offline(True)
+        yield
+        self.page.context.set_offline(False)
 
     def _request(self, url: str, host: str) -> None:
         self.requests.append(url)
@@ -112,6 +127,45 @@ class Watched:
 
 
 OpenPage = Callable[..., Watched]
+StartJob = Callable[..., Record]
+
+
+@pytest.fixture
+def start_job(server: Served) -> Iterator[StartJob]:
+    """Returns a function that starts a real job in the server's store (`start_job("--", "sleep", "9")`) and
+    returns its record once it runs. At the end, jobs that still run are ended."""
+    started: list[subprocess.Popen[bytes]] = []
+    store = server.settings.store.url
+    assert store is not None
+    environment = {**os.environ, "JOBLENS_STORE": store, "PYTHONPATH": python_path()}
+
+    def start(*words: str) -> Record:
+        known = {each.job.uuid for each in _running(server)}
+        command = [sys.executable, "-m", "joblens", "run", *words]
+        started.append(
+            subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        )
+        found = wait_until(
+            lambda: [each for each in _running(server) if each.job.uuid not in known], what="the job to run"
+        )
+        return found[0]
+
+    yield start
+    for process in started:
+        process.terminate()
+    for process in started:
+        process.wait(20)
+
+
+def _running(server: Served) -> list[Record]:
+    with server.store() as store:
+        return [each for each in store.running() if each.attempt is not None and each.attempt.pid]
 
 
 @pytest.fixture

@@ -63,7 +63,8 @@ class ServedStore(StoreWrapper):
 
     def holdings(self, **which: Any) -> Any:
         """What a worker has to look after is asked by workers, which use the store."""
-        return (self._written if "near" in which else self._asked).holdings(**which)
+        store: Any = self._written if "near" in which else self._asked
+        return store.holdings(**which)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._asked if hasattr(RemoteStore, name) else self._written, name)

@@ -18,7 +18,7 @@ pytest.importorskip("celery")
 from joblens.model.errors import BrokerError, InputError
 from joblens.runners.celery.broker_url import Broker, parse_broker
 from joblens.runners.celery.consumer import CeleryHearing
-from joblens.runners.celery.notifier import CeleryBell, make_app
+from joblens.runners.celery.notifier import CeleryNotifier, make_app
 from tests.conftest import wait_until
 from tests.servers import RabbitServer, RedisServer
 
@@ -70,10 +70,10 @@ class Desk:
         self.broker = broker
         self.queue = f"test-{uuid.uuid4().hex[:10]}"
         self._ears: list[NodeListener] = []
-        self._bells: list[CeleryBell] = []
+        self._bells: list[CeleryNotifier] = []
 
-    def bell(self) -> CeleryBell:
-        self._bells.append(CeleryBell(self.broker))
+    def bell(self) -> CeleryNotifier:
+        self._bells.append(CeleryNotifier(self.broker))
         return self._bells[-1]
 
     def ear(self, *queues: str, concurrency: int = 2, holds: bool = False) -> NodeListener:
@@ -108,7 +108,7 @@ def test_each_job_that_was_rung_for_is_heard_of_once_and_in_order(desk: Desk) ->
     ear = desk.ear()
     jobs = desk.jobs(300)
 
-    desk.bell().ring(jobs)
+    desk.bell().notify(jobs)
 
     wait_until(lambda: len(ear.heard) >= 300, what="300 messages")
     assert ear.heard == [one for one, _ in jobs]
@@ -116,7 +116,7 @@ def test_each_job_that_was_rung_for_is_heard_of_once_and_in_order(desk: Desk) ->
 
 def test_a_bell_may_ring_before_any_worker_is_there(desk: Desk) -> None:
     jobs = desk.jobs(3)
-    desk.bell().ring(jobs)
+    desk.bell().notify(jobs)
 
     ear = desk.ear()
 
@@ -127,7 +127,7 @@ def test_a_worker_hears_of_its_own_queues_only(desk: Desk) -> None:
     other = f"{desk.queue}.other"
     ear, other_ear = desk.ear(), desk.ear(other)
 
-    desk.bell().ring([("a" * 32, desk.queue), ("b" * 32, other)])
+    desk.bell().notify([("a" * 32, desk.queue), ("b" * 32, other)])
 
     wait_until(lambda: ear.heard and other_ear.heard, what="both messages")
     assert (ear.heard, other_ear.heard) == (["a" * 32], ["b" * 32])
@@ -135,7 +135,7 @@ def test_a_worker_hears_of_its_own_queues_only(desk: Desk) -> None:
 
 def test_a_worker_draws_no_more_messages_than_it_can_use_until_some_are_settled(desk: Desk) -> None:
     ear = desk.ear(concurrency=2, holds=True)
-    desk.bell().ring(desk.jobs(60))
+    desk.bell().notify(desk.jobs(60))
     wait_until(lambda: len(ear.heard) >= 16, what="the first messages")
     second = desk.ear()
     wait_until(lambda: len(ear.heard) + len(second.heard) == 60, what="the rest at the second worker")
@@ -144,14 +144,14 @@ def test_a_worker_draws_no_more_messages_than_it_can_use_until_some_are_settled(
     assert len(ear.heard) == 16
     for settled in list(ear.unsettled):
         settled()
-    desk.bell().ring(desk.jobs(40))
+    desk.bell().notify(desk.jobs(40))
     wait_until(lambda: len(ear.heard) > 16, what="more after some were settled")
 
 
 def test_messages_that_were_not_settled_go_back_when_a_worker_stops(desk: Desk) -> None:
     jobs = desk.jobs(5)
     first = desk.ear(holds=True)
-    desk.bell().ring(jobs)
+    desk.bell().notify(jobs)
     wait_until(lambda: len(first.heard) == 5, what="5 messages")
     first.unsettled[0]()
     wait_until(lambda: len(first.hearing._inbox._under_way) == 4, what="one acknowledgement")  # type: ignore[union-attr]
@@ -165,7 +165,7 @@ def test_messages_that_were_not_settled_go_back_when_a_worker_stops(desk: Desk) 
 
 def test_messages_are_settled_from_other_threads_also_after_the_worker_has_stopped(desk: Desk) -> None:
     ear = desk.ear(holds=True)
-    desk.bell().ring(desk.jobs(2))
+    desk.bell().notify(desk.jobs(2))
     wait_until(lambda: len(ear.heard) == 2, what="2 messages")
     ear.close()
 
@@ -197,7 +197,7 @@ def test_what_is_no_message_of_ours_is_thrown_away(desk: Desk) -> None:
             send([arguments, {}, {}], headers={"task": "joblens.run_job", "id": "1"}, **to)
         send([["x"], {}, {}], headers={"task": "os.system", "id": "1"}, **to)
 
-    bell.ring([("c" * 32, desk.queue)])
+    bell.notify([("c" * 32, desk.queue)])
 
     wait_until(lambda: "c" * 32 in ear.heard, what="the message after the bad ones")
     assert ear.heard[-1] == "c" * 32
@@ -210,13 +210,13 @@ def test_a_broker_that_answers_says_so(desk: Desk) -> None:
 
 def test_a_queue_cannot_lead_out_of_its_place(desk: Desk) -> None:
     with pytest.raises(InputError, match="name of a queue"):
-        desk.bell().ring([("a" * 32, "../elsewhere")])
+        desk.bell().notify([("a" * 32, "../elsewhere")])
 
 
 def test_messages_hold_nothing_but_json_and_the_name_of_the_job(redis_server: RedisServer) -> None:
     broker = parse_broker(redis_server.url, "")
-    bell = CeleryBell(broker)
-    bell.ring([("d" * 32, "plain")])
+    bell = CeleryNotifier(broker)
+    bell.notify([("d" * 32, "plain")])
 
     text = subprocess.run(
         ["redis-cli", "-s", redis_server.socket, "lindex", "joblens.plain", "0"],
@@ -233,8 +233,8 @@ def test_messages_hold_nothing_but_json_and_the_name_of_the_job(redis_server: Re
 
 
 def test_the_folder_of_messages_is_private(tmp_path: Path) -> None:
-    bell = CeleryBell(parse_broker(str(tmp_path / "queue"), ""))
-    bell.ring([("e" * 32, "default")])
+    bell = CeleryNotifier(parse_broker(str(tmp_path / "queue"), ""))
+    bell.notify([("e" * 32, "default")])
     bell.close()
 
     for folder in ("queue", "queue/messages", "queue/control"):
@@ -243,11 +243,11 @@ def test_the_folder_of_messages_is_private(tmp_path: Path) -> None:
 
 def test_messages_that_nobody_took_in_a_day_are_removed_from_a_folder(tmp_path: Path) -> None:
     desk = Desk(parse_broker(str(tmp_path / "queue"), ""))
-    desk.bell().ring(desk.jobs(2))
+    desk.bell().notify(desk.jobs(2))
     old, new = sorted((tmp_path / "queue" / "messages").iterdir())
     os.utime(old, (1, 1))
 
-    desk.bell().ring([])
+    desk.bell().notify([])
     desk.bell().check()
 
     assert list((tmp_path / "queue" / "messages").iterdir()) == [new]
@@ -264,7 +264,7 @@ def test_variables_and_modules_of_other_celery_applications_change_nothing(
     desk = Desk(parse_broker(redis_server.url, ""))
     ear = desk.ear()
 
-    desk.bell().ring([("f" * 32, desk.queue)])
+    desk.bell().notify([("f" * 32, desk.queue)])
 
     wait_until(lambda: ear.heard, what="the message")
     desk.close()
@@ -272,10 +272,10 @@ def test_variables_and_modules_of_other_celery_applications_change_nothing(
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "amqp://guest:guest@127.0.0.1:1//"])
 def test_a_broker_that_is_not_there_is_an_error_that_says_where_the_jobs_are(url: str) -> None:
-    bell = CeleryBell(parse_broker(url, ""))
+    bell = CeleryNotifier(parse_broker(url, ""))
 
     with pytest.raises(BrokerError) as error:
-        bell.ring([("a" * 32, "default")])
+        bell.notify([("a" * 32, "default")])
 
     assert "127.0.0.1:1" in str(error.value)
     assert "guest" not in str(error.value)
@@ -287,7 +287,7 @@ def test_a_broker_that_is_not_there_is_an_error_that_says_where_the_jobs_are(url
 
 def test_a_wrong_password_is_told_without_the_password(shared_rabbitmq: RabbitServer) -> None:
     url = shared_rabbitmq.url.replace("guest:guest@", "guest:wr0ng-pass@")
-    bell = CeleryBell(parse_broker(url, ""))
+    bell = CeleryNotifier(parse_broker(url, ""))
 
     with pytest.raises(BrokerError) as error:
         bell.check()
@@ -297,24 +297,24 @@ def test_a_wrong_password_is_told_without_the_password(shared_rabbitmq: RabbitSe
 
 
 def test_a_broker_that_answers_nothing_is_given_up_soon(redis_server: RedisServer) -> None:
-    bell = CeleryBell(parse_broker(redis_server.url, ""))
+    bell = CeleryNotifier(parse_broker(redis_server.url, ""))
     bell.check()
     redis_server.freeze()
     done: list[BaseException] = []
 
-    def ring() -> None:
+    def notify() -> None:
         try:
-            bell.ring([("a" * 32, "default")])
+            bell.notify([("a" * 32, "default")])
         except BrokerError as error:
             done.append(error)
 
-    thread = threading.Thread(target=ring, daemon=True)
+    thread = threading.Thread(target=notify, daemon=True)
     thread.start()
     thread.join(25)
     redis_server.thaw()
 
     assert done
-    bell.ring([("b" * 32, "default")])
+    bell.notify([("b" * 32, "default")])
     bell.close()
 
 
@@ -325,18 +325,18 @@ def test_hearing_and_ringing_go_on_after_the_broker_was_away(
     server = request.getfixturevalue("redis_server" if kind == "redis" else "own_rabbitmq")
     desk = Desk(parse_broker(server.url, ""))
     ear, bell = desk.ear(holds=True), desk.bell()
-    bell.ring([("a" * 32, desk.queue)])
+    bell.notify([("a" * 32, desk.queue)])
     wait_until(lambda: ear.heard, what="the first message")
 
     server.kill()
     wait_until(lambda: ear.losses, what="word that the broker is gone")
     with pytest.raises(BrokerError):
-        bell.ring([("b" * 32, desk.queue)])
+        bell.notify([("b" * 32, desk.queue)])
     ear.unsettled[0]()  # of a connection that is no more
     server.start()
 
     wait_until(lambda: ear.connections == 2, what="a new connection")
-    bell.ring([("c" * 32, desk.queue)])
+    bell.notify([("c" * 32, desk.queue)])
     wait_until(lambda: "c" * 32 in ear.heard, what="a message after the outage")
     desk.close()
 
@@ -384,7 +384,7 @@ def test_many_processes_take_each_message_of_a_folder_once(tmp_path: Path) -> No
     folder = str(tmp_path / "queue")
     desk = Desk(parse_broker(folder, ""))
     jobs = desk.jobs(200)
-    desk.bell().ring(jobs)
+    desk.bell().notify(jobs)
     line = (
         "import sys; from queue import Empty; from kombu import Connection; "
         "import joblens.runners.celery.notifier\n"

@@ -34,8 +34,8 @@ def test_together_they_take_no_more_than_there_is(store: QueueStore) -> None:
 
 def test_cpus_are_counted_in_whole_places(store: QueueStore) -> None:
     _queue(store, a1=Requirements(cpus=1.5), b1=Requirements(cpus=0.5), c1=Requirements())
-    assert _claimed(store, NodeCapacity(places=3)) == ["a1", "b1"]
-    assert _claimed(store, NodeCapacity(places=0)) == []
+    assert _claimed(store, NodeCapacity(cpus=3)) == ["a1", "b1"]
+    assert _claimed(store, NodeCapacity(cpus=0)) == []
 
 
 @pytest.mark.parametrize(("left_s", "expected"), [(30.0, ["b1"]), (90.0, ["a1", "b1"])])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from joblens.model.delivery import Claim, FormerWorker, WorkerInfo
+from joblens.model.delivery import Claim, FormerWorker, TicketQuery, WorkerInfo
 from joblens.model.errors import UnknownJob
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.details import Details
@@ -557,6 +557,30 @@ def test_the_backlog_tells_how_each_queue_stands(store: QueueStore) -> None:
     store.claim(worker(), ["c1"], LEASE_S)
     standing = {each.queue: (each.waiting, each.held, each.oldest_waiting_us > 0) for each in store.backlog()}
     assert standing == {"q": (1, 1, True), "r": (0, 1, False)}
+
+
+def test_waiting_tickets_are_listed_in_pages_with_their_position(store: QueueStore) -> None:
+    for uuid, queue in (("a1", "q"), ("b1", "r"), ("c1", "q"), ("e1", "q")):
+        store.apply(ticketed(uuid, queue=queue))
+    store.apply(ticketed("d1", after="a1"))
+    first = store.tickets(TicketQuery(limit=3))
+    rest = store.tickets(TicketQuery(limit=3, after=first[-1].position_key))
+    found = {each.uuid: (each.queue, each.position) for each in (*first, *rest)}
+    assert found == {"a1": ("q", 1), "b1": ("r", 1), "c1": ("q", 2), "e1": ("q", 3), "d1": ("q", None)}
+    assert [(each.after, each.is_ready) for each in rest if each.uuid == "d1"] == [("a1", False)]
+    assert [each.uuid for each in store.tickets(TicketQuery(queue="r"))] == ["b1"]
+    assert store.tickets(TicketQuery(user="nobody")) == []
+
+
+def test_held_tickets_name_their_worker_and_lease(store: QueueStore) -> None:
+    store.apply([*ticketed("a1"), *ticketed("b1")])
+    store.claim(worker("w1"), ["b1"], LEASE_S)
+    (held,) = store.tickets(TicketQuery(is_held=True))
+    assert (held.uuid, held.worker, held.deliveries, held.position) == ("b1", "w1", 1, None)
+    assert held.lease_until_us is not None
+    assert held.lease_until_us > store.now_us()
+    assert store.tickets(TicketQuery(is_held=True, after=held.position_key)) == []
+    assert [each.uuid for each in store.tickets(TicketQuery())] == ["a1"]
 
 
 def test_states_of_many_jobs_come_at_once(store: QueueStore) -> None:

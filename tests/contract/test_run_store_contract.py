@@ -225,9 +225,9 @@ def test_events_come_back_in_the_order_they_came_and_once(store: Store) -> None:
     events = store.run_events(R1)
     assert [event for _, event in events] == [write.event for write in writes]  # type: ignore[union-attr]
     assert all(isinstance(event, RunEvent) for _, event in events)
-    places = [place for place, _ in events]
-    assert places == sorted(set(places))
-    assert store.run_events(R1, places[1]) == events[2:]
+    cpus = [place for place, _ in events]
+    assert cpus == sorted(set(cpus))
+    assert store.run_events(R1, cpus[1]) == events[2:]
     assert store.run_events("nothing") == []
 
 

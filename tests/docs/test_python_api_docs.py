@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import os
 import re
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 import joblens
 from tests.conftest import REPOSITORY
 
+UPDATE = bool(os.environ.get("JOBLENS_UPDATE_DOCS"))
+CLIENT_PAGE = REPOSITORY / "docs" / "client.md"
 PAGE = (REPOSITORY / "docs" / "python-api.md").read_text(encoding="utf-8")
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
@@ -43,7 +46,7 @@ def test_every_public_part_of_the_classes_is_documented(kind: type) -> None:
             assert re.search(rf"`{name}\b", PAGE), name
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/python-api.md", "docs/profiling.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/python-api.md", "docs/profiling.md", "docs/client.md"])
 def test_every_example_imports_what_it_uses_of_joblens(name: str) -> None:
     """So that it can be pasted alone."""
     page = (REPOSITORY / name).read_text(encoding="utf-8")
@@ -70,3 +73,33 @@ def test_the_examples_are_valid_python_and_use_public_names(page: str) -> None:
                 assert {alias.name for alias in node.names} <= set(joblens.__all__)
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 assert node.value.id != "joblens" or node.attr in joblens.__all__, node.attr
+
+
+def methods_of(kind: type) -> dict[str, inspect.Signature]:
+    found = {name: each for name, each in vars(kind).items() if not name.startswith("_") and callable(each)}
+    return {name: inspect.signature(each) for name, each in found.items()}
+
+
+def test_the_page_of_the_client_has_every_method() -> None:
+    rows = ["| method | |", "|---|---|"]
+    for name, signature in methods_of(joblens.Client).items():
+        given = ", ".join(each for each in signature.parameters if each != "self")
+        text = " ".join((inspect.getdoc(getattr(joblens.Client, name)) or "").split())
+        assert text, f"Client.{name} has no docstring"
+        rows.append(f"| `{name}({given})` | {text} |")
+    block = "\n".join(["<!-- methods -->", *rows, "<!-- end of methods -->"])
+    page = CLIENT_PAGE.read_text(encoding="utf-8")
+    if UPDATE:
+        page = re.sub(
+            "<!-- methods -->.*<!-- end of methods -->", lambda _: block, page, count=1, flags=re.DOTALL
+        )
+        CLIENT_PAGE.write_text(page, encoding="utf-8")
+    assert block in page
+
+
+def test_both_clients_have_the_same_methods_with_the_same_arguments() -> None:
+    blocking, awaited = methods_of(joblens.Client), methods_of(joblens.AsyncClient)
+    streams = {"stream_of_samples", "stream_of_log", "stream_of_run"}  # for threads
+    assert set(blocking) - streams == set(awaited)
+    for name, signature in awaited.items():
+        assert list(signature.parameters.values()) == list(blocking[name].parameters.values()), name

@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import json
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -212,3 +213,12 @@ class EventReader:
     def close(self) -> None:
         self.response.close()
         self.connection.close()
+
+
+def certificate(folder: Path, name: str, dns: str = "localhost") -> tuple[str, str]:
+    """Creates a certificate that signs itself. Returns the paths of certificate and key."""
+    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    made += ["-days", "2", "-subj", f"/CN={name}", "-addext", f"subjectAltName=IP:127.0.0.1,DNS:{dns}"]
+    subprocess.run([*made, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+    return str(cert), str(key)

@@ -1,4 +1,4 @@
-"""Runs whose jobs a cluster gives their places: a cluster of this machine (tests.local_placer)."""
+"""Runs whose jobs a cluster gives their places: a cluster of this machine (tests.local_backend)."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from joblens.model.jobs.job import Record, Status
-from joblens.model.runs.run import PlaceEnded, WorkPlaced
+from joblens.model.runs.run import AllocationEnded, WorkPlaced
 from tests.conftest import Finished, python_path, wait_until
 from tests.integration.workflow_desk import WorkflowDesk, interrupt, local_cluster, states
 
@@ -75,7 +75,7 @@ def places_of(desk: WorkflowDesk) -> tuple[dict[str, tuple[str, ...]], dict[str,
         for _, event in store.run_events(desk.newest_run().uuid):
             if isinstance(event.fact, WorkPlaced):
                 placed |= {one.placement.job_id: one.uuids for one in event.fact.placed}
-            elif isinstance(event.fact, PlaceEnded):
+            elif isinstance(event.fact, AllocationEnded):
                 ended |= dict.fromkeys(event.fact.job_ids, event.fact.is_gone)
     finally:
         store.close()

@@ -128,7 +128,11 @@ def _is_served(desk: WorkflowDesk) -> bool:
 
 
 def _ray(request: pytest.FixtureRequest, _stack: ExitStack) -> tuple[str, ...]:
+    """On a cluster that is there; `test_jobs_end_alike_and_use_as_much` has one of its own."""
     pytest.importorskip("ray", reason="needs the ray extra")
+    if request.function is not test_jobs_end_alike_and_use_as_much:
+        address = request.getfixturevalue("ray_head").address
+        request.getfixturevalue("monkeypatch").setenv("RAY_ADDRESS", address)
     return ("--engine", "ray")
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import joblens
-from joblens.app.jobs.live import look_now
+from joblens.app.jobs.live import read_now
 from joblens.model.jobs.details import Details, ThreadUse
 from joblens.model.jobs.job import Record
 from joblens.model.values.units import format_cpu_list
@@ -208,7 +208,7 @@ while not os.path.exists(go):
         wait_until(lambda: run.status() == "running")
         with _opened(run) as store:
             record = run.last_record()
-            details = look_now(store, record)
+            details = read_now(store, record)
             assert details.memory is not None
             assert details.memory.pss_bytes is not None
             assert details.memory.pss_bytes > 40 * MIB
@@ -221,7 +221,7 @@ while not os.path.exists(go):
         )
         assert msgspec.json.decode(shown.stdout)["details"]["memory"]["pss_bytes"] > 40 * MIB
     with _opened(run) as store:
-        assert look_now(store, run.last_record()) == Details(), "it is over: there is nothing to look at"
+        assert read_now(store, run.last_record()) == Details(), "it is over: there is nothing to look at"
 
 
 @needs_two_cpus

@@ -27,7 +27,7 @@ class Worker:
     def __init__(self) -> None:
         self.taken: list[str] = []
         self.dropped: list[str] = []
-        self.places: list[int] = []
+        self.cpus: list[int] = []
 
     def take(self, uuid: str, settled: Any) -> None:
         self.taken.append(uuid)
@@ -35,8 +35,8 @@ class Worker:
     def lend(self, *_: object) -> None:
         pass
 
-    def set_places(self, places: int) -> None:
-        self.places.append(places)
+    def set_places(self, cpus: int) -> None:
+        self.cpus.append(cpus)
 
     def let_go(self, uuid: str) -> None:
         self.dropped.append(uuid)
@@ -48,8 +48,8 @@ class Guest:
         self._connection.settimeout(10)
         self._messages: MessageReader[FromNode] = MessageReader(FromNode)
 
-    def bring(self, *uuids: str, places: int = 1) -> None:
-        self._connection.sendall(message_line(Bring(1, uuids, places=places)))
+    def bring(self, *uuids: str, cpus: int = 1) -> None:
+        self._connection.sendall(message_line(Bring(1, uuids, cpus=cpus)))
 
     def hears(self, count: int) -> list[FromNode]:
         heard: list[FromNode] = []
@@ -82,15 +82,15 @@ def test_jobs_are_taken_with_their_room_and_the_room_goes_when_they_have_run(
 ) -> None:
     ear, worker, path = listening
     guest = Guest(path)
-    guest.bring("a", "b", places=2)
+    guest.bring("a", "b", cpus=2)
     wait_until(lambda: worker.taken == ["a", "b"])
     ear.has_run("a", 0.5)
     ear.has_ended(["a"])
     assert guest.hears(1) == [Ran("a", 0.5)], "once is enough"
-    assert worker.places == [0, 2]
+    assert worker.cpus == [0, 2]
     ear.has_let_go(["b"])
     assert guest.hears(1) == [LetGo(("b",))]
-    wait_until(lambda: worker.places == [0, 2, 0])
+    wait_until(lambda: worker.cpus == [0, 2, 0])
     guest.leave()
 
 
@@ -104,7 +104,7 @@ def test_who_goes_away_leaves_no_job_behind(listening: tuple[NodeListener, Worke
     goes.hears(1)
     goes.leave()
     wait_until(lambda: worker.dropped == ["c"])
-    assert worker.places[-1] == 1
+    assert worker.cpus[-1] == 1
     stays.leave()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from joblens.model.clusters.placement import WorkerConfig
-from joblens.runners.nodes.pilot_worker import HiringError, NodeHome, home_of, leave_home, reach_worker
+from joblens.runners.nodes.pilot_worker import NodeHome, WorkerStartError, home_of, leave_home, reach_worker
 
 LISTENS = """
 import socket, sys
@@ -66,7 +66,7 @@ def test_while_another_is_started_the_folder_stays(tmp_path: Path) -> None:
 
 def test_a_worker_that_cannot_start_is_told_of_in_its_own_words(tmp_path: Path) -> None:
     home = home_of("run", "node", {"XDG_STATE_HOME": str(tmp_path)})
-    with pytest.raises(HiringError, match="no room here"):
+    with pytest.raises(WorkerStartError, match="no room here"):
         hired(home, "raise SystemExit('no room here')")
 
 

@@ -396,7 +396,7 @@ signal.pause()
         if pid != job.job_pid:
             os.kill(pid, 10)
     wait_until(lambda: _written(job) >= 150_000, what="all to have written")
-    job.probe.look_at_all()
+    job.probe.scan_all()
     assert job.probe.read()["io_call_write_bytes"] - before >= 150_000
 
 

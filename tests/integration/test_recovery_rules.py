@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from joblens.agent.launcher.launcher import TOTALS, write_outcome
 from joblens.agent.recovery.adoption import AdoptedJob
-from joblens.agent.recovery.settlement import History
+from joblens.agent.recovery.finalization import History
 from joblens.agent.runtime.ownership import this_process
 from joblens.app.queue.recovery import recover_dead_owners
 from joblens.app.wiring.agent_context import close_context, current_user, open_context, open_recovery

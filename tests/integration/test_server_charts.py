@@ -13,6 +13,7 @@ from msgspec import convert, json
 from msgspec.structs import replace
 
 from joblens.app.server.charts import JobCharts
+from joblens.app.server.log_window import LogWindow
 from joblens.model.access import Scope
 from joblens.model.jobs.details import Details, GpuFacts
 from joblens.model.jobs.job import Finding, Requirements, Severity, Status, Usage
@@ -200,8 +201,8 @@ def test_jobs_of_others_are_not_read(server: Served) -> None:
 
 def test_advice_has_a_line_to_paste(server: Served) -> None:
     asked = Requirements(cpus=8, memory_bytes=8 << 30)
-    for number in range(5):
-        uuid = job(
+    uuids = [
+        job(
             server,
             [busy(second) for second in range(4)],
             name="train",
@@ -209,7 +210,9 @@ def test_advice_has_a_line_to_paste(server: Served) -> None:
             at_us=NOON_US + number * 100 * SECOND,
             end={"memory_bytes": 100 * MIB, "cpu_s": 5.0},
         )
-    found = server.get(f"{API}/jobs/{uuid}/advice").json
+        for number in range(5)
+    ]
+    found = server.get(f"{API}/jobs/{uuids[-1]}/advice").json
     assert found["jobs"] == 5
     assert "--memory " in found["line"]
     assert found["line_for"] == "command"
@@ -266,6 +269,86 @@ def test_two_gigabytes_are_searched_in_parts_and_read_in_windows(server: Served,
         position = part["next"]
     assert seen == [size - len(b"needle\n")]
     assert uuid
+
+
+def window(server: Served, uuid: str, query: str) -> LogWindow:
+    answer = server.get(f"{API}/jobs/{uuid}/logs/stdout/window?{query}")
+    assert answer.status == 200, answer.text
+    return convert(answer.json, LogWindow, strict=False)
+
+
+def texts(found: LogWindow) -> list[str]:
+    return [line.text for line in found.lines]
+
+
+def test_windows_of_lines_cover_the_output_in_both_directions(server: Served, tmp_path: Path) -> None:
+    wanted = [f"line {number} " + "é" * (number % 90) for number in range(5000)]
+    uuid = logged(server, tmp_path, "".join(f"{line}\n" for line in wanted).encode())
+    ahead: list[str] = []
+    position = 0
+    while True:
+        found = window(server, uuid, f"part=forward&at={position}&limit=700")
+        ahead += texts(found)
+        position = found.next
+        if position >= found.total:
+            break
+    assert ahead == wanted
+    back: list[str] = []
+    found = window(server, uuid, "limit=700")
+    while found.lines:
+        back = texts(found) + back
+        found = window(server, uuid, f"at={found.start}&limit=700")
+    assert back == wanted
+    middle = window(server, uuid, f"part=around&at={found.total // 2}&limit=10")
+    assert len(middle.lines) == 10
+    assert all(text.startswith("line ") for text in texts(middle))
+    assert middle.lines[0].at < found.total // 2 < middle.lines[-1].at
+
+
+def test_a_line_that_is_still_printed_comes_again(server: Served, tmp_path: Path) -> None:
+    logged(server, tmp_path, b"one\ntw")
+    running = job(server, status=None, start={"logs_dir": str(tmp_path / "logs")})
+    first = window(server, running, "limit=10")
+    assert (texts(first), first.next, first.is_final) == (["one", "tw"], 4, False)
+    with open(tmp_path / "logs" / "stdout.log", "ab") as file:
+        file.write(b"o\nthree\n")
+    second = window(server, running, f"part=forward&at={first.next}")
+    assert (texts(second), second.next) == (["two", "three"], second.total)
+
+
+def test_a_window_skips_dropped_output_and_cuts_endless_lines(server: Served, tmp_path: Path) -> None:
+    logged(server, tmp_path, b"start\n")
+    with open(tmp_path / "logs" / "stdout.log", "r+b") as file:
+        file.seek(2 << 30)
+        file.write(b"\nend\n")
+    running = job(server, status=None, start={"logs_dir": str(tmp_path / "logs")})
+    last = window(server, running, "limit=2")
+    assert texts(last) == ["", "end"]
+    gap = window(server, running, f"at={last.start}")
+    assert "bytes omitted" in " ".join(texts(gap))
+    before = window(server, running, f"at={gap.start}")
+    assert (before.start, texts(before)[0]) == (0, "start")
+    (tmp_path / "endless").mkdir()
+    uuid = logged(server, tmp_path / "endless", "ü".encode() * 3_000_000)
+    pieces = window(server, uuid, "part=forward&limit=100")
+    assert {len(line.text) for line in pieces.lines[:-1]} == {4096}
+    assert "\ufffd" not in "".join(texts(pieces))
+
+
+def test_output_on_another_machine_is_what_the_record_has(server: Served) -> None:
+    uuid = job(server, start={"logs_dir": "/nowhere"}, end={"stdout_tail": "a\nb\n"})
+    found = window(server, uuid, "")
+    assert (texts(found), found.source, found.node) == (["a", "b"], "record", "host")
+    assert server.get(f"{API}/jobs/{uuid}/logs/secrets/window").status == 400
+
+
+def test_a_clock_that_was_set_back_loses_no_point(server: Served) -> None:
+    rows = [busy(second) for second in range(10)]
+    rows[5:] = [replace(each, at_us=each.at_us - 20 * SECOND) for each in rows[5:]]
+    found = charts(
+        server, job(server, rows), f"?begin_us={NOON_US + 4 * SECOND}&end_us={NOON_US + 7 * SECOND}"
+    )
+    assert found.at_us == [NOON_US + second * SECOND for second in range(4, 8)]
 
 
 def test_samples_and_output_can_be_saved(server: Served, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("starlette")
 
 from joblens.cli.commands.serve import has_desktop
-from tests.conftest import RunJoblens
+from tests.conftest import RunJoblens, python_path
 from tests.integration.screens import run_on_terminal
 from tests.integration.served import UnixConnection
 
@@ -71,6 +71,37 @@ def test_serve_says_how_to_reach_it_and_ends_on_sigterm(tmp_path: Path) -> None:
         _, error = process.communicate(timeout=30)
         assert (process.returncode, error) == (0, "")
         assert not os.path.exists(started["socket"])
+
+
+def test_serve_also_serves_grpc_if_asked(tmp_path: Path) -> None:
+    grpc = pytest.importorskip("grpc")
+    with serving(tmp_path / "j.db", "--port", "0", "--grpc", "0") as (process, started):
+        with grpc.insecure_channel(started["grpc"]) as channel:
+            call = channel.unary_unary("/joblens.v1.JobService/ListJobs")
+            with pytest.raises(grpc.RpcError, match="joblens token create"):
+                call(b"", timeout=20)
+        process.send_signal(signal.SIGTERM)
+        _, error = process.communicate(timeout=30)
+        assert (process.returncode, error) == (0, "")
+
+
+def test_grpc_that_cannot_be_served_is_an_error(
+    joblens: RunJoblens, tmp_path: Path, store_path: Path
+) -> None:
+    (tmp_path / "grpc.py").write_text("raise ImportError('no gRPC here', name='grpc')")
+    environ = {
+        **os.environ,
+        "JOBLENS_STORE": str(store_path),
+        "JOBLENS_SERVER_SOCKET": str(tmp_path / "s.sock"),
+        "PYTHONPATH": python_path(tmp_path),
+    }
+    command = [sys.executable, "-m", "joblens", "serve", "--port", "0", "--grpc"]
+    for address, text in (("0", "joblens[grpc]"), ("nowhere", "[HOST:]PORT")):
+        done = subprocess.run(
+            [*command, address], env=environ, check=False, capture_output=True, text=True, timeout=30
+        )
+        assert (done.returncode, text in done.stderr) == (2, True), done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_serve_opens_the_browser_of_a_desktop(tmp_path: Path, store_path: Path) -> None:

@@ -4,9 +4,9 @@ import contextlib
 import http.client
 import socket
 import ssl
-import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +14,8 @@ pytest.importorskip("starlette")
 
 from joblens.model.errors import InputError, ServeError
 from joblens.web.guard import Rates, host_name
-from joblens.web.listeners import ServeOptions, check_options, listen_unix
-from tests.integration.served import Served
+from joblens.web.listeners import ServeOptions, allowed_hosts, check_options, listen_unix, url_to_open
+from tests.integration.served import Served, certificate
 
 API = "/api/v1"
 
@@ -108,6 +108,26 @@ def test_the_name_in_a_host_header(header: str, name: str) -> None:
     assert host_name(header) == name
 
 
+@pytest.mark.parametrize(
+    ("options", "url"),
+    [
+        ({"host": "127.0.0.1"}, "http://127.0.0.1:80"),
+        ({"host": "::1", "base_path": "/j"}, "http://[::1]:80/j"),
+        ({"host": "0.0.0.0", "certificate": "c"}, f"https://{socket.gethostname().lower()}:80"),
+        ({"host": "::", "certificate": "c", "hosts": ("jobs.example.org",)}, "https://jobs.example.org:80"),
+        (
+            {"host": "127.0.0.1", "is_behind_proxy": True, "hosts": ("jobs.example.org",), "base_path": "/j"},
+            "https://jobs.example.org/j",
+        ),
+        ({"host": "0.0.0.0", "is_behind_proxy": True}, "http://localhost:80"),
+    ],
+)
+def test_the_sign_in_url_is_one_that_the_server_answers(options: dict[str, Any], url: str) -> None:
+    made = ServeOptions(port=80, socket_path="", **options)
+    assert url_to_open(made, 80) == url
+    assert host_name(url.partition("//")[2].partition("/")[0]) in allowed_hosts(made, bound_host="")
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "::"])
 def test_an_address_of_other_machines_needs_tls_or_a_proxy(host: str) -> None:
     options = ServeOptions(host=host, port=0, socket_path="")
@@ -143,14 +163,6 @@ def test_a_socket_whose_server_was_killed_is_replaced(tmp_path: Path) -> None:
     left.close()
     with Served(tmp_path) as server:
         assert server.get(f"{API}/session").status == 200
-
-
-def certificate(folder: Path, name: str) -> tuple[str, str]:
-    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    made += ["-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
-    subprocess.run([*made, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
-    return str(cert), str(key)
 
 
 def name_of(port: int) -> str:

@@ -211,7 +211,7 @@ def test_a_reader_that_does_not_read_is_cut_off_and_others_go_on(
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect(("127.0.0.1", server.port))
         slow.sendall(f"{request}Authorization: Bearer {server.token()}\r\n\r\n".encode())
-        hub = server.serving.application._hub
+        hub = server.serving.application.hub
         until = time.monotonic() + 30
         while hub.streams == 0:
             assert time.monotonic() < until
@@ -254,6 +254,28 @@ def test_output_is_followed_to_its_end(server: Served, tmp_path: Path) -> None:
     again = EventReader(server, f"{API}/jobs/{uuid}/logs/stdout/stream", last_event_id="6")
     assert next(iter(again))[2]["text"] == "zweite Zeile: ä\n"
     again.close()
+
+
+def test_a_reader_that_comes_back_inside_a_chunk_gets_no_byte_twice(server: Served, tmp_path: Path) -> None:
+    log = tmp_path / "stdout.log"
+    log.write_bytes(b"-")
+    uuid = running_job(server, logs_dir=str(tmp_path))
+    path = f"{API}/jobs/{uuid}/logs/stdout/stream"
+    first = EventReader(server, path)
+    events = iter(first)
+    assert next(events)[2]["text"] == "-"
+    log.write_bytes(b"-123456789")
+    assert next(events)[2] == {"offset": 1, "text": "123456789"}  # one chunk, which the server keeps
+    second = EventReader(server, f"{path}?after=4")
+    others = iter(second)
+    assert next(others)[2] == {"offset": 4, "text": "456789"}
+    with log.open("ab") as file:
+        file.write(b"end")
+    server.apply(ended(uuid, stdout_bytes=13))
+    for rest in (events, others):
+        assert [data.get("text") for _, _, data in rest] == ["end", None]
+    first.close()
+    second.close()
 
 
 def test_a_source_that_was_closed_opens_no_file_again(server: Served, tmp_path: Path) -> None:

@@ -268,10 +268,10 @@ def test_a_cancel_request_that_comes_while_the_slots_close_is_written_nowhere_el
 
     monkeypatch.setattr(context.recorder.store, "cancel_requests", lambda: {"a1": CancelAsked("a1", 1)})
     monkeypatch.setattr(os, "eventfd_write", write)
-    loop.heed_cancel_requests()
+    loop.poll_cancel_requests()
     wait_until(lambda: written, what="the wake-up", timeout=5)
     closing.join()
-    loop.heed_cancel_requests()
+    loop.poll_cancel_requests()
     context.recorder.ask(lambda _store: None, lambda _: written.append(-1))
     wait_until(lambda: len(written) > 1, what="the second answer")
     assert written[1] == -1

@@ -10,7 +10,7 @@ import pytest
 
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Placement, Status
-from joblens.model.runs.run import PlaceEnded, WorkPlaced
+from joblens.model.runs.run import AllocationEnded, WorkPlaced
 from tests.conftest import RunJoblens, wait_until
 from tests.integration.workflow_desk import WorkflowDesk, slurm_desk, states
 from tests.slurm_server import SlurmServer
@@ -85,7 +85,7 @@ def placements(desk: WorkflowDesk) -> dict[str, Placement]:
         store.close()
 
 
-def places(desk: WorkflowDesk) -> tuple[list[Placement], list[PlaceEnded]]:
+def places(desk: WorkflowDesk) -> tuple[list[Placement], list[AllocationEnded]]:
     """What the newest run asked of Slurm, and what it knows to be over."""
     store = desk.store()
     try:
@@ -93,7 +93,7 @@ def places(desk: WorkflowDesk) -> tuple[list[Placement], list[PlaceEnded]]:
     finally:
         store.close()
     asked = [one.placement for fact in facts if isinstance(fact, WorkPlaced) for one in fact.placed]
-    return asked, [fact for fact in facts if isinstance(fact, PlaceEnded)]
+    return asked, [fact for fact in facts if isinstance(fact, AllocationEnded)]
 
 
 def ended(process: "subprocess.Popen[str]") -> int:

@@ -24,7 +24,7 @@ def test_a_run_on_a_cluster_says_where_each_job_is(desk: WorkflowDesk) -> None:
     path = desk.write(FLOW)
     driver = desk.adopt(
         subprocess.Popen(
-            [sys.executable, "-m", "tests.local_placer", "run", str(path), "--engine", "slurm"],
+            [sys.executable, "-m", "tests.local_backend", "run", str(path), "--engine", "slurm"],
             cwd=desk.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -53,7 +53,7 @@ class Queue:
     def notes(self) -> list[str]:
         return [one["text"] for one in self.events("note")]
 
-    def put(self, *argv: str, count: int = 1, ring: bool = True) -> list[str]:
+    def put(self, *argv: str, count: int = 1, notify: bool = True) -> list[str]:
         job = prepare(Request(argv=argv), self.settings).job
         jobs = [
             replace(job, uuid=new_uuid(), queue=self.settings.queue.name, created_by=None)
@@ -62,9 +62,9 @@ class Queue:
         order = Order(argv=argv, cwd="/")
         tickets = [Ticket(uuid=one.uuid, queue=one.queue, order=order) for one in jobs]
         self.store.apply([JobQueued(one) for one in jobs] + [TicketMade(one) for one in tickets])
-        if ring:
+        if notify:
             bell = open_notifier(self.settings, self.store)
-            bell.ring([(one.uuid, one.queue) for one in tickets])
+            bell.notify([(one.uuid, one.queue) for one in tickets])
             bell.close()
         return [one.uuid for one in tickets]
 
@@ -120,7 +120,7 @@ def test_jobs_go_on_while_the_broker_is_away(make_queue: MakeQueue, redis_server
     worker = queue.start_worker()
     assert queue.all_ended(queue.put("true", count=5)) == {Status.SUCCESS}
     redis_server.kill()
-    assert queue.all_ended(queue.put("true", count=5, ring=False)) == {Status.SUCCESS}
+    assert queue.all_ended(queue.put("true", count=5, notify=False)) == {Status.SUCCESS}
     redis_server.start()
     wait_until(lambda: "the broker is back" in queue.notes(), what="word of the broker", timeout=40)
     assert queue.all_ended(queue.put("true", count=5)) == {Status.SUCCESS}
@@ -136,7 +136,7 @@ def test_jobs_of_a_killed_worker_and_those_it_had_heard_of_do_not_wait_for_the_w
     lost = queue.put("sh", "-c", "test $JOBLENS_ATTEMPT = 2 || exec sleep 300", count=2)
     wait_until(lambda: set(queue.store.states(lost).values()) == {Status.RUNNING}, what="both to run")
     queue.start_worker("--name", "survivor")
-    unheard = queue.put("true", count=6, ring=False)  # as if their messages had died with it
+    unheard = queue.put("true", count=6, notify=False)  # as if their messages had died with it
     backlog = queue.put("sleep", "0.1", count=160)
     wait_until(lambda: Status.SUCCESS in queue.store.states(backlog).values(), what="a busy survivor")
     killed.kill()

@@ -98,7 +98,7 @@ def test_they_do_so_on_nodes_of_a_cluster(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", python_path(ROOT))
     path = write(desk, FLOW, docker)
-    command = [sys.executable, "-m", "tests.local_placer", "run", str(path), "--json", "--engine", "slurm"]
+    command = [sys.executable, "-m", "tests.local_backend", "run", str(path), "--json", "--engine", "slurm"]
     done = subprocess.run(command, cwd=desk.folder, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1, done.stderr
     check_results(desk, docker, json.loads(done.stdout))

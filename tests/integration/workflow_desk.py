@@ -21,7 +21,7 @@ JOBLENS = [sys.executable, "-m", "joblens"]
 
 def local_cluster(*arguments: str | Path) -> list[str]:
     """joblens with a cluster of this machine as Slurm."""
-    return [sys.executable, "-m", "tests.local_placer", *map(str, arguments)]
+    return [sys.executable, "-m", "tests.local_backend", *map(str, arguments)]
 
 
 @contextmanager

@@ -28,7 +28,7 @@ class ProgressBar:
         self._total = total
         self._poll_every = poll_every
         self._done = 0
-        self._looked_at = 0
+        self._checked_at = 0
         self._started_at_s = time.monotonic()
         self._next_draw_s = self._started_at_s + _SHOW_AFTER_S
         self._is_wanted = sys.stderr.isatty()
@@ -41,9 +41,9 @@ class ProgressBar:
 
     def advance(self, count: int) -> None:
         self._done += count
-        if not self._is_wanted or self._done - self._looked_at < self._poll_every:
+        if not self._is_wanted or self._done - self._checked_at < self._poll_every:
             return
-        self._looked_at = self._done
+        self._checked_at = self._done
         now_s = time.monotonic()
         if now_s >= self._next_draw_s:
             self._next_draw_s = now_s + _DRAW_EVERY_S

@@ -14,7 +14,7 @@ PART = ".part"  # suffix of a file that is being written; a killed process leave
 def atomic_file(path: str, mode: int = 0o600) -> Iterator[str]:
     """Yields the path of a new empty file in the same folder, which replaces `path` at the end of the block.
     After an error `path` is unchanged and the new file is removed."""
-    # A random name: nobody can have put a link there.
+    # A random name: no one can have put a link there.
     part = f"{path}.{os.urandom(8).hex()}{PART}"
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode))
     try:

@@ -15,7 +15,7 @@ class RotatingFile:
     at most `backup_count` of them are kept. With `suffix` ".gz" they are compressed.
 
     A file that was moved away or removed is created again. A line that a killed process left unfinished is
-    ended, so that it spoils no other. Processes that fork may go on using it; threads take turns."""
+    ended, so that it spoils no other. Processes that fork may keep using it; threads take turns."""
 
     def __init__(self, path: str, max_bytes: int, backup_count: int, suffix: str = "") -> None:
         self.path = path

@@ -15,7 +15,7 @@ from joblens.model.jobs.job import Attempt, Job, RetryLost
 class SoughtProgram(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A word of a command with a program that is resolved on the machine it runs on."""
 
-    place: int  # of the word
+    index: int = field(name="place")  # of the word
     around: tuple[str, ...]  # parts of the word before and after it
     names: tuple[str, ...]  # the first that is there and passes the check
     check: tuple[str, ...] = ()  # arguments with which it has to end with 0
@@ -50,7 +50,7 @@ class WorkerActions(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker runs. Not redacted: it is in the store only until the job has ended."""
+    """Command and environment for a worker. Not redacted: it is in the store only until the job has ended."""
 
     argv: tuple[str, ...] = ()  # of a container job: the command inside; () the image's own
     env: dict[str, str] = field(default_factory=dict)  # on top of the worker's environment
@@ -144,6 +144,38 @@ class WorkerInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def serves(self, label: str) -> bool:
         return label in self.labels if self.labels else not label
+
+
+class TicketQuery(Struct, frozen=True, kw_only=True):
+    """Tickets that wait, in the order in which workers take them, or those that workers hold."""
+
+    is_held: bool = False
+    limit: int = 100
+    after: tuple[int, int] = (-1, -1)  # `position_key` of the last one of the page before
+    queue: str | None = None  # or a route
+    user: str | None = None
+
+
+class TicketStanding(Struct, frozen=True, kw_only=True):
+    """A ticket as lists show it, without its command."""
+
+    number: int  # of its job
+    uuid: str
+    name: str
+    user: str
+    queue: str  # or a route
+    waiting_since_us: int
+    is_ready: bool  # False: the job `after` has not ended yet
+    after: str = ""  # uuid
+    worker: str = ""  # '': nobody holds it
+    lease_until_us: int | None = None
+    deliveries: int = 0
+    lost_worker: str = ""
+    position: int | None = None  # in its queue, from 1; None: it is held, or waits for another job
+
+    @property
+    def position_key(self) -> tuple[int, int]:
+        return self.waiting_since_us, self.number
 
 
 class Backlog(Struct, frozen=True):

@@ -179,6 +179,12 @@ class UnknownToken(InputError):
     http_status = 404
 
 
+class UnknownBenchmark(BenchmarkError):
+    """No benchmark of that name has results."""
+
+    http_status = 404
+
+
 class Conflict(InputError):
     """The request does not fit the present state."""
 

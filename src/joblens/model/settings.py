@@ -245,6 +245,16 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     hosts: Annotated[
         str, _doc("More names that requests may have in their Host header, separated by commas.")
     ] = ""
+    grpc: Annotated[
+        str, _doc("Address that `serve` listens on for gRPC: PORT, or HOST:PORT. Empty: not served.")
+    ] = ""
+    grpc_roles: Annotated[
+        str,
+        _doc(
+            "Client certificates that need no token over gRPC: NAME=ROLE, or NAME=ROLE:USER for jobs of that "
+            "user alone, separated by commas."
+        ),
+    ] = ""
     session: Annotated[Duration, _doc("A session of a browser ends after this time.")] = 43200.0
     max_body: Annotated[Size, _doc("Largest request body.")] = 4 * 1024**2
     max_connections: Annotated[int, _doc("Connections at the same time.", least=1)] = 1000
@@ -328,13 +338,13 @@ def without_password(url: str) -> str:
     # The last '@': a password may hold one that should have been written %40, and must not be shown for it.
     user, at, rest = url.partition("://")[2].rpartition("@")
     if "?" in user and ":" not in user.partition("?")[0]:  # it is in a parameter
-        place, mark, query = f"{user}{at}{rest}".partition("?")
-        user, at, place = place.rpartition("@")
+        location, mark, query = f"{user}{at}{rest}".partition("?")
+        user, at, location = location.rpartition("@")
     else:
-        place, mark, query = rest.partition("?")
+        location, mark, query = rest.partition("?")
     kept = [part for part in query.split("&") if part.partition("=")[0].lower() not in _SECRET_PARAMETERS]
     parameters = "&".join(kept)
-    return _SCHEME + user.partition(":")[0] + at + place + (mark if parameters else "") + parameters
+    return _SCHEME + user.partition(":")[0] + at + location + (mark if parameters else "") + parameters
 
 
 def has_password(url: str) -> bool:

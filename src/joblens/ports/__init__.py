@@ -1,1 +1,1 @@
-"""What the middle of joblens asks of the outside: small protocols, no code."""
+"""Protocols of stores, probes, clusters, brokers and clocks, which the layers below `app` use. No code."""

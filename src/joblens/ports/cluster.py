@@ -48,10 +48,10 @@ class ClusterBackend(Protocol):
 
     @property
     def allocations(self) -> QueueAllocations | None:
-        """None: the cluster places each job by itself."""
+        """None: the cluster has an allocation per job."""
         ...
 
-    def check(self, parcels: Sequence[PlacementRequest]) -> None:
+    def check(self, requests: Sequence[PlacementRequest]) -> None:
         """Raises PlanError for jobs that the cluster could never place. Called before anything runs."""
         ...
 
@@ -60,9 +60,9 @@ class ClusterBackend(Protocol):
         starts nothing. Raises PlacingError when the cluster does not answer."""
         ...
 
-    def place(self, parcels: Sequence[PlacementRequest]) -> list[Placed]:
+    def place(self, requests: Sequence[PlacementRequest]) -> list[Placed]:
         """Requests allocations. A Placed without uuids serves its queue, also for later requests. Requests
-        that no allocation covers any more and that have not started are passed again. Raises PlanError for
+        that no allocation covers now and that have not started are passed again. Raises PlanError for
         jobs that the cluster will never take: they end with that error."""
         ...
 

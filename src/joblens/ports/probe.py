@@ -1,4 +1,4 @@
-"""What reads numbers."""
+"""Probes: readers of numbers."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
@@ -9,10 +9,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Probe(Protocol):
-    """Reads one source, in microseconds: it is called on the thread that looks at all jobs. `read` returns
+    """Reads one source, in microseconds: it is called on the thread that samples all jobs. `read` returns
     Sample fields by name, as the kernel counts them (no base taken off); a field that is absent from the
-    mapping could not be read this time. What may block is a `Driver`, and its probe hands out what that has
-    read last."""
+    mapping could not be read this time. A source that may block is a `Driver`; its probe returns the
+    last reading."""
 
     name: str
 
@@ -32,10 +32,10 @@ class Probe(Protocol):
 
 
 class DetailProbe(Protocol):
-    """Looks at a job closely and seldom. `read` returns parts of Details; the parts that it could not get are
-    None. Costs are bounded by the caller: a dear look is followed by a long pause. One that has
-    `read_last() -> Details` is asked that instead when the job is over and nobody will look again. One that
-    has `look_again()` is told so just before that."""
+    """Reads details of a job, seldom. `read` returns parts of Details; unavailable parts are None. The caller
+    bounds costs: an expensive reading is followed by a long pause. Where a probe has `read_last() ->
+    Details`, that is called for the last reading, at the end of the job; `look_again()`, where it exists,
+    just before."""
 
     name: str
 
@@ -53,7 +53,7 @@ class Driver(Protocol[T_co]):
     """A source that may take any time to answer (a GPU's driver, a daemon's socket, netlink). `read` is
     called on a thread of its own, every `interval_s`, for all jobs of this process together. Whatever it
     raises is a reason why there is nothing new. One that has `idle_until_s() -> float` (on the monotonic
-    clock) is read no sooner than that; it is asked again whenever somebody comes to use the driver."""
+    clock) is read no sooner than that; it is asked again whenever another job uses the driver."""
 
     name: str
     interval_s: float

@@ -4,7 +4,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from joblens.model.clusters.placement import NodeCapacity
-from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
+from joblens.model.delivery import (
+    Backlog,
+    Claim,
+    FormerWorker,
+    Holding,
+    Renewal,
+    TicketQuery,
+    TicketStanding,
+    WorkerInfo,
+)
 from joblens.model.history import HistoryQuery, Page, PruneReport, Statistics, StoreCheck, TaggedJobs
 from joblens.model.jobs.details import Details, Provenance
 from joblens.model.jobs.job import Record, Status
@@ -85,11 +94,11 @@ class StoreReader(Protocol):
         ...
 
     def details(self, uuid: str) -> Details:
-        """What is known of a job beside its samples; an empty one where nothing was looked at."""
+        """Returns the details of a job beside its samples; empty where none were read."""
         ...
 
     def provenance(self, digest: str) -> Provenance | None:
-        """What jobs ran in whose attempt names that digest; None: it never came here."""
+        """Returns the environment of jobs whose attempts name that digest; None: not in this store."""
         ...
 
     def workflows(self) -> list[Workflow]:
@@ -143,10 +152,10 @@ class Store(StoreReader, StoreWriter, StoreAdmin, Protocol):
 
 
 class Deliveries(Protocol):
-    """Every method may raise StoreError; nothing is then half-done, and nothing of it is journalled: who
-    cannot reach the store gets no work from it. All times are by the store's own clock.
+    """Every method may raise StoreError; nothing is then half-done, and nothing of it is journalled: a
+    worker that cannot reach the store gets no work. All times are by the store's own clock.
 
-    A ticket is *waiting* when its job is queued, nobody holds it, and the job it comes after (if any) has
+    A ticket is *waiting* when its job is queued, no worker holds it, and the job it comes after (if any) has
     succeeded. Claiming adds one to the job's fence. Ending a job (JobEnded with the right fence) removes its
     ticket; the fence stays."""
 
@@ -158,10 +167,10 @@ class Deliveries(Protocol):
         *,
         capacity: NodeCapacity | None = None,
     ) -> list[Claim]:
-        """Of these, those that are waiting and that the worker may take (its user's, unless `any_user`; with
-        one of its labels, or without one where it has none).
-        `capacity`: together they take no more than that; others may claim the rest. A job takes what was
-        written that it needs, of places and of time only where that is counted."""
+        """Claims those of `uuids` that are waiting and that the worker may take (its user's, unless
+        `any_user`; with one of its labels, or without one where it has none). `capacity`: together they take
+        no more than that; others may claim the rest. A job takes its requirements, of slots and of time only
+        where those are counted."""
         ...
 
     def claim_waiting(
@@ -188,16 +197,16 @@ class Deliveries(Protocol):
         ...
 
     def holdings(self, *, near: WorkerInfo | None = None, of: Collection[str] | None = None) -> list[Holding]:
-        """Every ticket that somebody holds. `near`: of these its own, those of workers of its host, and those
-        whose lease has run out: all that it has to look after, whatever the number of workers. `of`: those of
-        these jobs."""
+        """Returns every ticket that a worker holds. `near`: only its own, those of workers of its host, and
+        those whose lease has expired, which it has to check, whatever the number of workers. `of`: only those
+        of these jobs."""
         ...
 
     def take_back(self, uuid: str, fence: int) -> Status | None:
-        """From a worker that is gone. Where the fence is still that: queued again, without what the lost
-        attempt had written of samples and details, or ended as `lost` (`retry_lost: never`, or delivered too
-        often; its true outcome may still come under the same fence). -> the job's status now; None: it was
-        not held under that fence any more, and nothing was done."""
+        """Takes a job from a worker that is gone. Under the same fence it is queued again, without samples
+        and details of the lost attempt, or ended as `lost` (`retry_lost: never`, or delivered too often; its
+        true outcome may still come under the same fence). Returns the job's status now; None: it was no
+        longer held under that fence, and nothing was done."""
         ...
 
     def release_after(self, uuid: str) -> list[tuple[str, str]]:
@@ -206,21 +215,25 @@ class Deliveries(Protocol):
         ...
 
     def released_by(self, uuids: Sequence[str]) -> list[tuple[str, str]]:
-        """The same of many at once that have ended under their fences, which has settled who comes after
-        them: it only reads."""
+        """The same for many jobs that have ended under their fences. It only reads: their ends have decided
+        which jobs follow."""
         ...
 
     def withdraw(self, uuid: str) -> bool:
-        """Ends a waiting job as cancelled; False when somebody holds it or it has ended."""
+        """Ends a waiting job as cancelled; False when a worker holds it or it has ended."""
         ...
 
     def workers(self, *, host: str | None = None) -> list[WorkerInfo]:
-        """All that were heard of in the last hour, the latest heard of first; `host`: of that one only."""
+        """Returns workers that reported in the last hour, the latest first; `host`: only of that one."""
         ...
 
     def forget_worker(self, name: str) -> None: ...
 
     def backlog(self) -> list[Backlog]: ...
+
+    def tickets(self, query: TicketQuery) -> list[TicketStanding]:
+        """One page of the tickets that wait or are held."""
+        ...
 
     def states(self, uuids: Sequence[str]) -> dict[str, Status]:
         """Of many jobs at once, cheaply. Unknown ones are missing."""
@@ -236,7 +249,7 @@ class Deliveries(Protocol):
 
 
 class QueueStore(Store, Deliveries, ServerStore, Protocol):
-    """What every driver provides."""
+    """The whole interface of a store, which every driver provides."""
 
 
 class Sink(Protocol):

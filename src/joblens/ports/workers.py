@@ -9,7 +9,7 @@ from joblens.model.clusters.placement import WorkerConfig
 class Notifier(Protocol):
     """The side of those who submit."""
 
-    def ring(self, tickets: Sequence[tuple[str, str]]) -> None:
+    def notify(self, tickets: Sequence[tuple[str, str]]) -> None:
         """(uuid, queue) of each. Raises BrokerError when the broker cannot be reached; the jobs are safe in
         the store then and are found there by workers a little later."""
         ...
@@ -22,10 +22,10 @@ class Notifier(Protocol):
 
 
 class MessageHandler(Protocol):
-    """The side of a worker: what it does with a message. Called on the thread that hears; returns at once."""
+    """Handles messages of a worker. Called on the consumer's thread; returns at once."""
 
-    def take(self, uuid: str, settled: Callable[[], None]) -> None:
-        """`settled` is called once, from any thread, when the message has done its work: the job was claimed
+    def take(self, uuid: str, ack: Callable[[], None]) -> None:
+        """`ack` is called once, from any thread, when the message has done its work: the job was claimed
         by this worker, or there was nothing to claim. Until then it counts as under way, so that no worker
         draws more messages than it can use."""
         ...
@@ -37,12 +37,12 @@ class BrokerConsumer(Protocol):
     def run(
         self, taker: MessageHandler, has_connected: Callable[[], None], has_lost: Callable[[str], None]
     ) -> None:
-        """Until `stop`. Connects again for ever when the broker goes away: `has_lost` is called with why,
-        each reason once, `has_connected` when it is there (again)."""
+        """Runs until `stop`. Reconnects without limit when the broker goes away: calls `has_lost` with the
+        reason, each reason once, and `has_connected` when it is there (again)."""
         ...
 
     def stop(self) -> None:
-        """From any thread or a signal handler. Messages that are not settled go back to the broker."""
+        """From any thread or a signal handler. Unacknowledged messages go back to the broker."""
         ...
 
 
@@ -50,7 +50,7 @@ class WorkerConfigWriter(Protocol):
     """Of one run. On the placer's thread."""
 
     folder: str  # private and of this run: for scripts, and for what pilot workers print
-    config: WorkerConfig  # what every worker of the run is told; a placer says the rest with `replace`
+    config: WorkerConfig  # the part that all workers of the run share; a backend adds the rest with `replace`
 
     def write(self, config: WorkerConfig) -> str:
         """-> the path of a private file. Raises PlacingError when it cannot be written."""
@@ -66,7 +66,7 @@ class WorkerConfigWriter(Protocol):
         ...
 
     def drop(self, path: str) -> None:
-        """No worker starts with it any more; nothing happens where it is gone already."""
+        """Removes the configuration: no worker starts with it now. Does nothing where it is gone."""
         ...
 
     def close(self) -> None:

@@ -40,8 +40,14 @@ class ShownNewToken(Struct, frozen=True, kw_only=True):
     token: ShownToken
 
 
+class TokenPage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    after: Word | None = None  # id of the last one of the page before
+
+
 class Tokens(Struct, frozen=True, kw_only=True):
     items: tuple[ShownToken, ...]
+    next: str | None = None  # for `after`; None: this is the end
 
 
 class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,7 +115,12 @@ def _session(call: Call) -> SessionInfo:
 
 def _tokens(call: Call) -> Tokens:
     call.principal.require_all("tokens")
-    return Tokens(items=tuple(map(shown_token, call.store.tokens())))
+    asked: TokenPage = call.query
+    tokens = call.store.tokens()
+    begin = next((place for place, each in enumerate(tokens, 1) if each.id == asked.after), 0)
+    page = tokens[begin : begin + asked.limit]
+    more = begin + len(page) < len(tokens)
+    return Tokens(items=tuple(map(shown_token, page)), next=page[-1].id if more else None)
 
 
 def _token(call: Call) -> ShownToken:
@@ -179,6 +190,7 @@ ENDPOINTS = (
         summary="Tokens, newest first.",
         answer=_tokens,
         returns=Tokens,
+        query=TokenPage,
         role=Role.ADMIN,
         section="access",
     ),

@@ -19,6 +19,7 @@ from joblens.web.endpoints import API, Endpoint, ServerContext, allowed, encode,
 from joblens.web.guard import App, Guard, Limits
 from joblens.web.job_api import ENDPOINTS as JOBS
 from joblens.web.listeners import ServeOptions
+from joblens.web.machine_api import ENDPOINTS as MACHINES
 from joblens.web.metrics_api import MetricsPage
 from joblens.web.openapi import openapi_document
 from joblens.web.overview_api import ENDPOINTS as OVERVIEW
@@ -39,25 +40,25 @@ class Application:
     """`asgi` is the application; the rest is for the process that serves it."""
 
     def __init__(self, context: ServerContext, hub: Hub, metrics: MetricsPage, asgi: App) -> None:
-        self._context = context
-        self._hub = hub
+        self.context = context
+        self.hub = hub
         self._metrics = metrics
         self.asgi = asgi
 
     async def start(self) -> None:
         """Opens the store, so that one that cannot be opened is an error now."""
-        await self._context.stores.call(lambda store: store.url)
-        self._hub.start()
+        await self.context.stores.call(lambda store: store.url)
+        self.hub.start()
 
     def sign_in_code(self) -> str:
-        return self._context.auth.codes.create()
+        return self.context.auth.codes.create()
 
     def stop_streams(self) -> None:
         """Ends open streams with a reason; clients resume at the next server."""
-        self._hub.stop()
+        self.hub.stop()
 
     def close(self) -> None:
-        self._context.stores.close()
+        self.context.stores.close()
         self._metrics.close()
 
 
@@ -97,7 +98,7 @@ def create_application(
 
 
 def all_endpoints() -> tuple[Endpoint, ...]:
-    return (*ACCESS, *JOBS, *CHARTS, *OVERVIEW, *RUNS, *RUN_PAGES, *STORE)
+    return (*ACCESS, *JOBS, *CHARTS, *OVERVIEW, *RUNS, *RUN_PAGES, *MACHINES, *STORE)
 
 
 def _routes(context: ServerContext, hub: Hub) -> list[Route]:

@@ -19,7 +19,10 @@ from starlette.routing import Route
 
 from joblens.app.server.access import Principal
 from joblens.app.server.live import LiveJobs
+from joblens.app.server.nodes import HostHistory
 from joblens.app.server.overview import DayCounts
+from joblens.app.server.recipe_views import RecipeViews
+from joblens.app.server.run_lists import RunLists
 from joblens.app.server.run_views import RunViews
 from joblens.model.access import Role
 from joblens.model.errors import InputError, JoblensError
@@ -50,7 +53,10 @@ class ServerContext(Struct, kw_only=True):
     base_path: str = ""
     live: LiveJobs = field(default_factory=LiveJobs)
     days: DayCounts = field(default_factory=DayCounts)
+    hosts: HostHistory = field(default_factory=HostHistory)
     runs: RunViews = field(default_factory=RunViews)
+    run_lists: RunLists = field(default_factory=RunLists)
+    recipes: RecipeViews = field(default_factory=RecipeViews)
 
 
 class Call(Struct, kw_only=True):
@@ -88,6 +94,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     status: int = 200
     also: tuple[int, ...] = ()  # other statuses with the same result
     section: str = "jobs"
+    check: Callable[[Mapping[str, str]], None] | None = None  # of the headers, before the body is decoded
 
 
 def routes_of(endpoints: Sequence[Endpoint], server: ServerContext) -> list[Route]:
@@ -120,6 +127,8 @@ def failed(error: Exception, request: Request) -> Response:
 
 async def _respond(endpoint: Endpoint, server: ServerContext, request: Request) -> Response:
     caller = await allowed(request, server, endpoint.role)
+    if endpoint.check is not None:
+        endpoint.check(request.headers)
     query = decode_query(request.scope["query_string"], endpoint.query)
     path = checked_path(request)
     body = None if endpoint.body is None else decode_body(await request.body(), request, endpoint.body)
@@ -169,7 +178,7 @@ def encode(value: Any) -> bytes:
 def checked_path(request: Request) -> dict[str, str]:
     found = {name: str(value) for name, value in request.path_params.items()}
     for name, value in found.items():
-        _check_text(name, value)
+        check_text(name, value)
     return found
 
 
@@ -185,7 +194,7 @@ def decode_query(query_string: bytes, kind: type[Struct]) -> Any:
     values: dict[str, Any] = {}
     known_types = query_types(kind)
     for name, text in pairs:
-        _check_text(name, text)
+        check_text(name, text)
         if name not in known_types:
             known = ", ".join(sorted(known_types)) or "none"
             raise InputError(f"there is no parameter '{name[:40]}'", hint=f"parameters: {known}")
@@ -248,7 +257,7 @@ def decode_body(raw: bytes, request: Request, kind: type[Struct]) -> Any:
         raise InputError("the body is nested too deeply") from error
 
 
-def _check_text(name: str, value: str) -> None:
+def check_text(name: str, value: str) -> None:
     if len(value) > _LONGEST_PARAMETER:
         raise InputError(
             f"parameter '{name[:40]}' is longer than {_LONGEST_PARAMETER} characters", hint=_SCHEMA

@@ -100,7 +100,7 @@ class Guard:
                     "use the address that the server printed at start, or add the name to server.hosts",
                 )
             if self._is_behind_proxy:
-                _take_forwarded(scope)
+                take_forwarded(scope)
             wait_s = self._rates.wait_s(_client(scope))
             if wait_s > 0:
                 raise HttpProblem(
@@ -236,7 +236,7 @@ def _header(scope: Scope, name: bytes) -> str:
     return found[0].decode("latin-1") if len(found) == 1 else ""
 
 
-def _take_forwarded(scope: Scope) -> None:
+def take_forwarded(scope: Scope) -> None:
     """The last address in X-Forwarded-For is the one that the proxy itself added."""
     forwarded = _header(scope, b"x-forwarded-for").rpartition(",")[2].strip()
     if forwarded:

@@ -16,6 +16,7 @@ from joblens.web.guard import is_loopback
 _FIRST_DESCRIPTOR = 3  # of those that systemd hands over
 _LONGEST_SOCKET_PATH = 107
 _BACKLOG = 512
+_ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 
 class ServeOptions(Struct, frozen=True, kw_only=True):
@@ -28,6 +29,8 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     is_behind_proxy: bool = False
     base_path: str = ""
     hosts: tuple[str, ...] = ()  # more names that the server answers for
+    grpc: str = ""  # [HOST:]PORT of the gRPC listener; '': none
+    grpc_roles: str = ""  # of client certificates: NAME=ROLE[:USER], …
 
     @property
     def is_tls(self) -> bool:
@@ -40,15 +43,37 @@ def check_options(options: ServeOptions) -> None:
         raise InputError("TLS needs a certificate and a key", hint="--tls-cert FILE --tls-key FILE")
     if options.client_ca and not options.is_tls:
         raise InputError("client certificates need TLS", hint="--tls-cert FILE --tls-key FILE")
+    if options.grpc_roles and not options.client_ca:
+        raise InputError(
+            "server.grpc_roles gives roles to client certificates, and none are required",
+            hint="add --client-ca FILE, the authority that signs them",
+        )
     base = options.base_path
     if base and (not base.startswith("/") or base.endswith("/") or "//" in base or not base.isprintable()):
         raise InputError(f"base path '{base}' is not a path", hint="for example --base-path /joblens")
-    if not (is_loopback(options.host) or options.is_tls or options.is_behind_proxy):
+    _check_exposed(options, options.host)
+    if options.grpc:
+        _check_exposed(options, grpc_address(options)[0])
+
+
+def _check_exposed(options: ServeOptions, host: str) -> None:
+    if not (is_loopback(host) or options.is_tls or options.is_behind_proxy):
         raise InputError(
-            f"{options.host} can be reached from other machines, and requests would not be encrypted",
+            f"{host} can be reached from other machines, and requests would not be encrypted",
             hint="add --tls-cert and --tls-key; or listen on 127.0.0.1 and use the ssh -L line that serve "
             "prints; or, behind a reverse proxy that encrypts, add --behind-proxy",
         )
+
+
+def grpc_address(options: ServeOptions) -> tuple[str, int]:
+    """Returns host and port for gRPC; the host is that of HTTP unless given. Raises InputError."""
+    host, _, port = options.grpc.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+        raise InputError(
+            f"gRPC address '{options.grpc[:100]}' is not [HOST:]PORT",
+            hint="for example --grpc 7374, --grpc 127.0.0.1:7374 or --grpc [::1]:7374",
+        )
+    return host.strip("[]") or options.host, int(port)
 
 
 def allowed_hosts(options: ServeOptions, *, bound_host: str) -> frozenset[str]:
@@ -59,7 +84,20 @@ def allowed_hosts(options: ServeOptions, *, bound_host: str) -> frozenset[str]:
         names |= {"localhost", "127.0.0.1", "::1"}
     else:
         names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
-    return frozenset(names - {"", "0.0.0.0", "::"})  # noqa: S104 - removed, not bound
+    return frozenset(names - {"", *_ALL_ADDRESSES})
+
+
+def url_to_open(options: ServeOptions, port: int) -> str:
+    """Returns the address for browsers: that of the proxy, or a name of this machine where it listens on all
+    addresses."""
+    if options.is_behind_proxy and options.hosts:
+        return f"https://{options.hosts[0]}{options.base_path}"
+    host = options.host
+    if host in _ALL_ADDRESSES:
+        own = "localhost" if options.is_behind_proxy else socket.gethostname().lower()
+        host = options.hosts[0] if options.hosts else own
+    scheme = "https" if options.is_tls else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{options.base_path}"
 
 
 def inherited_sockets(environ: Mapping[str, str]) -> list[socket.socket]:
@@ -140,6 +178,7 @@ class Certificates:
     def __init__(self, options: ServeOptions) -> None:
         self._files = (options.certificate, options.key)
         self._stamp = self._stamps()
+        self.loads = 1  # how often the files were loaded
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
@@ -158,6 +197,11 @@ class Certificates:
                     f"the certificate authority {options.client_ca} cannot be used: {error}"
                 ) from error
 
+    def read_files(self) -> tuple[bytes, bytes]:
+        """Returns certificate and key as they are now, for a library that has its own TLS."""
+        with open(self._files[0], "rb") as certificate, open(self._files[1], "rb") as key:
+            return certificate.read(), key.read()
+
     def reload(self) -> bool:
         """Loads changed files; new connections use them. Raises ServeError, and the old ones stay in use."""
         stamp = self._stamps()
@@ -170,6 +214,7 @@ class Certificates:
         except (OSError, ssl.SSLError) as error:
             raise ServeError(f"the changed certificate {self._files[0]} cannot be used: {error}") from error
         self._stamp = stamp
+        self.loads += 1
         return True
 
     def _stamps(self) -> tuple[tuple[int, int] | None, ...]:

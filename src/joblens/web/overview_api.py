@@ -20,19 +20,12 @@ ENDPOINTS = (
         method="GET",
         path="/overview",
         name="getOverview",
-        summary="Failures of the last week with their reasons, workers and queues.",
-        answer=lambda call: overview.get_overview(call.store, call.principal),
+        summary="Failures of the last week with their reasons, workers, queues, and totals of eight days.",
+        answer=lambda call: overview.get_overview(
+            call.store, call.principal, call.server.days, call.query.midnight_us
+        ),
         returns=overview.Overview,
-        section="server",
-    ),
-    Endpoint(
-        method="GET",
-        path="/days",
-        name="getDays",
-        summary="Totals of today and of the seven days before, up to the same time of day.",
-        answer=lambda call: call.server.days.answer(call.store, call.principal, call.query),
-        returns=overview.Days,
-        query=overview.DaysQuery,
+        query=overview.OverviewQuery,
         section="server",
     ),
     Endpoint(

@@ -1,6 +1,6 @@
 """Endpoints of the pages of runs, workflows and recipes: one answer per view."""
 
-from joblens.app.server import run_charts, run_views
+from joblens.app.server import recipe_views, run_charts, run_lists, run_views
 from joblens.web.endpoints import Call, Endpoint
 
 
@@ -20,7 +20,41 @@ def _timeline(call: Call) -> run_charts.TimelineAnswer:
     return run_charts.get_timeline(call.server.runs, call.store, call.principal, call.path["run"], call.query)
 
 
+def _advice(call: Call) -> run_lists.WorkflowAdvice:
+    return run_lists.get_workflow_advice(call.store, call.principal, call.path["workflow"])
+
+
 ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/runs",
+        name="listAllRuns",
+        summary="Runs of all workflows, newest first.",
+        answer=lambda call: call.server.run_lists.list_runs(call.store, call.principal, call.query),
+        returns=run_lists.RunLines,
+        query=run_lists.RunsQuery,
+        section="runs",
+    ),
+    Endpoint(
+        method="GET",
+        path="/workflows/{workflow}/page",
+        name="getWorkflowPage",
+        summary="A workflow and its newest runs.",
+        answer=lambda call: call.server.run_lists.get_workflow(
+            call.store, call.principal, call.path["workflow"]
+        ),
+        returns=run_lists.WorkflowPage,
+        section="runs",
+    ),
+    Endpoint(
+        method="GET",
+        path="/workflows/{workflow}/advice",
+        name="getWorkflowAdvice",
+        summary="Resource requests that its runs suggest, and the change of its file as a diff.",
+        answer=_advice,
+        returns=run_lists.WorkflowAdvice,
+        section="runs",
+    ),
     Endpoint(
         method="GET",
         path="/runs/{run}/page",
@@ -59,5 +93,14 @@ ENDPOINTS = (
         returns=run_charts.TimelineAnswer,
         query=run_charts.TimelineQuery,
         section="runs",
+    ),
+    Endpoint(
+        method="GET",
+        path="/jobs/{job}/recipe",
+        name="getRecipe",
+        summary="Progress of a recipe's job: grid of partitions and operators, rows, rejects, checkpoints.",
+        answer=lambda call: call.server.recipes.get_page(call.store, call.principal, call.path["job"]),
+        returns=recipe_views.RecipePage,
+        section="jobs",
     ),
 )

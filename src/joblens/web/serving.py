@@ -8,14 +8,14 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from msgspec import Struct
 
 from joblens.app.wiring.drivers import Warn, store_name
 from joblens.app.wiring.logging_setup import set_up_logging
-from joblens.model.errors import ServeError
+from joblens.model.errors import MissingExtra, ServeError, how_to_install
 from joblens.model.settings import Settings
 from joblens.web.application import Application, create_application
 from joblens.web.connection import ConnectionLimits, connection_class
@@ -28,7 +28,11 @@ from joblens.web.listeners import (
     inherited_sockets,
     listen_tcp,
     listen_unix,
+    url_to_open,
 )
+
+if TYPE_CHECKING:
+    from joblens.web.rpc.server import RpcServer
 
 _RELOAD_S = 5.0
 _SHUTDOWN_S = 10.0
@@ -42,6 +46,7 @@ class Started(Struct, frozen=True, kw_only=True):
     sign_in_url: str
     socket: str
     ssh: str  # the command that forwards the port to another machine; '' where it can be reached anyway
+    grpc: str = ""  # HOST:PORT; '': not served
     pid: int
 
 
@@ -67,6 +72,7 @@ class Serving:
             settings, config, options, allowed_hosts(options, bound_host=bound), warn
         )
         self._stop: asyncio.Event | None = None
+        self._rpc: RpcServer | None = None
 
     def _listeners(self) -> tuple[list[socket.socket], list[socket.socket]]:
         given = inherited_sockets(os.environ)
@@ -107,7 +113,15 @@ class Serving:
         if handles_signals:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._stop.set)
-        await self._application.start()
+        try:
+            await self._application.start()
+            self._rpc = self._create_rpc()
+            if self._rpc is not None:
+                await self._rpc.start()
+        except BaseException:
+            for each in (*self._tcp, *self._unix):
+                each.close()
+            raise
         limits = ConnectionLimits(
             most=self._settings.server.max_connections, header_s=self._settings.server.header_timeout
         )
@@ -126,7 +140,19 @@ class Serving:
         self._application.stop_streams()
         for server in servers:
             server.should_exit = True
+        if self._rpc is not None:
+            tasks.append(asyncio.create_task(self._rpc.stop(_SHUTDOWN_S)))
         await asyncio.gather(*tasks)
+
+    def _create_rpc(self) -> "RpcServer | None":
+        if not self._options.grpc:
+            return None
+        try:
+            from joblens.web.rpc.server import RpcServer
+        except ImportError as error:
+            raise MissingExtra(f"--grpc needs {error.name}", hint=how_to_install("grpc")) from error
+        application = self._application
+        return RpcServer(application.context, application.hub, self._options, self._certificates)
 
     def stop(self) -> None:
         """From the event loop."""
@@ -149,10 +175,11 @@ class Serving:
         return Started(
             store=store_name(self._settings),
             url=url,
-            sign_in_url=f"{url}/sign-in?code={code}",
+            sign_in_url=f"{url_to_open(options, port)}/sign-in?code={code}",
             socket=options.socket_path,
             ssh=ssh,
             pid=os.getpid(),
+            grpc="" if self._rpc is None else self._rpc.address,
         )
 
     def _uvicorn(self, limits: ConnectionLimits, context: ssl.SSLContext | None) -> _Server:

@@ -1,6 +1,6 @@
 """Endpoints for commands and clients that use a server in place of a store, one per question."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from joblens.app.server.machine import Recoveries
 from joblens.app.server.questions import Answering
 from joblens.model import questions as q
 from joblens.model.access import Role
+from joblens.model.errors import IncompatibleServer
 from joblens.model.history import Page, Statistics
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Record
@@ -24,6 +25,18 @@ from joblens.web.job_api import KEY_HEADER, KEY_MEANING, changer
 
 _HEADERS = {q.API_HEADER: str(q.API_VERSION), q.VERSION_HEADER: joblens.__version__}
 _recoveries = Recoveries()
+
+
+def _check_version(headers: Mapping[str, str]) -> None:
+    """Raises IncompatibleServer for a client whose questions have another version. Only those of joblens name
+    it."""
+    asked = headers.get(q.API_HEADER, str(q.API_VERSION))
+    if asked != str(q.API_VERSION):
+        raise IncompatibleServer(
+            f"this server answers questions of version {q.API_VERSION}, and the client asks those of version "
+            f"{asked[:20]}",
+            hint=f"the server has joblens {joblens.__version__}: use the same version",
+        )
 
 
 def _question(
@@ -47,6 +60,7 @@ def _question(
         role=role,
         headers=headers or {},
         section="store",
+        check=_check_version,
     )
 
 

@@ -87,7 +87,7 @@ class StoreThreads:
             if not self._was_there:
                 return None  # the first call creates it
             raise StoreVanished(
-                f"the store {self._path} does not exist any more",
+                f"the store {self._path} no longer exists",
                 hint="put it back; the server continues when it is there",
             ) from error
         except OSError:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -15,7 +15,7 @@ from joblens.app.server.downloads import SampleFormat, file_chunks, log_chunks, 
 from joblens.app.server.jobs import get_job
 from joblens.app.server.logs import LogFile, log_path, node_of, stored_tail
 from joblens.app.server.runs import find_run
-from joblens.app.server.streams import LogSource, RunEventSource, SampleSource, Source
+from joblens.app.server.streams import Event, LogSource, RunEventSource, SampleSource, Source
 from joblens.model.access import Role
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.jobs.job import Record
@@ -24,9 +24,10 @@ from joblens.web.endpoints import API, ServerContext, allowed, checked_path, dec
 from joblens.web.guard import Message, Receive, Scope, Send
 from joblens.web.openapi import StreamEndpoint
 from joblens.web.problems import HttpProblem
-from joblens.web.streams import Hub
+from joblens.web.streams import Hub, Notice, Step
 
 _CHUNK = 1 << 18
+_RETRY_MS = 1000
 _LAST_EVENT = {"Last-Event-ID": "Id of the last event that the client has; the stream continues behind it."}
 
 
@@ -96,10 +97,11 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[bytes]) -> None:
+    def __init__(self, event: str, steps: AsyncGenerator[Step, None]) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
-        self._events = events
+        self._event = event.encode()
+        self._steps = steps
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start: Message = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
@@ -117,12 +119,25 @@ class EventStream(Response):
                 with contextlib.suppress(asyncio.CancelledError):
                     await sending
             finally:
-                await self._events.aclose()  # type: ignore[attr-defined]  # a generator
+                await self._steps.aclose()
 
     async def _send_all(self, send: Send) -> None:
-        async for data in self._events:
+        retry = b"retry: %d\n\n" % _RETRY_MS
+        await send({"type": "http.response.body", "body": retry, "more_body": True})
+        async for step in self._steps:
+            data = _encoded(self._event, step)
             await send({"type": "http.response.body", "body": data, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _encoded(name: bytes, step: Step) -> bytes:
+    if isinstance(step, Notice):
+        return b"event: %b\ndata: %b\n\n" % (step.name.encode(), msgspec.json.encode(step.facts))
+    return b"".join(_event_text(name, each) for each in step) or b": \n\n"
+
+
+def _event_text(name: bytes, event: Event) -> bytes:
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (event.position, name, event.data)
 
 
 async def _left(receive: Receive) -> None:
@@ -210,7 +225,8 @@ class _Streams:
         self._hub.check_capacity()
         query: FollowQuery = decode_query(request.scope["query_string"], FollowQuery)
         after = _last_event(request.headers.get("last-event-id"), query.after)
-        return EventStream(self._hub.follow(key, source, after, lambda: self._refusal(request)))
+        steps = self._hub.follow(key, source, after, lambda: self._refusal(request))
+        return EventStream(source.event, steps)
 
     async def _refusal(self, request: Request) -> str:
         """Returns why the client may not read on: its token or session has ended."""

@@ -1,15 +1,16 @@
-"""Event streams: one poller asks the store for all of them, and every client reads by position.
+"""Streams: one poller asks the store for all of them, and every client reads by position.
 
-A topic keeps the newest events as encoded bytes. A client that is further behind reads from the store until
-it has caught up. So a client never has a queue of its own, and memory does not grow with slow ones."""
+A topic keeps the newest events. A client that is further behind reads from the store until it has caught up.
+So a client never has a queue of its own, and memory does not grow with slow ones."""
 
 import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
 
-from msgspec import json
+from msgspec import Struct
 
 from joblens.app.server.streams import Batch, Event, SampleSource, Source, read_samples
 from joblens.model.errors import InputError, JoblensError
@@ -22,8 +23,17 @@ _POLL_S = 0.1
 _RING = 256  # events that a topic keeps
 _HEARTBEAT_S = 15.0
 _SLOW_S = 10.0  # a client that blocks longer is disconnected with a reason
-_RETRY_MS = 1000
 _LONGEST_PAUSE_S = 5.0  # between polls while the store cannot be asked
+
+
+class Notice(Struct, frozen=True):
+    """`reset`: earlier events are void; `end`: nothing more will come; `disconnect`: come back and resume."""
+
+    name: str
+    facts: dict[str, Any]
+
+
+Step = list[Event] | Notice  # an empty list tells both sides that the connection lives
 
 
 class Topic:
@@ -36,8 +46,8 @@ class Topic:
         self.last = source.first  # position up to which `ring` is complete
         self.start = source.first  # position before the first event in `ring`
         self.generation = 0  # counts resets
-        self.ring: deque[tuple[int, bytes]] = deque()
-        self.end: bytes | None = None
+        self.ring: deque[Event] = deque()
+        self.end: Notice | None = None
         self._changed = asyncio.Event()
 
     def add(self, batch: Batch) -> None:
@@ -48,20 +58,31 @@ class Topic:
             self.last = self.start = self.source.first
         for event in batch.events:
             if event.position > self.last:
-                self.ring.append((event.position, encode_event(self.source.event, event)))
+                self.ring.append(event)
                 self.last = event.position
         while len(self.ring) > _RING:
-            self.start = self.ring.popleft()[0]
+            self.start = self.ring.popleft().position
         if batch.end is not None and self.end is None:
-            self.end = encode_end("end", batch.end)
+            self.end = Notice("end", batch.end)
         if batch.events or batch.end is not None or batch.is_reset:
             self.wake()
 
-    def since(self, position: int) -> list[tuple[int, bytes]] | None:
-        """Returns events behind a position; None: they begin before those kept here."""
-        if position < self.start:
-            return None
-        return [each for each in self.ring if each[0] > position]
+    def since(self, position: int) -> list[Event] | None:
+        """Returns events behind a position; None: they must be read from the store, because they begin before
+        those kept here, or inside one of them (output is cut into chunks wherever a reader was)."""
+        newer: list[Event] = []
+        boundary = self.start
+        for event in reversed(self.ring):
+            if event.position <= position:
+                boundary = event.position
+                break
+            newer.append(event)
+        return newer[::-1] if boundary == position else None
+
+    def next_boundary(self, position: int) -> int:
+        """Returns the position at or behind `position` from which on this topic has everything."""
+        known = (self.start, *(each.position for each in self.ring))
+        return next((each for each in known if each >= position), max(position, self.last))
 
     async def wait(self, timeout_s: float) -> bool:
         """Returns whether something has come."""
@@ -134,20 +155,20 @@ class Hub:
 
     async def follow(
         self, key: str, source: Source, after: int | None, refusal: Callable[[], Awaitable[str]]
-    ) -> AsyncIterator[bytes]:
-        """Yields events behind `after` (None: from the first) as text of an event stream. `refusal` returns
-        why the client may not read on, or ''."""
+    ) -> AsyncGenerator[Step, None]:
+        """Yields events behind `after` (None: from the first). `refusal` returns why the client may not read
+        on, or ''."""
         topic = self._join(key, source)
         try:
-            yield f"retry: {_RETRY_MS}\n\n".encode()
+            yield []
             await self._open(topic)
             position = source.first if after is None else after
             # Of an attempt whose samples were discarded, or of another stream.
             if position > topic.last and position > await self._newest(topic):
-                yield encode_end("reset", {"reason": "unknown-position"})
+                yield Notice("reset", {"reason": "unknown-position"})
                 position = source.first
-            async for data in self._read_on(topic, position, refusal):
-                yield data
+            async for step in self._read_on(topic, position, refusal):
+                yield step
         finally:
             self._leave(key, topic)
 
@@ -169,27 +190,27 @@ class Hub:
 
     async def _read_on(
         self, topic: Topic, position: int, refusal: Callable[[], Awaitable[str]]
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[Step, None]:
         generation = topic.generation
         checked_s = time.monotonic()
         while True:
             if time.monotonic() - checked_s >= _HEARTBEAT_S:  # also while events come one after the other
                 if reason := await refusal():
-                    yield encode_end("disconnect", {"reason": reason})
+                    yield Notice("disconnect", {"reason": reason})
                     return
                 checked_s = time.monotonic()
             if generation != topic.generation:
                 generation, position = topic.generation, topic.source.first
-                yield encode_end("reset", {"reason": "job-queued-again"})
+                yield Notice("reset", {"reason": "job-queued-again"})
             events = topic.since(position)
             if events is None:
                 position, events = await self._catch_up(topic, position)
             if events:
                 began = time.monotonic()
-                yield b"".join(data for _, data in events)
-                position = events[-1][0]
+                yield events
+                position = events[-1].position
                 if time.monotonic() - began > _SLOW_S:
-                    yield encode_end("disconnect", {"reason": "slow-reader"})
+                    yield Notice("disconnect", {"reason": "slow-reader"})
                     return
             elif position < topic.last:
                 continue
@@ -197,23 +218,23 @@ class Hub:
                 yield topic.end
                 return
             elif self.is_stopping:
-                yield encode_end("disconnect", {"reason": "shutdown"})
+                yield Notice("disconnect", {"reason": "shutdown"})
                 return
             elif not await topic.wait(_HEARTBEAT_S):
-                yield b": \n\n"  # tells both sides that the connection lives
+                yield []
 
-    async def _catch_up(self, topic: Topic, position: int) -> tuple[int, list[tuple[int, bytes]]]:
+    async def _catch_up(self, topic: Topic, position: int) -> tuple[int, list[Event]]:
         """Reads from the store. Returns the new position where nothing is left before the topic's events."""
         try:
             batch = await self._stores.call(lambda store: topic.source.read(store, position))
         except InputError:
-            return max(position, topic.start), []  # deleted: the poller ends the stream
+            return topic.next_boundary(position), []  # deleted: the poller ends the stream
         except JoblensError:
             await asyncio.sleep(_LONGEST_PAUSE_S)  # the poller reports it
             return position, []
-        if not batch.events:
-            return max(position, topic.start), []  # lost in a damaged block
-        return position, [(each.position, encode_event(topic.source.event, each)) for each in batch.events]
+        if not batch.events and position < topic.last:
+            return topic.next_boundary(position), []  # lost in a damaged block
+        return position, list(batch.events)
 
     async def _poll_forever(self) -> None:
         pause_s = _POLL_S
@@ -278,11 +299,3 @@ def _skip_gap(topic: Topic, first: Event) -> None:
     if first.position > topic.last + 1:
         topic.ring.clear()
         topic.start = topic.last = first.position - 1
-
-
-def encode_event(name: str, event: Event) -> bytes:
-    return b"id: %d\nevent: %b\ndata: %b\n\n" % (event.position, name.encode(), event.data)
-
-
-def encode_end(name: str, facts: dict[str, object]) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), json.encode(facts))

@@ -149,7 +149,7 @@ class SimulatedMachine:
                 status = Status.SUCCESS if self.recovery(command.index) else Status.FAILED
                 self.expect(COMMAND_S, CommandEnded(status, index=command.index))
             elif isinstance(command, FinalizeDataset):
-                self.expect(COMMAND_S, FinalizationEnded(command.place))
+                self.expect(COMMAND_S, FinalizationEnded(command.index))
             elif isinstance(command, RunIsOver):
                 self.overs += 1
                 assert not self.busy
@@ -225,10 +225,10 @@ class SimulatedMachine:
             if event.outputs_missing:
                 self._fact(OutputsMissing(event.index, event.attempt, ("missing",)))
         elif isinstance(event, DataChanged):
-            self._fact(UserDataSet(self.plan.user_data[event.place].name, 1))
+            self._fact(UserDataSet(self.plan.user_data[event.index].name, 1))
         elif isinstance(event, FinalizationEnded):
-            dataset = self.plan.datasets[event.place]
-            self._fact(DatasetFinalized(event.place, dataset.name, dataset.path, dataset.hash_mode))
+            dataset = self.plan.datasets[event.index]
+            self._fact(DatasetFinalized(event.index, dataset.name, dataset.path, dataset.hash_mode))
         elif isinstance(event, CommandEnded) and event.index >= 0:
             attempt = max(result.attempt for result in self.results if result.index == event.index)
             self._fact(RecoveryRan(event.index, attempt, "", event.status))

@@ -43,10 +43,10 @@ _HINT = "a process id, a control group (/sys/fs/cgroup/… or its path below tha
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """Target of an attachment. `told`: description for the record. `pid`: its first process, whose end is
-    the end of the target."""
+    """Target of an attachment. `description`: description for the record. `pid`: its first process, whose end
+    is the end of the target."""
 
-    told: str
+    description: str
     name: str
     argv: tuple[str, ...]
     cwd: str = ""
@@ -94,7 +94,7 @@ def _process(text: str) -> Target:
     if not argv:
         raise InputError(f"process {pid} belongs to the kernel and has nothing to measure")
     return Target(
-        told=f"process {pid}",
+        description=f"process {pid}",
         name=os.path.basename(argv[0]) or argv[0],
         argv=argv,
         cwd=_link(f"/proc/{pid}/cwd"),
@@ -135,7 +135,7 @@ def _group(text: str) -> Target:
     if not groups:
         raise InputError(f"there is no control group {text}", hint=_HINT)
     return Target(
-        told=f"control group {path}",
+        description=f"control group {path}",
         name=os.path.basename(path),
         argv=(path,),
         kind=layout.kind,
@@ -162,7 +162,7 @@ def _container(name: str, engine: str, socket: str) -> Target:
             hint="its engine runs on another machine, or joblens is in a container itself",
         )
     return Target(
-        told=f"container {info.name or info.id[:12]}",
+        description=f"container {info.name or info.id[:12]}",
         name=info.name or info.id[:12],
         argv=_container_argv(info),
         pid=info.pid,
@@ -205,7 +205,7 @@ def _container_argv(info: ContainerInfo) -> tuple[str, ...]:
 
 
 _ENGINE_NOTICES_S, _ASK_AGAIN_S = 2.0, 0.02
-_LOOK_EVERY_S = 0.5  # interval of checks for an empty group and for requests to stop
+_CHECK_EVERY_S = 0.5  # interval of checks for an empty group and for requests to stop
 
 
 class Attachment:
@@ -219,7 +219,7 @@ class Attachment:
         on_sample: Callable[[Sample], None] | None = None,
         measure_s: float | None = None,
     ) -> None:
-        """`look_s`: time limit of the measurement. Raises InputError if the target has ended."""
+        """`measure_s`: time limit of the measurement. Raises InputError if the target has ended."""
         self.job = job
         self.record = Record(status=Status.QUEUED, job=job)
         self.is_over = False
@@ -230,9 +230,9 @@ class Attachment:
         self._group = target.groups.get(UNIFIED) or next(iter(target.groups.values()), "")
         self._pidfd = _hold(target)
         if self._pidfd < 0 and self._is_empty():
-            raise InputError(f"no process is in {target.told}")
+            raise InputError(f"no process is in {target.description}")
         self._end_at_s = None if measure_s is None else time.monotonic() + measure_s
-        self._next_look_s = time.monotonic() + _LOOK_EVERY_S
+        self._next_check_s = time.monotonic() + _CHECK_EVERY_S
         self._has_ended = False
         self._meter: JobMeter | None = None
         self._facts = Details()
@@ -243,7 +243,9 @@ class Attachment:
             self._measurement = self._measure()
             base = self._take_base(self._measurement)
         except ProbeError as error:
-            raise InputError(f"{self._target.told} cannot be measured: {error}", hint=error.hint) from error
+            raise InputError(
+                f"{self._target.description} cannot be measured: {error}", hint=error.hint
+            ) from error
         context, meter = self._context, self._measurement.meter
         attempt = Attempt(
             started_at_us=context.clock.now_us(),
@@ -276,20 +278,20 @@ class Attachment:
             self._finish()
 
     def next_wake_s(self) -> float | None:
-        return self._next_look_s if self._end_at_s is None else min(self._next_look_s, self._end_at_s)
+        return self._next_check_s if self._end_at_s is None else min(self._next_check_s, self._end_at_s)
 
     def wake(self) -> None:
         now_s = time.monotonic()
         if self._end_at_s is not None and now_s >= self._end_at_s:
             self.stop()
-        elif now_s >= self._next_look_s:
-            self._next_look_s = now_s + _LOOK_EVERY_S
+        elif now_s >= self._next_check_s:
+            self._next_check_s = now_s + _CHECK_EVERY_S
             if self._pidfd < 0 and self._is_empty():
                 self._ended()
             else:
-                self._context.recorder.poll_cancels(self._heed_cancels, self._context.loop.call)
+                self._context.recorder.poll_cancels(self._on_cancel_requests, self._context.loop.call)
 
-    def _heed_cancels(self, asked: Container[str]) -> None:
+    def _on_cancel_requests(self, asked: Container[str]) -> None:
         if self.job.uuid in asked:
             self.stop()
 
@@ -371,7 +373,7 @@ class Attachment:
             context.loop.unwatch(self._pidfd)
         context.loop.remove_timed(self)
         context.sampler.remove(self.job.uuid)
-        misses_the_end = self._measurement.finish(NOTHING_REAPED, goes_on=not self._has_ended) is None
+        misses_the_end = self._measurement.finish(NOTHING_REAPED, continues=not self._has_ended) is None
         wait_status = self._wait_status() if self._has_ended else None
         if misses_the_end:
             self._probe.miss_the_end()
@@ -436,8 +438,8 @@ def _hold(target: Target) -> int:
     try:
         descriptor = os.pidfd_open(target.pid)
     except OSError:
-        raise InputError(f"{target.told} has ended") from None
+        raise InputError(f"{target.description} has ended") from None
     if is_running(target.pid, target.start_ticks):
         return descriptor
     os.close(descriptor)
-    raise InputError(f"{target.told} has ended")
+    raise InputError(f"{target.description} has ended")

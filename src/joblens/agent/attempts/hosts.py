@@ -67,7 +67,7 @@ class RunSlots(SlotListener):
         self._reports = reports
         self._end_signal = end_signal
         self._capacity: Counter[Any] = Counter()  # jobs of a shape that may run at once
-        self._behind: Counter[Any] = Counter()  # jobs of a shape that take the place of one that runs
+        self._behind: Counter[Any] = Counter()  # by shape: jobs that start after a running one
         self._shapes: dict[str, Any] = {}  # of jobs that were handed over and have not ended
         self._bundle: list[SlotJob] = []
         self._events: deque[Callable[[], None]] = deque()  # from the slots' thread, for the loop

@@ -57,11 +57,11 @@ def device_env(devices: tuple[str, ...]) -> dict[str, str]:
     }
 
 
-# Words of these characters mean the same to every shell and to nobody else.
+# Words of these characters are not special to any shell.
 _PLAIN = re.compile(r"[\w@%+=:,./ -]+", re.ASCII)
 _QUOTED = re.compile(r"[\w@%+=:,./ '-]+", re.ASCII)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
-# What a shell does itself, or does differently from a program of that name.
+# Built into a shell, or different there from the program of that name.
 _SHELL_WORDS = frozenset(
     ". : alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare "  # noqa: SIM905
     "dirs disown do done elif else enable esac eval exec exit export fc fg fi for function getopts hash help "
@@ -208,7 +208,7 @@ class AttemptMaker:
         }
 
     def _written_env(self, planned: PlannedJob) -> dict[str, str]:
-        """What the file says, but for what joblens says itself: jobs ask joblens by these."""
+        """Variables of the file, without those that joblens sets itself: jobs call joblens by them."""
         if not planned.env:
             return planned.env
         own = self.common_env.keys() | _OWN_VARIABLES
@@ -358,8 +358,8 @@ class AttemptMaker:
         return uuid_of(first)
 
     def _early_signal(self, planned: PlannedJob | None, asked: Requirements) -> EarlySignal | None:
-        """A job that can be told to come to its end is told some time before it has to. It takes no longer
-        than what was set aside for it: what it holds is meant for others then."""
+        """Returns the signal that asks a job to stop before its time limit, never longer before it than the
+        time set aside: afterwards its allocation is for others."""
         if planned is None or asked.timeout_s is None:
             return None
         if self._srun_signal is not None:  # written for all jobs alike

@@ -1,4 +1,4 @@
-"""Jobs of a run that a cluster places: requests, allocations, tickets, retries.
+"""Jobs of a run in allocations of a cluster: requests, allocations, tickets, retries.
 
 The driver hands placement requests to a `ClusterBackend` on a thread that may wait. The cluster only
 decides where and when: it starts a pilot worker, which claims tickets as any worker does, so statuses,

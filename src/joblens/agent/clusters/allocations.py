@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from joblens.agent.runtime.loop import Loop
-from joblens.model.clusters.placement import AllocationEvent, Placed, PlaceState
+from joblens.model.clusters.placement import AllocationEvent, AllocationState, Placed
 from joblens.model.errors import JoblensError
 from joblens.ports.cluster import ClusterBackend
 from joblens.runners.slurm.terms import seconds_asked
@@ -67,7 +67,7 @@ class LiveAllocations:
         return [self.live[job_id] for job_id in sorted(ids)]
 
     def has_begun(self, uuid: str, queue: str) -> None:
-        """A job began: what is for it was not asked for in vain."""
+        """Clears the failures of a request: a job has started."""
         self._in_use |= self._of.get(uuid, set()) | self._serving.get(queue, set())
 
     def was_used(self, job_id: str) -> bool:
@@ -76,7 +76,7 @@ class LiveAllocations:
     def waiting_for(
         self, placed: Placed, waiting: Collection[str], queue_of: Callable[[str], str]
     ) -> list[str]:
-        """Of those that wait, the ones that the place was for."""
+        """Returns the waiting jobs that the allocation was for."""
         if placed.uuids:
             return [uuid for uuid in placed.uuids if uuid in waiting]
         return [uuid for uuid in waiting if queue_of(uuid) == placed.queue]
@@ -148,7 +148,7 @@ def _words(news: AllocationEvent) -> str:
     return ": ".join(word for word in (news.word, news.reason) if word) or news.state.value
 
 
-_SETTLE_S = 2.0  # for jobs of a lost allocation to be queued again
+_REQUEUE_S = 2.0  # for jobs of a lost allocation to be queued again
 _SHORT_S = 60.0
 _MOST_SHORT = 3  # in a row
 _MOST_OF_ITS_TIME = 0.8  # an allocation that ends by itself before had nothing to do
@@ -190,14 +190,14 @@ class ReplacedAllocations:
         lived_s = 0.0 if began_at_s is None else now_s - began_at_s
         asked_s = seconds_asked(placed.placement.asked)
         queue = placed.queue
-        if news.state is PlaceState.ENDED and (asked_s is None or lived_s < _MOST_OF_ITS_TIME * asked_s):
+        if news.state is AllocationState.ENDED and (asked_s is None or lived_s < _MOST_OF_ITS_TIME * asked_s):
             self._wanted[queue] -= 1  # it left by itself
             return
         self._short[queue] = self._short[queue] + 1 if lived_s < _SHORT_S else 0
         self._losses.setdefault(queue, []).append(_Loss(now_s, news.job_id, news.word))
 
     def due_at_s(self) -> float | None:
-        times = [loss.at_s + _SETTLE_S for losses in self._losses.values() for loss in losses]
+        times = [loss.at_s + _REQUEUE_S for losses in self._losses.values() for loss in losses]
         return min(times, default=None)
 
     def due(
@@ -206,7 +206,7 @@ class ReplacedAllocations:
         """`waiting`: how many jobs wait in each queue; `serving`: how many allocations are left for it."""
         found = []
         for queue, losses in list(self._losses.items()):
-            ready = [loss for loss in losses if now_s >= loss.at_s + _SETTLE_S]
+            ready = [loss for loss in losses if now_s >= loss.at_s + _REQUEUE_S]
             if not ready:
                 continue
             self._losses[queue] = [loss for loss in losses if loss not in ready]
@@ -250,11 +250,11 @@ T = TypeVar("T")
 _TIMEOUT_S = 30.0  # with a cluster that does not answer, at the end of a run
 
 
-class AsyncPlacer:
+class AsyncBackend:
     """One question after the other, in the order they were asked. Answers come on the loop."""
 
-    def __init__(self, placer: ClusterBackend, loop: Loop) -> None:
-        self._placer = placer
+    def __init__(self, backend: ClusterBackend, loop: Loop) -> None:
+        self._backend = backend
         self._loop = loop
         self._asked: SimpleQueue[
             tuple[Callable[[ClusterBackend], Any], Callable[[Any], None], Callable[[JoblensError], None]]
@@ -275,7 +275,7 @@ class AsyncPlacer:
 
     def close(self, *, is_over: bool) -> None:
         """The last that is asked, and at once: `wait` for it."""
-        self._asked.put((lambda placer: placer.close(is_over=is_over), lambda _: None, lambda _: None))
+        self._asked.put((lambda backend: backend.close(is_over=is_over), lambda _: None, lambda _: None))
         self._asked.put(None)
 
     def wait(self) -> None:
@@ -287,7 +287,7 @@ class AsyncPlacer:
         while (asked := self._asked.get()) is not None:
             question, then, otherwise = asked
             try:
-                answer = question(self._placer)
+                answer = question(self._backend)
             except JoblensError as error:
                 self._loop.call(partial(otherwise, error))
             except BaseException as error:  # noqa: BLE001 - a fault of joblens is raised on the loop

@@ -12,16 +12,16 @@ from joblens.model.values.labels import queue_and_label
 Tickets = Sequence[tuple[str, str]]  # (uuid, queue) of each
 
 
-class RunCalling(Protocol):
+class WorkerNotification(Protocol):
     """All on the loop, and at once."""
 
     def start(self) -> None: ...
 
-    def call(self, parcels: Sequence[PlacementRequest]) -> None:
+    def call(self, requests: Sequence[PlacementRequest]) -> None:
         """Their tickets are in the store."""
         ...
 
-    def follow(self, parcels: Sequence[PlacementRequest]) -> None:
+    def follow(self, requests: Sequence[PlacementRequest]) -> None:
         """Takes over jobs that an earlier driver queued; workers may have them."""
         ...
 
@@ -34,7 +34,7 @@ class RunCalling(Protocol):
         ...
 
     def withdraw(self, uuid: str) -> None:
-        """Nobody is to come for it any more."""
+        """No worker is needed for the job now."""
         ...
 
     def ask_for_nodes(self, action: int) -> None: ...
@@ -49,7 +49,7 @@ class RunCalling(Protocol):
 class WorkerCall(Protocol):
     """Notifies workers. Both may raise BrokerError or SupervisorError: workers find jobs by themselves."""
 
-    def ring(self, tickets: Tickets) -> None: ...
+    def notify(self, tickets: Tickets) -> None: ...
 
     def remind(self) -> None:
         """While jobs wait: a worker that is started for jobs and has died is started again."""
@@ -58,8 +58,8 @@ class WorkerCall(Protocol):
     def close(self) -> None: ...
 
 
-class Ringing:
-    """RunCalling. A broker that is away takes seconds to say so; nothing waits for it."""
+class BrokerNotification:
+    """WorkerNotification. A broker that is away takes seconds to say so; nothing waits for it."""
 
     def __init__(self, call: WorkerCall, warn: Callable[[str], None]) -> None:
         """`warn` is called on a thread of its own."""
@@ -67,19 +67,19 @@ class Ringing:
         self._warn = warn
         self._changed = threading.Condition()
         self._tickets: list[tuple[str, str]] = []
-        self._is_reminder_due = self._is_closed = self._has_told = False
+        self._is_reminder_due = self._is_closed = self._has_warned = False
         self._thread = threading.Thread(target=self._run, name="joblens-ringer", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def call(self, parcels: Sequence[PlacementRequest]) -> None:
+    def call(self, requests: Sequence[PlacementRequest]) -> None:
         with self._changed:
-            self._tickets += [(parcel.uuid, parcel.queue) for parcel in parcels]
+            self._tickets += [(request.uuid, request.queue) for request in requests]
             self._changed.notify()
 
-    def follow(self, parcels: Sequence[PlacementRequest]) -> None:
-        self.call(parcels)
+    def follow(self, requests: Sequence[PlacementRequest]) -> None:
+        self.call(requests)
 
     def is_now(self, uuid: str, status: Status) -> None:
         pass
@@ -90,7 +90,7 @@ class Ringing:
             self._changed.notify()
 
     def withdraw(self, uuid: str) -> None:
-        pass  # a worker that hears of it finds no ticket
+        pass  # a worker that is notified finds no ticket
 
     def ask_for_nodes(self, action: int) -> None:
         pass  # workers are started by people
@@ -115,22 +115,22 @@ class Ringing:
                 self._is_reminder_due = False
             try:
                 if tickets:
-                    self._call.ring(tickets)
+                    self._call.notify(tickets)
                 else:
                     self._call.remind()
-                self._has_told = False
+                self._has_warned = False
             except JoblensError as error:
-                if not self._has_told:
-                    self._has_told = True
+                if not self._has_warned:
+                    self._has_warned = True
                     self._warn(f"{error}; jobs are queued anyway, and workers will find them in the store")
         self._call.close()
 
 
 class CallingByLabel:
-    """RunCalling on a cluster, which starts workers without a label: jobs with one are for others. Nothing is
-    begun for those before there is such a job; jobs may add some at any time."""
+    """WorkerNotification on a cluster, which starts workers without a label: jobs with one are for others.
+    Nothing is begun for those before there is such a job; jobs may add some at any time."""
 
-    def __init__(self, cluster: RunCalling, workers: RunCalling) -> None:
+    def __init__(self, cluster: WorkerNotification, workers: WorkerNotification) -> None:
         self._cluster = cluster
         self._workers = workers
         self._has_begun_workers = False
@@ -138,18 +138,18 @@ class CallingByLabel:
     def start(self) -> None:
         self._cluster.start()
 
-    def call(self, parcels: Sequence[PlacementRequest]) -> None:
-        self._cluster.call([parcel for parcel in parcels if not _has_label(parcel)])
-        if labelled := self._for_workers(parcels):
+    def call(self, requests: Sequence[PlacementRequest]) -> None:
+        self._cluster.call([request for request in requests if not _has_label(request)])
+        if labelled := self._for_workers(requests):
             self._workers.call(labelled)
 
-    def follow(self, parcels: Sequence[PlacementRequest]) -> None:
-        self._cluster.follow([parcel for parcel in parcels if not _has_label(parcel)])
-        if labelled := self._for_workers(parcels):
+    def follow(self, requests: Sequence[PlacementRequest]) -> None:
+        self._cluster.follow([request for request in requests if not _has_label(request)])
+        if labelled := self._for_workers(requests):
             self._workers.follow(labelled)
 
-    def _for_workers(self, parcels: Sequence[PlacementRequest]) -> list[PlacementRequest]:
-        labelled = [parcel for parcel in parcels if _has_label(parcel)]
+    def _for_workers(self, requests: Sequence[PlacementRequest]) -> list[PlacementRequest]:
+        labelled = [request for request in requests if _has_label(request)]
         if labelled and not self._has_begun_workers:
             self._has_begun_workers = True
             self._workers.start()
@@ -176,5 +176,5 @@ class CallingByLabel:
         self._cluster.wait()
 
 
-def _has_label(parcel: PlacementRequest) -> bool:
-    return bool(queue_and_label(parcel.queue)[1])
+def _has_label(request: PlacementRequest) -> bool:
+    return bool(queue_and_label(request.queue)[1])

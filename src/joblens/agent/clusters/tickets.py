@@ -1,6 +1,6 @@
 """The attempts of a run that workers carry out: each becomes a job with a ticket in the store, and its end is
-learned from there. The driver of the run may die at any moment: workers go on, and the next driver follows
-what they hold."""
+learned from there. The driver of the run may die at any moment: workers continue, and the next driver
+follows what they hold."""
 
 import time
 from collections import Counter
@@ -11,15 +11,20 @@ from msgspec.structs import replace
 
 from joblens.agent.attempts.hosts import QueueReports
 from joblens.agent.attempts.preparation import RUN_ATTEMPT_VARIABLES, PreparedAttempt
-from joblens.agent.clusters.notification import CallingByLabel, Ringing, RunCalling, WorkerCall
+from joblens.agent.clusters.notification import (
+    BrokerNotification,
+    CallingByLabel,
+    WorkerCall,
+    WorkerNotification,
+)
 from joblens.agent.clusters.placement import ClusterSide, PlacementEvents, RunPlacing
 from joblens.agent.measuring.outcome import not_started
 from joblens.agent.queue.lost_workers import held_in_place
-from joblens.agent.queue.outcomes import cut_off_with_place
+from joblens.agent.queue.outcomes import cut_off_with_allocation
 from joblens.agent.queue.store_client import AsyncStoreClient
 from joblens.agent.runtime.loop import mono_s
 from joblens.agent.session.context import ALL_JOBS, AgentContext
-from joblens.model.clusters.placement import NodeCapacity, PlaceEnding, PlacementRequest
+from joblens.model.clusters.placement import AllocationEnding, NodeCapacity, PlacementRequest
 from joblens.model.delivery import FormerWorker, Order, Ticket, WorkerActions, WorkerInfo
 from joblens.model.errors import LaunchError
 from joblens.model.jobs.job import Attempt, Code, Job, Record, RetryLost, Status
@@ -31,11 +36,11 @@ from joblens.model.writes import CancelAsked, JobEnded, JobQueued, TicketMade, W
 from joblens.ports.store import Deliveries, QueueStore
 
 _SOONEST_S, _LATEST_S = 0.02, 0.2  # between looks: soon after something has ended, else seldom
-_LOOK_SHARE = 0.05  # of the time, at most, while it has to look often
+_POLL_SHARE = 0.05  # of the time, at most, while it has to look often
 _REMIND_EVERY_S = 2.0
 _MOST_NAMES = 5  # of jobs in a line
 _CANCELLED = "cancelled"
-_END_LEASE_S = 60.0  # while a job that can have no place is ended
+_END_LEASE_S = 60.0  # of this driver while it ends a job that cannot be placed
 
 
 class QueueSide(Struct, frozen=True, kw_only=True):
@@ -94,7 +99,7 @@ class RunTickets:
         self._held: dict[str, Status] = {}  # jobs that have not ended, as they were last seen
         self._ending: set[str] = set()  # of them, those that this run wants to end
         self._lost_attempts: Counter[int] = Counter()  # with their workers, of each job of the plan
-        self._told_lost: set[str] = set()  # jobs under way whose worker was reported lost
+        self._reported_lost: set[str] = set()  # jobs under way whose worker was reported lost
         self._labelled: dict[str, str] = {}  # jobs for workers with a label, and the route of each
         self._unserved: set[str] = set()  # routes reported as served by no worker
         self._is_asking = False
@@ -103,10 +108,10 @@ class RunTickets:
         self._next_reminder_s = 0.0
         self._has_begun = False
 
-    def _make_calling(self, note_fact: Callable[[RunFact], None]) -> RunCalling:
+    def _make_calling(self, note_fact: Callable[[RunFact], None]) -> WorkerNotification:
         side, loop = self._side, self._context.loop
         if not isinstance(side.call, ClusterSide):
-            return Ringing(side.call, lambda text: loop.call(lambda: side.warn(text)))
+            return BrokerNotification(side.call, lambda text: loop.call(lambda: side.warn(text)))
         events = PlacementEvents(
             on_warning=side.warn,
             on_message=self._say,
@@ -114,14 +119,14 @@ class RunTickets:
             on_capacity=self._take_capacity,
             on_waiting=self._reports.waits,
             on_requeued=self._poll_soon,
-            on_unplaceable=self._cannot_be,
-            on_ended=self._ended_with_place,
+            on_unplaceable=self._fail_unplaceable,
+            on_ended=self._on_allocation_ended,
         )
         placing = self._placing = RunPlacing(self._context, side.call, self._client, events)
         if side.call_labelled is None:
             return placing
         return CallingByLabel(
-            placing, Ringing(side.call_labelled, lambda text: loop.call(lambda: side.warn(text)))
+            placing, BrokerNotification(side.call_labelled, lambda text: loop.call(lambda: side.warn(text)))
         )
 
     def start(self, attempt: PreparedAttempt, planned: PlannedJob) -> None:
@@ -155,7 +160,7 @@ class RunTickets:
         self._held[job.uuid] = Status.QUEUED
         if label:
             self._labelled[job.uuid] = queue
-        self._bundle.append((job, ticket, _parcel(job, planned)))
+        self._bundle.append((job, ticket, _request(job, planned)))
 
     def follow(self, records: Sequence[Record], jobs: Sequence[PlannedJob]) -> None:
         """Takes over unfinished jobs that an earlier driver queued, with their jobs of the plan."""
@@ -164,7 +169,7 @@ class RunTickets:
             self._held[record.job.uuid] = record.status
             if queue_and_label(record.job.queue)[1]:
                 self._labelled[record.job.uuid] = record.job.queue
-        self._calling.follow([_parcel(one.job, planned) for one, planned in zip(records, jobs, strict=True)])
+        self._calling.follow([_request(one.job, planned) for one, planned in zip(records, jobs, strict=True)])
         for record in records:
             self._note_where(record)
             self._calling.is_now(record.job.uuid, record.status)
@@ -177,7 +182,7 @@ class RunTickets:
         writes: list[Write] = [
             write for job, ticket, _ in bundle for write in (JobQueued(job), TicketMade(ticket))
         ]
-        self._queue(writes, [parcel for _, _, parcel in bundle])
+        self._queue(writes, [request for _, _, request in bundle])
 
     def _begin(self) -> None:
         if not self._has_begun:
@@ -186,14 +191,16 @@ class RunTickets:
             self._calling.start()
             self._context.loop.add_timed(self)
 
-    def _queue(self, writes: Sequence[Write], parcels: Sequence[PlacementRequest]) -> None:
+    def _queue(self, writes: Sequence[Write], requests: Sequence[PlacementRequest]) -> None:
         """A store that is away is asked until it is back; writing twice changes nothing."""
 
         def then(_done: None) -> None:
-            self._calling.call([one for one in parcels if one.uuid in self._held])
+            self._calling.call([one for one in requests if one.uuid in self._held])
             self._poll_soon()
 
-        self._client.ask(lambda _: self._side.store.apply(writes), then, lambda: self._queue(writes, parcels))
+        self._client.ask(
+            lambda _: self._side.store.apply(writes), then, lambda: self._queue(writes, requests)
+        )
 
     # ---- how they stand ------------------------------------------------------------------------------
 
@@ -235,7 +242,7 @@ class RunTickets:
         self._unserved = set(waiting)
 
     def _take_capacity(self, capacity: NodeCapacity) -> None:
-        self._reports.offered(float(capacity.places or 0), capacity.memory_bytes or 0)
+        self._reports.offered(float(capacity.cpus or 0), capacity.memory_bytes or 0)
 
     def _take_news(self, news: tuple[list[Record], dict[str, FormerWorker], float]) -> None:
         self._is_asking = False
@@ -243,7 +250,7 @@ class RunTickets:
         self._tell_of_lost(records, former_workers)
         for record in records:
             self._take(record)
-        soonest_s = min(_LATEST_S, max(_SOONEST_S, asked_s / _LOOK_SHARE))
+        soonest_s = min(_LATEST_S, max(_SOONEST_S, asked_s / _POLL_SHARE))
         if records:
             self._pause_s = soonest_s
         else:
@@ -256,14 +263,14 @@ class RunTickets:
         for record in records:
             uuid, attempt = record.job.uuid, record.attempt
             if uuid in former and self._held.get(uuid) is not Status.QUEUED:
-                self._told_lost.add(uuid)
+                self._reported_lost.add(uuid)
                 names.setdefault(former[uuid], []).append(record.job.name)
             elif attempt is not None and record.outcome is not None and uuid in self._held:
                 self._lost_attempts[_index_of(record.job)] += attempt.number - 1
-                was_told = uuid in self._told_lost
-                self._told_lost.discard(uuid)
+                was_reported = uuid in self._reported_lost
+                self._reported_lost.discard(uuid)
                 for finding in record.outcome.findings:
-                    if finding.code == Code.TAKEN_UP_AGAIN and not was_told:
+                    if finding.code == Code.TAKEN_UP_AGAIN and not was_reported:
                         self._side.warn(f"{record.job.name}: {finding.text}")
         for worker, jobs in names.items():
             shown = ", ".join(jobs[:_MOST_NAMES]) + (", …" if len(jobs) > _MOST_NAMES else "")
@@ -342,8 +349,8 @@ class RunTickets:
 
         self._client.ask(ask, then, lambda: self.end(uuid, at_once=at_once))
 
-    def _cannot_be(self, uuids: Sequence[str], why: str) -> None:
-        """Nobody will ever come for them: they end here, as jobs that could not be started."""
+    def _fail_unplaceable(self, uuids: Sequence[str], why: str) -> None:
+        """Ends jobs that no worker can ever take, as jobs that could not be started."""
         now_us = self._context.clock.now_us()
 
         def end(deliveries: Deliveries) -> None:
@@ -355,10 +362,10 @@ class RunTickets:
                 ]
             )
 
-        self._client.ask(end, lambda _: self._poll_soon(), lambda: self._cannot_be(uuids, why))
+        self._client.ask(end, lambda _: self._poll_soon(), lambda: self._fail_unplaceable(uuids, why))
 
-    def _ended_with_place(self, uuids: Collection[str], job_id: str, ending: PlaceEnding) -> None:
-        """Their worker could not write how they ended, or gave them back. What it has written stays."""
+    def _on_allocation_ended(self, uuids: Collection[str], job_id: str, ending: AllocationEnding) -> None:
+        """Their worker could not write how they ended, or returned them. Its records stay."""
         now_us = self._context.clock.now_us()
 
         def end(deliveries: Deliveries) -> None:
@@ -371,13 +378,13 @@ class RunTickets:
             jobs = {uuid: store.find(uuid).job for uuid in fences}
             store.apply(
                 [
-                    JobEnded(uuid, cut_off_with_place(jobs[uuid], attempt, ending, now_us), fence)
+                    JobEnded(uuid, cut_off_with_allocation(jobs[uuid], attempt, ending, now_us), fence)
                     for uuid, (fence, attempt) in fences.items()
                 ]
             )
 
         def again() -> None:
-            self._ended_with_place(uuids, job_id, ending)
+            self._on_allocation_ended(uuids, job_id, ending)
 
         self._client.ask(end, lambda _: self._poll_soon(), again)
 
@@ -414,7 +421,7 @@ def _changed(
     return [store.find(uuid) for uuid in changed], former, asked_s
 
 
-def _parcel(job: Job, planned: PlannedJob) -> PlacementRequest:
+def _request(job: Job, planned: PlannedJob) -> PlacementRequest:
     return PlacementRequest(
         uuid=job.uuid,
         queue=job.queue,

@@ -81,8 +81,8 @@ class Client:
         hint = f"\n  {refusal.hint}" if refusal.hint else ""
         os.write(2, f"joblens: error: {refusal}{hint}\n".encode(errors="replace"))
         code = refusal.code if isinstance(refusal, Refused) else REFUSED
-        told = f"{refusal}; {refusal.hint}" if refusal.hint else str(refusal)
-        self._container.noted(refusal=told)
+        message = f"{refusal}; {refusal.hint}" if refusal.hint else str(refusal)
+        self._container.noted(refusal=message)
         self._leave(code)
 
     # ---- while it runs -----------------------------------------------------------------------------

@@ -195,13 +195,13 @@ class ContainerFactsProbe:
 
     def __init__(self, notes: NoteReader) -> None:
         self._notes = notes
-        self._told: ContainerNote | None = None
+        self._reported: ContainerNote | None = None
 
     def read(self) -> Details:
         note = self._notes.latest()
-        if note is None or not note.id or note == self._told:
+        if note is None or not note.id or note == self._reported:
             return Details()
-        self._told = note
+        self._reported = note
         return Details(container=facts_of(note))
 
     def close(self) -> None:

@@ -132,7 +132,7 @@ class InProcessMeter:
             raise ValueError("this measurement has already ended, or was started before a fork")
         last = self._advance(set())
         level = self._tree.level()
-        window.take_sample(self._tree.looked_mono_ns, level, self._host_fields(), final=final)
+        window.take_sample(self._tree.scanned_mono_ns, level, self._host_fields(), final=final)
         usage = usage_of(window, level, has_children=bool(last.live))
         duration_s = (window.last_mono_ns - window.started_mono_ns) / 1e9
         return Measurement(
@@ -169,7 +169,7 @@ class InProcessMeter:
     def _advance(self, more_threads: set[int]) -> Snapshot:
         """Reads counters and gives the usage since the last reading to the windows it belongs to."""
         threads = {window.thread for window in self._windows if not window.is_whole} | more_threads
-        snapshot = self._tree.look(threads, self._overhead_usec)
+        snapshot = self._tree.scan(threads, self._overhead_usec)
         self._parents.update(process.thread for process in snapshot.live.values() if process.thread)
         if self._last is not None and self._windows:
             segment = between(self._last, snapshot, self._debts)
@@ -254,7 +254,7 @@ class InProcessMeter:
         if due:
             level, host = self._tree.level(), self._host_fields()
             for window in due:
-                window.take_sample(self._tree.looked_mono_ns, level, host)
+                window.take_sample(self._tree.scanned_mono_ns, level, host)
                 # Missed samples are skipped, never made up for in a burst.
                 missed = (began_ns - window.due_mono_ns) // window.interval_ns
                 window.due_mono_ns += (missed + 1) * window.interval_ns

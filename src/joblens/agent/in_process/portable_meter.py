@@ -85,7 +85,7 @@ class PortableMeter:
     ) -> PortableWindow:
         interval_s = max(interval_s, MIN_INTERVAL_S)
         with self._changed:
-            fields, now_s = self._read(), self._tree.looked_mono_s
+            fields, now_s = self._read(), self._tree.scanned_mono_s
             window = PortableWindow(
                 interval_s=interval_s,
                 started_mono_s=now_s,
@@ -136,7 +136,7 @@ class PortableMeter:
         if window not in self._windows:
             raise ValueError("this measurement has already ended, or was started before a fork")
         fields = self._read()
-        _take(window, fields, self._tree.looked_mono_s)
+        _take(window, fields, self._tree.scanned_mono_s)
         duration_s = window.kept[-1].elapsed_us / 1e6
         return Measurement(
             ended_at_us=time.time_ns() // 1000,
@@ -175,7 +175,7 @@ class PortableMeter:
         fields, now_s = self._read(), time.monotonic()
         due = [window for window in self._windows if window.due_mono_s <= now_s]
         for window in due:
-            _take(window, fields, self._tree.looked_mono_s)
+            _take(window, fields, self._tree.scanned_mono_s)
             missed = (now_s - window.due_mono_s) // window.interval_s
             window.due_mono_s += (missed + 1) * window.interval_s
         return due

@@ -45,7 +45,7 @@ _DETAILS_PER_WRITE = 16  # each replaces the one before it
 
 
 class WindowInstruments:
-    """`read` and `look` are called with every sample, by one thread at a time."""
+    """`read` and `read_details` are called with every sample, by one thread at a time."""
 
     def __init__(self, uuid: str, opened: InstrumentSet) -> None:
         self._news: deque[DetailsTaken] = deque()
@@ -72,13 +72,13 @@ class WindowInstruments:
                 taken.append(self._news.popleft())
         return list(taken)
 
-    def look(self, *, final: bool = False) -> None:
+    def read_details(self, *, final: bool = False) -> None:
         self._taker.tick(final=final)
 
     def add_to(self, usage: Usage, samples: Sequence[Sample]) -> Usage:
         """Returns `usage` with the numbers of the instruments, and why the rest is unknown."""
         sources, reasons, lower = self._others.origins()
-        told = total_usage(
+        totals = total_usage(
             samples,
             None,
             accounting="in-process",
@@ -86,16 +86,16 @@ class WindowInstruments:
             unknown=reasons,
             lower_bounds=lower,
         )
-        known = {name: value for name in NUMBERS if (value := getattr(told, name)) is not None}
+        known = {name: value for name in NUMBERS if (value := getattr(totals, name)) is not None}
         # CPU, memory and I/O of a host program have other sources.
-        more = {group: source for group, source in told.sources.items() if group not in usage.sources}
-        unknown = usage.unknown | {name: told.unknown[name] for name in NUMBERS if name in told.unknown}
+        more = {group: source for group, source in totals.sources.items() if group not in usage.sources}
+        unknown = usage.unknown | {name: totals.unknown[name] for name in NUMBERS if name in totals.unknown}
         return replace(
             usage,
             **known,
             sources=usage.sources | more if known else usage.sources,
             unknown={name: why for name, why in unknown.items() if name not in known},
-            lower_bounds=usage.lower_bounds + tuple(name for name in told.lower_bounds if name in known),
+            lower_bounds=usage.lower_bounds + tuple(name for name in totals.lower_bounds if name in known),
         )
 
     def close(self) -> None:
@@ -168,7 +168,7 @@ class Window(Struct, eq=False, kw_only=True):
         beside = {} if self.instruments is None else self.instruments.read()
         sample = self._sample(level, {**host, **beside})
         if self.instruments is not None:
-            self.instruments.look(final=final)
+            self.instruments.read_details(final=final)
         self.samples += 1
         self.pending.append(sample)
         self.kept.append(sample)

@@ -65,9 +65,9 @@ class GpuProbe:
         numbers = [reading.number if (reading := thread.latest()) else 0 for thread in self._threads]
         if numbers == self._taken:
             return {}
-        told = self._latest()
+        latest = self._latest()
         self._taken = numbers
-        known = [each.readings for each in told if each.readings is not None]
+        known = [each.readings for each in latest if each.readings is not None]
         if not known:
             return {}
         self._has_read = True
@@ -95,13 +95,13 @@ class GpuFactsProbe:
     def __init__(self, watched: Watched, threads: "list[DriverThread[dict[str, JobGpus]]]") -> None:
         self._job = watched.job.uuid
         self._threads = threads
-        self._told: tuple[GpuFacts, ...] = ()
+        self._reported: tuple[GpuFacts, ...] = ()
 
     def read(self) -> Details:
         facts = tuple(facts for each in latest_of(self._threads, self._job) for facts in each.facts)
-        if facts == self._told:
+        if facts == self._reported:
             return Details()
-        self._told = facts
+        self._reported = facts
         return Details(gpus=facts)
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from joblens.agent.instruments.table import Instruments, Watched, pause_ns
 from joblens.agent.runtime.driver_thread import DriverThread
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.details import Details, MemoryDepth
-from joblens.probes.cgroup.memory_detail import look_at_memory, memory_group
+from joblens.probes.cgroup.memory_detail import memory_group, read_memory_depth
 
 if TYPE_CHECKING:
     from joblens.ports.probe import DetailProbe, Probe
@@ -26,7 +26,7 @@ _NOT_YET = "not scanned: it had just started, or had already ended"
 class _ScannedJob(Struct):
     watched: Watched
     due_s: float
-    looks: int = 0
+    scans: int = 0
     latest: MemoryDepth | None = None
 
 
@@ -53,33 +53,33 @@ class MemoryDriver:
     def latest(self, uuid: str) -> tuple[int, MemoryDepth | None]:
         """Returns (number of scans, the last result)."""
         with self._lock:
-            patient = self._scanned.get(uuid)
-            return (patient.looks, patient.latest) if patient is not None else (0, None)
+            scanned = self._scanned.get(uuid)
+            return (scanned.scans, scanned.latest) if scanned is not None else (0, None)
 
     def read(self) -> None:
         with self._lock:
-            due = [patient for patient in self._scanned.values() if patient.due_s <= time.monotonic()]
-        for patient in due:
-            self._look_at(patient)
+            due = [scanned for scanned in self._scanned.values() if scanned.due_s <= time.monotonic()]
+        for scanned in due:
+            self._scan(scanned)
 
     def idle_until_s(self) -> float:
         with self._lock:
-            return min((patient.due_s for patient in self._scanned.values()), default=float("inf"))
+            return min((scanned.due_s for scanned in self._scanned.values()), default=float("inf"))
 
     def close(self) -> None:
         """Nothing to close."""
 
-    def _look_at(self, patient: _ScannedJob) -> None:
+    def _scan(self, scanned: _ScannedJob) -> None:
         cpu_before_ns = time.thread_time_ns()
         depth: MemoryDepth | None = None
         with suppress(JoblensError, OSError):  # it is just ending
-            depth = look_at_memory(patient.watched.pids(), patient.watched.groups, within_s=1.0)
+            depth = read_memory_depth(scanned.watched.pids(), scanned.watched.groups, within_s=1.0)
         pause_s = max(_SHORTEST_PAUSE_S, pause_ns(time.thread_time_ns() - cpu_before_ns) / 1e9)
         with self._lock:
-            patient.due_s = time.monotonic() + pause_s
+            scanned.due_s = time.monotonic() + pause_s
             if depth is not None and depth.seen:  # otherwise the scan before this one is the last
-                patient.looks += 1
-                patient.latest = depth
+                scanned.scans += 1
+                scanned.latest = depth
 
 
 class MemoryProbe:
@@ -87,9 +87,9 @@ class MemoryProbe:
 
     name = "memory"
 
-    def __init__(self, look: Callable[[], tuple[int, MemoryDepth | None]], groups: Mapping[str, str]) -> None:
-        self._look = look
-        self._told = 0
+    def __init__(self, read: Callable[[], tuple[int, MemoryDepth | None]], groups: Mapping[str, str]) -> None:
+        self._read = read
+        self._reported = 0
         self._has_group_counter = memory_group(groups) is not None
         self.sources: Mapping[str, str] = {
             "memory_pss_bytes": "/proc/PID/smaps_rollup",
@@ -99,9 +99,9 @@ class MemoryProbe:
 
     def read(self) -> dict[str, Any]:
         fields: dict[str, Any] = {}
-        looks, depth = self._look()
-        if depth is not None and looks != self._told:
-            self._told = looks
+        scans, depth = self._read()
+        if depth is not None and scans != self._reported:
+            self._reported = scans
             if depth.pss_bytes is not None:
                 fields["memory_pss_bytes"] = depth.pss_bytes
             if not self._has_group_counter and depth.huge_bytes is not None:
@@ -119,16 +119,16 @@ class MemoryDetails:
     def __init__(self, uuid: str, driver: "DriverThread[None]") -> None:
         self._uuid = uuid
         self._driver = driver
-        self._told = (-1, "")
+        self._reported = (-1, "")
         driver.use()
 
     def read(self) -> Details:
         memory: MemoryDriver = self._driver.driver  # type: ignore[assignment]
-        looks, depth = memory.latest(self._uuid)
+        scans, depth = memory.latest(self._uuid)
         why = "" if depth is not None else self._driver.problem() or _NOT_YET
-        if (looks, why) == self._told:
+        if (scans, why) == self._reported:
             return _NOTHING_NEW
-        self._told = looks, why
+        self._reported = scans, why
         return Details(memory=depth, unknown={"memory": why} if why else {})
 
     def close(self) -> None:

@@ -162,7 +162,7 @@ class DetailTaker:
                 with contextlib.suppress(Exception):  # then earlier details remain
                     rescan(probe)
         taken = [
-            self._look(probe, now_ns, final=final)
+            self._read_probe(probe, now_ns, final=final)
             for probe in self._probes
             if final or now_ns >= self._due_ns[probe.name]
         ]
@@ -183,7 +183,7 @@ class DetailTaker:
         news = _NOTHING
         for probe in self._probes:
             if hasattr(probe, "read_last"):
-                news = news.updated(self._look(probe, 0, final=True))
+                news = news.updated(self._read_probe(probe, 0, final=True))
         threads = self.latest.threads
         if threads is not None and any(use.is_alive for use in threads.threads):
             ended = tuple(replace(use, is_alive=False) for use in threads.threads)
@@ -196,7 +196,7 @@ class DetailTaker:
             with contextlib.suppress(Exception):  # at worst a descriptor stays open
                 probe.close()
 
-    def _look(self, probe: "DetailProbe", now_ns: int, *, final: bool) -> Details:
+    def _read_probe(self, probe: "DetailProbe", now_ns: int, *, final: bool) -> Details:
         cpu_before_ns = time.thread_time_ns()
         try:
             details = read_last(probe) if final else probe.read()

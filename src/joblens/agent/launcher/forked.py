@@ -95,8 +95,10 @@ class ForkedLauncher(Launcher):
         self._files: list[int] = []
 
     def read_message(self) -> bytes:
-        room = _socket.CMSG_SPACE(_MOST_FILES * _WORD)
-        data, ancillary, _, _ = self._connection.recvmsg(MAX_MESSAGE, room, _socket.MSG_CMSG_CLOEXEC)
+        ancillary_size = _socket.CMSG_SPACE(_MOST_FILES * _WORD)
+        data, ancillary, _, _ = self._connection.recvmsg(
+            MAX_MESSAGE, ancillary_size, _socket.MSG_CMSG_CLOEXEC
+        )
         for _, _, packed in ancillary:
             words = (packed[at : at + _WORD] for at in range(0, len(packed), _WORD))
             self._files += [int.from_bytes(word, sys.byteorder) for word in words]

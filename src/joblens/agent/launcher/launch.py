@@ -122,7 +122,7 @@ class LauncherProcess:
             "controlling_terminal": plan.controlling_terminal,
             "outcome_path": outcome_path,
             "terminal_modes": plan.terminal_modes,
-            "leash": ends_with_owner,
+            "leash": ends_with_owner,  # as launchers of earlier versions call it
         }
         description = marshal.dumps(start)
         for start_at in range(0, len(description), _PIECE):

@@ -6,9 +6,9 @@ start. It
 - is the subreaper of everything the job starts, so nothing of it can slip away from being waited for,
 - puts the job into its control groups before the first instruction of the job runs,
 - waits for every process with `wait4` and adds up what the kernel says each one used,
-- outlives a killed owner: it then goes on waiting and leaves the outcome in a file.
+- outlives a killed owner: it then waits for the job and leaves the outcome in a file.
 
-Owner and launcher talk over one SEQPACKET socket, one marshalled tuple a message:
+Owner and launcher talk over one SEQPACKET socket, one marshalled tuple per message:
   owner -> launcher   ("join", groups)  ("part", bytes)…  ("start",)  ("go", counter files)
                       ("signal", n, to its group?)  ("bye",)
   launcher -> owner   ("hello", pid)  ("joined",)  ("ready", pid, start ticks)  ("running", mono ns)
@@ -69,7 +69,7 @@ def start_argv(module: str) -> list[str]:
 
 
 def main_of(module: str) -> str:
-    """How its command line ends, by which it can be told from other processes."""
+    """Returns the end of its command line, which identifies it among other processes."""
     return f"import {module}; {module}.main()"
 
 
@@ -98,12 +98,12 @@ def read_io(pid: int) -> tuple[int, ...] | None:
 
 def parse_io(text: bytes) -> tuple[int, ...]:
     words = text.split()
-    return tuple(int(words[place]) for place in (1, 3, 5, 7, 9, 11, 13))
+    return tuple(int(words[index]) for index in (1, 3, 5, 7, 9, 11, 13))
 
 
 class TakenOver:
-    """What this process takes over in /proc/self/io from each process it waits for. An ended one's own file
-    would say the same, but is root's: only its user may not read it any more."""
+    """I/O that /proc/self/io of this process inherits from each process it waits for. The file of an ended
+    process has the same numbers, but belongs to root: its own user can no longer read it."""
 
     def __init__(self) -> None:
         try:
@@ -125,7 +125,7 @@ class TakenOver:
 
 
 def read_before_exec(pid: int) -> dict[str, int]:
-    """What the waiting child has used already, which is ours and not the job's."""
+    """Returns the usage of the waiting child so far, which is the launcher's and not the job's."""
     used = {"cpu_usec": 0, "faults_minor": 0, "faults_major": 0, "rss_floor_bytes": 0, "start_ticks": 0}
     schedstat = _read_small(f"/proc/{pid}/schedstat")
     if schedstat:
@@ -136,9 +136,9 @@ def read_before_exec(pid: int) -> dict[str, int]:
         used["faults_minor"], used["faults_major"] = int(words[7]), int(words[9])
         used["start_ticks"] = int(words[19])
     status = _read_small(f"/proc/{pid}/status")
-    place = status.find(b"VmHWM:") if status else -1
-    if status and place >= 0:
-        used["rss_floor_bytes"] = (int(status[place + 6 : place + 30].split()[0]) + 1024) * 1024
+    index = status.find(b"VmHWM:") if status else -1
+    if status and index >= 0:
+        used["rss_floor_bytes"] = (int(status[index + 6 : index + 30].split()[0]) + 1024) * 1024
     return used
 
 
@@ -154,7 +154,7 @@ def _read_small(path: str, size: int = 4096) -> bytes | None:
 
 
 class Tally:
-    """What the reaped processes used, added up; what the child used before it became the job taken off."""
+    """Sum of the usage of reaped processes, less the usage of the child before it became the job."""
 
     def __init__(self) -> None:
         self.user_usec = self.system_usec = self.max_rss_bytes = 0
@@ -242,7 +242,7 @@ class Launcher:
         self.exec_confirmed = False
         self.parts: list[bytes] = []
         self.terminal_modes: list[Any] | None = None
-        self.leash = ""  # job, container: what is ended with the owner; '': nothing
+        self.ends_with_owner = ""  # "job", "container": killed with the owner; "": not
         self.ignored_before: list[int] = []
         self.came_to_group: set[int] = set()  # signals that were sent to this process too
         self.taken_over = TakenOver()
@@ -284,7 +284,7 @@ class Launcher:
     def start(self, description: bytes) -> None:
         start = marshal.loads(description)
         self.outcome_path = str(start["outcome_path"])
-        self.terminal_modes, self.leash = start["terminal_modes"], start["leash"]
+        self.terminal_modes, self.ends_with_owner = start["terminal_modes"], start["leash"]
         if not self.main_pid and not self.join(start["attach"]):
             return
         self.groups = start["groups"] or self.groups
@@ -301,8 +301,8 @@ class Launcher:
     def _let_go_of_files(self, stdio: list[Any]) -> None:
         """Held open here, they would keep others from ever seeing the end of the job's output."""
         nothing = os.open("/dev/null", os.O_RDWR)
-        for place in (0, 1, 2):
-            os.dup2(nothing, place)
+        for index in (0, 1, 2):
+            os.dup2(nothing, index)
         for source in (nothing, *stdio):
             if isinstance(source, int) and source > 2:
                 _close(source)
@@ -382,15 +382,15 @@ class Launcher:
             from launcher_terminal import restore_terminal  # type: ignore[import-not-found]
 
             restore_terminal(self.terminal_modes)
-        if self.leash and self.main_pid:
-            from launcher_leash import end_with_owner  # type: ignore[import-not-found]
+        if self.ends_with_owner and self.main_pid:
+            from kill_with_owner import end_with_owner  # type: ignore[import-not-found]
 
-            end_with_owner(self.groups, self.main_pid if self.leash == "container" else 0)
+            end_with_owner(self.groups, self.main_pid if self.ends_with_owner == "container" else 0)
 
     def _leave_outcome(self, totals: tuple[Any, ...]) -> None:
         """The owner is gone. Of a job that never ran nothing is to be kept, not even its groups."""
         if not self.exec_confirmed:
-            from launcher_leash import remove_groups
+            from kill_with_owner import remove_groups
 
             remove_groups(self.groups)
         elif self.outcome_path:
@@ -410,7 +410,7 @@ class Launcher:
         message = marshal.loads(data)
         return message if isinstance(message, tuple) else None
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         message = self._receive()
         if message is None:
             if not self.main_pid:
@@ -465,7 +465,7 @@ class Launcher:
                     except BlockingIOError:
                         pass
                 else:
-                    self.hear()
+                    self.receive()
             if self.main_pid:
                 self.reap()
             if not self.owner_is_there:

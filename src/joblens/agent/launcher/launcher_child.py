@@ -66,8 +66,8 @@ def _read_exactly(descriptor: int, size: int) -> bytes:
 
 
 def _reset_signals(ignored: list[int]) -> None:
-    """A program expects default handlers; Python ignores SIGPIPE and the launcher some more. What was
-    ignored already when joblens was started (nohup, a script's `&`) stays so."""
+    """Restores the default handlers: Python ignores SIGPIPE and the launcher some more. Signals that were
+    ignored when joblens started (nohup, a script's `&`) stay ignored."""
     for number in (
         _signal.SIGPIPE,
         _signal.SIGXFSZ,

@@ -1,5 +1,5 @@
-"""What a launcher does for the terminal of an owner that was killed. launcher.py imports it, where that runs
-as a plain file, when it comes to that."""
+"""Terminal of an owner that was killed: the launcher restores its modes. launcher.py, which runs as a plain
+file, imports this only then."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ def restore_terminal(modes: list[Any]) -> None:
             termios.tcsetattr(terminal, termios.TCSANOW, modes)
         os.close(terminal)
     except (OSError, termios.error):
-        pass  # there is no terminal any more
+        pass  # the terminal is gone

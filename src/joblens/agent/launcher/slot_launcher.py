@@ -22,10 +22,10 @@ the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare 
 
 The next jobs are sent while one still runs, so that this process never waits for its owner. Such a job runs
 only after a clean end of the one before it, and only when there is a permit, a byte in a pipe, for it: the
-owner takes a permit back to give the last of them to another slot. Whoever reads the byte has the job.
+owner takes a permit back to give the last of them to another slot. The reader of the byte has the job.
 
 It notes in the ledger (slot_ledger.py) that it begins a job, and how the job ended: an owner that is killed
-may have heard of neither. Once the owner is gone it waits for the running job, ends its leftovers, and ends.
+may have received neither. Once the owner is gone it waits for the running job, ends its leftovers, and ends.
 
 `folder` is where what it prints goes (empty: named by its uuid), `streams` what is different about it: c both
 into stdout.log, o no standard output, e no standard error, d nothing is kept of a job that succeeds."""
@@ -60,13 +60,13 @@ _REAP_PATIENCE_NS = 2_000_000_000
 _ENDING_NS = 100_000_000  # for processes that end together with the main one
 _LONG_NS = 1_000_000_000
 _TOTALS, _OWN_USEC, _ALIVE, _CONTENTS = 2, 3, 9, 10  # in the "done" message: slot_ledger.JobDone
-_NOTE_ROOM = launcher.NOTE_BYTES - launcher.NOTE_HEAD_BYTES
+_NOTE_BYTES = launcher.NOTE_BYTES - launcher.NOTE_HEAD_BYTES
 
 
 class CountedCalls:
-    """Reads and writes of this process, counted, so that what /proc/self/io says of everything it waited for
-    can be told from its own. That file is kept open and read once a job; looking into each ended
-    process's own would cost several times as much."""
+    """Counts reads and writes of this process, to subtract them from /proc/self/io, which also has those of
+    all processes it waited for. That file stays open and is read once per job; reading the file of each ended
+    process would cost several times as much."""
 
     def __init__(self) -> None:
         try:
@@ -103,8 +103,8 @@ class CountedCalls:
         self._written_bytes += os.pwrite(descriptor, data, offset)
 
     def of_others(self) -> tuple[int, ...] | None:
-        """What those that were waited for since the last call have read and written, in the order of
-        launcher.read_io. None: the kernel does not tell."""
+        """Returns the I/O of processes waited for since the last call, in the order of launcher.read_io.
+        None: the kernel does not count it."""
         last, self._last = self._last, self._reading()
         if last is None or self._last is None:
             return None
@@ -164,7 +164,7 @@ class SlotLauncher:
         self.rss_floor = self._own_peak_rss()
         self.out = self._open("out")
         self.err = self._open("err")
-        self.calls = CountedCalls()  # last: what came before is nobody's
+        self.calls = CountedCalls()  # last: earlier calls do not count
 
     def _open(self, suffix: str) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC | os.O_CLOEXEC
@@ -176,7 +176,7 @@ class SlotLauncher:
 
     def run(self) -> None:
         self._answer("hello", os.getpid())
-        # One for all messages: a new one of this size would be asked of the kernel and given back each time.
+        # One for all messages: a new one of this size would be allocated and freed each time.
         buffer = memoryview(bytearray(_MAX_MESSAGE))
         while self.owner_is_there:
             try:
@@ -218,8 +218,8 @@ class SlotLauncher:
         self._answer("counters", self._read_counters()[0])
 
     def _read_counters(self) -> tuple[list[bytes], int]:
-        """What the files say now, and the CPU this process itself has used since the last reading: it is
-        in the same groups, and that part is not the job's."""
+        """Returns the contents of the files, and the CPU of this process since the last reading: it is in
+        the same groups, and that part is not the job's."""
         before_ns, self.own_ns = self.own_ns, time.process_time_ns()
         contents = self.calls.pread_all(self.counters, _COUNTER_BYTES)
         self.contents = contents if self.packets is None else [*contents, self.packets[:]]
@@ -237,7 +237,7 @@ class SlotLauncher:
         is_ahead: bool,  # noqa: FBT001 - one marshalled message
     ) -> None:
         if os.getppid() != self.owner_pid:
-            return  # the owner is gone, and nobody would ever know of the job
+            return  # the owner is gone, and no one would know of the job
         if is_ahead and not (self._has_permit() and self.is_clean):
             self._answer("skipped", uuid)
         else:
@@ -325,7 +325,7 @@ class SlotLauncher:
 
     def _note(self, uuid: str, offset: int, facts: tuple[Any, ...], data: bytes) -> None:
         """`data`: the facts, which end with the contents of counters."""
-        if len(data) > _NOTE_ROOM:
+        if len(data) > _NOTE_BYTES:
             data = marshal.dumps((*facts[:-1], []))
         head = (
             uuid.encode() + (time.time_ns() // 1000).to_bytes(8, "little") + len(data).to_bytes(4, "little")
@@ -339,7 +339,7 @@ class SlotLauncher:
         """The owner is gone. The groups may go with the last process in them, so it cannot be done later."""
         self._reap_rest(_ENDING_NS)
         if self.outlived:
-            from launcher_leash import end_job  # type: ignore[import-not-found]
+            from kill_with_owner import end_job  # type: ignore[import-not-found]
 
             end_job(self.groups, reap=lambda: self._reap_others(self.tally))
             self._reap_rest(_REAP_PATIENCE_NS)
@@ -422,7 +422,7 @@ class SlotLauncher:
     def _put_file_away(self, path: str, descriptor: int, kept: str) -> None:
         try:
             os.rename(path, kept)
-        except FileNotFoundError:  # somebody has removed the folder: what was printed is still open here
+        except FileNotFoundError:  # the folder was removed: the output is still open here
             source = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
             target = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             while data := self.calls.read(source, _MAX_MESSAGE):
@@ -437,7 +437,7 @@ class SlotLauncher:
         try:
             self.calls.write(self.socket, data)
         except OSError:
-            self.owner_is_there = False  # what it sent ahead is not begun any more
+            self.owner_is_there = False  # jobs that it sent ahead do not start
 
 
 def _open_ledger(path: str) -> int:
@@ -460,7 +460,7 @@ def _found(program: bytes, path: bytes) -> bytes:
 
 
 def main() -> None:
-    socket, permits, packets, peak, files, ledger, logs, limits, leash, *attach = sys.argv[1:]
+    socket, permits, packets, peak, files, ledger, logs, limits, with_owner, *attach = sys.argv[1:]
     descriptors = int(packets), int(peak)
     if limits:
         from slot_launcher_start import set_limits  # the file beside this
@@ -492,8 +492,8 @@ def main() -> None:
         os.write(int(socket), marshal.dumps(("failed", error.errno or 0, "open", name)))
         return
     slot.groups = [os.path.dirname(path) for path in attach]
-    if leash:
-        from launcher_leash import end_slot_with_owner
+    if with_owner:
+        from kill_with_owner import end_slot_with_owner
 
         end_slot_with_owner(slot.groups, slot.remove_files)
     slot.run()

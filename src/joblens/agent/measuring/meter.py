@@ -159,15 +159,15 @@ class JobMeter:
             self._probe_counts_reaped = True
         earlier.close()
 
-    def sample(self, reaped: ExitUsage, *, final: bool = False, goes_on: bool = False) -> Sample:
+    def sample(self, reaped: ExitUsage, *, final: bool = False, continues: bool = False) -> Sample:
         """`reaped`: usage of reaped processes, read before the live ones. `final`: the last sample; the
-        job itself `goes_on` if only the measurement ends."""
+        job itself `continues` if only the measurement ends."""
         with self._lock:
             at_us, mono_ns = self._clock.now_us(), self._clock.mono_ns()
-            if final and (look_at_all := getattr(self.probe, "look_at_all", None)):
-                look_at_all()  # of a process tree
+            if final and (scan_all := getattr(self.probe, "scan_all", None)):
+                scan_all()  # of a process tree
             fields = self._beside(self.others.read(), self.probe.read())
-            if final and not goes_on:
+            if final and not continues:
                 self._add_io(fields, {}, reaped)
             elif self.details is not None and (final or mono_ns >= self._details_due_ns):
                 cpu_before_ns = time.thread_time_ns()
@@ -177,7 +177,7 @@ class JobMeter:
             self.has_end = final
             return self._put_together(fields, reaped, at_us, mono_ns)
 
-    def look(self, reaped: ExitUsage) -> Sample:
+    def peek(self, reaped: ExitUsage) -> Sample:
         """Takes a sample that is not stored, of the totals only: much of the rest is reported once and
         belongs in a stored sample."""
         with self._lock:
@@ -313,7 +313,7 @@ class LimitWatch:
 
 
 class Measurement:
-    """`take` and `look` are called on the sampler's thread, `finish` when that has released the job."""
+    """`take` and `peek` are called on the sampler's thread, `finish` when that has released the job."""
 
     def __init__(
         self,
@@ -345,19 +345,19 @@ class Measurement:
             self._details.tick()
         return sample
 
-    def look(self, reaped: ExitUsage) -> Sample | None:
+    def peek(self, reaped: ExitUsage) -> Sample | None:
         """Takes a sample that is not stored, but may show a peak."""
         try:
-            sample = self.meter.look(reaped)
+            sample = self.meter.peek(reaped)
         except ProbeError:
             return None
         self.summary.add_unstored(sample)
         return sample
 
-    def finish(self, reaped: ExitUsage, *, goes_on: bool = False) -> Sample | None:
-        """Takes the last sample while the groups still exist. None: they do not. `goes_on`: the job
+    def finish(self, reaped: ExitUsage, *, continues: bool = False) -> Sample | None:
+        """Takes the last sample while the groups still exist. None: they do not. `continues`: the job
         continues, and only the measurement ends."""
-        last = self._read(reaped, final=True, goes_on=goes_on)
+        last = self._read(reaped, final=True, continues=continues)
         if last is not None:
             self._keep(last)
             self._details.tick(final=True)
@@ -367,9 +367,9 @@ class Measurement:
         self.meter.close()
         self._details.close()
 
-    def _read(self, reaped: ExitUsage, *, final: bool = False, goes_on: bool = False) -> Sample | None:
+    def _read(self, reaped: ExitUsage, *, final: bool = False, continues: bool = False) -> Sample | None:
         try:
-            return self.meter.sample(reaped, final=final, goes_on=goes_on)
+            return self.meter.sample(reaped, final=final, continues=continues)
         except ProbeError:
             return None
 

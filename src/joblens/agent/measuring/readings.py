@@ -20,7 +20,7 @@ from joblens.probes.proc.process_tree import ProcessTreeProbe
 if TYPE_CHECKING:
     from joblens.ports.probe import Probe
 
-NOBODY_LOOKED = "no sample was taken between start and end"
+NO_SAMPLES = "no sample was taken between start and end"
 NO_SINGLE_PROCESSES = "single processes of a slot's job are not scanned"
 PEAK_STAYS = (
     "the peak of a slot's groups cannot be reset (Linux 6.12 and later can), and an earlier job's was higher"
@@ -94,9 +94,9 @@ class SlotNumbers:
         return fields
 
     def since_start(
-        self, reading: Mapping[str, Any], own_usec: int = 0, *, was_looked_at: bool = True
+        self, reading: Mapping[str, Any], own_usec: int = 0, *, was_sampled: bool = True
     ) -> dict[str, Any]:
-        """`own_usec`: CPU time of the launcher since the base. `was_looked_at`: it was sampled while it
+        """`own_usec`: CPU time of the launcher since the base. `was_sampled`: it was sampled while it
         ran."""
         base, before = self.base, self.base.get
         fields: dict[str, Any] = {
@@ -108,7 +108,7 @@ class SlotNumbers:
             for name, value in reading.items()
         }
         self._set_charged(fields, self._held_since(reading))
-        if not was_looked_at:
+        if not was_sampled:
             # The number of processes is unknown, and was not 0.
             for name in _COUNTED_BY_SCANS:
                 fields.pop(name, None)
@@ -150,7 +150,7 @@ class SlotNumbers:
 
     def unknown(self) -> dict[str, str]:
         """Returns why numbers that groups usually provide are unknown."""
-        reasons = dict.fromkeys(_COUNTED_BY_SCANS, NOBODY_LOOKED)
+        reasons = dict.fromkeys(_COUNTED_BY_SCANS, NO_SAMPLES)
         reasons["open_files"] = NO_SINGLE_PROCESSES
         if not self._can_reset_peak:
             reasons[_PEAK] = PEAK_STAYS

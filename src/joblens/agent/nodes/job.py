@@ -35,7 +35,7 @@ from joblens.ports.clock import Clock
 from joblens.ports.cluster import NodeAgents, NodeProcesses
 from joblens.probes.proc.several_trees import SeveralTrees
 
-# What is asked for is asked for on each node: the one that needed the most is what counts.
+# A request holds for each node: the node that needed the most counts.
 _OF_THE_LARGEST = frozenset(
     {
         "memory_peak_bytes",
@@ -91,7 +91,7 @@ def merged_usage(first: Usage, others: Sequence[NodePart]) -> Usage:
     return replace(
         first,
         **numbers,
-        sources=_told(sources, first, others),
+        sources=_merged_sources(sources, first, others),
         unknown={name: why for name, why in first.unknown.items() if name not in numbers},
         lower_bounds=tuple(name for name in USAGE_NUMBERS if name in lower),
         estimates=tuple(
@@ -102,7 +102,7 @@ def merged_usage(first: Usage, others: Sequence[NodePart]) -> Usage:
     )
 
 
-def _told(sources: dict[str, str], first: Usage, others: Sequence[NodePart]) -> dict[str, str]:
+def _merged_sources(sources: dict[str, str], first: Usage, others: Sequence[NodePart]) -> dict[str, str]:
     count = 1 + len(others)
     shown = {group: f"{source}; {count} nodes" for group, source in sources.items()}
     if _PEAK in sources:
@@ -356,7 +356,7 @@ class MultiNodeJob:
         return f"the agent of joblens there ended before the job did{said}"
 
     def _why_unseen(self) -> str:
-        """Why tasks there were announced to nobody."""
+        """Returns why tasks on that node could not be announced."""
         if self._why_no_prolog:
             return f"its tasks were not announced: {self._why_no_prolog}"
         if self._agents.allocation.engine == "slurm" and not self._is_seen_everywhere():

@@ -1,5 +1,5 @@
-"""Which of this process's jobs may have tasks that are nobody's children here, and how the other nodes of
-each are reached."""
+"""Jobs of this process with tasks that are no children of a launcher here, and how to reach their other
+nodes."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

@@ -1,5 +1,5 @@
-"""What of a job runs on one of its other nodes, measured there. Nothing of it is started by us: its tasks
-are announced (`agent.task_door`) and moved into a group, or followed where that cannot be."""
+"""Measures the part of a job that runs on another of its nodes, there. joblens does not start its tasks: they
+are announced (`agent.nodes.protocol`) and moved into a group, or followed where that is impossible."""
 
 import os
 import threading
@@ -73,12 +73,12 @@ class NodeMeasurement:
 
     @property
     def pause_s(self) -> float:
-        """Until the next look. What nobody can wait for is looked at often: the end comes without a word."""
+        """Time until the next reading. Processes that cannot be waited for are polled often."""
         if self._watch or self._trees.is_following:
             return CLOSE_S if self._trees.is_following else min(CALM_S, self._watch.interval_s)
         return self._interval_s
 
-    def look(self) -> EndCause | None:
+    def poll(self) -> EndCause | None:
         """-> the limit that was passed."""
         try:
             sample = self._meter.sample(NOTHING_REAPED)

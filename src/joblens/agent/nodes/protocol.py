@@ -101,8 +101,8 @@ PROLOG_WAIT_S = 5.0
 
 
 class TaskDoor:
-    """`take(pid)` -> how the task is measured from now on; whatever it raises is told to nobody but `errors`.
-    It is called on a thread of the door's own."""
+    """`take(pid)` returns how the task is measured from now on; its exceptions go only to `errors`.
+    It is called on a thread of the door."""
 
     def __init__(self, uuid: str, node: str, take: Callable[[int], str]) -> None:
         """Raises OSError when the name is taken."""

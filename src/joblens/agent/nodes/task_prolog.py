@@ -1,5 +1,5 @@
-"""Run by Slurm in each task of a step, just before the task becomes its program: tells whoever measures on
-this node which process that will be, and waits for the answer. It never keeps a task from running.
+"""Run by Slurm in each task of a step, just before the task becomes its program: announces the
+process to the agent that measures on this node, and waits for the answer. It never keeps a task from running.
 
 Started without site packages, so that it costs little: nothing of joblens is imported here."""
 
@@ -19,7 +19,7 @@ def door_name(uid: int, uuid: str, node: str) -> bytes:
 
 
 def tell(uuid: str, wait_s: float, environ: "os._Environ[str] | dict[str, str]") -> str:
-    """-> the answer; '' when nobody was there."""
+    """Returns the answer; '' without a listener."""
     node = environ.get("JOBLENS_NODE") or environ.get("SLURMD_NODENAME", "")
     task = environ.get("SLURM_TASK_PID") or str(os.getppid())
     step = f"{environ.get('SLURM_JOB_ID', '')}.{environ.get('SLURM_STEP_ID', '')}"
@@ -31,7 +31,7 @@ def tell(uuid: str, wait_s: float, environ: "os._Environ[str] | dict[str, str]")
             door.connect(door_name(os.geteuid(), uuid, node))
             credentials = door.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, struct.calcsize("3i"))
             if struct.unpack("3i", credentials)[1] not in (os.geteuid(), 0):
-                return ""  # somebody else took the name
+                return ""  # another user took the name
             door.send(f"{task} {environ.get('SLURM_PROCID', '')} {step}".encode())
             return door.recv(4096).decode(errors="replace")
         except OSError:
@@ -45,6 +45,6 @@ def tell(uuid: str, wait_s: float, environ: "os._Environ[str] | dict[str, str]")
 if __name__ == "__main__":
     if len(sys.argv) == 3:
         tell(sys.argv[1], float(sys.argv[2]), os.environ)
-    else:  # where nobody runs prologs: it announces itself, and becomes the task
+    else:  # without prologs: it announces itself, and becomes the task
         tell(sys.argv[1], float(sys.argv[2]), {**os.environ, "SLURM_TASK_PID": str(os.getpid())})
         os.execvp(sys.argv[3], sys.argv[3:])

@@ -60,7 +60,7 @@ class _Asked:
     """Request of one job."""
 
     def __init__(self, lookup: _Lookup, *, wants_digests: bool) -> None:
-        self.look = lookup
+        self.lookup = lookup
         self.attempt: Attempt | None = None  # already written, to be written again with the digest
         self.inputs: tuple[FileStamp, ...] = ()
         self.has_inputs = threading.Event()
@@ -88,7 +88,7 @@ class ProvenanceCollector:
         self._lock = threading.Lock()
         self._lookups: dict[CommandKind, _Lookup] = {}
         self._asked: dict[str, _Asked] = {}
-        self._told: set[str] = set()  # digests that were written
+        self._written: set[str] = set()  # digests that were written
         self._wanted: SimpleQueue[tuple[CommandKind | None, _Lookup | None, _Asked | None, Job | None]] = (
             SimpleQueue()
         )
@@ -125,7 +125,7 @@ class ProvenanceCollector:
             if asked is None or attempt.provenance:
                 return
             asked.attempt = attempt
-            digest = asked.look.digest
+            digest = asked.lookup.digest
         if digest:
             self._write_again(uuid, asked)
 
@@ -173,7 +173,7 @@ class ProvenanceCollector:
         return kind
 
     def _awaited(self, asked: _Asked) -> str:
-        lookup = asked.look
+        lookup = asked.lookup
         if self._waits_for(lookup.is_done):
             return lookup.digest
         partial = lookup.partial
@@ -191,8 +191,8 @@ class ProvenanceCollector:
     def _tell(self, provenance: Provenance) -> str:
         digest = digest_of(provenance)
         with self._lock:
-            is_new = digest not in self._told
-            self._told.add(digest)
+            is_new = digest not in self._written
+            self._written.add(digest)
         if is_new:
             self._recorder.put([ProvenanceSeen(digest, provenance)], can_wait=True)
         return digest
@@ -200,7 +200,7 @@ class ProvenanceCollector:
     def _write_again(self, uuid: str, asked: _Asked) -> None:
         attempt = asked.attempt
         if attempt is not None:
-            write: Write = JobStarted(uuid, replace(attempt, provenance=asked.look.digest))
+            write: Write = JobStarted(uuid, replace(attempt, provenance=asked.lookup.digest))
             self._recorder.put([write], can_wait=True)
 
     # ---- the thread ----------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class ProvenanceCollector:
                 return
             if lookup is not None:
                 try:
-                    self._look(parts, kind, lookup)
+                    self._collect(parts, kind, lookup)
                 except Exception as error:  # noqa: BLE001 - the next lookups must still run
                     lookup.digest = self._tell(Provenance(unknown={"all of it": f"{error!r}"}))
                 finally:
@@ -237,11 +237,11 @@ class ProvenanceCollector:
                 asked.inputs = tuple(with_digest(each, job.cwd, self._largest) for each in unread)
                 asked.has_inputs.set()
 
-    def _look(self, parts: "ProvenanceParts", kind: CommandKind, lookup: _Lookup) -> None:
+    def _collect(self, parts: "ProvenanceParts", kind: CommandKind, lookup: _Lookup) -> None:
         marks: dict[str, Mark] = {}
         if lookup.is_after_change:
             parts.forget_changes()
-        found, question, root = parts.look(kind, started_at_ns=lookup.lookup_started_at_ns, marks=marks)
+        found, question, root = parts.collect(kind, started_at_ns=lookup.lookup_started_at_ns, marks=marks)
         lookup.marks = marks
         if question is not None:
             lookup.partial = found
@@ -250,6 +250,6 @@ class ProvenanceCollector:
 
     def _notify_followers(self, lookup: _Lookup) -> None:
         with self._lock:
-            waiting = [(uuid, asked) for uuid, asked in self._asked.items() if asked.look is lookup]
+            waiting = [(uuid, asked) for uuid, asked in self._asked.items() if asked.lookup is lookup]
         for uuid, asked in waiting:
             self._write_again(uuid, asked)

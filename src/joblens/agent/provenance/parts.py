@@ -174,7 +174,7 @@ class ProvenanceParts:
         self._programs: dict[_FileKey, Program] = {}
         self._packages: dict[tuple[tuple[str, int], ...], dict[str, str]] = {}
 
-    def look(
+    def collect(
         self,
         kind: CommandKind,
         *,

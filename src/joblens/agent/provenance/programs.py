@@ -52,7 +52,7 @@ class Programs:
             if found is None:
                 self._refuse(order, self.missing(sought.names, sought.check))
             else:
-                argv[sought.place] = found.join(sought.around)
+                argv[sought.index] = found.join(sought.around)
         if missing := self.missing((), (), wanted.needs):
             self._refuse(order, missing)
         return tuple(argv)

@@ -52,7 +52,7 @@ class ClaimStore:
             claims = self._claim_oldest(request, deliveries)
         grants: list[Grant] = []
         for claim in claims:
-            self._maker.look_for_programs(claim)
+            self._maker.find_programs(claim)
             grants.append(Grant(claim, self._leftovers.may_exist(claim.lost_attempt)))
         return Granted(request, tuple(grants), asked_at_s)
 
@@ -116,7 +116,7 @@ class ClaimStore:
         released = deliveries.released_by(sorted(ended))
         if released and self._notifier is not None:
             try:
-                self._notifier.ring(released)
+                self._notifier.notify(released)
             except BrokerError as error:
                 self._log(f"{error}; jobs that may begin now are found in the store")
         return bool(released)

@@ -28,7 +28,7 @@ ATTEMPT_VARIABLE = "JOBLENS_ATTEMPT"
 WORK = "work"  # name of a job's own folder
 _CHECK_S, _FAILED_S = 5.0, 10.0  # a worker has other jobs to see to, and may get many of one tool
 _BEFORE_NS = 1_000_000_000  # by which files that it is given are older than what it makes
-# At which slots are looked at: a job that wants to be looked at a little less often is content with it.
+# Sampling interval of slots; jobs with a slightly longer interval use them too.
 _COMMON_INTERVAL_S, _SELDOM_S = 1.0, 10.0
 _NOWHERE: Mapping[str, str] = {}
 
@@ -37,7 +37,7 @@ class ClaimedJob(Struct, frozen=True):
     claim: Claim
     attempt: PreparedAttempt
     work_dir: str  # of its own; '': it runs in the directory of its order
-    weight: int  # places it takes
+    weight: int  # CPU shares it takes
     is_plain: bool  # nothing has to be set up for it alone: it goes to a slot
 
     @property
@@ -91,7 +91,7 @@ class ClaimedJobs:
         self._programs = Programs(_CHECK_S, _FAILED_S)
         self._claimed: dict[tuple[str, str], str] = {}  # folder and run -> the folder that it may use
 
-    def look_for_programs(self, claim: Claim) -> None:
+    def find_programs(self, claim: Claim) -> None:
         """Checks programs, which takes a while: on another thread, before `prepare`."""
         with contextlib.suppress(LaunchError):
             self._programs.command_of(claim.ticket.order)
@@ -231,7 +231,7 @@ class WorkerPlan(Struct, frozen=True, kw_only=True):
     tickets: tuple[str, ...] = ()  # it was started for
     is_pilot: bool = False  # by a run's driver, which looks after tickets of workers that are gone
     is_timed: bool = False  # a cluster ends it when its time is up, whatever it does then
-    takes_any: bool = False  # also what wants more memory or GPUs than there are: nobody else would
+    takes_any: bool = False  # also jobs that want more memory or GPUs than there are: no other worker would
     memory_bytes: int | None = None  # to share out; None: not counted
     gpus: tuple[str, ...] | None = None  # to give by name; None: not counted
     ends_at_s: float | None = None  # by the monotonic clock: nothing is begun that would not be done by then
@@ -268,7 +268,7 @@ class WorkerView:
         """Its outcome is in the store."""
 
     def let_go(self, uuids: Sequence[str]) -> None:
-        """The worker does not have them (any more), though they have not ended here."""
+        """Drops jobs that the worker no longer has, though they have not ended here."""
 
 
 class Fences(Protocol):

@@ -15,7 +15,7 @@ from joblens.agent.containers.job import start_removal
 from joblens.agent.containers.protocol import note_path, read_note
 from joblens.agent.measuring.accounting import end_marked
 from joblens.agent.queue.store_client import AsyncStoreClient, StoreWatch
-from joblens.agent.recovery.settlement import standing_groups
+from joblens.agent.recovery.finalization import standing_groups
 from joblens.agent.runtime.loop import Loop
 from joblens.agent.runtime.ownership import is_gone, is_here, is_within_reach
 from joblens.model.delivery import Holding, WorkerInfo
@@ -117,7 +117,7 @@ class Leftovers:
     def _run(self) -> None:
         while True:
             uuid, attempt, then = self._asked.get()
-            with contextlib.suppress(Exception):  # the job must not wait for ever for its cleanup
+            with contextlib.suppress(Exception):  # the job must not wait indefinitely for its cleanup
                 end_processes_left(uuid, attempt, self._host)
                 path = container_left(uuid, attempt, self._spool_dir, self._host)
                 if path is not None:
@@ -127,16 +127,16 @@ class Leftovers:
             self._loop.call(then)
 
 
-_LOOKS_A_LEASE = 6
+_SCANS_PER_LEASE = 6
 _LEAST_S, _MOST_S = 0.5, 5.0
-_LEAST_LOOKS_A_LEASE = 3  # with fewer, who looks could not tell that the store was there all the time
-_LOOKS_A_SECOND = 100  # of all workers together, as far as their leases allow it
+_LEAST_SCANS_PER_LEASE = 3  # with fewer, who looks could not tell that the store was there all the time
+_SCANS_PER_SECOND = 100  # of all workers together, as far as their leases allow it
 
 
 def poll_every_s(lease_s: float, workers: int = 0) -> float:
     """Where there are many workers each looks less often: together they see soon enough what ran out."""
-    usual_s = min(_MOST_S, max(_LEAST_S, lease_s / _LOOKS_A_LEASE))
-    return max(usual_s, min(lease_s / _LEAST_LOOKS_A_LEASE, workers / _LOOKS_A_SECOND))
+    usual_s = min(_MOST_S, max(_LEAST_S, lease_s / _SCANS_PER_LEASE))
+    return max(usual_s, min(lease_s / _LEAST_SCANS_PER_LEASE, workers / _SCANS_PER_SECOND))
 
 
 class Journals:
@@ -161,7 +161,7 @@ class Found(Struct):
 
 
 class LostWorkers:
-    """loop.Timed. Looks at the holdings on the thread of the store client."""
+    """loop.Timed. Checks the holdings on the thread of the store client."""
 
     def __init__(  # noqa: PLR0913 - what it works with
         self,
@@ -192,20 +192,20 @@ class LostWorkers:
         self._notify_after = notify_after
         self._report = report
         self.is_polling = False
-        self._next_look_s = 0.0
+        self._next_scan_s = 0.0
         self.is_more_to_come = False
 
     def next_wake_s(self) -> float | None:
-        return self._next_look_s
+        return self._next_scan_s
 
     def wake(self) -> None:
         pause_s = poll_every_s(self._lease_s, self._workers())
-        self._next_look_s = self._clock.mono_ns() / 1e9 + pause_s
+        self._next_scan_s = self._clock.mono_ns() / 1e9 + pause_s
         if not self.is_polling:
             self.is_polling = True
-            self._client.ask(self._look, self._has_looked, self._could_not_look)
+            self._client.ask(self._scan, self._has_scanned, self._scan_failed)
 
-    def _look(self, deliveries: Deliveries) -> Found:
+    def _scan(self, deliveries: Deliveries) -> Found:
         holdings = self._holdings(deliveries)
         found = Found({one.uuid: one.fence for one in holdings if one.worker == self._me}, workers=set())
         self._journals.bring_in_own()  # now that the store answers
@@ -214,7 +214,7 @@ class LostWorkers:
             return found
         dead = workers_ended_here(deliveries.workers(host=self._info.host), self._host)
         if any(one.worker in dead for one in others):
-            # It may have ended jobs whose outcome the store has not heard of.
+            # It may have ended jobs whose outcome is not in the store.
             if not self._journals.bring_in_left_behind():
                 dead = frozenset()  # then by their leases
             others = [one for one in self._holdings(deliveries) if one.worker != self._me]
@@ -242,7 +242,7 @@ class LostWorkers:
         self._leftovers.take_away(holding.uuid, holding.attempt)
         status = deliveries.take_back(holding.uuid, holding.fence)
         if status is None:
-            return  # somebody else has done it, or it has ended after all
+            return  # another process has done it, or it has ended after all
         found.workers.add(holding.worker)
         if status is Status.QUEUED:
             found.queued += 1
@@ -250,16 +250,16 @@ class LostWorkers:
             found.lost += status is Status.LOST
             self._notify_after({holding.uuid}, deliveries)
 
-    def _has_looked(self, found: Found) -> None:
+    def _has_scanned(self, found: Found) -> None:
         self.is_polling = False
         self.is_more_to_come = found.is_more_to_come
         self._report(found)
 
-    def _could_not_look(self) -> None:
+    def _scan_failed(self) -> None:
         self.is_polling = False
 
 
-PLACE = "place"  # among the facts of a worker: the cluster's own id of where it runs
+ALLOCATION_ID = "allocation"  # among the facts of a worker: the cluster's own id of where it runs
 
 
 class RunLostTickets:
@@ -275,7 +275,7 @@ class RunLostTickets:
             return 0
         dead = workers_ended_here(deliveries.workers(), self._host)
         if any(one.worker in dead for one in held):
-            # It may have ended jobs whose outcome the store has not heard of.
+            # It may have ended jobs whose outcome is not in the store.
             if not self._journals.bring_in_left_behind():
                 dead = frozenset()  # then by their leases
             held = self._held(own, deliveries)
@@ -288,10 +288,10 @@ class RunLostTickets:
         self._watch.answered(deliveries.now_us())
         return held
 
-    def take_back_of_place(
+    def take_back_of_allocation(
         self, job_id: str, named: Collection[str], own: Collection[str], deliveries: Deliveries
     ) -> int:
-        """The cluster says that the place is no more. `named`: jobs that it says were there."""
+        """Returns the jobs of an allocation that is gone. `named`: jobs that it had, says the cluster."""
         held = deliveries.holdings(of=own)
         if not held:
             return 0
@@ -311,14 +311,14 @@ def held_in_place(deliveries: Deliveries, uuids: Collection[str], job_id: str) -
 
 
 def _allocation_of(worker: WorkerInfo) -> str:
-    return str(worker.facts.get(PLACE, ""))
+    return str(worker.facts.get(ALLOCATION_ID, ""))
 
 
-def _was_there(holding: Holding, place: str, job_id: str, named: Collection[str]) -> bool:
+def _was_there(holding: Holding, allocation: str, job_id: str, named: Collection[str]) -> bool:
     """Where a job was placed twice a worker elsewhere may have it. One of an array is of the whole array."""
     attempt = holding.attempt
-    if not place and attempt is not None and attempt.placement is not None:
-        place = attempt.placement.job_id
-    if place:
-        return place == job_id or place.startswith(f"{job_id}_")
+    if not allocation and attempt is not None and attempt.placement is not None:
+        allocation = attempt.placement.job_id
+    if allocation:
+        return allocation == job_id or allocation.startswith(f"{job_id}_")
     return holding.uuid in named

@@ -35,11 +35,11 @@ class NodeWorker:
         if gpus is not None:
             self._worker.post_soon(on.DevicesAssigned(uuid, gpus))
 
-    def set_places(self, places: int) -> None:
-        self._worker.post_soon(on.Resized(places))
+    def set_cpus(self, cpus: int) -> None:
+        self._worker.post_soon(on.Resized(cpus))
 
-    def take(self, uuid: str, settled: Callable[[], None]) -> None:
-        self._worker.take(uuid, settled)
+    def take(self, uuid: str, ack: Callable[[], None]) -> None:
+        self._worker.take(uuid, ack)
 
     def let_go(self, uuid: str) -> None:
         """The task that brought it is gone: the job is killed and returned, if this worker has it."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from joblens.agent.queue.claimed_jobs import ClaimedJob, WorkerPlan
 from joblens.agent.terminal.streams import STDERR, STDOUT, tail_of
 from joblens.analysis.findings.job import taken_up_again, with_ending
-from joblens.model.clusters.placement import PlaceEnding
+from joblens.model.clusters.placement import AllocationEnding
 from joblens.model.delivery import Claim
 from joblens.model.jobs.job import Artifact, Attempt, Job, Outcome, Placement, Record, RetryLost, Status
 from joblens.model.redaction.secrets import redact_text
@@ -24,8 +24,8 @@ _CLOCK_SLACK_NS = 20_000_000  # a file system's clock lags behind by a tick of t
 
 
 def collect_artifacts(folder: str, patterns: Sequence[str], started_at_us: int) -> tuple[Artifact, ...]:
-    """Regular files below `folder` that match and were changed since the start, by their names. `**` goes
-    through folders; what lies elsewhere, or is reached through a link that leads out, is not looked at."""
+    """Returns regular files below `folder` that match and changed since the start, by name. `**` crosses
+    folders; files elsewhere, also behind a link that leads out, are ignored."""
     if not patterns or not folder:
         return ()
     root = os.path.realpath(folder)
@@ -149,7 +149,7 @@ def would_be_lost(plan: WorkerPlan, claim: Claim, began_us: int | None, now_us: 
     return must_not_run_twice(claim) or (is_last and has_filled(plan, began_us, now_us))
 
 
-def ended_with_place(job: Job, outcome: Outcome, ending: PlaceEnding) -> Outcome:
+def ended_with_allocation(job: Job, outcome: Outcome, ending: AllocationEnding) -> Outcome:
     """Returns the outcome of a job that the cluster ended together with its allocation, however the process
     itself ended: with an exit code, by a signal, or by its worker."""
     is_timeout = ending.status is Status.TIMEOUT
@@ -165,13 +165,15 @@ def ended_with_place(job: Job, outcome: Outcome, ending: PlaceEnding) -> Outcome
     return with_ending(job, changed)
 
 
-def cut_off_with_place(job: Job, attempt: Attempt | None, ending: PlaceEnding, now_us: int) -> Outcome:
+def cut_off_with_allocation(
+    job: Job, attempt: Attempt | None, ending: AllocationEnding, now_us: int
+) -> Outcome:
     """Returns the outcome of a job whose worker could not write one."""
     began_us = now_us if attempt is None else attempt.started_at_us
     outcome = Outcome(
         status=ending.status, ended_at_us=now_us, duration_s=max(0, now_us - began_us) / 1_000_000
     )
-    return ended_with_place(job, outcome, ending)
+    return ended_with_allocation(job, outcome, ending)
 
 
 def cancelled_before_start(now_us: int, worker: str) -> Outcome:

@@ -13,7 +13,7 @@ from joblens.ports.store import Deliveries
 
 _MICRO = 1_000_000
 _LONGEST_GAP = 0.5  # of a lease
-_GAP_LOOKS = 1.5  # at least so many times the pause between two looks
+_GAP_POLLS = 1.5  # at least so many times the pause between two looks
 
 
 class StoreWatch:
@@ -21,9 +21,9 @@ class StoreWatch:
     look: where much of a lease lies between two looks, the store hung, or this process did, or the machine
     slept, or the clock was set; all the others may then just not have come to it. On one thread."""
 
-    def __init__(self, lease_s: float, look_every_s: float) -> None:
+    def __init__(self, lease_s: float, poll_every_s: float) -> None:
         self._lease_us = round(lease_s * _MICRO)
-        self._gap_us = round(max(lease_s * _LONGEST_GAP, look_every_s * _GAP_LOOKS) * _MICRO)
+        self._gap_us = round(max(lease_s * _LONGEST_GAP, poll_every_s * _GAP_POLLS) * _MICRO)
         self._since_us: int | None = None
         self._last_us = 0
 
@@ -44,7 +44,7 @@ class StoreWatch:
 T = TypeVar("T")
 Question = Callable[[Deliveries], T]
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
-_TRIES_AT_THE_END = 2  # what was under way, and what is to be given back
+_TRIES_AT_THE_END = 2  # the call under way, and the return of claims
 
 
 class AsyncStoreClient:
@@ -86,7 +86,7 @@ class AsyncStoreClient:
             self._thread.join()
 
     def _run(self) -> None:
-        in_vain = 0
+        failures = 0
         while (asked := self._asked.get()) is not None:
             question, then, otherwise = asked
             try:
@@ -94,8 +94,8 @@ class AsyncStoreClient:
             except JoblensError as error:
                 self._is_away(error)
                 self._loop.call(otherwise)
-                in_vain += self._is_closing and isinstance(error, StoreError)
-                if in_vain >= _TRIES_AT_THE_END:
+                failures += self._is_closing and isinstance(error, StoreError)
+                if failures >= _TRIES_AT_THE_END:
                     return  # leases end by themselves
                 time.sleep(self._pause_s)
             except BaseException as error:  # noqa: BLE001 - a fault of joblens is raised on the loop
@@ -114,7 +114,7 @@ class AsyncStoreClient:
         if isinstance(error, StoreError) and self._watch is not None:
             self._watch.is_away()
         if not self._pause_s:
-            self._log(f"the store cannot be asked: {error}; jobs that run go on, none is begun")
+            self._log(f"the store cannot be asked: {error}; running jobs continue, no job is started")
         self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2 or _FIRST_PAUSE_S)
 
 

@@ -19,7 +19,7 @@ from joblens.agent.queue.lost_workers import Found, Journals, Leftovers, LostWor
 from joblens.agent.queue.outcomes import (
     cancelled_before_start,
     count_of_jobs,
-    ended_with_place,
+    ended_with_allocation,
     is_spent,
     must_not_run_twice,
     would_be_lost,
@@ -35,7 +35,7 @@ from joblens.engine.life.claim_search import SearchPlan
 from joblens.engine.life.claims import Claims
 from joblens.engine.life.held_claim import Phase
 from joblens.engine.life.worker_capacity import WorkerCapacity
-from joblens.model.clusters.placement import PlaceEnding
+from joblens.model.clusters.placement import AllocationEnding
 from joblens.model.delivery import Claim
 from joblens.model.errors import JoblensError, LaunchError
 from joblens.model.jobs.job import Job, Outcome, Record, Status
@@ -112,7 +112,7 @@ class QueueWorker:
         self._is_poll_asked = False
         self._is_known = False
         self._is_evicting = False
-        self._ended_by: tuple[PlaceEnding, dict[str, Job]] | None = None  # with the allocation
+        self._ended_by: tuple[AllocationEnding, dict[str, Job]] | None = None  # with the allocation
         self._commands = self._command_table()
         for uuid in plan.tickets:
             self.take(uuid, lambda: None)
@@ -250,7 +250,7 @@ class QueueWorker:
             self.end()
         self._writes.freeze()
 
-    def release_allocation(self, ending: PlaceEnding | None = None) -> None:
+    def release_allocation(self, ending: AllocationEnding | None = None) -> None:
         """The allocation ends, and Slurm may have signalled the jobs before this worker: an outcome that is
         not written yet was not the job's own. Jobs end as `ending` says; those that may run again elsewhere
         are returned, as are all without an `ending`."""
@@ -267,7 +267,7 @@ class QueueWorker:
             self._writes.release(partial(self._outcome_with, ending, final) if ending is not None else None)
             self._context.recorder.put([])
 
-    def _ending_with_allocation(self, ending: PlaceEnding) -> dict[str, Job]:
+    def _ending_with_allocation(self, ending: AllocationEnding) -> dict[str, Job]:
         """A job with an allocation of its own had all of its time; of a shared one it had what was left."""
         now_us = self._context.clock.now_us()
         phases = (Phase.WAITING, Phase.RUNNING, Phase.ENDED, Phase.RECORDED)
@@ -280,9 +280,9 @@ class QueueWorker:
         }
 
     def _outcome_with(
-        self, ending: PlaceEnding, final: Mapping[str, Job], uuid: str, outcome: Outcome
+        self, ending: AllocationEnding, final: Mapping[str, Job], uuid: str, outcome: Outcome
     ) -> Outcome:
-        return ended_with_place(final[uuid], outcome, ending) if uuid in final else outcome
+        return ended_with_allocation(final[uuid], outcome, ending) if uuid in final else outcome
 
     def _evict(self, keep: frozenset[str]) -> None:
         if not self._is_evicting:
@@ -306,9 +306,9 @@ class QueueWorker:
         events = [self._inbox.popleft() for _ in range(len(self._inbox))]
         self._post(*events)
 
-    def take(self, uuid: str, settled: Callable[[], None]) -> None:
+    def take(self, uuid: str, ack: Callable[[], None]) -> None:
         """On the consumer's thread."""
-        self.post_soon(on.Announced(on.Message(uuid, settled)))
+        self.post_soon(on.Announced(on.Message(uuid, ack)))
 
     def broker_is_there(self) -> None:
         """On the consumer's thread."""
@@ -321,7 +321,7 @@ class QueueWorker:
         """On the consumer's thread. The store alone has to do for now."""
         self.post_soon(on.BrokerChanged(is_connected=False))
         self._has_lost_broker = True
-        self._view.note(f"the broker is away: {why.rstrip('.')}; looks into the store every second")
+        self._view.note(f"the broker is away: {why.rstrip('.')}; polls the store every second")
 
     def discard_outcome(self, uuid: str) -> None:
         """Returns the job once it is over, and writes nothing of its end; not a job that must not run twice.
@@ -447,7 +447,7 @@ class QueueWorker:
         self._view.note(f"job {command.uuid} was taken by another worker; it is ended here")
 
     def _report_strays(self, command: on.ReportStrays) -> None:
-        self._view.note(f"{command.count} of its own that it did not know of given back to the store")
+        self._view.note(f"{command.count} that this worker held without knowing it returned to the store")
 
     def _release(self, command: on.Release) -> None:
         self._fences.drop(command.uuid)

@@ -130,7 +130,7 @@ class ServedRuns:
     # ---- commands ------------------------------------------------------------------------------------------
 
     def _stop(self, service: _Service) -> None:
-        """What it runs at its start comes to its end first, but not what would follow."""
+        """Lets its start command end first, and starts nothing after it."""
         if service.is_leaving:
             return
         service.is_leaving = True

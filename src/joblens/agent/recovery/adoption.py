@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from joblens.agent.instruments.table import DetailTaker, OtherProbes, Watched
 from joblens.agent.measuring.accounting import BY_WATCHING
 from joblens.agent.measuring.meter import COUNTERS, JobMeter, LimitWatch
+from joblens.agent.recovery.finalization import Circumstances, History, standing_groups
 from joblens.agent.recovery.orphans import Recovery
-from joblens.agent.recovery.settlement import Circumstances, History, standing_groups
 from joblens.agent.runtime.loop import mono_s
 from joblens.agent.session.context import AgentContext, hold_of, limits_key
 from joblens.agent.slots.after_kill import without_peak
@@ -40,7 +40,7 @@ from joblens.model.jobs.sample import Sample
 from joblens.model.writes import JobEnded, JobStarted, SamplesTaken, Write
 from joblens.probes.proc.kernel_files import USEC_PER_TICK, parse_stat
 
-_SETTLE_S = 0.1  # processes that end with the main process are not leftovers
+_LEFTOVER_DELAY_S = 0.1  # processes that end with the main process are not leftovers
 _WATCHED = (BY_WATCHING, "joblens sampler")  # the second: in records of earlier versions
 _FAR_ENOUGH_BACK = 1000  # samples
 
@@ -87,7 +87,7 @@ class AdoptedJob:
         )
         self._watch = self._limit_watch()
         self._launcher_fd = self._main_fd = -1
-        self._settle_until_s: float | None = None
+        self._leftovers_due_s: float | None = None
         self.is_over = False
         self.error: JoblensError | None = None
 
@@ -175,7 +175,7 @@ class AdoptedJob:
             self._details.tick()
 
     def watch_limits(self) -> None:
-        sample = self._read(self._meter.look)
+        sample = self._read(self._meter.peek)
         cause = self._watch.judge(sample) if sample is not None else None
         if cause is not None:
             self._context.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))
@@ -212,12 +212,12 @@ class AdoptedJob:
     # ---- on the loop -------------------------------------------------------------------------------
 
     def next_wake_s(self) -> float | None:
-        due = [at for at in (next_wake_s(self._life), self._settle_until_s) if at is not None]
+        due = [at for at in (next_wake_s(self._life), self._leftovers_due_s) if at is not None]
         return min(due, default=None)
 
     def wake(self) -> None:
-        if self._settle_until_s is not None and mono_s(self._context.clock) >= self._settle_until_s:
-            self._settle_until_s = None
+        if self._leftovers_due_s is not None and mono_s(self._context.clock) >= self._leftovers_due_s:
+            self._leftovers_due_s = None
             pids = self._pids()
             if pids:
                 self._feed(Exited(len(pids)))
@@ -226,7 +226,7 @@ class AdoptedJob:
 
     def _main_ended(self) -> None:
         self._main_fd = self._let_go(self._main_fd)
-        self._settle_until_s = mono_s(self._context.clock) + _SETTLE_S
+        self._leftovers_due_s = mono_s(self._context.clock) + _LEFTOVER_DELAY_S
 
     def _launcher_ended(self) -> None:
         if self.is_over:
@@ -243,23 +243,23 @@ class AdoptedJob:
         self._details.tick(final=True)
         context.recorder.ask(
             lambda store: store.samples(uuid),
-            lambda samples: context.loop.call(partial(self._settle, samples)),
-            lambda _error: context.loop.call(partial(self._settle, [])),  # its totals are in the groups
+            lambda samples: context.loop.call(partial(self._finalize, samples)),
+            lambda _error: context.loop.call(partial(self._finalize, [])),  # its totals are in the groups
         )
 
-    def _settle(self, samples: list[tuple[int, Sample]]) -> None:
+    def _finalize(self, samples: list[tuple[int, Sample]]) -> None:
         context, uuid = self._context, self.job.uuid
         how = Circumstances(cause=self._life.cause, leftovers=self._life.leftovers)
         seen = History(samples, self._details.latest, self._meter, self._next_index)
         context.recorder.put(
-            [self._completed(write) for write in self._recovery.settle(self.record, seen, how)]
+            [self._completed(write) for write in self._recovery.finalize(self.record, seen, how)]
         )
         self._details.close()
         self._recovery.forget(uuid)
         context.recorder.ask(
             lambda store: store.find(uuid),
-            lambda record: context.loop.call(partial(self._settled, record)),
-            lambda _error: context.loop.call(partial(self._settled, self.record)),
+            lambda record: context.loop.call(partial(self._on_finalized, record)),
+            lambda _error: context.loop.call(partial(self._on_finalized, self.record)),
         )
 
     def _completed(self, write: Write) -> Write:
@@ -269,7 +269,7 @@ class AdoptedJob:
         record = complete(replace(self.record, status=write.outcome.status, outcome=write.outcome))
         return write if record.outcome is None else replace(write, outcome=record.outcome)
 
-    def _settled(self, record: Record) -> None:
+    def _on_finalized(self, record: Record) -> None:
         self.record = record
         self._on_end(self)
 

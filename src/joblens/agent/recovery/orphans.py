@@ -13,7 +13,7 @@ from joblens.agent.cgroups.groups import sweep_groups
 from joblens.agent.containers.protocol import noted
 from joblens.agent.launcher.slot_ledger import LedgerJob, jobs_begun, left_outcomes, outcome_path, read_again
 from joblens.agent.measuring.accounting import Accountant
-from joblens.agent.recovery.settlement import (
+from joblens.agent.recovery.finalization import (
     UNKNOWN,
     Circumstances,
     Finalization,
@@ -24,7 +24,7 @@ from joblens.agent.recovery.settlement import (
 from joblens.agent.runtime.ownership import is_gone, is_within_reach
 from joblens.agent.runtime.payload import payload_path, payloads
 from joblens.agent.runtime.recorder import pending_ends
-from joblens.agent.slots.after_kill import left_ledgers, read_left, remove_settled, start_failure, unrecorded
+from joblens.agent.slots.after_kill import left_ledgers, read_left, remove_recorded, start_failure, unrecorded
 from joblens.agent.slots.marks import has_slots, sweep_slots
 from joblens.files.processes import is_running
 from joblens.model.errors import UnknownJob
@@ -174,7 +174,7 @@ class Recovery:
 
     # ---- the end of a job --------------------------------------------------------------------------
 
-    def settle(self, record: Record, seen: History, end: Circumstances = UNKNOWN) -> list[Write]:
+    def finalize(self, record: Record, seen: History, end: Circumstances = UNKNOWN) -> list[Write]:
         """Kills what is left of the job; returns its outcome."""
         attempt = record.attempt
         assert attempt is not None
@@ -227,7 +227,7 @@ def sweep(
     spool_dir: str, store: Store, now_us: int, host: HostFacts, cgroup_parent: str | None = None
 ) -> None:
     """Cheap if there is nothing: a few directory listings. `cgroup_parent`: where groups are made."""
-    remove_settled(spool_dir, host, lambda uuid: _is_over(store, uuid))
+    remove_recorded(spool_dir, host, lambda uuid: _is_over(store, uuid))
     if has_slots(spool_dir):
         sweep_slots(spool_dir, host, store.running())
     for path in glob.glob(os.path.join(glob.escape(spool_dir), "run-*.log")):

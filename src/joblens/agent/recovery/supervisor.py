@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.recovery.adoption import AdoptedJob
+from joblens.agent.recovery.finalization import Circumstances, History
 from joblens.agent.recovery.orphans import Recovery, sweep
-from joblens.agent.recovery.settlement import Circumstances, History
 from joblens.agent.runtime.loop import mono_s
 from joblens.agent.runtime.ownership import SupervisorLock, alone, waits_here
 from joblens.agent.runtime.payload import Payload, read_payload, remove_payload
@@ -128,7 +128,7 @@ class Supervisor:
     def _poll_store(self, unfinished: list[Record], asked_to_end: Mapping[str, CancelAsked]) -> None:
         self._is_asking = False
         try:
-            self._look(unfinished, asked_to_end)
+            self._check(unfinished, asked_to_end)
             self._trouble = ""
         except JoblensError as error:
             self._poll_failed(error)
@@ -143,7 +143,7 @@ class Supervisor:
             self._log(str(error))
         self._trouble = str(error)
 
-    def _look(self, unfinished: list[Record], asked_to_end: Mapping[str, CancelAsked]) -> None:
+    def _check(self, unfinished: list[Record], asked_to_end: Mapping[str, CancelAsked]) -> None:
         if not self._has_disowned:  # before it starts the first one
             self._recovery.disown(unfinished, self._context.owner)
             self._has_disowned = True
@@ -154,15 +154,15 @@ class Supervisor:
         if self._is_asked_to_end or self._must_restart:
             return
         waiting = [record for record in others if self._is_waiting(record)]
-        room = min(_STARTS_PER_POLL, self._plan.most_jobs - len(self._host))
-        for record in waiting[: max(0, room)]:
+        free = min(_STARTS_PER_POLL, self._plan.most_jobs - len(self._host))
+        for record in waiting[: max(0, free)]:
             if record.job.uuid in asked_to_end:
                 self._cancel_unstarted(record)
             elif self._is_outdated():
                 break  # the launcher would belong to another version
             else:
                 self._start(record)
-        if len(waiting) > room > 0:
+        if len(waiting) > free > 0:
             self._next_poll_s = 0.0
 
     def _is_waiting(self, record: Record) -> bool:
@@ -259,7 +259,7 @@ class Supervisor:
         adoptable = [(record, self._read_history(record.job.uuid)) for record in found.adoptable]
         self._context.loop.call(partial(self._adopt_all, adoptable, are_adopted))
         for record in found.dead:
-            self._settle(record, owns_groups=record.job.uuid not in found.superseded)
+            self._finalize(record, owns_groups=record.job.uuid not in found.superseded)
         for record in found.never_started:
             recorder.write(self._recovery.give_up(record))
         are_adopted.wait()
@@ -292,11 +292,11 @@ class Supervisor:
             self._outputs[record.job.uuid] = output
         self._host.add(adopted)
 
-    def _settle(self, record: Record, *, owns_groups: bool) -> None:
+    def _finalize(self, record: Record, *, owns_groups: bool) -> None:
         uuid, recorder = record.job.uuid, self._context.recorder
         seen, asked = self._read_history(uuid), recorder.read(lambda store: store.cancel_requests().get(uuid))
         how = Circumstances(cancel_asked_at_us=asked.asked_at_us if asked else None, owns_groups=owns_groups)
-        recorder.write(self._recovery.settle(record, seen, how))
+        recorder.write(self._recovery.finalize(record, seen, how))
         self._recovery.forget(uuid)
         self._log(f"job {uuid}: its owner and its launcher were gone")
         payload = read_payload(self._context.spool_dir, uuid) if record.job.notify else None

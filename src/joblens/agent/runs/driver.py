@@ -171,7 +171,7 @@ class RunDriver:
                 context.sampler.add(_SLOTS, interval_s, self._hosts.take_samples)
             self._begin()
             context.loop.run_until(lambda: self._is_over and self._hosts.is_idle)
-            self._hosts.settle()
+            self._hosts.finalize()
         finally:
             self._close()
 
@@ -254,7 +254,7 @@ class RunDriver:
             elif kind is RunIsOver:
                 self._end_of_run()
             elif kind is FinalizeDataset:
-                self._datasets.finalize(command.place)  # type: ignore[union-attr]
+                self._datasets.finalize(command.index)  # type: ignore[union-attr]
             elif kind is AskForJobs:
                 self._question.ask()
             elif kind is AskForNodes:
@@ -407,7 +407,7 @@ class RunDriver:
         self._facts.note(fact)
         if fact.error:
             self._view.note(f"dataset '{fact.name}' could not be finalized: {fact.error}")
-        self._post(FinalizationEnded(fact.place, fact.error))
+        self._post(FinalizationEnded(fact.index, fact.error))
 
     def _auxiliary_ended(self, what: RunActionCommand | RunRecovery, uuid: str, status: Status) -> None:
         if isinstance(what, RunActionCommand):
@@ -445,7 +445,7 @@ class RunDriver:
         """The store answers on the recorder's thread."""
         self._facts.poll(self.inbox.take_poll)
         self._hosts.poll_elsewhere()
-        news = self._folder.look()
+        news = self._folder.check()
         if news:
             self._view.note(news)
 

@@ -76,7 +76,7 @@ class RunFacts:
             if isinstance(event.fact, UserDataSet):
                 self.take_data(event.fact)
             elif isinstance(event.fact, DatasetFinalized):
-                self._datasets[event.fact.place] = event.fact
+                self._datasets[event.fact.index] = event.fact
         return [event for _, event in events]
 
     def take_earlier(self, events: Sequence[RunEvent]) -> None:
@@ -102,7 +102,7 @@ class RunFacts:
 
     def note(self, fact: RunFact) -> None:
         if isinstance(fact, DatasetFinalized):
-            self._datasets[fact.place] = fact
+            self._datasets[fact.index] = fact
         self._context.recorder.put([self.write_of(fact)])
 
     def note_now(self, fact: RunFact) -> None:

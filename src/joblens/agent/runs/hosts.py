@@ -9,8 +9,8 @@ from joblens.agent.attempts.hosts import AttemptHosts, QueueReports, RunReports
 from joblens.agent.attempts.preparation import BESIDE, AttemptMaker, PreparedAttempt, RunSetup, signal_number
 from joblens.agent.clusters.tickets import QueueSide, RunTickets
 from joblens.agent.recovery.adoption import AdoptedJob
+from joblens.agent.recovery.finalization import Circumstances, History
 from joblens.agent.recovery.orphans import Recovery
-from joblens.agent.recovery.settlement import Circumstances, History
 from joblens.agent.runtime.ownership import alone
 from joblens.agent.session.context import AgentContext
 from joblens.agent.session.host import SessionHost
@@ -35,7 +35,7 @@ class RunAdopted:
         self._host = SessionHost(context, on_end=lambda record, _error: self._report(record))
         self._elsewhere: dict[str, Record] = {}
 
-    def settle(self, run_uuid: str, logs_dir: str) -> list[Record]:
+    def finalize(self, run_uuid: str, logs_dir: str) -> list[Record]:
         """Finalizes jobs of the run of which nothing is left. Returns those that still run."""
         with alone(self._context.spool_dir, "recovery", _TIMEOUT_S):
             recorder = self._context.recorder
@@ -44,7 +44,7 @@ class RunAdopted:
             found = self._recovery.orphans(unfinished)
             for record in found.dead:
                 uuid = record.job.uuid
-                self._settle(record, owns_groups=uuid not in found.superseded)
+                self._finalize(record, owns_groups=uuid not in found.superseded)
             for record in found.never_started:
                 self._context.recorder.write(self._recovery.give_up(record))
             adopted: list[AdoptedJob] = []
@@ -61,13 +61,13 @@ class RunAdopted:
                 self.end(record.job.uuid, at_once=True)  # it was interrupted, and runs again
         return [one for one in left if one.job.run is not None and one.job.run.index != BESIDE]
 
-    def _settle(self, record: Record, *, owns_groups: bool) -> None:
+    def _finalize(self, record: Record, *, owns_groups: bool) -> None:
         uuid = record.job.uuid
         seen = self._read_history(uuid)
         asked = self._context.recorder.read(lambda store: store.cancel_requests().get(uuid))
         asked_at_us = asked.asked_at_us if asked else None
         how = Circumstances(cancel_asked_at_us=asked_at_us, owns_groups=owns_groups)
-        self._context.recorder.write(self._recovery.settle(record, seen, how))
+        self._context.recorder.write(self._recovery.finalize(record, seen, how))
         self._recovery.forget(uuid)
 
     def _read_history(self, uuid: str) -> History:
@@ -160,7 +160,7 @@ class RunHosts:
 
     def adopt(self) -> list[Record]:
         """Finalizes jobs of an earlier driver. Returns those that still run, or wait for a worker."""
-        running = self._adopted.settle(self._setup.run.uuid, self._setup.logs_dir)
+        running = self._adopted.finalize(self._setup.run.uuid, self._setup.logs_dir)
         if self._tickets is not None:
             queued = [record for record in running if record.job.queue]
             self._adopted.let_go([record.job.uuid for record in queued])
@@ -209,7 +209,7 @@ class RunHosts:
     def is_idle(self) -> bool:
         return not self._here.sessions
 
-    def settle(self) -> None:
+    def finalize(self) -> None:
         """All records are safe when this returns."""
         self._here.slots.close()
 

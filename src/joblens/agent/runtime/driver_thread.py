@@ -18,7 +18,7 @@ _SILENT_AFTER_S = 5.0  # … at least so long: then the driver is said to hang
 
 
 class Reading(Struct, Generic[T], frozen=True):
-    number: int  # counts readings, so that nobody takes one twice
+    number: int  # counts readings, so that none is used twice
     at_mono_ns: int
     value: T
 

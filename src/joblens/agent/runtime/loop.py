@@ -52,8 +52,8 @@ class Loop:
         self._poll.register(descriptor, select.POLLIN)
 
     def watch_writable(self, descriptor: int, callback: Callable[[], None]) -> None:
-        """`callback` is called whenever there is room to write, or nobody to write to any more. One
-        descriptor is watched for one thing: to read from it as well, make another of it with dup."""
+        """Calls `callback` whenever the descriptor is writable or its other end is closed. A descriptor is
+        watched for one thing: to read from it as well, dup it."""
         self._callbacks[descriptor] = callback
         self._poll.register(descriptor, select.POLLOUT)
 

@@ -43,7 +43,7 @@ def _take(path: str, owner: str, *, is_known: bool) -> bool:
 
 
 def _mark_of(path: str) -> str | None:
-    """None: there is none. One that cannot be read is nobody's."""
+    """Returns the mark of a folder; None without one, '' where it cannot be read."""
     try:
         with open_plain_file(os.path.join(path, MARK)) as file:
             return file.read(_LONGEST_MARK).decode("utf-8", "surrogateescape")
@@ -65,21 +65,21 @@ def claim_for_run(path: str, run_uuid: str) -> str:
 class RunFolder:
     def __init__(self, path: str) -> None:
         self._path = path
-        self._is_told = False
+        self._is_reported = False
 
     def make(self) -> None:
         """Where that cannot be done, the first job says so."""
         try:
             make_private_folder(self._path)
         except OSError:
-            self._is_told = True
+            self._is_reported = True
 
-    def look(self) -> str:
+    def check(self) -> str:
         """Makes it again when it is gone. -> what to say about that, once"""
-        if self._is_told or os.path.isdir(self._path):
+        if self._is_reported or os.path.isdir(self._path):
             return ""
-        self._is_told = True
-        gone = f"{self._path} was removed while the run goes on: what jobs had printed is lost"
+        self._is_reported = True
+        gone = f"{self._path} was removed during the run: the output of earlier jobs is lost"
         try:
             make_private_folder(self._path)
         except OSError as error:

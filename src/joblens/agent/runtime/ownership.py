@@ -38,7 +38,7 @@ def waits_here(job: Job, host: HostFacts) -> bool:
 
 
 def is_within_reach(owner: Owner, host: HostFacts) -> bool:
-    """Its pid means something to this process: neither the machine nor the container was started anew."""
+    """Returns whether its pid is valid here: neither machine nor container has been restarted."""
     if owner.boot_id != host.boot_id:
         return False
     return not owner.pid_namespace or owner.pid_namespace == pid_namespace()
@@ -146,7 +146,7 @@ class SupervisorLock:
         return int(pid) if kind != fcntl.F_UNLCK and pid > 0 else None
 
     def signal_holder(self, number: int) -> bool:
-        """False when nobody holds it."""
+        """Returns False when no process holds it."""
         pid = self.holder()
         if pid is None:
             return False
@@ -240,7 +240,7 @@ def _is_at(descriptor: int, path: str) -> bool:
 
 
 def remove_idle_folders(spool_dir: str) -> None:
-    """This one and those of other stores beside it: stores come and go, their folders would stay for ever."""
+    """Removes this folder and those of other stores beside it: folders of deleted stores would stay."""
     root = os.path.dirname(spool_dir)
     with contextlib.suppress(OSError):
         for name in os.listdir(root):
@@ -248,7 +248,7 @@ def remove_idle_folders(spool_dir: str) -> None:
 
 
 def remove_idle_folder(spool_dir: str) -> bool:
-    """Removes a folder that holds nothing but locks that nobody has; the next process makes another."""
+    """Removes a folder that holds only free locks; the next process makes another."""
     try:
         names = os.listdir(spool_dir)
         paths = [os.path.join(spool_dir, name) for name in names]

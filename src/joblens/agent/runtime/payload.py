@@ -1,4 +1,4 @@
-"""What a background job needs to run, handed from `submit` to the supervisor in a private file.
+"""Command and environment of a background job, handed from `submit` to the supervisor in a private file.
 
 The store holds only the redacted form; the real environment never goes into it."""
 
@@ -46,7 +46,7 @@ def write_payload(spool_dir: str, uuid: str, payload: Payload) -> None:
 
 
 def read_payload(spool_dir: str, uuid: str) -> Payload | None:
-    """None when there is none (any more) or it cannot be read."""
+    """Returns None when the file is gone or unreadable."""
     try:
         return _plain(msgspec.json.decode(read_own(payload_path(spool_dir, uuid)), type=Payload))
     except (OSError, msgspec.MsgspecError):

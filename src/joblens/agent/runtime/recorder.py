@@ -314,7 +314,7 @@ class Recorder:
         """A fault of the store's is no reason to record nothing from then on."""
         try:
             self._apply_waiting()
-        except Exception as error:  # noqa: BLE001 - whatever it is, jobs go on
+        except Exception as error:  # noqa: BLE001 - jobs continue after any error
             self._warn(f"the store failed, and facts about jobs may be lost: {error!r}")
 
     def _apply_waiting(self) -> None:
@@ -348,7 +348,7 @@ class Recorder:
         """Sinks report what they cannot write; a fault of theirs is no reason to lose what comes after."""
         try:
             self._mirror(batch)
-        except Exception as error:  # noqa: BLE001 - whatever it is, jobs go on
+        except Exception as error:  # noqa: BLE001 - jobs continue after any error
             if not self._has_warned_of_sinks:
                 self._has_warned_of_sinks = True
                 self._warn(f"a mirror of the records could not be written: {error!r}")
@@ -401,7 +401,7 @@ class Recorder:
         record = Record(status=Status.RUNNING, job=known.job, attempt=write.attempt, number=known.number)
         self._records[write.uuid] = record
         if before is not None and replace(before, provenance=write.attempt.provenance) == write.attempt:
-            return  # said again, with what it runs in or for a store that was made anew
+            return  # repeated with its environment, or for a store that was recreated
         for sink in self._sinks:
             sink.job_started(record)
 

@@ -54,7 +54,7 @@ class AgentContext(Struct, frozen=True):
     kill_with_owner: bool = False  # jobs end with their owner, whatever becomes of it
     nodes: "MultiNodeJobs | None" = None  # None: no cluster has given any to this process
     complete: Callable[[Record], Record] | None = None  # adds to a record before it is written
-    provenance: ProvenanceCollector | None = None  # None: nobody asks what jobs ran in
+    provenance: ProvenanceCollector | None = None  # None: environments of jobs are not recorded
     secrets: dict[str, SecretValues] = field(default_factory=dict)  # by job, until it has ended; see ALL_JOBS
 
     def ran_in(self, job: Job) -> str:

@@ -57,7 +57,7 @@ class Foreground:
         self._was_interrupted_by_key = False
         self._was_interrupted = False
         self._has_given_up_showing = False
-        # Without pumps nobody knows what the job printed last.
+        # Without pumps the last output of the job is unknown.
         self.stdout_ends_in_newline = output is not None
         self.stderr_line_is_open = False  # by what was printed last where our own words go
         self._shares_screen = os.isatty(1) and os.isatty(2)
@@ -117,7 +117,7 @@ class Foreground:
             self._context.loop.run_until(lambda: not self._host)
             self._show_rest()
         finally:
-            self._host.close()  # if joblens itself failed: the job must not go on unwatched
+            self._host.close()  # if joblens itself failed: the job must not run unwatched
             if self._live is not None:
                 self._live.erase()
             if self._keyboard is not None:
@@ -156,7 +156,7 @@ class Foreground:
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
             self._end_job(signal.SIGINT)
         else:
-            # What the terminal would have done: a script or a pipeline around us hears of it as well,
+            # As the terminal would have done: the signal also reaches a script or pipeline around us,
             # and it comes back to us as a signal.
             os.killpg(0, signal.SIGINT)
 

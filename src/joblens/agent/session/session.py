@@ -126,9 +126,9 @@ class JobSession:
             step()
         except JoblensError as error:
             self._could_not_start(error)
-        except OSError as error:  # no more processes, descriptors or memory to be had
+        except OSError as error:  # out of processes, descriptors or memory
             self._could_not_start(LaunchError(f"the job could not be started: {error}"))
-        except BaseException as error:  # a fault of joblens, or an interrupt: nothing may go on unwatched
+        except BaseException as error:  # a fault of joblens, or an interrupt: nothing may run unwatched
             self._could_not_start(LaunchError(f"the job could not be started: {error!r}"))
             raise
 
@@ -308,7 +308,7 @@ class JobSession:
             self._launcher.signal_main(number)
 
     def kill_now(self) -> None:
-        """For an owner that cannot go on. The launcher leaves the outcome for recovery to find."""
+        """For an owner that cannot continue. The launcher leaves the outcome for recovery."""
         if self._launcher is not None:
             self._processes.kill()
 
@@ -328,7 +328,7 @@ class JobSession:
                 self._context.sampler.remove(limits_key(self.job.uuid))
                 self.take_sample()
             return
-        sample = self._measurement.look(self._reaped)
+        sample = self._measurement.peek(self._reaped)
         if sample is None:
             return
         before_s, cause = self._watch.interval_s, self._watch.judge(sample)
@@ -341,7 +341,7 @@ class JobSession:
         self._context.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))  # on another node
 
     def _sample_often(self) -> None:
-        """From now on there is a process that nobody here can wait for."""
+        """From now on the job has a process that this one cannot wait for."""
         if not self._is_watched:
             self._is_watched = True
             self._context.sampler.add(limits_key(self.job.uuid), CLOSE_S, self.watch_limits)
@@ -391,13 +391,13 @@ class JobSession:
             self._feed(Emptied())
 
     def _launcher_is_lost(self) -> None:
-        """Someone killed it. What is left of the job cannot be waited for any more, so it is ended. How the
-        main process ended may have been reported before."""
+        """Kills the rest of the job, because its launcher was killed and nothing can wait for it. The end of
+        the main process may have been reported before."""
         assert self._launcher is not None
         self._context.loop.unwatch(self._launcher.socket)
         self._processes.kill()
         if self._groups is None:
-            end_marked(self.job.uuid)  # daemons that nobody had seen; the launcher held them together
+            end_marked(self.job.uuid)  # daemons that no sample saw; the launcher held them together
         self._feed(Emptied())
 
     def _feed(self, event: Event) -> None:
@@ -460,8 +460,8 @@ class JobSession:
         outcome = self._take_outcome(outcome)
         assert self.record.attempt is not None
         started = JobStarted(self.job.uuid, self.record.attempt)
-        # All of it: the store may have been made anew since the start. Who hears of the end is to find what
-        # each node had in it, too.
+        # Everything: the store may have been recreated since the start. Readers of the end also need the
+        # numbers of each node.
         parts: list[Write] = (
             [DetailsTaken(self.job.uuid, self._nodes.details)] if self._nodes is not None else []
         )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # commands that find nothing left do without
     from joblens.probes.cgroup.probe import CgroupProbe
 
 _TIMEOUT_S = 3.0  # for a launcher that has yet to notice that its owner is gone
-_LOOK_EVERY_S = 0.005
+_POLL_EVERY_S = 0.005
 _OLD_S = 86_400.0
 
 
@@ -112,7 +112,7 @@ def _end_unknown(
             for mark in unknown:
                 end_slot(mark)
             return
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_EVERY_S)
 
 
 def _writes(job: LedgerJob, owner: Owner, mark: SlotMark | None, host: HostFacts) -> list[Write]:
@@ -167,7 +167,7 @@ def reading_of(job: LedgerJob) -> SlotReading | None:
         sources["network"] = SOURCE
     else:
         unknown |= dict.fromkeys(FIELDS, v2_group(mark.paths)[1] or may_count() or NOT_COUNTED)
-    last = numbers.since_start(fields, job.end.report.own_cpu_usec, was_looked_at=False)
+    last = numbers.since_start(fields, job.end.report.own_cpu_usec, was_sampled=False)
     return SlotReading(numbers.at_start(), last, Origins(sources, unknown))
 
 
@@ -206,7 +206,7 @@ def _base(job: LedgerJob, mark: SlotMark | None) -> dict[str, int]:
     return _numbers(job, before[0]).base_of_attempt() if before is not None else {}
 
 
-def remove_settled(spool_dir: str, host: HostFacts, is_over: Callable[[str], bool]) -> None:
+def remove_recorded(spool_dir: str, host: HostFacts, is_over: Callable[[str], bool]) -> None:
     """Ledgers of which every job is over, with launchers that have ended. Old ones without an owner, too: it
     was killed before it could write its name."""
     for path in ledgers(spool_dir):

@@ -55,8 +55,8 @@ class SlotCounters:
     def files(self) -> list[str]:
         return self._groups.files()
 
-    def peak_place(self) -> int:
-        return self._groups.peak_place()
+    def peak_index(self) -> int:
+        return self._groups.peak_index()
 
     def reset_peak(self) -> None:
         """Where it can be: from here on it tells of what comes."""
@@ -77,11 +77,11 @@ class SlotCounters:
     def _open_peak(self) -> int:
         """Only trying tells whether this kernel lets it be reset, and this user. cgroup v2 keeps a reset peak
         for each open file (Linux 6.12): another open of the same path reads another one."""
-        place = self.peak_place()
-        if place < 0:
+        index = self.peak_index()
+        if index < 0:
             return -1
         try:
-            descriptor = os.open(self.files()[place], os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self.files()[index], os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             return -1
         try:
@@ -89,7 +89,7 @@ class SlotCounters:
         except OSError:
             os.close(descriptor)
             return -1
-        self._groups.read_through(place, descriptor)
+        self._groups.read_through(index, descriptor)
         return descriptor
 
     def close(self) -> None:
@@ -157,14 +157,14 @@ class SlotProcess:
         self._poll.register(self.socket, select.POLLIN)
         self._files = files
         self._logs_dir = logs_dir
-        # One for all messages: a new one of this size would be asked of the kernel and given back each time.
+        # One for all messages: a new one of this size would be allocated and freed each time.
         self._message = memoryview(bytearray(_MAX_MESSAGE))
         their_end = theirs.detach()
         self._permits, self._permit_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         ends = (their_end, self._permits)
         limits = ",".join(":".join(map(str, limit)) for limit in rlimits)
         argv = [*launcher.start_argv("slot_launcher"), *map(str, (*ends, *descriptors)), files, ledger]
-        argv += [logs_dir, limits, "leash" if kill_with_owner else ""]
+        argv += [logs_dir, limits, "with owner" if kill_with_owner else ""]
         argv += [""] if attach is None else attach
         # dup2 onto itself is how posix_spawn says "do not close this one".
         actions = [(os.POSIX_SPAWN_DUP2, end, end) for end in (*ends, *descriptors) if end >= 0]
@@ -239,10 +239,10 @@ class SlotProcess:
         """Something it said, or its end, has yet to be received."""
         return bool(self._poll.poll(0))
 
-    def open_counters(self, paths: list[str], peak_place: int) -> list[bytes]:
+    def open_counters(self, paths: list[str], peak_index: int) -> list[bytes]:
         """Has these files read after every job, and the peak among them (-1: there is none) reset.
         -> what they say now"""
-        self.say("counters", paths, peak_place)
+        self.say("counters", paths, peak_index)
         contents: list[bytes] = self.receive()[1]
         return contents
 
@@ -268,7 +268,7 @@ class SlotProcess:
         return message
 
     def close(self) -> None:
-        """Nothing may run in it any more. A second call does nothing."""
+        """Call it once nothing runs in the groups. A second call does nothing."""
         if self.socket < 0:
             return
         self.say()
@@ -365,7 +365,7 @@ class SlotHome:
             )
             self.first_reading: dict[str, Any] = {}
             if self.probe is not None:
-                contents = self.launcher.open_counters(self.probe.files(), self.probe.peak_place())
+                contents = self.launcher.open_counters(self.probe.files(), self.probe.peak_index())
                 self.probe.reset_peak()  # what it took to start the launcher is no job's
                 self.first_reading = self.parse(contents)
             undo.pop_all()
@@ -384,7 +384,7 @@ class SlotHome:
             tree.close()
 
     def signal_job(self, number: int) -> bool:
-        """For all but the launcher. False: there is nobody yet, or nobody any more."""
+        """Signals all but the launcher. False: there is no process yet, or none left."""
         if self.groups is not None:
             return self.groups.signal(number, spare=(self.launcher.pid,)) > 0
         pids = self.job_pids()

@@ -1,12 +1,12 @@
-"""What looks at a slot's job beside the slot's groups. Opened when the job is first looked at: most jobs of a
-slot are over before that, and it would cost them more than they use."""
+"""Instruments of a slot's job beside the slot's groups. Opened with the first sample: most jobs of a slot end
+before it, and opening would cost more than they use."""
 
 from typing import Any
 
 from joblens.agent.instruments.table import DetailTaker, InstrumentSet, OtherProbes, Watched
 from joblens.agent.measuring.meter import COUNTERS
 from joblens.agent.measuring.outcome import Origins
-from joblens.agent.measuring.readings import NOBODY_LOOKED
+from joblens.agent.measuring.readings import NO_SAMPLES
 from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.groups import SlotHome
 from joblens.model.jobs.details import Details
@@ -14,9 +14,9 @@ from joblens.model.jobs.job import Job
 from joblens.model.jobs.probe_choice import INSTRUMENTS
 
 _OF_THE_SLOT = ("network",)  # counted for the slot's group, like its CPU time
-# Group of numbers -> why they are not known of a job that nobody looked at.
+# Group of numbers -> why they are unknown for a job without a sample.
 UNSEEN = {
-    group: NOBODY_LOOKED
+    group: NO_SAMPLES
     for name, instrument in INSTRUMENTS.items()
     if name not in _OF_THE_SLOT
     for group in instrument.groups
@@ -54,12 +54,12 @@ class SlotInstruments:
         """As last seen."""
         return self._details.end()
 
-    def look_closely(self) -> None:
+    def read_details(self) -> None:
         self._details.tick()
 
     def added_to(self, origins: Origins) -> Origins:
-        """What the groups say themselves is the better source. What was counted here began with the first
-        look and ended with the last."""
+        """Adds the origins of these numbers. Groups are the better source: these numbers cover the time from
+        the first sample to the last."""
         sources, unknown, _ = self._others.origins()
         known = {name: why for name, why in origins.unknown.items() if name not in UNSEEN}
         return Origins(

@@ -85,7 +85,7 @@ class SlotLoop:
         self._capacity = capacity
         self._fed: defaultdict[Any, deque[SlotJob]] = defaultdict(deque)  # by shape; not sent to any slot
         self._running: Counter[Any] = Counter()  # by shape
-        self._is_hungry = True  # somebody could take a job and there was none
+        self._is_hungry = True  # a slot could take a job and there was none
         self._is_all_fed = self._is_stopping = self._is_urgent = False
         self._asked_to_end: frozenset[str] = frozenset()
         self._to_end: dict[str, bool] = {}  # uuid -> at once?
@@ -142,11 +142,11 @@ class SlotLoop:
                 job, index, sample = taken
                 self._context.recorder.put([SamplesTaken(job.uuid, index, (sample,))])
 
-    def heed_cancel_requests(self) -> None:
+    def poll_cancel_requests(self) -> None:
         """Asked on the recorder's thread, so that it costs the jobs nothing."""
-        self._context.recorder.poll_cancels(self._heed)
+        self._context.recorder.poll_cancels(self._on_cancel_requests)
 
-    def _heed(self, asked: Iterable[str]) -> None:
+    def _on_cancel_requests(self, asked: Iterable[str]) -> None:
         self._asked_to_end = frozenset(asked)
         if self._asked_to_end:
             self._wake()
@@ -386,7 +386,7 @@ class SlotLoop:
         self._batch += (JobQueued(slot_job.job), JobStarted(slot_job.job.uuid, attempt))
 
     def _host_now(self) -> dict[str, Any]:
-        """The machine as a whole, looked at often enough for jobs of milliseconds."""
+        """Numbers of the whole machine, recent enough for jobs of milliseconds."""
         now_s = mono_s(self._context.clock)
         if now_s - self._host_read_at_s > _HOST_EVERY_S:
             self._host_reading, self._host_read_at_s = self._host.read(), now_s
@@ -424,9 +424,9 @@ class SlotLoop:
         if len(samples) == 2:
             self._batch.append(SamplesTaken(uuid, 0, tuple(samples)))
         elif samples:
-            # Those in between were written while it ran.
+            # Samples in between were written while it ran.
             ends = ((0, samples[0]), (finished.sample_count - 1, samples[-1]))
-            self._batch.extend(SamplesTaken(uuid, place, (one,)) for place, one in ends)
+            self._batch.extend(SamplesTaken(uuid, index, (one,)) for index, one in ends)
         if record.attempt is not None and is_attempt_new:
             self._batch.append(JobStarted(uuid, record.attempt))
         self._batch.append(JobEnded(uuid, record.outcome))
@@ -434,7 +434,7 @@ class SlotLoop:
     # ---- the end ---------------------------------------------------------------------------------
 
     def _stop(self) -> None:
-        """Nothing runs any more when all went well. Else what runs is ended as a cancelled job is."""
+        """Stops the slots. Normally nothing runs; jobs that do are cancelled."""
         self._is_stopping = True
         try:
             graces_s = [slot.current.job.grace_s for slot in self._slots.values() if slot.current is not None]
@@ -454,7 +454,7 @@ class SlotLoop:
                 self._drop_slot(slot)
 
     def _give_up_unanswered(self) -> None:
-        """They end when their slot is dropped; how is not known any more."""
+        """Drops jobs whose slot does not answer; their end is unknown."""
         for slot in self._slots.values():
             slot_job = slot.current
             if slot_job is not None:

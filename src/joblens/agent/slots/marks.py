@@ -1,5 +1,5 @@
-"""A file for each slot, which says whose it is and where its groups are: between two jobs nothing else does,
-and a program that is killed then would leave them standing for ever."""
+"""One file per slot with its owner and its groups: between two jobs nothing else names them, and groups of a
+program that is killed then would stay."""
 
 import contextlib
 import os
@@ -31,7 +31,7 @@ class SlotMark(Struct, frozen=True):
 
 
 def write_mark(spool_dir: str, name: str, mark: SlotMark) -> None:
-    """A slot works without, should there be no place for it. Never leaves half a mark, also when killed."""
+    """A slot works without a mark where it cannot be written. Never leaves half a mark, also when killed."""
     path, text = os.path.join(spool_dir, name + SLOT_SUFFIX), msgspec.json.encode(mark)
     with contextlib.suppress(OSError):
         try:
@@ -54,9 +54,9 @@ def has_slots(spool_dir: str) -> bool:
 
 
 def sweep_slots(spool_dir: str, host: HostFacts, unfinished: Iterable[Record]) -> None:
-    """Takes away the groups of slots whose owner is gone, once nothing runs in them any more. Those of
-    `unfinished` jobs stay: recovery reads their usage there. So do slots of an
-    owner whose ledger may have jobs that the store does not know. Jobs of a queue are delivered again."""
+    """Removes the groups of slots whose owner is gone, once nothing runs in them. Groups of `unfinished` jobs
+    stay: recovery reads their usage there. So do slots of an owner whose ledger may have jobs that the store
+    does not know. Jobs of a queue are delivered again."""
     in_ledgers = [ledger_owner(path) for path in ledgers(spool_dir)]
     wanted = {
         path

@@ -35,9 +35,9 @@ class SlotPool(SlotListener):
         """On the sampler's thread."""
         self._loop.take_samples()
 
-    def heed_cancel_requests(self) -> None:
+    def poll_cancel_requests(self) -> None:
         """On the sampler's thread."""
-        self._loop.heed_cancel_requests()
+        self._loop.poll_cancel_requests()
 
     def run(self, jobs: Iterable[SlotJob]) -> Iterator[Record]:
         """Closing the generator, or an exception in its caller, ends the jobs and records that; jobs
@@ -76,7 +76,7 @@ class SlotPool(SlotListener):
         return ended
 
     def _close(self, thread: threading.Thread) -> None:
-        """Nothing runs any more when all went well. Else every running job is ended before this returns."""
+        """Normally nothing runs; jobs that do are killed before this returns."""
         is_asked_again = False
         while thread.is_alive():
             try:

@@ -23,7 +23,7 @@ from joblens.agent.launcher.launch import exit_usage_of
 from joblens.agent.launcher.slot_ledger import JobDone, SentJob, SlotLedger, StartFailed, report_of
 from joblens.agent.measuring.accounting import end_marked
 from joblens.agent.measuring.outcome import Origins
-from joblens.agent.measuring.readings import NOBODY_LOOKED, SlotNumbers, never_back
+from joblens.agent.measuring.readings import NO_SAMPLES, SlotNumbers, never_back
 from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.groups import NO_PACKETS, SlotHome, SlotOrder
 from joblens.agent.slots.instruments import UNSEEN, SlotInstruments
@@ -58,14 +58,14 @@ class SlotJob(Struct, frozen=True):
     env: dict[str, str]  # changes to the owner's environment
     folder: str = ""  # for what it prints; '': one named by its uuid
     streams: str = ""  # what is different about them (slot_launcher)
-    shape: Any = None  # jobs of one shape take each other's places
+    shape: Any = None  # jobs of one shape can run in the same slots
     end_signal: int = signal.SIGTERM  # what it is asked to end with
 
 
 class Finished(Struct, kw_only=True):
     """Facts about a slot's job that has ended; turned into an outcome later."""
 
-    status: int | None = 0  # None: the launcher was killed, and nobody knows
+    status: int | None = 0  # None: unknown, the launcher was killed
     cause: EndCause = EndCause.NONE
     reaped: ExitUsage | None = None
     samples: list[Sample] = []  # a selection of them, when there were many
@@ -95,8 +95,8 @@ class Slot:
         env: Mapping[str, str] = _NOTHING_MORE,
         ledger: SlotLedger | None = None,
     ) -> None:
-        """`env`: what its jobs have beside the owner's environment. `ledger`: None where nobody has to find
-        its jobs again. Raises LaunchError."""
+        """`env`: variables of its jobs beside the owner's environment. `ledger`: None where no process has to
+        find its jobs again. Raises LaunchError."""
         self._context = context
         self._output_max_bytes = output_max_bytes
         self._ledger = ledger
@@ -285,8 +285,8 @@ class Slot:
         return finished
 
     def _launcher_is_lost(self, uuid: str, host: dict[str, Any]) -> Finished:
-        """Someone killed it. What is left of the job cannot be waited for any more, so it is ended; the
-        group still tells what it used."""
+        """Kills the rest of the job, because its launcher was killed and nothing can wait for it; the group
+        still has its usage."""
         self.is_spent = True
         if self._home.groups is not None:
             self._home.groups.kill()
@@ -325,7 +325,7 @@ class Slot:
         at_ns = at_ns or now_ns
         at_us = self._context.clock.now_us() - (now_ns - at_ns) // 1000
         elapsed_us = max(0, at_ns - self._started_ns) // 1000
-        fields = self._numbers.since_start(reading, own_usec, was_looked_at=self._samples is not None)
+        fields = self._numbers.since_start(reading, own_usec, was_sampled=self._samples is not None)
         if self._samples is not None:  # the last sample may have come between the end and its report
             before = self._samples.samples[-1]
             elapsed_us, at_us = max(elapsed_us, before.elapsed_us), max(at_us, before.at_us)
@@ -342,7 +342,7 @@ class Slot:
         self._numbers.rebase(after)
         if not self._must_reclaim:
             # Found out only now, when the next job may run already: it is taken off by difference, and
-            # the cache is given back before the first one that was not sent ahead.
+            # the cache is reclaimed before the first one that was not sent ahead.
             self._must_reclaim = after.get("memory_file_bytes", 0) > _CACHE_TOLERATED
         elif not self._ahead:
             self._must_reclaim = False
@@ -394,7 +394,7 @@ class Slot:
                 assert self._first is not None
                 self._samples = RunningSummary()
                 self._samples.add(self._first)
-            self._instruments.look_closely()
+            self._instruments.read_details()
             sample = self._sample(reading, {**others, **host.read()})
             self._samples.add(sample)
             return slot_job.job, self._samples.count - 1, sample
@@ -428,7 +428,7 @@ class Slot:
 
     def _origins_without_sample(self) -> Origins:
         if self._probe is None:
-            uncounted = dict.fromkeys(("processes", "threads", "open_files"), NOBODY_LOOKED)
+            uncounted = dict.fromkeys(("processes", "threads", "open_files"), NO_SAMPLES)
             return Origins({}, {**UNSEEN, **uncounted, **NO_PACKETS, **_NO_CO2})
         unknown = {**UNSEEN, **self._numbers.unknown(), **self._probe.unknown, **_NO_CO2}
         return Origins(dict(self._probe.sources), unknown)
@@ -447,8 +447,8 @@ class Slot:
 
     def stop(self, *, at_once: bool = False) -> None:
         """TERM the first time, KILL once the grace time is over or when it must be at once; never the
-        launcher. To be called until the job has ended. What was sent ahead must have been taken back: if
-        it could not be, it runs, and the job that is meant has ended by itself."""
+        launcher. To be called until the job has ended. Withdraw jobs sent ahead first: one that
+        cannot be withdrawn runs, and the job that is meant has ended by itself."""
         if self.current is None or self._ahead or self._home.launcher.has_answered():
             return
         now_ns = time.monotonic_ns()

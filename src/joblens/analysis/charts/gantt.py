@@ -21,7 +21,7 @@ AT_ONCE_US = 100_000  # a job that started within this time did not wait
 
 
 class Cause(enum.StrEnum):
-    """What allowed an attempt to start."""
+    """The event that allowed an attempt to start."""
 
     RUN = "the run started"
     DEPENDENCY = "a job it depends on ended"
@@ -266,7 +266,7 @@ class Step(Struct, frozen=True):
 
 
 class StepCurve(Struct, frozen=True):
-    """`values[i]` holds from `at_us[i]` to the next instant; the last one for ever."""
+    """`values[i]` holds from `at_us[i]` to the next instant; the last one without end."""
 
     at_us: Sequence[int] = ()
     values: Sequence[float] = ()

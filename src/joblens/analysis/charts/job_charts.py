@@ -318,7 +318,7 @@ def _added(parts: Sequence[list[int | None]]) -> list[int | None]:
 
 
 def _is_known(values: Sequence[float | None]) -> bool:
-    return any(each is not None for each in values)
+    return values.count(None) < len(values)
 
 
 def _chart(rule: _ChartRule, picked: _Picked, record: Record, details: Details) -> Chart:

@@ -153,7 +153,7 @@ _THREADS = (
     "NUMEXPR_NUM_THREADS",
     "CUDA_VISIBLE_DEVICES",
 )
-# What each kind of difference can affect, most significant first.
+# Numbers that each kind of difference can affect, most significant first.
 _ALL = frozenset(_HEADLINES) - {"waited_s"}
 _CAN_MOVE: Mapping[str, frozenset[str]] = {
     "inputs": _ALL,
@@ -195,7 +195,7 @@ class _Moved(Struct, frozen=True):
             return 0.0
         return number.after - number.before
 
-    def told(self, keys: Iterable[str]) -> str:
+    def describe(self, keys: Iterable[str]) -> str:
         return ", ".join(how_much(self.numbers[key]) for key in keys)
 
 
@@ -274,16 +274,16 @@ def _of_time(moved: _Moved) -> Iterator[Cause]:
 
 
 def _computing(moved: _Moved) -> str:
-    told = moved.told(("cpu_s", "duration_s"))
+    change = moved.describe(("cpu_s", "duration_s"))
     instructions = moved.numbers.get("instructions")
     if instructions is None or instructions.verdict == "unknown":
-        return f"it computed for {'longer' if moved.by('cpu_s') > 0 else 'less time'}: {told}"
+        return f"it computed for {'longer' if moved.by('cpu_s') > 0 else 'less time'}: {change}"
     if instructions.has_moved:
         more = "more" if moved.by("instructions") > 0 else "less"
-        return f"there was {more} to compute: {how_much(instructions)}, {told}"
+        return f"there was {more} to compute: {how_much(instructions)}, {change}"
     speed = "slower" if moved.by("cpu_s") > 0 else "faster"
     return (
-        f"the same number of instructions took another time ({speed} processor, memory, neighbours): {told}"
+        f"the same number of instructions took another time ({speed} processor, memory, neighbours): {change}"
     )
 
 
@@ -330,8 +330,8 @@ def _that_fit(
             and moved.by("duration_s")
             and _is_close(moved.numbers["duration_s"], one / other, 1)
         ):
-            told = moved.told(("duration_s",))
-            text = f"requirements: {difference.before} → {difference.after} CPUs, and {told}"
+            change = moved.describe(("duration_s",))
+            text = f"requirements: {difference.before} → {difference.after} CPUs, and {change}"
             yield Cause(kind="fits", text=text, numbers=("duration_s",))
 
 
@@ -339,7 +339,7 @@ def _scaled(text: str, ratio: float, moved: _Moved, headlines: Sequence[str]) ->
     for power, words in ((1, "by as much"), (2, "by about its square"), (3, "by about its cube")):
         keys = tuple(key for key in headlines if _is_close(moved.numbers[key], ratio, power))
         if keys:
-            yield Cause(kind="fits", text=f"{text}, and {words}: {moved.told(keys)}", numbers=keys)
+            yield Cause(kind="fits", text=f"{text}, and {words}: {moved.describe(keys)}", numbers=keys)
             return
 
 
@@ -382,7 +382,7 @@ def _possible(
             here.sort(key=lambda one: one.name not in _THREADS)
         names = ", ".join(one.name for one in here[:_NAMED])
         more = f" and {len(here) - _NAMED} more" if len(here) > _NAMED else ""
-        text = f"{_SAID[group]} ({names}{more}): may have to do with {moved.told(keys)}"
+        text = f"{_SAID[group]} ({names}{more}): may have to do with {moved.describe(keys)}"
         yield Cause(kind="possible", text=text, numbers=keys)
 
 

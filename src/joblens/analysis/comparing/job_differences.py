@@ -185,7 +185,7 @@ class JobDiff(Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...]  # groups without a record on one or both sides
 
 
-_ONLY_LOOKED_UP = ("limits", "processor")  # parts of groups that are known otherwise, too
+_ALSO_KNOWN = ("limits", "processor")  # parts of groups that are known otherwise, too
 _SHORT = 12  # of a hash, as people read them
 _REQUIREMENTS = {"memory_bytes": "memory", "timeout_s": "timeout", "pids": "processes"}
 
@@ -215,7 +215,7 @@ def differences(before: JobView, after: JobView) -> Found:
     both = before, after
     if before.provenance is None or after.provenance is None:  # nothing to compare with
         both = replace(before, provenance=None), replace(after, provenance=None)
-        unknown += _ONLY_LOOKED_UP
+        unknown += _ALSO_KNOWN
     for group, facts in _FACTS.items():
         one, other = map(facts, both)
         if one is None or other is None:

@@ -1,5 +1,5 @@
-"""Comparison of many jobs or runs with the first of them: numbers, facts that differ, and axes of parameters and
-measurements."""
+"""Comparison of many jobs or runs with the first of them: numbers, facts that differ, and axes of parameters
+and measurements."""
 
 from collections.abc import Mapping, Sequence
 
@@ -138,11 +138,11 @@ def axes_of(parameters: Sequence[Mapping[str, object]], numbers: Sequence[Number
         axis = _parameter_axis(name, values)
         if axis is not None:
             axes.append(axis)
-    for row in numbers:
-        if len({value for value in row.values if value is not None}) > 1:
-            axes.append(
-                Axis(key=row.key, title=row.title, kind="measurement", unit=row.unit, values=row.values)
-            )
+    differing = [row for row in numbers if len({value for value in row.values if value is not None}) > 1]
+    axes += (
+        Axis(key=row.key, title=row.title, kind="measurement", unit=row.unit, values=row.values)
+        for row in differing
+    )
     return tuple(axes)
 
 

@@ -237,7 +237,7 @@ def _type(value: object) -> str:
 
 
 def _tool_id(job: PlannedJob, index: int) -> str:
-    """Jobs that were added while the run went on have no entry of the file to share."""
+    """Returns the id of a job's tool. Jobs added during the run share no entry of the file."""
     return f"#tool-{job.spec_job}" if job.spawned_by < 0 else f"#tool-added-{index}"
 
 

@@ -49,11 +49,11 @@ def _unused(reserved: int, used: int, outcome: Outcome) -> Finding:
 
 def _idle(reserved: int, used: int, samples: Sequence[Sample]) -> Iterator[Finding]:
     share = gpu_share(samples, min(reserved, used))
-    if share is None or share.looked_s < _LEAST_SECONDS or share.idle_s < _IDLE_SHARE * share.looked_s:
+    if share is None or share.observed_s < _LEAST_SECONDS or share.idle_s < _IDLE_SHARE * share.observed_s:
         return
     whose = "its GPU was" if used == 1 else f"its {used} GPUs were"
     text = (
-        f"{whose} idle for {100 * share.idle_s / share.looked_s:.0f} % of the time it was reserved "
+        f"{whose} idle for {100 * share.idle_s / share.observed_s:.0f} % of the time it was reserved "
         f"({format_duration(share.idle_s)}), {share.mean_percent:.0f} % busy on average"
     )
     advice = "prepare data before reserving the GPU, use larger batches, or share one GPU between jobs"

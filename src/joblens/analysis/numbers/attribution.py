@@ -82,12 +82,12 @@ class Segment(Struct, frozen=True, kw_only=True):
     own: Counters
     threads: Mapping[int, Counters]
     branches: Mapping[int | None, Counters]  # living children's growth, by the thread that started them
-    settled: Counters  # counters of reaped children that were not sampled before
+    reaped: Counters  # counters of reaped children that were not sampled before
     departed: Mapping[int | None, int]  # children waited for, by the thread that started them
     debts: Mapping[Identity | None, Counters]  # for the next segment, by branch; None: this process
 
     def total(self) -> Counters:
-        return sum(self.branches.values(), self.own + self.settled)
+        return sum(self.branches.values(), self.own + self.reaped)
 
 
 def between(
@@ -121,7 +121,7 @@ def between(
             if thread in earlier.threads
         },
         branches=branches,
-        settled=balance[None].not_negative(),
+        reaped=balance[None].not_negative(),
         departed=_count_branches(earlier, departed),
         debts=_new_debts(fresh),
     )
@@ -190,18 +190,18 @@ def claim(segment: Segment, thread: int, measured: Collection[int], parents: Col
     `measured`: threads with a measurement; `parents`: threads that started a child.
     """
     used = segment.threads.get(thread, NOTHING) + segment.branches.get(thread, NOTHING)
-    share, is_certain = _share_of_settled(segment, thread, measured, parents)
+    share, is_certain = _share_of_reaped(segment, thread, measured, parents)
     # I/O of reaped children is indistinguishable from that of other threads, and excluded.
-    settled = segment.settled.without_io().portion(share)
+    reaped = segment.reaped.without_io().portion(share)
     others = sum(segment.threads.get(other, NOTHING).cpu_usec for other in set(measured))
     return Claim(
-        used=used + settled,
-        estimated_usec=0 if is_certain else settled.cpu_usec,
+        used=used + reaped,
+        estimated_usec=0 if is_certain else reaped.cpu_usec,
         unclaimed_usec=max(0, segment.own.cpu_usec - others),
     )
 
 
-def _share_of_settled(
+def _share_of_reaped(
     segment: Segment, thread: int, measured: Collection[int], parents: Collection[int]
 ) -> tuple[float, bool]:
     """Attributes reaped children to the threads whose children ended in this segment.

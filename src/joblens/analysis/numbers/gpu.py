@@ -131,7 +131,7 @@ def memory_curve(samples: Sequence[Sample]) -> list[int | None]:
 class GpuShare(Struct, frozen=True):
     """Idle time and mean utilization over `devices` GPUs, of the sampled time."""
 
-    looked_s: float
+    observed_s: float
     idle_s: float
     mean_percent: float
 
@@ -141,10 +141,10 @@ def gpu_share(samples: Sequence[Sample], devices: int) -> GpuShare | None:
 
     Time without a known utilization does not count. None if no time remains.
     """
-    looked = [sample.elapsed_us for sample in samples if sample.gpus is not None]
-    if len(looked) < 2 or devices < 1:
+    observed = [sample.elapsed_us for sample in samples if sample.gpus is not None]
+    if len(observed) < 2 or devices < 1:
         return None
-    looked_s = (looked[-1] - looked[0]) / 1e6
+    observed_s = (observed[-1] - observed[0]) / 1e6
     used = gpus_used(samples)
     busy_s = active_s = unknown_s = 0.0
     for name in used:
@@ -155,7 +155,7 @@ def gpu_share(samples: Sequence[Sample], devices: int) -> GpuShare | None:
             busy_s += span.seconds * span.busy_percent / 100
             active_s += span.seconds if span.busy_percent >= IDLE_PERCENT else 0.0
     count = max(devices, len(used))
-    known_s = looked_s * count - unknown_s
+    known_s = observed_s * count - unknown_s
     if known_s <= 0:
         return None
     return GpuShare(known_s / count, max(0.0, known_s - active_s) / count, 100 * busy_s / known_s)

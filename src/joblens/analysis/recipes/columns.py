@@ -94,7 +94,7 @@ class OperationForm(Struct, frozen=True, gc=False):
     progress_percentage: float
 
 
-class _Told(Struct, frozen=True, gc=False):
+class _Times(Struct, frozen=True, gc=False):
     """State of an operator on a partition whose result may still be reused."""
 
     start: float
@@ -129,7 +129,7 @@ class OperatorColumn:
         self._input_sum = self._output_sum = self._known_inputs = self._known_outputs = 0
         self._duration_sum = 0.0
         self._checkpoint_seconds = 0.0
-        self._aside: dict[int, _Told] = {}
+        self._aside: dict[int, _Times] = {}
         self._passing: set[int] = set()  # rows saved until their partition has advanced
         self.rejected: dict[int, int] = {}  # rows of a partition that it could not work on
         self._cpu_seconds: float | None = None
@@ -138,7 +138,7 @@ class OperatorColumn:
         self._written_bytes: int | None = None
 
     def grow(self, rows: int) -> None:
-        """At least so many, and room for more, so that few steps lead to many rows."""
+        """Grows to at least `rows`, and by a factor, so that few steps lead to many rows."""
         if rows <= len(self.codes):
             return
         more = max(rows, 2 * len(self.codes)) - len(self.codes)
@@ -171,7 +171,7 @@ class OperatorColumn:
         if self._aside:
             self._aside.pop(row, None)
         if code >= DONE:  # a second time, without a start in between
-            before = self._told(row)
+            before = self._times_of(row)
             self.forget(row)
             self.starts[row] = before.start
             if duration is None and before.duration >= 0:  # reported again; its duration is unchanged
@@ -187,7 +187,7 @@ class OperatorColumn:
         self.know_rows(row, input_rows, output_rows)
 
     def _know_duration(self, row: int, duration: float) -> None:
-        if duration == duration:  # noqa: PLR0124 - not so for a start that nobody told
+        if duration == duration:  # noqa: PLR0124 - False for an unknown start
             self.durations[row] = duration
             self._duration_sum += duration
 
@@ -242,7 +242,7 @@ class OperatorColumn:
         if self.codes[row] == SAVED:
             self._turn(row, DONE)
 
-    def settle(self, row: int) -> None:
+    def fold(self, row: int) -> None:
         """Marks it as done, known from a later operator."""
         if self.codes[row] in (UNSEEN, RUNNING):
             self.load(row, DONE)
@@ -250,11 +250,11 @@ class OperatorColumn:
     def set_aside(self, row: int) -> None:
         """Marks it to be repeated, unless its result still exists."""
         if self.codes[row] in (DONE, SAVED):
-            self._aside[row] = self._told(row)
+            self._aside[row] = self._times_of(row)
         self.forget(row)
 
-    def _told(self, row: int) -> _Told:
-        return _Told(
+    def _times_of(self, row: int) -> _Times:
+        return _Times(
             self.starts[row],
             self.ends[row],
             self.durations[row],
@@ -274,7 +274,7 @@ class OperatorColumn:
         self.errors[row] = message
 
     def forget(self, row: int) -> None:
-        """As if it had never run: its result is not there any more."""
+        """Resets a row as if it had never run: its result is gone."""
         if self.codes[row] == UNSEEN:
             return
         self._turn(row, UNSEEN)

@@ -96,7 +96,7 @@ class WorkGrid:
         self._planned = planned
         self.columns: dict[tuple[int, str], OperatorColumn] = {}
         self.rows = PartitionRows()
-        self._places: dict[str, list[int]] = {}  # of each operator's name
+        self._indexes: dict[str, list[int]] = {}  # of each operator's name
         self.alone: dict[str | None, OperatorColumn] = {}  # operators with unique names
         for operator in planned.operators:
             self.add_column(operator.index, operator.name, is_global=operator.is_global)
@@ -107,9 +107,9 @@ class WorkGrid:
         column = OperatorColumn(index, name, is_global=is_global)
         column.grow(1 if is_global else len(self.rows.ids))
         self.columns[index, name] = column
-        places = self._places.setdefault(name, [])
-        places.append(index)
-        if len(places) == 1 and not is_global:
+        indexes = self._indexes.setdefault(name, [])
+        indexes.append(index)
+        if len(indexes) == 1 and not is_global:
             self.alone[name] = column
         else:
             self.alone.pop(name, None)
@@ -151,8 +151,8 @@ class WorkGrid:
     def named(
         self, name: str, index: int, partition_id: int | None, wanted: tuple[int, ...]
     ) -> OperatorColumn | None:
-        places = self._places.get(name, ())
-        columns = [self.columns[place, name] for place in places]
+        indexes = self._indexes.get(name, ())
+        columns = [self.columns[place, name] for place in indexes]
         if len(columns) < 2:
             return columns[0] if columns else None
         first = sorted(columns, key=lambda column: (column.index != index, column.index))
@@ -240,10 +240,10 @@ class WorkGrid:
             if column.is_global and column.counts[RUNNING]:
                 column.forget(0)
 
-    def settle(self, column: OperatorColumn) -> None:
+    def fold(self, column: OperatorColumn) -> None:
         for row, code in enumerate(self.rows.codes):
             if code != BROKEN:
-                column.settle(row)
+                column.fold(row)
 
     def all_complete(self, at: float) -> None:
         """A job that is complete has done everything that it did not fail at."""
@@ -252,11 +252,11 @@ class WorkGrid:
                 self.rows.complete(row, at)
         for column in self.columns.values():
             if not column.is_global:
-                self.settle(column)
+                self.fold(column)
             elif column.counts[RUNNING]:
                 column.complete(0, at, UNKNOWN_TIME, None, None)
             else:
-                column.settle(0)
+                column.fold(0)
 
     def done(self) -> int:
         return sum(column.counts[DONE] + column.counts[SAVED] for column in self.columns.values())
@@ -378,7 +378,7 @@ class JobRuns:
     def status(self, is_alive: bool | None, rows: PartitionRows, summary_word: str) -> ProcessingStatus:  # noqa: FBT001
         """Decides by the reported end, then by the process, then by the summary."""
         if self.end is not None:
-            return self._told_end(self.end, rows)
+            return self._reported_end(self.end, rows)
         if is_alive:
             return ProcessingStatus.IN_PROGRESS
         if self.last_event is None and is_alive is None:
@@ -390,7 +390,7 @@ class JobRuns:
             return ProcessingStatus.IN_PROGRESS if is_begun else ProcessingStatus.NOT_STARTED
         return ProcessingStatus.FAILED if rows.counts[BROKEN] else ProcessingStatus.KILLED
 
-    def _told_end(self, end: SeenEvent, rows: PartitionRows) -> ProcessingStatus:
+    def _reported_end(self, end: SeenEvent, rows: PartitionRows) -> ProcessingStatus:
         if end.event_type == EventType.JOB_STOPPED:
             return ProcessingStatus.STOPPED
         word = _STATUS_WORDS.get(end.status or "")

@@ -83,13 +83,13 @@ class SnapshotFold:
         self._runs = JobRuns()
         self._strategy: str | None = None
         self._last_checkpoint: float | None = None
-        self._rows_told = JobRows()
+        self._reported_rows = JobRows()
         self._steps = StepTotals()
         self._time_left = TimeLeft(is_parquet=self._planned.is_parquet)
         self._rejected_in_cutting = 0
         self._is_exporting = False
         self._export_path: str | None = None
-        self._told_partitions = 0
+        self._reported_partitions = 0
 
     # Reading
 
@@ -216,7 +216,7 @@ class SnapshotFold:
     def _partition_start(self, event: SeenEvent) -> None:
         if event.partition_id is not None:
             row = self._grid.row(event.partition_id)
-            if self._rows.codes[row] == BROKEN:  # tried again
+            if self._rows.codes[row] == BROKEN:  # retried
                 self._rows.retry(row)
                 self._grid.forget_unsaved(row)
             self._rows.start(row, event.timestamp)
@@ -235,7 +235,7 @@ class SnapshotFold:
         self._rows.complete(row, event.timestamp)
         self._grid.came_further(row)
         for column in self._grid.of_partitions():
-            column.settle(row)
+            column.fold(row)
         details = event.metadata or _NOTHING
         if details.rejected_rows is not None:
             self._rows.rejected[row] = details.rejected_rows
@@ -265,7 +265,7 @@ class SnapshotFold:
         column.load(0, SAVED)
         for earlier in self._grid.of_partitions():
             if earlier.index < column.index:
-                self._grid.settle(earlier)
+                self._grid.fold(earlier)
 
     # The job
 
@@ -282,12 +282,12 @@ class SnapshotFold:
         details = event.metadata or _NOTHING
         if self._runs.start(event, self._grid.done()) and self._runs.count > 1:
             self._grid.let_go()
-            self._is_exporting, self._rows_told = False, JobRows()
+            self._is_exporting, self._reported_rows = False, JobRows()
             self._runs.done_before = self._grid.done()
         self._time_left.began(details.workers)
         self._strategy = details.checkpoint_strategy or self._strategy
         reported = event.total_partitions or details.total_partitions or details.num_partitions or 0
-        self._told_partitions = max(reported, self._told_partitions)
+        self._reported_partitions = max(reported, self._reported_partitions)
         if event.config is not None and event.config.executor_type is not None:
             self.executor_type = event.config.executor_type
 
@@ -295,7 +295,7 @@ class SnapshotFold:
         self._runs.end = event
         details = event.metadata or _NOTHING
         rows_out = details.rows_out if event.output_rows is None else event.output_rows
-        self._rows_told = JobRows(details.rows_in, rows_out, details.rejected_rows)
+        self._reported_rows = JobRows(details.rows_in, rows_out, details.rejected_rows)
         if event.event_type == EventType.JOB_COMPLETE:
             self._grid.all_complete(event.timestamp)
             if self._planned.has_absolute_indexes:
@@ -341,13 +341,13 @@ class SnapshotFold:
             else ProcessingStatus.INTERRUPTED
         )
         rows, states = self._rows.frozen(), [column.frozen() for column in columns]
-        partitions = max(self._told_partitions, len(rows.ids))
+        partitions = max(self._reported_partitions, len(rows.ids))
         total = sum(1 if column.is_global else partitions for column in columns)
         done, saved = self._grid.done(), sum(column.counts[SAVED] for column in columns)
         is_running = status is ProcessingStatus.IN_PROGRESS
         operators = tuple(column.progress(partitions, is_running=is_running) for column in columns)
         came_and_left = job_rows(
-            self._rows_told,
+            self._reported_rows,
             status,
             operators,
             facts.summary,

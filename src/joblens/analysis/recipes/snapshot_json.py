@@ -164,6 +164,17 @@ class OperationTable(Mapping[str, OperationStatus]):
         is_number = number.removeprefix("-").isdecimal() and where.startswith("p")
         return self._rows.number.get(int(number)) if is_number else None
 
+    def states_by_partition(self) -> dict[int, bytes]:
+        """Returns one byte per partition (UNSEEN, RUNNING, …) in the order of their ids, by the index of the
+        operator; a single byte for an operator on all partitions."""
+        order = [self._rows.number[partition_id] for partition_id in sorted(self._rows.ids)]
+        return {
+            column.index: column.codes[:1]
+            if column.is_global
+            else bytes(column.codes[row] if row < len(column.codes) else UNSEEN for row in order)
+            for column in self._columns
+        }
+
     def saved(self) -> Iterator[SavedForm]:
         """Returns operations with saved results."""
         for key, column, row in self._started():

@@ -141,19 +141,18 @@ def driven_s(
         key=lambda event: event.at_us,
     )
     total_us, began_us = 0, None
-    known_us = sorted(_instants(results))
     for event in turns:
         if isinstance(event.fact, RunEnded):
             total_us += 0 if began_us is None else event.at_us - began_us
             began_us = None
             continue
         if began_us is not None:
-            total_us += _last_before(known_us, began_us, event.at_us) - began_us
+            total_us += _last_before(results, began_us, event.at_us) - began_us
         began_us = event.at_us
     if not turns:
         return None
     if began_us is not None:
-        ended_us = _last_before(known_us, began_us, None) if until_us is None else until_us
+        ended_us = _last_before(results, began_us, None) if until_us is None else until_us
         total_us += max(0, ended_us - began_us)
     return total_us / 1_000_000
 
@@ -168,7 +167,8 @@ def _instants(results: Sequence[JobResult]) -> list[int]:
     return began + ended
 
 
-def _last_before(known_us: Sequence[int], from_us: int, until_us: int | None) -> int:
+def _last_before(results: Sequence[JobResult], from_us: int, until_us: int | None) -> int:
+    known_us = _instants(results)
     return max(
         (at for at in known_us if at >= from_us and (until_us is None or at <= until_us)), default=from_us
     )

@@ -43,7 +43,7 @@ class ResultRow(Struct, frozen=True, kw_only=True):
     memory_limit_bytes: int | None = None  # requested by the last attempt
     runtime_limit_s: float | None = None
     raised: str = ""  # limits raised by recovery, and after which attempt
-    added_by: str | None = None  # the job that added it while the run went on; None: the file has it
+    added_by: str | None = None  # the job that added it during the run; None: the file has it
     where: WhereItRan = WhereItRan()
 
     @property

@@ -66,7 +66,7 @@ class Advice(Struct, frozen=True, kw_only=True):
     reason: str
     quantiles: dict[str, float] = field(default_factory=dict)  # p50, p90, p95, max, of jobs that completed
     at_least: tuple[str, ...] = ()  # lower bounds: jobs were killed at a limit
-    retry_at: int | None = None  # bytes; set where jobs that do not fit have to be tried again with that
+    retry_at: int | None = None  # bytes; set where jobs that do not fit are retried with it
 
     @property
     def is_change(self) -> bool:

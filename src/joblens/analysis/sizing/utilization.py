@@ -100,13 +100,13 @@ def check_utilization(
     violations: list[Utilization] = []
     within: list[Utilization] = []
     failures: list[LikelyCause] = []
-    looked_at: list[Record] = []
+    measured: list[Record] = []
     for record in records:
         if record.outcome is None:
             continue
         total += 1
         if record.outcome.usage.gpu_memory_peak_bytes is not None:
-            looked_at.append(record)
+            measured.append(record)
         is_failed = record.status is not Status.SUCCESS
         for item in utilizations(record, record.outcome):
             if item.is_violation(min_over_percent) and (item.hit or include_failed or not is_failed):
@@ -120,7 +120,7 @@ def check_utilization(
         violations=tuple(violations),
         within=tuple(within),
         failures=tuple(failures),
-        gpu_memory=tuple(record for record in looked_at if gpu_memory_peak(record)) if looked_at else None,
+        gpu_memory=tuple(record for record in measured if gpu_memory_peak(record)) if measured else None,
     )
 
 

@@ -64,7 +64,7 @@ class SlurmUse(Struct, frozen=True, kw_only=True):
         return 100 * self.memory_peak_bytes / self.asked_memory_bytes
 
 
-def is_settled(job: SlurmJob) -> bool:
+def is_final(job: SlurmJob) -> bool:
     """Whether a job's row is complete: for some seconds after its end it is not."""
     row = job.row
     return job.is_over and not row.asked_memory.endswith("?") and row.submitted_at_us is not None

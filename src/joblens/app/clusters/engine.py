@@ -54,9 +54,9 @@ from joblens.ports.workers import Notifier, WorkerConfigWriter
 from joblens.runners.celery.broker_url import check_queue
 
 # Module and class of each engine; creating one has no side effects.
-PLACERS = {
-    "ray": ("joblens.runners.ray.backend", "RayPlacer"),
-    "slurm": ("joblens.runners.slurm.backend", "SlurmPlacer"),
+BACKENDS = {
+    "ray": ("joblens.runners.ray.backend", "RayBackend"),
+    "slurm": ("joblens.runners.slurm.backend", "SlurmBackend"),
 }
 _NO_RUN = "RUN"  # replaces the id of a run that does not exist yet
 _MOST_UNDER_WAY = 2000  # jobs submitted to a cluster at once
@@ -64,14 +64,14 @@ _PLENTY_OF_CPUS, _PLENTY_OF_MEMORY, _PLENTY_OF_GPUS = 1e6, 1 << 60, 1_000_000
 
 
 def is_cluster(engine: str) -> bool:
-    return engine in PLACERS
+    return engine in BACKENDS
 
 
-def open_placer(
-    plan: Plan, options: RunOptions, settings: Settings, desk: WorkerConfigWriter, warn: Warn
+def open_backend(
+    plan: Plan, options: RunOptions, settings: Settings, config_files: WorkerConfigWriter, warn: Warn
 ) -> ClusterBackend:
     """Raises MissingExtra if its library is not installed."""
-    module, name = PLACERS[options.engine]
+    module, name = BACKENDS[options.engine]
     try:
         make = getattr(importlib.import_module(module), name)
     except ImportError as error:
@@ -79,7 +79,7 @@ def open_placer(
             f"--engine {options.engine} needs {error.name}, which is not installed",
             hint=how_to_install(options.engine),
         ) from error
-    return cast(ClusterBackend, make(plan, options, settings, desk, warn))
+    return cast(ClusterBackend, make(plan, options, settings, config_files, warn))
 
 
 class ClusterCapacity:
@@ -90,7 +90,7 @@ class ClusterCapacity:
     ) -> None:
         self._plan = plan
         self._options = options
-        self._placer = open_placer(
+        self._backend = open_backend(
             plan, options, settings, WorkerConfigFiles(settings, config, _NO_RUN), warn
         )
         self._capacity: tuple[Capacity, ...] = ()
@@ -100,31 +100,31 @@ class ClusterCapacity:
         """Raises PlanError for jobs that the cluster could never place, PlacingError if it does not
         answer."""
         own = set(indices) - self._elsewhere
-        if self._placer.allocations is not None:
-            self._placer.allocations.expect(own, {})
-        self._placer.check([self._parcel(index) for index in sorted(own)])
+        if self._backend.allocations is not None:
+            self._backend.allocations.expect(own, {})
+        self._backend.check([self._placement_request(index) for index in sorted(own)])
 
     def preview(
         self, stages: Sequence[Stage], indices: Collection[int], expected_s: Mapping[int, float]
     ) -> ClusterPreview:
-        if self._placer.allocations is not None:
-            self._placer.allocations.expect(set(indices) - self._elsewhere, expected_s)
+        if self._backend.allocations is not None:
+            self._backend.allocations.expect(set(indices) - self._elsewhere, expected_s)
         steps = [
             PreviewStep(
                 stage.number,
                 tuple(index for index in stage.actions if schedules_nodes(self._plan.actions[index].spec)),
-                [self._parcel(index) for index in stage.jobs if index not in self._elsewhere],
+                [self._placement_request(index) for index in stage.jobs if index not in self._elsewhere],
             )
             for stage in stages
         ]
-        preview = self._placer.preview(steps)
+        preview = self._backend.preview(steps)
         self._capacity = preview.capacity
         requests = (*preview.requests, *requests_for_labels(self._plan, stages, self._elsewhere))
         return structs.replace(preview, requests=requests)
 
     def offer(self) -> RunCapacity:
         """For the rehearsal. Ray starts as much as its nodes hold; Slurm decides itself."""
-        offer = cluster_offer(self._options, self._placer.capacity())
+        offer = cluster_offer(self._options, self._backend.capacity())
         if self._options.engine != "ray" or not self._capacity:
             return offer
         return structs.replace(
@@ -135,10 +135,10 @@ class ClusterCapacity:
         )
 
     def close(self) -> None:
-        self._placer.close(is_over=False)
+        self._backend.close(is_over=False)
 
-    def _parcel(self, index: int) -> PlacementRequest:
-        return _parcel(self._plan, index, self._options.engine)
+    def _placement_request(self, index: int) -> PlacementRequest:
+        return _placement_request(self._plan, index, self._options.engine)
 
 
 def requests_for_labels(
@@ -155,10 +155,10 @@ def requests_for_labels(
             yield PlannedRequest(stage=stage.number, kind=QUEUE, name=name, count=len(jobs), jobs=tuple(jobs))
 
 
-def _parcel(plan: Plan, place: int, engine: str) -> PlacementRequest:
-    job = plan.jobs[place]
+def _placement_request(plan: Plan, index: int, engine: str) -> PlacementRequest:
+    job = plan.jobs[index]
     return PlacementRequest(
-        uuid=str(place),
+        uuid=str(index),
         queue=queue_of_run(engine, "", job.scheduler),
         name=job.name,
         requirements=job.requirements,
@@ -177,26 +177,26 @@ class ClusterEngine:
         self._settings = settings
         self._config = config
         self._warn = warn
-        self._desk = WorkerConfigFiles(settings, config, run.uuid)
-        self._placer = open_placer(plan, run.options, settings, self._desk, warn)
+        self._config_files = WorkerConfigFiles(settings, config, run.uuid)
+        self._backend = open_backend(plan, run.options, settings, self._config_files, warn)
 
     def offer(self) -> RunCapacity:
         """Returns the capacity for jobs at once. Raises PlacingError."""
-        offer = cluster_offer(self._run.options, self._placer.capacity())
+        offer = cluster_offer(self._run.options, self._backend.capacity())
         if self._run.options.engine != "slurm":
             return offer
         most = self._settings.slurm.most_queued
         return structs.replace(offer, most_jobs=min(offer.most_jobs or most, most))
 
     def expect(self, enabled: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
-        if self._placer.allocations is not None:
+        if self._backend.allocations is not None:
             again = self._run.again
             if again is not None:
                 enabled = set(again) if enabled is None else set(again) & set(enabled)
             elsewhere = jobs_elsewhere(self._plan, self._run.options.labels)
             if elsewhere:  # they do not use allocations
                 enabled = set(range(len(self._plan.jobs)) if enabled is None else enabled) - elsewhere
-            self._placer.allocations.expect(enabled, expected_s)
+            self._backend.allocations.expect(enabled, expected_s)
 
     def shown_offer(self, offer: RunCapacity) -> RunCapacity:
         """Returns the capacity to show: nothing if the cluster sets no bound."""
@@ -213,7 +213,7 @@ class ClusterEngine:
         return QueueSide(
             store=open_queue_store(settings, self._warn),
             call=ClusterSide(
-                placer=self._placer,
+                backend=self._backend,
                 lease_s=settings.queue.lease,
                 journals=journals,
                 placed=earlier_allocations(store, run.uuid),
@@ -234,7 +234,7 @@ class ClusterEngine:
 
     def _queue_of(self) -> Callable[[PlannedJob], str]:
         """Jobs with a label are for workers that people start, on the queue that these serve."""
-        run, allocations, usual = self._run, self._placer.allocations, self._settings.queue.name
+        run, allocations, usual = self._run, self._backend.allocations, self._settings.queue.name
         served = frozenset(run.options.labels)
 
         def queue_of(planned: PlannedJob) -> str:
@@ -248,14 +248,14 @@ class ClusterEngine:
 
     def close(self, *, is_over: bool) -> None:
         if is_over:
-            self._desk.close()
+            self._config_files.close()
 
 
 def cluster_offer(options: RunOptions, capacity: NodeCapacity | None) -> RunCapacity:
     """Returns as much as the cluster queues, except for explicit limits."""
     capacity = capacity or NodeCapacity()
     gpus = _PLENTY_OF_GPUS if capacity.gpus is None else capacity.gpus
-    cpus = _PLENTY_OF_CPUS if capacity.places is None else float(capacity.places)
+    cpus = _PLENTY_OF_CPUS if capacity.cpus is None else float(capacity.cpus)
     memory = _PLENTY_OF_MEMORY if capacity.memory_bytes is None else capacity.memory_bytes
     return RunCapacity(
         cpus=cpus if options.cpus is None else options.cpus,

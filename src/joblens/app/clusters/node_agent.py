@@ -47,7 +47,7 @@ class NodeAgent:
                 break
             if command == KILL:
                 self._measurement.kill()
-            over = self._measurement.look()
+            over = self._measurement.poll()
             if over is not None and over is not self._report_over:
                 self._report_over = over
                 self._measurement.kill()

@@ -28,7 +28,7 @@ from joblens.app.wiring.background_process import log_line
 from joblens.app.wiring.settings import load_settings
 from joblens.files.standard_streams import guard_standard_error
 from joblens.model.clusters.allocation import slurm_allocation
-from joblens.model.clusters.placement import PlaceEnding, WorkerConfig
+from joblens.model.clusters.placement import AllocationEnding, WorkerConfig
 from joblens.model.clusters.slurm import CANCELLED_REASON
 from joblens.model.delivery import Claim
 from joblens.model.errors import ConfigError, InputError, JoblensError
@@ -233,7 +233,7 @@ class _WalltimeWatch:
     allocation, or are requeued if they shared it."""
 
     def __init__(
-        self, first_s: float, second_s: float, running: RunningWorker, ending: PlaceEnding | None
+        self, first_s: float, second_s: float, running: RunningWorker, ending: AllocationEnding | None
     ) -> None:
         self._due_s = [first_s, second_s]
         self._running = running
@@ -276,7 +276,7 @@ def _options(config: WorkerConfig, placement: Placement | None, environ: Mapping
             gpus=config.gpus,
             ends_at_s=_deadline_s(config, environ),
             placement=placement,
-            place=placement.job_id if placement is not None and not config.listen else "",
+            allocation_id=placement.job_id if placement is not None and not config.listen else "",
             user=config.user,
             listener=_listener(config),
             elsewhere=config.elsewhere,
@@ -287,12 +287,12 @@ def _options(config: WorkerConfig, placement: Placement | None, environ: Mapping
 
 def _why_ended(
     config: WorkerConfig, placement: Placement | None, environ: Mapping[str, str]
-) -> Callable[[], PlaceEnding | None] | None:
+) -> Callable[[], AllocationEnding | None] | None:
     """Returns a function that asks why Slurm ends the allocation; None: this is not in one."""
     if placement is None or placement.engine != "slurm" or not slurm_job_id(environ):
         return None
 
-    def ask() -> PlaceEnding | None:
+    def ask() -> AllocationEnding | None:
         from joblens.runners.slurm.allocations import why_slurm_ends
 
         ends_s = _ends_at_s(environ)

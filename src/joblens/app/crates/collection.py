@@ -207,8 +207,8 @@ class _Crate:
         steps = []
         for standing in state.jobs:
             planned = state.plan.jobs[standing.index]
-            made = [state.plan.files[place].path for place in planned.output_files]
-            filled = [finalized[place] for place in planned.output_datasets if place in finalized]
+            made = [state.plan.files[index].path for index in planned.output_files]
+            filled = [finalized[index] for index in planned.output_datasets if index in finalized]
             attempts = [
                 self._job(known.get(result.job_uuid) or self._store.find(result.job_uuid), made, cwd, filled)
                 for result in standing.results
@@ -248,7 +248,7 @@ class _Crate:
     def _finalized(self, run: Run) -> dict[int, FileStamp]:
         """Returns datasets by their index in the plan."""
         return {
-            one.place: FileStamp(
+            one.index: FileStamp(
                 one.path, one.bytes, digest=one.sha256, files=one.files, hash_mode=one.hash_mode
             )
             for one in datasets_of_run(self._store, run)
@@ -271,10 +271,10 @@ class _Crate:
             tables = json.format(json.encode(run.tables), indent=2) + b"\n"
             about = "Parameter tables of the workflow, as used by the run"
             self._add("joblens/tables.json", tables, about, "application/json")
-        told, form = redact_spec(run.spec_text, run.spec_format, depth=Depth.FOR_OTHERS)
+        public, form = redact_spec(run.spec_text, run.spec_format, depth=Depth.FOR_OTHERS)
         kind = {"yaml": "application/yaml", "json": "application/json"}.get(form, "text/plain")
-        redacted = ", without its secrets" if run.is_redacted or told != run.spec_text else ""
-        text = told.encode()
+        redacted = ", without its secrets" if run.is_redacted or public != run.spec_text else ""
+        text = public.encode()
         path = f"workflow.{form}"
         self._contents[path] = text
         return bytes_file(path, text, f"The workflow as run{redacted}", kind)

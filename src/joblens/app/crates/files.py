@@ -42,7 +42,7 @@ class CrateFiles:
         self._most_bytes = most_bytes
         self._found: dict[tuple[str, str], CrateFile] = {}
         self._taken: dict[str, str] = {}  # URI -> content
-        self._places: dict[str, str] = {}  # in the crate -> path
+        self._sources: dict[str, str] = {}  # in the crate -> path
         self.copies: list[Copy] = []
         self.changed: list[str] = []  # no longer what a job read or made
         self.large: list[str] = []  # requested, but too large
@@ -53,9 +53,9 @@ class CrateFiles:
         sha256 = sha256 or (stamp.digest if stamp.digest and len(stamp.digest) == _SHA256 else "")
         if stamp.size is None and stamp.mtime_ns is None:
             return None
-        key = path, stamp.digest or sha256 or _looks(stamp)
+        key = path, stamp.digest or sha256 or _fingerprint(stamp)
         if key not in self._found:
-            self._found[key] = self._looked_at(stamp, path, cwd, host, sha256)
+            self._found[key] = self._describe(stamp, path, cwd, host, sha256)
         return self._found[key]
 
     def add_as_it_is(self, name: str, cwd: str, not_after_us: int) -> CrateFile | None:
@@ -69,7 +69,7 @@ class CrateFiles:
             return None
         return self.add(FileStamp(name, found.st_size, found.st_mtime_ns), cwd, self._host)
 
-    def _looked_at(self, stamp: FileStamp, path: str, cwd: str, host: str, sha256: str) -> CrateFile:
+    def _describe(self, stamp: FileStamp, path: str, cwd: str, host: str, sha256: str) -> CrateFile:
         file = CrateFile(
             id=self._free_id(f"file://{percent_encoded(host)}{percent_encoded(path)}", path, stamp),
             name=stamp.path,
@@ -107,14 +107,14 @@ class CrateFiles:
         inside = as_text(os.path.relpath(path, cwd)) if cwd else ""
         elsewhere = f"elsewhere{as_text(path)}"
         target = f"files/{inside}" if inside and not inside.startswith("..") else elsewhere
-        if self._places.setdefault(target, path) != path:  # two jobs with different working directories
+        if self._sources.setdefault(target, path) != path:  # two jobs with different working directories
             target = elsewhere
         self.copies.append(Copy(path, target, file.sha256))
         return replace(file, id=percent_encoded(target), is_inside=True)
 
     def _free_id(self, ident: str, path: str, stamp: FileStamp) -> str:
         """A second content of the same path gets a suffix."""
-        content = stamp.digest or _looks(stamp)
+        content = stamp.digest or _fingerprint(stamp)
         taken_by = self._taken.setdefault(ident, content)
         return ident if taken_by == content else f"{ident}#{content[:16]}"
 
@@ -132,7 +132,7 @@ class CrateFiles:
         return stamp.digest is not None and _older_digest(path) == stamp.digest
 
 
-def _looks(stamp: FileStamp) -> str:
+def _fingerprint(stamp: FileStamp) -> str:
     """Returns what identifies its content if it was not read; a folder is one, whatever it contains."""
     return "folder" if stamp.size is None else f"{stamp.size}-{stamp.mtime_ns}"
 
@@ -179,7 +179,7 @@ def _kind(path: str) -> str:
     return mimetypes.guess_type(path)[0] or "application/octet-stream"
 
 
-class _Place(Protocol):
+class _Target(Protocol):
     """Output of a crate."""
 
     def open(self, target: str) -> IO[bytes]: ...
@@ -217,7 +217,7 @@ def is_zip(output: str) -> bool:
 
 
 @contextmanager
-def _writer_for(output: str) -> Iterator[_Place]:
+def _writer_for(output: str) -> Iterator[_Target]:
     check_output(output)
     if is_zip(output):
         with output_file(output) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -252,7 +252,7 @@ class _Zip:
         return self._archive.open(target, "w", force_zip64=True)
 
 
-def _copy(copy: Copy, into: _Place) -> None:
+def _copy(copy: Copy, into: _Target) -> None:
     digest = hashlib.sha256()
     with open(copy.source, "rb") as source, into.open(copy.target) as file:
         while piece := source.read(_PIECE):

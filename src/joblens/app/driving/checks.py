@@ -112,7 +112,7 @@ def checked_run(
         _refuse_busy(request, store, settings)
     check_folders(options)
     srun_signal(plan.execution)
-    again = request.left if request.again is None else request.again.places
+    again = request.left if request.again is None else request.again.indexes
     indices = jobs_to_run(plan, options, again)
     engine = open_engine(plan, options, settings, config, warn)
     try:

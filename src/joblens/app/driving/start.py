@@ -60,7 +60,7 @@ class Runs:
             request.options,
             self._settings,
             base=again.base if again is not None else None,
-            again=again.places if again is not None else None,
+            again=again.indexes if again is not None else None,
             kept_from=again.kept_from if again is not None else {},
             spawned=again.spawned if again is not None else (),
         )

@@ -25,7 +25,7 @@ from joblens.model.runs.run import JobResult, JobState, Run, RunStatus
 from joblens.ports.store import Store
 from joblens.views.jobs.summary import with_last_words
 
-_TOLD = 10
+_MOST_FAILURES = 10
 
 
 def ending_of(store: Store, driven: Driven) -> RunEnding:
@@ -48,9 +48,9 @@ def ending_of(store: Store, driven: Driven) -> RunEnding:
                 driven.whys.get(index, ""),
                 attempts.get(index),
             )
-            for index in failed[:_TOLD]
+            for index in failed[:_MOST_FAILURES]
         ),
-        more_failures=max(0, len(failed) - _TOLD),
+        more_failures=max(0, len(failed) - _MOST_FAILURES),
         actions=failed_actions(store, driven.run.uuid),
         datasets=tuple((fact.name, fact.error) for fact in failed_datasets(store, driven.run.uuid)),
         file=source_of(store, driven.run) if failed else "",

@@ -16,10 +16,10 @@ from joblens.model.errors import UnknownJob
 from joblens.model.jobs.job import Owner, Status
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import (
+    AllocationsWait,
     JobResult,
     JobsSpawned,
     JobState,
-    PlacesWait,
     Run,
     RunEnded,
     RunEvent,
@@ -32,7 +32,7 @@ from joblens.ports.store import Store
 from joblens.probes.host.machine_load import read_host
 from joblens.views.runs.cluster_waits import WaitReasons
 
-_LOOK_EVERY_S = 1.0
+_POLL_EVERY_S = 1.0
 _SHARE = 0.1  # share of its time for polling: a run of 100,000 jobs is polled less often
 _NAP_S = 0.1
 _RECORDS_READ = 100  # records read per poll; further ends of jobs are counted, not reported one by one
@@ -86,7 +86,7 @@ class RunWatcher:
         after_poll: Callable[[], None],
         wait_s: float | None = None,
         is_enough: Callable[[float], bool] | None = None,
-        every_s: float = _LOOK_EVERY_S,
+        every_s: float = _POLL_EVERY_S,
     ) -> RunStatus:
         """Watches until the run ends, it has no driver, the time is over, or `is_enough` returns True;
         that is called repeatedly with the time it may wait. `after_poll` is called after each poll of the
@@ -94,19 +94,19 @@ class RunWatcher:
         deadline = None if wait_s is None else time.monotonic() + wait_s
         while True:
             began_s = time.monotonic()
-            self.look()
+            self.poll()
             self._view.tracker.status = self._status
             after_poll()
             took_s = time.monotonic() - began_s
             if self._status not in (RunStatus.RUNNING, RunStatus.CREATED):
                 break
             if self._is_deserted():
-                self.look()  # it may have ended in between
+                self.poll()  # it may have ended in between
                 if self._status is RunStatus.RUNNING:
                     self._view.note("the driver of this run is gone; joblens resume continues it")
                     self._status = self._view.tracker.status = RunStatus.STOPPED
                     self._stop_clock()
-                    self.look()
+                    self.poll()
                 after_poll()
                 break
             if deadline is not None and time.monotonic() >= deadline:
@@ -128,7 +128,7 @@ class RunWatcher:
                 return False
         return True
 
-    def look(self) -> None:
+    def poll(self) -> None:
         self._read_events()
         results = [
             result
@@ -168,7 +168,7 @@ class RunWatcher:
                 self._take_stop(event)
             elif isinstance(event.fact, JobsSpawned):
                 self._take_batch(event.fact)
-            elif isinstance(event.fact, PlacesWait) and self._status is RunStatus.RUNNING:
+            elif isinstance(event.fact, AllocationsWait) and self._status is RunStatus.RUNNING:
                 for line in self._wait_reasons.lines(event.fact.whys):
                     self._view.note(line)
 

@@ -176,13 +176,13 @@ class HostConnection:
         self._try(write)
 
     def sampled(
-        self, uuid: str, first: int, samples: tuple[Sample, ...], looked: Sequence[DetailsTaken] = ()
+        self, uuid: str, first: int, samples: tuple[Sample, ...], details_writes: Sequence[DetailsTaken] = ()
     ) -> None:
         def write(store: Store) -> None:
-            store.apply([SamplesTaken(uuid, first, samples), *looked])
+            store.apply([SamplesTaken(uuid, first, samples), *details_writes])
             for sink in self._sinks:
                 sink.samples_taken(uuid, samples)
-                for news in looked:
+                for news in details_writes:
                     sink.details_taken(uuid, news.details)
 
         self._try(write)
@@ -194,16 +194,16 @@ class HostConnection:
         assert outcome is not None
 
         def write(store: Store) -> Record:
-            looked = [] if details == Details() else [DetailsTaken(uuid, details)]
+            details_writes = [] if details == Details() else [DetailsTaken(uuid, details)]
             taken = SamplesTaken(uuid, measured.first_pending, samples)
             with self._pending(record):
-                store.apply([taken, *looked, JobEnded(uuid, outcome)])
+                store.apply([taken, *details_writes, JobEnded(uuid, outcome)])
                 stored = record
                 with contextlib.suppress(JoblensError):
                     stored = store.find(uuid)
                 for sink in self._sinks:
                     sink.samples_taken(uuid, samples)
-                    if looked:
+                    if details_writes:
                         sink.details_taken(uuid, details)
                     sink.jobs_ended([stored])
             apply_retention(store, self.settings(), outcome.ended_at_us)
@@ -228,7 +228,7 @@ class HostConnection:
         with self._using() as store:
             return question(store)
 
-    def settle(self) -> None:
+    def recover_orphans(self) -> None:
         """Finalizes jobs whose host program died, before anything is shown about jobs."""
         from joblens.app.queue.recovery import recover_dead_owners
 
@@ -356,7 +356,7 @@ def _environment_of_program(host: HostFacts, settings: Settings) -> ProvenanceSe
     words = (sys.executable, *starting_words(sys.orig_argv, is_shell=False)[1:])
     try:
         kind = CommandKind(os.getcwd(), words, os.environ.get("PATH", ""))
-        found, _, _ = ProvenanceParts(host, __version__, ()).look(kind, asks_git=False)
+        found, _, _ = ProvenanceParts(host, __version__, ()).collect(kind, asks_git=False)
     except OSError:
         return None
     return ProvenanceSeen(digest_of(found), found)

@@ -349,14 +349,14 @@ class JobMonitor:
         if limit is not None and limit < 0:
             raise InputError(f"limit {limit}: expected a number of jobs, 0 or more")
         query = HistoryQuery(limit=limit, include_unfinished=False, without_tag=BENCH_TAG)
-        self._connection.settle()
+        self._connection.recover_orphans()
         return self._connection.read(
             lambda store: [to_history_record(record) for record in store.records(query)]
         )
 
     def get_job_stats(self, task_id: str) -> dict[str, Any] | None:
         """Returns the newest job with that id (or UUID, or a unique part of one); None if there is none."""
-        self._connection.settle()
+        self._connection.recover_orphans()
         try:
             return self._connection.read(lambda store: to_history_record(store.find(plain_text(task_id))))
         except UnknownJob:
@@ -364,7 +364,7 @@ class JobMonitor:
 
     def get_summary_statistics(self) -> dict[str, Any]:
         query = HistoryQuery(without_tag=BENCH_TAG)
-        self._connection.settle()
+        self._connection.recover_orphans()
         return self._connection.read(lambda store: summary_form(store.statistics(query)))
 
     def samples(self, task_id: str) -> Samples:

@@ -290,7 +290,7 @@ def _run_slots(
             ),
         )
         interval_s = settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S
-        context.sampler.add("slots: cancel requests", interval_s, pool.heed_cancel_requests)
+        context.sampler.add("slots: cancel requests", interval_s, pool.poll_cancel_requests)
         if settings.job_metrics.enabled:
             context.sampler.add("slots", interval_s, pool.take_samples)
         for record in pool.run(_slot_job(one, env, context) for one in prepared):

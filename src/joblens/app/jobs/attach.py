@@ -93,7 +93,7 @@ class _Measuring:
         check_request(request)
         self._job = _job_of(target, request, settings)
         self._target = target
-        self._look_s = request.requirements.timeout_s
+        self._measure_s = request.requirements.timeout_s
         self._is_to_stop = False
         self._settings = settings
         self._live = make_display(self._job.name) if make_display is not None else None
@@ -114,7 +114,7 @@ class _Measuring:
     def until_end(self) -> Record:
         context = self.context
         try:
-            attachment = Attachment(self._job, self._target, context, self._sampled, self._look_s)
+            attachment = Attachment(self._job, self._target, context, self._sampled, self._measure_s)
             self._attachment = attachment
             try:
                 attachment.start()
@@ -168,5 +168,5 @@ def _job_of(target: Target, request: Request, settings: Settings) -> Job:
         probes=probes_of(request.probes, settings),
         user=here.user,
         created_by=here.owner,
-        attached=target.told,
+        attached=target.description,
     )

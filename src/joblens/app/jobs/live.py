@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from joblens.agent.measuring.readings import LiveReadings
-from joblens.agent.recovery.settlement import standing_groups
+from joblens.agent.recovery.finalization import standing_groups
 from joblens.agent.runtime.ownership import is_here, is_within_reach
 from joblens.app.jobs.queries import SampleTails
 from joblens.model.errors import JoblensError
@@ -15,7 +15,7 @@ from joblens.model.jobs.job import Attempt, Record, Status
 from joblens.model.jobs.sample import Sample
 from joblens.model.writes import DetailsTaken
 from joblens.ports.store import Store
-from joblens.probes.cgroup.memory_detail import look_at_memory
+from joblens.probes.cgroup.memory_detail import read_memory_depth
 from joblens.probes.host.machine_load import read_host
 from joblens.probes.proc.process_tree import ProcessTreeProbe
 
@@ -35,9 +35,9 @@ class LiveTails:
         self._live: dict[str, list[Sample]] = {}
         self._records: dict[str, Record] = {}
 
-    def look_at(self, records: Iterable[Record]) -> dict[str, list[Sample]]:
+    def read(self, records: Iterable[Record]) -> dict[str, list[Sample]]:
         self._records = {record.job.uuid: record for record in records}
-        return self._look()
+        return self._read()
 
     def tails_of(self, uuids: Iterable[str]) -> dict[str, list[Sample]]:
         """Reads jobs of which only the id is known."""
@@ -46,7 +46,7 @@ class LiveTails:
             record = known.get(uuid) or self._find(uuid)
             if record is not None:
                 self._records[uuid] = record
-        return self._look()
+        return self._read()
 
     def close(self) -> None:
         self._readings.close()
@@ -58,8 +58,8 @@ class LiveTails:
             return None  # its start is not recorded yet
         return record if record.attempt is not None else None
 
-    def _look(self) -> dict[str, list[Sample]]:
-        stored = self._tails.look_at(list(self._records))
+    def _read(self) -> dict[str, list[Sample]]:
+        stored = self._tails.read(list(self._records))
         self._readings.forget_others(self._records)
         self._live = {
             uuid: self._current(record, stored.get(uuid, [])) for uuid, record in self._records.items()
@@ -94,7 +94,7 @@ def has_rates(tails: Mapping[str, list[Sample]], records: Iterable[Record]) -> b
 _WITHIN_S = 5.0
 
 
-def look_now(store: Store, record: Record) -> Details:
+def read_now(store: Store, record: Record) -> Details:
     """Scans the job's memory now and records it. Empty if the job has ended; if it cannot be scanned from
     here, the reason."""
     attempt = record.attempt
@@ -105,7 +105,7 @@ def look_now(store: Store, record: Record) -> Details:
         return _nothing(f"it runs on {attempt.owner.host}; its processes are visible only there")
     if not is_within_reach(attempt.owner, host):
         return _nothing("its processes are not visible from this container, or ended with the last boot")
-    depth = look_at_memory(_living(attempt), attempt.groups, within_s=_WITHIN_S)
+    depth = read_memory_depth(_living(attempt), attempt.groups, within_s=_WITHIN_S)
     if not depth.seen:
         return _nothing("none of its processes is running")
     details = Details(memory=depth)

@@ -82,7 +82,7 @@ class LogReader:
         while count and position > 0:
             start = max(0, position - _TAIL_CHUNK)
             chunk = os.pread(descriptor, position - start, start)
-            ends = [place for place, byte in enumerate(chunk) if byte == _NEWLINE]
+            ends = [index for index, byte in enumerate(chunk) if byte == _NEWLINE]
             if len(ends) >= wanted:
                 self._offset = start + ends[-wanted] + 1
                 return

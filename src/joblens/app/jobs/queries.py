@@ -272,7 +272,7 @@ class RunningJobs:
         self._store = store
         self._known: dict[int, Record] = {}
 
-    def look(self) -> list[Record]:
+    def poll(self) -> list[Record]:
         records = self._store.still_running(self._known)
         self._known = {one.number: one for one in records if one.number is not None}
         return records
@@ -354,7 +354,7 @@ class SampleTails:
         self._last: dict[str, int] = {}
         self._kept: dict[str, list[Sample]] = {}
 
-    def look_at(self, uuids: Sequence[str]) -> dict[str, list[Sample]]:
+    def read(self, uuids: Sequence[str]) -> dict[str, list[Sample]]:
         """Reads many jobs in one query. Forgets others."""
         after = {uuid: self._last.get(uuid, -1) for uuid in uuids}
         news = self._store.tails(after, self._count) if after else {}

@@ -83,9 +83,9 @@ class Scraper:
         return families
 
     def _read_jobs(self) -> list[RunningJob]:
-        records = [record for record in self._running.look() if self._is_here(record)]
+        records = [record for record in self._running.poll() if self._is_here(record)]
         running = [record for record in records if record.status is Status.RUNNING]
-        tails = self._tails.look_at([record.job.uuid for record in running])
+        tails = self._tails.read([record.job.uuid for record in running])
         for record in running:
             if tail := tails.get(record.job.uuid):
                 self._totals.take_sample(record, tail[-1])

@@ -44,7 +44,7 @@ def queue_health(settings: Settings) -> dict[str, Any]:
             _before_the_first_job(form, settings)
         else:
             with closing(open_queue_store(settings, form["problems"].append)) as store:
-                _look(form, settings, store)
+                _check(form, settings, store)
     except JoblensError as error:
         form["store"].update(ok=False, error=str(error))
         form["problems"].append(f"store: {error}")
@@ -68,7 +68,7 @@ def _before_the_first_job(form: dict[str, Any], settings: Settings) -> None:
         _ask_broker(form, settings, lambda: StartedWorker(settings, None))
 
 
-def _look(form: dict[str, Any], settings: Settings, store: Deliveries) -> None:
+def _check(form: dict[str, Any], settings: Settings, store: Deliveries) -> None:
     workers, backlog, now_us = living_workers(settings, store), store.backlog(), store.now_us()
     form["store"]["ok"] = True
     form["workers"] = [_worker_form(worker, now_us) for worker in workers]

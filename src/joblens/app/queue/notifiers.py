@@ -32,7 +32,7 @@ class StartedWorker:
         self._settings = settings
         self._config = config
 
-    def ring(self, tickets: Tickets) -> None:
+    def notify(self, tickets: Tickets) -> None:
         # It finds them in the store itself.
         if tickets and not any(is_for_any_worker(route) for _, route in tickets):
             return  # all are for workers with a label
@@ -50,7 +50,7 @@ class StartedWorker:
 class NoNotifier:
     """Workers cannot be notified from here: they poll the store every few seconds."""
 
-    def ring(self, tickets: Tickets) -> None:
+    def notify(self, tickets: Tickets) -> None:
         pass
 
     def check(self) -> str:
@@ -105,13 +105,13 @@ class NotifierByLabel:
         self._plain = plain
         self._labelled = labelled
 
-    def ring(self, tickets: Tickets) -> None:
+    def notify(self, tickets: Tickets) -> None:
         plain = [ticket for ticket in tickets if not queue_and_label(ticket[1])[1]]
         labelled = [ticket for ticket in tickets if queue_and_label(ticket[1])[1]]
         if labelled:
-            self._labelled.ring(labelled)
+            self._labelled.notify(labelled)
         if plain or not tickets:
-            self._plain.ring(plain)
+            self._plain.notify(plain)
 
     def check(self) -> str:
         return self._plain.check()
@@ -192,12 +192,12 @@ def check_broker_answers(settings: Settings) -> str:
 def configured_notifier(settings: Settings) -> Notifier:
     """Returns the notifier of the configured broker, otherwise of the folder. Raises MissingExtra."""
     try:
-        from joblens.runners.celery.notifier import CeleryBell
+        from joblens.runners.celery.notifier import CeleryNotifier
     except ImportError as error:
         raise MissingExtra(
             "a broker needs Celery, which is not installed", hint=how_to_install("celery")
         ) from error
-    return CeleryBell(broker_of(settings))
+    return CeleryNotifier(broker_of(settings))
 
 
 def living_workers(settings: Settings, deliveries: Deliveries) -> list[WorkerInfo]:
@@ -218,7 +218,7 @@ def call_workers(
     try:
         notifier = open_notifier(settings, deliveries, config, {queue for _, queue in tickets})
         try:
-            notifier.ring(tickets)
+            notifier.notify(tickets)
         finally:
             notifier.close()
     except (BrokerError, SupervisorError) as error:
@@ -259,6 +259,6 @@ def remind_workers(settings: Settings, deliveries: Deliveries, config: str | Non
     notifier = plain_notifier(settings, deliveries, config, waiting)
     try:
         if isinstance(notifier, StartedWorker):
-            notifier.ring(())
+            notifier.notify(())
     finally:
         notifier.close()

@@ -97,14 +97,14 @@ def _finalize_locked(store: Store, recovery: "Recovery", settings: Settings, war
         pending = PendingEnds(recovery.spool_dir, this_process(read_host()))
         with pending.around(ended):
             store.apply(unstarted)
-            _settle(found, store, recovery)
+            _finalize(found, store, recovery)
             _mirror(ended, store, settings, warn)
         pending.close()
     return found
 
 
-def _settle(found: "Orphans", store: Store, recovery: "Recovery") -> None:
-    from joblens.agent.recovery.settlement import Circumstances, History
+def _finalize(found: "Orphans", store: Store, recovery: "Recovery") -> None:
+    from joblens.agent.recovery.finalization import Circumstances, History
 
     asked = store.cancel_requests()
     for record in found.dead:
@@ -114,7 +114,7 @@ def _settle(found: "Orphans", store: Store, recovery: "Recovery") -> None:
             owns_groups=uuid not in found.superseded,
         )
         seen = History(store.samples(uuid), store.details(uuid))
-        store.apply(recovery.settle(record, seen, how))
+        store.apply(recovery.finalize(record, seen, how))
         recovery.forget(uuid)
     for record in found.never_started:
         store.apply(recovery.give_up(record))

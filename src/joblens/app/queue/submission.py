@@ -201,14 +201,14 @@ class WorkerCaller:
         self._store: QueueStore | None = None
         self._notifier: Notifier | None = None  # of a configured broker: connected once
 
-    def ring(self, tickets: Tickets) -> None:
+    def notify(self, tickets: Tickets) -> None:
         notifier = self._notifier or open_notifier(self._settings, self._open(), self._config)
         if self._settings.queue.broker:
             self._notifier = notifier
-            notifier.ring(tickets)
+            notifier.notify(tickets)
             return
         with closing(notifier):  # workers come and go: recipients are determined each time
-            notifier.ring(tickets)
+            notifier.notify(tickets)
 
     def remind(self) -> None:
         remind_workers(self._settings, self._open(), self._config)

@@ -100,10 +100,10 @@ def found_by_worker(tool: Tool, script: str, own: ToolScript | None, fill: Fill)
         kinds.append(_Sought((_interpreter_argv(tool, script)[0],), own.check))
     marked, named = fill(program, argv), named_command(tool, script, fill)
     sought = [
-        SoughtProgram(place=place, around=tuple(argument.split(mark)), names=kind.names, check=kind.check)
-        for place, argument in enumerate(marked)
+        SoughtProgram(index=index, around=tuple(argument.split(mark)), names=kind.names, check=kind.check)
+        for index, argument in enumerate(marked)
         for number, kind in enumerate(kinds)
-        if (mark := _MARK.format(number)) in argument and argument != named[place]
+        if (mark := _MARK.format(number)) in argument and argument != named[index]
     ]
     needs = _needs(tool)
     if not sought and not needs:

@@ -42,11 +42,11 @@ def read_tasks(tasks: Sequence[Mapping[str, Any]]) -> tuple[WrittenTask, ...]:
         return tasks_of(list(tasks)).tasks
     except Wrong as wrong:
         several = len(tasks) > 1
-        texts = [f"{_place(path) if several else ''}{text}" for path, text in wrong.finished]
+        texts = [f"{_prefix(path) if several else ''}{text}" for path, text in wrong.finished]
         raise InputError("\n".join(texts)) from None
 
 
-def _place(path: Path) -> str:
+def _prefix(path: Path) -> str:
     return f"task {path[0] + 1}: " if path and isinstance(path[0], int) else ""
 
 

@@ -18,7 +18,7 @@ import joblens
 from joblens.agent.cgroups.login_session import name_stop, stop_reason, system_unit
 from joblens.agent.nodes.jobs import MultiNodeJobs
 from joblens.agent.queue.claimed_jobs import ClaimedJob, WorkerPlan, WorkerView
-from joblens.agent.queue.lost_workers import PID_NAMESPACE, PLACE
+from joblens.agent.queue.lost_workers import ALLOCATION_ID, PID_NAMESPACE
 from joblens.agent.queue.node_worker import NodeWorker
 from joblens.agent.queue.outcomes import WorkedOutcomes
 from joblens.agent.queue.worker import QueueWorker
@@ -38,7 +38,7 @@ from joblens.app.wiring.background_process import (
 from joblens.app.wiring.drivers import SystemClock, logs_root, open_deliveries, spool_dir, store_name
 from joblens.app.wiring.journals import ContextJournals
 from joblens.app.wiring.machine import less_reserve
-from joblens.model.clusters.placement import PlaceEnding, is_for_any_worker
+from joblens.model.clusters.placement import AllocationEnding, is_for_any_worker
 from joblens.model.delivery import Claim, WorkerInfo
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Granularity, Placement, Record, Status
@@ -69,12 +69,12 @@ class PilotOptions(Struct, frozen=True, kw_only=True):
     gpus: tuple[str, ...] | None = None
     ends_at_s: float | None = None  # by the monotonic clock
     placement: Placement | None = None
-    place: str = ""  # the cluster's own id
+    allocation_id: str = ""  # the cluster's own id
     user: str = ""
     listener: "NodeListener | None" = None  # notifies it of tickets
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     # Asks the cluster why it ends the allocation; may wait for some seconds. None: it requeues jobs.
-    why_ended: Callable[[], PlaceEnding | None] | None = None
+    why_ended: Callable[[], AllocationEnding | None] | None = None
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
@@ -189,8 +189,11 @@ def make_info(settings: Settings, context: AgentContext, options: WorkerOptions,
 
 
 def _facts(context: AgentContext, options: WorkerOptions) -> dict[str, Any]:
-    place = options.pilot.place if options.pilot is not None else ""
-    return {PID_NAMESPACE: context.owner.pid_namespace, **({PLACE: place} if place else {})}
+    allocation_id = options.pilot.allocation_id if options.pilot is not None else ""
+    return {
+        PID_NAMESPACE: context.owner.pid_namespace,
+        **({ALLOCATION_ID: allocation_id} if allocation_id else {}),
+    }
 
 
 def _memory_of(options: WorkerOptions, layout: CgroupLayout) -> int | None:
@@ -398,17 +401,17 @@ class _Upgrade:
         self._worker = worker
         self._consumer = consumer
         self._tell = report
-        self._next_look_s = 0.0
+        self._next_check_s = 0.0
         self.is_due = False
 
     def next_wake_s(self) -> float | None:
-        return None if self.is_due or self._worker.is_ending else self._next_look_s
+        return None if self.is_due or self._worker.is_ending else self._next_check_s
 
     def wake(self) -> None:
         now_s = time.monotonic()
-        if now_s < self._next_look_s or self._worker.is_ending:
+        if now_s < self._next_check_s or self._worker.is_ending:
             return
-        self._next_look_s = now_s + _UPGRADE_CHECK_S
+        self._next_check_s = now_s + _UPGRADE_CHECK_S
         if self._installation.has_changed():
             self.is_due = True
             self._tell(
@@ -432,10 +435,10 @@ def _answer_s(lease_s: float) -> float:
 def _start_consumer(
     consumer: BrokerConsumer, worker: QueueWorker, handler: MessageHandler
 ) -> threading.Thread:
-    def hear() -> None:
+    def consume() -> None:
         consumer.run(handler, worker.broker_is_there, worker.broker_is_away)
 
-    thread = threading.Thread(target=hear, name="joblens-hearing", daemon=True)
+    thread = threading.Thread(target=consume, name="joblens-hearing", daemon=True)
     thread.start()
     return thread
 

@@ -21,7 +21,7 @@ from joblens.model.settings import Settings
 if TYPE_CHECKING:
     from joblens.runners.celery.broker_url import Broker
     from joblens.runners.celery.consumer import CeleryHearing
-    from joblens.runners.celery.notifier import CeleryBell
+    from joblens.runners.celery.notifier import CeleryNotifier
 
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -84,16 +84,16 @@ def _check_name(name: str) -> None:
         )
 
 
-def _celery() -> "tuple[type[CeleryBell], type[CeleryHearing]]":
+def _celery() -> "tuple[type[CeleryNotifier], type[CeleryHearing]]":
     try:
         from joblens.runners.celery.consumer import CeleryHearing
-        from joblens.runners.celery.notifier import CeleryBell
+        from joblens.runners.celery.notifier import CeleryNotifier
     except ImportError as error:
         raise MissingExtra(
             f"a worker needs Celery, which is not installed ({error.name})",
             hint=f"{how_to_install('celery')}; without it, submit starts a worker for its own jobs",
         ) from error
-    return CeleryBell, CeleryHearing
+    return CeleryNotifier, CeleryHearing
 
 
 def queues_of(text: str | None) -> tuple[str, ...]:

@@ -147,9 +147,9 @@ class _Executing:
         """Called in a signal handler: between any two instructions of the main thread."""
         self._is_unheeded = True
         if self._loop is not None:
-            self._loop.call(self._heed)
+            self._loop.call(self._on_cancel_request)
 
-    def _heed(self) -> None:
+    def _on_cancel_request(self) -> None:
         pool, number = self._pool, self._signals.number
         if not self._is_unheeded or pool is None or number is None or not pool.host.holds(self._uuid):
             return  # not started yet: the next tick retries
@@ -171,7 +171,7 @@ class _Executing:
 
     def wake(self) -> None:
         self._next_tick_s = time.monotonic() + _TICK_S
-        self._heed()
+        self._on_cancel_request()
         if self._view is None or self._pool is None or not self._pool.host.holds(self._uuid):
             return
         try:

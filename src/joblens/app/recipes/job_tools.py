@@ -53,8 +53,8 @@ def listed_job(job_dir: str) -> dict[str, Any]:
 
 def _of_summary(job_dir: str, summary: dict[str, Any]) -> dict[str, Any] | None:
     times = [summary.get(key) for key in ("start_time", "duration")]
-    is_told = summary.get("status") == "completed" and all(isinstance(one, int | float) for one in times)
-    if not is_told or process_of_executor(JobFolder(job_dir)) is None or may_run(job_dir):
+    is_complete = summary.get("status") == "completed" and all(isinstance(one, int | float) for one in times)
+    if not is_complete or process_of_executor(JobFolder(job_dir)) is None or may_run(job_dir):
         return None  # another system's, or it is being resumed
     return _listed(job_dir, status="completed", start_time=times[0], duration=times[1], progress=100.0)
 

@@ -144,7 +144,7 @@ def check_recipe(loaded: LoadedRecipe) -> CheckedRecipe:
     problems: list[tuple[Path, str]] = []
     operators: list[Operator] = []
     for call in recipe.process:
-        found, operator = _look_at(call, surroundings)
+        found, operator = _resolve(call, surroundings)
         problems += [(("process", call.index, *path), text) for path, text in found]
         if operator is not None:
             operators.append(operator)
@@ -185,7 +185,7 @@ def recipe_error(path: str, problems: Sequence[str], hint: str = "") -> RecipeEr
     return RecipeError(message, problems=problems, hint=hint)
 
 
-def _look_at(
+def _resolve(
     call: OperatorCall, surroundings: "OperatorContext"
 ) -> tuple[list[tuple[Path, str]], "Operator | None"]:
     """Returns errors by position inside its entry, or the operator."""

@@ -155,9 +155,9 @@ class LiveSnapshot:
     def refresh(self) -> JobSnapshot:
         """Raises InputError if the job's files are unreadable."""
         with readable_or_input_error():
-            return self._look()
+            return self._read_all()
 
-    def _look(self) -> JobSnapshot:
+    def _read_all(self) -> JobSnapshot:
         is_cut = not self._knows_partitions and self.directory.knows_partitions()
         if is_cut or any(tail.is_replaced() for tail in self._tails.values()):
             self._begin()

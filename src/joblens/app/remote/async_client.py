@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar, Unpack
 import msgspec
 
 from joblens.analysis.charts.series import JobSeries
+from joblens.analysis.runs.table import ResultRow
 from joblens.app.remote.client import (
     UNFINISHED,
     Advice,
@@ -28,7 +29,7 @@ from joblens.model.history import Annotation, Statistics, Tombstone
 from joblens.model.jobs.details import Details, Provenance
 from joblens.model.jobs.job import Record
 from joblens.model.jobs.sample import Sample
-from joblens.model.runs.run import JobResult, Run, RunEvent, Workflow
+from joblens.model.runs.run import Run, RunEvent, Workflow
 from joblens.model.sql import SqlAnswer
 from joblens.stores.remote import EventStream, ServerEvent
 
@@ -133,8 +134,8 @@ class AsyncClient:
     async def run(self, run: str) -> Run:
         return await self._call(lambda client: client.run(run))
 
-    async def run_results(self, run: str) -> list[JobResult]:
-        return await self._call(lambda client: client.run_results(run))
+    async def run_jobs(self, run: str) -> list[ResultRow]:
+        return await self._call(lambda client: client.run_jobs(run))
 
     async def run_events(self, run: str, after: int = 0) -> list[tuple[int, RunEvent]]:
         return await self._call(lambda client: client.run_events(run, after))

@@ -11,13 +11,14 @@ import msgspec
 from msgspec import Struct
 
 from joblens.analysis.charts.series import JobSeries
+from joblens.analysis.runs.table import ResultRow
 from joblens.analysis.sizing.rightsizing import GroupAdvice
 from joblens.model.errors import InputError
 from joblens.model.history import BENCH_TAG, Annotation, HistoryQuery, SortKey, Statistics, Tombstone
 from joblens.model.jobs.details import Details, Provenance
 from joblens.model.jobs.job import Record, Status
 from joblens.model.jobs.sample import Sample
-from joblens.model.runs.run import JobResult, Run, RunEvent, RunStatus, Workflow
+from joblens.model.runs.run import Run, RunEvent, RunStatus, Workflow
 from joblens.model.sql import SqlAnswer, SqlLimits
 from joblens.model.values.ids import new_uuid
 from joblens.model.values.units import parse_duration, parse_instant, parse_size
@@ -75,6 +76,11 @@ class Advice(Struct, frozen=True):
     jobs: int  # that it is based on
 
 
+class _RunJobs(Struct, frozen=True):
+    items: list[ResultRow]
+    next: int | None = None
+
+
 class Client:
     """One connection to a server, opened at the first request. Threads may share it; their requests wait for
     each other.
@@ -98,6 +104,7 @@ class Client:
         self._store = RemoteStore(self._server)
 
     def close(self) -> None:
+        """Closes the connection; a later request opens it again."""
         self._server.close()
 
     def __enter__(self) -> Self:
@@ -138,17 +145,20 @@ class Client:
         return self._server.call("GET", f"{_job(job)}/series?points={points}", JobSeries)
 
     def details(self, job: str | int) -> Details:
+        """Probes, GPUs, processes, and why a number is unknown."""
         return self._store.details(self._uuid(job))
 
     def provenance(self, job: str | int) -> Provenance:
+        """Programs, packages, code, machine, inputs and outputs."""
         return self._server.call("GET", f"{_job(job)}/provenance", Provenance)
 
     def annotations(self, job: str | int) -> list[Annotation]:
+        """Notes and metrics that people and jobs added, oldest first."""
         return self._store.annotations(self._uuid(job))
 
     def log(self, job: str | int, stream: str = "stdout", tail: int | None = None) -> bytes:
-        """What the job printed so far; `tail`: its last lines. Where the server cannot read the file, the
-        tail that the record has."""
+        """Returns the output so far; with `tail`, its last lines. Where the server cannot read the file,
+        returns the tail in the record."""
         query = "" if tail is None else f"?tail={tail}"
         path, found = f"/api/v1{_job(job)}/logs/{_quoted(stream)}", bytearray()
         answer = self._server.request("GET", path + query)
@@ -169,6 +179,7 @@ class Client:
         return self._store.sql(text, SqlLimits(seconds=seconds, rows=rows))
 
     def health(self) -> Health:
+        """State and version of the server."""
         return self._server.call("GET", "/health", Health)
 
     # ---- runs
@@ -185,11 +196,18 @@ class Client:
         """By UUID, WORKFLOW.N, or a workflow's number or name: its newest run."""
         return self._store.find_run(run)
 
-    def run_results(self, run: str) -> list[JobResult]:
-        """Every attempt of the run's jobs."""
-        return self._store.run_results(self.run(run).uuid)
+    def run_jobs(self, run: str) -> list[ResultRow]:
+        """Every job of the run with its last attempt."""
+        found: list[ResultRow] = []
+        after: int | None = 0
+        while after is not None:
+            page = self._server.call("GET", f"{_run(run)}/jobs?limit=1000&after={after}", _RunJobs)
+            found += page.items
+            after = page.next
+        return found
 
     def run_events(self, run: str, after: int = 0) -> list[tuple[int, RunEvent]]:
+        """(number, event) in order, behind number `after`."""
         return self._store.run_events(self.run(run).uuid, after)
 
     # ---- streams
@@ -214,12 +232,15 @@ class Client:
                 yield int(event.id), msgspec.json.decode(event.data, type=RunEvent)
 
     def stream_of_samples(self, job: str | int, after: int = -1) -> EventStream:
+        """Raw events of the stream, with `close` to end it from another thread."""
         return EventStream(self._server, f"{_job(job)}/samples/stream", "" if after < 0 else str(after))
 
     def stream_of_log(self, job: str | int, stream: str = "stdout") -> EventStream:
+        """As `stream_of_samples`, of output."""
         return EventStream(self._server, f"{_job(job)}/logs/{_quoted(stream)}/stream")
 
     def stream_of_run(self, run: str, after: int = 0) -> EventStream:
+        """As `stream_of_samples`, of the events of a run."""
         return EventStream(self._server, f"{_run(run)}/events/stream", str(after) if after else "")
 
     def wait(self, job: str | int, timeout_s: float | None = None) -> Record:
@@ -268,10 +289,12 @@ class Client:
         return self._server.call("POST", f"{_job(job)}/rerun", Record, {"env": dict(env or {})}, key)
 
     def tag(self, job: str | int, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Record:
+        """Adds and removes tags."""
         change = {"add": tuple(add), "remove": tuple(remove)}
         return self._server.call("POST", f"{_job(job)}/tags", Record, change)
 
     def annotate(self, job: str | int, text: str) -> Annotation:
+        """Adds a note."""
         path = f"{_job(job)}/annotations"
         return self._server.call("POST", path, Annotation, {"text": text}, is_repeatable=False)
 
@@ -297,12 +320,15 @@ class Client:
         return self._server.call("POST", "/runs", Run, body, is_repeatable=False)
 
     def cancel_run(self, run: str) -> Run:
+        """Asks a run to end."""
         return self._server.call("POST", f"{_run(run)}/cancel", Run)
 
     def resume_run(self, run: str) -> Run:
+        """Continues a stopped or killed run."""
         return self._server.call("POST", f"{_run(run)}/resume", Run, is_repeatable=False)
 
     def rerun_run(self, run: str, *, failed: bool = False, only: Sequence[str] = ()) -> Run:
+        """Runs failed or selected jobs of a run again, with their dependents."""
         body = {"failed": failed, "only": tuple(only)}
         return self._server.call("POST", f"{_run(run)}/rerun", Run, body, is_repeatable=False)
 

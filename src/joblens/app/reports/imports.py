@@ -102,7 +102,7 @@ def import_history(store: Store, paths: Sequence[str], result: Imported, advance
                 continue
             if record.outcome is None:
                 result.unfinished += 1
-            elif record.job.uuid in batch or is_settled(store, record):
+            elif record.job.uuid in batch or is_recorded(store, record):
                 result.known += 1
             else:
                 batch[record.job.uuid] = writes_of(record, details)
@@ -364,7 +364,7 @@ def _found(store: Store, uuid: str) -> Record | None:
         return None
 
 
-def is_settled(store: Store, record: Record) -> bool:
+def is_recorded(store: Store, record: Record) -> bool:
     """Returns whether it is in the store with an outcome that this record could not improve."""
     try:
         return store.find(record.job.uuid).status is not Status.LOST or record.status is Status.LOST

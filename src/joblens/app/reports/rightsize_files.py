@@ -271,6 +271,22 @@ def open_spec(path: str | None, workflow: Workflow, run: Run) -> SpecFile:
     )
 
 
+def recorded_spec(workflow: Workflow, run: Run) -> SpecFile:
+    """Returns the file as it was when the run was created: all of it is in the run. Raises SpecError."""
+    path = os.path.basename(workflow.source) or f"{workflow.name}.{run.spec_format}"
+    reading = read_workflow(run.spec_text, run.spec_format, path)
+    if reading.spec is None:
+        raise spec_error(path, _problems(path, reading))
+    return SpecFile(
+        path=path,
+        text=run.spec_text,
+        format=run.spec_format,
+        spec=reading.spec,
+        value=reading.document.value,
+        is_changed=False,
+    )
+
+
 def _problems(path: str, reading: SpecReading) -> list[str]:
     return [
         f"{path}:{problem.mark.line}:{problem.mark.column}: {problem.message}" for problem in reading.problems

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from joblens.analysis.numbers.usage import total_usage
 from joblens.analysis.slurm.efficiency import SACCT, Efficiency, efficiency_of_record, efficiency_of_slurm
-from joblens.analysis.slurm.records import cluster_account, external_id_of, is_settled, queued_job, with_seen
+from joblens.analysis.slurm.records import cluster_account, external_id_of, is_final, queued_job, with_seen
 from joblens.app.jobs.queries import PREFIX as SLURM_PREFIX
 from joblens.app.jobs.queries import Note, find, records_in
 from joblens.model.clusters.slurm import SlurmJob
@@ -40,7 +40,7 @@ def accounts_of(
     return {
         uuid: cluster_account(job, is_shared=placement.is_allocation)
         for uuid, placement in placed.items()
-        if (job := jobs.get(placement.job_id)) is not None and (is_settled(job) or not only_final)
+        if (job := jobs.get(placement.job_id)) is not None and (is_final(job) or not only_final)
     }
 
 
@@ -109,7 +109,7 @@ class Seff:
         self._note = note
         self._commands = SlurmCommands() if has_slurm() else None
 
-    def look(self, ident: str) -> list[Efficiency]:
+    def efficiencies(self, ident: str) -> list[Efficiency]:
         """Several for an array or a heterogeneous job. Raises UnknownJob."""
         bare = ident.strip().removeprefix(SLURM_PREFIX)
         if _SLURM_ID.match(bare):

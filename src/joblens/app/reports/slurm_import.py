@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from joblens.analysis.slurm.records import slurm_record
 from joblens.analysis.slurm.text import jobs_of, read_sacct, sacct_header
-from joblens.app.reports.imports import Advance, Imported, is_settled, lines_of, writes_of
+from joblens.app.reports.imports import Advance, Imported, is_recorded, lines_of, writes_of
 from joblens.model.clusters.slurm import SlurmJob, SlurmRow
 from joblens.model.errors import FormatError, InputError
 from joblens.model.values.units import parse_instant
@@ -89,7 +89,7 @@ def _take(store: Store, jobs: Iterable[SlurmJob], cluster: str, result: Imported
         seen.add(uuid)
         if record.outcome is None:
             result.unfinished += 1
-        elif job.row.comment.startswith(OUR_OWN) or is_settled(store, record):
+        elif job.row.comment.startswith(OUR_OWN) or is_recorded(store, record):
             result.known += 1
         else:
             batch += writes_of(record, None)

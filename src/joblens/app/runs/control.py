@@ -41,7 +41,10 @@ def refuse_command(run: Run, store: Store) -> None:
 
 
 def refuse_driven(run: Run, settings: Settings) -> None:
-    """Raises RunIsDriven if a process of this machine drives it."""
+    """Raises RunIsDriven if a process of this machine drives it. The driver of an ended run gets some time to
+    close."""
+    if run.status not in _UNFINISHED:
+        wait_until_let_go(run, LocalDrivers(settings), _HAND_OVER_S)
     lock = RunLock(spool_dir(store_name(settings)), run.uuid)
     if lock.holder() is not None:
         raise driven_by_another(run, lock)

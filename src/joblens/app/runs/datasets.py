@@ -31,7 +31,7 @@ STATUSES = (PENDING, FINALIZING, FINALIZED, FAILED)
 class DatasetStanding(Struct, frozen=True, kw_only=True):
     """`producers_done`: producers that have succeeded or are not part of the run."""
 
-    place: int
+    index: int
     name: str
     path: str
     status: str
@@ -59,40 +59,40 @@ def datasets_of_run(store: Store, run: Run) -> list[DatasetStanding]:
     reused = reused_results(store, run)
     schedule = schedule_of(store, run, plan, store.run_results(run.uuid), reused)
     own = [event for _, event in store.run_events(run.uuid)]
-    facts = {event.fact.place: event for event in own if isinstance(event.fact, DatasetFinalized)}
+    facts = {event.fact.index: event for event in own if isinstance(event.fact, DatasetFinalized)}
     earlier = [] if reused is None else reused_events(store, reused)
     by_name = {event.fact.name: event for event in earlier if isinstance(event.fact, DatasetFinalized)}
     readers: dict[int, list[str]] = {}
     for job in plan.jobs:
-        for place in job.input_datasets:
-            readers.setdefault(place, []).append(job.name)
+        for position in job.input_datasets:
+            readers.setdefault(position, []).append(job.name)
     is_driven = status_now(run) is RunStatus.RUNNING
     return [
         _standing(
             schedule,
-            place,
+            position,
             dataset,
-            facts.get(place) or by_name.get(dataset.name),
-            tuple(readers.get(place, ())),
+            facts.get(position) or by_name.get(dataset.name),
+            tuple(readers.get(position, ())),
             is_driven=is_driven,
         )
-        for place, dataset in enumerate(plan.datasets)
+        for position, dataset in enumerate(plan.datasets)
     ]
 
 
 def _standing(
     schedule: Schedule,
-    place: int,
+    position: int,
     dataset: PlannedDataset,
     event: RunEvent | None,
     readers: tuple[str, ...],
     *,
     is_driven: bool,
 ) -> DatasetStanding:
-    state = schedule.table.datasets.states[place]
+    state = schedule.table.datasets.states[position]
     done = (JobState.COMPLETED, JobState.DISABLED)
     found = DatasetStanding(
-        place=place,
+        index=position,
         name=dataset.name,
         path=dataset.path,
         status=PENDING,
@@ -114,7 +114,7 @@ def _standing(
             duration_s=fact.duration_s,
         )
     if state == DatasetState.FAILED:
-        return replace(found, status=FAILED, error=schedule.table.datasets.errors[place], is_due=True)
+        return replace(found, status=FAILED, error=schedule.table.datasets.errors[position], is_due=True)
     is_due = state == DatasetState.FINALIZING
     return replace(found, status=FINALIZING) if is_due and is_driven else replace(found, is_due=is_due)
 
@@ -166,7 +166,7 @@ def finalize_by_hand(
     for one in chosen:
         if one.is_due:
             note(one)
-            fact = finalize(plan, one.place, cwd)
+            fact = finalize(plan, one.index, cwd)
             event = RunEvent(new_uuid(), run.uuid, time.time_ns() // 1000, fact)
             store.apply([RunNoted(secrets.hide(event) if secrets else event)])
         done.append(one.name)

@@ -189,7 +189,7 @@ def _ran_in_now(again: JobAgain) -> Any:
     words = () if job.container is not None else starting_words(job.argv, is_shell=job.is_shell, shell=shell)
     search = again.env.get("PATH", os.environ.get("PATH", ""))
     parts = ProvenanceParts(read_host(), __version__, ())
-    found, question, root = parts.look(CommandKind(again.cwd or os.getcwd(), words, search))
+    found, question, root = parts.collect(CommandKind(again.cwd or os.getcwd(), words, search))
     return found if question is None else parts.with_changes(found, question, root)
 
 

@@ -186,7 +186,7 @@ def enabled_indices(plan: Plan, options: RunOptions) -> frozenset[int] | None:
     selection = select(plan, options.only, options.skip, options.until)
     if selection.problems:
         raise PlanError("\n  ".join(selection.problems), hint="joblens expand FILE lists the jobs")
-    return frozenset(selection.places)
+    return frozenset(selection.indexes)
 
 
 def jobs_to_run(plan: Plan, options: RunOptions, again: tuple[int, ...] | None = None) -> frozenset[int]:

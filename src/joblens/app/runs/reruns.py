@@ -113,7 +113,7 @@ def carry(
 
 
 def _raised(base: Run, made: "_Rebased") -> tuple[RaisedRequest, ...]:
-    here = {there: index for index, there in made.places.items()}
+    here = {there: index for index, there in made.indexes.items()}
     return tuple(replace(one, index=here[one.index]) for one in base.raised if one.index in here)
 
 
@@ -124,7 +124,7 @@ class _Rebased:
         self.plan = growing(plan) if batches else plan
         self.kept: list[tuple[JobsSpawned, JobsSpawned]] = []
         self.lost: list[str] = []  # orchestrators
-        self.places: dict[int, int] = {}  # indices in the base, by index here
+        self.indexes: dict[int, int] = {}  # indices in the base, by index here
         extender = PlanExtender(self.plan)
         counts: dict[str, int] = {}
         for batch in batches:
@@ -139,14 +139,14 @@ class _Rebased:
                 continue
             counts[batch.lineage] = iteration
             self.kept.append((batch, new))
-            self.places |= {new.first + index: batch.first + index for index in range(len(batch.jobs))}
+            self.indexes |= {new.first + index: batch.first + index for index in range(len(batch.jobs))}
 
 
 def _kept_from(
     state: RunState, made: _Rebased, reasons: Mapping[int, str]
 ) -> dict[str, tuple[tuple[int, int], ...]]:
     found: dict[str, list[tuple[int, int]]] = {}
-    for here, there in made.places.items():
+    for here, there in made.indexes.items():
         standing = state.jobs[there]
         if here in reasons or standing.state is not JobState.COMPLETED:
             continue
@@ -154,7 +154,7 @@ def _kept_from(
         if standing.kept_from is not None:
             run, index = standing.kept_from, _index_in(state.run, standing.kept_from, there)
         found.setdefault(run, []).append((here, index))
-    return {run: tuple(places) for run, places in found.items()}
+    return {run: tuple(indexes) for run, indexes in found.items()}
 
 
 def _index_in(base: Run, uuid: str, index: int) -> int:
@@ -167,7 +167,7 @@ class RerunSelection(Struct, frozen=True):
     are executed. `has_failed_actions`: a reason to run even if no job has to run again."""
 
     base: Run
-    places: tuple[int, ...]
+    indexes: tuple[int, ...]
     reasons: dict[int, str]
     has_failed_actions: bool = False
     kept_from: dict[str, tuple[tuple[int, int], ...]] = {}  # as of Run
@@ -176,7 +176,7 @@ class RerunSelection(Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        return not self.places and not self.has_failed_actions
+        return not self.indexes and not self.has_failed_actions
 
 
 def failed_of(store: Store, run: Run) -> RerunSelection:
@@ -198,7 +198,7 @@ def selected_of(store: Store, run: Run, words: Sequence[str]) -> RerunSelection:
     found = find_jobs(state.plan, "--only", words)
     if found.problems:
         raise PlanError("\n  ".join(found.problems), hint=f"joblens results {run_label(run)} lists the jobs")
-    chosen = set(found.places)
+    chosen = set(found.indexes)
     _refuse_impossible(state, chosen, Graph(state.plan).behind(sorted(chosen)))
     return _again_of(state, {state.jobs[index].name: "named by --only" for index in sorted(chosen)})
 
@@ -229,7 +229,7 @@ def _again_of(
     )
 
 
-def _refuse_impossible(state: RunState, chosen: set[int], places: set[int]) -> None:
+def _refuse_impossible(state: RunState, chosen: set[int], indexes: set[int]) -> None:
     jobs, label = state.jobs, run_label(state.run)
     problems = [
         f"--only: {jobs[index].name} was skipped in run {label}"
@@ -239,9 +239,9 @@ def _refuse_impossible(state: RunState, chosen: set[int], places: set[int]) -> N
     done = (JobState.COMPLETED, JobState.DISABLED)
     problems += [
         f"{jobs[index].name} needs {jobs[needed].name}, which has not succeeded in run {label}"
-        for index in sorted(places)
+        for index in sorted(indexes)
         for needed in state.plan.jobs[index].depends_on
-        if needed not in places and jobs[needed].state not in done
+        if needed not in indexes and jobs[needed].state not in done
     ]
     if problems:
         raise PlanError("\n  ".join(problems), hint="add them with --only, or use --failed")
@@ -315,7 +315,7 @@ def changed_since_last(
     for index, one in known.items():
         if index not in reasons and (one.run_uuid, one.index) != (base.uuid, index):
             kept.setdefault(one.run_uuid, []).append((index, one.index))
-    kept_from = {uuid: tuple(places) for uuid, places in kept.items()}
+    kept_from = {uuid: tuple(indexes) for uuid, indexes in kept.items()}
     return RerunSelection(store.find_run(base.uuid), tuple(sorted(reasons)), reasons, kept_from=kept_from)
 
 

@@ -133,7 +133,7 @@ def schedule_of(
     schedule.stopping = StopMode.DRAIN
     schedule.begin(0.0)
     for fact in failed_finalizations(events):
-        schedule.handle(FinalizationEnded(fact.place, fact.error), 0.0)
+        schedule.handle(FinalizationEnded(fact.index, fact.error), 0.0)
     return schedule
 
 
@@ -143,7 +143,7 @@ def _enabled(run: Run, plan: Plan) -> frozenset[int] | None:
         return None
     from joblens.plan.workflows.selection import select
 
-    return frozenset(select(plan, options.only, options.skip, options.until).places)
+    return frozenset(select(plan, options.only, options.skip, options.until).indexes)
 
 
 class RunJob(Struct, frozen=True):

@@ -74,15 +74,15 @@ def _tries(result: JobResult) -> int:
 
 def _with_use_so_far(store: Store, rows: list[ResultRow], records: dict[str, Record]) -> list[ResultRow]:
     """For running jobs: the time so far and, for the first of them, the usage from their samples."""
-    now_us, looked_at, found = time.time_ns() // 1000, 0, []
+    now_us, sampled, found = time.time_ns() // 1000, 0, []
     for row in rows:
         record = records.get(row.job_uuid or "")
         if row.state is not JobState.RUNNING or record is None or record.attempt is None:
             found.append(row)
             continue
         duration_s = max(0, now_us - record.attempt.started_at_us) / 1e6
-        samples = store.samples(record.job.uuid) if looked_at < _MAX_SAMPLED_JOBS else []
-        looked_at += 1
+        samples = store.samples(record.job.uuid) if sampled < _MAX_SAMPLED_JOBS else []
+        sampled += 1
         use = use_so_far([sample for _, sample in samples])
         found.append(replace(row, duration_s=duration_s, **use))
     return found
@@ -165,6 +165,10 @@ def workflow_rows(store: Store, workflows: Iterable[Workflow]) -> list[WorkflowR
 def run_rows(store: Store, workflow: Workflow) -> list[RunRow]:
     host = read_host()
     return [_run_row(store, run, host) for run in store.runs(workflow.uuid)]
+
+
+def run_row(store: Store, run: Run) -> RunRow:
+    return _run_row(store, run, read_host())
 
 
 def _run_row(store: Store, run: Run, host: HostFacts) -> RunRow:

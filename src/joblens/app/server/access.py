@@ -34,13 +34,14 @@ _USE_NOTED_US = 60_000_000
 
 
 class Principal(Struct, frozen=True, kw_only=True):
-    """Who acts: the owner of the server, or a token."""
+    """Who acts: the owner of the server, a token, or a client certificate with a role."""
 
     name: str
     user: str  # of the store
     role: Role
     scope: Scope
     token_id: str = ""
+    is_certificate: bool = False
 
     def require(self, role: Role) -> None:
         """Raises AccessDenied."""
@@ -85,6 +86,8 @@ class Principal(Struct, frozen=True, kw_only=True):
     @property
     def who(self) -> str:
         """As the audit log names it."""
+        if self.is_certificate:
+            return f"{self.user} (certificate {self.name})"
         return f"{self.user} (token {self.name})" if self.token_id else self.user
 
 

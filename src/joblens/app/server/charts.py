@@ -18,6 +18,7 @@ from joblens.app.server.access import Principal
 from joblens.app.server.jobs import get_job
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.jobs.job import Record, Requirements, Status
+from joblens.model.values.units import format_duration
 from joblens.ports.store import QueueStore
 
 _FAR_US = 1 << 62
@@ -201,8 +202,8 @@ def get_job_advice(store: QueueStore, who: Principal, ident: str) -> OneJobAdvic
         advice=tuple(
             ResourceAdvice(
                 resource=part.resource,
-                current=part.current_text,
-                recommended=part.recommended_text,
+                current=_shown(part.resource, part.current, part.current_text, is_file=is_file),
+                recommended=_shown(part.resource, part.recommended, part.recommended_text, is_file=is_file),
                 is_change=part.is_change,
                 reason=part.reason,
             )
@@ -211,6 +212,11 @@ def get_job_advice(store: QueueStore, who: Principal, ident: str) -> OneJobAdvic
         line=line,
         line_for="workflow" if is_file else "command",
     )
+
+
+def _shown(resource: str, amount: float | None, text: str, *, is_file: bool) -> str:
+    """A workflow file has durations of ISO 8601; an option and a reader do not."""
+    return format_duration(amount) if resource == "runtime" and amount is not None and not is_file else text
 
 
 def _option(resource: str, amount: float, text: str) -> str:

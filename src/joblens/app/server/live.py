@@ -28,7 +28,7 @@ class LiveQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LiveJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What changes rarely. None: not limited, or not known."""
+    """The part that changes rarely. None: not limited, or unknown."""
 
     number: int
     uuid: str
@@ -139,6 +139,13 @@ class LiveJobs:
                 points=tuple(found for each in visible if (found := _points_since(each, since)) is not None),
                 machines=self._machines(visible),
             )
+
+    def machines(self, store: QueueStore, who: Principal) -> tuple[Machine, ...]:
+        """Returns machines with running jobs that `who` may see, and this one, which comes first."""
+        with self._lock:
+            self._refresh(store)
+            visible = [each for each in self._jobs.values() if who.may_see_user(each.record.job.user)]
+            return self._machines(visible)
 
     def _refresh(self, store: QueueStore) -> None:
         now = time.monotonic()

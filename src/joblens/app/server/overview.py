@@ -31,8 +31,8 @@ AND NOT EXISTS (SELECT 1 FROM tags WHERE job_number = number AND tag = '{tag}') 
 _MOST_USERS = 100  # whose totals are kept
 
 
-class DaysQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    midnight_us: Annotated[int, Meta(ge=0, le=2**62)]  # where today began for the reader
+class OverviewQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    midnight_us: Annotated[int, Meta(ge=0, le=2**62)] | None = None  # where today began for the reader
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -56,12 +56,6 @@ class WorkerSummary(Struct, frozen=True, kw_only=True):
     seen_at_us: int
 
 
-class Overview(Struct, frozen=True, kw_only=True):
-    failures: tuple[Failure, ...]  # of the last week, newest first
-    workers: tuple[WorkerSummary, ...]
-    backlog: tuple[Backlog, ...]
-
-
 class DayTotals(Struct, frozen=True, kw_only=True):
     """Jobs that started within a day."""
 
@@ -77,7 +71,14 @@ class Days(Struct, frozen=True, kw_only=True):
     before: tuple[DayTotals, ...]  # the seven days before, up to the same time of day, newest first
 
 
-def get_overview(store: QueueStore, who: Principal) -> Overview:
+class Overview(Struct, frozen=True, kw_only=True):
+    failures: tuple[Failure, ...]  # of the last week, newest first
+    workers: tuple[WorkerSummary, ...]
+    backlog: tuple[Backlog, ...]
+    days: Days | None  # None: without `midnight_us`
+
+
+def get_overview(store: QueueStore, who: Principal, days: "DayCounts", midnight_us: int | None) -> Overview:
     now_us = store.now_us()
     query = HistoryQuery(
         statuses=FAILURES,
@@ -103,6 +104,7 @@ def get_overview(store: QueueStore, who: Principal) -> Overview:
             if who.may_see_user(each.user)
         ),
         backlog=tuple(store.backlog()) if who.scope is Scope.ALL else (),
+        days=None if midnight_us is None else days.answer(store, who, midnight_us),
     )
 
 
@@ -144,14 +146,14 @@ class DayCounts:
         self._lock = threading.Lock()
         self._kept: dict[tuple[str | None, int], tuple[float, Days]] = {}
 
-    def answer(self, store: QueueStore, who: Principal, asked: DaysQuery) -> Days:
+    def answer(self, store: QueueStore, who: Principal, midnight_us: int) -> Days:
         user = None if who.scope is Scope.ALL else who.user
-        key = (user, asked.midnight_us)
+        key = (user, midnight_us)
         with self._lock:
             found = self._kept.get(key)
             if found is not None and time.monotonic() - found[0] < _DAYS_AGE_S:
                 return found[1]
-            days = _days(store, user, asked.midnight_us)
+            days = _days(store, user, midnight_us)
             if len(self._kept) >= _MOST_USERS:
                 self._kept.clear()
             self._kept[key] = (time.monotonic(), days)

@@ -27,6 +27,7 @@ from joblens.ports.store import QueueStore
 from joblens.views.graph.run_graph import MOST_OPENED, MOST_SINGLE, RunGraph, graph_of
 
 _MOST_SAMPLED = 200  # attempts whose samples are read for the machine's use
+_FEWEST_SAMPLES = 5
 _URGENT = (
     JobState.FAILED,
     JobState.PENDING_FAILED,
@@ -71,7 +72,7 @@ def get_graph(
         if wanted and any(len(groups.members[each]) > MOST_OPENED for each in wanted):
             view.refresh(store, run)
         opened = {
-            group: _most_important(view, members)
+            group: _most_important(view, members) if is_grouped else members
             for group, members in enumerate(groups.members)
             if not is_grouped or group in wanted
         }
@@ -84,8 +85,6 @@ def get_graph(
 
 
 def _most_important(view: RunView, members: tuple[int, ...]) -> tuple[int, ...]:
-    if len(members) <= MOST_SINGLE and not view.rows:
-        return members
     if len(members) <= MOST_OPENED:
         return members
     urgency = {int(state): place for place, state in enumerate(_URGENT)}
@@ -140,6 +139,7 @@ def _uses(store: QueueStore, gantt: Gantt, records: list[Record]) -> dict[int, J
         if record.number in started and record.attempt is not None:
             samples = [sample for _, sample in store.samples(record.job.uuid)]
             use = use_of_job(series_of_samples(record, samples))
-            if use is not None:
+            # Few samples of an ended attempt say less than its totals.
+            if use is not None and (len(samples) >= _FEWEST_SAMPLES or not record.status.is_final):
                 uses[record.number] = use
     return uses

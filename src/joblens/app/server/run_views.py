@@ -4,7 +4,7 @@ The table is computed once for all clients; a client that asks again gets only r
 
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -158,9 +158,14 @@ class Attempts:
 
     def counts(self, jobs: int) -> dict[str, int]:
         found: dict[str, int] = {}
-        for index in self.last:
-            word = self.state(index).label
-            found[word] = found.get(word, 0) + 1
+        for status, count in Counter(result.status for result in self.last.values()).items():
+            word = state_of_attempt(status).label
+            found[word] = found.get(word, 0) + count
+        for index, attempt in self._without_output:
+            last = self.last.get(index)
+            if last is not None and last.attempt == attempt and last.status is Status.SUCCESS:
+                found[JobState.COMPLETED.label] -= 1
+                found[JobState.FAILED.label] = found.get(JobState.FAILED.label, 0) + 1
         waiting = jobs - len(self.last)
         return {**found, WAITING: waiting} if waiting > 0 else found
 

@@ -206,8 +206,8 @@ def run(session: Session, /, **given: Any) -> int:
     if session.json:
         session.write_json(documents)
     else:
-        for place, document in enumerate(documents):
-            session.write_lines([""] if place else [])
+        for index, document in enumerate(documents):
+            session.write_lines([""] if index else [])
             session.write_lines(render_result(document, session.table_width, session.palette))
             session.write_lines([f"saved as {document['id']}"])
     return 0 if all(document["error"] is None for document in documents) else 1

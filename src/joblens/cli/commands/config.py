@@ -1,11 +1,9 @@
 """`joblens config`: the settings in force."""
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import to_builtins
 
 from joblens.cli.commands.other_names import CommandGroup
 from joblens.cli.context import Session
@@ -13,7 +11,6 @@ from joblens.cli.options.common import shared_options
 
 if TYPE_CHECKING:
     from joblens.app.wiring.settings import LoadedSettings
-    from joblens.model.settings import Settings
 
 
 @click.group("config", cls=CommandGroup)
@@ -30,40 +27,20 @@ def show(session: Session) -> None:
 
 
 def _show(session: Session, loaded: "LoadedSettings") -> None:
+    from joblens.app.doctor.effective_settings import effective_values
     from joblens.model.setting_list import all_settings
-    from joblens.views.setup.config import render_config, setting_values
+    from joblens.views.setup.config import render_config
 
-    values, origins = setting_values(to_builtins(loaded.settings)), dict(loaded.origins)
-    for name, (value, origin) in _values_of_unset(loaded.settings).items():
-        if values[name] is None:
-            values[name], origins[name] = value, origin
+    found = effective_values(loaded.settings, loaded.origins)
     if session.json:
         session.write_json(
-            {name: {"value": value, "origin": origins[name]} for name, value in values.items()}
+            {name: {"value": each.value, "origin": each.origin} for name, each in found.items()}
         )
         return
     kinds = {name: setting.kind.value for name, setting in all_settings().items()}
+    values = {name: each.value for name, each in found.items()}
+    origins = {name: each.origin for name, each in found.items()}
     session.write_lines(render_config(values, kinds, origins, session.palette))
-
-
-def _values_of_unset(settings: "Settings") -> dict[str, tuple[object, str]]:
-    """Returns the effective values of settings that are not set, with their origins, by name."""
-    from joblens.app.jobs.preparation import DEFAULT_INTERVAL_S
-    from joblens.app.queue.notifiers import broker_folder
-    from joblens.app.wiring.drivers import default_journal_dir, history_file, logs_root, store_name
-
-    found: dict[str, object] = {
-        "job_metrics.default_sample_rate": DEFAULT_INTERVAL_S,
-        "store.url": store_name(settings),
-        "store.journal_dir": default_journal_dir(),
-        "sinks.history.path": history_file(settings),
-        "output.dir": logs_root(settings),
-        "queue.broker": broker_folder(settings),
-        "slurm.python": sys.executable,
-    }
-    values = {name: (value, "default") for name, value in found.items()}
-    address = os.environ.get("RAY_ADDRESS")
-    return values | ({"ray.address": (address, "environment RAY_ADDRESS")} if address else {})
 
 
 @command.command("path")

@@ -66,7 +66,7 @@ def _by_names(session: Session, ident: str, words: tuple[str, ...]) -> "tuple[Ru
     found = find_jobs(plan_of_run(run), "reset-status", words)
     if found.problems:
         raise PlanError("\n  ".join(found.problems), hint=f"joblens results {run_label(run)} lists the jobs")
-    return run, list(found.places)
+    return run, list(found.indexes)
 
 
 def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool, no_prompts: bool) -> None:

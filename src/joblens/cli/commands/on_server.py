@@ -47,7 +47,7 @@ def _submit_command(session: Session, given: dict[str, Any]) -> None:
     from msgspec.structs import replace
 
     from joblens.app.server.changes import SubmitJob
-    from joblens.cli.commands.submitted import told
+    from joblens.cli.commands.submitted import report_submitted
     from joblens.cli.options.request import request_from
     from joblens.cli.options.run import only_label
     from joblens.model.jobs.job import Record, RetryLost
@@ -64,7 +64,7 @@ def _submit_command(session: Session, given: dict[str, Any]) -> None:
         retry_lost=RetryLost(given["retry_lost"]) if given["retry_lost"] else None,
     )
     record = server.call("POST", "/store/submit", Record, asked, _key())
-    told(session, record, given, session.recover_orphans)
+    report_submitted(session, record, given, session.recover_orphans)
 
 
 def _submit_file(session: Session, given: dict[str, Any]) -> None:
@@ -91,7 +91,7 @@ def rerun_job(session: Session, record: "Record", given: dict[str, Any]) -> None
     """Runs its command again on the server's machine, copies its output, and exits with its exit code."""
     from joblens.app.jobs.preparation import parse_env
     from joblens.app.jobs.queries import exit_code_of, records_until_final
-    from joblens.cli.commands.submitted import goes_on, write_form
+    from joblens.cli.commands.submitted import report_running, write_form
     from joblens.model.jobs.job import Record
 
     _refuse_other_options(given, {"env", "quiet", "only"})
@@ -102,7 +102,7 @@ def rerun_job(session: Session, record: "Record", given: dict[str, Any]) -> None
     if not given["quiet"]:
         session.note(f"joblens: runs again as job {new.number} on the server's machine")
     output = _Output(session)
-    with goes_on(session, f"job {new.number}", str(new.number)):
+    with report_running(session, f"job {new.number}", str(new.number)):
         for seen in records_until_final(session.store, new.job.uuid, session.recover_orphans):
             if not session.json:
                 output.copy(seen)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _OF_A_JOB = frozenset({"env", "cwd", "dry_run", "quiet", "engine"})
-_MOST_TOLD = 5  # per kind
+_MOST_SHOWN = 5  # per kind
 
 
 def rerun_job(session: Session, record: "Record", given: dict[str, Any]) -> None:
@@ -79,10 +79,10 @@ def described_differences(found: "tuple[Difference, ...]") -> list[str]:
         of_group = [each for each in found if each.group == group]
         texts = [
             f"{each.name} is {each.after or 'missing'}, was {each.before or 'missing'}"
-            for each in of_group[:_MOST_TOLD]
+            for each in of_group[:_MOST_SHOWN]
         ]
-        if len(of_group) > _MOST_TOLD:
-            texts.append(f"and {len(of_group) - _MOST_TOLD} more")
+        if len(of_group) > _MOST_SHOWN:
+            texts.append(f"and {len(of_group) - _MOST_SHOWN} more")
         lines.append(f"{group} changed: {'; '.join(texts)}")
     return lines
 

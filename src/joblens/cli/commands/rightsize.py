@@ -146,8 +146,8 @@ def _show(session: Session, sizing: "Sizing") -> None:
     from joblens.views.text.numbers import counted
     from joblens.views.text.style import clean
 
-    looked_at = counted(len(sizing.runs), "run")
-    session.write(f"Workflow {clean(sizing.workflow.name)} ({sizing.workflow.number}), {looked_at}\n")
+    runs = counted(len(sizing.runs), "run")
+    session.write(f"Workflow {clean(sizing.workflow.name)} ({sizing.workflow.number}), {runs}\n")
     for group in sizing.groups:
         lines = render_group(group, width=session.width, paint=session.palette)
         session.write_lines(["", *lines])

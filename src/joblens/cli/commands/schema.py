@@ -1,4 +1,4 @@
-"""`joblens schema`: prints the JSON Schema of workflow files, for editors."""
+"""`joblens schema`: prints the JSON Schema of workflow files, for editors, or the file of gRPC clients."""
 
 import click
 from msgspec import json
@@ -11,15 +11,16 @@ from joblens.model.errors import InputError
 
 @click.command("schema", cls=GroupedCommand)
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE.")
+@click.option(
+    "--grpc", is_flag=True, help="Print joblens.proto, from which gRPC clients are generated, instead."
+)
 @shared_options
-def command(session: Session, output: str | None) -> None:
+def command(session: Session, output: str | None, grpc: bool) -> None:
     """Print the JSON Schema of workflow files.
 
     Editors use it to complete keys, show their meaning and mark mistakes.
     """
-    from joblens.spec.workflows.schema import workflow_schema
-
-    text = json.format(json.encode(workflow_schema()), indent=2).decode() + "\n"
+    text = _proto() if grpc else _workflow_schema()
     if output in (None, "-"):
         session.write(text)
         return
@@ -33,3 +34,15 @@ def command(session: Session, output: str | None) -> None:
         session.write_json({"file": output})
     else:
         session.note(f"schema written to {output}")
+
+
+def _workflow_schema() -> str:
+    from joblens.spec.workflows.schema import workflow_schema
+
+    return json.format(json.encode(workflow_schema()), indent=2).decode() + "\n"
+
+
+def _proto() -> str:
+    from joblens.web.rpc import proto_text
+
+    return proto_text()

@@ -20,7 +20,7 @@ def command(session: Session, idents: tuple[str, ...]) -> None:
     from joblens.app.reports.seff import Seff
 
     seff = Seff(session.store_if_exists, session.note)
-    found = [seff.look(ident) for ident in idents]
+    found = [seff.efficiencies(ident) for ident in idents]
     if session.json:
         session.write_json([efficiency_form(one) for jobs in found for one in jobs])
         return

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="A reverse proxy encrypts requests: allow addresses other than loopback without TLS.",
 )
+@click.option(
+    "--grpc",
+    metavar="[HOST:]PORT",
+    help="Also serve gRPC, on this port; 0 for any free one. Default: the setting server.grpc.",
+)
 @click.option("--base-path", metavar="PATH", help="Path below which the proxy serves joblens: /joblens.")
 @click.option(
     "--allow-host",
@@ -53,7 +58,7 @@ def command(
 
     Prints a sign-in URL that works once. Every request needs a session or a token (joblens token create).
     """
-    for name in ("host", "port", "tls_cert", "tls_key", "client_ca", "base_path"):
+    for name in ("host", "port", "tls_cert", "tls_key", "client_ca", "base_path", "grpc"):
         value = given[name]
         session.override(f"server.{name}", None if value is None else str(value))
     settings = session.settings
@@ -74,6 +79,8 @@ def command(
         client_ca=asked.client_ca or "",
         is_behind_proxy=behind_proxy,
         base_path=asked.base_path,
+        grpc=asked.grpc,
+        grpc_roles=asked.grpc_roles,
         hosts=(*hosts, *(each.strip() for each in asked.hosts.split(",") if each.strip())),
     )
     opens = not (no_open or session.json) and sys.stdout.isatty() and has_desktop(os.environ, sys.platform)
@@ -110,6 +117,7 @@ def _tell(session: Session, started: "Started") -> None:
     lines = [
         f"joblens serves {started.store}",
         f"  address:  {started.url}",
+        f"  gRPC:     {started.grpc}" if started.grpc else "",
         f"  sign in:  {started.sign_in_url}",
         "            (works once; `joblens token create` makes tokens for programs and colleagues)",
         f"  socket:   {started.socket}",

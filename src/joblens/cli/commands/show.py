@@ -34,9 +34,9 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
     record = find(store, ident, session.note)
     details = store.details(record.job.uuid)
     if asked["memory"]:
-        from joblens.app.jobs.live import look_now
+        from joblens.app.jobs.live import read_now
 
-        details = details.updated(look_now(store, record))
+        details = details.updated(read_now(store, record))
     if details.operators is None and record.job.tool == "recipe":
         from joblens.app.recipes.snapshots import operators_from_folder
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from joblens.cli.commands.submitted import clear_line, goes_on
+from joblens.cli.commands.submitted import clear_line, report_running
 from joblens.cli.context import Session
 from joblens.cli.options.common import job_argument, shared_options
 from joblens.cli.options.groups import GroupedCommand
@@ -49,7 +49,7 @@ def command(session: Session, ident: str, monitor: bool, interval: str) -> None:
         raise
     status = task_status(session.queue_store, record)
     if monitor and not status["ready"]:
-        with goes_on(session, f"job {record.job.uuid}", record.job.uuid):
+        with report_running(session, f"job {record.job.uuid}", record.job.uuid):
             status = follow_status(session, record.job.uuid, interval_s, _teller(session, live_line))
         clear_line()
     if session.json:
@@ -95,7 +95,7 @@ def show_workflow(session: Session, uuids: Sequence[str], every_s: float | None 
     status = workflow_status(session.queue_store, uuids)
     if every_s is not None and not status["all_complete"]:
         ident = status["workflow_id"]
-        with goes_on(session, ident, ident):
+        with report_running(session, ident, ident):
             _follow_workflow(session, uuids, every_s, _teller(session, workflow_words))
         clear_line()
         status = workflow_status(session.queue_store, uuids)

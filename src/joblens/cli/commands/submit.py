@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from joblens.cli.commands.submitted import clear_line, collecting, finish, goes_on, say, told
+from joblens.cli.commands.submitted import (
+    clear_line,
+    collecting,
+    finish,
+    report_running,
+    report_submitted,
+    say,
+)
 from joblens.cli.context import Session
 from joblens.cli.options.common import click_options, job_options, shared_options
 from joblens.cli.options.groups import RUN_GROUPS
@@ -218,14 +225,14 @@ def _enqueue(session: Session, asked: "QueueRequest", given: dict[str, Any]) -> 
         from joblens.cli.commands.run_on_engine import restart_driver, submit_to_cluster
 
         record = submit_to_cluster(session, given, asked)
-        told(session, record, given, lambda: restart_driver(session, record))
+        report_submitted(session, record, given, lambda: restart_driver(session, record))
         return
     warnings, warn = collecting(session)
     (record,) = enqueue([asked], session.settings, session.options.config, warn)
     if given["wait"] and session.is_terminal and not session.json:
         _show_while_waiting(session, record, given, timeout_s)
     else:
-        told(session, record, given, session.restart_embedded_worker, warnings)
+        report_submitted(session, record, given, session.restart_embedded_worker, warnings)
 
 
 def _show_while_waiting(
@@ -235,7 +242,7 @@ def _show_while_waiting(
     from joblens.views.runs.tasks import live_line, render_status
 
     say(session, record)
-    with goes_on(session, f"job {record.job.uuid}", record.job.uuid):
+    with report_running(session, f"job {record.job.uuid}", record.job.uuid):
         status = follow_status(session, record.job.uuid, 0.5, terminal_line(session, live_line), timeout_s)
     clear_line()
     session.write_lines(render_status(status, paint=session.palette))
@@ -309,4 +316,4 @@ def _submit_here(session: Session, given: dict[str, Any]) -> None:
     prepared = prepare(request_from(given, background=True), session.settings)
     warnings, warn = collecting(session)
     record = submit(prepared, session.settings, session.options.config, warn)
-    told(session, record, given, session.recover_orphans, warnings)
+    report_submitted(session, record, given, session.recover_orphans, warnings)

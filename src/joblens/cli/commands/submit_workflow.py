@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from joblens.cli.commands.submitted import TIMED_OUT, goes_on, with_unit
+from joblens.cli.commands.submitted import TIMED_OUT, report_running, with_unit
 from joblens.cli.context import Session
 from joblens.cli.options.common import click_options, complete_file, shared_options
 from joblens.cli.options.groups import GroupedCommand
@@ -89,7 +89,7 @@ def _wait(
     if not session.json:
         _say(session, submitted)
         session.flush()  # the id must be known even if this process is killed while it waits
-    with goes_on(session, submitted.workflow_id, submitted.workflow_id):
+    with report_running(session, submitted.workflow_id, submitted.workflow_id):
         is_over = _followed(session, submitted.uuids, timeout_s)
     status = workflow_status(session.queue_store, submitted.uuids)
     if session.json:

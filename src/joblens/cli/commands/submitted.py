@@ -21,7 +21,7 @@ def with_unit(timeout: str | None) -> str:
     return f"{timeout} s" if timeout and timeout[-1].isdigit() else f"{timeout}"
 
 
-def told(
+def report_submitted(
     session: Session,
     record: "Record",
     given: dict[str, Any],
@@ -36,7 +36,7 @@ def told(
     if not session.json:
         say(session, record)
         session.flush()  # the id must be known even if this process is killed while it waits
-    with goes_on(session, f"job {record.job.uuid}", record.job.uuid):
+    with report_running(session, f"job {record.job.uuid}", record.job.uuid):
         record = awaited(session, record, given["wait_timeout"], recover)
     if session.json:
         write_form(session, record)
@@ -83,7 +83,7 @@ def await_run(session: Session, run: "Run", timeout: str | None) -> None:
     label, timeout_s = run_label(run), seconds_of("-t", timeout)
     session.own_jobs()
     session.wait_for_store(timeout_s)
-    with goes_on(session, f"run {label}", label):
+    with report_running(session, f"run {label}", label):
         run = wait_for_run(session.store, run.uuid, session.drivers, timeout_s, session.recover_orphans)
     if run.status in (RunStatus.CREATED, RunStatus.RUNNING):
         session.note(f"joblens: run {label} is still {run.status.value} after {with_unit(timeout)}")
@@ -93,7 +93,7 @@ def await_run(session: Session, run: "Run", timeout: str | None) -> None:
 
 
 @contextmanager
-def goes_on(session: Session, what: str, ident: str) -> Iterator[None]:
+def report_running(session: Session, what: str, ident: str) -> Iterator[None]:
     """Ctrl-C stops waiting, not the job, and a message says so."""
     try:
         yield

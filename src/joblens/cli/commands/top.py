@@ -32,13 +32,13 @@ def command(session: Session, interval: str, once: bool) -> None:
     interval_s = parse_duration(interval)
     if interval_s < _FASTEST_S:
         raise InputError(f"--interval {interval} is too short", hint=f"{_FASTEST_S} s or more")
-    looks = _Readings(session)
+    readings = _Readings(session)
     if session.json:
-        _print_json(session, looks)
+        _print_json(session, readings)
     elif once or not session.is_terminal:
-        session.write_lines(_picture(session, looks))
+        session.write_lines(_picture(session, readings))
     else:
-        _loop(session, looks, interval_s)
+        _loop(session, readings, interval_s)
 
 
 class _Readings:
@@ -57,40 +57,40 @@ class _Readings:
         """Includes rates, which need two readings if a job has just started."""
         from joblens.app.jobs.live import FIRST_RATE_S, has_rates
 
-        records = self._running.look()
-        if not has_rates(self._tails.look_at(records), records):
+        records = self._running.poll()
+        if not has_rates(self._tails.read(records), records):
             time.sleep(FIRST_RATE_S)
         return self.take()
 
     def take(self) -> "tuple[list[Record], dict[str, list[Point]], int]":
         from joblens.app.wiring.drivers import SystemClock
 
-        records = self._running.look()
-        samples = self._tails.look_at(records)
+        records = self._running.poll()
+        samples = self._tails.read(records)
         return records, self._curves.of(samples), SystemClock().now_us()
 
 
-def _picture(session: Session, looks: _Readings, most: int | None = None) -> list[str]:
+def _picture(session: Session, readings: _Readings, most: int | None = None) -> list[str]:
     """`most`: rows that fit; None: it is the only drawing."""
     from joblens.views.jobs.running import render_top
 
-    records, curves, now_us = looks.take_once() if most is None else looks.take()
+    records, curves, now_us = readings.take_once() if most is None else readings.take()
     return render_top(records, curves, now_us=now_us, width=session.width, paint=session.palette, most=most)
 
 
-def _print_json(session: Session, looks: _Readings) -> None:
+def _print_json(session: Session, readings: _Readings) -> None:
     from joblens.views.jobs.running import top_form
 
-    session.write_json(top_form(*looks.take_once()))
+    session.write_json(top_form(*readings.take_once()))
 
 
-def _loop(session: Session, looks: _Readings, interval_s: float) -> None:
+def _loop(session: Session, readings: _Readings, interval_s: float) -> None:
     from joblens.cli.terminal import Screen
 
     cared_at = time.monotonic()
     with Screen() as screen:
         while True:
-            lines = _picture(session, looks, screen.height)
+            lines = _picture(session, readings, screen.height)
             screen.draw([*lines, "", session.palette.paint("q quits", "dim")])
             if screen.wants_to_quit(interval_s):
                 return

@@ -155,7 +155,7 @@ class _Watch:
 def _counts(view: "LiveView | LineView") -> str:
     progress = view.progress()
     running = progress.count("running")
-    waiting = progress.total - progress.settled - running
+    waiting = progress.total - progress.finished - running
     counts = {
         "completed": progress.count("done"),
         "running": running,

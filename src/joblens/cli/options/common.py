@@ -8,13 +8,41 @@ import click
 from click.shell_completion import CompletionItem
 
 from joblens.cli.context import Globals, Session, with_given
-from joblens.cli.options.server import check_server
 from joblens.cli.options.table import GLOBAL_OPTIONS, JOB_OPTIONS, MOST_COUNT, OptionRow
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OFFERED = 30
 _LEAST_OF_ID = 3  # digits from which on it may be an id
+# Commands that work on a server in place of a store, by their words after `joblens`.
+_ON_SERVER = frozenset(
+    {
+        *("submit", "cancel", "rerun", "resume", "delete", "workflows delete", "workflows cancel"),
+        *("list", "top", "status", "workflow-status", "logs", "metrics", "job metrics", "watch", "wait"),
+        *(
+            "history",
+            "job-history",
+            "show",
+            "job-details",
+            "stats",
+            "job-stats",
+            "results",
+            "reports summary",
+        ),
+        *("reports results", "reports check-resource-utilization", "check", "rightsize", "seff", "diff"),
+        *("workflows list", "workflows show", "workflows get", "workflows status"),
+        *("workflows check-resources", "jobs list", "jobs get", "jobs logs"),
+        *("user-data get", "user-data list", "datasets get", "datasets list", "datasets show"),
+        *("plot", "plot-resources", "report", "snapshot", "export", "sql", "graph", "workflows execution-plan"),
+        *("plan", "mcp", "exporter"),
+    }
+)
+_WITHOUT_STORE = frozenset(
+    {
+        *("validate", "expand", "schema", "list-tools", "operators", "config show", "config path"),
+        *("completion", "completions", "help"),
+    }
+)
 
 
 class _Count(click.IntRange):
@@ -185,10 +213,22 @@ def shared_options(function: Callable[Concatenate[Session, P], R]) -> Callable[P
         ctx = click.get_current_context()
         given = {name: kwargs.pop(name, None) for name in _NAMES}  # a command may have its own instead
         session = Session(with_given(ctx.find_object(Globals) or Globals(), given))
-        check_server(session, ctx)
+        _check_server(session, ctx)
         try:
             return function(session, *args, **kwargs)
         finally:
             session.close()
 
     return global_options(with_session)
+
+
+def _check_server(session: Session, ctx: click.Context) -> None:
+    """Raises InputError for a command that does not work on a server, if one was chosen."""
+    words: list[str] = []
+    at: click.Context | None = ctx
+    while at is not None and at.parent is not None:
+        words.insert(0, at.info_name or "")
+        at = at.parent
+    command = " ".join(words)
+    if command not in _ON_SERVER and command not in _WITHOUT_STORE:
+        session.refuse_server(command)

@@ -48,10 +48,10 @@ class LiveLine:
             return
         if not self._is_shown and time.monotonic() < self._last_output_s + _QUIET_S:
             return  # the job is just printing; do not flicker
-        if self._has_room():
+        if self._fits():
             self._is_shown = self._write(_ERASE + self._render(samples).encode(errors="replace"))
 
-    def _has_room(self) -> bool:
+    def _fits(self) -> bool:
         """A blocked terminal must not block joblens."""
         poll = select.poll()
         poll.register(self._descriptor, select.POLLOUT)

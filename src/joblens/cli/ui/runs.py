@@ -37,7 +37,7 @@ from joblens.views.text.charts import last_known, points
 from joblens.views.text.style import Palette, clean_lines, fit
 
 _DRAW_EVERY_S = 0.25
-_LOOK_EVERY_S = 0.4
+_POLL_EVERY_S = 0.4
 _SHARE = 0.02  # share of the driver's time for drawing: very large runs are drawn less often
 _MAX_SAMPLED_JOBS = 40  # reading samples of a thousand running jobs would cost more than it shows
 _SUMMARY_EVERY_S = 10.0
@@ -241,7 +241,7 @@ class LiveView(_Following):
         now_s = time.monotonic()
         if now_s < self._draw_at_s:
             return
-        if now_s - self._polled_at_s >= _LOOK_EVERY_S:
+        if now_s - self._polled_at_s >= _POLL_EVERY_S:
             self._polled_at_s = now_s
             self.read_usage()
         self._draw()
@@ -296,8 +296,8 @@ class LineView(_Following):
 
     def tick(self) -> None:
         now_s = time.monotonic()
-        settled, total = self.tracker.settled()
-        step = _SUMMARY_STEPS * settled // max(1, total)
+        finished, total = self.tracker.finished()
+        step = _SUMMARY_STEPS * finished // max(1, total)
         few = total <= _FIRST_ENDS  # every end is reported: a summary at each tenth would double the lines
         if now_s - self._summed_at_s >= _SUMMARY_EVERY_S or (step > self._step and not few):
             self._summed_at_s = now_s

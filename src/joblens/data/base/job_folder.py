@@ -193,7 +193,7 @@ def is_of_stage(name: str) -> bool:
 
 # Workers hold the lock too; when their executor is killed, the kernel takes a moment to kill them.
 _WAIT_FOR_ORPHANS_S = 10.0
-_LOOK_AGAIN_S = 0.02
+_POLL_S = 0.02
 
 
 class Holder(Struct, frozen=True, kw_only=True):
@@ -244,7 +244,7 @@ def take_lock(folder: JobFolder) -> int:
             os.close(descriptor)
             who = f"process {holder.pid} on {holder.host}" if holder else "another process"
             raise JobIsRunning(f"job {folder.job_id} is already being run by{who}")
-        time.sleep(_LOOK_AGAIN_S)
+        time.sleep(_POLL_S)
     me = Holder(pid=os.getpid(), start_ticks=process_start_ticks(os.getpid()), host=os.uname().nodename)
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, msgspec.json.encode(me) + b"\n", 0)

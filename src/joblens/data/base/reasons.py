@@ -53,7 +53,7 @@ def _line_of_own(trace: TracebackType | None) -> str:
 def message_of(error: BaseException) -> str:
     try:
         return encodable(str(error))
-    except Exception:  # noqa: BLE001 - an error of somebody's own, that fails to say what it is
+    except Exception:  # noqa: BLE001 - a user's exception that fails to print itself
         return ""
 
 

@@ -138,7 +138,7 @@ class JobRun:
 
 
 _LOGGER = "joblens.job"
-_LOOK_FOR_FOLDER_S = 0.5
+_CHECK_FOLDER_S = 0.5
 _LEVELS = {
     EventType.JOB_FAILED: logging.ERROR,
     EventType.PARTITION_FAILED: logging.ERROR,
@@ -147,7 +147,7 @@ _LEVELS = {
     EventType.ROWS_REJECTED: logging.WARNING,
     EventType.JOB_STOPPED: logging.WARNING,
 }
-_TOLD = {
+_LOGGED = {
     EventType.JOB_START,
     EventType.JOB_RESTART,
     EventType.JOB_COMPLETE,
@@ -180,12 +180,12 @@ class _Asked:
         self._asked_to_stop = asked_to_stop
         self._folder = folder
         self._lock = lock
-        self._look_again_at = 0.0
+        self._next_check_at = 0.0
 
     def __call__(self) -> int | None:
         now = time.monotonic()
-        if now >= self._look_again_at:
-            self._look_again_at = now + _LOOK_FOR_FOLDER_S
+        if now >= self._next_check_at:
+            self._next_check_at = now + _CHECK_FOLDER_S
             if not is_lock_valid(self._folder, self._lock):
                 raise JoblensError(f"the job's folder {self._folder.path} was removed while the job ran")
         return self._asked_to_stop()
@@ -242,7 +242,7 @@ def _pool(plan: RecipePlan) -> Pool:
 
 def _log(logger: logging.Logger, each: RecipeEvent) -> None:
     kind = EventType(each.event_type)
-    level = _LEVELS.get(kind, logging.INFO if kind in _TOLD else logging.DEBUG)
+    level = _LEVELS.get(kind, logging.INFO if kind in _LOGGED else logging.DEBUG)
     record = logger.makeRecord(_LOGGER, level, "", 0, event_text(each), (), None)
     record.created = each.timestamp  # when it happened: workers may report later
     record.msecs = each.timestamp % 1 * 1000

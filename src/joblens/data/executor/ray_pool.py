@@ -55,7 +55,7 @@ def packets(task: bytes, plan: bytes, work: Work) -> Iterator[bytes]:
 def _work(task: Task, plan: RecipePlan, work: Work, put: Callable[[Message], None]) -> None:
     try:
         put(work(task, plan, put))
-    except BaseException as error:  # noqa: BLE001 - told: a thread that ends silently would be waited for
+    except BaseException as error:  # noqa: BLE001 - reported: the reader waits for this thread
         put(Failed(task.id, type(error).__name__, message_of(error), encodable(traceback.format_exc())))
 
 

@@ -35,7 +35,7 @@ class Pool(Protocol):
         """Kills all workers and their tasks."""
 
 
-_LOOK_FOR_STOP_S = 0.2
+_CHECK_STOP_S = 0.2
 _FIRST_DELAY_S = 0.5  # before a failed task is retried; doubled every time
 _LONGEST_DELAY_S = 30.0
 _OF_MEMORY = ("MemoryError", "ArrowMemoryError", "OutOfMemory")
@@ -122,7 +122,7 @@ class TaskRunner:
             self._pool.submit(task)
 
     def _handle_messages(self) -> None:
-        wait_s = _LOOK_FOR_STOP_S
+        wait_s = _CHECK_STOP_S
         if self._later:
             wait_s = min(wait_s, max(0.0, self._later[0][0] - time.monotonic()))
         if not self._running:

@@ -27,8 +27,8 @@ _RELATIVE = "relative paths start at the current directory, not at the recipe"
 _KNOWN = ".jsonl, .ndjson, .json, .csv and .tsv, each also with .gz or .zst, and .parquet"
 _PARQUET_MAGIC = b"PAR1"
 _BOM = b"\xef\xbb\xbf"
-_LOOKED_AT_BYTES = 4 << 20
-_LOOKED_AT_ROWS = 100
+_HEAD_BYTES = 4 << 20
+_HEAD_ROWS = 100
 
 
 class DataFile(Struct, frozen=True, kw_only=True):
@@ -189,7 +189,7 @@ def _fields_seen(file: DataFile) -> tuple[set[str], set[str]]:
         return names, names
     if file.format == "json":
         return set(), set()  # its head is not enough to read it: the job will report errors
-    return _json_fields(_head(file).removeprefix(_BOM).splitlines()[:_LOOKED_AT_ROWS])
+    return _json_fields(_head(file).removeprefix(_BOM).splitlines()[:_HEAD_ROWS])
 
 
 def _json_fields(lines: Iterable[bytes]) -> tuple[set[str], set[str]]:
@@ -237,7 +237,7 @@ def delimiter_of(file: DataFile | Slice) -> str:
     return file.delimiter or ("\t" if ".tsv" in os.path.basename(file.path).lower() else ",")
 
 
-def _head(file: DataFile, size: int = _LOOKED_AT_BYTES) -> bytes:
+def _head(file: DataFile, size: int = _HEAD_BYTES) -> bytes:
 
     try:
         with opened(file.path, file.compression) as stream:

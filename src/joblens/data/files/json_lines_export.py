@@ -119,7 +119,7 @@ def _is_same(one: Any, other: Any) -> bool:
 __all__ = ["STATS_FIELD", "escaped", "lines_of"]
 
 _AT_ONCE = 1 << 20  # bytes of lines; intermediate results stay in the CPU cache
-_LOOKED_AT_ONCE = 1 << 16
+_BLOCK = 1 << 16
 _QUOTE = 0x22
 _FEW = 16  # lines; in smaller groups the irregular one is not searched for
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
@@ -263,10 +263,10 @@ def escaped(texts: Any) -> Any:
 def _controls(data: bytes) -> list[int]:
     """Returns the control characters that occur."""
     numbers = np.frombuffer(data, np.uint8)
-    is_control = np.empty(_LOOKED_AT_ONCE, np.bool_)
+    is_control = np.empty(_BLOCK, np.bool_)
     count = 0
-    for at in range(0, len(numbers), _LOOKED_AT_ONCE):
-        block = numbers[at : at + _LOOKED_AT_ONCE]
+    for at in range(0, len(numbers), _BLOCK):
+        block = numbers[at : at + _BLOCK]
         count += int(np.count_nonzero(np.less(block, 0x20, out=is_control[: len(block)])))
     if count == data.count(b"\n"):  # nearly always
         return [NEWLINE] if count else []

@@ -10,11 +10,12 @@ from msgspec import Struct
 
 from joblens.data.base.reasons import encodable
 from joblens.files.atomic import write_atomically
-from joblens.files.private import make_private_folder
+from joblens.files.private import make_private_folder, open_plain_file
 from joblens.model.jobs.details import OTHER_REASONS, RejectReason
 
 _MOST_REASONS = 20
 _LONGEST_REASON = 300
+_LONGEST_ROW = 600
 _NUMBER = re.compile(r"\d+")
 _LINE_OF_OWN = re.compile(r"\([^()]*, line \d+\)$")
 
@@ -65,6 +66,99 @@ def write_rejects(path: str, lines: Sequence[bytes]) -> None:
         write_atomically(path, b"".join(lines))
     elif os.path.exists(path):
         os.unlink(path)
+
+
+class RejectExample(Struct, frozen=True, kw_only=True):
+    """A rejected row as a rejects file has it, shortened."""
+
+    source: str
+    position: str  # 'line 7', 'row 3'; '': not known
+    reason: str
+    row: str
+
+
+class RejectedRows(Struct, frozen=True, kw_only=True):
+    """Reasons and examples of each, from the beginning of the rejects files."""
+
+    reasons: tuple[RejectReason, ...]
+    examples: tuple[tuple[RejectExample, ...], ...]  # of each reason
+    is_all: bool  # False: only the beginning was read
+
+
+def read_rejects(folder: str, *, most_bytes: int, examples: int) -> RejectedRows:
+    """Reads rejects files of a job, not more than `most_bytes`; lines that cannot be read are skipped."""
+    found: dict[tuple[str, ...], list[RejectExample]] = {}
+    tallies: list[RejectReason] = []
+    is_all = True
+    for name in sorted(name for name in _names_in(folder) if name.endswith(".jsonl")):
+        lines, is_whole = _lines_of(os.path.join(folder, name), most_bytes)
+        is_all = is_all and is_whole
+        most_bytes -= sum(map(len, lines))
+        for line in lines:
+            try:
+                written = msgspec.json.decode(line, type=_Written)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                continue
+            reason = RejectReason(operator=written.operator, reason=written.reason, rows=1)
+            tallies.append(reason)
+            kept = found.setdefault(_group_of(reason), [])
+            if len(kept) < examples:
+                kept.append(written.example())
+    reasons = joined_reasons([tallies])
+    return RejectedRows(
+        reasons=reasons,
+        examples=tuple(tuple(found.get(_group_of(each), ())) for each in reasons),
+        is_all=is_all,
+    )
+
+
+def examples_for(reasons: Sequence[RejectReason], found: RejectedRows) -> list[tuple[RejectExample, ...]]:
+    """Returns the examples of each of these reasons."""
+    groups = {_group_of(each): some for each, some in zip(found.reasons, found.examples, strict=True)}
+    return [groups.get(_group_of(each), ()) for each in reasons]
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _lines_of(path: str, most_bytes: int) -> tuple[list[bytes], bool]:
+    if most_bytes <= 0:
+        return [], False
+    try:
+        with open_plain_file(path) as file:
+            data = file.read(most_bytes + 1)
+    except OSError:
+        return [], False
+    lines = data.split(b"\n")
+    if len(data) > most_bytes:
+        return lines[:-1], False
+    return [line for line in lines if line], True
+
+
+class _Written(Struct, gc=False):
+    """A line of a rejects file."""
+
+    source: str
+    operator: str
+    reason: str
+    line: int | None = None
+    row_number: int | None = None
+    row: msgspec.Raw = msgspec.Raw(b"null")
+
+    def example(self) -> RejectExample:
+        position = f"line {self.line:,}" if self.line is not None else ""
+        if self.row_number is not None:
+            position = f"row {self.row_number:,}"
+        return RejectExample(
+            source=self.source,
+            position=position,
+            reason=self.reason[:_LONGEST_REASON],
+            row=bytes(self.row)[:_LONGEST_ROW].decode(errors="replace"),
+        )
 
 
 def describe_reject_position(reject: Reject) -> str:

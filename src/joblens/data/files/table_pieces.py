@@ -54,7 +54,7 @@ class TablePieces:
 
     def add(self, batch: Any) -> None:
         while batch.num_rows:
-            count = min(batch.num_rows, self._room(batch))
+            count = min(batch.num_rows, self._free_rows(batch))
             self._write(batch.slice(0, count))
             if self._is_full():
                 self.close()
@@ -72,7 +72,7 @@ class TablePieces:
         self._added += batch.num_rows
         self._size += batch.nbytes
 
-    def _room(self, batch: Any) -> int:
+    def _free_rows(self, batch: Any) -> int:
         mean = max(1, batch.nbytes // batch.num_rows)
         rows = int(max(1, (self._most_bytes - self._size) // mean))
         return min(rows, self._most_rows - self._rows) if self._most_rows else rows
@@ -141,14 +141,14 @@ def cut_csv(
     reject: Callable[[Reject], None],
 ) -> list[Slice]:
     names = _header(whole)
-    block, types = _first_look(whole, names, columns)
+    block, types = _read_head(whole, names, columns)
     with TablePieces(whole, folder, limits, lambda batch, _: batch.column(-1)[0].as_py() - 1) as pieces:
         for batch in _batches(whole, names, block, reject):
             pieces.add(_typed(batch, types, whole, reject))
     return pieces.slices
 
 
-def _first_look(whole: Slice, names: Sequence[str], columns: Sequence[str]) -> tuple[int, dict[str, Any]]:
+def _read_head(whole: Slice, names: Sequence[str], columns: Sequence[str]) -> tuple[int, dict[str, Any]]:
     """Returns the block size to read, and the types of all columns."""
     for block in _BLOCKS:
         try:

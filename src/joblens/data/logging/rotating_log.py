@@ -34,7 +34,7 @@ class RotatingLog(logging.Handler):
         super().close()
 
 
-_FORMAT = "%(asctime)s.%(msecs)03d | %(levelname)-8s | %(place)s - %(message)s"
+_FORMAT = "%(asctime)s.%(msecs)03d | %(levelname)-8s | %(location)s - %(message)s"
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
 _BYTES_PER_MB = 1024 * 1024
 
@@ -105,7 +105,7 @@ def _handlers(folder: str, filename: str, most_bytes: int, backups: int, level: 
 class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         # A source line is no help for messages of the job itself.
-        record.place = f"{record.name}:{record.lineno}" if record.lineno else record.name
+        record.location = f"{record.name}:{record.lineno}" if record.lineno else record.name
         return super().format(record)
 
 

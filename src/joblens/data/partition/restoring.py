@@ -200,7 +200,7 @@ def remove_leftovers(folder: str) -> None:
 
 
 def remove_all_leftovers(folder: JobFolder) -> None:
-    """Removes all partial files; call it with the job's lock, without running workers. Those among
+    """Removes all partial files; call it with the job's lock, without running workers. Partial
     checkpoints are removed when the partition is processed again."""
     folders = [folder.path, folder.metadata, folder.logs, folder.rejects, folder.trace, folder.partitions]
     with contextlib.suppress(FileNotFoundError):

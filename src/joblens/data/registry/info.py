@@ -137,6 +137,6 @@ def _problem(kind: type[Operator]) -> str:
         kind().check()
     except InputError as error:
         return f"{error}; {error.hint}" if error.hint else str(error)
-    except Exception as error:  # noqa: BLE001 - somebody's own operator: a list must not end in its mistake
+    except Exception as error:  # noqa: BLE001 - a user's operator: its mistake must not end a list
         return f"{type(error).__name__}: {error}"
     return ""

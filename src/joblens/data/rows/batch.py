@@ -82,7 +82,7 @@ def whole_rows(batch: Any) -> list[Row]:
 
 
 def with_added(batch: Any, new: Mapping[int, Row]) -> tuple[Any, dict[int, str]]:
-    """Sets the fields that are not columns, of the rows at these places;
+    """Sets the fields that are not columns, of the rows at these indexes;
     also returns why some cannot be stored.
 
     The column exists afterwards in any case: pieces of a batch must have the same columns.

@@ -124,9 +124,9 @@ class _Column:
         self._pieces: list[Any] = []
         self._texts: Texts | None = None
         if not self._is_unchanged:
-            self._make_room()
+            self._grow()
 
-    def _make_room(self) -> None:
+    def _grow(self) -> None:
         if self._type in _IN_PLACE:
             # Most operators do not lengthen texts; if one does, the buffer grows.
             rows, size = sum(map(len, self._old)), sum(each.nbytes for each in self._old)
@@ -140,7 +140,7 @@ class _Column:
             return
         if self._is_unchanged:
             self._is_unchanged = False
-            self._make_room()
+            self._grow()
             self._append(self._old[0].slice(0, self._same))
         self._append(values)
 
@@ -274,7 +274,7 @@ class PartitionState:
         return with_column(self.batch, LINE, lines)
 
     def rows_at(self, indexes: Any) -> Any:
-        """Returns whole rows at these places of the batch, including dropped ones."""
+        """Returns whole rows at these indexes of the batch, including dropped ones."""
         batch = self.batch.take(pa.array(indexes))
         if self.lines is None:
             return batch

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from joblens.model.clusters.placement import Placed
-from joblens.model.runs.run import PlaceEnded, PlacesWait, RunEvent, WorkPlaced
+from joblens.model.runs.run import AllocationEnded, AllocationsWait, RunEvent, WorkPlaced
 
 
 class JobAllocation(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,9 +32,9 @@ class RunAllocations:
         if isinstance(fact, WorkPlaced):
             for placed in fact.placed:
                 self._add(placed)
-        elif isinstance(fact, PlacesWait):
+        elif isinstance(fact, AllocationsWait):
             self._whys.update(fact.whys)
-        elif isinstance(fact, PlaceEnded):
+        elif isinstance(fact, AllocationEnded):
             for job_id in fact.job_ids:
                 if fact.is_gone:
                     self._reasons[job_id] = fact.word

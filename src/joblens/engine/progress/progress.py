@@ -85,7 +85,7 @@ class RunProgress(Struct, frozen=True, kw_only=True):
         return self.count("total")
 
     @property
-    def settled(self) -> int:
+    def finished(self) -> int:
         """Jobs whose state is final."""
         return self.count("done") + self.count("failed") + self.count("cancelled")
 
@@ -197,7 +197,7 @@ class ProgressTracker:
     def attempt_failed(self, failure: JobFailure) -> None:
         self.failures[failure.index] = failure
 
-    def settled(self) -> tuple[int, int]:
+    def finished(self) -> tuple[int, int]:
         """Returns (jobs in a final state, all jobs)."""
         all_jobs = self._all.progress()
         return all_jobs.done + all_jobs.failed + all_jobs.cancelled, all_jobs.total
@@ -313,7 +313,7 @@ def failed_finalizations(events: Iterable[RunEvent]) -> list[DatasetFinalized]:
         if isinstance(event.fact, RunStarted):
             last.clear()
         elif isinstance(event.fact, DatasetFinalized):
-            last[event.fact.place] = event.fact
+            last[event.fact.index] = event.fact
     return [fact for _, fact in sorted(last.items()) if fact.error]
 
 

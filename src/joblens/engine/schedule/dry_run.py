@@ -91,4 +91,4 @@ def _carry_out(
         ended_command = CommandEnded(Status.SUCCESS, command.action, command.command)
         heappush(ends, (now_s, next(order), ended_command))
     elif isinstance(command, FinalizeDataset):
-        heappush(ends, (now_s, next(order), FinalizationEnded(command.place)))
+        heappush(ends, (now_s, next(order), FinalizationEnded(command.index)))

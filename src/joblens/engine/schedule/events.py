@@ -32,15 +32,15 @@ class AttemptEnded(Struct, frozen=True):
 
 
 class DataChanged(Struct, frozen=True):
-    """User data was set; `place`: index in Plan.user_data."""
+    """User data was set; `index`: index in Plan.user_data."""
 
-    place: int
+    index: int
 
 
 class FinalizationEnded(Struct, frozen=True):
-    """A dataset was counted and hashed; `place`: index in Plan.datasets. `error`: why that failed."""
+    """A dataset was counted and hashed; `index`: index in Plan.datasets. `error`: why that failed."""
 
-    place: int
+    index: int
     error: str = ""
 
 
@@ -138,7 +138,7 @@ class RunRecovery(Struct, frozen=True):
 class FinalizeDataset(Struct, frozen=True):
     """Count and hash a dataset; answered by one FinalizationEnded."""
 
-    place: int
+    index: int
 
 
 class StateChanged(Struct, frozen=True):

@@ -238,7 +238,7 @@ class JobTable:
             and (data.producer < 0 or self.states[data.producer] == JobState.DISABLED)
         ]
 
-    def settle(self, index: int, state: JobState) -> Consequences:
+    def end(self, index: int, state: JobState) -> Consequences:
         """Sets the final state of a job and the resulting states of its dependents."""
         self.set_state(index, state)
         found = Consequences()

@@ -273,9 +273,9 @@ class Waiting:
             insort(self.heads, heap[0])
 
     def _forget_head(self, position: int) -> None:
-        place = bisect_left(self.heads, position)
-        assert self.heads[place] == position
-        del self.heads[place]
+        index = bisect_left(self.heads, position)
+        assert self.heads[index] == position
+        del self.heads[index]
 
 
 class Buckets:

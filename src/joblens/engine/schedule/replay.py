@@ -257,7 +257,7 @@ def _recall_events(schedule: Schedule, events: Sequence[RunEvent], own_events: S
             if not _is_due_again(schedule.plan.actions, fact.action, reset):
                 ran.append(fact)
         elif isinstance(fact, DatasetFinalized) and not _is_made_again(schedule.plan, fact, reset):
-            schedule.table.datasets.recall(fact.place)
+            schedule.table.datasets.recall(fact.index)
     for one in reversed(ran):
         schedule.triggers.recall(one.action, one.command, one.status)
 
@@ -283,9 +283,9 @@ def _restore_reused_datasets(
 
 
 def _is_made_again(plan: Plan, fact: DatasetFinalized, reset: set[int]) -> bool:
-    if fact.error or fact.place >= len(plan.datasets):
+    if fact.error or fact.index >= len(plan.datasets):
         return True
-    return not reset.isdisjoint(plan.datasets[fact.place].producers)
+    return not reset.isdisjoint(plan.datasets[fact.index].producers)
 
 
 def _is_due_again(actions: Sequence[PlannedAction], number: int, reset: set[int]) -> bool:

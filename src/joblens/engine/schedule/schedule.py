@@ -161,7 +161,7 @@ class Schedule:
             return
         if self.table.state(index) is JobState.BLOCKED:
             error = self.table.datasets.errors[broken]
-            self._settle(index, JobState.CANCELED, dataset_failed(self.plan.datasets[broken].name, error))
+            self._end(index, JobState.CANCELED, dataset_failed(self.plan.datasets[broken].name, error))
 
     def recall(self, index: int, past: Past) -> None:
         """Restores the state of a job; only before `begin`."""
@@ -269,28 +269,28 @@ class Schedule:
             was_ours = event.status is Status.TIMEOUT or index in self._cancelled
             verdict = Final(JobState.TERMINATED if was_ours else JobState.FAILED, verdict.why)
         self._cancelled.discard(index)
-        self._settle(index, verdict.state, verdict.why)
+        self._end(index, verdict.state, verdict.why)
 
     def _never_started(self, index: int) -> None:
         self.table.attempts[index] -= 1
         if index in self._cancelled or self.stopping is StopMode.KILL:
             self._cancelled.discard(index)
-            self._settle(index, JobState.CANCELED, f"{CANCELLED} before it started")
+            self._end(index, JobState.CANCELED, f"{CANCELLED} before it started")
             return
         self.table.set_state(index, JobState.READY)
         self._starter.add(index)
 
     def _data_changed(self, event: DataChanged, now_s: float) -> None:
-        self._follow(Consequences(ready=self.table.set_value(event.place)))
+        self._follow(Consequences(ready=self.table.set_value(event.index)))
 
     def _finalization_ended(self, event: FinalizationEnded, now_s: float) -> None:
-        found = self.table.end_dataset(event.place, event.error)
+        found = self.table.end_dataset(event.index, event.error)
         canceled, found.canceled = found.canceled, []
         self._follow(found)
-        why = dataset_failed(self.plan.datasets[event.place].name, event.error)
+        why = dataset_failed(self.plan.datasets[event.index].name, event.error)
         for index, _ in canceled:
-            self._settle(index, JobState.CANCELED, why)
-        for index in self.table.datasets.readers(event.place):
+            self._end(index, JobState.CANCELED, why)
+        for index in self.table.datasets.readers(event.index):
             if self.table.state(index) is JobState.BLOCKED:
                 self._commands.append(StateChanged(index, self.why(index)))
 
@@ -304,7 +304,7 @@ class Schedule:
         if event.status is Status.SUCCESS:
             self._pause(event.index, again, now_s)
         else:
-            self._settle(event.index, JobState.FAILED, f"{again.why}, but the recovery script failed")
+            self._end(event.index, JobState.FAILED, f"{again.why}, but the recovery script failed")
 
     def _action_ended(self, event: CommandEnded) -> None:
         if self.stopping is not None and event.status in CUT_OFF:
@@ -340,15 +340,15 @@ class Schedule:
             if state is JobState.READY and not was_paused and index not in self.recovering:
                 self._starter.remove(index)
             was_tried = self.table.attempts[index] > 0
-            self._settle(index, JobState.TERMINATED if was_tried else JobState.CANCELED, CANCELLED)
+            self._end(index, JobState.TERMINATED if was_tried else JobState.CANCELED, CANCELLED)
 
     # ---- transitions -------------------------------------------------------------------------------------
 
-    def _settle(self, index: int, state: JobState, why: str) -> None:
+    def _end(self, index: int, state: JobState, why: str) -> None:
         if state is not JobState.COMPLETED:
             self.whys[index] = why
             self._commands.append(StateChanged(index, why))
-        found = self.table.settle(index, state)
+        found = self.table.end(index, state)
         self._note_progress(index)
         self._follow(found)
 

@@ -38,7 +38,7 @@ class Ageing:
         self._buckets = buckets
         self._waiting = waiting
         self._starts = 0
-        self._look_at = MAX_PASSED  # no bucket is due before this number of starts
+        self._next_check_at = MAX_PASSED  # no bucket is due before this number of starts
 
     def begins_to_wait(self, bucket: Bucket) -> None:
         bucket.waits_since = self._starts
@@ -49,14 +49,14 @@ class Ageing:
 
     def due(self, running: int) -> Bucket | None:
         """Returns the bucket that has waited longest, if too long."""
-        if self._starts < self._look_at:
+        if self._starts < self._next_check_at:
             return None
         oldest = self._oldest()
         patience = max(MAX_PASSED, ROUNDS * running, TURNS * len(self._waiting.heads))
         if oldest is not None and self._starts - oldest.waits_since >= patience:
             return oldest
         since = self._starts if oldest is None else oldest.waits_since
-        self._look_at = max(self._starts + 1, since + patience)
+        self._next_check_at = max(self._starts + 1, since + patience)
         return None
 
     def _oldest(self) -> Bucket | None:

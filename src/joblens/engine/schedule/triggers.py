@@ -24,8 +24,8 @@ class Triggers:
     def __init__(self, plan: Plan, *, is_worker: bool = True) -> None:
         """`is_worker`: this process serves the run itself."""
         self._actions = {
-            place: action
-            for place, action in enumerate(plan.actions)
+            number: action
+            for number, action in enumerate(plan.actions)
             if schedules_nodes(action.spec) or _runs_commands(action)
         }
         self._is_worker = is_worker
@@ -33,8 +33,8 @@ class Triggers:
         self._on_complete = self._watchers(TriggerType.ON_JOBS_COMPLETE)
         # Indices of the jobs that each action still waits for.
         self._missing = {
-            place: set(self._actions[place].jobs)
-            for place in chain(*self._on_ready.values(), *self._on_complete.values())
+            number: set(self._actions[number].jobs)
+            for number in chain(*self._on_ready.values(), *self._on_complete.values())
         }
         self._running: dict[int, int] = {}  # action -> command
         self._again: dict[int, int] = {}  # number of triggers while it was running
@@ -44,10 +44,10 @@ class Triggers:
 
     def _watchers(self, trigger: TriggerType) -> dict[int, list[int]]:
         watchers: dict[int, list[int]] = {}
-        for place, action in self._actions.items():
+        for number, action in self._actions.items():
             if action.spec.trigger_type is trigger:
                 for index in action.jobs:
-                    watchers.setdefault(index, []).append(place)
+                    watchers.setdefault(index, []).append(number)
         return watchers
 
     @property

@@ -61,7 +61,7 @@ _STARTERS = re.compile(r"(?<![\w.-])(srun|mpirun|mpiexec|orterun|prterun|prun)(?
 
 
 class NodeDoorAddress(Struct, frozen=True):
-    """Where processes can be started on a node (`runners.node_door`), by whoever knows the token."""
+    """Address of a `NodeDoor`, which starts processes on a node for those who know the token."""
 
     node: str  # its name among the nodes of the job
     host: str

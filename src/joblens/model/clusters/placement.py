@@ -1,8 +1,7 @@
 """Placement of jobs on a cluster: requests, allocations and their events, and previews for dry runs.
 
-A cluster (Ray, Slurm) only decides where and when. What runs there is a *pilot* worker: it takes the job's
-ticket from the store like any other worker, and is known to the cluster as a command line.
-"""
+A cluster (Ray, Slurm) only decides where and when. It runs the command line of a *pilot* worker, which claims
+the job's ticket in the store as every worker does."""
 
 import enum
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ CLUSTER_MARK = "@"  # before names of queues
 
 
 class PlacementRequest(Struct, frozen=True, kw_only=True):
-    """One job that has a ticket and is to be given a place."""
+    """Request to place one job that has a ticket."""
 
     uuid: str
     queue: str  # of its ticket
@@ -27,13 +26,13 @@ class PlacementRequest(Struct, frozen=True, kw_only=True):
     priority: int = 0
 
 
-class PlaceState(enum.StrEnum):
+class AllocationState(enum.StrEnum):
     """Of something that was asked of a cluster."""
 
     WAITING = "waiting"
     RUNNING = "running"
     ENDED = "ended"  # the pilot worker came to its end
-    GONE = "gone"  # it was ended from outside, its machine is lost, or it could not be started
+    GONE = "gone"  # killed from outside, lost with its machine, or never started
 
 
 class Placed(Struct, frozen=True, kw_only=True):
@@ -44,7 +43,7 @@ class Placed(Struct, frozen=True, kw_only=True):
     queue: str = ""
 
 
-class PlaceEnding(Struct, frozen=True, kw_only=True):
+class AllocationEnding(Struct, frozen=True, kw_only=True):
     """Why a cluster ended an allocation together with its jobs: they end like this and do not run again."""
 
     status: Status  # cancelled or timeout
@@ -53,21 +52,21 @@ class PlaceEnding(Struct, frozen=True, kw_only=True):
 
 
 class AllocationEvent(Struct, frozen=True, kw_only=True):
-    """What the cluster says of one of them."""
+    """Change of an allocation, as the cluster reports it."""
 
     job_id: str
-    state: PlaceState
+    state: AllocationState
     word: str = ""  # its own: PENDING, NODE_FAIL
     reason: str = ""  # Resources, Priority, QOSMaxJobsPerUserLimit
     uuids: tuple[str, ...] = ()
     is_by_others: bool = False  # it ended, and neither its jobs nor how they were asked for are at fault
-    ending: PlaceEnding | None = None  # of its jobs; None: they run again elsewhere
+    ending: AllocationEnding | None = None  # of its jobs; None: they run again elsewhere
 
 
 class NodeCapacity(Struct, frozen=True, kw_only=True):
-    """What a worker has left; None: not counted."""
+    """Free capacity of a worker; None: not counted."""
 
-    places: int | None = None
+    cpus: int | None = None
     memory_bytes: int | None = None
     gpus: int | None = None
     time_s: float | None = None  # until it has to end
@@ -75,7 +74,7 @@ class NodeCapacity(Struct, frozen=True, kw_only=True):
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a pilot worker is told, in a private file: the store's URL may have a password in it."""
+    """Configuration of a pilot worker, in a private file: the store's URL may have a password in it."""
 
     store: str
     config: str = ""
@@ -93,9 +92,9 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     walltime_s: float | None = None  # of its allocation
     env: dict[str, str] = field(default_factory=dict)
     listen: str = (
-        ""  # a socket at which it is told of tickets one by one (ports.hiring.NodeListener), until it is idle
+        ""  # a socket on which it receives tickets one by one (runners.nodes.listener), until it is idle
     )
-    user: str = ""  # whose jobs it runs; '': those of whoever it runs as
+    user: str = ""  # whose jobs it runs; '': those of its own user
     boot_id: str = ""  # of the machine with the store's file, which others must not open; '': any may
     # Folders that cannot be seen from its machine, and what is used there instead.
     elsewhere: dict[str, str] = field(default_factory=dict)
@@ -159,7 +158,7 @@ class PreviewStep(Struct, frozen=True):
 
     stage: int
     actions: tuple[int, ...]  # that schedule nodes
-    parcels: Sequence[PlacementRequest]
+    requests: Sequence[PlacementRequest]
 
 
 class ClusterPreview(Struct, frozen=True, kw_only=True):

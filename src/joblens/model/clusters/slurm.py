@@ -1,4 +1,4 @@
-"""What Slurm says of itself and of jobs, as values. How its text is read is in model.slurm_text."""
+"""Slurm's partitions, nodes and jobs as values. `analysis.slurm` reads them from its text."""
 
 from msgspec import Struct, field
 
@@ -6,7 +6,7 @@ from msgspec import Struct, field
 CANCELLED_REASON = "slurm-cancelled"  # by scancel
 WALLTIME_REASON = "slurm-walltime"  # the allocation's time was up
 
-# It is over, and nothing of the job will come any more.
+# The job is over and will not run again.
 ENDED_STATES = frozenset(
     (
         *("COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "CANCELLED", "NODE_FAIL", "PREEMPTED"),

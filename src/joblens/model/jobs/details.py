@@ -318,5 +318,5 @@ class Provenance(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def digest_of(provenance: Provenance) -> str:
     """Returns its key in a store: equal for equal provenance."""
-    told = json.encode(provenance, order="deterministic")
-    return blake2b(told, 16).hexdigest()
+    text = json.encode(provenance, order="deterministic")
+    return blake2b(text, 16).hexdigest()

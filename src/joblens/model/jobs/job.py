@@ -125,7 +125,7 @@ class Granularity(enum.StrEnum):
 
 
 class RetryLost(enum.StrEnum):
-    """What happens to a job whose worker was lost after it may have started it."""
+    """Policy for jobs whose worker was lost after it may have started them."""
 
     NEVER = "never"  # it must not run twice: it ends as `lost`
     SAFE = "safe"  # another worker runs it again

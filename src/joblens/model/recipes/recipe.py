@@ -100,7 +100,7 @@ def most_rejects(limit: str, rows: int) -> int:
 
 class Slice(Struct, frozen=True, kw_only=True):
     """A part of one file. Plain JSON lines are cut by bytes at the ends of lines, Parquet by rows; `end`
-    is the first that does not belong to it any more."""
+    is exclusive."""
 
     path: str
     format: str  # jsonl, parquet; before it is cut also json (one array), csv

@@ -261,8 +261,8 @@ def seeds_of(
     All arguments are redacted. Fast if no name mentions a seed.
     """
     found: dict[str, str] = {}
-    told = " ".join(argv).lower()
-    if any(sign in told for sign in _SIGNS):
+    text = " ".join(argv).lower()
+    if any(sign in text for sign in _SIGNS):
         found.update(_in_words(argv))
     for name, value in params.items():
         if is_seed_name(name) and isinstance(value, (int, float, str)) and not isinstance(value, bool):
@@ -284,14 +284,14 @@ def is_seed_name(name: str) -> bool:
 def _in_words(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
     """`--seed 7`, `--seed=7`, `seed=7`, also within a shell line."""
     words = [word for each in argv for word in each.split()]
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         name, equals, value = word.partition("=")
         if not is_seed_name(name):
             continue
         if equals and value:
             yield name.lstrip("-"), value
-        elif name.startswith("-") and place + 1 < len(words) and not words[place + 1].startswith("--"):
-            yield name.lstrip("-"), words[place + 1]
+        elif name.startswith("-") and index + 1 < len(words) and not words[index + 1].startswith("--"):
+            yield name.lstrip("-"), words[index + 1]
 
 
 @cache

@@ -81,7 +81,7 @@ class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     scheduler: str = ""
     queue: str = ""  # of its workers; '': as in the run
     retry_lost: RetryLost | None = None  # None: as in the settings
-    spawned_by: int = -1  # the job that added it while the run went on; -1: the file has it
+    spawned_by: int = -1  # the job that added it during the run; -1: the file has it
     container: ContainerJob | None = None  # None: it runs on the machine itself
 
     @property

@@ -26,7 +26,7 @@ class JobState(enum.IntEnum):
     RUNNING = 4
     COMPLETED = 5
     FAILED = 6
-    CANCELED = 7  # never ran: something it needs failed, or the run was ended
+    CANCELED = 7  # never ran: a dependency failed, or the run was cancelled
     TERMINATED = 8  # ended by joblens: time limit or cancellation
     DISABLED = 9  # excluded from this run by --only, --skip or --until
     PENDING_FAILED = 10  # failed in a way no handler knows; someone has to decide
@@ -230,7 +230,7 @@ class UserDataSet(Struct, frozen=True, tag="user-data"):
 class DatasetFinalized(Struct, frozen=True, tag="dataset-finalized", omit_defaults=True):
     """A dataset was counted and hashed after its producers had succeeded; or `error` says why that failed."""
 
-    place: int  # in Plan.datasets
+    index: int = field(name="place")  # in Plan.datasets
     name: str
     path: str
     hash_mode: HashMode
@@ -279,13 +279,13 @@ class WorkPlaced(Struct, frozen=True, tag="placed", omit_defaults=True):
     placed: tuple[Placed, ...]
 
 
-class PlacesWait(Struct, frozen=True, tag="places-wait"):
+class AllocationsWait(Struct, frozen=True, tag="places-wait"):
     """Why the cluster lets these wait, by its own id of each; recorded when the reason changes."""
 
     whys: dict[str, str]
 
 
-class PlaceEnded(Struct, frozen=True, tag="place-ended", omit_defaults=True):
+class AllocationEnded(Struct, frozen=True, tag="place-ended", omit_defaults=True):
     """One of them has ended, according to the cluster."""
 
     job_id: str
@@ -315,8 +315,8 @@ RunFact = (
     | ActionRan
     | RecoveryRan
     | WorkPlaced
-    | PlacesWait
-    | PlaceEnded
+    | AllocationsWait
+    | AllocationEnded
     | RunEnded
 )
 

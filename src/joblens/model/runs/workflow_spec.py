@@ -18,7 +18,7 @@ class ParameterMode(enum.StrEnum):
 
 
 class WhenBlockedFails(enum.StrEnum):
-    """What happens to a job when a dependency does not succeed (`cancel_on_blocking_job_failure`)."""
+    """Policy for jobs with a dependency that did not succeed (`cancel_on_blocking_job_failure`)."""
 
     WAIT = "wait"  # nothing was written: it does not run, and waits for the other to be run again
     CANCEL = "cancel"  # true

@@ -28,18 +28,19 @@ class Graph:
         return self._order
 
     def stages(self) -> list[list[int]]:
-        """Jobs that could run side by side if there were room: stage n needs something of stage n-1."""
+        """Returns jobs that could run side by side with enough capacity: stage n needs something of stage
+        n-1."""
         order, starts = _levels(self.depends_on, self.dependents)
         ends = [*starts[1:], len(order)]
         return [order[start:end] for start, end in zip(starts, ends, strict=True) if end > start]
 
-    def needed_by(self, places: Sequence[int]) -> set[int]:
+    def needed_by(self, indexes: Sequence[int]) -> set[int]:
         """The jobs themselves and everything they need, directly or not."""
-        return _reached(places, self.depends_on)
+        return _reached(indexes, self.depends_on)
 
-    def behind(self, places: Sequence[int]) -> set[int]:
+    def behind(self, indexes: Sequence[int]) -> set[int]:
         """The jobs themselves and everything that needs them, directly or not."""
-        return _reached(places, self.dependents)
+        return _reached(indexes, self.dependents)
 
 
 def dependents_of(depends_on: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -130,8 +131,8 @@ def _levels(
     return order, starts
 
 
-def _reached(places: Sequence[int], onward: Sequence[tuple[int, ...]]) -> set[int]:
-    found, waiting = set(places), list(places)
+def _reached(indexes: Sequence[int], onward: Sequence[tuple[int, ...]]) -> set[int]:
+    found, waiting = set(indexes), list(indexes)
     while waiting:
         for one in onward[waiting.pop()]:
             if one not in found:
@@ -153,9 +154,9 @@ class Stage(Struct, frozen=True, kw_only=True):
     actions: tuple[int, ...] = ()
 
 
-def stages_of(plan: Plan, places: Collection[int] | None = None) -> list[Stage]:
-    """Returns stages. `places`: indexes of jobs to run; None: all. The others count as done."""
-    depths = _depths(plan, places)
+def stages_of(plan: Plan, indexes: Collection[int] | None = None) -> list[Stage]:
+    """Returns stages. `indexes`: indexes of jobs to run; None: all. The others count as done."""
+    depths = _depths(plan, indexes)
     jobs: list[list[int]] = [[] for _ in range(max(depths.values(), default=-1) + 1)]
     for index in sorted(depths):
         jobs[depths[index]].append(index)
@@ -180,10 +181,10 @@ def schedules_nodes(spec: ActionSpec) -> bool:
     return spec.action_type is ActionType.SCHEDULE_NODES and spec.trigger_type not in NO_NODES
 
 
-def jobs_by_kind(plan: Plan, places: Iterable[int]) -> list[tuple[int, ...]]:
+def jobs_by_kind(plan: Plan, indexes: Iterable[int]) -> list[tuple[int, ...]]:
     """Groups jobs by the entry of the workflow file they came from, in the order of the first of each."""
     kinds: dict[int, list[int]] = {}
-    for index in places:
+    for index in indexes:
         kinds.setdefault(plan.jobs[index].spec_job, []).append(index)
     return [tuple(some) for some in kinds.values()]
 
@@ -197,8 +198,8 @@ def kind_name(plan: Plan, jobs: Sequence[int]) -> str:
     return patterns.pop() if len(patterns) == 1 else f"{first} … {last}"
 
 
-def _depths(plan: Plan, places: Collection[int] | None) -> dict[int, int]:
-    chosen = None if places is None else frozenset(places)
+def _depths(plan: Plan, indexes: Collection[int] | None) -> dict[int, int]:
+    chosen = None if indexes is None else frozenset(indexes)
     depths: dict[int, int] = {}
     for index in Graph(plan).order():
         if chosen is None or index in chosen:
@@ -226,22 +227,22 @@ _SHOWN = 5
 
 
 def jobs_elsewhere(
-    plan: Plan, served: Collection[str], places: Iterable[int] | None = None
+    plan: Plan, served: Collection[str], indexes: Iterable[int] | None = None
 ) -> frozenset[int]:
     """Returns indexes of jobs whose label the run's own workers do not serve.
 
-    `places`: jobs to run; None: all.
+    `indexes`: jobs to run; None: all.
     """
-    chosen = range(len(plan.jobs)) if places is None else places
+    chosen = range(len(plan.jobs)) if indexes is None else indexes
     return frozenset(
         index for index in chosen if plan.jobs[index].label and plan.jobs[index].label not in served
     )
 
 
-def refuse_elsewhere(plan: Plan, served: Collection[str], places: Iterable[int]) -> None:
+def refuse_elsewhere(plan: Plan, served: Collection[str], indexes: Iterable[int]) -> None:
     """Raises PlanError if jobs need a label and only this process runs jobs."""
     by_label: dict[str, list[str]] = {}
-    for index in sorted(jobs_elsewhere(plan, served, places)):
+    for index in sorted(jobs_elsewhere(plan, served, indexes)):
         by_label.setdefault(plan.jobs[index].label, []).append(plan.jobs[index].name)
     if not by_label:
         return

@@ -23,7 +23,7 @@ _GLOB = frozenset("*?[")
 class Selection(Struct, frozen=True):
     """Indexes of the jobs to run, ascending. `problems`: words that match no job."""
 
-    places: tuple[int, ...]
+    indexes: tuple[int, ...]
     problems: tuple[str, ...] = ()
 
 
@@ -35,28 +35,28 @@ def select(
 
     Jobs added by a job of the run are never excluded: that job was not.
     """
-    places = set(range(len(plan.jobs)))
+    indexes = set(range(len(plan.jobs)))
     if not (only or skip or until):
         return Selection(tuple(range(len(plan.jobs))))
     graph = graph or Graph(plan)
     finder = _Finder(plan)
     if until:
-        places &= graph.needed_by(finder.find("--until", until))
+        indexes &= graph.needed_by(finder.find("--until", until))
     if only:
-        places &= set(finder.find("--only", only))
+        indexes &= set(finder.find("--only", only))
     if skip:
-        places -= graph.behind(finder.find("--skip", skip))
-    places |= {index for index, job in enumerate(plan.jobs) if job.spawned_by >= 0}
-    if not places and not finder.problems:
+        indexes -= graph.behind(finder.find("--skip", skip))
+    indexes |= {index for index, job in enumerate(plan.jobs) if job.spawned_by >= 0}
+    if not indexes and not finder.problems:
         finder.problems.append("no jobs to run: --only, --skip and --until exclude every job")
-    return Selection(tuple(sorted(places)), tuple(finder.problems))
+    return Selection(tuple(sorted(indexes)), tuple(finder.problems))
 
 
 def find_jobs(plan: Plan, option: str, words: Sequence[str]) -> Selection:
     """Returns exactly the jobs that the words match."""
     finder = _Finder(plan)
-    places = finder.find(option, words)
-    return Selection(tuple(sorted(set(places))), tuple(finder.problems))
+    indexes = finder.find(option, words)
+    return Selection(tuple(sorted(set(indexes))), tuple(finder.problems))
 
 
 class _Finder:
@@ -101,10 +101,10 @@ class _Finder:
         except re.error as error:
             self.problems.append(f"{option}: '{word}' is not a valid regular expression: {error}")
             return []
-        places = [index for name, index in self._indexes.items() if search(name)]
-        if not places:
+        indexes = [index for name, index in self._indexes.items() if search(name)]
+        if not indexes:
             self.problems.append(f"{option}: no job's name matches '{word}'")
-        return places
+        return indexes
 
 
 def _matching(word: str, known: Mapping[str, object]) -> list[str]:

@@ -87,7 +87,7 @@ MOST_LISTED = 64
 _NO_GROUP = "the job has no memory group: only its processes can be read"
 
 
-def look_at_memory(
+def read_memory_depth(
     pids: Sequence[int], groups: Mapping[str, str], *, within_s: float = 5.0, proc: str = "/proc"
 ) -> MemoryDepth:
     """Reads the memory of processes. `groups`: hierarchy -> directory.

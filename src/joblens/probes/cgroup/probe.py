@@ -102,7 +102,7 @@ class CgroupProbe:
         """All files that `contents` of a later probe need."""
         return [*self._read_paths, *self._limit_paths]
 
-    def peak_place(self) -> int:
+    def peak_index(self) -> int:
         """Which of `files` is the memory peak that can be reset; -1: none."""
         names = [os.path.basename(path) for path in self._read_paths]
         return next((index for index, name in enumerate(names) if name in _PEAK_FILES), -1)

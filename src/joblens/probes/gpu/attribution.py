@@ -79,7 +79,7 @@ class GpuFollower:
         }
         self._has_begun = began_ns is not None
 
-    def look(self) -> frozenset[int]:
+    def scan(self) -> frozenset[int]:
         """Returns its processes: living ones, and those of the last sample."""
         try:
             alive = frozenset(self._read_pids())

@@ -28,7 +28,7 @@ def ask_gpus(
     for kind, ask in (kinds if kinds is not None else _kinds()).items():
         try:
             found += ask()
-        except Exception as error:  # noqa: BLE001 - told, not raised
+        except Exception as error:  # noqa: BLE001 - reported, not raised
             problems[kind] = str(error) or type(error).__name__
     return found, problems
 

@@ -197,7 +197,7 @@ Clients = dict[tuple[str, int], DrmClient]
 
 
 class DeviceWatch(Protocol):
-    """Tells more of a card than the kernel's files do (intel_gpu_top)."""
+    """Reads more numbers of a card than the kernel's files have (intel_gpu_top)."""
 
     def read(self, card: Card) -> tuple[dict[str, int], str]:
         """Fields of GpuReading, and why there are none."""
@@ -259,7 +259,7 @@ class DrmDriver:
         }
         by_job, readings = {}, dict[str, _CardReading]()
         for job, follower in followers.items():
-            processes = self._jobs[job].look(follower.look(), self._cards)
+            processes = self._jobs[job].scan(follower.scan(), self._cards)
             states = {}
             for card in self._cards:
                 if card.facts.id not in follower.find_devices(processes, [card.facts]):
@@ -305,7 +305,7 @@ class _JobClients:
         self._read_ns = began_ns  # the last sample, or the start
         self._busy_usec: dict[tuple[str, int], int] = {}  # (device, pid) -> counter
 
-    def look(self, pids: frozenset[int], cards: list[Card]) -> dict[str, dict[int, GpuProcess]]:
+    def scan(self, pids: frozenset[int], cards: list[Card]) -> dict[str, dict[int, GpuProcess]]:
         """Device -> its processes of this job."""
         owners: dict[int, Clients] = {}
         silent: dict[str, set[int]] = {}

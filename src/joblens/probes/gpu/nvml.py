@@ -221,7 +221,7 @@ class NvmlDriver:
         listed = {device.facts.id: device.list_processes() for device in self._devices}
         if any(listed.values()):
             for follower in followers.values():
-                known = follower.look()
+                known = follower.scan()
                 self._lists_ours |= any(not known.isdisjoint(pids) for pids in listed.values())
         facts = [device.facts for device in self._devices]
         needed = set[str]().union(*(each.find_devices(listed, facts) for each in followers.values()))

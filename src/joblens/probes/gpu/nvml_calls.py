@@ -14,7 +14,7 @@ from joblens.model.jobs.details import GpuFacts
 # Permanent errors: not supported, no permission, no such function.
 _FOR_GOOD = frozenset({3, 4, 13})
 _NO_SAMPLES = frozenset({0, 6})  # nothing new; the binding raises "success" for an empty list, too
-_NOT_OPEN = 1  # somebody shut NVML down, or the driver was loaded anew
+_NOT_OPEN = 1  # NVML was shut down, or the driver reloaded
 _GROWN = 7  # the list grew between asking for its size and for itself
 _PROCESS_LISTS: dict[str, tuple[str, ...]] = {
     "nvmlDeviceGetComputeRunningProcesses": ("processes", "job_processes", "job_memory_bytes"),
@@ -85,8 +85,8 @@ class DeviceCalls:
         return fields
 
     def running_processes(self) -> dict[int, int | None] | None:
-        """pid -> bytes it has on the device; those that compute, draw, or share it through MPS. None: it is
-        not told."""
+        """pid -> bytes it has on the device; those that compute, draw, or share it through MPS. None:
+        unavailable."""
         memory: dict[int, int | None] = {}
         lists = [self.ask(call, numbers=numbers) for call, numbers in _PROCESS_LISTS.items()]
         if lists[0] is None:
@@ -98,8 +98,8 @@ class DeviceCalls:
         return memory
 
     def process_samples(self, since: int) -> list[Any] | None:
-        """Utilisation of each process since that moment (µs of the wall clock, as NVML stamps it). None: it
-        is not told, and `unknown` says why."""
+        """Utilisation of each process since that moment (µs of the wall clock, as NVML stamps it). None:
+        unavailable, and `unknown` says why."""
         call = "nvmlDeviceGetProcessUtilization"
         if (call, ()) in self._refused:
             return None

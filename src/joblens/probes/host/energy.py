@@ -12,7 +12,7 @@ from msgspec import Struct
 from joblens.probes.proc.kernel_files import NO_ZONES, POWERCAP, read_text
 
 PACKAGE_FIELD, DRAM_FIELD = "host_energy_package_uj", "host_energy_dram_uj"
-_FRESH_NS = 5_000_000  # jobs that are looked at together share one reading
+_FRESH_NS = 5_000_000  # jobs that are sampled together share one reading
 # Nothing draws more for long. A counter that was left alone for longer than it takes at this power to come
 # round may have come round more than once.
 _MOST_WATTS = 1000
@@ -22,7 +22,7 @@ _NO_DRAM = "this processor has no energy counter for its memory"
 
 
 class Zone(Struct, frozen=True):
-    """One counter: it goes up to `range_uj` (None: not told) and then begins again."""
+    """One counter: it goes up to `range_uj` (None: unknown) and then restarts at zero."""
 
     label: str
     directory: str
@@ -54,8 +54,8 @@ def find_zones(root: str = POWERCAP) -> list[Zone]:
 
 
 class EnergyCounters:
-    """One for each process that owns jobs. Sums start at what the counters showed when it was made and only
-    ever grow. `epoch` changes when it cannot be told by how much they grew; `why` says for what reason."""
+    """Energy counters, one set per process that owns jobs. Sums start at the counters' values when it was
+    made and only grow. `epoch` changes when it is unknown by how much they grew; `why` has the reason."""
 
     def __init__(self, root: str = POWERCAP) -> None:
         self.unknown: dict[str, str] = {}
@@ -134,7 +134,7 @@ class _ZoneMeter:
             raise
 
     def advance(self) -> bool:
-        """False: it began again, and nobody knows from where."""
+        """Returns False where the counter restarted and the difference is unknown."""
         now_uj, before_uj = self._raw(), self._last_uj
         self._last_uj = now_uj
         if now_uj < before_uj and self.zone.range_uj is None:
@@ -155,7 +155,7 @@ def grown(before_uj: int, now_uj: int, range_uj: int) -> int:
 
 
 class EnergyProbe:
-    """What the machine drew while one job ran."""
+    """Energy that the machine used while one job ran."""
 
     name = "energy"
 

@@ -129,7 +129,7 @@ def _open_all(
         descriptor = _perf_event_open(attributes, thread)
         if descriptor >= 0:
             opened.append(descriptor)
-        elif -descriptor != errno.ESRCH or on_exec:  # one that has just ended counts nothing any more
+        elif -descriptor != errno.ESRCH or on_exec:  # one that has just ended counts nothing
             for other in opened:
                 os.close(other)
             return -descriptor, []

@@ -37,7 +37,7 @@ class PortableTree:
         self._ended: dict[str, int] = {}
         self._high: dict[str, int] = {}
         self._pids: list[int] = []
-        self.looked_mono_s = 0.0  # when the CPU time was read
+        self.scanned_mono_s = 0.0  # when the CPU time was read
 
     @property
     def pids(self) -> list[int]:
@@ -45,7 +45,7 @@ class PortableTree:
 
     def read(self) -> dict[str, Any]:
         """Sample fields; counters since the process began, never going back."""
-        times, own_s, self.looked_mono_s = os.times(), time.process_time(), time.monotonic()
+        times, own_s, self.scanned_mono_s = os.times(), time.process_time(), time.monotonic()
         fields: dict[str, Any] = {
             # The clock is finer than the parts, which come in ticks on some systems.
             "cpu_total_usec": int((own_s + times.children_user + times.children_system) * 1e6),
@@ -80,13 +80,13 @@ class PortableTree:
         self._pids = [pid for pid, _ in self._children]
         for identity, gone in before.items():
             if identity not in self._children:
-                self._settle(gone)
+                self._add_ended(gone)
         for counters in (*(child.counters for child in self._children.values()), self._ended):
             for name, value in counters.items():
                 if name in fields:
                     fields[name] += value
 
-    def _settle(self, gone: _Child) -> None:
+    def _add_ended(self, gone: _Child) -> None:
         """Keeps the last counters that no ancestor inherits."""
         for name, value in gone.counters.items():
             if not (_KEEPS_WAITED and name.startswith("cpu_")):

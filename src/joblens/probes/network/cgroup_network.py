@@ -70,7 +70,7 @@ class InterfacesProbe:
     def read(self) -> dict[str, Any]:
         self._readings += 1
         if self._file < 0 and (self._readings <= _OFTEN or self._readings % _SELDOM == 0):
-            self._look_for_namespace()
+            self._find_namespace()
         if self._file < 0:
             return {}
         self._seen.update(interfaces_since(self._read(), self._base))
@@ -81,7 +81,7 @@ class InterfacesProbe:
             os.close(self._file)
             self._file = -1
 
-    def _look_for_namespace(self) -> None:
+    def _find_namespace(self) -> None:
         pids = list(self._pids())
         for pid in pids[:_FEW]:
             try:
@@ -428,7 +428,7 @@ class CgroupNetworkProbe:
 
     @property
     def descriptor(self) -> int:
-        """Of the counters, for a child that is to read them too; -1: there is none (any more)."""
+        """Descriptor of the counters, for a child that also reads them; -1: none, or closed."""
         return self._counters.descriptor if self._counters is not None else -1
 
     def close_descriptor(self) -> None:

@@ -201,7 +201,7 @@ class SocketDriver:
         if not jobs:
             return None
         for job in jobs.values():
-            # Half a tick less, so that one that comes a little early is not passed over.
+            # Half a tick less, so that a tick that comes a little early is not skipped.
             job.due_s = now_s + job.gap_s - self.interval_s / 2
             job.gap_s = min(2 * job.gap_s, _LONGEST_GAP_S)
         cpu_before_s = time.thread_time()
@@ -234,7 +234,7 @@ class SocketDriver:
         for socket_now in self._sockets_here(list(owners)):
             if socket_now.group in owners:
                 found[owners[socket_now.group]].append((0, socket_now))
-        problems = self._look_elsewhere(jobs, found)
+        problems = self._read_other_namespaces(jobs, found)
         at_us = time.time_ns() // 1000
         for name, job in jobs.items():
             job.tally.add(found[name])
@@ -249,7 +249,7 @@ class SocketDriver:
             self.close()  # half an answer may still be in it
             raise
 
-    def _look_elsewhere(
+    def _read_other_namespaces(
         self, jobs: dict[str, _Job], found: dict[str, list[tuple[int, SocketSeen]]]
     ) -> dict[str, str]:
         """In the namespaces that jobs made for themselves. -> job -> why that could not be done"""

@@ -110,8 +110,8 @@ class SocketDump:
 
 
 def filter_for(groups: Sequence[int]) -> bytes:
-    """A socket of any of these groups passes. The kernel's filters jump by bytes: when a condition holds the
-    jump behind it leads to the end, else it is passed over. Behind the end means refused."""
+    """Returns a filter that passes the sockets of these groups. The kernel's filters jump by bytes: when a
+    condition holds, the jump behind it leads to the end, else it is skipped. Behind the end means refused."""
     size = _CONDITION.size + _JUMP.size
     code = b""
     for index, group in enumerate(groups):

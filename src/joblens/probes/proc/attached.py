@@ -54,11 +54,11 @@ class BaselinedProbe:
         """Records that another source has its end."""
         self._missed.discard(group)
 
-    def look_at_all(self) -> None:
+    def scan_all(self) -> None:
         """The next reading is the last."""
-        look_at_all = getattr(self.inner, "look_at_all", None)
-        if look_at_all is not None:
-            look_at_all()
+        scan_all = getattr(self.inner, "scan_all", None)
+        if scan_all is not None:
+            scan_all()
 
     def read(self) -> dict[str, Any]:
         reading = self.inner.read()
@@ -98,15 +98,15 @@ def exit_status_of(pidfd: int, pid: int, timeout_s: float = _REAP_TIMEOUT_S) -> 
     """
     give_up_s = time.monotonic() + timeout_s
     while True:
-        status = _told_by_descriptor(pidfd)
+        status = _status_by_descriptor(pidfd)
         if status is None:
-            status = _told_by_proc(pid, pidfd)
+            status = _status_by_proc(pid, pidfd)
         if status is not None or time.monotonic() >= give_up_s or not _is_unreaped(pidfd):
-            return status if status is not None else _told_by_descriptor(pidfd)
+            return status if status is not None else _status_by_descriptor(pidfd)
         time.sleep(0.01)
 
 
-def _told_by_descriptor(pidfd: int) -> int | None:
+def _status_by_descriptor(pidfd: int) -> int | None:
     info = bytearray(_INFO_BYTES)
     info[0:8] = _INFO_EXIT.to_bytes(8, "little")
     try:
@@ -118,7 +118,7 @@ def _told_by_descriptor(pidfd: int) -> int | None:
     return int.from_bytes(info[_EXIT_CODE], "little")
 
 
-def _told_by_proc(pid: int, pidfd: int) -> int | None:
+def _status_by_proc(pid: int, pidfd: int) -> int | None:
     """Of one that has ended and waits to be waited for."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:

@@ -193,13 +193,13 @@ class OwnTree:
         self._pid = os.getpid()
         self._seen: dict[Identity, _ProcessState] = {}
         self._stats: dict[int, ProcStat] = {}
-        self.looked_mono_ns = 0  # time of the last sample
+        self.scanned_mono_ns = 0  # time of the last sample
         self._has_children_files = os.path.exists(f"{proc}/self/task/{self._pid}/children")
 
     def forget(self) -> None:
         self._seen.clear()
 
-    def look(self, threads: Collection[int], overhead_usec: int = 0) -> Snapshot:
+    def scan(self, threads: Collection[int], overhead_usec: int = 0) -> Snapshot:
         with HELPERS.lock:
             return self._sample(threads, overhead_usec)
 
@@ -216,7 +216,7 @@ class OwnTree:
         own = rusage_counters(resource.getrusage(resource.RUSAGE_SELF))
         # Reading files lets busy threads of the host program run in between, 5 ms each time: the CPU time
         # belongs to this moment, not to when everything has been read.
-        self.looked_mono_ns = time.monotonic_ns()
+        self.scanned_mono_ns = time.monotonic_ns()
         return Snapshot(
             own=own,
             absorbed=rusage_counters(again) + (io or NOTHING) - HELPERS.used,
@@ -226,7 +226,7 @@ class OwnTree:
         )
 
     def level(self) -> Level:
-        """Returns the level of the processes that `look` found."""
+        """Returns the level of the processes that `scan` found."""
         own = parse_sizes(self._read("self/status") or b"")
         stat = parse_stat(self._read("self/stat") or b"")
         sizes = [own]

@@ -37,7 +37,7 @@ from joblens.probes.proc.processes import (
     unknown_fields,
 )
 
-_FULL_LOOK_EVERY = 5
+_FULL_SCAN_EVERY = 5
 
 
 class Member:
@@ -72,10 +72,10 @@ class Descendants:
         self._root_pid = root_pid
         self._proc = proc
         self._budget = budget
-        self._looks = 0
+        self._scans = 0
         self._kernel_lists_children = os.path.exists(f"{proc}/{root_pid}/task/{root_pid}/children")
 
-    def look(self) -> None:
+    def scan(self) -> None:
         self.gone, self.changed = [], set()
         for pid, member in list(self.members.items()):
             try:
@@ -117,11 +117,11 @@ class Descendants:
     def _children_of_members(self) -> list[int]:
         """The threads of a process that did not run have no new children; asking each of them is dear, so
         that is believed most of the time."""
-        self._looks += 1
-        look_at_all = self._looks % _FULL_LOOK_EVERY == 0
+        self._scans += 1
+        scan_all = self._scans % _FULL_SCAN_EVERY == 0
         found: list[int] = []
         for pid, member in self.members.items():
-            if member.stat.threads <= 1 or look_at_all or pid in self.changed:
+            if member.stat.threads <= 1 or scan_all or pid in self.changed:
                 found += _children(member)
         return found
 
@@ -261,7 +261,7 @@ class ProcessTreeProbe:
                 self.unknown[name] = _DENIED
         return fields
 
-    def look_at_all(self) -> None:
+    def scan_all(self) -> None:
         """Makes the next reading complete, because it is the last."""
         self._is_last = True
 
@@ -281,7 +281,7 @@ class ProcessTreeProbe:
         self._details.clear()
 
     def _sample(self) -> list[Member]:
-        self._tree.look()
+        self._tree.scan()
         for member in self._tree.gone:
             self._note_loss(member)
             self._details.pop(member, None)

@@ -63,7 +63,7 @@ _GONE = (FileNotFoundError, ProcessLookupError)
 class WatchedProcess:
     """Raises ProcessLookupError from any reading once the process has ended."""
 
-    __slots__ = ("_budget", "_descriptors", "_directory", "_path", "_room", "pid")
+    __slots__ = ("_budget", "_descriptors", "_directory", "_path", "_share", "pid")
 
     def __init__(self, pid: int, proc: str = "/proc", budget: DescriptorBudget = BUDGET) -> None:
         self.pid = pid
@@ -71,8 +71,8 @@ class WatchedProcess:
         self._budget = budget
         self._descriptors: dict[str, int] = {}
         self._directory: int | None = None
-        self._room = 1 + _KEPT_FILES if budget.take(1 + _KEPT_FILES) else int(budget.take(1))
-        if self._room:
+        self._share = 1 + _KEPT_FILES if budget.take(1 + _KEPT_FILES) else int(budget.take(1))
+        if self._share:
             try:
                 self._directory = os.open(self._path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             except OSError as error:
@@ -87,7 +87,7 @@ class WatchedProcess:
             if descriptor is not None:
                 return os.pread(descriptor, _READ_SIZE, 0)
             descriptor = self._open(name, os.O_RDONLY)
-            if len(self._descriptors) + 1 < self._room:
+            if len(self._descriptors) + 1 < self._share:
                 self._descriptors[name] = descriptor
                 return os.pread(descriptor, _READ_SIZE, 0)
             try:
@@ -131,7 +131,7 @@ class WatchedProcess:
             if descriptor is not None:
                 return os.stat(descriptor).st_size
             descriptor = self._open(name, os.O_PATH)
-            if len(self._descriptors) + 1 < self._room:
+            if len(self._descriptors) + 1 < self._share:
                 self._descriptors[name] = descriptor
                 return os.stat(descriptor).st_size
             try:
@@ -146,8 +146,8 @@ class WatchedProcess:
         if self._directory is not None:
             descriptors.append(self._directory)
         self._descriptors, self._directory = {}, None
-        self._budget.give_back(self._room)
-        self._room = 0
+        self._budget.give_back(self._share)
+        self._share = 0
         for descriptor in descriptors:
             os.close(descriptor)
 

@@ -98,12 +98,12 @@ class SeveralTrees:
                 fields.update(self._largest)
         return fields
 
-    def look_at_all(self) -> None:
+    def scan_all(self) -> None:
         """The next reading is the last."""
         for probe in (self.main, *self._trees.values()):
-            look = getattr(probe, "look_at_all", None)
-            if look is not None:
-                look()
+            scan = getattr(probe, "scan_all", None)
+            if scan is not None:
+                scan()
 
     def forget_peaks(self) -> None:
         forget = getattr(self.main, "forget_peaks", None)

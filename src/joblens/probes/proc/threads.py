@@ -83,8 +83,8 @@ def _value(data: bytes, name: bytes) -> int | None:
 MOST_KEPT = 256
 _MOST_WATCHED = 2048  # alive at once; others are only in the job's totals
 # CPU time of a sample: for all times, and including details …
-_TIMES_NS, _LOOK_NS = 4_000_000, 6_000_000
-_LOOK_WALL_NS = 25_000_000  # … and wall time: a job that uses every CPU makes this thread wait for each file
+_TIMES_NS, _SCAN_NS = 4_000_000, 6_000_000
+_SCAN_WALL_NS = 25_000_000  # … and wall time: a job that uses every CPU makes this thread wait for each file
 _SOURCE = "/proc/PID/task/TID: schedstat, stat, sched"
 _SHORTEST_S, _LONGEST_S = 1.0, 15.0
 _EMPTY = Details()
@@ -201,7 +201,7 @@ class ThreadsProbe:
         self._unread = there.keys() - self._living.keys()
         ran = [tid for tid, state in self._living.items() if state.cpu_ns != state.read_at_cpu_ns]
         for tid in sorted(ran, key=lambda tid: self._living[tid].read_at_cpu_ns - self._living[tid].cpu_ns):
-            if budget.is_spent(_LOOK_NS):
+            if budget.is_spent(_SCAN_NS):
                 return
             with suppress(OSError):
                 self._read_closely(tid, self._living[tid])
@@ -426,7 +426,7 @@ class _Budget:
         self._wall_ns = time.monotonic_ns()
 
     def is_spent(self, cpu_ns: int) -> bool:
-        if time.monotonic_ns() - self._wall_ns > _LOOK_WALL_NS:
+        if time.monotonic_ns() - self._wall_ns > _SCAN_WALL_NS:
             return True
         return time.thread_time_ns() - self._cpu_ns > cpu_ns
 

@@ -153,7 +153,7 @@ _NOT_PASSED_ON = (
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE"),
     *("GIT_COMMON_DIR", "GIT_TRACE", "GIT_EXTERNAL_DIFF", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"),
 )
-_MOST_TOLD = 1 << 20
+_MOST_OUTPUT = 1 << 20
 _MOST_FILES = 200  # included in the digest of changes by content
 _LARGEST_FILE = 8 << 20
 
@@ -255,7 +255,7 @@ def _read_all(descriptors: tuple[int, int], timeout_s: float) -> tuple[tuple[byt
             if not piece:
                 poll.unregister(descriptor)
                 open_count -= 1
-            elif len(texts[descriptor]) < _MOST_TOLD:
+            elif len(texts[descriptor]) < _MOST_OUTPUT:
                 texts[descriptor] += piece
     return (texts[descriptors[0]], texts[descriptors[1]]), False
 

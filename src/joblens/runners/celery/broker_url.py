@@ -264,7 +264,7 @@ def leave_out_passwords(env: MutableMapping[str, str]) -> None:
     try:
         broker = parse_broker(env.get(_BROKER, ""), "/")
     except InputError:
-        del env[_BROKER]  # nobody can tell what of it is a password
+        del env[_BROKER]  # which part of it is a password is unknown
         return
     if broker.secrets:
         env[_BROKER] = broker.shown

@@ -33,7 +33,7 @@ class NoPool(BasePool):  # type: ignore[misc]  # Celery has no types
 
 class HearingConsumer(Consumer):  # type: ignore[misc]
     def ensure_connected(self, conn: Any) -> Any:
-        stop_if_told = self.controller.inbox.stop_if_told
+        stop_if_asked = self.controller.inbox.stop_if_asked
 
         def on_error(error: BaseException, _interval: float) -> None:
             self.controller.has_lost(error)
@@ -44,7 +44,7 @@ class HearingConsumer(Consumer):  # type: ignore[misc]
             interval_start=_FIRST_PAUSE_S,
             interval_step=_FIRST_PAUSE_S,
             interval_max=_LONGEST_PAUSE_S,
-            callback=stop_if_told,
+            callback=stop_if_asked,
         )
 
     def on_connection_error_before_connected(self, exc: BaseException) -> None:
@@ -93,19 +93,19 @@ class CeleryHearing:
     def run(
         self, taker: MessageHandler, has_connected: Callable[[], None], has_lost: Callable[[str], None]
     ) -> None:
-        told = ""
+        last_reason = ""
 
         def found() -> None:
-            nonlocal told
-            told = ""
+            nonlocal last_reason
+            last_reason = ""
             has_connected()
 
         def lost(error: BaseException) -> None:
             """Each reason once, however often it is tried."""
-            nonlocal told
+            nonlocal last_reason
             why = reason(error, self._broker)
-            if why != told and not self._is_stopping.is_set():
-                told = why
+            if why != last_reason and not self._is_stopping.is_set():
+                last_reason = why
                 has_lost(why)
 
         while not self._is_stopping.is_set():
@@ -117,8 +117,8 @@ class CeleryHearing:
                 worker.blueprint.start(worker)
             except WorkerShutdown:
                 worker.stop()
-                self._end_as_told()
-            except Exception as error:  # noqa: BLE001  # whatever it is, the jobs go on and the broker is tried again
+                self._stop_as_asked()
+            except Exception as error:  # noqa: BLE001  # jobs continue after any error; the broker is retried
                 lost(error)
                 worker.stop()
                 self._is_stopping.wait(_PAUSE_S)
@@ -152,9 +152,9 @@ class CeleryHearing:
             without_heartbeat=self._broker.kind == "folder",
         )
 
-    def _end_as_told(self) -> None:
-        """By `stop`, or by somebody's `celery control shutdown`: that is meant for the whole process, which
-        ends as it does on a signal, and says `stop` when it is so far."""
+    def _stop_as_asked(self) -> None:
+        """Stops after `stop`, or after `celery control shutdown`: that is meant for the whole process, which
+        ends as on a signal and then calls `stop`."""
         if not self._is_stopping.is_set():
             os.kill(os.getpid(), signal.SIGTERM)
             self._is_stopping.wait()
@@ -165,13 +165,13 @@ def _only_a_name(uuid: str) -> None:
 
 
 class _Inbox:
-    """Messages between the broker's thread and those that settle them."""
+    """Messages between the broker's thread and the threads that acknowledge them."""
 
     def __init__(self, taker: MessageHandler, is_stopping: threading.Event) -> None:
         self._taker = taker
         self._is_stopping = is_stopping
-        self._under_way: dict[int, Any] = {}  # by a number of ours: tags begin anew with each connection
-        self._settled: deque[int] = deque()
+        self._under_way: dict[int, Any] = {}  # by a number of ours: tags restart with each connection
+        self._acked: deque[int] = deque()
         self._next_number = 0
         self._has_been_woken = False
         self._read_end, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -188,15 +188,15 @@ class _Inbox:
         hub.add_reader(self._read_end, self._on_woken)
 
     def wake(self) -> None:
-        """From any thread or a signal handler. One byte is enough for all that is to be told by it."""
+        """From any thread or a signal handler. One byte is enough for all that is pending."""
         if not self._has_been_woken:
             self._has_been_woken = True
             try:
                 os.write(self._write_end, b"!")
             except OSError:
-                pass  # full, so it will be read; or closed, so nobody hears
+                pass  # full, so it will be read; or closed, so there is no reader
 
-    def stop_if_told(self) -> None:
+    def stop_if_asked(self) -> None:
         if self._is_stopping.is_set():
             raise WorkerShutdown(0)
 
@@ -214,10 +214,10 @@ class _Inbox:
         number = self._next_number
         self._next_number += 1
         self._under_way[number] = message
-        self._taker.take(uuid, lambda: self._settle(number))
+        self._taker.take(uuid, lambda: self._ack(number))
 
-    def _settle(self, number: int) -> None:
-        self._settled.append(number)
+    def _ack(self, number: int) -> None:
+        self._acked.append(number)
         with self._lock:
             if not self._is_closed:
                 self.wake()
@@ -225,8 +225,8 @@ class _Inbox:
     def _on_woken(self) -> None:
         os.read(self._read_end, 4096)
         self._has_been_woken = False  # only now: a byte that comes before it is read is not another one
-        while self._settled:
-            message = self._under_way.pop(self._settled.popleft(), None)
+        while self._acked:
+            message = self._under_way.pop(self._acked.popleft(), None)
             if message is not None:
                 message.ack()
         if self._is_stopping.is_set():

@@ -20,9 +20,9 @@ from kombu.utils.json import dumps, loads
 
 from joblens.files.atomic import write_atomically
 
-LOOK_EVERY_S = 0.02
-_LOOK_AGAIN_S = 0.001
-_AT_A_LOOK = 64
+POLL_EVERY_S = 0.02
+_POLL_AGAIN_S = 0.001
+_MOST_PER_POLL = 64
 _FORGOTTEN_S = 86_400.0
 
 
@@ -40,7 +40,7 @@ class FolderChannel(filesystem.Channel):  # type: ignore[misc]  # kombu has no t
         return self._control
 
     def _remove_forgotten(self) -> None:
-        """Of workers that were killed, and of queues that nobody serves: the store knows of the jobs."""
+        """Removes files of workers that were killed and of queues without workers: the store has the jobs."""
         oldest = time.time() - _FORGOTTEN_S
         for entry in os.scandir(self.data_folder_in):
             with contextlib.suppress(FileNotFoundError):
@@ -113,7 +113,7 @@ class FolderChannel(filesystem.Channel):  # type: ignore[misc]  # kombu has no t
 
 class FolderTransport(filesystem.Transport):  # type: ignore[misc]
     Channel = FolderChannel
-    polling_interval = LOOK_EVERY_S
+    polling_interval = POLL_EVERY_S
     driver_type = "folder"
     driver_name = "folder"
     implements = virtual.Transport.implements.extend(
@@ -122,22 +122,22 @@ class FolderTransport(filesystem.Transport):  # type: ignore[misc]
     connection_errors = (OSError,)
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
-        earlier = getattr(self, "_looking", None)
+        earlier = getattr(self, "_polling", None)
         if earlier is not None:
             earlier.cancel()
-        self._looking = loop.call_later(0.0, self._look, loop)
+        self._polling = loop.call_later(0.0, self._poll, loop)
 
-    def _look(self, loop: Any) -> None:
-        """Some at a time, so that acknowledgements and commands are not kept waiting. Where there was one
-        there may be more, as soon as these are settled."""
+    def _poll(self, loop: Any) -> None:
+        """Reads some at a time, so that acknowledgements and commands do not wait. After one there may be
+        more, as soon as these are acknowledged."""
         found = 0
         try:
-            while found < _AT_A_LOOK:
+            while found < _MOST_PER_POLL:
                 self.cycle.get(self._deliver)
                 found += 1
         except Empty:
             pass
-        self._looking = loop.call_later(_LOOK_AGAIN_S if found else LOOK_EVERY_S, self._look, loop)
+        self._polling = loop.call_later(_POLL_AGAIN_S if found else POLL_EVERY_S, self._poll, loop)
 
 
 def make_private(folder: str) -> str:

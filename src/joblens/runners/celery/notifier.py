@@ -24,8 +24,8 @@ TRANSPORT_ALIASES["joblens-folder"] = "joblens.runners.celery.folder_transport:F
 
 
 class JoblensCelery(Celery):  # type: ignore[misc]  # Celery has no types
-    """Of nobody else's concern: neither the current application of this process, nor its configuration, nor
-    the environment variables that are meant for applications of the user."""
+    """Celery without side effects: it neither becomes the current application of this process nor reads its
+    configuration or the environment variables for applications of the user."""
 
     def __init__(self, broker: Broker) -> None:
         super().__init__("joblens", loader="celery.loaders.app:AppLoader", set_as_current=False)
@@ -72,7 +72,7 @@ def queue_of(name: str) -> Queue:
     return Queue(f"joblens.{check_route(name)}", Exchange(""), routing_key=f"joblens.{name}", durable=True)
 
 
-def connection_to_ring(app: JoblensCelery) -> Any:
+def notifying_connection(app: JoblensCelery) -> Any:
     """One that gives up in time."""
     options = {**app.conf.broker_transport_options, "max_retries": 0}
     if app.joblens_broker.kind == "amqp":
@@ -81,7 +81,8 @@ def connection_to_ring(app: JoblensCelery) -> Any:
 
 
 def keep_quiet() -> None:
-    """What they have to say is told by joblens, in its own words; who wants theirs adds a handler."""
+    """Silences the loggers of Celery and kombu: joblens reports errors itself. Add a handler to see
+    theirs."""
     for name in ("celery", "kombu", "amqp"):
         logger = logging.getLogger(name)
         if not logger.handlers:
@@ -110,7 +111,7 @@ _SOON_S = 1.0
 T = TypeVar("T")
 
 
-class CeleryBell:
+class CeleryNotifier:
     """Any thread may ring. A message that was sent twice does no harm: a job is claimed once."""
 
     def __init__(self, broker: Broker) -> None:
@@ -123,7 +124,7 @@ class CeleryBell:
         self._confirmations: _Confirmations | None = None
         self._declared: set[str] = set()
 
-    def ring(self, tickets: Sequence[tuple[str, str]]) -> None:
+    def notify(self, tickets: Sequence[tuple[str, str]]) -> None:
         for queue in {queue for _, queue in tickets}:
             check_route(queue)
         if tickets:
@@ -149,19 +150,19 @@ class CeleryBell:
         except self._errors() as error:
             self._hang_up()
             if not is_old or time.monotonic() - began > _SOON_S:
-                raise self._told(error) from error
+                raise self._broker_error(error) from error
         try:
             return do()
         except self._errors() as error:
             self._hang_up()
-            raise self._told(error) from error
+            raise self._broker_error(error) from error
 
     def _errors(self) -> tuple[type[BaseException], ...]:
         transport = self._app.connection_for_write().get_transport_cls()
         own = (*transport.connection_errors, *transport.channel_errors)
         return (OSError, kombu.exceptions.KombuError, *own)
 
-    def _told(self, error: BaseException) -> BrokerError:
+    def _broker_error(self, error: BaseException) -> BrokerError:
         return BrokerError(
             f"the broker at {self._broker.shown} cannot be used: {reason(error, self._broker)}",
             hint="jobs stay in the store; workers find them there a little later",
@@ -169,7 +170,7 @@ class CeleryBell:
 
     def _connect(self) -> Any:
         if self._producer is None:
-            self._connection = connection_to_ring(self._app)
+            self._connection = notifying_connection(self._app)
             self._connection.ensure_connection(max_retries=0)
             channel = self._connection.default_channel
             self._producer = Producer(channel, serializer="json", auto_declare=False)

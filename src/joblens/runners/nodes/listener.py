@@ -29,14 +29,14 @@ class Bring(Struct, frozen=True, tag="bring", omit_defaults=True):
 
     group: int  # of this connection
     uuids: tuple[str, ...]
-    places: int = 1
+    cpus: int = field(default=1, name="places")
     gpus: tuple[str, ...] | None = None  # devices by name; None: the cluster gives none
     placement: Placement | None = None
     doors: NodeDoors | None = None  # to the other nodes of a job that has several
 
 
 class Leave(Struct, frozen=True, tag="leave"):
-    """Jobs of the group that have not ended are to be given back; its capacity is gone."""
+    """Asks to return the jobs of the group that have not ended; its capacity is gone."""
 
     group: int
 
@@ -55,7 +55,7 @@ class Ended(Struct, frozen=True, tag="ended"):
 
 
 class LetGo(Struct, frozen=True, tag="let_go"):
-    """The worker does not have them (any more)."""
+    """The worker does not have these jobs, or has dropped them."""
 
     uuids: tuple[str, ...]
 
@@ -92,7 +92,7 @@ def bind_at(path: str, backlog: int) -> socket.socket:
 
 
 def connect_to(path: str) -> socket.socket:
-    """Raises OSError where nobody listens."""
+    """Raises OSError without a listener."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         with _short(path) as name:
@@ -133,17 +133,17 @@ class NodeTaker(MessageHandler, Protocol):
         """Before `take` of the same job."""
         ...
 
-    def set_places(self, places: int) -> None:
-        """That it has from now on. What runs in places that are gone goes on."""
+    def set_cpus(self, cpus: int) -> None:
+        """Sets the number of jobs at a time. Jobs beyond it that run already continue."""
         ...
 
     def let_go(self, uuid: str) -> None:
-        """The sender of the job is gone: the job ends and is given back. Does nothing when it is not held."""
+        """Ends and returns a job whose sender is gone. Does nothing when it is not held."""
         ...
 
 
 class _Group(Struct):
-    places: int
+    cpus: int
     left: set[str]
     prints: set[str] = field(default_factory=set)  # jobs whose files are sent elsewhere
 
@@ -216,7 +216,7 @@ class NodeListener:
         self, taker: MessageHandler, has_connected: Callable[[], None], has_lost: Callable[[str], None]
     ) -> None:
         node = cast(NodeTaker, taker)
-        node.set_places(0)
+        node.set_cpus(0)
         try:
             listener = bind_at(self._path, _MOST_WAITING)
         except OSError as error:
@@ -282,7 +282,7 @@ class NodeListener:
                 else:
                     self._remove(guest, message, node)
         except msgspec.MsgspecError:
-            data = b""  # nobody of ours speaks like that
+            data = b""  # not a message of joblens
         if not data:
             self._part_from(guest, selector, node)
 
@@ -295,9 +295,9 @@ class NodeListener:
             self._remove(guest, Leave(group), node)
 
     def _take(self, guest: _Guest, brought: Bring, node: NodeTaker) -> None:
-        guest.groups[brought.group] = _Group(brought.places, set(brought.uuids))
-        self._capacity += brought.places
-        node.set_places(self._capacity)
+        guest.groups[brought.group] = _Group(brought.cpus, set(brought.uuids))
+        self._capacity += brought.cpus
+        node.set_cpus(self._capacity)
         for uuid in brought.uuids:
             self._holder[uuid] = (guest, brought.group)
             node.lend(uuid, brought.gpus, brought.placement, brought.doors)
@@ -307,8 +307,8 @@ class NodeListener:
         group = guest.groups.pop(leave.group, None)
         if group is None:
             return
-        self._capacity -= group.places
-        node.set_places(self._capacity)
+        self._capacity -= group.cpus
+        node.set_cpus(self._capacity)
         for uuid in group.left:
             if self._holder.get(uuid) == (guest, leave.group):
                 del self._holder[uuid]
@@ -329,7 +329,7 @@ class NodeListener:
 
     def _pass(self, message: FromNode, uuid: str, node: NodeTaker) -> None:
         if uuid not in self._holder:
-            return  # nobody waits for it (any more)
+            return  # no task waits for it now
         guest, number = self._holder[uuid]
         if isinstance(message, PrintsTo):
             guest.groups[number].prints.add(uuid)

@@ -1,8 +1,7 @@
 """Pilot worker of a run on a node: found at its socket, or started by the first who needs it.
 
-It belongs to no task. Whatever becomes of those who bring it jobs, it sees to it that the jobs end, are given
-back and are told of, and leaves when it has been idle.
-"""
+It belongs to no task. Whatever happens to the tasks that bring it jobs, it ends, returns and reports the
+jobs, and exits after an idle time."""
 
 import contextlib
 import fcntl
@@ -39,7 +38,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-class HiringError(Exception):
+class WorkerStartError(Exception):
     """Its text is for people."""
 
 
@@ -66,8 +65,8 @@ def home_of(run_uuid: str, node_id: str, env: Mapping[str, str] = os.environ) ->
 
 
 def leave_home(socket: str, mark: str = "") -> None:
-    """The worker at this socket has come to its end. What jobs have made stays; what they printed was sent
-    home, and nothing else is kept. `mark`: name of a file that says whose a folder is."""
+    """Removes the files of the worker at this socket, which has ended. Files of jobs stay; their output was
+    sent home. `mark`: name of the file that names the owner of a folder."""
     folder = os.path.dirname(socket)
     with contextlib.suppress(OSError):
         lock = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CLOEXEC)
@@ -92,7 +91,7 @@ def _remove_empty(folder: str, mark: str) -> None:
 def reach_worker(
     home: NodeHome, config: WorkerConfig, argv: Sequence[str], env: Mapping[str, str]
 ) -> socket.socket:
-    """Raises HiringError with the worker's own words when none can be started."""
+    """Raises WorkerStartError with the worker's own words when none can be started."""
     with contextlib.suppress(OSError):
         return connect_to(home.socket)
     with _alone(home):
@@ -106,7 +105,7 @@ def reach_worker(
             if not _is_alive(pid):
                 break
             time.sleep(_PAUSE_S)
-    raise HiringError(_last_words(home) or "the worker does not answer, and says nothing")
+    raise WorkerStartError(_last_words(home) or "the worker does not answer, and says nothing")
 
 
 @contextlib.contextmanager
@@ -154,7 +153,7 @@ def _start(home: NodeHome, config: WorkerConfig, argv: Sequence[str], env: Mappi
         )
         return int(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise HiringError(f"no process can be started: {error}") from error
+        raise WorkerStartError(f"no process can be started: {error}") from error
 
 
 def _is_alive(pid: int) -> bool:

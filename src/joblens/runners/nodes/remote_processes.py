@@ -79,8 +79,8 @@ def _proof(token: str, who: bytes, challenge: bytes) -> bytes:
 
 
 class NodeDoor:
-    """Listens from its making on; `serve` lets callers in until `close`, or until none has been there for
-    `idle_s`. What was started through it ends with the connection that asked for it."""
+    """Listens from its creation on; `serve` accepts connections until `close`, or until there was none for
+    `idle_s`. Processes end with the connection that started them."""
 
     def __init__(self, token: str, host: str = "127.0.0.1", idle_s: float = 60.0) -> None:
         self._token = token
@@ -158,7 +158,7 @@ class NodeDoor:
             process.wait()
             for stream in (process.stdin, process.stdout, process.stderr):
                 if stream is not None:
-                    with contextlib.suppress(OSError):  # what was still to be written is for nobody
+                    with contextlib.suppress(OSError):  # pending output has no reader
                         stream.close()
             with self._lock:
                 self._running.discard(process)

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from joblens.model.clusters.placement import (
     AllocationEvent,
+    AllocationState,
     ClusterPreview,
     NodeCapacity,
     Placed,
     PlacementRequest,
-    PlaceState,
     PreviewStep,
 )
 from joblens.model.errors import InputError, MissingExtra, PlacingError, how_to_install
@@ -34,6 +34,7 @@ from joblens.model.values.messages import MessageReader, message_line
 from joblens.ports.workers import WorkerConfigWriter
 from joblens.runners.nodes.listener import connect_to
 from joblens.runners.ray.messages import (
+    AllocationReport,
     Close,
     Follow,
     FromProxy,
@@ -42,7 +43,6 @@ from joblens.runners.ray.messages import (
     Opened,
     Place,
     Refused,
-    Told,
     ToProxy,
     Wanted,
     Warned,
@@ -87,11 +87,11 @@ _PAUSE_S = 0.02
 _READ_BYTES = 1 << 16
 _LONGEST_WORDS = 2000
 _NOT_IMPORTED = ("ModuleNotFoundError", "ImportError")
-_TOLD_AFTER_S = 2.0  # that a task has ended: by then the store knows what became of its jobs
+_REPORT_AFTER_S = 2.0  # that a task has ended: by then the store knows what became of its jobs
 _IDLE_S = 10.0  # a worker stays on its node without work
 
 
-class RayPlacer:
+class RayBackend:
     engine = "ray"
     allocations = None
 
@@ -115,19 +115,19 @@ class RayPlacer:
         self._nodes: tuple[NodeOffer, ...] = ()
         self._under_way: dict[str, Wanted] = {}  # jobs that are at Ray
         self._news: list[AllocationEvent] = []
-        self._ended: deque[tuple[float, AllocationEvent]] = deque()  # and when it is to be told
+        self._ended: deque[tuple[float, AllocationEvent]] = deque()  # and when to report it
         self._mark = ""
 
     # ---- before ----------------------------------------------------------------------------------------
 
-    def check(self, parcels: Sequence[PlacementRequest]) -> None:
+    def check(self, requests: Sequence[PlacementRequest]) -> None:
         if importlib.util.find_spec("ray") is None:
             raise _missing()
         nodes = self._cluster_nodes()
         lacks = [
             lack
-            for parcel in parcels
-            if (lack := lack_of(parcel.name, need_of(parcel.requirements, self._more), nodes))
+            for request in requests
+            if (lack := lack_of(request.name, need_of(request.requirements, self._more), nodes))
         ]
         if lacks and not self._settings.wait_for_nodes:
             hint = "ask for less in the file, or let jobs wait for nodes that have it: ray.wait_for_nodes"
@@ -148,22 +148,24 @@ class RayPlacer:
         """Nodes of the cluster, asked once. A Ray of its own is not started for it."""
         if not self._address:
             return (self._own_node(),)
-        return self._nodes or self._look_at_nodes()
+        return self._nodes or self._read_nodes()
 
-    def _look_at_nodes(self) -> tuple[NodeOffer, ...]:
+    def _read_nodes(self) -> tuple[NodeOffer, ...]:
         """By a config_files that is there for nothing else."""
         with tempfile.TemporaryDirectory(prefix="joblens-") as folder:
             config_files = _Proxy(folder, self._own_env())
             try:
                 config_files.say(Open(address=self._address))
-                self._hear(config_files.heard_until(lambda word: isinstance(word, Opened | Refused), _OPEN_S))
+                self._receive(
+                    config_files.receive_until(lambda word: isinstance(word, Opened | Refused), _OPEN_S)
+                )
                 config_files.say(Close(is_over=True))
             finally:
                 config_files.close(_END_S)
         return self._nodes
 
     def _own_node(self) -> NodeOffer:
-        """What a cluster that is started for the run has: what was offered, else what the machine has."""
+        """Capacity of a cluster that is started for the run: as offered, else all of the machine."""
         options = self._options
         return NodeOffer(
             node_id="",
@@ -175,20 +177,20 @@ class RayPlacer:
 
     # ---- jobs ------------------------------------------------------------------------------------------
 
-    def place(self, parcels: Sequence[PlacementRequest]) -> list[Placed]:
+    def place(self, requests: Sequence[PlacementRequest]) -> list[Placed]:
         config_files = self._connected()
         wanted = [
             Wanted(
-                uuid=parcel.uuid,
-                need=need_of(parcel.requirements, self._more),
-                kind=parcel.spec_job,
-                priority=parcel.priority,
+                uuid=request.uuid,
+                need=need_of(request.requirements, self._more),
+                kind=request.spec_job,
+                priority=request.priority,
             )
-            for parcel in parcels
+            for request in requests
         ]
         config_files.say(Place(tuple(wanted)))
         self._under_way.update((one.uuid, one) for one in wanted)
-        return [Placed(placement=_placement(parcel.uuid), uuids=(parcel.uuid,)) for parcel in parcels]
+        return [Placed(placement=_placement(request.uuid), uuids=(request.uuid,)) for request in requests]
 
     def ask_for_nodes(self, action: int) -> list[Placed]:
         return []  # Ray has the nodes it has; the workflow's own ones are Slurm's
@@ -207,7 +209,7 @@ class RayPlacer:
         if self._under_way:
             self._connected()
         if self._proxy is not None:
-            self._hear(self._proxy.heard())
+            self._receive(self._proxy.received())
         news, self._news = self._news, []
         now_s = time.monotonic()
         while self._ended and self._ended[0][0] <= now_s:
@@ -231,39 +233,39 @@ class RayPlacer:
 
     # ---- the proxy --------------------------------------------------------------------------------------
 
-    def _hear(self, words: Sequence[FromProxy]) -> None:
+    def _receive(self, words: Sequence[FromProxy]) -> None:
         for word in words:
             match word:
                 case Opened():
                     self._nodes = word.nodes
                 case Warned():
                     self._warn(word.text)
-                case Told():
+                case AllocationReport():
                     self._take(word)
                 case Refused():
                     raise _refusal(word)
 
-    def _take(self, told: Told) -> None:
-        for uuid in told.uuids:
-            if told.state in (PlaceState.ENDED, PlaceState.GONE):
+    def _take(self, report: AllocationReport) -> None:
+        for uuid in report.uuids:
+            if report.state in (AllocationState.ENDED, AllocationState.GONE):
                 self._under_way.pop(uuid, None)
             news = AllocationEvent(
                 job_id=_id_of(uuid),
-                state=told.state,
-                word=told.word,
-                reason=told.reason,
+                state=report.state,
+                word=report.word,
+                reason=report.reason,
                 uuids=(uuid,),
-                is_by_others=told.is_by_others,
+                is_by_others=report.is_by_others,
             )
-            if told.state is PlaceState.ENDED:
-                self._ended.append((time.monotonic() + _TOLD_AFTER_S, news))
+            if report.state is AllocationState.ENDED:
+                self._ended.append((time.monotonic() + _REPORT_AFTER_S, news))
             else:
                 self._news.append(news)
 
     def _connected(self) -> "_Proxy":
         """The proxy of the run. One that is gone has left its cluster, and Ray ends what it had placed."""
         if self._proxy is not None and self._proxy.is_gone:
-            self._hear(self._proxy.heard())
+            self._receive(self._proxy.received())
             self._proxy.close(0.0)
             self._proxy = None
             self._has_lost_all()
@@ -271,7 +273,9 @@ class RayPlacer:
             config_files = _Proxy(self._config_files.folder, self._own_env())
             try:
                 config_files.say(self._opening())
-                self._hear(config_files.heard_until(lambda word: isinstance(word, Opened | Refused), _OPEN_S))
+                self._receive(
+                    config_files.receive_until(lambda word: isinstance(word, Opened | Refused), _OPEN_S)
+                )
             except BaseException:
                 config_files.close(0.0)
                 raise
@@ -281,17 +285,17 @@ class RayPlacer:
     def _has_lost_all(self) -> None:
         """Workers give back what they have when Ray ends its tasks; those whose machine is gone, too, are
         known by their leases. So nothing is taken from them, which would count as a worker that was lost."""
-        told = Told(
-            state=PlaceState.ENDED,
+        report = AllocationReport(
+            state=AllocationState.ENDED,
             uuids=tuple(self._under_way),
             word="AWAY",
             reason="the cluster is away",
             is_by_others=True,
         )
-        self._take(told)
+        self._take(report)
 
     def _own_env(self) -> Mapping[str, str]:
-        """Without the address: that is told, and not meant for jobs."""
+        """Environment without the address, which is passed explicitly and not meant for jobs."""
         return {name: value for name, value in os.environ.items() if name != VARIABLE}
 
     def _opening(self) -> Open:
@@ -299,7 +303,7 @@ class RayPlacer:
         return Open(
             address=self._address,
             own=self._own_node(),
-            hire=msgspec.json.encode(config).decode(),
+            config=msgspec.json.encode(config).decode(),
             argv=tuple(self._config_files.argv("-")),
             folder=self._folder,
             mark=self._leave_mark(),
@@ -312,7 +316,7 @@ class RayPlacer:
 
     def _leave_mark(self) -> str:
         """A file by which a node sees whether the run's folder is there as well. Where it cannot be written
-        nothing can be printed there either, which is told when jobs start."""
+        there is no output either, which is reported when jobs start."""
         if not self._mark:
             name = (
                 f".joblens-{self._config_files.config.run_uuid}"  # the next driver of the run finds the same
@@ -358,12 +362,12 @@ class _Proxy:
             self.is_gone = True
             raise PlacingError("the process that uses Ray is gone, perhaps with its cluster") from error
 
-    def heard(self) -> list[FromProxy]:
+    def received(self) -> list[FromProxy]:
         with self._changed:
             words, self._words = self._words, []
         return words
 
-    def heard_until(self, is_it: Callable[[FromProxy], bool], most_s: float) -> list[FromProxy]:
+    def receive_until(self, is_it: Callable[[FromProxy], bool], most_s: float) -> list[FromProxy]:
         deadline_s = time.monotonic() + most_s
         with self._changed:
             while not any(map(is_it, self._words)):
@@ -372,7 +376,7 @@ class _Proxy:
                     why = _last_words(self._folder) if self.is_gone else f"no answer for {most_s:g} s"
                     raise PlacingError(f"Ray cannot be reached: {why}")
                 self._changed.wait(left_s)
-        return self.heard()
+        return self.received()
 
     def _listen(self) -> None:
         messages: MessageReader[FromProxy] = MessageReader(FromProxy)
@@ -401,8 +405,8 @@ class _Proxy:
 
 def _start(folder: str, path: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
-        for place in (os.path.dirname(folder), folder):
-            os.makedirs(place, 0o700, exist_ok=True)
+        for directory in (os.path.dirname(folder), folder):
+            os.makedirs(directory, 0o700, exist_ok=True)
         log = os.open(os.path.join(folder, _LOG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             return subprocess.Popen(
@@ -445,7 +449,7 @@ def _refusal(word: Refused) -> Exception:
 
 
 def _no_proxy(words: str) -> Exception:
-    """What cannot be imported now cannot be later."""
+    """Returns the error; a failed import is final."""
     why = f"the process that is to use Ray does not start: {words}"
     return _missing(why) if words.startswith(_NOT_IMPORTED) else PlacingError(why)
 

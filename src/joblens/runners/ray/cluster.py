@@ -31,7 +31,7 @@ _LONGEST_POLL_MS = 1000
 
 
 class OwnDescendants:
-    """Those that there are now; `names`: only those that are called so."""
+    """Descendants of this process now; `names`: only those with these names."""
 
     def __init__(self, names: Collection[str] = ()) -> None:
         self._pidfds: list[int] = []
@@ -60,7 +60,7 @@ class OwnDescendants:
 
     @staticmethod
     def _ended(pidfds: Collection[int], wait_ms: int) -> set[int]:
-        """Also those that nobody has waited for."""
+        """Returns ended processes, also unreaped ones."""
         poll = select.poll()
         for one in pidfds:
             poll.register(one, select.POLLIN)
@@ -187,7 +187,7 @@ class RayCluster:
         except exceptions.TaskCancelledError as error:
             raise ClusterError("its task was cancelled", "CANCELLED", is_by_others=True) from error
         except exceptions.WorkerCrashedError as error:
-            why = "the process of its task was ended, or its node is lost"
+            why = "the process of its task was killed, or its node is lost"
             raise ClusterError(why, "CRASHED", is_by_others=True) from error
         except exceptions.RayTaskError as error:
             raise _of_task(error) from error
@@ -283,7 +283,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _imported() -> Any:
-    """Ray tells nobody that it is used, and gives jobs without GPUs no less than they would have."""
+    """Imports Ray without usage reports; jobs without GPUs see the same devices as without Ray."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     with warnings.catch_warnings():

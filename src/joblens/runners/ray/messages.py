@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct, field
 
 from joblens.model.clusters.allocation import NodeDoorAddress
-from joblens.model.clusters.placement import PlaceState
+from joblens.model.clusters.placement import AllocationState
 
 NODE_PREFIX = "node:"  # of a resource that every node of Ray has of its own
 
@@ -47,7 +47,7 @@ class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
 
     address: str = ""
     own: NodeOffer | None = None  # what a cluster that is started for the run has
-    hire: str = ""  # JSON of model.placing.WorkerConfig: what every worker on a node is told
+    config: str = field(default="", name="hire")  # JSON of WorkerConfig, for every worker on a node
     argv: tuple[str, ...] = ()  # that starts one
     folder: str = ""  # of the run: where its jobs print
     mark: str = ""  # name of a file in it: a node that sees the file shares the folder
@@ -89,8 +89,8 @@ class Refused(Struct, frozen=True, kw_only=True, tag="refused", omit_defaults=Tr
     is_missing: bool = False  # Ray is not installed
 
 
-class Told(Struct, frozen=True, kw_only=True, tag="told", omit_defaults=True):
-    state: PlaceState
+class AllocationReport(Struct, frozen=True, kw_only=True, tag="told", omit_defaults=True):
+    state: AllocationState
     uuids: tuple[str, ...]
     word: str = ""
     reason: str = ""
@@ -102,7 +102,7 @@ class Warned(Struct, frozen=True, tag="warned"):
 
 
 ToProxy = Open | Place | Withdraw | Follow | Close
-FromProxy = Opened | Refused | Told | Warned
+FromProxy = Opened | Refused | AllocationReport | Warned
 
 
 # ---- errands of tasks, and what they tell of them ----------------------------------------------------------
@@ -112,7 +112,7 @@ class Errand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     uuids: tuple[str, ...]
     need: Need
     run_uuid: str
-    hire: str
+    config: str = field(name="hire")
     argv: tuple[str, ...]
     folder: str = ""
     mark: str = ""
@@ -125,7 +125,7 @@ class Begun(Struct, frozen=True, kw_only=True, tag="begun", omit_defaults=True):
     host: str
 
 
-class CannotHire(Struct, frozen=True, tag="cannot"):
+class WorkerNotStarted(Struct, frozen=True, tag="cannot"):
     """No worker could be started on the node."""
 
     why: str
@@ -146,7 +146,7 @@ class Printed(Struct, frozen=True, kw_only=True, tag="printed"):
     is_whole: bool = False  # whatever was sent of it before
 
 
-FromTask = Begun | CannotHire | Finished | Printed
+FromTask = Begun | WorkerNotStarted | Finished | Printed
 
 errands = msgspec.msgpack.Decoder(Errand)
 from_task = msgspec.msgpack.Decoder(FromTask)

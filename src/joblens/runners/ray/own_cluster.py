@@ -1,4 +1,4 @@
-"""A Ray that is started for one run: its folder, and that nobody else can use it."""
+"""A Ray cluster started for one run, with a private folder."""
 
 import contextlib
 import json
@@ -18,13 +18,13 @@ CHANGED = "JOBLENS_RAY_CHANGED"  # what such a Ray was given instead of what was
 
 
 def folder_note(socket: str) -> str:
-    """Of the desk at this socket."""
+    """Returns the path of the note of the proxy at this socket."""
     return f"{socket}.folder"
 
 
 class OwnFolder:
-    """Private to its owner; what Ray makes in it is for everybody. The file `noted_at` names it, so that it
-    is found and removed when its desk could not do that."""
+    """Private to its owner, because files that Ray makes in it are readable by all. The file `noted_at` names
+    it, so that it is removed when its proxy could not do that."""
 
     def __init__(self, noted_at: str) -> None:
         self._noted_at = noted_at

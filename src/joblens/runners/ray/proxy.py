@@ -1,8 +1,7 @@
 """Proxy of a run at Ray: `python -m joblens.runners.ray.proxy SOCKET`, its only process that uses Ray.
 
-It outlives the driver of its run: what was placed goes on, and the next driver finds the proxy at its socket.
-It ends when it is told that the run is over, when nothing is left to do and nobody asks, or with its
-cluster."""
+It outlives the driver of its run: placed jobs continue, and the next driver finds the proxy at its socket. It
+ends with the run, when nothing is left to do and no driver is connected, or with its cluster."""
 
 import asyncio
 import contextlib
@@ -15,13 +14,13 @@ from typing import Any
 
 import msgspec
 
-from joblens.model.clusters.placement import PlaceState
+from joblens.model.clusters.placement import AllocationState
 from joblens.model.values.messages import MessageReader, message_line
 from joblens.runners.nodes.listener import bind_at
 from joblens.runners.ray.cluster import ClusterError, RayCluster
 from joblens.runners.ray.messages import (
+    AllocationReport,
     Begun,
-    CannotHire,
     Close,
     Errand,
     Finished,
@@ -34,11 +33,11 @@ from joblens.runners.ray.messages import (
     Place,
     Printed,
     Refused,
-    Told,
     ToProxy,
     Wanted,
     Warned,
     Withdraw,
+    WorkerNotStarted,
 )
 from joblens.runners.ray.own_cluster import folder_note
 from joblens.runners.ray.requirements import Bundling, why_waiting, width_of
@@ -59,7 +58,7 @@ class _Task:
         self.handle = handle
         self.left = {job.uuid for job in jobs}
         self.since_s = time.monotonic()
-        self.why = ""  # it waits, as was told
+        self.why = ""  # it waits, as reported
         self.following: asyncio.Task[None] | None = None
         self.began_on = ""
         self.node_id = ""
@@ -86,7 +85,7 @@ class RayProxy:
         self._bundling = Bundling()
         self._tasks: dict[str, _Task] = {}  # by uuid of each of its jobs
         self._writer: asyncio.StreamWriter | None = None
-        self._unsent: list[FromProxy] = []  # while nobody is there to hear it
+        self._unsent: list[FromProxy] = []  # while no driver is connected
         self._over = asyncio.Event()
         self._is_submitting = False
         self._background: set[asyncio.Task[None]] = set()
@@ -117,7 +116,7 @@ class RayProxy:
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._writer is not None:
-            self._writer.close()  # of a driver that is not any more: a run has one
+            self._writer.close()  # of a driver that is gone: a run has one
         self._writer = writer
         for unsent in self._unsent:
             self._send(unsent)
@@ -168,8 +167,8 @@ class RayProxy:
                 if lost:
                     reason = "the process that had placed it at Ray is gone"
                     self._report(
-                        Told(
-                            state=PlaceState.ENDED,  # its worker has given it back
+                        AllocationReport(
+                            state=AllocationState.ENDED,  # its worker has given it back
                             uuids=lost,
                             word="OWNER_DIED",
                             reason=reason,
@@ -237,7 +236,11 @@ class RayProxy:
                 task.why = why
                 whys.setdefault(why, []).extend(task.left)
         for why, uuids in whys.items():
-            self._report(Told(state=PlaceState.WAITING, uuids=tuple(uuids), word="PENDING", reason=why))
+            self._report(
+                AllocationReport(
+                    state=AllocationState.WAITING, uuids=tuple(uuids), word="PENDING", reason=why
+                )
+            )
 
     # ---- jobs ------------------------------------------------------------------------------------------
 
@@ -250,8 +253,8 @@ class RayProxy:
             errand = Errand(
                 uuids=tuple(job.uuid for job in jobs),
                 need=jobs[0].need,
-                run_uuid=self._cluster.run_of(self._open.hire),
-                hire=self._open.hire,
+                run_uuid=self._cluster.run_of(self._open.config),
+                config=self._open.config,
                 argv=self._open.argv,
                 folder=self._open.folder,
                 mark=self._open.mark,
@@ -260,7 +263,7 @@ class RayProxy:
             for job in jobs:
                 self._tasks[job.uuid] = task
             task.following = self._go(self._follow(task))
-        due_s = self._bundling.next_look_s()
+        due_s = self._bundling.next_due_s()
         if due_s is not None and not self._is_submitting:
             self._is_submitting = True
             asyncio.get_running_loop().call_later(max(0.01, due_s - now_s), self._submit_again)
@@ -282,34 +285,38 @@ class RayProxy:
             del self._tasks[uuid]
         self._bundling.ended(task.need, task.kind, task.ended, task.seconds)
         if task.left:
-            state = PlaceState.ENDED if task.is_withdrawn else PlaceState.GONE
-            told = Told(
+            state = AllocationState.ENDED if task.is_withdrawn else AllocationState.GONE
+            report = AllocationReport(
                 state=state,
                 uuids=tuple(task.left),
                 word=message or "LOST",
                 reason=reason,
                 is_by_others=is_by_others,
             )
-            self._report(told)
+            self._report(report)
         self._cluster.forget(task.handle)
         self._submit()
 
     def _take(self, task: _Task, said: FromTask) -> str:
-        """-> why it cannot go on, if it says so"""
+        """Returns why it cannot continue, if it says so."""
         match said:
             case Begun():
                 task.began_on, task.node_id = said.host, said.node_id
                 self._bundling.began(task.need, task.kind, time.monotonic())
                 self._submit()
-            case CannotHire():
+            case WorkerNotStarted():
                 return said.why
             case Finished():
                 task.seconds, task.ended = said.seconds, len(said.ended)
                 task.left -= {*said.ended, *said.let_go}
                 if said.ended:
-                    self._report(Told(state=PlaceState.ENDED, uuids=said.ended, word="FINISHED"))
+                    self._report(
+                        AllocationReport(state=AllocationState.ENDED, uuids=said.ended, word="FINISHED")
+                    )
                 if said.let_go:
-                    self._report(Told(state=PlaceState.ENDED, uuids=said.let_go, word="GIVEN_BACK"))
+                    self._report(
+                        AllocationReport(state=AllocationState.ENDED, uuids=said.let_go, word="GIVEN_BACK")
+                    )
             case Printed():
                 try:
                     _write(said)
@@ -320,7 +327,7 @@ class RayProxy:
     def _withdraw(self, uuids: Sequence[str]) -> None:
         here = self._bundling.remove(set(uuids))
         if here:
-            self._report(Told(state=PlaceState.ENDED, uuids=tuple(here), word="WITHDRAWN"))
+            self._report(AllocationReport(state=AllocationState.ENDED, uuids=tuple(here), word="WITHDRAWN"))
         assert self._cluster is not None
         wanted = set(uuids)
         for task in {id(one): one for one in map(self._tasks.get, uuids) if one is not None}.values():

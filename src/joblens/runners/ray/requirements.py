@@ -34,7 +34,7 @@ def need_of(asked: Requirements, more: More = ()) -> Need:
 
 
 def lack_of(name: str, need: Need, nodes: Sequence[NodeOffer]) -> Lack | None:
-    """What no node has enough of; None: there are as many nodes as it needs."""
+    """Returns the resource that no node has enough of; None: there are as many nodes as it needs."""
     able = [node for node in nodes if _fits(need, node)]
     if len(able) >= need.nodes:
         return None
@@ -113,15 +113,15 @@ def planned_requests(
     share a task."""
     for step in steps:
         kinds: dict[tuple[int, Need], list[PlacementRequest]] = {}
-        for parcel in step.parcels:
-            kinds.setdefault((parcel.spec_job, need_of(parcel.requirements, more)), []).append(parcel)
-        for (_, need), parcels in kinds.items():
+        for request in step.requests:
+            kinds.setdefault((request.spec_job, need_of(request.requirements, more)), []).append(request)
+        for (_, need), requests in kinds.items():
             yield PlannedRequest(
                 stage=step.stage,
                 kind=TASK,
-                name=parcels[0].name,
-                count=len(parcels),
-                jobs=tuple(int(parcel.uuid) for parcel in parcels),
+                name=requests[0].name,
+                count=len(requests),
+                jobs=tuple(int(request.uuid) for request in requests),
                 nodes=need.nodes,
                 cpus=need.cpus,
                 memory_bytes=need.memory_bytes or None,
@@ -208,15 +208,15 @@ class Bundling:
             waiting.mean_s = mean_s if old_s is None else old_s + _NEWS * (mean_s - old_s)
 
     def take(self, width: dict[Need, int], now_s: float) -> Iterator[list[Wanted]]:
-        """What is to go to Ray now, each list as one task. `width`: how many tasks with such a need the
-        cluster can run at a time; those that are not named: one."""
+        """Yields the jobs to pass to Ray now, each list as one task. `width`: how many tasks with such a need
+        the cluster can run at a time; default: one."""
         in_order = self._in_order()
         tasks = sum(waiting.tasks for waiting in self._kinds.values())
         for need, waiting in in_order:
             at_once = max(1, width.get(need, 1))
             is_next = waiting is in_order[0][1]
             while waiting.jobs:
-                # What goes first is given to Ray even where others run: small ones may come and go for ever.
+                # The first goes to Ray even where others run: small ones may come and go without end.
                 if self.is_ranked and tasks >= at_once and not (is_next and not waiting.tasks):
                     break
                 size = 1 if need.nodes > 1 or need.gpus else self._size(waiting, at_once, now_s)
@@ -230,7 +230,7 @@ class Bundling:
         kinds = [(need, waiting) for (need, _), waiting in self._kinds.items() if waiting.jobs]
         return sorted(kinds, key=lambda one: -one[1].jobs[0].priority) if self.is_ranked else kinds
 
-    def next_look_s(self) -> float | None:
+    def next_due_s(self) -> float | None:
         """When those that wait for the first of their kind have waited long enough."""
         due = [
             waiting.first_began_s + _TIMEOUT_S

@@ -1,7 +1,7 @@
 """Task of Ray that stands for jobs of a run: brings them to its node's worker, and their output back.
 
-Ray counts what the task asks for; the worker starts and measures the jobs. What the task yields tells the
-proxy how far it is.
+Ray counts what the task asks for; the worker starts and measures the jobs. The task yields its progress for
+the proxy.
 """
 
 import asyncio
@@ -30,23 +30,23 @@ from joblens.runners.nodes.listener import (
     PrintsTo,
     Ran,
 )
-from joblens.runners.nodes.pilot_worker import HiringError, NodeHome, home_of, reach_worker
+from joblens.runners.nodes.pilot_worker import NodeHome, WorkerStartError, home_of, reach_worker
 from joblens.runners.nodes.remote_processes import NodeDoor
 from joblens.runners.ray.messages import (
     Begun,
-    CannotHire,
     Errand,
     Finished,
     FromTask,
     Need,
     Printed,
+    WorkerNotStarted,
     errands,
     packed,
 )
 from joblens.runners.ray.own_cluster import as_it_was
 
-_LOOK_EVERY_S = 1.0
-_IDLE_S = 120.0  # a door nobody comes to closes by itself
+_POLL_EVERY_S = 1.0
+_IDLE_S = 120.0  # a door without connections closes by itself
 
 
 def hold_door(token: str) -> Iterator[tuple[str, str, int]]:
@@ -63,7 +63,7 @@ def hold_door(token: str) -> Iterator[tuple[str, str, int]]:
 
 
 class WideTask:
-    """One job that has several nodes, from asking for them on. Driven by the desk's loop; `cancel` may come
+    """One job on several nodes, from the request for them on. Driven by the proxy's loop; `cancel` may come
     at any moment."""
 
     def __init__(self, ray: Any, need: Need) -> None:
@@ -77,7 +77,7 @@ class WideTask:
 
     async def doors(self) -> tuple[NodeDoorAddress, ...] | None:
         """When all of its nodes are there; None: it was cancelled before that."""
-        while not await asyncio.to_thread(self._group.wait, _LOOK_EVERY_S):
+        while not await asyncio.to_thread(self._group.wait, _POLL_EVERY_S):
             if self._is_cancelled:
                 return None
         hold = self._ray.remote(num_returns="streaming", max_retries=0)(hold_door)
@@ -99,7 +99,7 @@ class WideTask:
         self._end([self._main] if self._main is not None else [])
 
     def close(self) -> None:
-        """It is over, however it went: the nodes are given back."""
+        """Releases the nodes, however it ended."""
         self._end(self._doors)
         with contextlib.suppress(Exception):  # the cluster is gone, and the group with it
             self._ray.util.remove_placement_group(self._group)
@@ -167,7 +167,7 @@ class PrintedFiles:
             yield from _news(folder)
 
     def rest_of(self, uuid: str) -> Iterator[Printed]:
-        """It has ended: nothing more is added to its files, and they are not needed here any more."""
+        """Yields the rest of the output of a job that has ended, and removes its files."""
         folder = self._folders.pop(uuid, None)
         if folder is not None:
             yield from _news(folder)
@@ -212,11 +212,11 @@ def _pieces(here: str, meant: str, known: _File) -> Iterator[Printed]:
 _READ_BYTES = 1 << 16
 _SHIP_EVERY_S = 0.5
 _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-_PRELOAD_MARK = "RAY_LD_PRELOAD_ON_WORKERS"  # set with LD_PRELOAD, where whoever started the node had none
+_PRELOAD_MARK = "RAY_LD_PRELOAD_ON_WORKERS"  # set with LD_PRELOAD, where the node was started without one
 
 
 def carry(errand: bytes) -> Iterator[bytes]:
-    """What runs on the node."""
+    """Runs on the node."""
     for word in _Carrier(errands.decode(errand)).words():
         yield packed(word)
 
@@ -235,8 +235,8 @@ class _Carrier:
         errand, host = self._errand, socket.gethostname()
         try:
             link = _reach(errand, self._node_id)
-        except HiringError as error:
-            yield CannotHire(f"no worker can be started on {host}: {error}")
+        except WorkerStartError as error:
+            yield WorkerNotStarted(f"no worker can be started on {host}: {error}")
             return
         yield Begun(node_id=self._node_id, host=host)
         start_s = time.monotonic()
@@ -248,8 +248,8 @@ class _Carrier:
             # The worker had nothing to do for a while and left; this process still had a connection to it.
             try:
                 link = _reach_again(errand, self._node_id)
-            except HiringError as error:
-                yield CannotHire(f"no worker can be started on {host}: {error}")
+            except WorkerStartError as error:
+                yield WorkerNotStarted(f"no worker can be started on {host}: {error}")
                 return
             group = link.bring(errand, self._gpus, placement, doors)
         ended: list[str] = []
@@ -309,7 +309,7 @@ class _Link:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._messages: MessageReader[FromNode] = MessageReader(FromNode)
-        self._heard: list[FromNode] = []
+        self._received: list[FromNode] = []
         self._group = 0
 
     def bring(
@@ -320,15 +320,15 @@ class _Link:
         doors: NodeDoors | None = None,
     ) -> int:
         self._group += 1
-        places = max(1, -int(-errand.need.cpus // 1))
-        word = Bring(self._group, errand.uuids, places=places, gpus=gpus, placement=placement, doors=doors)
+        cpus = max(1, -int(-errand.need.cpus // 1))
+        word = Bring(self._group, errand.uuids, cpus=cpus, gpus=gpus, placement=placement, doors=doors)
         self._connection.settimeout(None)
         self._connection.sendall(message_line(word))
         return self._group
 
     def next(self, most_s: float | None) -> FromNode | None:
         """None: nothing was said for so long. Raises ConnectionError when the worker is gone."""
-        while not self._heard:
+        while not self._received:
             self._connection.settimeout(most_s)
             try:
                 data = self._connection.recv(_READ_BYTES)
@@ -337,14 +337,14 @@ class _Link:
             if not data:
                 _links.clear()
                 raise ConnectionError("the worker of this node is gone")
-            self._heard.extend(self._messages.feed(data))
-        return self._heard.pop(0)
+            self._received.extend(self._messages.feed(data))
+        return self._received.pop(0)
 
     def close(self) -> None:
         self._connection.close()
 
     def leave(self, group: int) -> None:
-        """What is still to be heard of that group is for nobody: the connection is given up."""
+        """Closes the connection: further messages of that group have no reader."""
         _links.clear()
         with contextlib.suppress(OSError):
             self._connection.sendall(message_line(Leave(group)))
@@ -358,7 +358,7 @@ def _reach(errand: Errand, node_id: str) -> _Link:
     link = _links.get(errand.run_uuid)
     if link is None:
         home = home_of(errand.run_uuid, node_id)
-        config = _for_node(msgspec.json.decode(errand.hire, type=WorkerConfig), errand, node_id, home)
+        config = _for_node(msgspec.json.decode(errand.config, type=WorkerConfig), errand, node_id, home)
         _links.clear()
         link = _links[errand.run_uuid] = _Link(reach_worker(home, config, errand.argv, _node_env()))
     return link
@@ -380,8 +380,8 @@ def _for_node(config: WorkerConfig, errand: Errand, node_id: str, home: NodeHome
 
 
 def _node_env() -> Mapping[str, str]:
-    """Of the node, as whoever started it had it: Ray adds to that of the processes that run tasks (how many
-    threads a library may use, which GPUs are to be seen), and to its own (another malloc)."""
+    """Returns the environment in which the node was started: Ray adds to that of the processes that run tasks
+    (threads of libraries, visible GPUs), and to its own (another malloc)."""
     try:
         with open(f"/proc/{os.getppid()}/environ", "rb") as file:
             pairs = (os.fsdecode(item).partition("=") for item in file.read().split(b"\0") if b"=" in item)

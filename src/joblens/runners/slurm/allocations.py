@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from joblens.model.clusters.placement import AllocationEvent, Placed, PlaceEnding, PlaceState
+from joblens.model.clusters.placement import AllocationEnding, AllocationEvent, AllocationState, Placed
 from joblens.model.clusters.slurm import (
     CANCELLED_REASON,
     ENDED_STATES,
@@ -69,16 +69,18 @@ def is_mistake(complaint: str) -> bool:
 
 def ending_of(
     state: str, job_id: str, *, cancelled_by: str = "", walltime_s: float | None = None
-) -> PlaceEnding | None:
-    """Returns how jobs end whose allocation ended in this state. None: it says nothing of them, they were
-    lost with their node, or had to make room for others."""
+) -> AllocationEnding | None:
+    """Returns how jobs end whose allocation ended in this state. None: the state does not tell, they
+    were lost with their node, or were preempted."""
     if state == _CANCELLED:
         by = f" by {cancelled_by}" if cancelled_by else ""
-        return PlaceEnding(status=Status.CANCELLED, reason=CANCELLED_REASON, text=f"cancelled in Slurm{by}")
+        return AllocationEnding(
+            status=Status.CANCELLED, reason=CANCELLED_REASON, text=f"cancelled in Slurm{by}"
+        )
     if state in _OUT_OF_TIME:
         limit = f"its walltime of {format_duration(walltime_s)}" if walltime_s else "its walltime"
         limit = "its deadline" if state == "DEADLINE" else limit
-        return PlaceEnding(
+        return AllocationEnding(
             status=Status.TIMEOUT,
             reason=WALLTIME_REASON,
             text=f"its Slurm allocation {job_id} reached {limit}",
@@ -92,12 +94,12 @@ def state_in_notice(output: str) -> str:
     return _NOTICES.get(notices[-1], "") if notices else ""
 
 
-def place_state(word: str) -> PlaceState:
+def place_state(word: str) -> AllocationState:
     if word == _COMPLETED:
-        return PlaceState.ENDED
+        return AllocationState.ENDED
     if word in ENDED_STATES:
-        return PlaceState.GONE
-    return PlaceState.WAITING if word in WAITING_STATES else PlaceState.RUNNING
+        return AllocationState.GONE
+    return AllocationState.WAITING if word in WAITING_STATES else AllocationState.RUNNING
 
 
 _ASK_S = 3.0  # Slurm kills what is left after KillWait, 30 s as a rule
@@ -107,7 +109,7 @@ _EARLY_S = 90.0  # Slurm may send the signal before the end of an allocation a m
 
 def why_slurm_ends(
     job_id: str, *, walltime_s: float | None, left_s: float | None, lead_s: float
-) -> PlaceEnding | None:
+) -> AllocationEnding | None:
     """`left_s`: until the allocation's time is up; `lead_s`: how long before that Slurm sends a signal. None:
     the allocation was preempted, or it only got a signal."""
     commands = SlurmCommands(_ASK_S)
@@ -172,13 +174,13 @@ GONE_WORD = "FORGOTTEN"
 _BY_OTHERS = ("NODE_FAIL", "PREEMPTED")  # ended neither by what ran there nor for how it was asked for
 
 
-class LivePlace(Struct):
+class LiveAllocation(Struct):
     placed: Placed
     config_path: str = ""  # of its configuration; '': an earlier driver had it
     output: str = ""  # file of what it prints
     queues: tuple[str, ...] = ()  # it serves
     asked: dict[str, str] = field(default_factory=dict)
-    state: PlaceState = PlaceState.WAITING
+    state: AllocationState = AllocationState.WAITING
     reported: tuple[str, str] = ("", "")
     missing_since_s: float | None = None
 
@@ -187,40 +189,40 @@ class LivePlace(Struct):
         return self.placed.placement.is_allocation
 
 
-class SlurmPlaces:
+class SlurmAllocations:
     def __init__(self, commands: SlurmCommands, poll_s: float) -> None:
         self._commands = commands
         self._poll_s = poll_s
         self._next_ask_s = 0.0
-        self.live: dict[str, LivePlace] = {}
+        self.live: dict[str, LiveAllocation] = {}
         self._of: dict[str, set[str]] = {}  # uuid -> ids
 
-    def add(self, place: LivePlace) -> None:
-        job_id = place.placed.placement.job_id
-        self.live[job_id] = place
-        for uuid in place.placed.uuids:
+    def add(self, allocation: LiveAllocation) -> None:
+        job_id = allocation.placed.placement.job_id
+        self.live[job_id] = allocation
+        for uuid in allocation.placed.uuids:
             self._of.setdefault(uuid, set()).add(job_id)
         self._next_ask_s = min(self._next_ask_s, time.monotonic() + _SOON_S)
 
-    def serving(self, queue: str) -> list[LivePlace]:
-        return [place for place in self.live.values() if queue in place.queues]
+    def serving(self, queue: str) -> list[LiveAllocation]:
+        return [allocation for allocation in self.live.values() if queue in allocation.queues]
 
     def only_for(self, uuids: Iterable[str]) -> list[str]:
-        """Ids of places that are for nothing but these."""
+        """Returns the ids of allocations that are only for these jobs."""
         wanted = set(uuids)
         ids = {job_id for uuid in wanted for job_id in self._of.get(uuid, ())}
         return sorted(one for one in ids if set(self.live[one].placed.uuids) <= wanted)
 
-    def remove(self, job_id: str) -> LivePlace | None:
-        place = self.live.pop(job_id, None)
-        for uuid in place.placed.uuids if place is not None else ():
+    def remove(self, job_id: str) -> LiveAllocation | None:
+        allocation = self.live.pop(job_id, None)
+        for uuid in allocation.placed.uuids if allocation is not None else ():
             left = self._of.get(uuid, set())
             left.discard(job_id)
             if not left:
                 self._of.pop(uuid, None)
-        return place
+        return allocation
 
-    def look(self) -> list[tuple[AllocationEvent, LivePlace]]:
+    def poll(self) -> list[tuple[AllocationEvent, LiveAllocation]]:
         """Returns allocations whose state changed. Slurm is asked seldom: it serves many."""
         now_s = time.monotonic()
         if not self.live or now_s < self._next_ask_s:
@@ -229,11 +231,11 @@ class SlurmPlaces:
         missing = [job_id for job_id in self.live if job_id not in jobs]
         jobs |= self._ask_accounts(missing, now_s)
         news = []
-        for job_id, place in list(self.live.items()):
+        for job_id, allocation in list(self.live.items()):
             job = jobs.get(job_id)
-            one = self._news(place, job) if job is not None else self._forgotten(place, now_s)
+            one = self._news(allocation, job) if job is not None else self._forgotten(allocation, now_s)
             if one is not None:
-                news.append((one, place))
+                news.append((one, allocation))
         self._next_ask_s = now_s + (min(_SOON_S, self._poll_s) if news else self._poll_s)
         return news
 
@@ -246,8 +248,8 @@ class SlurmPlaces:
         if not missing:
             return {}
         for job_id in missing:
-            place = self.live[job_id]
-            place.missing_since_s = place.missing_since_s or now_s
+            allocation = self.live[job_id]
+            allocation.missing_since_s = allocation.missing_since_s or now_s
         try:
             accounts = self._commands.sacct(missing)
         except PlacingError:
@@ -259,28 +261,28 @@ class SlurmPlaces:
             if row.job_id in self.live
         }
 
-    def _news(self, place: LivePlace, job: QueuedJob) -> AllocationEvent | None:
-        place.missing_since_s = None
+    def _news(self, allocation: LiveAllocation, job: QueuedJob) -> AllocationEvent | None:
+        allocation.missing_since_s = None
         state = place_state(job.state)
-        report = (job.state, job.reason if state is PlaceState.WAITING else "")
-        if report == place.reported:
+        report = (job.state, job.reason if state is AllocationState.WAITING else "")
+        if report == allocation.reported:
             return None
-        place.reported, place.state = report, state
+        allocation.reported, allocation.state = report, state
         return AllocationEvent(
             job_id=job.job_id,
             state=state,
             word=job.state,
             reason=job.reason,
-            uuids=place.placed.uuids,
+            uuids=allocation.placed.uuids,
             is_by_others=job.state in _BY_OTHERS,
-            ending=self._ending(place, job) if state is PlaceState.GONE else None,
+            ending=self._ending(allocation, job) if state is AllocationState.GONE else None,
         )
 
-    def _ending(self, place: LivePlace, job: QueuedJob) -> PlaceEnding | None:
+    def _ending(self, allocation: LiveAllocation, job: QueuedJob) -> AllocationEnding | None:
         """A walltime ends the job that had all of it; jobs that shared it run again."""
-        walltime_s = job.time_limit_s or seconds_asked(place.asked)
+        walltime_s = job.time_limit_s or seconds_asked(allocation.asked)
         ending = ending_of(job.state, job.job_id, walltime_s=walltime_s)
-        if ending is None or (ending.status is Status.TIMEOUT and place.is_allocation):
+        if ending is None or (ending.status is Status.TIMEOUT and allocation.is_allocation):
             return None
         if ending.status is Status.CANCELLED:
             return ending_of(job.state, job.job_id, cancelled_by=self._who_cancelled(job.job_id))
@@ -294,15 +296,15 @@ class SlurmPlaces:
             return ""
         return user_name(jobs[-1].row.cancelled_by) if jobs and jobs[-1].row.cancelled_by else ""
 
-    def _forgotten(self, place: LivePlace, now_s: float) -> AllocationEvent | None:
-        if place.missing_since_s is None or now_s - place.missing_since_s < _FORGOTTEN_S:
+    def _forgotten(self, allocation: LiveAllocation, now_s: float) -> AllocationEvent | None:
+        if allocation.missing_since_s is None or now_s - allocation.missing_since_s < _FORGOTTEN_S:
             return None
         return AllocationEvent(
-            job_id=place.placed.placement.job_id,
-            state=PlaceState.GONE,
+            job_id=allocation.placed.placement.job_id,
+            state=AllocationState.GONE,
             word=GONE_WORD,
             reason="neither squeue nor sacct know it",
-            uuids=place.placed.uuids,
+            uuids=allocation.placed.uuids,
             is_by_others=True,
         )
 
@@ -314,28 +316,28 @@ _FOR_NODES = ("Resources", "Priority")
 class IdleAllocations:
     def __init__(self) -> None:
         self._since_s: dict[str, float] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
-    def to_end(self, live: Mapping[str, LivePlace], busy: Collection[str], now_s: float) -> list[str]:
+    def to_end(self, live: Mapping[str, LiveAllocation], busy: Collection[str], now_s: float) -> list[str]:
         """Ids of those that are to leave now, each once. `busy`: queues with jobs that have not ended."""
         idle = {
             job_id
-            for job_id, place in live.items()
-            if place.is_allocation
-            and place.state is PlaceState.RUNNING
-            and place.queues
-            and not any(queue in busy for queue in place.queues)
+            for job_id, allocation in live.items()
+            if allocation.is_allocation
+            and allocation.state is AllocationState.RUNNING
+            and allocation.queues
+            and not any(queue in busy for queue in allocation.queues)
         }
         self._since_s = {job_id: self._since_s.get(job_id, now_s) for job_id in idle}
-        self._told &= idle
-        if not any(_waits_for_nodes(place) for place in live.values()):
+        self._reported &= idle
+        if not any(_waits_for_nodes(allocation) for allocation in live.values()):
             return []
-        due = [one for one in sorted(idle - self._told) if now_s - self._since_s[one] >= _IDLE_S]
-        self._told.update(due)
+        due = [one for one in sorted(idle - self._reported) if now_s - self._since_s[one] >= _IDLE_S]
+        self._reported.update(due)
         return due
 
 
-def _waits_for_nodes(place: LivePlace) -> bool:
+def _waits_for_nodes(allocation: LiveAllocation) -> bool:
     """Or for a share of what the user may have."""
-    reason = place.reported[1]
-    return place.state is PlaceState.WAITING and (reason in _FOR_NODES or "Limit" in reason)
+    reason = allocation.reported[1]
+    return allocation.state is AllocationState.WAITING and (reason in _FOR_NODES or "Limit" in reason)

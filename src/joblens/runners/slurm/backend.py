@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from joblens.model.clusters.placement import (
     AllocationEvent,
+    AllocationState,
     ClusterPreview,
     NodeCapacity,
     Placed,
     PlacementRequest,
-    PlaceState,
     PlannedRequest,
     PreviewStep,
     WorkerConfig,
@@ -26,7 +26,13 @@ from joblens.model.runs.plan import Plan, PlannedJob
 from joblens.model.runs.run import RunOptions
 from joblens.model.settings import Settings
 from joblens.ports.workers import WorkerConfigWriter
-from joblens.runners.slurm.allocations import IdleAllocations, LivePlace, SlurmPlaces, is_for_good, is_mistake
+from joblens.runners.slurm.allocations import (
+    IdleAllocations,
+    LiveAllocation,
+    SlurmAllocations,
+    is_for_good,
+    is_mistake,
+)
 from joblens.runners.slurm.commands import SlurmCommands, sbatch_argv
 from joblens.runners.slurm.dry_run import JOB_ID, Draft, SlurmDrafts, capacity_of, planned_request
 from joblens.runners.slurm.orders import ENGINE, SlurmOrder, SlurmOrders, batch_script
@@ -86,19 +92,19 @@ class WorkersHere:
             if code is None:
                 continue
             del self._started[job_id], self._queues[job_id]
-            state = PlaceState.ENDED if code == 0 else PlaceState.GONE
+            state = AllocationState.ENDED if code == 0 else AllocationState.GONE
             reason = self._config_files.last_words(path) if code else ""
             news.append(AllocationEvent(job_id=job_id, state=state, word=f"exit code {code}", reason=reason))
             self._config_files.drop(path)
         for job_id, pid in list(self._followed.items()):
             if not os.path.exists(f"/proc/{pid}"):
                 del self._followed[job_id], self._queues[job_id]
-                # Whether it came to its own end nobody has seen: its leases tell.
-                news.append(AllocationEvent(job_id=job_id, state=PlaceState.ENDED, word="left"))
+                # Whether it ended by itself is unknown here: its leases show it.
+                news.append(AllocationEvent(job_id=job_id, state=AllocationState.ENDED, word="left"))
         return news
 
     def end(self) -> None:
-        """Only those started here: the number of another may have been given to somebody else."""
+        """Ends only those started here: the number of another may have been reused."""
         for process, _ in self._started.values():
             process.send_signal(signal.SIGTERM)
 
@@ -108,7 +114,7 @@ _LONGEST_WORDS = 600
 _READ_OF_OUTPUT = 1 << 16
 
 
-class SlurmPlacer:
+class SlurmBackend:
     """Implements ports.cluster.ClusterBackend and its QueueAllocations."""
 
     engine = ENGINE
@@ -127,7 +133,7 @@ class SlurmPlacer:
         self._config_files = config_files
         self._commands = SlurmCommands()
         self._site = SlurmSite(self._commands)
-        self._places = SlurmPlaces(self._commands, settings.slurm.poll)
+        self._allocations = SlurmAllocations(self._commands, settings.slurm.poll)
         self._here = WorkersHere(config_files)
         self._orders = SlurmOrders(
             plan, options, settings.slurm, self._site, config_files.config.run_uuid, warn
@@ -137,15 +143,15 @@ class SlurmPlacer:
         self._busy: Collection[str] = ()  # queues
         self._most_jobs: dict[str, int | None] = {}  # at a time, in each allocation that serves the queue
 
-    def check(self, parcels: Sequence[PlacementRequest]) -> None:
+    def check(self, requests: Sequence[PlacementRequest]) -> None:
         self._site.check(
-            parcels,
+            requests,
             self._orders.terms(),
             self._orders.headroom,
             asked_by_actions(self._plan, self._options.slurm),
         )
         self._orders.check_choice()
-        for options in self._orders.samples(parcels):
+        for options in self._orders.samples(requests):
             self._check_words(options)
 
     def _check_words(self, options: Options) -> None:
@@ -160,7 +166,7 @@ class SlurmPlacer:
                 raise PlanError(f"{error} (it was given {' '.join(words)})") from error
 
     @property
-    def allocations(self) -> "SlurmPlacer":
+    def allocations(self) -> "SlurmBackend":
         return self
 
     def expect(self, jobs: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
@@ -193,11 +199,11 @@ class SlurmPlacer:
 
     # ---- placing ---------------------------------------------------------------------------------------
 
-    def place(self, parcels: Sequence[PlacementRequest]) -> list[Placed]:
-        return self._submit_all(self._orders.orders(parcels, self._asked_for))
+    def place(self, requests: Sequence[PlacementRequest]) -> list[Placed]:
+        return self._submit_all(self._orders.orders(requests, self._asked_for))
 
     def _asked_for(self, queue: str) -> Options | None:
-        serving = self._places.serving(queue)
+        serving = self._allocations.serving(queue)
         if serving:
             return serving[0].asked
         return {} if self._here.serves(queue) else None
@@ -225,7 +231,7 @@ class SlurmPlacer:
         return self._submit_all(self._orders.allocations(scheduler, count, self._most_jobs.get(queue)))
 
     def _has_followed(self, queue: str) -> bool:
-        return any(not place.config_path for place in self._places.serving(queue))
+        return any(not allocation.config_path for allocation in self._allocations.serving(queue))
 
     def _submit_all(self, orders: Sequence[SlurmOrder]) -> list[Placed]:
         """Leaves requests that fail after others succeeded to the next call."""
@@ -333,8 +339,8 @@ class SlurmPlacer:
                 uuids=uuids,
                 queue=order.queues[0] if order.queues else "",
             )
-            self._places.add(
-                LivePlace(one, config_path, self._output_of(each), order.queues, dict(order.options))
+            self._allocations.add(
+                LiveAllocation(one, config_path, self._output_of(each), order.queues, dict(order.options))
             )
             placed.append(one)
         return placed
@@ -350,7 +356,7 @@ class SlurmPlacer:
             if self._here.follow(one, queues):
                 continue
             output = self._output_of(one.placement.job_id)
-            self._places.add(LivePlace(one, "", output, queues, dict(one.placement.asked)))
+            self._allocations.add(LiveAllocation(one, "", output, queues, dict(one.placement.asked)))
 
     def withdraw(self, uuids: Sequence[str]) -> None:
         """Together with others, at the next look: scancel costs as much for one as for many."""
@@ -359,14 +365,14 @@ class SlurmPlacer:
     def poll(self) -> list[AllocationEvent]:
         self._cancel_withdrawn()
         news = self._here.poll()
-        for one, place in self._places.look():
-            if one.state in (PlaceState.ENDED, PlaceState.GONE):
-                news.append(self._with_words(one, place))
-                self._places.remove(one.job_id)
-                self._clear(place)
+        for one, allocation in self._allocations.poll():
+            if one.state in (AllocationState.ENDED, AllocationState.GONE):
+                news.append(self._with_words(one, allocation))
+                self._allocations.remove(one.job_id)
+                self._clear(allocation)
             else:
                 news.append(one)
-        self._end_to_their_own(self._idle.to_end(self._places.live, self._busy, time.monotonic()))
+        self._end_to_their_own(self._idle.to_end(self._allocations.live, self._busy, time.monotonic()))
         return news
 
     def are_busy(self, queues: Collection[str]) -> None:
@@ -376,27 +382,27 @@ class SlurmPlacer:
         if not self._to_withdraw:
             return
         uuids, self._to_withdraw = self._to_withdraw, set()
-        live = self._places.live
-        ids = [one for one in self._places.only_for(uuids) if live[one].state is PlaceState.WAITING]
+        live = self._allocations.live
+        ids = [one for one in self._allocations.only_for(uuids) if live[one].state is AllocationState.WAITING]
         if ids:
             self._commands.scancel(ids, only_waiting=True)
 
-    def _with_words(self, news: AllocationEvent, place: LivePlace) -> AllocationEvent:
+    def _with_words(self, news: AllocationEvent, allocation: LiveAllocation) -> AllocationEvent:
         """Why a worker could not do its work, rather than its exit code."""
-        if news.state is not PlaceState.GONE:
+        if news.state is not AllocationState.GONE:
             return news
-        words = self._config_files.last_words(place.config_path) if place.config_path else ""
-        return replace(news, reason=words or _last_line(place.output) or news.reason)
+        words = self._config_files.last_words(allocation.config_path) if allocation.config_path else ""
+        return replace(news, reason=words or _last_line(allocation.output) or news.reason)
 
-    def _clear(self, place: LivePlace) -> None:
+    def _clear(self, allocation: LiveAllocation) -> None:
         """A configuration file stays as long as any of its array is left."""
-        if place.config_path and not any(
-            one.config_path == place.config_path for one in self._places.live.values()
+        if allocation.config_path and not any(
+            one.config_path == allocation.config_path for one in self._allocations.live.values()
         ):
-            self._config_files.drop(place.config_path)
-        if place.state is PlaceState.ENDED:
+            self._config_files.drop(allocation.config_path)
+        if allocation.state is AllocationState.ENDED:
             with contextlib.suppress(OSError):
-                os.unlink(place.output)
+                os.unlink(allocation.output)
 
     def capacity(self) -> NodeCapacity | None:
         return None
@@ -406,11 +412,13 @@ class SlurmPlacer:
         if not is_over:
             return
         self._here.end()
-        live = self._places.live
-        waiting = [job_id for job_id, place in live.items() if place.state is PlaceState.WAITING]
+        live = self._allocations.live
+        waiting = [
+            job_id for job_id, allocation in live.items() if allocation.state is AllocationState.WAITING
+        ]
         if waiting:
             self._commands.scancel(waiting, only_waiting=True)
-        self._end_to_their_own([job_id for job_id, place in live.items() if place.is_allocation])
+        self._end_to_their_own([job_id for job_id, allocation in live.items() if allocation.is_allocation])
 
     def _end_to_their_own(self, allocations: Sequence[str]) -> None:
         """Their workers leave: it is not the end of a cancelled job."""
@@ -418,7 +426,7 @@ class SlurmPlacer:
             some = [
                 job_id
                 for job_id in allocations
-                if (self._places.live[job_id].asked.get("nodes", "1") != "1") is is_spread
+                if (self._allocations.live[job_id].asked.get("nodes", "1") != "1") is is_spread
             ]
             if some:
                 self._commands.scancel(some, signal="TERM", only_steps=is_spread)

@@ -77,8 +77,8 @@ class SlurmCommands:
     def scancel(
         self, ids: Iterable[str], *, signal: str = "", only_waiting: bool = False, only_steps: bool = False
     ) -> None:
-        """Those that are over already are none of its business, and ours neither. A signal goes to the script
-        and to all steps, or to the steps alone: srun kills its tasks when it is asked to end itself."""
+        """Ignores jobs that are over. A signal goes to the script and to all steps, or to the steps alone:
+        srun kills its tasks when it is asked to end itself."""
         options = ["--quiet", *([f"--signal={signal}"] if signal else [])]
         if signal and not only_steps:
             options.append("--full")
@@ -109,8 +109,8 @@ class SlurmCommands:
         return [row for _, row in read_sacct(text.split("\n"), fields) if row is not None]
 
     def sstat(self, job_id: str) -> list[SlurmRow]:
-        """What the steps of a job that runs have used so far, as rows with those numbers alone. Only its
-        owner and root may ask; for others, and when it has just ended, there is nothing."""
+        """Returns the usage of the steps of a running job so far, as rows with only those numbers. Only its
+        owner and root may ask; others, and after its end, get nothing."""
         fields = (
             "JobID",
             "NTasks",
@@ -143,7 +143,7 @@ class SlurmCommands:
         return self._config
 
     def clusters(self) -> list[str]:
-        """Those that the accounting has books of; [] where it cannot be asked."""
+        """Returns the clusters of the accounting; [] where it does not answer."""
         try:
             return self._ask("sacctmgr", "-nP", "list", "cluster", "format=cluster").split()
         except PlacingError:
@@ -204,9 +204,9 @@ def _complaint(text: str) -> str:
 
 
 def _submitters_environment() -> dict[str, str]:
-    """Jobs get it, as far as --export lets them: nothing is added, and what an allocation around this
-    process says of itself is not true of them. Slurm keeps it, at some sites for good and for others to read
-    (`sacct --env-vars`): what opens the store is told to workers in their own file."""
+    """Returns the environment for jobs, as far as --export passes it: nothing is added, and variables of an
+    allocation around this process are removed. Slurm stores it, at some sites permanently and readable by
+    others (`sacct --env-vars`): workers get the store's address in a file of their own."""
     env = {
         name: value
         for name, value in os.environ.items()
@@ -218,7 +218,7 @@ def _submitters_environment() -> dict[str, str]:
 
 def _plain_environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIXES)}
-    # Seconds since 1970: no time zone, and nobody's own format.
+    # Seconds since 1970: no time zone, and no format of a user.
     return {**kept, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
 
 

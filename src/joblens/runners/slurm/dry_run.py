@@ -21,7 +21,7 @@ from joblens.runners.slurm.orders import SlurmOrder, SlurmOrders
 from joblens.runners.slurm.packing import LargestNode
 from joblens.runners.slurm.terms import Options, memory_asked
 
-JOB_ID = "JOB"  # in the place of ids that a run makes
+JOB_ID = "JOB"  # instead of ids that a run makes
 
 
 class Draft(Struct, kw_only=True):
@@ -46,7 +46,7 @@ class SlurmDrafts:
     def add(self, step: PreviewStep) -> None:
         for action in step.actions:
             self._add_action(step.stage, action)
-        self._add_jobs(step.stage, step.parcels)
+        self._add_jobs(step.stage, step.requests)
 
     def _add_action(self, stage: int, action: int) -> None:
         if not self._orders.uses_actions:
@@ -64,10 +64,10 @@ class SlurmDrafts:
             return
         self._add_all(stage, self._orders.of_action(spec), action)
 
-    def _add_jobs(self, stage: int, parcels: Sequence[PlacementRequest]) -> None:
+    def _add_jobs(self, stage: int, requests: Sequence[PlacementRequest]) -> None:
         queued = [
-            replace(parcel, queue=self._orders.queue_of(self._plan.jobs[int(parcel.uuid)]))
-            for parcel in parcels
+            replace(request, queue=self._orders.queue_of(self._plan.jobs[int(request.uuid)]))
+            for request in requests
         ]
         self._add_all(stage, self._orders.orders(queued, self._options_of))
         alone = {uuid for draft in self.drafts if draft.stage == stage for uuid in draft.order.uuids}
@@ -75,9 +75,9 @@ class SlurmDrafts:
         waiting = [one for one in shared if one.queue not in self._serving]
         if waiting:  # no action has asked for nodes: a run does not wait for one that does not come
             self._add_all(stage, self._orders.orders(waiting, self._options_of))
-        for parcel in shared:
-            if parcel.queue in self._serving:
-                self._serving[parcel.queue][1].jobs.append(int(parcel.uuid))
+        for request in shared:
+            if request.queue in self._serving:
+                self._serving[request.queue][1].jobs.append(int(request.uuid))
 
     def _options_of(self, queue: str) -> Options | None:
         serving = self._serving.get(queue)

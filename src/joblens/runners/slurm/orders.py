@@ -1,7 +1,7 @@
 """Orders to Slurm: the sbatch requests for the jobs of a run, and the script each of them runs.
 
 It names one private file and has nothing else in it: scripts can be read with `scontrol`. Paths are whole and
-nothing comes from the environment of whoever submitted it, so that --export=NONE changes nothing.
+nothing comes from the environment of the submitter, so that --export=NONE changes nothing.
 """
 
 import re
@@ -53,7 +53,7 @@ def batch_script(
     on_each_node: bool = False,
     time_s: float | None = None,
 ) -> str:
-    """`time_s`: how long the place lasts. Older Slurms do not tell their jobs when they end."""
+    """`time_s`: duration of the allocation. Older Slurm versions do not tell jobs when they end."""
     lines = ["#!/bin/sh"]
     if time_s is not None:
         lines.append(f"export SLURM_JOB_END_TIME=${{SLURM_JOB_END_TIME:-$(($(date +%s) + {int(time_s)}))}}")
@@ -104,7 +104,7 @@ def array_name(workflow: str, names: Sequence[str]) -> str:
     """Returns what the names of a sweep's jobs begin with; of one job, its name."""
     first, last = min(names), max(names)
     same = next(
-        (place for place, letter in enumerate(first) if last[place : place + 1] != letter), len(first)
+        (index for index, letter in enumerate(first) if last[index : index + 1] != letter), len(first)
     )
     shared = first[:same].rstrip("0123456789").rstrip("_-. ") or first
     return job_name(workflow, shared if len(names) > 1 else first)
@@ -116,7 +116,7 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
 
 
 ENGINE = "slurm"
-_OWN = "~"  # behind the queue of jobs that get a place each: allocations leave them alone
+_OWN = "~"  # suffix of the queue of jobs with an allocation each: others leave them alone
 _RUN_LETTERS = 8  # of the run's id, in names
 
 
@@ -166,12 +166,12 @@ class SlurmOrders:
         self._jobs_known = 0  # of the plan, when they were worked out
         self._jobs_expected = len(plan.jobs)  # of the plan, when it was said which are to run
         self._waited_for_actions: set[str] = set()  # queues
-        self._places: Collection[int] | None = None
+        self._indexes: Collection[int] | None = None
         self._expected_s: Mapping[int, float] = {}
 
-    def expect(self, places: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
+    def expect(self, indexes: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
         """Before anything is asked: which jobs of the plan are to run, and how long they took before."""
-        self._places, self._expected_s = places, expected_s
+        self._indexes, self._expected_s = indexes, expected_s
         self._jobs_expected = len(self._plan.jobs)
         self._known_packing = None
         self._demands.clear()
@@ -206,17 +206,17 @@ class SlurmOrders:
 
     def packing(self) -> Packing:
         if self._known_packing is None:
-            self._known_packing = self._choose_packing(self._places, self._expected_s)
+            self._known_packing = self._choose_packing(self._indexes, self._expected_s)
         return self._known_packing
 
-    def _choose_packing(self, places: Collection[int] | None, expected_s: Mapping[int, float]) -> Packing:
+    def _choose_packing(self, indexes: Collection[int] | None, expected_s: Mapping[int, float]) -> Packing:
         terms = self.terms()
         try:
             largest_nodes = self._site.largest_nodes()
         except PlacingError:
             largest_nodes = []  # it is away for now; what suits is guessed then
         by_scheduler = {name: largest_node_of(one.partition, largest_nodes) for name, one in terms.items()}
-        return choose_packing(self._plan, self._options.slurm, by_scheduler, places, expected_s)
+        return choose_packing(self._plan, self._options.slurm, by_scheduler, indexes, expected_s)
 
     # ---- queues ----------------------------------------------------------------------------------------
 
@@ -237,51 +237,51 @@ class SlurmOrders:
     # ---- jobs ------------------------------------------------------------------------------------------
 
     def orders(
-        self, parcels: Sequence[PlacementRequest], serving: Callable[[str], Options | None]
+        self, requests: Sequence[PlacementRequest], serving: Callable[[str], Options | None]
     ) -> list[SlurmOrder]:
         """`serving`: what was asked for an allocation that serves this queue already."""
         alone: list[PlacementRequest] = []
         shared: dict[str, list[PlacementRequest]] = {}
-        for parcel in sorted(parcels, key=lambda one: (-one.priority, one.spec_job, natural(one.name))):
-            if parcel.queue.endswith(_OWN):
-                alone.append(parcel)
+        for request in sorted(requests, key=lambda one: (-one.priority, one.spec_job, natural(one.name))):
+            if request.queue.endswith(_OWN):
+                alone.append(request)
             else:
-                shared.setdefault(parcel.queue, []).append(parcel)
+                shared.setdefault(request.queue, []).append(request)
         orders = []
         for queue, some in shared.items():
             orders += self._for_queue(queue, some, alone, serving(queue))
         return [*orders, *self._of_their_own(alone)]
 
-    def samples(self, parcels: Sequence[PlacementRequest]) -> list[Options]:
+    def samples(self, requests: Sequence[PlacementRequest]) -> list[Options]:
         """Returns for each scheduler the options for the first of its jobs that has an allocation of its own,
         and for the allocation that others share."""
         packing = self.packing()
         alone: dict[str, PlacementRequest] = {}
         shared: dict[str, None] = {}
-        for parcel in parcels:
-            if packing.shares(parcel.spec_job, parcel.requirements):
-                shared[parcel.scheduler] = None
+        for request in requests:
+            if packing.shares(request.spec_job, request.requirements):
+                shared[request.scheduler] = None
             else:
-                alone.setdefault(parcel.scheduler, parcel)
+                alone.setdefault(request.scheduler, request)
         return [
             *(self._job_options(scheduler, one.requirements) for scheduler, one in alone.items()),
             *(self.allocation_options(scheduler) for scheduler in shared),
         ]
 
-    def _of_their_own(self, parcels: Sequence[PlacementRequest]) -> list[SlurmOrder]:
+    def _of_their_own(self, requests: Sequence[PlacementRequest]) -> list[SlurmOrder]:
         """Puts jobs of one entry of the file with equal needs into one array."""
         alike: dict[tuple[str, int, Requirements], list[PlacementRequest]] = {}
-        for parcel in parcels:
-            alike.setdefault((parcel.scheduler, parcel.spec_job, parcel.requirements), []).append(parcel)
+        for request in requests:
+            alike.setdefault((request.scheduler, request.spec_job, request.requirements), []).append(request)
         orders = []
         for (scheduler, _, needs), some in alike.items():
             options = self._job_options(scheduler, needs)
             most = max(1, self._site.most_in_array()) if len(some) > 1 else 1
             for start in range(0, len(some), most):
                 part = some[start : start + most]
-                name = array_name(self._plan.name, [parcel.name for parcel in part])
-                uuids = tuple(parcel.uuid for parcel in part)
-                names = tuple(job_name(self._plan.name, parcel.name) for parcel in part)
+                name = array_name(self._plan.name, [request.name for request in part])
+                uuids = tuple(request.uuid for request in part)
+                names = tuple(job_name(self._plan.name, request.name) for request in part)
                 order = SlurmOrder(options, name, uuids, names if len(part) > 1 else ())
                 orders.append(self._timed(order, scheduler))
         return orders
@@ -301,16 +301,16 @@ class SlurmOrders:
     def _for_queue(
         self,
         queue: str,
-        parcels: Sequence[PlacementRequest],
+        requests: Sequence[PlacementRequest],
         alone: list[PlacementRequest],
         there: Options | None,
     ) -> list[SlurmOrder]:
         """Moves jobs that fit into no allocation to `alone`."""
-        scheduler = parcels[0].scheduler
+        scheduler = requests[0].scheduler
         options = there if there is not None else self.allocation_options(scheduler)
-        too_large = [one for one in parcels if not fits_allocation(one.requirements, options, self.headroom)]
+        too_large = [one for one in requests if not fits_allocation(one.requirements, options, self.headroom)]
         alone += too_large
-        if len(too_large) == len(parcels) or there is not None or self._is_up_to_actions(queue):
+        if len(too_large) == len(requests) or there is not None or self._is_up_to_actions(queue):
             return []
         return self.allocations(scheduler, self._how_many(scheduler, options))
 
@@ -366,9 +366,9 @@ class SlurmOrders:
     def _places_now(self) -> Collection[int]:
         """With jobs that were added since, but for those that workers with a label run."""
         count = len(self._plan.jobs)
-        expected = range(self._jobs_expected) if self._places is None else self._places
-        places = {*expected, *range(self._jobs_expected, count)}
-        return places - jobs_elsewhere(self._plan, self._options.labels)
+        expected = range(self._jobs_expected) if self._indexes is None else self._indexes
+        indexes = {*expected, *range(self._jobs_expected, count)}
+        return indexes - jobs_elsewhere(self._plan, self._options.labels)
 
     def allocations(self, scheduler: str, count: int, most_jobs: int | None = None) -> list[SlurmOrder]:
         name = allocation_name(self._plan.name, scheduler)

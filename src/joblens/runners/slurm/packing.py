@@ -80,7 +80,7 @@ def largest_node_of(partition: str, largest_nodes: Sequence[LargestNode]) -> Lar
 
 
 def usual_time_s(options: Mapping[str, str], largest: LargestNode | None) -> float | None:
-    """How long a place lasts: as asked for, else what the partition gives."""
+    """Returns the duration of an allocation: as requested, else the partition's default."""
     asked_s = seconds_asked(options)
     if asked_s is not None or largest is None:
         return asked_s
@@ -88,8 +88,8 @@ def usual_time_s(options: Mapping[str, str], largest: LargestNode | None) -> flo
 
 
 def lead_within(lead_s: float, time_s: float | None) -> float:
-    """How long before its end a place is told of it. Slurm may do so a minute early: where that would be at
-    once, it is not asked to (0)."""
+    """Returns how long before its end an allocation is warned. Slurm may warn a minute early: where that
+    would be at once, it is not asked to (0)."""
     if time_s is None:
         return lead_s
     return min(lead_s, time_s / 6) if time_s > _TOO_SHORT_S else 0.0
@@ -98,7 +98,7 @@ def lead_within(lead_s: float, time_s: float | None) -> float:
 class Packing(Struct, frozen=True, kw_only=True):
     entries: frozenset[int] = frozenset()  # of the workflow file, whose jobs share allocations
     has_actions: bool = False  # of the workflow, that ask for allocations
-    added_from: int | None = None  # jobs added while the run goes on share too: entries from this number on
+    added_from: int | None = None  # jobs added during the run share too: entries from this number on
 
     def shares(self, entry: int, needs: Requirements) -> bool:
         is_added = self.added_from is not None and entry >= self.added_from
@@ -109,13 +109,13 @@ def choose_packing(
     plan: Plan,
     choice: SlurmChoice,
     largest_nodes: Mapping[str, LargestNode | None],
-    places: Collection[int] | None = None,
+    indexes: Collection[int] | None = None,
     expected_s: Mapping[int, float] | None = None,
 ) -> Packing:
-    """`largest_nodes`: by scheduler. `places`: of the jobs that are to run; None: all. `expected_s`: how long
-    they took before."""
+    """`largest_nodes`: by scheduler. `indexes`: of the jobs that are to run; None: all. `expected_s`: how
+    long they took before."""
     known_s = expected_s or {}
-    jobs = [(index, job) for index, job in enumerate(plan.jobs) if places is None or index in places]
+    jobs = [(index, job) for index, job in enumerate(plan.jobs) if indexes is None or index in indexes]
     some = [(index, job) for index, job in jobs if (job.requirements.nodes or 1) == 1]
     single = [job for _, job in some]
     named = {
@@ -173,7 +173,7 @@ class Demand(Struct, frozen=True, kw_only=True):
     most_memory_bytes: int
     knows_memory: bool  # all of them have said
     gpus: int
-    longest_s: float | None  # None: nobody has said
+    longest_s: float | None  # None: not set
     work_s: float  # of one CPU
 
 
@@ -224,7 +224,7 @@ def size_allocation(
 
 def _memory(demand: Demand, largest: LargestNode | None, cpus: int, headroom: Headroom) -> int | None:
     if not demand.most_memory_bytes:
-        return None  # nobody has said anything: what the site gives by itself
+        return None  # not set: the site's default
     wanted = max(demand.memory_bytes * cpus, demand.most_memory_bytes)
     if not demand.knows_memory and largest is not None:
         wanted = max(
@@ -274,10 +274,10 @@ def demand_of_plan(
     plan: Plan,
     packing: Packing,
     scheduler: str,
-    places: Collection[int] | None = None,
+    indexes: Collection[int] | None = None,
     expected_s: Mapping[int, float] | None = None,
 ) -> Demand:
-    """Of jobs that share allocations of this scheduler; CPUs of those that may run at once. `places`: of
+    """Of jobs that share allocations of this scheduler; CPUs of those that may run at once. `indexes`: of
     the jobs that are to run; None: all. `expected_s`: how long they took before."""
     known_s = expected_s or {}
     plan = replace(plan, jobs=tuple(plan.jobs))  # it may grow meanwhile
@@ -285,7 +285,7 @@ def demand_of_plan(
     shared = [
         index
         for index, job in enumerate(plan.jobs)
-        if (places is None or index in places)
+        if (indexes is None or index in indexes)
         and (job.scheduler == scheduler or not job.scheduler)
         and packing.shares(job.spec_job, job.requirements)
     ]
@@ -358,14 +358,14 @@ def unused_keys(plan: Plan, choice: SlurmChoice) -> list[str]:
     asks = any(action.spec.action_type is ActionType.SCHEDULE_NODES for action in plan.actions)
     if asks and choice.packing == JOBS:
         lines.append(
-            "actions that schedule nodes are not used: every job gets a place of its own (--packing jobs)"
+            "actions that schedule nodes are not used: every job gets its own allocation (--packing jobs)"
         )
     if asks and choice.packing != JOBS and any((job.requirements.nodes or 1) > 1 for job in plan.jobs):
-        lines.append("jobs of several nodes get places of their own, not in the nodes that actions schedule")
-    late = [place + 1 for place, action in enumerate(plan.actions) if _is_too_late(action.spec)]
+        lines.append("jobs of several nodes get their own allocations, not in nodes that actions schedule")
+    late = [index + 1 for index, action in enumerate(plan.actions) if _is_too_late(action.spec)]
     lines += [
-        f"action {place} is not used: when the workflow is complete nodes have nothing to do"
-        for place in late
+        f"action {number} is not used: when the workflow is complete nodes have nothing to do"
+        for number in late
     ]
     return lines
 

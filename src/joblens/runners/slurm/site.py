@@ -15,7 +15,7 @@ _USUAL_ARRAY = 1001  # Slurm's own default of MaxArraySize
 
 
 class SlurmSite:
-    """Asked once: partitions do not change while a run goes on."""
+    """Partitions of a site, read once: they do not change during a run."""
 
     def __init__(self, commands: SlurmCommands) -> None:
         self._commands = commands
@@ -37,7 +37,7 @@ class SlurmSite:
 
     def check(
         self,
-        parcels: Sequence[PlacementRequest],
+        requests: Sequence[PlacementRequest],
         terms: Mapping[str, Terms],
         headroom: Headroom,
         by_actions: Iterable[str] = (),
@@ -45,16 +45,18 @@ class SlurmSite:
         """Raises PlanError for partitions that are not there, and for what no node has. `by_actions`: the
         schedulers that actions of the workflow ask for nodes."""
         largest_nodes = self.largest_nodes()
-        schedulers = {*(parcel.scheduler for parcel in parcels), *by_actions}
+        schedulers = {*(request.scheduler for request in requests), *by_actions}
         _check_partitions(schedulers, terms, largest_nodes)
         _check_walltimes(schedulers, terms, largest_nodes)
         _check_nodes(schedulers, terms, largest_nodes)
         _check_memory(schedulers, terms, largest_nodes)
         lacks = [
             lack
-            for parcel in parcels
+            for request in requests
             for lack in _lacks(
-                parcel, largest_node_of(terms_for(parcel.scheduler, terms).partition, largest_nodes), headroom
+                request,
+                largest_node_of(terms_for(request.scheduler, terms).partition, largest_nodes),
+                headroom,
             )
         ]
         if lacks:
@@ -103,7 +105,7 @@ def _check_partitions(
 def _check_walltimes(
     schedulers: Iterable[str], terms: Mapping[str, Terms], largest_nodes: Sequence[LargestNode]
 ) -> None:
-    """Slurm would take it, and let it wait for ever."""
+    """Refuses a request that Slurm would accept and never start."""
     for scheduler in sorted(schedulers):
         asked = terms_for(scheduler, terms)
         largest = largest_node_of(asked.partition, largest_nodes)
@@ -123,7 +125,7 @@ def _check_walltimes(
 def _check_nodes(
     schedulers: Iterable[str], terms: Mapping[str, Terms], largest_nodes: Sequence[LargestNode]
 ) -> None:
-    """The same: it waits until somebody brings more nodes."""
+    """The same: it would wait until more nodes are added."""
     for scheduler in sorted(schedulers):
         asked = terms_for(scheduler, terms)
         largest = largest_node_of(asked.partition, largest_nodes)
@@ -157,11 +159,11 @@ def _check_memory(
         )
 
 
-def _lacks(parcel: PlacementRequest, largest: LargestNode | None, headroom: Headroom) -> list[Lack]:
+def _lacks(request: PlacementRequest, largest: LargestNode | None, headroom: Headroom) -> list[Lack]:
     """Where no partition is the default one Slurm itself has to say."""
     if largest is None:
         return []
-    needs = parcel.requirements
+    needs = request.requirements
     wanted = (
         ("cpus", needs.cpus or 0, largest.cpus),
         ("memory", needs.memory_bytes or 0, largest.memory_bytes - headroom.memory_bytes),
@@ -170,5 +172,7 @@ def _lacks(parcel: PlacementRequest, largest: LargestNode | None, headroom: Head
         ("time", needs.timeout_s or 0, largest.time_limit_s),
     )
     return [
-        Lack(parcel.name, what, need, have) for what, need, have in wanted if have is not None and need > have
+        Lack(request.name, what, need, have)
+        for what, need, have in wanted
+        if have is not None and need > have
     ]

@@ -38,7 +38,7 @@ _FLAGS = frozenset(
     )
 )
 
-# What it would do to have them otherwise.
+# Options that joblens sets itself, and how to influence each.
 DECIDED_HERE = {
     "array": "jobs of a sweep go into arrays by themselves",
     "chdir": "every job has its own working directory",
@@ -56,14 +56,14 @@ DECIDED_HERE = {
     "parsable": "joblens reads what sbatch prints",
     "quiet": "joblens reads what sbatch prints",
     "requeue": "jobs that were lost are placed again by joblens",
-    "signal": "workers are told in time by sigkill_headroom_seconds",
+    "signal": "sigkill_headroom_seconds signals workers in time",
     "test-only": "joblens run --dry-run shows what would run",
     "verbose": "joblens reads what sbatch prints",
     "wait": "joblens run waits, joblens submit does not",
     "wrap": "jobs have their own commands",
 }
 
-# What is compared with what Slurm says it has before anything is asked for.
+# Compared with Slurm's own limits before a request.
 CHECKED_WORDS = frozenset({"nodes", "cpus-per-task", "ntasks-per-node", "mem", "time", "gres", "partition"})
 
 _MEMORY = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
@@ -142,7 +142,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     above: Options = field(default_factory=dict)  # by the command line
     nodes: int = 1  # of an allocation
     walltime_s: float | None = None  # of an allocation, as written; None: what suits
-    is_walltime_usual: bool = False  # nobody has written it: less will do, too
+    is_walltime_usual: bool = False  # a default: less is enough, too
     is_serial: bool = False  # one allocation at a time
 
     def walltime_within(self, limit_s: float | None) -> float | None:
@@ -181,12 +181,12 @@ def all_terms(plan: Plan, choice: SlurmChoice, settings: SlurmSettings) -> tuple
     warnings: list[str] = []
     above = _chosen(choice)
     below = merged(
-        _settled(settings), _usable(read_defaults(plan.slurm_defaults), "slurm_defaults", warnings)
+        _from_settings(settings), _usable(read_defaults(plan.slurm_defaults), "slurm_defaults", warnings)
     )
     terms = {}
-    for place, scheduler in enumerate(plan.slurm_schedulers):
+    for index, scheduler in enumerate(plan.slurm_schedulers):
         name = str(scheduler.get("name") or "")
-        where = f"scheduler '{name}'" if name else f"scheduler {place + 1}"
+        where = f"scheduler '{name}'" if name else f"scheduler {index + 1}"
         terms[name] = _of_scheduler(scheduler, where, below, above, choice, warnings)
     if "" not in terms:
         # One scheduler is meant by everybody.
@@ -212,7 +212,7 @@ def _chosen(choice: SlurmChoice) -> Options:
     return merged(options, {name: value for name, value in named.items() if value})
 
 
-def _settled(settings: SlurmSettings) -> Options:
+def _from_settings(settings: SlurmSettings) -> Options:
     named = {
         "partition": settings.partition,
         "account": settings.account,
@@ -274,8 +274,8 @@ def _of_scheduler(
 
 
 def job_options(terms: Terms, needs: Requirements, headroom: Headroom, time_limit_s: float | None) -> Options:
-    """For one job by itself. What it needs wins over what its scheduler says of allocations; `time_limit_s`:
-    of the partition."""
+    """Options of one job by itself. Its requirements override the scheduler's allocation options;
+    `time_limit_s`: of the partition."""
     asked: Options = {"nodes": str(needs.nodes or 1)}
     tasks = _tasks_per_node(terms)
     if needs.cpus is not None or tasks == 1:

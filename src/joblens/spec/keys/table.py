@@ -71,7 +71,7 @@ class Need(Struct, frozen=True):
 class Section(Struct, frozen=True, kw_only=True):
     name: str
     title: str  # name of one entry in messages
-    location: str  # its place in a file
+    location: str  # its path in a file
     keys: dict[str, Key]
     needs: tuple[Need, ...] = ()
     needs_any: tuple[str, ...] = ()  # one of these is required

@@ -1,7 +1,7 @@
 """Connection to a PostgreSQL server: opened when needed, reopened after loss; translates errors.
 
 Nothing blocks indefinitely: connecting, every answer and every lock have a time limit. A failure raises
-StoreError at once; the next call tries again.
+StoreError at once; the next call retries.
 
 A pooler in transaction mode (PgBouncer) hands each transaction to any free connection to the server. So a
 session must hold no state: no settings, no prepared statements, no locks that outlive a transaction. Each
@@ -40,7 +40,7 @@ _OF_SESSIONS = (
 )
 
 
-class PatientConnection(Connection):
+class TimeLimitedConnection(Connection):
     """Gives up when the server does not answer, even if its host is alive."""
 
     timeout_s = _ANSWER_S
@@ -77,7 +77,7 @@ class PatientConnection(Connection):
         self.execute(statement.encode())
 
 
-class PooledConnection(PatientConnection):
+class PooledConnection(TimeLimitedConnection):
     """Connection through a pooler.
 
     Single statements are sent unchanged: their tables are named with their schema.
@@ -205,14 +205,14 @@ class Database:
         self._is_pooled = False
         self._on_connect = on_connect
         self._lock = threading.RLock()
-        self._connection: PatientConnection | None = None
+        self._connection: TimeLimitedConnection | None = None
         self._pid = os.getpid()
         self._refusal: psycopg.OperationalError | None = None  # when the last attempt to connect failed
         self._quiet_until_s = 0.0
         self.times_connected = 0  # cached knowledge about the store may be wrong after a reconnect
 
     @contextmanager
-    def use(self, *, timeout_s: float | None = None) -> Iterator[PatientConnection]:
+    def use(self, *, timeout_s: float | None = None) -> Iterator[TimeLimitedConnection]:
         """Each statement is a transaction of its own. `timeout_s`: longer time limit, for both sides."""
         with self._lock, store_errors(self.shown):
             connection = self._connected()
@@ -243,7 +243,7 @@ class Database:
         """Runs a single statement, without the overhead of a transaction block."""
         return self._tried_again(work)
 
-    def _tried_again(self, work: Callable[[PatientConnection], T]) -> T:
+    def _tried_again(self, work: Callable[[TimeLimitedConnection], T]) -> T:
         with self.use() as connection:
             for tries_left in reversed(range(_MOST_TRIES)):
                 try:
@@ -258,7 +258,7 @@ class Database:
         with self._lock:
             self._drop()
 
-    def _connected(self) -> PatientConnection:
+    def _connected(self) -> TimeLimitedConnection:
         if self._pid != os.getpid():
             # After a fork the connection is the parent's; two processes must not share it.
             self._connection, self._pid = None, os.getpid()
@@ -277,7 +277,7 @@ class Database:
             self.times_connected += 1
         return self._connection
 
-    def _connect(self) -> PatientConnection:
+    def _connect(self) -> TimeLimitedConnection:
         """Connects, but not again right after a slow failure.
 
         Else a caller that polls every second would spend all its time waiting for an unresponsive server.
@@ -294,11 +294,11 @@ class Database:
         self._refusal = None
         return connection
 
-    def _open(self) -> PatientConnection:
+    def _open(self) -> TimeLimitedConnection:
         """Opens a connection. A pooler rejects or drops settings: then every transaction sends its own."""
         if not self._is_pooled:
             try:
-                direct = PatientConnection.connect(**self._parameters, options=self._options())
+                direct = TimeLimitedConnection.connect(**self._parameters, options=self._options())
             except psycopg.OperationalError as error:
                 if not is_refused_by_pooler(error):
                     raise
@@ -321,7 +321,7 @@ class Database:
             self._connection = None
 
 
-def _in_one_go(connection: PatientConnection, work: Callable[[Connection], T]) -> T:
+def _in_one_go(connection: TimeLimitedConnection, work: Callable[[Connection], T]) -> T:
     try:
         with connection.together():
             connection.begin()
@@ -352,7 +352,7 @@ def _roll_back(connection: Connection) -> None:
 
 
 @contextmanager
-def _patient(connection: PatientConnection, timeout_s: float | None) -> Iterator[None]:
+def _patient(connection: TimeLimitedConnection, timeout_s: float | None) -> Iterator[None]:
     if timeout_s is None:
         yield
         return
@@ -372,7 +372,7 @@ def _above_server_limit(timeout_s: float) -> float:
     return timeout_s * 1.1 + 1.0
 
 
-def _is_closed(connection: PatientConnection) -> bool:
+def _is_closed(connection: TimeLimitedConnection) -> bool:
     """Detects a closed connection without a round trip: the goodbye of the server is readable."""
     if connection.closed:
         return True

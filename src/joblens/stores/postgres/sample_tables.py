@@ -67,7 +67,7 @@ def join_small(connection: Connection, number: int) -> None:
                 _replace(connection, number, fence, rows, [(rows[0][0], sum(row[1] for row in rows), data)])
 
 
-def settle(connection: Connection, number: int, level: int) -> None:
+def compress(connection: Connection, number: int, level: int) -> None:
     """Compresses all samples of an ended job into as few blocks as possible. Call inside a transaction."""
     fence, has_ended = _locked(connection, number)
     if not has_ended:
@@ -108,7 +108,7 @@ def _block(samples: Sequence[tuple[int, Sample]], level: int) -> _Row:
     return samples[0][0], len(samples), encode_block([sample for _, sample in samples], level)
 
 
-def settle_all(database: Database, level: int) -> int:
+def compress_all(database: Database, level: int) -> int:
     """Compresses samples that killed or failed writers left uncompressed. Returns the number of jobs."""
     database.write(lambda connection: connection.execute(_Q["drop_old_pieces"]))
     with database.use() as connection:
@@ -117,12 +117,12 @@ def settle_all(database: Database, level: int) -> int:
             for (number,) in connection.execute(_Q["unsettled_jobs"], (_FEW_PIECES, _FEW_SAMPLES)).fetchall()
         ]
     for number in numbers:
-        settle_job(database, number, level)
+        compress_job(database, number, level)
     return len(numbers)
 
 
-def settle_job(database: Database, number: int, level: int) -> None:
-    database.write(lambda connection: settle(connection, number, level))
+def compress_job(database: Database, number: int, level: int) -> None:
+    database.write(lambda connection: compress(connection, number, level))
 
 
 def read_samples(

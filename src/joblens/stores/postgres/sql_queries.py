@@ -13,7 +13,7 @@ from psycopg import errors, sql
 
 from joblens.model.errors import InputError
 from joblens.model.sql import QUERY_HINT, VIEWS, SqlAnswer, SqlLimits
-from joblens.stores.postgres.connection import Connection, Database, PatientConnection
+from joblens.stores.postgres.connection import Connection, Database, TimeLimitedConnection
 from joblens.stores.postgres.sql import queries_of
 
 _ROWS_AT_ONCE = 1000
@@ -35,7 +35,9 @@ def answer(database: Database, text: str, limits: SqlLimits, only_user: str | No
                 connection.execute("ROLLBACK")
 
 
-def _asked(connection: PatientConnection, text: str, limits: SqlLimits, only_user: str | None) -> SqlAnswer:
+def _asked(
+    connection: TimeLimitedConnection, text: str, limits: SqlLimits, only_user: str | None
+) -> SqlAnswer:
     until_s = time.monotonic() + limits.seconds
     queries = queries_of("sql_queries.sql")
     connection.execute(queries["limit_memory"].encode())

@@ -22,7 +22,7 @@ class RunFacts:
     def __init__(
         self, writes: Sequence[WorkflowCreated | RunCreated | RunNoted], runs_of_jobs: Iterable[str]
     ) -> None:
-        heard_of = set(runs_of_jobs)
+        mentioned = set(runs_of_jobs)
         self._workflows: list[dict[str, Any]] = []
         self._runs: list[Run] = []
         self._events: list[tuple[str, str, int, str, bytes]] = []
@@ -31,12 +31,12 @@ class RunFacts:
                 names = ("uuid", "name", "user", "source", "detail")
                 self._workflows.append(dict(zip(names, workflow_row(write.workflow), strict=True)))
             elif isinstance(write, RunCreated):
-                heard_of.add(write.run.uuid)
+                mentioned.add(write.run.uuid)
                 self._runs.append(write.run)
             else:
-                heard_of.add(write.event.run_uuid)
+                mentioned.add(write.event.run_uuid)
                 self._events.append(event_row(write.event))
-        self._heard_of = sorted(heard_of)
+        self._mentioned = sorted(mentioned)
 
     def write(self, connection: Connection) -> dict[str, int]:
         """Writes the batch. Returns the store's ids of its runs, by UUID."""
@@ -46,11 +46,11 @@ class RunFacts:
             for row in self._workflows:
                 connection.execute(_Q["insert_workflow"], row)
             runs = self._joined_to_known_workflows(connection)
-        if not self._heard_of:
+        if not self._mentioned:
             return {}
         ids = self._ids(connection)
-        if len(ids) < len(self._heard_of):
-            connection.execute(_Q["hear_of_runs"], ([uuid for uuid in self._heard_of if uuid not in ids],))
+        if len(ids) < len(self._mentioned):
+            connection.execute(_Q["hear_of_runs"], ([uuid for uuid in self._mentioned if uuid not in ids],))
             ids = self._ids(connection)
         touched = {run.uuid for run in runs} | {event[1] for event in self._events}
         if touched:
@@ -73,7 +73,7 @@ class RunFacts:
         return moved(self._runs, instead)
 
     def _ids(self, connection: Connection) -> dict[str, int]:
-        return dict(connection.execute(_Q["ids_of_runs"], (self._heard_of,)))
+        return dict(connection.execute(_Q["ids_of_runs"], (self._mentioned,)))
 
 
 _QUERIES = {name: text.encode() for name, text in queries_of("ticket_queries.sql").items()}

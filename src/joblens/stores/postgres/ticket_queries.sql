@@ -164,6 +164,27 @@ SELECT queue, count(*) FILTER (WHERE worker IS NULL AND is_ready), count(*) FILT
        min(waiting_since_us) FILTER (WHERE worker IS NULL AND is_ready)
 FROM ticket GROUP BY queue ORDER BY queue
 
+-- name: tickets_waiting
+SELECT job.id, job.uuid, job.name, ticket.user_name, ticket.queue, ticket.waiting_since_us, ticket.is_ready,
+       ticket.after_uuid, ticket.worker, ticket.lease_until_us, ticket.deliveries, ticket.lost_worker
+FROM ticket JOIN job ON job.id = ticket.job_id
+WHERE ticket.worker IS NULL AND (ticket.waiting_since_us, ticket.job_id) > (%(since_us)s, %(number)s)
+  AND (%(queue)s::text IS NULL OR ticket.queue = %(queue)s) AND (%(user)s::text IS NULL OR ticket.user_name = %(user)s)
+ORDER BY ticket.waiting_since_us, ticket.job_id LIMIT %(most)s
+
+-- name: tickets_held
+SELECT job.id, job.uuid, job.name, ticket.user_name, ticket.queue, ticket.waiting_since_us, ticket.is_ready,
+       ticket.after_uuid, ticket.worker, ticket.lease_until_us, ticket.deliveries, ticket.lost_worker
+FROM ticket JOIN job ON job.id = ticket.job_id
+WHERE ticket.worker IS NOT NULL AND (ticket.waiting_since_us, ticket.job_id) > (%(since_us)s, %(number)s)
+  AND (%(queue)s::text IS NULL OR ticket.queue = %(queue)s) AND (%(user)s::text IS NULL OR ticket.user_name = %(user)s)
+ORDER BY ticket.waiting_since_us, ticket.job_id LIMIT %(most)s
+
+-- name: count_tickets_before
+SELECT count(*) FROM ticket
+WHERE queue = %(queue)s AND worker IS NULL AND is_ready
+  AND (waiting_since_us, job_id) < (%(since_us)s, %(number)s)
+
 -- name: states
 SELECT uuid, status FROM job WHERE uuid = ANY(%(uuids)s::text[])
 

@@ -12,7 +12,7 @@ from joblens.model.errors import InputError, StoreError
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
 from joblens.model.settings import without_password
 from joblens.stores.postgres.connection import SCHEMA, Connection, Database
-from joblens.stores.postgres.sample_tables import settle_all
+from joblens.stores.postgres.sample_tables import compress_all
 from joblens.stores.postgres.sql import SCHEMA_VERSION, asker, queries_of
 from joblens.stores.postgres.statistics import stored_sums, sums_from_jobs
 from joblens.stores.samples.rows import decode_samples
@@ -82,7 +82,7 @@ def vacuum(database: Database, compression_level: int) -> None:
 
     The file system gets back only free space at the ends of tables.
     """
-    settle_all(database, compression_level)
+    compress_all(database, compression_level)
     queries = queries_of("upkeep.sql")
     with database.use(timeout_s=_TIMEOUT_S) as connection:
         connection.execute(queries["forget_settled_cancels"].encode())

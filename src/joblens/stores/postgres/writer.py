@@ -15,15 +15,15 @@ from joblens.stores.postgres.sample_tables import (
     SMALL_PIECE,
     Piece,
     columns_of,
+    compress_job,
     insert_pieces,
     join_small,
     measure,
     pieces_of,
-    settle_job,
 )
 from joblens.stores.postgres.sql import encoded_queries
 from joblens.stores.postgres.tables import Change, PostgresTicketBook, RunFacts, write_notes
-from joblens.stores.queue.tickets import TicketFacts, counts, settle_ended
+from joblens.stores.queue.tickets import TicketFacts, counts, remove_ended
 from joblens.stores.samples.rows import encode_piece
 from joblens.stores.sql.batch import (
     BatchRows,
@@ -202,9 +202,9 @@ class Writer:
                 number = self._numbers.pop(write.uuid, 0)
                 self._small.pop(number, None)
                 self._details.pop(number, None)
-        for number in batch.to_settle:
+        for number in batch.to_compress:
             try:
-                settle_job(self._database, number, self._level)
+                compress_job(self._database, number, self._level)
             except StoreError:
                 return  # no data is lost: pieces are readable, and upkeep compresses them
 
@@ -242,7 +242,7 @@ class Batch(BatchRows):
         super().__init__(writes)
         self.numbers: dict[str, int] = {}
         self.details: dict[int, bytes] = {}  # written details, packed
-        self.to_settle: list[int] = []  # jobs whose samples to compress after the commit
+        self.to_compress: list[int] = []  # jobs whose samples to compress after the commit
         self._level = compression_level
         self._runs = RunFacts(run_writes(writes), runs_of(self.changes))
         self._tickets = TicketFacts(writes)
@@ -266,7 +266,7 @@ class Batch(BatchRows):
             self._tickets.write(ticket_book(connection, self._level))
         if self._over:
             connection.execute(_Q["forget_cancel_requests"], ([uuid for uuid, _ in self._over],))
-            settle_ended(ticket_book(connection, self._level), self._over)
+            remove_ended(ticket_book(connection, self._level), self._over)
 
     def _write_jobs(self, connection: Connection) -> None:
         known = known_jobs(connection, list(self.changes))
@@ -301,7 +301,7 @@ class Batch(BatchRows):
 
             self.details = write_details(connection, news)
         if self._touched_when_over:
-            self.to_settle = measure(connection, sorted(self._touched_when_over))
+            self.to_compress = measure(connection, sorted(self._touched_when_over))
 
     def _insert(self, connection: Connection, new: Sequence[JobChange]) -> dict[str, int]:
         """Inserts new jobs. Returns numbers by UUID of those that did not exist."""

@@ -8,7 +8,17 @@ import msgspec
 from msgspec.structs import replace
 
 from joblens.model.clusters.placement import NodeCapacity
-from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, Ticket, WorkerInfo
+from joblens.model.delivery import (
+    Backlog,
+    Claim,
+    FormerWorker,
+    Holding,
+    Renewal,
+    Ticket,
+    TicketQuery,
+    TicketStanding,
+    WorkerInfo,
+)
 from joblens.model.errors import UnknownJob
 from joblens.model.jobs.job import Attempt, Job, Requirements, RetryLost, Status
 from joblens.stores.queue.tickets import (
@@ -16,8 +26,8 @@ from joblens.stores.queue.tickets import (
     TicketBook,
     end_jobs,
     ending_of_lost,
-    settle_followers,
     unreadable,
+    update_followers,
     withdrawn,
 )
 
@@ -25,7 +35,7 @@ from joblens.stores.queue.tickets import (
 class RemainingCapacity:
     def __init__(self, capacity: NodeCapacity | None) -> None:
         self._capacity = capacity
-        self._places = capacity.places if capacity is not None else None
+        self._cpus = capacity.cpus if capacity is not None else None
         self._memory_bytes = capacity.memory_bytes if capacity is not None else None
         self._gpus = capacity.gpus if capacity is not None else None
         self.has_refused = False
@@ -35,20 +45,20 @@ class RemainingCapacity:
         capacity = self._capacity
         if capacity is None:
             return True
-        places = max(1, -int(-(asked.cpus or 1) // 1))
+        cpus = max(1, -int(-(asked.cpus or 1) // 1))
         memory_bytes, gpus = asked.memory_bytes or 0, asked.gpus or 0
         lasts_s = asked.timeout_s if asked.timeout_s is not None else capacity.usual_s or 0.0
         is_late = capacity.time_s is not None and lasts_s > capacity.time_s
         lacks = (
-            (self._places is not None and places > self._places)
+            (self._cpus is not None and cpus > self._cpus)
             or (self._memory_bytes is not None and memory_bytes > self._memory_bytes)
             or (self._gpus is not None and gpus > self._gpus)
         )
         if is_late or lacks:
             self.has_refused = True
             return False
-        if self._places is not None:
-            self._places -= places
+        if self._cpus is not None:
+            self._cpus -= cpus
         if self._memory_bytes is not None:
             self._memory_bytes -= memory_bytes
         if self._gpus is not None:
@@ -57,7 +67,7 @@ class RemainingCapacity:
 
 
 GAVE_BACK = b'"gave-back"'  # replaces the lost attempt: the worker ended the job and released it
-_HEARD_OF_FOR_US = 3600 * 1_000_000
+_REPORTED_WITHIN_US = 3600 * 1_000_000
 _worker = msgspec.json.Decoder(WorkerInfo)
 
 T = TypeVar("T")
@@ -75,7 +85,7 @@ def read_or_none(decoder: msgspec.json.Decoder[T], data: bytes | None) -> T | No
 
 
 def workers(book: TicketBook, host: str | None = None) -> list[WorkerInfo]:
-    since_us = book.now_us() - _HEARD_OF_FOR_US
+    since_us = book.now_us() - _REPORTED_WITHIN_US
     if host is None:
         rows = book.ask("workers", since_us=since_us)
     else:
@@ -90,6 +100,56 @@ def backlog(book: TicketBook) -> list[Backlog]:
         Backlog(queue, waiting, held, 0 if since_us is None else max(0, at_us - since_us))
         for queue, waiting, held, since_us in book.ask("backlog")
     ]
+
+
+def tickets(book: TicketBook, query: TicketQuery) -> list[TicketStanding]:
+    since_us, number = query.after
+    rows = book.ask(
+        "tickets_held" if query.is_held else "tickets_waiting",
+        since_us=since_us,
+        number=number,
+        queue=query.queue,
+        user=query.user,
+        most=query.limit,
+    )
+    found = [_standing(row) for row in rows]
+    return found if query.is_held else _with_positions(book, found, is_complete=query.user is None)
+
+
+def _standing(row: tuple[Any, ...]) -> TicketStanding:
+    return TicketStanding(
+        number=row[0],
+        uuid=row[1],
+        name=row[2],
+        user=row[3],
+        queue=row[4],
+        waiting_since_us=row[5],
+        is_ready=bool(row[6]),
+        after=row[7] or "",
+        worker=row[8] or "",
+        lease_until_us=row[9],
+        deliveries=row[10],
+        lost_worker=row[11],
+    )
+
+
+def _with_positions(
+    book: TicketBook, found: Sequence[TicketStanding], *, is_complete: bool
+) -> list[TicketStanding]:
+    """Counts tickets before the first one of each queue, or before each one where others are hidden."""
+    positions: dict[str, int] = {}
+    placed = []
+    for each in found:
+        if not each.is_ready:
+            placed.append(each)
+            continue
+        if not is_complete or each.queue not in positions:
+            ((positions[each.queue],),) = book.ask(
+                "count_tickets_before", queue=each.queue, since_us=each.waiting_since_us, number=each.number
+            )
+        positions[each.queue] += 1
+        placed.append(replace(each, position=positions[each.queue]))
+    return placed
 
 
 def states(book: TicketBook, uuids: Sequence[str]) -> dict[str, Status]:
@@ -110,8 +170,8 @@ def former_workers(book: TicketBook, uuids: Sequence[str]) -> dict[str, FormerWo
 _SECOND = 1_000_000
 _MORE_ROWS, _MIN_ROWS = 8, 64  # considered only after jobs that fit
 _FORGOTTEN_AFTER_S = 24 * 3600.0
-_THERE_S = 60.0  # workers not heard of for this long are not counted
-_LOOKS_OVER = 1 / 16  # renewals
+_THERE_S = 60.0  # workers without a report for this long are not counted
+_SCANS_PER_RENEWAL = 1 / 16  # renewals
 _encoder = msgspec.json.Encoder()
 _job = msgspec.json.Decoder(Job)
 _ticket = msgspec.json.Decoder(Ticket)
@@ -235,7 +295,7 @@ def renew(book: TicketBook, worker: WorkerInfo, held: Mapping[str, int], lease_s
 
 
 def is_time_to_count() -> bool:
-    return random.random() < _LOOKS_OVER  # noqa: S311
+    return random.random() < _SCANS_PER_RENEWAL  # noqa: S311
 
 
 def count_workers_now(book: TicketBook, at_us: int) -> int:
@@ -342,7 +402,7 @@ def release_after(book: TicketBook, uuid: str) -> list[tuple[str, str]]:
     status, _ = _lock(book, uuid)
     if not status.is_final:
         return []
-    settle_followers(book, [(uuid, status)])
+    update_followers(book, [(uuid, status)])
     return [(follower, queue) for follower, queue in book.ask("released_followers", uuid=uuid)]
 
 

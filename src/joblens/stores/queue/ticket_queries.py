@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from joblens.model.clusters.placement import NodeCapacity
-    from joblens.model.delivery import Backlog, Claim, FormerWorker, Holding, Renewal, WorkerInfo
+    from joblens.model.delivery import (
+        Backlog,
+        Claim,
+        FormerWorker,
+        Holding,
+        Renewal,
+        TicketQuery,
+        TicketStanding,
+        WorkerInfo,
+    )
     from joblens.model.jobs.job import Status
     from joblens.stores.queue.tickets import TicketBook
 
@@ -112,6 +121,11 @@ class TicketQueries:
         from joblens.stores.queue.claims import backlog
 
         return self._read(backlog)
+
+    def tickets(self, query: TicketQuery) -> list[TicketStanding]:
+        from joblens.stores.queue.claims import tickets
+
+        return self._read(lambda book: tickets(book, query))
 
     def states(self, uuids: Sequence[str]) -> dict[str, Status]:
         from joblens.stores.queue.claims import states

@@ -122,7 +122,7 @@ class TicketFacts:
             for ticket, data in zip(self._tickets, self._data, strict=True)
         ]
         book.ask_each("insert_ticket", rows)
-        settle_followers(book, [(uuid, status) for uuid, status in states.items() if status.is_final])
+        update_followers(book, [(uuid, status) for uuid, status in states.items() if status.is_final])
 
 
 def _states_for_good(book: TicketBook, uuids: set[str]) -> dict[str, Status]:
@@ -132,13 +132,13 @@ def _states_for_good(book: TicketBook, uuids: set[str]) -> dict[str, Status]:
     return {uuid: Status(status) for uuid, status in book.ask("states_held", uuids=sorted(uuids))}
 
 
-def settle_ended(book: TicketBook, ended: Sequence[tuple[str, Status]]) -> None:
+def remove_ended(book: TicketBook, ended: Sequence[tuple[str, Status]]) -> None:
     """Removes the tickets of ended jobs; releases or cancels the jobs that depend on them."""
     book.ask("delete_tickets", uuids=[uuid for uuid, _ in ended])
-    settle_followers(book, ended)
+    update_followers(book, ended)
 
 
-def settle_followers(book: TicketBook, ended: Sequence[tuple[str, Status]]) -> None:
+def update_followers(book: TicketBook, ended: Sequence[tuple[str, Status]]) -> None:
     succeeded = [uuid for uuid, status in ended if status is Status.SUCCESS]
     if succeeded:
         book.ask("release_followers", uuids=succeeded, at_us=book.now_us())

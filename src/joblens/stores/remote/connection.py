@@ -138,11 +138,11 @@ class ServerConnection:
         with contextlib.closing(connection), self._reporting():
             connection.request("GET", self._path(API + path), headers=self._headers(dict(headers)))
             opened(connection.sock)
-            response = connection.getresponse()
-            if response.status != 200:
-                raise self._error_of(_read(response), API + path)
-            while line := response.readline():
-                yield line
+            with contextlib.closing(connection.getresponse()) as response:
+                if response.status != 200:
+                    raise self._error_of(_read(response), API + path)
+                while line := response.readline():
+                    yield line
 
     def close(self) -> None:
         with self._lock:
@@ -210,6 +210,8 @@ class ServerConnection:
     def _how_to_reach(self, error: Exception) -> str:
         if type(error).__name__ == "SSLCertVerificationError":
             return "set client.ca to the certificate of its authority"
+        if self.address.scheme == "https" and not self._tls.cert and isinstance(error, _STALE):
+            return "it may require a certificate of its clients: set client.cert and client.key"
         if self.address.scheme == "unix":
             return "start it with joblens serve, which prints the path of its socket"
         return "check the URL; joblens serve starts a server"
@@ -234,6 +236,7 @@ class ServerConnection:
             return SignInRequired(message, hint=problem.hint if self._token else _HOW_TO_SIGN_IN)
         if not (isinstance(kind, type) and issubclass(kind, JoblensError)):
             kind = ServerUnreachable if answer.status in (502, 503, 504) else _refused_as(answer.status)
+            message = f"the server {self.url} answered {answer.status}: {message}"
         return _made(kind, message, problem)
 
     def _versions(self, answer: Response) -> str:
@@ -246,7 +249,7 @@ class ServerConnection:
         """Returns the version of a server that does not name it by itself; '': unknown."""
         with self._lock, contextlib.suppress(JoblensError, msgspec.MsgspecError):
             answer = self._exchange("GET", f"{API}/version", None, {}, is_repeatable=True)
-            return str(msgspec.json.decode(answer.body).get("version", ""))
+            return str(msgspec.json.decode(answer.body, type=dict[str, Any]).get("version", ""))
         return ""
 
     def _compare_versions(self, answer: Response) -> None:

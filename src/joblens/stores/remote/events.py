@@ -30,7 +30,7 @@ class EventStream:
         self._path = path
         self._last = last
         self._is_closed = threading.Event()
-        self._socket: socket.socket | None = None
+        self._socket: socket.socket | None = None  # None: there was never a connection
 
     def __iter__(self) -> Iterator[ServerEvent]:
         seen_s = time.monotonic()
@@ -50,7 +50,7 @@ class EventStream:
             except ServerUnreachable:
                 if self._is_closed.is_set():
                     return
-                if time.monotonic() - seen_s > _AWAY_S:
+                if self._socket is None or time.monotonic() - seen_s > _AWAY_S:
                     raise
             self._is_closed.wait(_PAUSE_S)
 

@@ -52,9 +52,9 @@ def unpack_columns(
     heads = columns_flat.unpack_columns(data[column_count:position], 3, column_count)
     row_size = (count - 1 + 7) // 8
     columns: list[list[int]] = []
-    for place, (width, first, middle, step) in enumerate(zip(widths, *heads, strict=True)):
+    for column, (width, first, middle, step) in enumerate(zip(widths, *heads, strict=True)):
         end = position + width * row_size
-        if wanted is not None and place not in wanted:
+        if wanted is not None and column not in wanted:
             position = end
             columns.append([])
             continue

@@ -64,8 +64,8 @@ def decode_values(data: bytes, names: Sequence[str]) -> list[Column]:
         (sample,) = decode_samples(data)
         return [[getattr(sample, name)] for name in names]
     width, rows = _unpack_piece(data)
-    places = [SAMPLE_COLUMNS.index(name) for name in names]
-    return [[row[place] if place < width else None for row in rows] for place in places]
+    indexes = [SAMPLE_COLUMNS.index(name) for name in names]
+    return [[row[index] if index < width else None for row in rows] for index in indexes]
 
 
 # -- a single row, for the tail of a running job in SQLite: written once per sample

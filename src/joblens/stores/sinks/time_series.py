@@ -198,8 +198,8 @@ def read_host_series(path: str) -> list[SeriesRow]:
 def _opened(path: str) -> Iterator[apsw.Connection]:
     """Opens the file for reading.
 
-    SQLite can read a file with a write-ahead log in a read-only folder only if told that it is immutable.
-    Without a log that has content, it is.
+    SQLite can read a file with a write-ahead log in a read-only folder only if it is declared
+    immutable. Without a log that has content, it is.
     """
     connection = None
     try:

@@ -58,7 +58,7 @@ class SampleTables:
             return
         samples = change.samples if is_new else _not_in_blocks(connection, number, change.samples)
         if is_over:
-            self._settle(connection, number, samples, self._encoded.get(change.uuid))
+            self._compress(connection, number, samples, self._encoded.get(change.uuid))
             return
         if samples:
             from joblens.stores.samples.rows import encode_row
@@ -82,7 +82,7 @@ class SampleTables:
                 connection.executemany(QUERIES[name], rows)
         self._tails, self._blocks, self._grown = [], [], []
 
-    def _settle(
+    def _compress(
         self,
         connection: apsw.Connection,
         number: int,

@@ -169,6 +169,27 @@ SELECT queue, sum(worker IS NULL AND is_ready = 1), sum(worker IS NOT NULL),
        min(CASE WHEN worker IS NULL AND is_ready = 1 THEN waiting_since_us END)
 FROM ticket GROUP BY queue ORDER BY queue
 
+-- name: tickets_waiting
+-- In the order in which workers take them; those that wait for another job are where they were queued.
+SELECT job.id, job.uuid, job.name, ticket.user, ticket.queue, ticket.waiting_since_us, ticket.is_ready,
+       ticket.after_uuid, ticket.worker, ticket.lease_until_us, ticket.deliveries, ticket.lost_worker
+FROM ticket JOIN job ON job.id = ticket.job_id
+WHERE ticket.worker IS NULL AND (ticket.waiting_since_us, ticket.job_id) > (:since_us, :number)
+  AND (:queue IS NULL OR ticket.queue = :queue) AND (:user IS NULL OR ticket.user = :user)
+ORDER BY ticket.waiting_since_us, ticket.job_id LIMIT :most
+
+-- name: tickets_held
+SELECT job.id, job.uuid, job.name, ticket.user, ticket.queue, ticket.waiting_since_us, ticket.is_ready,
+       ticket.after_uuid, ticket.worker, ticket.lease_until_us, ticket.deliveries, ticket.lost_worker
+FROM ticket JOIN job ON job.id = ticket.job_id
+WHERE ticket.worker IS NOT NULL AND (ticket.waiting_since_us, ticket.job_id) > (:since_us, :number)
+  AND (:queue IS NULL OR ticket.queue = :queue) AND (:user IS NULL OR ticket.user = :user)
+ORDER BY ticket.waiting_since_us, ticket.job_id LIMIT :most
+
+-- name: count_tickets_before
+SELECT count(*) FROM ticket INDEXED BY ticket_waiting
+WHERE queue = :queue AND worker IS NULL AND is_ready = 1 AND (waiting_since_us, job_id) < (:since_us, :number)
+
 -- name: states
 SELECT uuid, status FROM job WHERE uuid IN (SELECT value FROM json_each(:uuids))
 

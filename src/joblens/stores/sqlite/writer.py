@@ -12,7 +12,7 @@ import msgspec
 
 from joblens.model.jobs.job import Status
 from joblens.model.writes import RunCreated, WorkflowCreated
-from joblens.stores.queue.tickets import TicketFacts, counts, settle_ended
+from joblens.stores.queue.tickets import TicketFacts, counts, remove_ended
 from joblens.stores.sql.batch import (
     BatchRows,
     began_at_us,
@@ -56,7 +56,7 @@ class RunFacts:
         self, writes: Sequence[WorkflowCreated | RunCreated | RunNoted], runs_of_jobs: Iterable[str]
     ) -> None:
         self.has_facts = bool(writes)
-        self._heard_of = set(runs_of_jobs)
+        self._mentioned = set(runs_of_jobs)
         self._workflows: list[tuple[str | bytes, ...]] = []
         self._runs: list[Run] = []
         self._run_rows: list[tuple[str | bytes, ...]] = []
@@ -65,21 +65,21 @@ class RunFacts:
             if isinstance(write, WorkflowCreated):
                 self._workflows.append(workflow_row(write.workflow))
             elif isinstance(write, RunCreated):
-                self._heard_of.add(write.run.uuid)
+                self._mentioned.add(write.run.uuid)
                 self._runs.append(write.run)
                 self._run_rows.append(run_row(write.run))
             else:
-                self._heard_of.add(write.event.run_uuid)
+                self._mentioned.add(write.event.run_uuid)
                 self._events.append(event_row(write.event))
 
     def write(self, connection: apsw.Connection) -> dict[str, int]:
         """Writes the batch. Returns the store's ids of its runs, by UUID."""
-        if not self._heard_of and not self._workflows:
+        if not self._mentioned and not self._workflows:
             return {}
         connection.executemany(QUERIES["insert_workflow"], self._workflows)
         self._join_known_workflows(connection)
         ids = self._ids(connection)
-        missing = [(uuid,) for uuid in self._heard_of if uuid not in ids]
+        missing = [(uuid,) for uuid in self._mentioned if uuid not in ids]
         if missing:
             connection.executemany(QUERIES["hear_of_run"], missing)
             ids = self._ids(connection)
@@ -101,7 +101,7 @@ class RunFacts:
             self._run_rows = [run_row(run) for run in moved(self._runs, instead)]
 
     def _ids(self, connection: apsw.Connection) -> dict[str, int]:
-        uuids = _json.encode(list(self._heard_of)).decode()
+        uuids = _json.encode(list(self._mentioned)).decode()
         return dict(connection.execute(QUERIES["ids_of_runs"], (uuids,)))
 
 
@@ -246,7 +246,7 @@ class Batch(BatchRows):
         if self._tickets.has_facts:
             self._tickets.write(ticket_book(connection, self._level))
         if self._over:
-            settle_ended(ticket_book(connection, self._level), self._over)
+            remove_ended(ticket_book(connection, self._level), self._over)
 
     def _write_details(self, connection: apsw.Connection, by_number: dict[int, Details | None]) -> None:
         news = {number: details for number, details in by_number.items() if details is not None}

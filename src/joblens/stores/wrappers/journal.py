@@ -1,7 +1,7 @@
 """Journal: holds writes in a file while the store cannot be opened or written.
 
-The file name identifies the store and the owning process, so that files of dead processes can be told apart
-from files in use.
+The file name identifies the store and the owning process, so that files of dead processes differ from
+files in use.
 
 The writes are replayed later, by this process or, if it dies, by the next one that opens the store. Writes
 are idempotent, so replaying needs no bookkeeping.

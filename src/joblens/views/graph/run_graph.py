@@ -13,7 +13,7 @@ from joblens.views.graph.text import MOST_BOXES, Arrow, Grouping, arrows_between
 from joblens.views.text.style import clean, fit, visible_width
 
 MOST_SINGLE = 500  # nodes that are drawn one by one
-MOST_OPENED = 120  # jobs of an opened group
+MOST_OPENED = 40  # jobs of an opened group
 MOST_ARROWS = 4000
 _MOST_STAGES = 300
 _LONGEST_TITLE = 30

@@ -17,7 +17,7 @@ from joblens.views.runs.plan import action_text
 from joblens.views.text.numbers import counted
 from joblens.views.text.style import PLAIN, Palette, clean, fit, pad, visible_width
 
-# Beyond this many boxes a picture is not readable any more.
+# Beyond this many boxes a picture is unreadable.
 MOST_BOXES = 300
 _NUMBERS = re.compile(r"\d+")
 

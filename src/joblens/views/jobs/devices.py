@@ -238,9 +238,9 @@ def gpu_section(context: SectionContext) -> list[str]:
     facts = {fact.id: fact for fact in context.details.gpus or ()}
     used = gpus_used(context.samples)
     if not used:
-        looked = any(sample.gpus is not None for sample in context.samples)
+        has_gpu_samples = any(sample.gpus is not None for sample in context.samples)
         lines = [heading("GPU", context)]
-        return [*lines, "  not used"] if looked else [*lines, *_why_nothing(context)]
+        return [*lines, "  not used"] if has_gpu_samples else [*lines, *_why_nothing(context)]
     lines = []
     for name in sorted(used, key=lambda name: (facts[name].index if name in facts else 1 << 20, name)):
         lines += [*([""] if lines else []), heading(gpu_title(name, facts.get(name)), context)]

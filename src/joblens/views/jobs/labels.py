@@ -125,11 +125,11 @@ def nothing(part: str, context: SectionContext, *names: str, number: str = "") -
     if context.record.outcome is not None and number in context.record.outcome.usage.unknown:
         reasons.append(context.record.outcome.usage.unknown[number])
     known_reasons = [reason for reason in reasons if reason != NOT_MEASURED]
-    why = known_reasons[0] if known_reasons else _why_not_looked_at(part, context.record)
+    why = known_reasons[0] if known_reasons else _why_unknown(part, context.record)
     return wrap(f"unknown: {clean(why)}", context.width, "  ")
 
 
-def _why_not_looked_at(part: str, record: Record) -> str:
+def _why_unknown(part: str, record: Record) -> str:
     job = record.job
     chosen = DEFAULT_PROBES if job.probes is None else job.probes
     if part in chosen and job.monitor:

@@ -11,7 +11,7 @@ _SEPARATOR = "  "
 _SPARK_COLUMNS = 16
 _SPARK_LEAST = 4
 _NAME_COLUMNS = 24
-_GPU_LOOKS = 10  # samples that certainly include one of the GPUs
+_GPU_SAMPLES = 10  # samples that certainly include one of the GPUs
 
 
 def render_live_line(name: str, samples: Sequence[Sample], width: int, color: bool) -> str:  # noqa: FBT001
@@ -66,7 +66,7 @@ def _io(now: Point, paint: Palette) -> str:
 def _gpu(series: Sequence[Point], paint: Palette) -> str:
     """Only for jobs that use a GPU, which is sampled less often than the rest."""
     memory = series[-1].gpu_memory_bytes if series else None
-    busy = last_known(point.gpu_percent for point in series[-_GPU_LOOKS:])
+    busy = last_known(point.gpu_percent for point in series[-_GPU_SAMPLES:])
     if not memory and not busy:
         return ""
     own = f" {compact_bytes(memory):>5}" if memory else ""

@@ -183,11 +183,11 @@ def _network(context: SectionContext) -> list[str]:
         lines += ["", *table(_ENDPOINT_COLUMNS, rows, context)]
     lines += rest(endpoints.seen, len(rows[:MOST_ROWS]), "endpoint", context)
     if endpoints.source:
-        lines += wrap(_looked_at(endpoints, last, context), context.width, "  ")
+        lines += wrap(_observed_text(endpoints, last, context), context.width, "  ")
     return lines
 
 
-def _looked_at(table: EndpointTable, totals: Sample | None, context: SectionContext) -> str:
+def _observed_text(table: EndpointTable, totals: Sample | None, context: SectionContext) -> str:
     """Describes how complete the list is:
     the share of the job's traffic in it, and the time of its last sample.
     """

@@ -37,7 +37,7 @@ _TOP_COLUMNS = (
     Column("CPU OVER TIME", goes=1),
 )
 _OF_SOME = ("NET", "GPU", "GPU MEM")  # shown if a job has values there
-_ROOM_FOR_ALL, _ROOM_FOR_NUMBERS = 110, 95
+_WIDTH_FOR_ALL, _WIDTH_FOR_NUMBERS = 110, 95
 _SPARK_COLUMNS = 13
 
 
@@ -100,9 +100,9 @@ def _top_table(rows: Sequence[Sequence[str]], width: int, paint: Palette) -> lis
         or any(row[index] not in (UNKNOWN, "0B/s", "0%", "0B") for row in rows)
     ]
     extra = len(used_columns) - len(_TOP_COLUMNS) + len(_OF_SOME)
-    if extra and width < _ROOM_FOR_ALL:
+    if extra and width < _WIDTH_FOR_ALL:
         used_columns.pop()  # numbers before the curve
-    if extra == len(_OF_SOME) and width < _ROOM_FOR_NUMBERS:
+    if extra == len(_OF_SOME) and width < _WIDTH_FOR_NUMBERS:
         used_columns.pop()
     columns = [_TOP_COLUMNS[index] for index in used_columns]
     return render_table(columns, [[row[index] for index in used_columns] for row in rows], width, paint)

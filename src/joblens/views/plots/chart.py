@@ -176,7 +176,7 @@ def time_scale(span_us: int) -> Scale:
 
 
 def round_axis(largest: float, margin: float, least_step: float = 0.0) -> tuple[float, float]:
-    """-> (end, step) of an axis with round numbers at its ticks, that has at least that share of room above
+    """-> (end, step) of an axis with round numbers at its ticks, with at least that share of free space above
     the largest value: curves on axes of their own do not all run along the same upper edge."""
     least_end = max(largest * (1 + margin), least_step)
     if least_end <= 0:

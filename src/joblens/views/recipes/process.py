@@ -281,7 +281,7 @@ def render_recipe_plan(
             clean(call.name),
             kind,
             _kept(plan, call.index),
-            clean(_told(call.params)),
+            clean(_params_text(call.params)),
         ]
         for call, kind in zip(plan.recipe.process, kinds, strict=True)
     ]
@@ -371,5 +371,5 @@ def _kept(plan: RecipePlan, index: int) -> str:
     return "checkpoint" if index in plan.checkpoint_after else UNKNOWN
 
 
-def _told(params: dict[str, Any]) -> str:
+def _params_text(params: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in params.items())

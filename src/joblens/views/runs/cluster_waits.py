@@ -19,19 +19,19 @@ class WaitReasons:
 
     def __init__(self, engine: str) -> None:
         self._engine = engine
-        self._told: set[str] = set()
+        self._shown: set[str] = set()
         self._is_last = False  # the last message was that jobs wait
 
     def lines(self, whys: Mapping[str, str]) -> list[str]:
-        places: dict[str, list[str]] = {}
+        ids_of: dict[str, list[str]] = {}
         for job_id, why in whys.items():
-            if why not in self._told:
-                places.setdefault(why, []).append(job_id)
-        self._told |= places.keys()
-        self._is_last |= bool(places)
+            if why not in self._shown:
+                ids_of.setdefault(why, []).append(job_id)
+        self._shown |= ids_of.keys()
+        self._is_last |= bool(ids_of)
         return [
             f"{'waits' if len(ids) == 1 else 'wait'} at {self._engine} {_listed(ids)}: {why}"
-            for why, ids in places.items()
+            for why, ids in ids_of.items()
         ]
 
     def nothing_waits(self) -> list[str]:

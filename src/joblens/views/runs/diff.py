@@ -15,7 +15,7 @@ from joblens.analysis.comparing.job_differences import (
 )
 from joblens.analysis.comparing.run_diff import Change, JobChange, RunDiff
 from joblens.model.values.units import format_bytes, format_duration
-from joblens.views.text.numbers import NOT_TOLD_APART, UNKNOWN, counted
+from joblens.views.text.numbers import INSIGNIFICANT, UNKNOWN, counted
 from joblens.views.text.style import Palette, clean, fit, pad, visible_width, wrap
 from joblens.views.text.table import Column, render_table
 
@@ -157,15 +157,15 @@ def _totals(found: RunDiff, width: int, paint: Palette) -> list[str]:
         change = found.totals[key]
         if change.before == change.after == 1:  # two jobs, not two runs
             continue
-        by = NOT_TOLD_APART if _is_not_told_apart(change, unit) else _by(change)
+        by = INSIGNIFICANT if _is_insignificant(change, unit) else _by(change)
         rows.append([name, *(_number(value, form) for value in (change.before, change.after)), by])
     lines = render_table(columns, rows, width, paint)
-    if any(row[-1] == NOT_TOLD_APART for row in rows):
-        lines.append(paint.paint(f"{NOT_TOLD_APART} less than 0.1 s or 8 MiB apart", "dim"))
+    if any(row[-1] == INSIGNIFICANT for row in rows):
+        lines.append(paint.paint(f"{INSIGNIFICANT} less than 0.1 s or 8 MiB apart", "dim"))
     return lines
 
 
-def _is_not_told_apart(change: Change, unit: str) -> bool:
+def _is_insignificant(change: Change, unit: str) -> bool:
     if not unit or change.before is None or change.after is None or change.before == change.after:
         return False
     return not change.is_beyond_noise(unit) and is_too_small(change.percent, None)
@@ -315,8 +315,8 @@ def _change(number: NumberChange, paint: Palette) -> str:
     percent = number.percent
     if number.before is None or number.after is None:
         return ""
-    if _job_diff_is_not_told_apart(number):
-        text = NOT_TOLD_APART
+    if _is_number_insignificant(number):
+        text = INSIGNIFICANT
     elif percent is None:
         text = "" if number.before == number.after else "new"
     elif percent >= 100:
@@ -328,7 +328,7 @@ def _change(number: NumberChange, paint: Palette) -> str:
     return paint.paint(f"{text} {_MARKS[number.verdict]}", "bold")
 
 
-def _job_diff_is_not_told_apart(number: NumberChange) -> bool:
+def _is_number_insignificant(number: NumberChange) -> bool:
     """A percentage would suggest a change."""
     is_same = number.verdict == "same" and number.before != number.after
     return is_same and is_too_small(number.percent, number.usual_percent)
@@ -390,9 +390,9 @@ def _rest(found: JobDiff, width: int, paint: Palette) -> list[str]:
         if judged
         else "▲▼ 10 % and more: too few earlier runs to know the usual difference."
     )
-    if any(_job_diff_is_not_told_apart(one) for one in found.numbers):
+    if any(_is_number_insignificant(one) for one in found.numbers):
         where_known = " (0.02 s or 1 MiB beside a USUAL)" if judged else ""
-        notes.append(f"{NOT_TOLD_APART} less than 0.1 s or 8 MiB apart{where_known}: too little to tell.")
+        notes.append(f"{INSIGNIFICANT} less than 0.1 s or 8 MiB apart{where_known}: too little to tell.")
     lines = [line for note in notes for line in wrap(note, min(width, 110))]
     return ["", *(paint.paint(line, "dim") for line in lines)]
 

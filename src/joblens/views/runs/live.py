@@ -89,7 +89,7 @@ def _stages(stages: Sequence[StageProgress], width: int, paint: Palette, lines_l
     shown = [stage for stage in stages if stage.total]
     summary = []
     if len(shown) > lines_left:
-        open_ones = [stage for stage in shown if _settled(stage) < stage.total]
+        open_ones = [stage for stage in shown if _finished(stage) < stage.total]
         over = len(shown) - len(open_ones)
         shown_stages = open_ones[: max(0, lines_left - 1)]
         text = f"{over:,} of {len(shown):,} stages done, {len(open_ones) - len(shown_stages):,} more to come"
@@ -109,13 +109,13 @@ def _stages(stages: Sequence[StageProgress], width: int, paint: Palette, lines_l
         parts = [pad(fit(name, name_width), name_width)]
         if bar >= _BAR_LEAST:
             parts.append(_bar(stage, bar, paint))
-        room_left = width - sum(visible_width(part) + 2 for part in parts)
-        parts.append(fit(text, max(0, room_left)))
+        width_left = width - sum(visible_width(part) + 2 for part in parts)
+        parts.append(fit(text, max(0, width_left)))
         lines.append("  ".join(parts).rstrip())
     return [*summary, *lines]
 
 
-def _settled(stage: StageProgress) -> int:
+def _finished(stage: StageProgress) -> int:
     return stage.done + stage.failed + stage.cancelled
 
 
@@ -179,7 +179,7 @@ def _machine(progress: RunProgress, width: int, paint: Palette) -> str:
 
 
 def _running(progress: RunProgress, width: int, paint: Palette, lines_left: int) -> list[str]:
-    """The busiest first, as many as there is room for."""
+    """Lines of running jobs, the busiest first, as many as fit."""
     if not progress.running or lines_left < 2:
         return []
     ordered = sorted(progress.running, key=lambda job: (-(job.cpu_percent or 0.0), -job.elapsed_s))

@@ -45,8 +45,8 @@ _LEAST_WANTED = (
     *("Avg Mem (GB)", "Avg CPU %", "Attempts", "Return Code", "Peak CPU %", "Where"),
     *("Duration", "Peak Mem (GB)", "Label", "Reason", "Job ID"),
 )
-_REASONS_TOLD = 10
-_NAMES_TOLD = 3
+_MOST_REASONS = 10
+_MOST_NAMES = 3
 _GAP = 2
 
 
@@ -70,12 +70,12 @@ def _whole_reasons(rows: Sequence[ResultRow], lines: Sequence[str], width: int) 
         if reason and not line.endswith(reason):
             jobs_of.setdefault(reason, []).append(clean(row.name))
     lines_found: list[str] = []
-    for why, names in list(jobs_of.items())[:_REASONS_TOLD]:
-        more = f" and {len(names) - _NAMES_TOLD:,} more" if len(names) > _NAMES_TOLD else ""
-        first, *rest = wrap(f"{', '.join(names[:_NAMES_TOLD])}{more}: {why}", width, "  ")
+    for why, names in list(jobs_of.items())[:_MOST_REASONS]:
+        more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+        first, *rest = wrap(f"{', '.join(names[:_MOST_NAMES])}{more}: {why}", width, "  ")
         lines_found += [first[2:], *rest]
-    if len(jobs_of) > _REASONS_TOLD:
-        lines_found.append(f"… and {len(jobs_of) - _REASONS_TOLD:,} more reasons: --json has them all")
+    if len(jobs_of) > _MOST_REASONS:
+        lines_found.append(f"… and {len(jobs_of) - _MOST_REASONS:,} more reasons: --json has them all")
     return ["", *lines_found] if lines_found else []
 
 

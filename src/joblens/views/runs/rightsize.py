@@ -157,7 +157,7 @@ def render_utilization(
     count = len(report.violations)
     lines: list[str] = []
     if show_all:
-        everything = sorted([*report.violations, *report.within], key=_place)
+        everything = sorted([*report.violations, *report.within], key=_order)
         lines = _table(everything, paint) if everything else [_nothing(report)]
     elif count:
         noun = "violation" if count == 1 else "violations"
@@ -199,7 +199,7 @@ def _next_step(report: UtilizationReport, run: str) -> list[str]:
     return ["", f"{asked if count else ''}For better values: joblens rightsize {run}"]
 
 
-def _place(item: Utilization) -> tuple[int, int]:
+def _order(item: Utilization) -> tuple[int, int]:
     return item.record.number or 0, _ORDER.index(item.resource)
 
 

@@ -38,7 +38,7 @@ def render_config(
     rows = [
         [
             name,
-            _value(value, kinds[name]),
+            value_text(value, kinds[name]),
             paint.paint(origins[name], "dim" if origins[name] == "default" else "green"),
         ]
         for name, value in values.items()
@@ -46,7 +46,8 @@ def render_config(
     return render_table(columns, rows, _NO_BOUND, paint)
 
 
-def _value(value: Any, kind: str) -> str:
+def value_text(value: Any, kind: str) -> str:
+    """`kind`: size, duration or another one of model.setting_list."""
     if value is None:
         return "(not set)"
     if isinstance(value, bool):

@@ -6,7 +6,7 @@ from joblens.model.values.units import format_bytes, format_duration
 UNKNOWN = "-"
 AT_LEAST = "≥"
 ABOUT = "≈"
-NOT_TOLD_APART = "≈"  # two numbers with an insignificant difference
+INSIGNIFICANT = "≈"  # two numbers with an insignificant difference
 
 
 def mark_bound(text: str, *, is_lower_bound: bool) -> str:

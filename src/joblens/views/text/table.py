@@ -45,7 +45,7 @@ def render_table(
 def columns_with_whole_names(
     columns: Sequence[Column], candidates: Sequence[int], rows: Sequence[Sequence[str]], width: int
 ) -> list[int]:
-    """Returns the columns that leave room for whole names, for names that differ at their ends.
+    """Returns the columns that leave enough width for whole names, for names that differ at their ends.
 
     Omits columns with the smallest `goes` first.
     """

@@ -112,7 +112,7 @@ def test_a_repository_is_not_asked_where_it_would_run_programs(tmp_path: Path) -
     file.write_text("2\n")
     kind = CommandKind(str(tmp_path), ("true",), os.environ["PATH"])
     parts = ProvenanceParts(read_host(), "9.9", ())
-    found, question, root = parts.look(kind)
+    found, question, root = parts.collect(kind)
     if question is not None:
         found = parts.with_changes(found, question, root)
     assert not ran.exists()

@@ -31,7 +31,7 @@ sys.stdin.readline()
 
 @pytest.fixture(autouse=True)
 def a_look_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_TIMES_NS", "_LOOK_NS", "_LOOK_WALL_NS"):
+    for name in ("_TIMES_NS", "_SCAN_NS", "_SCAN_WALL_NS"):
         monkeypatch.setattr(threads, name, 10**10)
 
 

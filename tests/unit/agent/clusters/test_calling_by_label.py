@@ -2,7 +2,12 @@
 
 from collections.abc import Sequence
 
-from joblens.agent.clusters.notification import CallingByLabel, Ringing, RunCalling, Tickets
+from joblens.agent.clusters.notification import (
+    BrokerNotification,
+    CallingByLabel,
+    Tickets,
+    WorkerNotification,
+)
 from joblens.model.clusters.placement import PlacementRequest
 from joblens.model.jobs.job import Requirements, Status
 from joblens.model.values.labels import route_of
@@ -10,18 +15,18 @@ from tests.conftest import wait_until
 
 
 class Cluster:
-    """RunCalling."""
+    """WorkerNotification."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
 
     def start(self) -> None: ...
 
-    def call(self, parcels: Sequence[PlacementRequest]) -> None:
-        self.names += [parcel.name for parcel in parcels]
+    def call(self, requests: Sequence[PlacementRequest]) -> None:
+        self.names += [request.name for request in requests]
 
-    def follow(self, parcels: Sequence[PlacementRequest]) -> None:
-        self.call(parcels)
+    def follow(self, requests: Sequence[PlacementRequest]) -> None:
+        self.call(requests)
 
     def is_now(self, uuid: str, status: Status) -> None: ...
 
@@ -36,7 +41,7 @@ class Cluster:
     def wait(self) -> None: ...
 
 
-class Workers(Ringing):
+class Workers(BrokerNotification):
     """Real ones, but for the broker."""
 
     def __init__(self) -> None:
@@ -53,7 +58,7 @@ class _Broker:
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
 
-    def ring(self, tickets: Tickets) -> None:
+    def notify(self, tickets: Tickets) -> None:
         self._workers.tickets += tickets
 
     def remind(self) -> None: ...
@@ -62,11 +67,11 @@ class _Broker:
         self._workers.closes += 1
 
 
-def parcel(name: str, label: str = "") -> PlacementRequest:
+def request(name: str, label: str = "") -> PlacementRequest:
     return PlacementRequest(uuid=name, queue=route_of("q", label), name=name, requirements=Requirements())
 
 
-def calling() -> tuple[RunCalling, Cluster, Workers]:
+def calling() -> tuple[WorkerNotification, Cluster, Workers]:
     cluster, workers = Cluster(), Workers()
     return CallingByLabel(cluster, workers), cluster, workers
 
@@ -75,7 +80,7 @@ def test_nothing_is_started_for_workers_without_jobs_for_them() -> None:
     both, cluster, workers = calling()
     both.start()
     both.follow([])
-    both.call([parcel("a")])
+    both.call([request("a")])
     both.close(is_over=True)
     assert cluster.names == ["a"]
     assert (workers.starts, workers.closes) == (0, 0)
@@ -84,9 +89,9 @@ def test_nothing_is_started_for_workers_without_jobs_for_them() -> None:
 def test_a_job_with_a_label_that_comes_late_is_for_workers_only() -> None:
     both, cluster, workers = calling()
     both.start()
-    both.call([parcel("a")])
-    both.call([parcel("b", "gpu"), parcel("c")])
-    both.call([parcel("d", "gpu")])
+    both.call([request("a")])
+    both.call([request("b", "gpu"), request("c")])
+    both.call([request("d", "gpu")])
     both.close(is_over=True)
     wait_until(lambda: workers.closes == 1)
     assert cluster.names == ["a", "c"]

@@ -1,11 +1,11 @@
 """Places that ended before anything began in them."""
 
 from joblens.agent.clusters.allocations import AllocationRetryLimit
-from joblens.model.clusters.placement import AllocationEvent, PlaceState
+from joblens.model.clusters.placement import AllocationEvent, AllocationState
 
 
 def gone(job_id: str, *, word: str = "FAILED", is_by_others: bool = False) -> AllocationEvent:
-    return AllocationEvent(job_id=job_id, state=PlaceState.GONE, word=word, is_by_others=is_by_others)
+    return AllocationEvent(job_id=job_id, state=AllocationState.GONE, word=word, is_by_others=is_by_others)
 
 
 def test_a_job_is_given_up_at_the_third_place_in_vain() -> None:

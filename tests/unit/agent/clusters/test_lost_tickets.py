@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from joblens.agent.queue.lost_workers import PLACE, Journals, RunLostTickets
+from joblens.agent.queue.lost_workers import ALLOCATION_ID, Journals, RunLostTickets
 from joblens.agent.queue.store_client import StoreWatch
 from joblens.model.delivery import Holding, WorkerInfo
 from joblens.model.jobs.job import Status
@@ -24,7 +24,7 @@ class Deliveries:
                 user="me",
                 queues=(),
                 concurrency=1,
-                facts={PLACE: place} if place else {},
+                facts={ALLOCATION_ID: place} if place else {},
             )
             for name, place in places.items()
         ]
@@ -58,13 +58,13 @@ def test_what_workers_of_a_place_that_is_gone_hold_is_taken_back() -> None:
         [held("a", "w1"), held("b", "w2"), held("c", "w3"), held("d", "w1")],
         {"w1": "12", "w2": "12_3", "w3": "120"},
     )
-    lost().take_back_of_place("12", {"c"}, {"a", "b", "c"}, deliveries)  # type: ignore[arg-type]
+    lost().take_back_of_allocation("12", {"c"}, {"a", "b", "c"}, deliveries)  # type: ignore[arg-type]
     assert deliveries.taken == ["a", "b"], "not c, which another place has, nor d, of another run"
 
 
 def test_of_workers_that_say_no_place_those_are_taken_back_that_the_cluster_names() -> None:
     deliveries = Deliveries([held("a", "w1"), held("b", "w1")], {"w1": ""})
-    lost().take_back_of_place("task", {"b"}, {"a", "b"}, deliveries)  # type: ignore[arg-type]
+    lost().take_back_of_allocation("task", {"b"}, {"a", "b"}, deliveries)  # type: ignore[arg-type]
     assert deliveries.taken == ["b"]
 
 

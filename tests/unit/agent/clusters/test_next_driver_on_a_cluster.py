@@ -10,9 +10,9 @@ import pytest
 
 from joblens.agent.clusters.placement import ClusterSide
 from joblens.agent.clusters.tickets import QueueSide, RunTickets
-from joblens.agent.queue.lost_workers import PLACE, Journals
+from joblens.agent.queue.lost_workers import ALLOCATION_ID, Journals
 from joblens.agent.runtime.loop import Loop
-from joblens.model.clusters.placement import AllocationEvent, Placed, PlaceState
+from joblens.model.clusters.placement import AllocationEvent, AllocationState, Placed
 from joblens.model.delivery import Order, Ticket, WorkerInfo
 from joblens.model.jobs.job import (
     Attempt,
@@ -46,7 +46,7 @@ class CancelledAllocation:
         self._news = [
             AllocationEvent(
                 job_id="12",
-                state=PlaceState.GONE,
+                state=AllocationState.GONE,
                 word="CANCELLED",
                 ending=ending_of("CANCELLED", "12", cancelled_by="ada"),
             )
@@ -54,7 +54,7 @@ class CancelledAllocation:
 
     def follow(self, placed: Any) -> None: ...
 
-    def place(self, parcels: Any) -> list[Placed]:
+    def place(self, requests: Any) -> list[Placed]:
         return []
 
     def poll(self) -> list[AllocationEvent]:
@@ -97,7 +97,7 @@ def running_job(store: SqliteStore) -> Record:
         user="me",
         queues=(QUEUE,),
         concurrency=1,
-        facts={PLACE: "12"},
+        facts={ALLOCATION_ID: "12"},
     )
     (claim,) = store.claim(worker, ["a"], 600.0)
     store.renew(worker, {"a": claim.fence}, 600.0)
@@ -119,11 +119,11 @@ def test_a_job_of_a_cancelled_shared_allocation_is_not_run_again(tmp_path: Path)
         clock=SimpleNamespace(now_us=lambda: 10, mono_ns=time.monotonic_ns),
         secrets={},
     )
-    placer: Any = CancelledAllocation()
+    backend: Any = CancelledAllocation()
     side = QueueSide(
         store=store,
         call=ClusterSide(
-            placer=placer,
+            backend=backend,
             lease_s=600.0,
             journals=Journals(),
             placed=(Placed(placement=ALLOCATION, queue=QUEUE),),

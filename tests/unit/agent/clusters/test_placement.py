@@ -51,7 +51,7 @@ class Cluster:
 
 
 class Answers:
-    """AsyncPlacer that answers at once."""
+    """AsyncBackend that answers at once."""
 
     def __init__(self, cluster: Any, _loop: Any) -> None:
         self._cluster = cluster
@@ -69,7 +69,7 @@ class Answers:
 
 class Placing:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "AsyncPlacer", Answers)
+        monkeypatch.setattr(module, "AsyncBackend", Answers)
         self.clock, self.cluster = FakeClock(), Cluster()
         self.warnings: list[str] = []
         self.facts: list[Any] = []
@@ -88,7 +88,7 @@ class Placing:
             clock=self.clock, loop=SimpleNamespace(add_timed=lambda _: None), host=None
         )
         store: Any = SimpleNamespace(ask=lambda *_: None)
-        side = ClusterSide(placer=self.cluster, lease_s=60.0, journals=Journals())  # type: ignore[arg-type]
+        side = ClusterSide(backend=self.cluster, lease_s=60.0, journals=Journals())  # type: ignore[arg-type]
         self.placing = RunPlacing(context, side, store, events)
         self.placing.start()
 

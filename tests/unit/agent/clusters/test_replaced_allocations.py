@@ -1,7 +1,7 @@
 """When an allocation that ended is replaced."""
 
 from joblens.agent.clusters.allocations import ReplacedAllocations, Replacement
-from joblens.model.clusters.placement import AllocationEvent, Placed, PlaceState
+from joblens.model.clusters.placement import AllocationEvent, AllocationState, Placed
 from joblens.model.jobs.job import Placement
 
 Q = "@slurm.run"
@@ -14,7 +14,9 @@ def _placed(job_id: str) -> Placed:
     )
 
 
-def _gone(job_id: str, word: str = "CANCELLED", state: PlaceState = PlaceState.GONE) -> AllocationEvent:
+def _gone(
+    job_id: str, word: str = "CANCELLED", state: AllocationState = AllocationState.GONE
+) -> AllocationEvent:
     return AllocationEvent(job_id=job_id, state=state, word=word)
 
 
@@ -51,10 +53,10 @@ def test_nothing_is_asked_for_when_no_job_waits() -> None:
 
 def test_one_that_left_by_itself_is_not_replaced_and_one_at_the_end_of_its_time_is() -> None:
     two = _two()
-    two.ended(_placed("1"), _gone("1", "COMPLETED", PlaceState.ENDED), 600.0)
+    two.ended(_placed("1"), _gone("1", "COMPLETED", AllocationState.ENDED), 600.0)
     assert _answers(two, 602.0, 3, 1) == []
     other = _two()
-    other.ended(_placed("1"), _gone("1", "COMPLETED", PlaceState.ENDED), 3590.0)
+    other.ended(_placed("1"), _gone("1", "COMPLETED", AllocationState.ENDED), 3590.0)
     assert [one.count for one in _answers(other, 3592.0, 3, 1)] == [1]
 
 

@@ -28,7 +28,7 @@ def times_of(news: list[DetailsTaken]) -> list[int]:
 def test_news_are_taken_once_and_the_oldest_are_left_out() -> None:
     instruments = WindowInstruments("u", InstrumentSet((), (Talkative(),)))
     for _ in range(20):
-        instruments.look(final=True)
+        instruments.read_details(final=True)
     assert times_of(instruments.take_news()) == list(range(5, 21))
     assert instruments.take_news() == []
 
@@ -36,7 +36,7 @@ def test_news_are_taken_once_and_the_oldest_are_left_out() -> None:
 def test_several_threads_may_take_the_news_at_once() -> None:
     instruments = WindowInstruments("u", InstrumentSet((), (Talkative(),)))
     for _ in range(20_000):
-        instruments.look(final=True)
+        instruments.read_details(final=True)
     failures: list[IndexError] = []
     together = threading.Barrier(4)
 

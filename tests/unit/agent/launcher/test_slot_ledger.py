@@ -17,7 +17,7 @@ from joblens.agent.launcher.slot_ledger import LedgerJob, SentJob, SlotLedger, j
 from joblens.agent.measuring.accounting import Accountant
 from joblens.agent.recovery.orphans import Recovery
 from joblens.agent.runtime.ownership import this_process
-from joblens.agent.slots.after_kill import left_ledgers, remove_settled, unrecorded
+from joblens.agent.slots.after_kill import left_ledgers, remove_recorded, unrecorded
 from joblens.app.wiring.drivers import SystemClock
 from joblens.model.errors import UnknownJob
 from joblens.model.jobs.job import Job, Record, Status
@@ -160,7 +160,7 @@ def test_a_ledger_whose_owner_was_killed_before_it_wrote_its_name_goes_when_it_i
     path.touch()
     then_s = time.time() - age_s
     os.utime(path, (then_s, then_s))
-    remove_settled(str(tmp_path), HOST, lambda _: False)
+    remove_recorded(str(tmp_path), HOST, lambda _: False)
     assert len(ledgers(str(tmp_path))) == left
 
 
@@ -210,7 +210,7 @@ def test_a_ledger_of_a_living_owner_is_not_touched(tmp_path: Path) -> None:
     ledger = SlotLedger(str(tmp_path), this_process(HOST))
     begin(ledger, sent(), DONE)
     assert left_ledgers(str(tmp_path), HOST) == {}
-    remove_settled(str(tmp_path), HOST, lambda _: True)
+    remove_recorded(str(tmp_path), HOST, lambda _: True)
     assert ledgers(str(tmp_path)) == [ledger.path]
 
 
@@ -220,7 +220,7 @@ def test_a_ledger_goes_when_all_its_jobs_are_over(
 ) -> None:
     job = sent()
     begin(ledger, job, DONE)
-    remove_settled(str(tmp_path), HOST, is_over)
+    remove_recorded(str(tmp_path), HOST, is_over)
     assert len(ledgers(str(tmp_path))) == left
     assert len(begun(ledger)) == left
 

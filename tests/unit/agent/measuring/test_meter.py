@@ -169,8 +169,8 @@ def test_a_look_that_is_not_kept_leaves_to_the_next_sample_what_is_told_once() -
         probe_counts_reaped=True,
         others=[told_once],
     )
-    look = one.look(NOTHING_REAPED)
-    assert (look.memory_anon_bytes, look.gpus, look.open_files) == (5, None, None)
+    peek = one.peek(NOTHING_REAPED)
+    assert (peek.memory_anon_bytes, peek.gpus, peek.open_files) == (5, None, None)
     sample = one.sample(NOTHING_REAPED)
     assert (sample.gpus, sample.open_files) == (gpus, 3)
 
@@ -178,14 +178,14 @@ def test_a_look_that_is_not_kept_leaves_to_the_next_sample_what_is_told_once() -
 def test_a_look_is_since_the_start_like_a_sample() -> None:
     one = meter(Readings({"cpu_total_usec": 1000}, {"cpu_total_usec": 1700}), FakeClock())
     one.take_base()
-    assert one.look(NOTHING_REAPED).cpu_total_usec == 700
+    assert one.peek(NOTHING_REAPED).cpu_total_usec == 700
 
 
 def test_a_counter_that_is_not_told_every_time_goes_on_when_it_is_told_again() -> None:
     others = [Readings({}, {"instructions": 10})]
     one = JobMeter(Readings({}), None, Readings({}), FakeClock(), probe_counts_reaped=True, others=others)
     one.resume({}, 0, Sample(at_us=0, elapsed_us=0, instructions=100))
-    assert one.look(NOTHING_REAPED).instructions is None
+    assert one.peek(NOTHING_REAPED).instructions is None
     assert one.sample(NOTHING_REAPED).instructions is None
     assert one.sample(NOTHING_REAPED).instructions == 100
 

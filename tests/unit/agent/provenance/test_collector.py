@@ -87,9 +87,9 @@ def test_ends_wait_for_a_slow_look_once_and_go_on_with_what_is_known(
     desk: ProvenanceCollector, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = threading.Event()
-    whole = ProvenanceParts.look
+    whole = ProvenanceParts.collect
 
-    def look(self: ProvenanceParts, kind: Any, **more: Any) -> Any:
+    def collect(self: ProvenanceParts, kind: Any, **more: Any) -> Any:
         found, _, _ = whole(self, kind, **more)
         return replace(found, unknown={"changes": NOT_ANSWERED}), object(), "root"
 
@@ -97,7 +97,7 @@ def test_ends_wait_for_a_slow_look_once_and_go_on_with_what_is_known(
         slow.wait(30)
         return replace(found, unknown={})
 
-    monkeypatch.setattr(ProvenanceParts, "look", look)
+    monkeypatch.setattr(ProvenanceParts, "collect", collect)
     monkeypatch.setattr(ProvenanceParts, "with_changes", with_changes)
     jobs = [job("true") for _ in range(200)]
     for one in jobs:
@@ -141,10 +141,10 @@ def test_a_program_that_was_changed_after_the_start_is_not_taken_for_what_ran(tm
     kind = CommandKind(str(tmp_path), ("sh", "s.sh"), os.environ["PATH"])
     parts = ProvenanceParts(read_host(), "9.9", ())
     mtime_ns = script.stat().st_mtime_ns
-    later, _, _ = parts.look(kind, started_at_ns=mtime_ns - 1)
+    later, _, _ = parts.collect(kind, started_at_ns=mtime_ns - 1)
     assert later.programs[1].sha256 == ""
     assert "was changed after the job had started" in later.unknown["programs"]
-    before, _, _ = parts.look(kind, started_at_ns=mtime_ns)
+    before, _, _ = parts.collect(kind, started_at_ns=mtime_ns)
     assert before.programs[1].sha256
     assert "programs" not in before.unknown
 
@@ -154,7 +154,7 @@ def test_a_script_in_the_name_of_python_is_none(tmp_path: Path) -> None:
     shim.write_text("#!/bin/sh\nexec true\n")
     shim.chmod(0o755)
     kind = CommandKind(str(tmp_path), ("python3",), str(tmp_path))
-    found, _, _ = ProvenanceParts(read_host(), "9.9", ()).look(kind)
+    found, _, _ = ProvenanceParts(read_host(), "9.9", ()).collect(kind)
     assert found.versions == {"joblens": "9.9"}
     assert "is a script" in found.unknown["versions"]
     assert found.programs[0].version == ""

@@ -49,8 +49,8 @@ def test_programs_are_put_into_their_words_and_nowhere_else(asked: Path) -> None
     (asked.parent / "good").touch()
     here = str(asked.parent / "solver")
     sought = (
-        SoughtProgram(place=0, around=("", ""), names=("no-such-program", "solver"), check=CHECK),
-        SoughtProgram(place=2, around=("--a=", ":", ";"), names=("solver",)),
+        SoughtProgram(index=0, around=("", ""), names=("no-such-program", "solver"), check=CHECK),
+        SoughtProgram(index=2, around=("--a=", ":", ";"), names=("solver",)),
     )
     order = Order(
         argv=("first", "solver", "--a=solver:solver;"), programs=ToolPrograms(tool="t", sought=sought)
@@ -59,7 +59,7 @@ def test_programs_are_put_into_their_words_and_nowhere_else(asked: Path) -> None
 
 
 def test_what_is_missing_is_told_with_what_to_do() -> None:
-    sought = SoughtProgram(place=0, around=("", ""), names=("no-such-a", "no-such-b"))
+    sought = SoughtProgram(index=0, around=("", ""), names=("no-such-a", "no-such-b"))
     for wanted, told in (
         (ToolPrograms(tool="t", sought=(sought,)), "there is no program no-such-a or no-such-b"),
         (ToolPrograms(tool="t", needs=("sh", "no-such-c"), install="get it"), "no-such-c; get it"),

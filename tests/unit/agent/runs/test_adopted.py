@@ -38,7 +38,7 @@ def test_a_record_that_is_gone_does_not_hide_the_news_of_others(tmp_path: Path) 
     context = Namespace(recorder=recorder, loop=Calls(), spool_dir=str(tmp_path), host=None)
     recorder.store.running = lambda **_: found  # type: ignore[method-assign]
     adopted = RunAdopted(context, recovery, reports, "ann")  # type: ignore[arg-type]
-    assert adopted.settle("r1", str(tmp_path)) == found
+    assert adopted.finalize("r1", str(tmp_path)) == found
     recorder.write([ended("b1")])
     adopted.poll_elsewhere()
     wait_until(lambda: reports.recorded.called, what="the news", timeout=5)

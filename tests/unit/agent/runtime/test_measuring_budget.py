@@ -36,11 +36,11 @@ def test_many_jobs_share_what_looking_may_cost() -> None:
 
 
 def test_the_first_looks_at_a_job_are_free_as_far_as_there_are_not_many() -> None:
-    look, free = 6_000_000, look_budget._FREE_NS
-    assert pause_ns(look, free) == 0
-    assert pause_ns(look, free + 1) == pause_ns(look) > 0
+    check, free = 6_000_000, look_budget._FREE_NS
+    assert pause_ns(check, free) == 0
+    assert pause_ns(check, free + 1) == pause_ns(check) > 0
     meters = [Meter() for _ in range(8 * look_budget._FULL_SHARES)]
     for meter in meters:
         MEASURED.add(meter)
-    assert pause_ns(look, free // 2) == pause_ns(look)
+    assert pause_ns(check, free // 2) == pause_ns(check)
     MEASURED.difference_update(meters)

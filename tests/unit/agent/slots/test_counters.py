@@ -12,7 +12,7 @@ from msgspec import structs
 from joblens.agent.launcher.launcher import TOTALS
 from joblens.agent.launcher.slot_ledger import Begin, End, JobDone, LedgerJob, SentJob
 from joblens.agent.measuring.accounting import Accountant
-from joblens.agent.recovery.settlement import UNKNOWN, Finalization, History, Tools
+from joblens.agent.recovery.finalization import UNKNOWN, Finalization, History, Tools
 from joblens.agent.runtime.ownership import this_process
 from joblens.agent.slots.after_kill import reading_of
 from joblens.agent.slots.groups import SlotCounters
@@ -168,7 +168,7 @@ class SlotMeter:
 def test_an_adopted_job_has_the_peak_that_its_launcher_noted(
     group: Path, monkeypatch: pytest.MonkeyPatch, *, is_noted: bool
 ) -> None:
-    monkeypatch.setattr("joblens.agent.recovery.settlement.standing_groups", lambda _: NoGroups())
+    monkeypatch.setattr("joblens.agent.recovery.finalization.standing_groups", lambda _: NoGroups())
     job, record = ended_in(group, b"800\n")
     if not is_noted:
         job = structs.replace(job, end=None)

@@ -128,7 +128,7 @@ def test_all_of_it_may_have_been_the_launchers() -> None:
 def test_processes_are_unknown_unless_somebody_looked() -> None:
     numbers = SlotNumbers({"processes": 1, "threads": 1})
     assert numbers.since_start({"processes": 3, "threads": 9}) == {"processes": 2, "threads": 8}
-    assert numbers.since_start({"processes": 1, "threads": 1}, was_looked_at=False) == {}
+    assert numbers.since_start({"processes": 1, "threads": 1}, was_sampled=False) == {}
     assert numbers.at_start() == {}
     assert set(numbers.unknown()) == {"processes", "threads", "open_files"}
 

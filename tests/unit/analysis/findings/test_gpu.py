@@ -119,7 +119,7 @@ def test_the_drivers_own_share_stands_in_where_no_time_is_counted() -> None:
     ]
     share = gpu_share(samples, 1)
     assert share is not None
-    assert share.looked_s == 60
+    assert share.observed_s == 60
     assert round(share.mean_percent, 6) == 45
     assert share.idle_s == 30
 

@@ -3,7 +3,7 @@ import pytest
 from joblens.analysis.slurm.records import (
     asked_memory_bytes,
     cluster_account,
-    is_settled,
+    is_final,
     memory_peak,
     slurm_use,
     with_seen,
@@ -162,9 +162,9 @@ def test_what_a_step_was_last_seen_with_counts_while_it_runs() -> None:
 
 
 def test_a_row_that_its_database_has_not_been_told_of_is_not_settled() -> None:
-    assert is_settled(_job(submitted_at_us=1, asked_memory="500M"))
-    assert not is_settled(_job(submitted_at_us=1, asked_memory="16?"))
-    assert not is_settled(_job("RUNNING", submitted_at_us=1, asked_memory="500M"))
+    assert is_final(_job(submitted_at_us=1, asked_memory="500M"))
+    assert not is_final(_job(submitted_at_us=1, asked_memory="16?"))
+    assert not is_final(_job("RUNNING", submitted_at_us=1, asked_memory="500M"))
 
 
 def test_the_account_of_an_allocation_says_that_others_were_in_it() -> None:

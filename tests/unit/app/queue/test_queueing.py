@@ -194,16 +194,16 @@ def test_a_worker_on_another_machine_lives_for_as_long_as_its_lease() -> None:
     assert living_workers(with_queue(lease=10.0), desk(far)) == []
 
 
-class Ringing:
+class FakeNotifier:
     def __init__(self, error: BrokerError | None = None) -> None:
-        self.rung: list[tuple[str, str]] = []
+        self.notified: list[tuple[str, str]] = []
         self.is_closed = False
         self._error = error
 
-    def ring(self, tickets: Sequence[tuple[str, str]]) -> None:
+    def notify(self, tickets: Sequence[tuple[str, str]]) -> None:
         if self._error is not None:
             raise self._error
-        self.rung += tickets
+        self.notified += tickets
 
     def check(self) -> str:
         return "fine"
@@ -213,7 +213,7 @@ class Ringing:
 
 
 def test_a_broker_that_is_away_costs_a_warning_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    bell, said = Ringing(BrokerError("the broker is away")), list[str]()
+    bell, said = FakeNotifier(BrokerError("the broker is away")), list[str]()
     monkeypatch.setattr(bells, "configured_notifier", lambda _settings: bell)
     call_workers([("u1", "default")], with_queue(broker="redis://x"), desk(), None, said.append)
     assert bell.is_closed
@@ -223,17 +223,17 @@ def test_a_broker_that_is_away_costs_a_warning_only(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_queue_that_nobody_serves_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    bell, said = Ringing(), list[str]()
+    bell, said = FakeNotifier(), list[str]()
     monkeypatch.setattr(bells, "configured_notifier", lambda _settings: bell)
     tickets = [("u1", "default"), ("u2", "night")]
     call_workers(tickets, with_queue(broker="redis://x:1"), desk(worker()), None, said.append)
-    assert bell.rung == tickets
+    assert bell.notified == tickets
     assert said == ["no worker serves the queue night: start one with joblens worker --broker redis://x:1"]
 
 
 def test_who_waits_has_a_dead_worker_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     woken: list[Any] = []
-    monkeypatch.setattr(StartedWorker, "ring", lambda _self, tickets: woken.append(tickets))
+    monkeypatch.setattr(StartedWorker, "notify", lambda _self, tickets: woken.append(tickets))
     remind_workers(SETTINGS, desk(waiting=["default"]))
     remind_workers(SETTINGS, desk(worker(), waiting=["default"]))
     remind_workers(with_queue(broker="redis://x"), desk(waiting=["default"]))

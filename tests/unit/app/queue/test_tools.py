@@ -168,7 +168,7 @@ def test_elsewhere_the_worker_is_told_which_words_of_the_command_it_has_to_find(
     (tmp_path / "s").touch()
     run = tool_request("mine", "s", {"x": "{program}", "y": "first"}, cwd=str(tmp_path), here=False)
     assert run.argv == ("env", "--run=first:", f"{tmp_path}/s", "--x", "{program}", "--y", "first")
-    sought = SoughtProgram(place=1, around=("--run=", ":"), names=("first", "second"), check=("--check",))
+    sought = SoughtProgram(index=1, around=("--run=", ":"), names=("first", "second"), check=("--check",))
     assert run.programs == ToolPrograms(
         tool="mine", sought=(sought,), needs=("env", "other"), install="get it"
     )
@@ -177,7 +177,7 @@ def test_elsewhere_the_worker_is_told_which_words_of_the_command_it_has_to_find(
 def test_elsewhere_a_script_of_the_tool_may_need_a_certain_interpreter() -> None:
     run = tool_request("mpi", "pi.py", here=False)
     assert run.programs is not None
-    assert [(run.argv[one.place], one.names) for one in run.programs.sought] == [
+    assert [(run.argv[one.index], one.names) for one in run.programs.sought] == [
         ("mpirun", ("mpirun", "mpiexec")),
         ("python3", ("python3",)),
     ]

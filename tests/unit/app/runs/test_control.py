@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from joblens.app.runs import control
 from joblens.app.runs.control import LocalDrivers, wait_for_run
 from joblens.model.runs.run import Run, RunStatus
 from joblens.model.settings import Settings

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.data.files.rejects import Reject, RejectsFile, line_of
+from joblens.data.files.rejects import Reject, RejectsFile, examples_for, line_of, read_rejects
+from joblens.model.jobs.details import RejectReason
 
 
 def test_rejects_of_a_second_attempt_replace_those_of_the_first(tmp_path: Path) -> None:
@@ -60,3 +61,36 @@ def test_the_number_of_a_row_and_what_is_in_it_both_stand_in_its_line() -> None:
 )
 def test_whatever_a_row_holds_its_rejection_can_be_written(row: object) -> None:
     assert json.loads(line_of(Reject(source="a", reason="why", row=row)))["reason"] == "why"
+
+
+def write_rejects(folder: Path, partition: int, *rejects: Reject) -> None:
+    file = RejectsFile(str(folder / f"partition_{partition:06d}.jsonl"))
+    for reject in rejects:
+        file(reject)
+    file.write()
+
+
+def test_rejects_are_read_by_reason_with_examples(tmp_path: Path) -> None:
+    broken = [
+        Reject(source="a", position=n, is_line=True, reason=f"not JSON at {n}", row=b"{") for n in (3, 9)
+    ]
+    write_rejects(tmp_path, 0, *broken)
+    write_rejects(
+        tmp_path, 1, Reject(source="b", position=4, operator="x", reason="ValueError: 1", row={"t": 2})
+    )
+    found = read_rejects(str(tmp_path), most_bytes=10_000, examples=1)
+    assert [(each.operator, each.rows) for each in found.reasons] == [("", 2), ("x", 1)]
+    assert [[each.position for each in some] for some in found.examples] == [["line 3"], ["row 4"]]
+    assert (found.examples[1][0].row, found.is_all) == ('{"t":2}', True)
+    known = [RejectReason(operator="x", reason="ValueError: another value", rows=500)]
+    assert examples_for(known, found) == [found.examples[1]]
+
+
+def test_only_the_beginning_of_many_rejects_is_read(tmp_path: Path) -> None:
+    write_rejects(
+        tmp_path, 0, *(Reject(source="a", position=n, reason="no", row="x" * 100) for n in range(50))
+    )
+    found = read_rejects(str(tmp_path), most_bytes=1000, examples=3)
+    assert found.is_all is False
+    assert 0 < found.reasons[0].rows < 50
+    assert read_rejects(str(tmp_path / "none"), most_bytes=10, examples=3).reasons == ()

@@ -3,7 +3,7 @@
 from joblens.engine.progress.allocations import RunAllocations
 from joblens.model.clusters.placement import Placed
 from joblens.model.jobs.job import Placement
-from joblens.model.runs.run import PlaceEnded, PlacesWait, RunEvent, RunFact, WorkPlaced
+from joblens.model.runs.run import AllocationEnded, AllocationsWait, RunEvent, RunFact, WorkPlaced
 from joblens.views.runs.cluster_waits import WaitReasons, describe_wait
 
 
@@ -16,39 +16,41 @@ def events(*facts: RunFact) -> list[RunEvent]:
 
 
 def test_a_job_waits_at_its_newest_place() -> None:
-    places = RunAllocations(
+    indexes = RunAllocations(
         events(
             WorkPlaced((placed("1", "a"), placed("2", "b"))),
-            PlaceEnded("1", "NODE_FAIL", is_gone=True),
+            AllocationEnded("1", "NODE_FAIL", is_gone=True),
             WorkPlaced((placed("3", "a"),)),
-            PlacesWait({"3": "Resources"}),
+            AllocationsWait({"3": "Resources"}),
         )
     )
-    found = places.of("a")
+    found = indexes.of("a")
     assert found is not None
     assert (found.job_id, found.why) == ("3", "Resources")
     assert describe_wait(found) == "waits at slurm job 3: Resources"
-    assert [one.placement.job_id for one in places.live] == ["2", "3"]
+    assert [one.placement.job_id for one in indexes.live] == ["2", "3"]
 
 
 def test_a_job_without_a_place_of_its_own_waits_for_the_one_that_serves_its_queue() -> None:
-    places = RunAllocations(events(WorkPlaced((placed("7", queue="@slurm.r.big"), placed("8")))))
-    found = places.of("a", "@slurm.r.big")
+    indexes = RunAllocations(events(WorkPlaced((placed("7", queue="@slurm.r.big"), placed("8")))))
+    found = indexes.of("a", "@slurm.r.big")
     assert found is not None
     assert describe_wait(found) == "waits at slurm allocation 7"
-    assert places.of("a", "@slurm.r.other") is None
+    assert indexes.of("a", "@slurm.r.other") is None
 
 
 def test_a_place_that_is_only_known_by_its_job_has_no_name_of_the_clusters() -> None:
-    found = RunAllocations(events(WorkPlaced((placed("a", "a"),)), PlacesWait({"a": "busy"}))).of("a")
+    found = RunAllocations(events(WorkPlaced((placed("a", "a"),)), AllocationsWait({"a": "busy"}))).of("a")
     assert found is not None
     assert describe_wait(found) == "waits at slurm: busy"
 
 
 def test_where_everything_has_ended_nothing_waits() -> None:
-    places = RunAllocations(events(WorkPlaced((placed("1", "a"),)), PlaceEnded("2", "closed", others=("1",))))
-    assert places.of("a") is None
-    assert places.live == ()
+    indexes = RunAllocations(
+        events(WorkPlaced((placed("1", "a"),)), AllocationEnded("2", "closed", others=("1",)))
+    )
+    assert indexes.of("a") is None
+    assert indexes.live == ()
 
 
 def test_each_reason_is_told_once() -> None:
@@ -71,13 +73,13 @@ def test_that_nothing_waits_any_more_is_told_after_something_did() -> None:
 
 
 def test_a_job_knows_the_last_word_on_its_own_place() -> None:
-    places = RunAllocations(
+    indexes = RunAllocations(
         events(
             WorkPlaced((placed("1", "a"), placed("2", "b"), placed("9"))),
-            PlaceEnded("1", "NODE_FAIL", is_gone=True),
+            AllocationEnded("1", "NODE_FAIL", is_gone=True),
             WorkPlaced((placed("3", "a"),)),
-            PlaceEnded("3", "OUT_OF_MEMORY", is_gone=True, others=("9",)),
-            PlaceEnded("2", "COMPLETED"),
+            AllocationEnded("3", "OUT_OF_MEMORY", is_gone=True, others=("9",)),
+            AllocationEnded("2", "COMPLETED"),
         )
     )
-    assert [places.last_word(uuid) for uuid in ("a", "b", "c")] == ["OUT_OF_MEMORY", "", ""]
+    assert [indexes.last_word(uuid) for uuid in ("a", "b", "c")] == ["OUT_OF_MEMORY", "", ""]

@@ -72,7 +72,7 @@ def test_settled_jobs_are_those_that_will_not_change() -> None:
     run = tracker()
     for index, state in enumerate((JobState.COMPLETED, JobState.CANCELED, JobState.RUNNING)):
         run.state_changed(index, state, START_US)
-    assert run.settled() == (2, 3)
+    assert run.finished() == (2, 3)
 
 
 def test_a_stage_is_named_by_what_its_jobs_share() -> None:

@@ -31,7 +31,7 @@ OWNER = Owner("h", 1, 1, "boot")
 
 
 def _events(*facts: RunFact) -> list[RunEvent]:
-    return [RunEvent(f"e{place}", "r", place, fact) for place, fact in enumerate(facts)]
+    return [RunEvent(f"e{index}", "r", index, fact) for index, fact in enumerate(facts)]
 
 
 def _told(status: RunStatus, facts: tuple[RunFact, ...], results: list[JobResult]) -> list[tuple[str, str]]:

@@ -38,7 +38,7 @@ def result(index: int, status: Status, attempt: int = 1, **how: Any) -> JobResul
 
 
 def facts(*said: RunFact, at_us: int = 12 * SECOND) -> list[RunEvent]:
-    return [RunEvent(f"event{place}", "run", at_us, fact) for place, fact in enumerate(said)]
+    return [RunEvent(f"event{index}", "run", at_us, fact) for index, fact in enumerate(said)]
 
 
 def resumed(

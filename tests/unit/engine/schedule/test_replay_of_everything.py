@@ -146,9 +146,9 @@ class Life:
                 self.say(AttemptEnded(one.index, one.attempt, status, exit_code, "exited", 1.0))
             else:
                 error = self.chance.choice(["", "", "", "gone"])
-                name = self.plan.datasets[one.place].name
-                self.note(DatasetFinalized(one.place, name, name, HashMode.MANIFEST, error=error))
-                self.say(FinalizationEnded(one.place, error))
+                name = self.plan.datasets[one.index].name
+                self.note(DatasetFinalized(one.index, name, name, HashMode.MANIFEST, error=error))
+                self.say(FinalizationEnded(one.index, error))
 
     def replayed(self) -> tuple[Schedule, list[Command]]:
         schedule = Schedule(growing(self.plan), OFFER, Choices(may_grow=True))
@@ -211,8 +211,8 @@ def test_a_replay_of_any_prefix_is_as_the_live_run(seed: int) -> None:
         if hopeful(life):
             assert not [one for one in commands if isinstance(one, StartAttempt)]
             assert under_way_like(life.states(copy)) == under_way_like(life.states(life.schedule))
-            busy = {one.place for one in life.under_way if isinstance(one, FinalizeDataset)}
-            asked = {one.place for one in commands if isinstance(one, FinalizeDataset)}
+            busy = {one.index for one in life.under_way if isinstance(one, FinalizeDataset)}
+            asked = {one.index for one in commands if isinstance(one, FinalizeDataset)}
             assert asked <= busy
             for place in busy - asked:  # nobody makes it, and its readers have ended
                 assert not life.plan.datasets[place].producers

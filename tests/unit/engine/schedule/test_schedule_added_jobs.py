@@ -182,8 +182,8 @@ def test_a_stop_leaves_added_jobs_for_the_next_driver() -> None:
 def test_no_selection_leaves_out_added_jobs() -> None:
     plan = growing(plan_of(job("orchestrator"), job("other")))
     grow(plan, [spawned("a", 0, 1)])
-    assert select(plan, ["orchestrator"], [], []).places == (0, 2)
-    assert select(plan, [], ["other"], []).places == (0, 2)
+    assert select(plan, ["orchestrator"], [], []).indexes == (0, 2)
+    assert select(plan, [], ["other"], []).indexes == (0, 2)
 
 
 def test_an_added_job_waits_for_user_data_without_a_value() -> None:
@@ -313,7 +313,7 @@ def test_progress_counts_added_jobs_in_stages_of_their_own() -> None:
         ("work", 1, 1),
         ("next", 1, 0),
     ]
-    assert tracker.settled() == (1, 3)
+    assert tracker.finished() == (1, 3)
 
 
 # ---- jobs that read datasets -----------------------------------------------------------------------------
@@ -339,7 +339,7 @@ def reader(*depends_on: int, name: str = "reader", **more: Any) -> PlannedJob:
 
 
 def finalized(commands: list[Command]) -> list[int]:
-    return [command.place for command in commands if isinstance(command, FinalizeDataset)]
+    return [command.index for command in commands if isinstance(command, FinalizeDataset)]
 
 
 def test_an_added_reader_waits_for_every_producer_of_its_dataset() -> None:

@@ -40,7 +40,7 @@ def fan_in(producers: int = 2, **reader: Any) -> Plan:
 
 
 def finalized(commands: list[Command]) -> list[int]:
-    return [command.place for command in commands if isinstance(command, FinalizeDataset)]
+    return [command.index for command in commands if isinstance(command, FinalizeDataset)]
 
 
 def fact(error: str = "", place: int = 0, name: str = "parts") -> RunFact:
@@ -246,7 +246,7 @@ def test_a_run_that_is_killed_anywhere_ends_as_if_it_had_not_been(seed: int) -> 
     done = [result.index for result in machine.results if result.status is Status.SUCCESS]
     assert sorted(done) == list(range(len(plan.jobs)))
     finalized_at = {
-        noted.fact.place: noted.at_us for noted in machine.facts if isinstance(noted.fact, DatasetFinalized)
+        noted.fact.index: noted.at_us for noted in machine.facts if isinstance(noted.fact, DatasetFinalized)
     }
     began_at = {start.index: at_s * 1e6 for at_s, start in machine.starts}
     for index, planned in enumerate(plan.jobs):

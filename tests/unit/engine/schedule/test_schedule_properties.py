@@ -95,7 +95,7 @@ class Story:
 
     def _pick(self, *what: int) -> int:
         return self._choices[
-            sum((place + 1) * 7 * value for place, value in enumerate(what)) % len(self._choices)
+            sum((index + 1) * 7 * value for index, value in enumerate(what)) % len(self._choices)
         ]
 
     def ending(self, index: int, run: int) -> Ending:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from joblens.model.clusters.placement import PlaceEnding, PlaceState
+from joblens.model.clusters.placement import AllocationEnding, AllocationState
 from joblens.model.clusters.slurm import ENDED_STATES, WAITING_STATES
 from joblens.model.jobs.job import Status
 from joblens.runners.slurm.allocations import ending_of, is_for_good, is_mistake, place_state, state_in_notice
@@ -84,18 +84,18 @@ def test_a_trial_finds_mistakes_and_not_what_is_so_at_the_moment(complaint: str,
 @pytest.mark.parametrize(
     ("word", "state"),
     [
-        ("PENDING", PlaceState.WAITING),
-        ("CONFIGURING", PlaceState.WAITING),
-        ("RUNNING", PlaceState.RUNNING),
-        ("COMPLETING", PlaceState.RUNNING),
-        ("COMPLETED", PlaceState.ENDED),
-        ("FAILED", PlaceState.GONE),
-        ("NODE_FAIL", PlaceState.GONE),
-        ("PREEMPTED", PlaceState.GONE),
-        ("TIMEOUT", PlaceState.GONE),
+        ("PENDING", AllocationState.WAITING),
+        ("CONFIGURING", AllocationState.WAITING),
+        ("RUNNING", AllocationState.RUNNING),
+        ("COMPLETING", AllocationState.RUNNING),
+        ("COMPLETED", AllocationState.ENDED),
+        ("FAILED", AllocationState.GONE),
+        ("NODE_FAIL", AllocationState.GONE),
+        ("PREEMPTED", AllocationState.GONE),
+        ("TIMEOUT", AllocationState.GONE),
     ],
 )
-def test_what_its_states_mean_for_a_place(word: str, state: PlaceState) -> None:
+def test_what_its_states_mean_for_a_place(word: str, state: AllocationState) -> None:
     assert place_state(word) is state
 
 
@@ -103,7 +103,7 @@ def test_what_its_states_mean_for_a_place(word: str, state: PlaceState) -> None:
 def test_only_scancel_and_the_walltime_end_jobs_for_good(state: str) -> None:
     ending = ending_of(state, "12", cancelled_by="ada", walltime_s=3600)
     if state == "CANCELLED":
-        assert ending == PlaceEnding(
+        assert ending == AllocationEnding(
             status=Status.CANCELLED, reason="slurm-cancelled", text="cancelled in Slurm by ada"
         )
     elif state in ("TIMEOUT", "DEADLINE"):

@@ -46,7 +46,7 @@ def test_what_is_needed_and_what_is_behind_are_followed_to_the_end() -> None:
 @given(acyclic())
 def test_stages_hold_every_job_once_and_after_all_it_needs(edges: list[tuple[int, ...]]) -> None:
     stages = Graph(plan_of(*edges)).stages()
-    stage_of = {place: stage for stage, places in enumerate(stages) for place in places}
+    stage_of = {place: stage for stage, indexes in enumerate(stages) for place in indexes}
     assert sorted(stage_of) == list(range(len(edges)))
     for place, earlier in enumerate(edges):
         assert stage_of[place] == max((stage_of[one] + 1 for one in earlier), default=0)

@@ -18,7 +18,7 @@ PLAN = planned(
 def chosen(only: tuple[str, ...] = (), skip: tuple[str, ...] = (), until: tuple[str, ...] = ()) -> list[str]:
     selection = select(PLAN, only, skip, until)
     assert selection.problems == ()
-    return [PLAN.jobs[place].name for place in selection.places]
+    return [PLAN.jobs[place].name for place in selection.indexes]
 
 
 def test_without_a_choice_everything_runs() -> None:

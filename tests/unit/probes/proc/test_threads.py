@@ -30,7 +30,7 @@ nr_involuntary_switches                      :                    9
 
 @pytest.fixture(autouse=True)
 def a_look_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_TIMES_NS", "_LOOK_NS", "_LOOK_WALL_NS"):
+    for name in ("_TIMES_NS", "_SCAN_NS", "_SCAN_WALL_NS"):
         monkeypatch.setattr(threads, name, 10**10)
 
 
@@ -292,7 +292,7 @@ def test_time_is_left_for_those_that_ran_most(tmp_path: Path, monkeypatch: pytes
         machine.thread(tid, 5000 if tid == 905 else 10)
     clock = iter(range(10**6))
     monkeypatch.setattr(threads, "_TIMES_NS", 10)
-    monkeypatch.setattr(threads, "_LOOK_NS", 13)
+    monkeypatch.setattr(threads, "_SCAN_NS", 13)
     monkeypatch.setattr("time.thread_time_ns", lambda: next(clock))
     table = _table(machine.probe())
     hottest, *others = table.threads

@@ -46,7 +46,7 @@ def test_jobs_of_which_none_has_ended_after_a_while_are_long() -> None:
     bundling.add(jobs(20))
     list(bundling.take(TWO_AT_ONCE, 0.0))
     bundling.began(ONE, 0, 10.0)
-    assert bundling.next_look_s() == 12.0
+    assert bundling.next_due_s() == 12.0
     assert sizes(bundling, 11.9) == []
     assert sizes(bundling, 12.0) == [1] * 16
 

@@ -43,7 +43,7 @@ def test_a_worker_that_has_left_is_reached_again(monkeypatch: pytest.MonkeyPatch
         uuids=("u1",),
         need=Need(),
         run_uuid="run",
-        hire='{"store": "x"}',
+        config='{"store": "x"}',
         argv=("python",),
         folder="/x",
         mark="",

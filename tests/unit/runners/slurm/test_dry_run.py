@@ -27,8 +27,8 @@ def scheduled(trigger: TriggerType, *jobs: int, **more: object) -> PlannedAction
 def requests_of(
     plan: Plan, choice: SlurmChoice | None = None, slurm: Answers | None = None
 ) -> list[PlannedRequest]:
-    orders, parcels = orders_of(plan, slurm, choice)
-    by_index = [replace(parcel, uuid=str(index)) for index, parcel in enumerate(parcels)]
+    orders, requests = orders_of(plan, slurm, choice)
+    by_index = [replace(request, uuid=str(index)) for index, request in enumerate(requests)]
     drafts = SlurmDrafts(plan, orders)
     for stage in stages_of(plan):
         step: list[PlacementRequest] = [by_index[index] for index in stage.jobs]

@@ -1,21 +1,21 @@
-from joblens.model.clusters.placement import Placed, PlaceState
+from joblens.model.clusters.placement import AllocationState, Placed
 from joblens.model.jobs.job import Placement
-from joblens.runners.slurm.allocations import IdleAllocations, LivePlace
+from joblens.runners.slurm.allocations import IdleAllocations, LiveAllocation
 
 WIDE = ("wide", "any")
 
 
-def place(state: PlaceState, *, queues: tuple[str, ...] = (), reason: str = "") -> LivePlace:
+def place(state: AllocationState, *, queues: tuple[str, ...] = (), reason: str = "") -> LiveAllocation:
     placed = Placed(placement=Placement(engine="slurm", is_allocation=bool(queues)))
-    return LivePlace(placed, queues=queues, state=state, reported=("", reason))
+    return LiveAllocation(placed, queues=queues, state=state, reported=("", reason))
 
 
-def allocation(*queues: str) -> LivePlace:
-    return place(PlaceState.RUNNING, queues=queues or WIDE)
+def allocation(*queues: str) -> LiveAllocation:
+    return place(AllocationState.RUNNING, queues=queues or WIDE)
 
 
-def waiting(reason: str = "Resources") -> LivePlace:
-    return place(PlaceState.WAITING, reason=reason)
+def waiting(reason: str = "Resources") -> LiveAllocation:
+    return place(AllocationState.WAITING, reason=reason)
 
 
 def test_one_without_work_leaves_for_a_job_that_waits_for_nodes() -> None:

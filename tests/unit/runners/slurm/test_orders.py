@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from joblens.model.clusters.placement import Placed, PlacementRequest, PlaceState
+from joblens.model.clusters.placement import AllocationState, Placed, PlacementRequest
 from joblens.model.clusters.slurm import Partition, QueuedJob, SlurmJob, SlurmRow
 from joblens.model.errors import PlanError
 from joblens.model.jobs.job import Placement, Requirements
@@ -16,7 +16,7 @@ from joblens.model.runs.workflow_spec import ActionSpec, ActionType, TriggerType
 from joblens.model.settings import SlurmSettings
 from joblens.model.values.units import GIB, MIB
 from joblens.runners.slurm import allocations as slurm_places
-from joblens.runners.slurm.allocations import LivePlace, SlurmPlaces
+from joblens.runners.slurm.allocations import LiveAllocation, SlurmAllocations
 from joblens.runners.slurm.commands import SlurmCommands
 from joblens.runners.slurm.orders import SlurmOrder, SlurmOrders
 from joblens.runners.slurm.site import SlurmSite
@@ -74,7 +74,7 @@ def orders_of(
     site = SlurmSite(slurm or Answers())
     orders = SlurmOrders(plan, options, SlurmSettings(), site, "run", warn=pytest.fail)
     orders.expect(places, expected_s or {})
-    parcels = [
+    requests = [
         PlacementRequest(
             uuid=f"uuid-{one.name}",
             queue=orders.queue_of(one),
@@ -85,11 +85,11 @@ def orders_of(
         )
         for one in plan.jobs
     ]
-    return orders, parcels
+    return orders, requests
 
 
-def placed_all(orders: SlurmOrders, parcels: list[PlacementRequest]) -> list[SlurmOrder]:
-    return orders.orders(parcels, lambda _queue: None)
+def placed_all(orders: SlurmOrders, requests: list[PlacementRequest]) -> list[SlurmOrder]:
+    return orders.orders(requests, lambda _queue: None)
 
 
 def sweep(count: int, **needs: Any) -> Plan:
@@ -97,8 +97,8 @@ def sweep(count: int, **needs: Any) -> Plan:
 
 
 def test_a_sweep_is_cut_into_arrays_that_slurm_takes() -> None:
-    orders, parcels = orders_of(sweep(23), Answers(most_in_array=10))
-    made = placed_all(orders, parcels[::-1])
+    orders, requests = orders_of(sweep(23), Answers(most_in_array=10))
+    made = placed_all(orders, requests[::-1])
     assert [len(order.uuids) for order in made] == [10, 10, 3]
     assert made[0].uuids[:3] == ("uuid-j_0", "uuid-j_1", "uuid-j_2")
     assert made[0].name == "test:j"
@@ -107,31 +107,31 @@ def test_a_sweep_is_cut_into_arrays_that_slurm_takes() -> None:
 
 def test_jobs_that_need_different_things_are_no_array() -> None:
     plan = Plan(name="test", jobs=(job("a"), job("b", cpus=2), job("c", 1)))
-    orders, parcels = orders_of(plan)
-    assert [order.uuids for order in placed_all(orders, parcels)] == [("uuid-a",), ("uuid-b",), ("uuid-c",)]
+    orders, requests = orders_of(plan)
+    assert [order.uuids for order in placed_all(orders, requests)] == [("uuid-a",), ("uuid-b",), ("uuid-c",)]
 
 
 def test_many_small_jobs_get_one_allocation_and_large_ones_their_own_place() -> None:
     plan = Plan(name="test", jobs=(*sweep(30).jobs, job("large", 1, cpus=8)))
-    orders, parcels = orders_of(plan)
-    shared, alone = placed_all(orders, parcels)
+    orders, requests = orders_of(plan)
+    shared, alone = placed_all(orders, requests)
     assert shared.queues == ("@slurm.run",)
     assert shared.options["cpus-per-task"] == "8"
     assert alone.uuids == ("uuid-large",)
-    assert parcels[-1].queue not in shared.queues
+    assert requests[-1].queue not in shared.queues
 
 
 def test_what_is_served_already_asks_for_nothing_more() -> None:
-    orders, parcels = orders_of(sweep(30))
-    (order,) = placed_all(orders, parcels)
-    assert orders.orders(parcels, lambda _queue: order.options) == []
+    orders, requests = orders_of(sweep(30))
+    (order,) = placed_all(orders, requests)
+    assert orders.orders(requests, lambda _queue: order.options) == []
 
 
 def test_an_attempt_too_large_for_its_allocation_gets_a_place_of_its_own() -> None:
-    orders, parcels = orders_of(sweep(30, memory_bytes=100 * MIB))
-    (order,) = placed_all(orders, parcels)
+    orders, requests = orders_of(sweep(30, memory_bytes=100 * MIB))
+    (order,) = placed_all(orders, requests)
     grown = PlacementRequest(
-        uuid="grown", queue=parcels[0].queue, name="j", requirements=Requirements(memory_bytes=20 * GIB)
+        uuid="grown", queue=requests[0].queue, name="j", requirements=Requirements(memory_bytes=20 * GIB)
     )
     (alone,) = orders.orders([grown], lambda _queue: order.options)
     assert alone.uuids == ("grown",)
@@ -139,10 +139,10 @@ def test_an_attempt_too_large_for_its_allocation_gets_a_place_of_its_own() -> No
 
 def test_an_attempt_that_lasts_longer_than_its_allocation_gets_a_place_of_its_own() -> None:
     """Workers of the allocation would never take it: its time would be up before."""
-    orders, parcels = orders_of(sweep(30, timeout_s=300.0))
-    (order,) = placed_all(orders, parcels)
+    orders, requests = orders_of(sweep(30, timeout_s=300.0))
+    (order,) = placed_all(orders, requests)
     needs = Requirements(timeout_s=3600.0)  # raised after it ran out of time
-    raised = PlacementRequest(uuid="raised", queue=parcels[0].queue, name="j", requirements=needs)
+    raised = PlacementRequest(uuid="raised", queue=requests[0].queue, name="j", requirements=needs)
     (alone,) = orders.orders([raised], lambda _queue: order.options)
     assert alone.uuids == ("raised",)
     assert alone.time_s is not None
@@ -150,23 +150,23 @@ def test_an_attempt_that_lasts_longer_than_its_allocation_gets_a_place_of_its_ow
 
 
 def test_the_command_line_says_how_many_allocations_there_are() -> None:
-    orders, parcels = orders_of(sweep(2), choice=SlurmChoice(allocations=3))
-    assert len(placed_all(orders, parcels)) == 3
+    orders, requests = orders_of(sweep(2), choice=SlurmChoice(allocations=3))
+    assert len(placed_all(orders, requests)) == 3
 
 
 def test_jobs_wait_once_for_the_action_that_brings_nodes_and_then_no_longer() -> None:
     spec = ActionSpec(trigger_type=TriggerType.ON_JOBS_READY, action_type=ActionType.SCHEDULE_NODES)
     plan = Plan(name="test", jobs=(job("a"),), actions=(PlannedAction(spec),))
-    orders, parcels = orders_of(plan)
-    assert placed_all(orders, parcels) == []
-    assert len(placed_all(orders, parcels)) == 1
+    orders, requests = orders_of(plan)
+    assert placed_all(orders, requests) == []
+    assert len(placed_all(orders, requests)) == 1
 
 
 def test_allocations_of_a_scheduler_also_serve_jobs_that_name_none() -> None:
     scheduler = {"name": "big", "account": "a", "serialize_allocations": True}
     plan = Plan(name="test", jobs=(job("a", scheduler="big"),), slurm_schedulers=(scheduler,))
-    orders, parcels = orders_of(plan, choice=SlurmChoice(packing="allocations"))
-    (order,) = placed_all(orders, parcels)
+    orders, requests = orders_of(plan, choice=SlurmChoice(packing="allocations"))
+    (order,) = placed_all(orders, requests)
     assert order.queues == ("@slurm.run.big", "@slurm.run")
     assert order.options["dependency"] == "singleton"
     assert order.name == "test:big.run"  # a singleton is one of that name, and other runs have their own
@@ -175,43 +175,43 @@ def test_allocations_of_a_scheduler_also_serve_jobs_that_name_none() -> None:
 # ---- what Slurm says ---------------------------------------------------------------------------------------
 
 
-def live(job_id: str, *uuids: str) -> LivePlace:
-    return LivePlace(Placed(placement=Placement(engine="slurm", job_id=job_id), uuids=uuids))
+def live(job_id: str, *uuids: str) -> LiveAllocation:
+    return LiveAllocation(Placed(placement=Placement(engine="slurm", job_id=job_id), uuids=uuids))
 
 
 def test_only_what_has_changed_is_news() -> None:
     slurm = Answers()
     slurm.queued = [QueuedJob(job_id="1", state="PENDING", reason="Priority")]
-    places = SlurmPlaces(slurm, poll_s=0.0)
+    places = SlurmAllocations(slurm, poll_s=0.0)
     places.add(live("1", "a"))
     ((news, _),) = _look(places)
-    assert (news.state, news.reason, news.uuids) == (PlaceState.WAITING, "Priority", ("a",))
+    assert (news.state, news.reason, news.uuids) == (AllocationState.WAITING, "Priority", ("a",))
     assert _look(places) == []
     slurm.queued = [QueuedJob(job_id="1", state="RUNNING", nodes=("n1",))]
     ((news, _),) = _look(places)
-    assert news.state is PlaceState.RUNNING
+    assert news.state is AllocationState.RUNNING
 
 
 def test_what_squeue_has_forgotten_is_looked_up_in_the_accounts() -> None:
     slurm = Answers()
     slurm.accounts = [SlurmJob(row=SlurmRow(job_id="7_1", state="NODE_FAIL"))]
-    places = SlurmPlaces(slurm, poll_s=0.0)
+    places = SlurmAllocations(slurm, poll_s=0.0)
     places.add(live("7_1"))
     ((news, _),) = _look(places)
-    assert (news.state, news.word) == (PlaceState.GONE, "NODE_FAIL")
+    assert (news.state, news.word) == (AllocationState.GONE, "NODE_FAIL")
 
 
 def test_what_nobody_knows_is_given_up_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    places = SlurmPlaces(Answers(), poll_s=0.0)
+    places = SlurmAllocations(Answers(), poll_s=0.0)
     places.add(live("7"))
     assert _look(places) == []
     monkeypatch.setattr(slurm_places, "_FORGOTTEN_S", 0.0)
     ((news, _),) = _look(places)
-    assert (news.state, news.word) == (PlaceState.GONE, slurm_places.GONE_WORD)
+    assert (news.state, news.word) == (AllocationState.GONE, slurm_places.GONE_WORD)
 
 
 def test_a_place_that_is_for_others_too_is_not_only_for_one() -> None:
-    places = SlurmPlaces(Answers(), poll_s=0.0)
+    places = SlurmAllocations(Answers(), poll_s=0.0)
     places.add(live("1", "a"))
     places.add(live("2", "a", "b"))
     assert places.only_for(["a"]) == ["1"]
@@ -220,10 +220,10 @@ def test_a_place_that_is_for_others_too_is_not_only_for_one() -> None:
     assert places.only_for(["a"]) == []
 
 
-def _look(places: SlurmPlaces) -> list[tuple[Any, LivePlace]]:
+def _look(places: SlurmAllocations) -> list[tuple[Any, LiveAllocation]]:
     """Without waiting until it may ask again."""
     places._next_ask_s = 0.0
-    return places.look()
+    return places.poll()
 
 
 def test_only_jobs_that_are_to_run_count_for_what_is_asked() -> None:
@@ -232,8 +232,8 @@ def test_only_jobs_that_are_to_run_count_for_what_is_asked() -> None:
     assert orders.packing().entries
     orders, _ = orders_of(plan, places=range(3))
     assert not orders.packing().entries
-    orders, parcels = orders_of(plan, choice=SlurmChoice(packing="allocations"), places=range(3))
-    (order,) = placed_all(orders, parcels[:3])
+    orders, requests = orders_of(plan, choice=SlurmChoice(packing="allocations"), places=range(3))
+    (order,) = placed_all(orders, requests[:3])
     assert order.options["cpus-per-task"] == "3"
 
 
@@ -241,10 +241,10 @@ def test_what_jobs_took_before_says_how_long_allocations_are_and_how_many() -> N
     plan = sweep(64, cpus=1, timeout_s=3600)
     short = dict.fromkeys(range(64), 10.0)
     packed = SlurmChoice(packing="allocations")
-    orders, parcels = orders_of(plan, choice=packed)
-    assert len(placed_all(orders, parcels)) == 8
-    orders, parcels = orders_of(plan, choice=packed, expected_s=short)
-    assert len(placed_all(orders, parcels)) == 1
+    orders, requests = orders_of(plan, choice=packed)
+    assert len(placed_all(orders, requests)) == 8
+    orders, requests = orders_of(plan, choice=packed, expected_s=short)
+    assert len(placed_all(orders, requests)) == 1
     orders, _ = orders_of(sweep(64, cpus=1), expected_s=dict.fromkeys(range(64), 7200.0))
     assert not orders.packing().entries  # they are not short
 
@@ -274,9 +274,9 @@ def test_allocations_of_a_rerun_are_not_sized_for_added_jobs_that_have_ended() -
 def test_a_walltime_beyond_the_limit_of_the_partition_is_refused() -> None:
     plan = sweep(2)
     for_days = SlurmChoice(packing="allocations", time_s=3 * 86400.0)
-    orders, parcels = orders_of(plan, choice=for_days)
+    orders, requests = orders_of(plan, choice=for_days)
     with pytest.raises(PlanError, match=r"a walltime of .* is more than the default partition allows"):
-        SlurmSite(Answers()).check(parcels, orders.terms(), orders.headroom)
+        SlurmSite(Answers()).check(requests, orders.terms(), orders.headroom)
 
 
 def test_the_usual_walltime_of_a_scheduler_is_no_longer_than_its_partition_allows() -> None:
@@ -284,16 +284,16 @@ def test_the_usual_walltime_of_a_scheduler_is_no_longer_than_its_partition_allow
     answers = Answers()
     answers.sinfo = lambda partition="": [limited]  # type: ignore[method-assign]
     plan = Plan(name="test", jobs=(job("a", scheduler="quick"),), slurm_schedulers=({"name": "quick"},))
-    orders, parcels = orders_of(plan, answers, SlurmChoice(packing="allocations"))
-    SlurmSite(answers).check(parcels, orders.terms(), orders.headroom)
-    (order,) = placed_all(orders, parcels)
+    orders, requests = orders_of(plan, answers, SlurmChoice(packing="allocations"))
+    SlurmSite(answers).check(requests, orders.terms(), orders.headroom)
+    (order,) = placed_all(orders, requests)
     assert order.options["time"] == "00:02:00"
 
 
 def test_allocations_of_more_nodes_than_the_partition_has_are_refused() -> None:
-    orders, parcels = orders_of(sweep(2), choice=SlurmChoice(packing="allocations", nodes=5))
+    orders, requests = orders_of(sweep(2), choice=SlurmChoice(packing="allocations", nodes=5))
     with pytest.raises(PlanError, match="5 nodes are more than the default partition has, 4"):
-        SlurmSite(Answers()).check(parcels, orders.terms(), orders.headroom)
+        SlurmSite(Answers()).check(requests, orders.terms(), orders.headroom)
 
 
 def test_schedulers_that_only_actions_name_are_looked_at_too() -> None:
@@ -302,10 +302,10 @@ def test_schedulers_that_only_actions_name_are_looked_at_too() -> None:
         jobs=(job("a"),),
         slurm_schedulers=({"name": "one"}, {"name": "other", "partition": "nowhere"}),
     )
-    orders, parcels = orders_of(plan)
-    SlurmSite(Answers()).check(parcels, orders.terms(), orders.headroom)
+    orders, requests = orders_of(plan)
+    SlurmSite(Answers()).check(requests, orders.terms(), orders.headroom)
     with pytest.raises(PlanError, match="scheduler 'other': Slurm has no partition 'nowhere'"):
-        SlurmSite(Answers()).check(parcels, orders.terms(), orders.headroom, by_actions={"other"})
+        SlurmSite(Answers()).check(requests, orders.terms(), orders.headroom, by_actions={"other"})
 
 
 def test_a_walltime_that_no_job_and_no_allocation_would_have_is_refused() -> None:

@@ -6,17 +6,40 @@ import { el, fill } from "./core/dom.js";
 import { changed } from "./core/page.js";
 import { Router } from "./core/router.js";
 import { RestSource } from "./core/source.js";
+import { page as audit } from "./pages/audit.js";
+import { page as benchmark } from "./pages/benchmark.js";
+import { page as benchmarks } from "./pages/benchmarks.js";
+import { page as compare } from "./pages/compare.js";
 import { page as job } from "./pages/job.js";
 import { page as jobs } from "./pages/jobs.js";
+import { page as nodes } from "./pages/nodes.js";
 import { page as overview } from "./pages/overview.js";
+import { page as queue } from "./pages/queue.js";
+import { page as recipe } from "./pages/recipe.js";
 import { page as run } from "./pages/run.js";
+import { runs, workflows } from "./pages/runs.js";
+import { page as settings } from "./pages/settings.js";
+import { page as tokens } from "./pages/tokens.js";
+import { page as workflow } from "./pages/workflow.js";
 
 /** Every page of the dashboard. @type {readonly import("./core/router.js").Route[]} */
 export const ROUTES = [
   { path: "/", page: overview },
   { path: "/jobs", page: jobs },
+  { path: "/compare", page: compare },
+  { path: "/queue", page: queue },
+  { path: "/nodes", page: nodes },
+  { path: "/benchmarks", page: benchmarks },
+  { path: "/benchmarks/:name", page: benchmark },
+  { path: "/settings", page: settings },
+  { path: "/tokens", page: tokens },
+  { path: "/audit", page: audit },
   { path: "/jobs/:job", page: job },
+  { path: "/runs", page: runs },
   { path: "/runs/:run", page: run },
+  { path: "/workflows", page: workflows },
+  { path: "/workflows/:workflow", page: workflow },
+  { path: "/recipes/:job", page: recipe },
 ];
 
 /**

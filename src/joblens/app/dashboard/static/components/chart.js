@@ -40,12 +40,14 @@ import { colourOf } from "./sparkline.js";
  * @property {readonly number[]} [steps]  Allowed distances of ticks. Default: 1, 2, 2.5, 5, 10, …
  * @property {number} [least]  The scale reaches at least this far.
  * @property {string} [help]  What the number means.
+ * @property {(us: number) => string} [time]  Words for a time, where times are not those of the clock.
  */
 
 const HEIGHT = 180;
 const SHORTEST_US = 1e6;
 const LEGEND = 26; // pixels of one line
 const MOST_TABLE_ROWS = 200;
+const MOST_IN_LEGEND = 12;
 const MOST_SUMMARIZED = 3;
 const BRIDGED_PX = 60; // a shorter gap is a number that is read less often
 const MOST_LABELS = 3; // of markers, below each other
@@ -90,7 +92,9 @@ export class Chart {
     const isSameShape =
       this._data !== null &&
       this._data.series.length === data.series.length &&
-      this._data.series.every((each, index) => each.label === data.series[index]?.label);
+      this._data.series.every(
+        (each, index) => each.label === data.series[index]?.label && each.isFaint === data.series[index]?.isFaint,
+      );
     this._data = data;
     this._summarize();
     if (!isSameShape) this._remove();
@@ -169,7 +173,7 @@ export class Chart {
    * @param {number} width
    */
   _plotOptions(data, width) {
-    const { group, unit, least = 0 } = this._options;
+    const { group, unit, time, least = 0 } = this._options;
     const axis = {
       stroke: colourOf("--muted"),
       grid: { stroke: colourOf("--line"), width: 1 },
@@ -179,7 +183,7 @@ export class Chart {
     return {
       width,
       height: this._height(),
-      legend: { live: true },
+      legend: { live: true, show: data.series.length <= MOST_IN_LEGEND },
       cursor: {
         drag: { x: true, y: false, setScale: false },
         points: { size: 6 },
@@ -199,6 +203,7 @@ export class Chart {
           : [{ series: [index + 1, each.above + 1], fill: withAlpha(this._colour(each, index), 0.35) }],
       ),
       scales: {
+        x: { time: !time },
         y: {
           range: (/** @type {any} */ _plot, /** @type {number} */ _low, /** @type {number | null} */ high) => {
             const limits = (this._data?.limits ?? []).map((limit) => limit.value);
@@ -210,7 +215,14 @@ export class Chart {
         },
       },
       axes: [
-        { ...axis, space: 80, size: 30, values: timeTicks },
+        {
+          ...axis,
+          space: 80,
+          size: 30,
+          values: time
+            ? (/** @type {any} */ _plot, /** @type {number[]} */ at) => at.map((s) => time(s * 1e6))
+            : timeTicks,
+        },
         {
           ...axis,
           size: 80,
@@ -221,7 +233,7 @@ export class Chart {
       series: [
         {
           value: (/** @type {any} */ _plot, /** @type {number | null} */ at) =>
-            at === null ? format.UNKNOWN : format.time(at * 1e6),
+            at === null ? format.UNKNOWN : (time ?? format.time)(at * 1e6),
         },
         ...data.series.map((each, index) => this._plotSeries(each, index)),
       ],
@@ -257,7 +269,7 @@ export class Chart {
       label: series.label,
       stroke: colour,
       width: series.isFaint ? 1 : 1.5,
-      alpha: series.isFaint ? 0.35 : 1,
+      alpha: series.isFaint ? 0.55 : 1,
       ...(series.isDashed ? { dash: [4, 3] } : {}),
       ...(series.isFilled ? { fill: withAlpha(colour, 0.15) } : {}),
       points: { show: false },
@@ -347,7 +359,7 @@ export class Chart {
         el(
           "tr",
           null,
-          el("th", { scope: "row" }, format.time(at)),
+          el("th", { scope: "row" }, (this._options.time ?? format.time)(at)),
           data.series.map((each) => el("td", { class: "right" }, this._options.unit(each.values[index] ?? null))),
         ),
       );

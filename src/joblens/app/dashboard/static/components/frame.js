@@ -4,12 +4,26 @@ import { el, fill } from "../core/dom.js";
 import { timeZone } from "../core/format.js";
 import { forgetColours } from "./sparkline.js";
 
-/** @typedef {{ path: string, label: string, nav: string }} Entry  `nav` of a page marks its entry. */
+/**
+ * @typedef {object} Entry
+ * @property {string} path
+ * @property {string} label
+ * @property {string} nav  Pages with it mark this entry.
+ * @property {"admin"} [role]  Only for those who may.
+ */
 
-/** Navigation. @type {Entry[]} */
+/** @type {readonly Entry[]} */
 const ENTRIES = [
   { path: "/", label: "Overview", nav: "overview" },
   { path: "/jobs", label: "Jobs", nav: "jobs" },
+  { path: "/runs", label: "Runs", nav: "runs" },
+  { path: "/compare", label: "Compare", nav: "compare" },
+  { path: "/queue", label: "Queue", nav: "queue" },
+  { path: "/nodes", label: "Nodes", nav: "nodes" },
+  { path: "/benchmarks", label: "Benchmarks", nav: "benchmarks" },
+  { path: "/settings", label: "Settings", nav: "settings" },
+  { path: "/tokens", label: "Tokens", nav: "tokens", role: "admin" },
+  { path: "/audit", label: "Audit log", nav: "audit", role: "admin" },
 ];
 
 const THEMES = ["auto", "light", "dark"];
@@ -31,7 +45,8 @@ export class Frame {
   constructor(source, href, own = {}) {
     this._source = source;
     this._main = el("main", { id: "main", tabindex: "-1" });
-    this._links = (own.entries ?? ENTRIES).map((entry) =>
+    const entries = ENTRIES.filter((entry) => !entry.role || source.may(entry.role));
+    this._links = (own.entries ?? entries).map((entry) =>
       el("a", { href: href(entry.path), data: { nav: entry.nav } }, entry.label),
     );
     this._connection = el("span", { class: "connection", data: { state: "ended" } });
@@ -69,8 +84,10 @@ export class Frame {
    */
   newRoot(nav) {
     for (const link of this._links) {
-      if (link.dataset.nav === nav) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
+      if (link.dataset.nav === nav) {
+        link.setAttribute("aria-current", "page");
+        showWithin(link);
+      } else link.removeAttribute("aria-current");
     }
     const root = el("div", { class: "page" });
     fill(this._main, root);
@@ -107,6 +124,19 @@ export class Frame {
     const who = el("span", { class: "who", title: `${principal.role}, sees ${principal.scope}` }, principal.name);
     return el("div", { class: "account" }, who, csrf ? button : null);
   }
+}
+
+/**
+ * Scrolls a row of links, which is longer than a phone, so that one of them is visible.
+ * @param {HTMLElement} link
+ */
+function showWithin(link) {
+  requestAnimationFrame(() => {
+    const row = link.parentElement;
+    if (row && row.scrollWidth > row.clientWidth) {
+      row.scrollLeft = link.offsetLeft - row.offsetLeft - (row.clientWidth - link.offsetWidth) / 2;
+    }
+  });
 }
 
 function themeButton() {

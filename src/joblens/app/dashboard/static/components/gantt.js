@@ -5,6 +5,7 @@
 
 import { el, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
+import { clipped, clock, cross, font, prepared, ticks } from "./canvas.js";
 import { announce } from "./feedback.js";
 import { colourOf } from "./sparkline.js";
 import { toneOf } from "./state.js";
@@ -336,15 +337,10 @@ export class Gantt {
     });
   }
 
-  /** Instants of the grid, at whole seconds, minutes or hours of the reader. */
+  /** Instants of the grid. */
   _ticks() {
     const { from_us, to_us } = this._shown();
-    const wanted = Math.max(2, Math.floor((this._width() - this._left()) / 110));
-    const step = STEPS.find((each) => (to_us - from_us) / each <= wanted) ?? 7 * 86400e6;
-    const offset = new Date(from_us / 1000).getTimezoneOffset() * 60e6;
-    const ticks = [];
-    for (let at = Math.ceil((from_us - offset) / step) * step + offset; at <= to_us; at += step) ticks.push(at);
-    return ticks;
+    return ticks(from_us, to_us, Math.floor((this._width() - this._left()) / 110));
   }
 
   // ---- pointing
@@ -467,36 +463,6 @@ export class Gantt {
   }
 }
 
-/** Steps of the time axis, in µs. */
-const STEPS = [
-  1e3,
-  5e3,
-  1e4,
-  5e4,
-  1e5,
-  2e5,
-  5e5,
-  1e6,
-  2e6,
-  5e6,
-  10e6,
-  15e6,
-  30e6,
-  60e6,
-  120e6,
-  300e6,
-  600e6,
-  900e6,
-  1800e6,
-  3600e6,
-  7200e6,
-  14400e6,
-  21600e6,
-  43200e6,
-  86400e6,
-  2 * 86400e6,
-];
-
 /**
  * @param {Api.Timeline} data
  * @param {number | null} opened
@@ -531,76 +497,4 @@ function rowsOf(data, opened) {
     if (lane.group === opened) addJobs();
   }
   return rows;
-}
-
-/**
- * A canvas of this size, cleared, in CSS pixels.
- * @param {HTMLCanvasElement} canvas
- * @param {number} width
- * @param {number} height
- */
-function prepared(canvas, width, height) {
-  const ratio = Math.min(2, devicePixelRatio || 1);
-  if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(height * ratio);
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${height}px`;
-  }
-  const context = canvas.getContext("2d");
-  context?.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context?.clearRect(0, 0, width, height);
-  return context;
-}
-
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {number} x
- * @param {number} y
- * @param {number} width
- * @param {number} height
- * @param {() => void} draw
- */
-function clipped(context, x, y, width, height, draw) {
-  context.save();
-  context.beginPath();
-  context.rect(x, y, width, height);
-  context.clip();
-  draw();
-  context.restore();
-}
-
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {number} x
- * @param {number} y
- */
-function cross(context, x, y) {
-  context.strokeStyle = context.fillStyle;
-  context.lineWidth = 1.6;
-  context.beginPath();
-  context.moveTo(x - 3, y - 3);
-  context.lineTo(x + 3, y + 3);
-  context.moveTo(x + 3, y - 3);
-  context.lineTo(x - 3, y + 3);
-  context.stroke();
-}
-
-function font() {
-  return "12px system-ui, sans-serif";
-}
-
-/**
- * @param {number} us
- * @param {number} span
- */
-function clock(us, span) {
-  const at = new Date(us / 1000);
-  if (span > 2 * 86400e6) return `${at.getMonth() + 1}/${at.getDate()}`;
-  const time = at.toTimeString();
-  if (span > 600e6) return time.slice(0, 5);
-  if (span > 4e6) return time.slice(0, 8);
-  return `${time.slice(0, 8)}.${String(at.getMilliseconds())
-    .padStart(3, "0")
-    .slice(0, span > 0.4e6 ? 1 : 3)}`;
 }

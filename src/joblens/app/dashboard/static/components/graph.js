@@ -10,6 +10,7 @@ import { shapeOf, toneOf } from "./state.js";
 
 const HEIGHT = 34;
 const LONGEST = 30;
+const SMALLEST = 0.6;
 const ZOOMS = [0.4, 0.55, 0.75, 1, 1.3, 1.7];
 
 /**
@@ -111,12 +112,10 @@ export class GraphView {
     });
   }
 
-  /** Chooses the largest zoom at which the graph fits, within reason. */
+  /** Shows the whole width, as far as words stay readable. */
   fit() {
-    const width = this._scroll.clientWidth / Math.max(1, this._size.width);
-    const height = this._scroll.clientHeight / Math.max(1, this._size.height);
-    const most = Math.min(1, Math.max(Math.min(width, height), ZOOMS[0] ?? 0.4));
-    this._zoom = most;
+    const share = (this._scroll.clientWidth - 8) / Math.max(1, this._size.width);
+    this._zoom = Math.min(1, Math.max(share, SMALLEST));
     this._scale();
   }
 
@@ -166,7 +165,10 @@ export class GraphView {
       this._activate(place, true);
       this._options.onOpen(box);
     });
-    node.addEventListener("focus", () => this._mark(place));
+    node.addEventListener("focus", () => {
+      this._activate(place, false);
+      this._mark(place);
+    });
     node.addEventListener("mouseenter", () => this._mark(place));
     return { box, node, frame, shape, bar, title, stamp: "" };
   }

@@ -42,6 +42,7 @@ export class GraphCard {
     this._answer = null;
     this._view = new GraphView({ label: "Graph of jobs and dependencies", onOpen: (box) => this._onOpen(box) });
     this._note = el("span", { class: "muted" });
+    this._chips = el("span", { class: "states" });
     this._toggle = el("button", { type: "button", hidden: true });
     this._toggle.addEventListener("click", () => this._setGrouped(!this._isGrouped));
     this._body = el("div", { class: "graph-body" }, el("p", { class: "muted loading" }, "Reading the graph…"));
@@ -53,6 +54,7 @@ export class GraphCard {
         { class: "card-head" },
         el("h2", null, "Graph"),
         this._note,
+        this._chips,
         el("span", { class: "grow" }),
         this._toggle,
         this._view.tools,
@@ -101,12 +103,34 @@ export class GraphCard {
     this._view.setGraph(graph, answer.opened);
     if (isFirst) this._view.fit();
     this.showStates();
+    this._showChips();
     const hidden = graph.edges_hidden ? `, ${format.count(graph.edges_hidden)} arrows are not drawn` : "";
     const kind = answer.is_grouped ? "grouped, open a group to see its jobs" : "";
     fill(this._note, [format.counted(graph.stages, "stage"), kind].filter(Boolean).join(", ") + hidden);
     const canToggle = answer.can_group && (!answer.is_grouped || this._isGrouped) && this._context.source.isLive;
     this._toggle.hidden = !canToggle;
     fill(this._toggle, this._isGrouped ? "Show every job" : "Group");
+  }
+
+  /** Opened groups, each with a button that closes it. */
+  _showChips() {
+    const chips = [...this._open].map((group) => {
+      const name = this._rows.groups[group] ?? String(group);
+      return el(
+        "button",
+        { type: "button", class: "chip", "aria-label": `Close group ${name}`, onclick: () => this._openOrClose(group) },
+        `${name} ×`,
+      );
+    });
+    fill(this._chips, chips);
+  }
+
+  /** @param {number} group */
+  _openOrClose(group) {
+    if (!this._open.delete(group)) this._open.add(group);
+    this._context.setQuery({ open: [...this._open].map(String) });
+    this._options.onGroup(this._open.has(group) ? group : null);
+    this.reload();
   }
 
   /** @param {boolean} isGrouped */
@@ -120,10 +144,7 @@ export class GraphCard {
   /** @param {Api.GraphBox} box */
   _onOpen(box) {
     if (box.index === null || box.index === undefined) {
-      if (!this._open.delete(box.group)) this._open.add(box.group);
-      this._context.setQuery({ open: [...this._open].map(String) });
-      this._options.onGroup(this._open.has(box.group) ? box.group : null);
-      this.reload();
+      this._openOrClose(box.group);
       return;
     }
     const row = this._rows.at(box.index);

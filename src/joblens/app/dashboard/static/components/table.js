@@ -37,6 +37,7 @@ import { el, fill } from "../core/dom.js";
  */
 
 const BEYOND = 8; // rows rendered above and below the view
+const FLEXIBLE_PX = 150; // of a column without a width
 
 /** @template R */
 export class Table {
@@ -145,6 +146,10 @@ export class Table {
     const all = el("input", { type: "checkbox", "aria-label": "Select all rows that are loaded" });
     all.addEventListener("change", () => this._selectAll(all.checked));
     this._all = all;
+    // Columns without a width share the rest: narrower than this, the table scrolls instead of hiding them.
+    this._table.style.setProperty("--table-width", `${leastWidth(this._columns)}px`);
+    const always = this._columns.filter((column) => !column.isWide);
+    this._table.style.setProperty("--table-narrow-width", `${leastWidth(always)}px`);
     fill(this._head, el("tr", null, onSelect ? el("th", { class: "check", scope: "col" }, all) : null, cells));
   }
 
@@ -298,6 +303,11 @@ export class Table {
     this._options.onSelect?.(this.selected);
     this._schedule();
   }
+}
+
+/** @param {readonly Column<any>[]} columns */
+function leastWidth(columns) {
+  return columns.reduce((sum, column) => sum + (Number.parseInt(column.width ?? "", 10) || FLEXIBLE_PX), 0);
 }
 
 /**

@@ -111,11 +111,12 @@ export async function poll(ask, everyMs, signal, onState) {
 }
 
 /**
+ * Waits, or returns at once when the signal comes.
  * @param {number} ms
  * @param {AbortSignal} signal
  * @returns {Promise<void>}
  */
-function pause(ms, signal) {
+export function pause(ms, signal) {
   return new Promise((resolve) => {
     const timer = setTimeout(done, ms);
     signal.addEventListener("abort", done, { once: true });

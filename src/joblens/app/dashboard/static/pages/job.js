@@ -68,7 +68,7 @@ class JobView {
       el("div", { class: "grid job-grid" }, this._facts.node, this._provenance.node),
     );
     this._show(record);
-    await Promise.all([this._charts.load(), this._log.load(record)]);
+    await Promise.allSettled([this._charts.load(), this._log.load(record)]); // each shows its own error
     this._loadRest(record);
     if (source.isLive && !isFinal(record.status)) this._follow();
   }
@@ -84,10 +84,20 @@ class JobView {
 
   /** Parts that nothing waits for; each says itself what is wrong with it. @param {Api.Record} record */
   _loadRest(record) {
-    this._load("/details", (/** @type {Api.Details} */ details) => this._showDetails(details, record));
+    this._loadDetails(record);
     this._load("/advice", (/** @type {Api.OneJobAdvice} */ advice) => this._advice.show(advice), this._advice);
-    this._load("/annotations", (/** @type {Api.Annotations} */ notes) => this._notes.showNotes(notes.items));
-    this._load("/provenance", (/** @type {Api.Provenance} */ found) => this._provenance.show(found), this._provenance);
+    this._load(
+      "/annotations",
+      (/** @type {Api.Annotations} */ notes) => this._notes.showNotes(notes.items),
+      this._notes,
+    );
+    if (record.attempt?.provenance) {
+      this._load(
+        "/provenance",
+        (/** @type {Api.Provenance} */ found) => this._provenance.show(found),
+        this._provenance,
+      );
+    } else this._provenance.fail("None: the job never started, or `provenance.enabled` was false.");
     if (record.job.run) {
       this._load("/attempts", (/** @type {Api.Attempts} */ found) => this._attempts.show(found.items, record));
     }
@@ -96,24 +106,28 @@ class JobView {
   /**
    * @param {string} part
    * @param {(answer: any) => void} show
-   * @param {{ fail?: (words: string) => void }} [card]
+   * @param {{ fail: (words: string) => void }} [card]
    */
   async _load(part, show, card) {
     const { source, signal } = this._context;
     try {
       show(await source.get(this._path + part, {}, { signal }));
     } catch (error) {
-      if (!signal.aborted) card?.fail?.(error instanceof Error ? error.message : String(error));
+      if (!signal.aborted) card?.fail(error instanceof Error ? error.message : String(error));
     }
   }
 
-  /**
-   * @param {Api.Details} details
-   * @param {Api.Record} record
-   */
-  _showDetails(details, record) {
-    this._processes.show(details, record);
-    this._endpoints.show(details);
+  /** @param {Api.Record} record */
+  _loadDetails(record) {
+    const show = (/** @type {Api.Details} */ details) => {
+      this._processes.show(details, record);
+      this._endpoints.show(details);
+    };
+    const fail = (/** @type {string} */ words) => {
+      this._processes.fail(words);
+      this._endpoints.fail(words);
+    };
+    this._load("/details", show, { fail });
   }
 
   /** Asks for what is new until the job has ended. A break loses nothing: positions say where to continue. */
@@ -132,8 +146,7 @@ class JobView {
           if (status !== this._record?.status) await this._refresh();
           if (performance.now() - details_at > DETAILS_MS && this._record) {
             details_at = performance.now();
-            const record = this._record;
-            this._load("/details", (details) => this._showDetails(details, record));
+            this._loadDetails(this._record);
           }
           if (isFinal(status)) {
             setConnection("ended");

@@ -1,6 +1,7 @@
 /** Right-size advice: what to request the next time, as a line to paste. */
 
 import { copyLine } from "../../components/feedback.js";
+import { plainTable, scrolled } from "../../components/plain-table.js";
 import { el, fill } from "../../core/dom.js";
 import { counted } from "../../core/format.js";
 
@@ -25,31 +26,17 @@ export class AdviceCard {
     fill(
       this._body,
       el("p", { class: "muted" }, `From ${counted(found.jobs, "job")} of this name; confidence: ${found.confidence}.`),
-      el(
-        "table",
-        { class: "plain-table" },
-        el(
-          "thead",
-          null,
-          el(
-            "tr",
-            null,
-            ["Resource", "Requested", "Advised", "Why"].map((word) => el("th", { scope: "col" }, word)),
-          ),
-        ),
-        el(
-          "tbody",
-          null,
-          found.advice.map((each) =>
-            el(
-              "tr",
-              { class: each.is_change ? "is-change" : "" },
-              el("th", { scope: "row" }, each.resource),
-              el("td", null, each.current),
-              el("td", null, each.is_change ? each.recommended : "stays"),
-              el("td", { class: "muted" }, each.reason),
-            ),
-          ),
+      scrolled(
+        "Advice",
+        plainTable(
+          ["Resource", "Requested", "Advised", "Why"],
+          found.advice.map((each) => [
+            each.resource,
+            each.current || "no limit",
+            each.is_change ? each.recommended : "stays",
+            el("span", { class: "muted" }, each.reason),
+          ]),
+          { isText: true, rowClass: (index) => (found.advice[index]?.is_change ? "is-change" : "") },
         ),
       ),
       found.line

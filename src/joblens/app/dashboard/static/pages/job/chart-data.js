@@ -2,14 +2,22 @@
 
 /** @typedef {(number | null)[]} Values */
 
-/** Curves of earlier runs that belong to a chart: chart -> name of the curve in `EarlierRun.curves`. */
-/** @type {Record<string, string[]>} */
+/**
+ * Curves of earlier runs: chart -> name in `EarlierRun.curves`, words, colour.
+ * @type {Record<string, { name: string, words: string, colour: string }[]>}
+ */
 const EARLIER = {
-  cpu: ["cpu"],
-  memory: ["memory"],
-  io: ["io_read", "io_write"],
-  network: ["network_rx", "network_tx"],
-  processes: ["processes"],
+  cpu: [{ name: "cpu", words: "", colour: "--cpu" }],
+  memory: [{ name: "memory", words: "", colour: "--ink" }],
+  io: [
+    { name: "io_read", words: " read", colour: "--series-0" },
+    { name: "io_write", words: " written", colour: "--series-1" },
+  ],
+  network: [
+    { name: "network_rx", words: " received", colour: "--series-0" },
+    { name: "network_tx", words: " sent", colour: "--series-1" },
+  ],
+  processes: [{ name: "processes", words: "", colour: "--series-0" }],
 };
 /** @type {Record<string, string>} */
 const COLOURS = {
@@ -30,6 +38,7 @@ const FILLED = new Set(["cpu_total", "processes", "threads"]);
  * @returns {Api.JobCharts | null}
  */
 export function joinCharts(whole, news) {
+  if (news.started_at_us !== whole.started_at_us) return null; // it started again
   const last = whole.at_us.at(-1) ?? 0;
   const first = news.at_us.findIndex((at) => at > last);
   const { status, now_us, ended_at_us } = news;
@@ -120,10 +129,9 @@ function resampled(own, values, times) {
 export function seriesOf(chart, length, earlier) {
   /** @type {import("../../components/chart.js").Series[]} */
   const series = [];
-  for (const name of EARLIER[chart.key] ?? []) {
+  for (const { name, words, colour } of EARLIER[chart.key] ?? []) {
     for (const { label, values } of earlier.get(name) ?? []) {
-      const words = name.includes("_") ? `${label} ${name.split("_")[1]}` : label;
-      series.push({ label: words, values, isFaint: true, colour: "--muted" });
+      series.push({ label: label + words, values, isFaint: true, isDashed: true, colour });
     }
   }
   /** @type {Values} */

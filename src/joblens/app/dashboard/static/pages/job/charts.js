@@ -47,7 +47,7 @@ export class ChartPanel {
     /** @type {number | undefined} */
     this._timer = undefined;
     this._group = new ChartGroup((range) => this._onZoom(range), onCursor);
-    this._range = el("span", { class: "muted number", role: "status" });
+    this._range = el("span", { class: "muted number" });
     this._grid = el("div", { class: "charts" });
     this._events = el("details", { class: "more", hidden: true });
     this._reset = this._button("Whole time", "Show the whole time", () => this._group.zoom(null));
@@ -230,7 +230,7 @@ export class ChartPanel {
   /** @param {Range | null} range */
   _onZoom(range) {
     const began = this._whole?.started_at_us ?? 0;
-    const seconds = (/** @type {number} */ us) => ((us - began) / 1e6).toFixed(1);
+    const seconds = (/** @type {number} */ us) => ((us - began) / 1e6).toFixed(3);
     this._context.setQuery({
       zoom: range ? `${seconds(Math.max(range.from_us, began))}-${seconds(range.to_us)}` : null,
     });

@@ -1,5 +1,6 @@
 /** Network endpoints of a job: with whom it talked. */
 
+import { plainTable, scrolled } from "../../components/plain-table.js";
 import { el, fill } from "../../core/dom.js";
 import * as format from "../../core/format.js";
 
@@ -20,55 +21,38 @@ export class EndpointsCard {
     const endpoints = table?.endpoints ?? [];
     if (endpoints.length === 0) {
       const why = details.unknown?.endpoints;
-      const words = why ? `Cannot be measured here: ${why}` : table ? "The job opened no connection." : "None seen.";
-      fill(this._body, el("p", { class: "muted" }, words));
+      const words = why ? `Not measured: ${why}.` : table ? "The job opened no connection." : "None seen.";
+      this.fail(words);
       return;
     }
-    const head = ["Address", "Received", "Sent", "Sockets", "Round trip"];
     fill(
       this._body,
-      el(
-        "div",
-        { class: "scroll", tabindex: "0", role: "group", "aria-label": "Endpoints, scrolls" },
-        el(
-          "table",
-          { class: "plain-table" },
-          el(
-            "thead",
-            null,
-            el(
-              "tr",
-              null,
-              head.map((word, index) => el("th", { scope: "col", class: index ? "right" : "" }, word)),
-            ),
-          ),
-          el(
-            "tbody",
-            null,
-            endpoints.map((each) =>
-              el(
-                "tr",
-                null,
-                el(
-                  "td",
-                  null,
-                  el("span", { class: "mono" }, addressOf(each)),
-                  " ",
-                  el("span", { class: "muted" }, each.is_listener ? `${each.protocol}, accepts` : each.protocol),
-                ),
-                el("td", { class: "right" }, format.bytes(each.rx_bytes)),
-                el("td", { class: "right" }, format.bytes(each.tx_bytes)),
-                el("td", { class: "right" }, format.count(each.sockets ?? 0)),
-                el("td", { class: "right" }, format.seconds(each.rtt_usec)),
-              ),
-            ),
-          ),
+      scrolled(
+        "Network endpoints",
+        plainTable(
+          ["Address", "Received", "Sent", "Sockets", "Round trip"],
+          endpoints.map((each) => [
+            [
+              el("span", { class: "mono" }, addressOf(each)),
+              " ",
+              el("span", { class: "muted" }, each.is_listener ? `${each.protocol}, accepts` : each.protocol),
+            ],
+            format.bytes(each.rx_bytes),
+            format.bytes(each.tx_bytes),
+            format.count(each.sockets ?? 0),
+            format.seconds(each.rtt_usec),
+          ]),
         ),
       ),
       (table?.seen ?? 0) > endpoints.length
         ? el("p", { class: "muted" }, `The busiest of ${format.count(table?.seen)}.`)
         : null,
     );
+  }
+
+  /** @param {string} words */
+  fail(words) {
+    fill(this._body, el("p", { class: "muted" }, words));
   }
 }
 

@@ -1,5 +1,6 @@
 /** Facts of a job's record: what was asked for, parameters, files; and its other attempts. */
 
+import { plainTable, scrolled } from "../../components/plain-table.js";
 import { stateBadge } from "../../components/state.js";
 import { el, fill } from "../../core/dom.js";
 import * as format from "../../core/format.js";
@@ -62,7 +63,7 @@ export class FactsCard {
         ["Measured so because", attempt?.accounting_reason ?? ""],
         [
           "Samples",
-          outcome
+          outcome?.samples
             ? `${format.count(outcome.samples)} every ${format.duration(outcome.sampling_interval_s ?? null)}`
             : "",
         ],
@@ -118,38 +119,20 @@ export class AttemptsCard {
       el("div", { class: "card-head" }, el("h2", null, "Attempts")),
       el(
         "div",
-        { class: "card-body scroll", tabindex: "0", role: "group", "aria-label": "Attempts of this job" },
-        el(
-          "table",
-          { class: "plain-table" },
-          el(
-            "thead",
-            null,
-            el(
-              "tr",
-              null,
-              ["Job", "State", "Started", "Duration"].map((word) => el("th", { scope: "col" }, word)),
-            ),
-          ),
-          el(
-            "tbody",
-            null,
-            attempts.map((each) =>
-              el(
-                "tr",
-                null,
-                el(
-                  "td",
-                  null,
-                  each.job.uuid === current.job.uuid
-                    ? el("strong", { "aria-current": "page" }, String(each.number))
-                    : el("a", { href: this._context.href(`/jobs/${each.number}`) }, String(each.number)),
-                ),
-                el("td", null, stateBadge(each.status)),
-                el("td", null, format.shortTime(each.attempt?.started_at_us)),
-                el("td", null, format.duration(each.outcome?.duration_s)),
-              ),
-            ),
+        { class: "card-body" },
+        scrolled(
+          "Attempts",
+          plainTable(
+            ["Job", "State", "Started", "Duration"],
+            attempts.map((each) => [
+              each.job.uuid === current.job.uuid
+                ? el("strong", { "aria-current": "page" }, String(each.number))
+                : el("a", { href: this._context.href(`/jobs/${each.number}`) }, String(each.number)),
+              stateBadge(each.status),
+              format.shortTime(each.attempt?.started_at_us),
+              format.duration(each.outcome?.duration_s),
+            ]),
+            { isText: true },
           ),
         ),
       ),

@@ -190,6 +190,7 @@ export class LogCard {
     try {
       for (let turn = 0; turn < 20; turn++) {
         const found = await this._ask({ at: this._next, part: "forward" });
+        if (found.total < this._next) return await this._goToEnd(); // the job started again
         this._take(found);
         this._showNotice(found);
         if (!this._isFollowing || found.next >= found.total || found.lines.length < LINES) break;
@@ -258,6 +259,7 @@ export class LogCard {
       const where = found.node ? ` The file is on ${found.node}, or was deleted.` : "";
       words = found.total ? `Only the last lines, from the job's record.${where}` : `No output.${where}`;
     } else if (found.total === 0) words = found.is_final ? "The job printed nothing here." : "No output yet.";
+    this._view.hidden = found.total === 0;
     this._notice.hidden = words === "";
     setText(this._notice, words);
   }

@@ -78,6 +78,11 @@ export class NotesCard {
     );
   }
 
+  /** @param {string} words */
+  fail(words) {
+    fill(this._notes, el("li", { class: "muted" }, words));
+  }
+
   /**
    * @param {string} label
    * @param {string} placeholder

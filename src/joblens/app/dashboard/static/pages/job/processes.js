@@ -54,14 +54,20 @@ export class ProcessCard {
     this._from_us = record.attempt?.started_at_us ?? 0;
     this._to_us = record.outcome ? this._from_us + record.outcome.duration_s * 1e6 : (table?.at_us ?? this._from_us);
     this._processes = processesOf(table?.threads ?? []);
-    this._slider.hidden = this._tree.hidden = this._processes.length === 0;
     const unread = Math.max(0, (table?.seen ?? 0) - (table?.threads?.length ?? 0)) + (table?.unread ?? 0);
     let note = "";
-    if (this._processes.length === 0) note = `Not measured: ${details.unknown?.threads ?? "the job has not started"}.`;
+    if (this._processes.length === 0)
+      note = `Not measured: ${details.unknown?.threads ?? (record.attempt ? "no process was seen" : "the job has not started")}.`;
     else if (unread) note = `${format.count(unread)} short or idle threads are not shown.`;
-    setText(this._note, note);
-    this._note.hidden = note === "";
+    this.fail(note);
     this._draw();
+  }
+
+  /** @param {string} words  Why there is nothing, or not all. */
+  fail(words) {
+    this._slider.hidden = this._tree.hidden = this._processes.length === 0;
+    this._note.hidden = words === "";
+    setText(this._note, words);
   }
 
   /** @param {number | null} at_us  Time under the pointer in a chart. */

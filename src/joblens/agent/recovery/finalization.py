@@ -314,13 +314,13 @@ class Finalization:
 
     def _when_it_ended(self) -> tuple[int, int]:
         """Returns (µs UTC, µs since the start): from its launcher, or of its last sample."""
-        ended_at_us, duration_us = self._told_end()
+        ended_at_us, duration_us = self._recorded_end()
         if not self._summary.samples:
             return ended_at_us, duration_us
         last = self._summary.samples[-1]  # may be just after the end of the main process
         return max(ended_at_us, last.at_us), max(duration_us, last.elapsed_us)
 
-    def _told_end(self) -> tuple[int, int]:
+    def _recorded_end(self) -> tuple[int, int]:
         started_at_us, started_ns = self._attempt.started_at_us, self._attempt.started_mono_ns
         left = self._left
         if left is not None and started_ns is not None and self._is_within_reach:

@@ -1,5 +1,5 @@
 """A cluster of this one machine, for tests: pilot workers are processes of their own, which outlive the
-driver and are known by their pids. `python -m tests.local_placer ARGUMENTS` is joblens with `--engine slurm`
+driver and are known by their pids. `python -m tests.local_backend ARGUMENTS` is joblens with `--engine slurm`
 as this cluster.
 
 JOBLENS_TEST_PACKS: one worker for all jobs of a queue, with so many places. JOBLENS_TEST_BROKEN: what is
@@ -19,11 +19,11 @@ from joblens.app.clusters import engine as cluster_engine
 from joblens.model.clusters.placement import (
     JOB,
     AllocationEvent,
+    AllocationState,
     ClusterPreview,
     NodeCapacity,
     Placed,
     PlacementRequest,
-    PlaceState,
     PlannedRequest,
     PreviewStep,
 )
@@ -36,7 +36,7 @@ from joblens.ports.workers import WorkerConfigWriter
 from joblens.probes.proc.kernel_files import parse_stat
 
 
-class LocalPlacer:
+class LocalBackend:
     engine = "slurm"
     allocations = None
 
@@ -57,11 +57,11 @@ class LocalPlacer:
         self._live: dict[str, Placed] = {}
         self._ran: set[str] = set()
 
-    def check(self, parcels: Sequence[PlacementRequest]) -> None:
+    def check(self, requests: Sequence[PlacementRequest]) -> None:
         have = len(self._gpus)
         lacks = [
             Lack(one.name, "gpus", one.requirements.gpus, have)
-            for one in parcels
+            for one in requests
             if one.requirements.gpus is not None and one.requirements.gpus > have
         ]
         if lacks:
@@ -72,19 +72,19 @@ class LocalPlacer:
         requests = [
             PlannedRequest(stage=step.stage, kind=JOB, name=one.name, jobs=(int(one.uuid),))
             for step in steps
-            for one in step.parcels
+            for one in step.requests
         ]
         return ClusterPreview(engine=self.engine, where="this machine", requests=tuple(requests))
 
-    def place(self, parcels: Sequence[PlacementRequest]) -> list[Placed]:
+    def place(self, requests: Sequence[PlacementRequest]) -> list[Placed]:
         self._fail_while_away()
-        refused = [one for one in parcels if one.name.startswith("refused")]
+        refused = [one for one in requests if one.name.startswith("refused")]
         if refused:
             raise PlanError(f"the cluster will never take {refused[0].name}")
         if self._packs:
-            queues = dict.fromkeys(one.queue for one in parcels)
+            queues = dict.fromkeys(one.queue for one in requests)
             return [self._start((), queue) for queue in queues]
-        return [self._start((one.uuid,), one.queue) for one in parcels]
+        return [self._start((one.uuid,), one.queue) for one in requests]
 
     def _fail_while_away(self) -> None:
         if self._away and os.path.exists(self._away):
@@ -138,13 +138,13 @@ class LocalPlacer:
             ended = self._ended(job_id)
             if ended is not None:
                 del self._live[job_id]
-                state = PlaceState.ENDED if ended == 0 else PlaceState.GONE
+                state = AllocationState.ENDED if ended == 0 else AllocationState.GONE
                 news.append(
                     AllocationEvent(job_id=job_id, state=state, word=f"exit {ended}", uuids=placed.uuids)
                 )
             elif job_id not in self._ran:
                 self._ran.add(job_id)
-                news.append(AllocationEvent(job_id=job_id, state=PlaceState.RUNNING, word="RUNNING"))
+                news.append(AllocationEvent(job_id=job_id, state=AllocationState.RUNNING, word="RUNNING"))
         return news
 
     def _ended(self, job_id: str) -> int | None:
@@ -169,7 +169,7 @@ class LocalPlacer:
 def main() -> None:
     from joblens.__main__ import entry
 
-    cluster_engine.PLACERS["slurm"] = ("tests.local_placer", "LocalPlacer")
+    cluster_engine.BACKENDS["slurm"] = ("tests.local_backend", "LocalBackend")
     entry()
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from joblens.agent.launcher.launcher import TOTALS, write_outcome
 from joblens.agent.launcher.slot_ledger import outcome_path, read_left_outcome
 from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant
-from joblens.agent.recovery.settlement import UNKNOWN, Finalization, History, Tools
+from joblens.agent.recovery.finalization import UNKNOWN, Finalization, History, Tools
 from joblens.agent.runtime.ownership import this_process
 from joblens.app.wiring.drivers import SystemClock
 from joblens.model.jobs.details import Details
@@ -59,7 +59,7 @@ class Gone:
             assert text.endswith("{})")
             Path(path).write_text(text.removesuffix("{})") + ascii(self.contents) + ")")
 
-    def settle(self, *, is_within_reach: bool = True) -> tuple[Outcome, list[Write]]:
+    def finalize(self, *, is_within_reach: bool = True) -> tuple[Outcome, list[Write]]:
         clock = SystemClock()
         tools = Tools(str(self._spool), Accountant(clock), clock, 0)
         seen = History([(0, _SEEN)], Details())
@@ -79,7 +79,7 @@ def gone(request: pytest.FixtureRequest, tmp_path: Path) -> Gone:
 @pytest.mark.parametrize("is_within_reach", [True, False], ids=["same boot", "after a reboot"])
 def test_noted_counters_are_the_final_sample(gone: Gone, *, is_within_reach: bool) -> None:
     gone.leave_outcome(with_counters=True)
-    outcome, writes = gone.settle(is_within_reach=is_within_reach)
+    outcome, writes = gone.finalize(is_within_reach=is_within_reach)
     usage = outcome.usage
     assert outcome.status is Status.SUCCESS
     assert usage.cpu_total_usec == gone.reading["cpu_total_usec"] - _BASE_USEC
@@ -95,14 +95,14 @@ def test_noted_counters_are_the_final_sample(gone: Gone, *, is_within_reach: boo
 
 def test_without_noted_counters_the_waited_processes_give_lower_bounds(gone: Gone) -> None:
     gone.leave_outcome(with_counters=False)
-    usage = gone.settle()[0].usage
+    usage = gone.finalize()[0].usage
     assert (usage.cpu_total_usec, usage.sources["cpu"]) == (700_000, "wait4 rusage")
     assert usage.memory_largest_process_bytes == 70 * MIB
     assert {"cpu_total_usec", "memory_peak_bytes", "memory_kernel_peak_bytes"} <= {*usage.lower_bounds}
 
 
 def test_a_job_without_an_outcome_is_lost_with_lower_bounds(gone: Gone) -> None:
-    outcome, _ = gone.settle()
+    outcome, _ = gone.finalize()
     assert outcome.status is Status.LOST
     assert outcome.usage.cpu_total_usec == _SEEN.cpu_total_usec
     assert {"cpu_total_usec", "memory_kernel_peak_bytes"} <= {*outcome.usage.lower_bounds}
@@ -115,7 +115,7 @@ def test_counters_that_do_not_fit_are_not_used(gone: Gone) -> None:
     gone.leave_outcome(with_counters=True)
     assert gone.record.attempt is not None
     gone.record = replace(gone.record, attempt=replace(gone.record.attempt, groups={"unified": "/other"}))
-    usage = gone.settle()[0].usage
+    usage = gone.finalize()[0].usage
     assert usage.cpu_total_usec == 700_000
     assert "cpu_total_usec" in usage.lower_bounds
 
@@ -132,7 +132,7 @@ def test_an_outcome_of_an_earlier_version_has_no_counters(tmp_path: Path) -> Non
 def test_counters_that_cannot_be_read_are_not_used(gone: Gone, text: bytes) -> None:
     gone.contents = dict.fromkeys(gone.contents, text)
     gone.leave_outcome(with_counters=True)
-    usage = gone.settle()[0].usage
+    usage = gone.finalize()[0].usage
     assert usage.cpu_total_usec == 700_000
     assert "cpu_total_usec" in usage.lower_bounds
 

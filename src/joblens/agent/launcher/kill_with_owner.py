@@ -1,6 +1,6 @@
-"""What a launcher does when its owner is gone and its job must not go on without it: a worker's job is taken
-up by another worker, and two of them would do everything twice. launcher.py and slot_launcher.py import it
-where they run as plain files, so it imports as little."""
+"""Kills a job whose owner is gone and which must not continue without it: another worker starts a worker's
+job again, and two would do everything twice. launcher.py and slot_launcher.py, which run as plain files,
+import this, so it imports as little as they do."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 import launcher  # type: ignore[import-not-found]  # noqa: E402 - beside this one; no package here
 
 _PR_SET_PDEATHSIG = 1
-_CALL = _signal.SIGUSR2  # what the kernel is asked to send
-_GIVE_UP = _signal.SIGRTMAX  # what the client of a container takes the container away at
+_CALL = _signal.SIGUSR2  # sent by the kernel
+_GIVE_UP = _signal.SIGRTMAX  # the client of a container removes the container on it
 _PAUSE_S = 0.005
 _REMOVE_TRIES = 50
-_TIMEOUT_S = 30.0  # for a client whose engine does not answer, and for what the kernel cannot end
+_TIMEOUT_S = 30.0  # for an engine that does not answer, and for processes that the kernel cannot kill
 
 
 def call_at_owners_end(then: Callable[[], None]) -> None:
-    """For a launcher that waits for its job and looks at nothing else meanwhile. The kernel tells when the
-    thread that started this process is gone; the process around it may well be there still."""
+    """For a launcher that only waits for its job. The kernel sends the signal when the thread that started
+    this process is gone; the process of that thread may still run."""
     owner = os.getppid()
 
     def called(_number: int, _frame: object) -> None:
@@ -47,16 +47,16 @@ def end_slot_with_owner(groups: list[str], clean_up: Callable[[], None]) -> None
 
 
 def end_with_owner(groups: list[str], main_pid: int = 0) -> None:
-    """Never returns. Nothing is left behind: whoever takes the job up tells how it went."""
+    """Never returns. Leaves no outcome: the next worker of the job records it."""
     end_job(groups, main_pid)
     remove_groups(groups)
     os._exit(0)
 
 
 def end_job(groups: list[str], main_pid: int = 0, reap: Callable[[], object] | None = None) -> None:
-    """Kills whatever is in the groups and everything that came from this process, this process excepted.
-    `main_pid`: the client of a container, which is asked first: it takes the container away. `reap`: waits
-    for processes that have ended."""
+    """Kills all processes of the groups and all descendants of this process, except itself. `main_pid`: the
+    client of a container, which is asked first: it removes the container. `reap`: waits for ended
+    processes."""
     reap = reap or _reap
     deadline_s = time.monotonic() + _TIMEOUT_S
     if main_pid:
@@ -73,7 +73,7 @@ def end_job(groups: list[str], main_pid: int = 0, reap: Callable[[], object] | N
 
 
 def remove_groups(paths: list[str]) -> None:
-    """Empty ones, and what was made below them. A process that has just ended still counts for a moment."""
+    """Removes empty groups and those below them. A process that has just ended still counts for a moment."""
     for path in paths:
         for folder in [folder for folder, _, _ in os.walk(path, topdown=False)]:
             _remove_group(folder)
@@ -115,12 +115,12 @@ def _members(groups: list[str]) -> set[int]:
                 with open(f"{folder}/cgroup.procs", "rb") as file:
                     found.update(map(int, file.read().split()))
             except OSError:
-                pass  # it has just been taken away
+                pass  # it was just removed
     return found
 
 
 def _descendants() -> set[int]:
-    """All that were started from here: orphans among them are children of this process by now."""
+    """Returns all processes started from here: orphans among them are children of this process by now."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
