@@ -237,7 +237,7 @@ def test_notes_tags_rerun_and_deletion(dashboard: Watched, start_job: StartJob) 
     page.keyboard.press("Enter")
     expect(page.locator(".note-text")).to_have_text("looks <i>good</i>")
     expect(page.get_by_role("region", name="Provenance")).to_contain_text("Kernel")
-    expect(page.get_by_role("region", name="Right-size advice")).to_contain_text("From 1 job of this name")
+    expect(page.get_by_role("region", name="Right-size")).to_contain_text("From 1 job of this name")
     page.locator(".job-actions summary").click()
     with page.expect_download() as saved:
         page.get_by_role("link", name="Samples (CSV)").click()

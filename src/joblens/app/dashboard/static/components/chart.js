@@ -209,7 +209,7 @@ export class Chart {
             const limits = (this._data?.limits ?? []).map((limit) => limit.value);
             const top = Math.max(high ?? 0, least);
             // A limit far above the curve would flatten it: then only its label says where it is.
-            const near = limits.filter((value) => value <= top * 4 || top === 0);
+            const near = limits.filter((value) => value <= top * 2.5 || top === 0);
             return [0, Math.max(top, ...near) * 1.08 || 1];
           },
         },

@@ -1,5 +1,6 @@
 /** Right-size advice: what to request the next time, as a line to paste. */
 
+import { card } from "../../components/card.js";
 import { copyLine } from "../../components/feedback.js";
 import { plainTable, scrolled } from "../../components/plain-table.js";
 import { el, fill } from "../../core/dom.js";
@@ -8,12 +9,7 @@ import { counted } from "../../core/format.js";
 export class AdviceCard {
   constructor() {
     this._body = el("div", { class: "card-body stack" }, el("p", { class: "muted" }, "Loading…"));
-    this.node = el(
-      "section",
-      { class: "card", "aria-label": "Right-size advice" },
-      el("div", { class: "card-head" }, el("h2", null, "Right-size")),
-      this._body,
-    );
+    this.node = card("Right-size", null, this._body);
   }
 
   /** @param {Api.OneJobAdvice} found */

@@ -1,5 +1,6 @@
 /** Network endpoints of a job: with whom it talked. */
 
+import { card } from "../../components/card.js";
 import { plainTable, scrolled } from "../../components/plain-table.js";
 import { el, fill } from "../../core/dom.js";
 import * as format from "../../core/format.js";
@@ -7,12 +8,7 @@ import * as format from "../../core/format.js";
 export class EndpointsCard {
   constructor() {
     this._body = el("div", { class: "card-body" }, el("p", { class: "muted" }, "Loading…"));
-    this.node = el(
-      "section",
-      { class: "card", "aria-label": "Network endpoints" },
-      el("div", { class: "card-head" }, el("h2", null, "Network endpoints")),
-      this._body,
-    );
+    this.node = card("Network endpoints", null, this._body);
   }
 
   /** @param {Api.Details} details */

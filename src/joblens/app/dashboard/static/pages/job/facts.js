@@ -1,5 +1,6 @@
 /** Facts of a job's record: what was asked for, parameters, files; and its other attempts. */
 
+import { card } from "../../components/card.js";
 import { plainTable, scrolled } from "../../components/plain-table.js";
 import { stateBadge } from "../../components/state.js";
 import { el, fill } from "../../core/dom.js";
@@ -35,12 +36,7 @@ export class FactsCard {
   constructor(context) {
     this._context = context;
     this._body = el("div", { class: "card-body stack" });
-    this.node = el(
-      "section",
-      { class: "card", "aria-label": "Job facts" },
-      el("div", { class: "card-head" }, el("h2", null, "Job")),
-      this._body,
-    );
+    this.node = card("Job", null, this._body);
   }
 
   /** @param {Api.Record} record */

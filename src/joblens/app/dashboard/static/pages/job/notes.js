@@ -1,5 +1,6 @@
 /** Tags and notes that people attach to a job. */
 
+import { card } from "../../components/card.js";
 import { toast, wordsOf } from "../../components/feedback.js";
 import { el, fill } from "../../core/dom.js";
 import * as format from "../../core/format.js";
@@ -15,12 +16,11 @@ export class NotesCard {
     this._path = path;
     this._onChanged = onChanged;
     this._tags = el("div", { class: "chips" });
-    this._notes = el("ul", { class: "notes" });
+    this._notes = el("ul", { class: "job-notes" });
     const may = context.source.isLive && context.source.may("operator");
-    this.node = el(
-      "section",
-      { class: "card", "aria-label": "Tags and notes" },
-      el("div", { class: "card-head" }, el("h2", null, "Tags and notes")),
+    this.node = card(
+      "Tags and notes",
+      null,
       el(
         "div",
         { class: "card-body stack" },

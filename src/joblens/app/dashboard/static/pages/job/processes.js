@@ -1,5 +1,6 @@
 /** Processes of a job at one time: the time under the pointer in the charts, or that of the slider. */
 
+import { card } from "../../components/card.js";
 import { el, fill, setText } from "../../core/dom.js";
 import * as format from "../../core/format.js";
 
@@ -37,10 +38,9 @@ export class ProcessCard {
     });
     this._tree = el("div", { class: "scroll processes", tabindex: "0", role: "group", "aria-label": "Process tree" });
     this._note = el("p", { class: "muted" }, "Loading…");
-    this.node = el(
-      "section",
-      { class: "card", "aria-label": "Processes" },
-      el("div", { class: "card-head" }, el("h2", null, "Processes"), this._words),
+    this.node = card(
+      "Processes",
+      this._words,
       el("div", { class: "card-body stack" }, this._slider, this._tree, this._note),
     );
   }

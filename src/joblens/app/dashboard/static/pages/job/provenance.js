@@ -1,5 +1,6 @@
 /** Provenance: code, programs, packages and machine that a job ran with. */
 
+import { card } from "../../components/card.js";
 import { el, fill } from "../../core/dom.js";
 import * as format from "../../core/format.js";
 import { factList, moreFacts } from "./facts.js";
@@ -7,12 +8,7 @@ import { factList, moreFacts } from "./facts.js";
 export class ProvenanceCard {
   constructor() {
     this._body = el("div", { class: "card-body stack" }, el("p", { class: "muted" }, "Loading…"));
-    this.node = el(
-      "section",
-      { class: "card", "aria-label": "Provenance" },
-      el("div", { class: "card-head" }, el("h2", null, "Provenance")),
-      this._body,
-    );
+    this.node = card("Provenance", null, this._body);
   }
 
   /** @param {Api.Provenance} found */
