@@ -30,8 +30,7 @@ from joblens.model.jobs.job import Status
 from joblens.model.questions import API_HEADER, API_VERSION, VERSION_HEADER
 from joblens.model.runs.run import RunStatus
 from tests.builders.writes import NOON_US, SECOND, ended, queued, samples, started, whole_job
-from tests.integration.served import Served
-from tests.integration.test_server_limits import certificate
+from tests.integration.served import Served, certificate
 
 PAIR = {"name": "pair", "jobs": [{"name": "a", "command": "true"}, {"name": "b", "command": "false"}]}
 

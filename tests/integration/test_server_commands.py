@@ -108,9 +108,15 @@ def test_serve_opens_the_browser_of_a_desktop(tmp_path: Path, store_path: Path) 
     seen, browser = tmp_path / "seen", tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" >{seen}\nkill -TERM $PPID\n')
     browser.chmod(0o755)
-    desktop = {"DISPLAY": ":9", "BROWSER": f"{browser} %s", "SSH_CONNECTION": "", "SSH_TTY": "", "CI": ""}
     code, screen = run_on_terminal(
-        "serve", "--port", "0", cwd=tmp_path, JOBLENS_SERVER_SOCKET=str(tmp_path / "s.sock"), **desktop
+        *("serve", "--port", "0"),
+        cwd=tmp_path,
+        JOBLENS_SERVER_SOCKET=str(tmp_path / "s.sock"),
+        DISPLAY=":9",
+        BROWSER=f"{browser} %s",
+        SSH_CONNECTION="",
+        SSH_TTY="",
+        CI="",
     )
     assert code == 0, screen
     assert "/sign-in?code=" in seen.read_text()

@@ -49,7 +49,7 @@ def ask_everything(folder: Path, examples: str) -> Asked:
     (folder / "schemathesis.toml").write_text(CONFIG)
     with Served(folder) as server:
         # Wrong tokens of one address are answered with 429 after a while, where the check expects 401.
-        server.serving.application._context.auth._failures = Rates(per_second=1e6, burst=1e6)
+        server.serving.application.context.auth._failures = Rates(per_second=1e6, burst=1e6)
         for name in ("one", "two"):
             made = queued(name=name, tags=("night",))
             uuid = made.job.uuid

@@ -33,7 +33,16 @@ _ON_SERVER = frozenset(
         *("workflows list", "workflows show", "workflows get", "workflows status"),
         *("workflows check-resources", "jobs list", "jobs get", "jobs logs"),
         *("user-data get", "user-data list", "datasets get", "datasets list", "datasets show"),
-        *("plot", "plot-resources", "report", "snapshot", "export", "sql", "graph", "workflows execution-plan"),
+        *(
+            "plot",
+            "plot-resources",
+            "report",
+            "snapshot",
+            "export",
+            "sql",
+            "graph",
+            "workflows execution-plan",
+        ),
         *("plan", "mcp", "exporter"),
     }
 )
