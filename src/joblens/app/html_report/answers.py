@@ -1,6 +1,6 @@
 """Answers of the server's API that a report contains: of each job, and of each run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,8 +12,9 @@ from joblens.app.html_report.redaction import Redactor
 from joblens.app.server import charts, jobs, run_charts
 from joblens.app.server.access import Principal
 from joblens.app.server.comparison import compare
+from joblens.app.server.recipe_views import RecipeViews
 from joblens.app.server.run_views import RunViews, TableQuery, get_run_page
-from joblens.model.errors import InputError, UnknownJob
+from joblens.model.errors import InputError
 from joblens.model.jobs.job import Record, is_of_workflow
 from joblens.model.runs.run import Run
 from joblens.ports.store import QueueStore
@@ -100,9 +101,9 @@ class JobAnswers:
                 if found is not None:
                     answers[f"logs/{stream}/window"] = found
         if record.job.tool == "recipe":
-            snapshot = self._snapshot(uuid)
-            if snapshot is not None:
-                answers["snapshot"] = snapshot
+            progress = self._recipe(uuid)
+            if progress is not None:
+                answers["recipe"] = progress
         hidden = self._redactor.values(to_builtins(answers, str_keys=True), self._redactor.secrets_of(record))
         _shorten(hidden, amount.digits)
         return hidden  # type: ignore[no-any-return]
@@ -117,10 +118,10 @@ class JobAnswers:
             self._advice[key] = charts.get_job_advice(self._store, self._who, job.uuid)
         return self._advice[key]
 
-    def _snapshot(self, uuid: str) -> Any:
+    def _recipe(self, uuid: str) -> Any:
         try:
-            return jobs.get_snapshot(self._store, self._who, uuid)
-        except (InputError, UnknownJob):
+            return RecipeViews().get_page(self._store, self._who, uuid)
+        except InputError:  # its folder is not here
             return None
 
 
@@ -172,11 +173,16 @@ def run_answers(store: QueueStore, who: Principal, run: Run, redactor: Redactor)
 
 
 def comparison_answer(
-    store: QueueStore, who: Principal, uuids: list[str], redactor: Redactor
+    store: QueueStore,
+    who: Principal,
+    redactor: Redactor,
+    *,
+    jobs: Sequence[str] = (),
+    runs: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Returns the comparison of all jobs, and how their numbers differ from each of them: the reader chooses
-    which ones to compare."""
-    whole = compare(store, who, uuids, (), _COMPARED_POINTS)
+    """Returns the comparison of all of them, and how their numbers differ from each: the reader chooses which
+    ones to compare."""
+    whole = compare(store, who, jobs, runs, _COMPARED_POINTS)
     answer: dict[str, Any] = redactor.values(to_builtins(whole))
     for curves in answer["curves"]:
         curves["curves"] = {key: _short(values, _COMPARED_DIGITS) for key, values in curves["curves"].items()}
