@@ -27,7 +27,6 @@ QUERIES = {"/compare": "?ids=1,3"}
 IN_DOCS = {
     "overview": "dashboard",
     "jobs-job": "dashboard-job",
-    "runs-run": "dashboard-run",
     "report": "report",
 }
 SETTLED_MS = 1500  # charts are drawn, numbers have arrived
@@ -37,7 +36,7 @@ def main() -> None:
     OUTPUT.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="joblens-pictures-") as folder:
         work = Path(folder)
-        running = fill(work)
+        running, recipe = fill(work)
         report = work / "report.html"
         joblens(work, "report", "ml_pipeline", "-o", str(report))
         with serving(work) as url, sync_playwright() as playwright:
@@ -45,7 +44,7 @@ def main() -> None:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             for scheme in ("light", "dark"):
                 for size in SIZES:
-                    take(browser, url, report, scheme, size)
+                    take(browser, url, recipe, report, scheme, size)
             browser.close()
         joblens(work, "cancel", running)
     if "--docs" in sys.argv[1:]:
@@ -54,18 +53,22 @@ def main() -> None:
     print(f"{len(list(OUTPUT.glob('*.png')))} pictures in {OUTPUT}")
 
 
-def fill(work: Path) -> str:
-    """Runs jobs of every kind. Returns the number of one that still runs."""
+def fill(work: Path) -> tuple[str, str]:
+    """Runs jobs of every kind. Returns the numbers of one that still runs, and of a recipe's."""
     script = str(ROOT / "scripts/demo_job.py")
     joblens(work, "run", "--name", "demo", "--interval", "200ms", "--", sys.executable, script)
     joblens(work, "run", "--name", "fails", "--", "sh", "-c", "echo no such file >&2; exit 3")
     joblens(work, "run", "--name", "demo", "--interval", "200ms", "--", sys.executable, script)
     shutil.copytree(ROOT / "examples", work, dirs_exist_ok=True)
     joblens(work, "run", "ml_pipeline.yaml")
+    with open(work / "pages.jsonl", "w", encoding="utf-8") as pages:
+        subprocess.run([sys.executable, "recipe/make_pages.py", "5000"], cwd=work, stdout=pages, check=True)
+    joblens(work, "process", "recipe.yaml")
+    (recipe,) = json.loads(joblens(work, "history", "--tool", "recipe", "--json"))
     joblens(work, "bench", "--name", "sleep", "--runs", "3", "--", "sleep", "0.1")
     busy = "while :; do head -c 3000000 /dev/zero | sha256sum; sleep 0.05; done"
     done = joblens(work, "submit", "--name", "busy", "--memory", "64m", "--json", "--", "sh", "-c", busy)
-    return str(json.loads(done)["number"])
+    return str(json.loads(done)["number"]), str(recipe["number"])
 
 
 def joblens(work: Path, *arguments: str) -> str:
@@ -90,7 +93,7 @@ def serving(work: Path) -> Iterator[str]:
 SESSION: list[dict[str, object]] = []  # a sign-in URL works once
 
 
-def take(browser: Browser, url: str, report: Path, scheme: str, size: str) -> None:
+def take(browser: Browser, url: str, recipe: str, report: Path, scheme: str, size: str) -> None:
     width, height = SIZES[size]
     context = browser.new_context(
         color_scheme="dark" if scheme == "dark" else "light",
@@ -109,6 +112,8 @@ def take(browser: Browser, url: str, report: Path, scheme: str, size: str) -> No
         address = path
         for name, value in PARAMETERS.items():
             address = address.replace(name, value)
+        if path.startswith("/recipes"):
+            address = f"/recipes/{recipe}"
         name = path.strip("/").replace("/:", "-") or "overview"
         shoot(page, f"{base}{address}{QUERIES.get(path, '')}", f"{name}-{scheme}-{size}")
     shoot(page, report.as_uri(), f"report-{scheme}-{size}")
@@ -117,7 +122,7 @@ def take(browser: Browser, url: str, report: Path, scheme: str, size: str) -> No
 
 def shoot(page: Page, url: str, name: str) -> None:
     page.goto(url)
-    page.get_by_role("heading", level=1).first.wait_for()
+    page.locator("main h1").first.wait_for()
     page.wait_for_timeout(SETTLED_MS)
     page.screenshot(path=OUTPUT / f"{name}.png")
 
