@@ -46,6 +46,7 @@ class PrometheusServer(Server):
 
     name = "prometheus"
     target = ""
+    token = ""
 
     @property
     def port(self) -> int:
@@ -54,10 +55,13 @@ class PrometheusServer(Server):
     def prepare(self) -> None:
         (self.folder / "port").write_text(str(free_port()))
         rules = Path(__file__).parent.parent / "contrib" / "prometheus" / "alerts.yml"
+        (self.folder / "token").write_text(self.token)
+        access = f"authorization: {{credentials_file: {self.folder}/token}}, " if self.token else ""
         (self.folder / "prometheus.yml").write_text(
             "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
             f"rule_files: ['{rules}']\n"
-            f"scrape_configs: [{{job_name: joblens, static_configs: [{{targets: ['{self.target}']}}]}}]\n"
+            f"scrape_configs: [{{job_name: joblens, {access}"
+            f"static_configs: [{{targets: ['{self.target}']}}]}}]\n"
         )
 
     def command(self) -> list[str]:
@@ -84,13 +88,13 @@ class PrometheusServer(Server):
 
 
 @contextlib.contextmanager
-def prometheus(target: str) -> Iterator[PrometheusServer]:
+def prometheus(target: str, token: str = "") -> Iterator[PrometheusServer]:
     """`target`: HOST:PORT that has /metrics."""
     skip_without("prometheus", "promtool")
 
     def make(folder: Path) -> PrometheusServer:
         server = PrometheusServer(folder)
-        server.target = target
+        server.target, server.token = target, token
         return server
 
     with own_server(make) as server:

@@ -39,7 +39,7 @@ def test_waiting_jobs_show_position_and_reason_and_can_be_cancelled(busy: Served
     page = dashboard.page
     dashboard.open("/queue")
     waiting = page.get_by_role("grid", name="Waiting jobs")
-    expect(waiting.get_by_role("row").filter(has_text="1 before it; all 2 places of 1 worker")).to_have_count(
+    expect(waiting.get_by_role("row").filter(has_text="1 before it; all 2 slots of 1 worker")).to_have_count(
         1
     )
     expect(waiting).to_contain_text("starts when the job before it has succeeded")

@@ -14,6 +14,7 @@ from joblens.model.jobs.job import Finding, Requirements, Severity, Status
 from joblens.model.writes import DetailsTaken
 from tests.browser.conftest import OpenPage, StartJob, Watched
 from tests.browser.synthetic import HOSTILE, MIB, SyntheticJob
+from tests.conftest import completed_joblens
 from tests.integration.served import Served
 
 _FAMILY = """
@@ -288,3 +289,28 @@ def test_it_is_accessible_and_takes_hostile_text(
     assert page.locator("img").count() == 0
     assert page.evaluate("window.hacked") is None
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+_FLAKY = """
+name: retried
+failure_handlers: [{name: again, rules: [{exit_codes: [75], max_retries: 2}]}]
+jobs: [{name: flaky, command: "test $JOBLENS_ATTEMPT -ge 3 || exit 75", failure_handler: again}]
+"""
+
+
+def test_attempts_of_a_workflows_job_lead_to_each_other(dashboard: Watched, tmp_path: Path) -> None:
+    store = dashboard.server.settings.store.url
+    (tmp_path / "flaky.yaml").write_text(_FLAKY)
+    environment = {**os.environ, "JOBLENS_STORE": str(store)}
+    done = completed_joblens("run", tmp_path / "flaky.yaml", env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = dashboard.page
+    dashboard.open("/jobs/1")
+    attempts = page.get_by_role("region", name="Attempts")
+    expect(attempts.locator(".state")).to_have_text(["failed", "failed", "success"])
+    expect(attempts.locator("[aria-current=page]")).to_have_text("1")
+    expect(page.get_by_role("region", name="Findings")).to_contain_text("exit code 75")
+    attempts.get_by_role("link", name="3").click()
+    expect(page).to_have_url(re.compile("/jobs/3$"))
+    expect(page.locator(".job-head .state")).to_have_text("success")
+    expect(page.locator(".job-where").get_by_role("link", name="its run")).to_be_visible()

@@ -21,6 +21,12 @@ CEILINGS = {
     "messages": (1, 0),  # bell is an option of sbatch
 }
 
+# Words of the same column that names in the code do not have either; `place` is a verb there.
+NOT_IN_NAMES = re.compile(
+    r"(?<![a-z])(?:anew|bells?|desks?|heed|heard|hears?|hired?|hiring|leash|looks?|looked|looking|nobody"
+    r"|parcels?|places|rooms?|settled?|settles|settling|somebody|told|untold|vain|whoever)(?![a-z])"
+)
+
 DOCS = REPOSITORY / "docs"
 GLOSSARY = DOCS / "glossary.md"
 SOURCE = REPOSITORY / "src" / "joblens"
@@ -156,6 +162,26 @@ def test_no_statement_begins_with_a_relative_clause(area: str) -> None:
     """A question may."""
     found = [f"{where}: {each}" for where, text in texts_of(area) for each in clauses_in(text)]
     assert len(found) <= CEILINGS.get(area, (0, 0))[1], "\n".join(found)
+
+
+def words_of(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name).lower()
+
+
+def test_names_in_the_code_have_none_of_them() -> None:
+    found = {
+        f"{path.relative_to(SOURCE)}:{token.start[0]}: {token.string}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
+        if token.type == tokenize.NAME and NOT_IN_NAMES.search(words_of(token.string))
+    }
+    assert not found, "\n".join(sorted(found))
+
+
+def test_a_word_in_a_name_is_found() -> None:
+    assert NOT_IN_NAMES.search(words_of("_LookedAt"))
+    assert NOT_IN_NAMES.search(words_of("_was_told"))
+    assert not NOT_IN_NAMES.search(words_of("ProcessLookupError.headroom_replaces"))
 
 
 @pytest.mark.parametrize("area", AREAS)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from joblens.agent.cgroups.groups import GroupFactory, JobGroups
-from joblens.agent.cgroups.placement import GroupPlacement, find_places
+from joblens.agent.cgroups.placement import GroupPlacement, find_placement
 from joblens.agent.cgroups.systemd_scope import enter_leaf
 from joblens.model.errors import AccountingUnavailable, ProbeError
 from joblens.model.values.ids import new_uuid
@@ -35,7 +35,7 @@ def groups() -> Iterator[JobGroups]:
 def own_places() -> Iterator[GroupPlacement]:
     """Places of this test alone, so that what other joblens processes do there does not show."""
     factory_or_skip()
-    places = find_places(read_layout())
+    places = find_placement(read_layout())
     bases = {key: f"{base}/joblens-test-{os.getpid()}" for key, base in places.bases.items()}
     for base in bases.values():
         os.mkdir(base)

@@ -17,8 +17,8 @@ from tests.integration.run_jobs import wait_for_file
 
 @pytest.mark.slow
 def test_drivers_killed_at_random_moments_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    counts = fault_run(tmp_path, kills=20, seed=7)
-    assert counts.kills >= 20
+    counts = fault_run(tmp_path, kills=12, seed=7)
+    assert counts.kills >= 12
     assert counts.errors == 0, counts
 
 

@@ -64,9 +64,9 @@ def test_a_running_job_is_there_and_its_end_is_counted(joblens: RunJoblens, tmp_
             ]
             assert not rows(text, "joblens_job_info"), "series per job are opt-in"
         text = scrape(url)
-    assert rows(text, "joblens_jobs_ended_total") == [
-        'joblens_jobs_ended_total{name="wait",status="success"} 1'
-    ]
+    ends = rows(text, "joblens_jobs_ended_total")
+    assert 'joblens_jobs_ended_total{name="wait",status="success"} 1' in ends
+    assert 'joblens_jobs_ended_total{name="wait",status="failed"} 0' in ends
     assert rows(text, "joblens_job_duration_seconds_count") == [
         'joblens_job_duration_seconds_count{name="wait"} 1'
     ]

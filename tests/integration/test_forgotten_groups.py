@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from joblens.agent.cgroups.groups import ForgottenGroups, GroupFactory, JobGroups, shared_parents
-from joblens.agent.cgroups.placement import GroupPlacement, find_places, owner_mark, shared_parent
+from joblens.agent.cgroups.placement import GroupPlacement, find_placement, owner_mark, shared_parent
 from joblens.agent.runtime.ownership import this_process
 from joblens.model.jobs.job import Owner
 from joblens.model.values.ids import new_uuid
@@ -52,7 +52,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     factory_or_skip()
-    found = find_places(read_layout())
+    found = find_placement(read_layout())
     bases = {key: f"{base}/joblens-forgotten-{os.getpid()}" for key, base in found.bases.items()}
     for base in dict.fromkeys(bases.values()):
         os.mkdir(base)

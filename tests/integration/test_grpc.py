@@ -170,8 +170,12 @@ def test_output_is_followed_ranged_and_tailed(server: Served, connect: Connect, 
     uuid = running_job(server, logs_dir=str(tmp_path))
     client = connect()
     assert b"".join(each.data for each in client.logs(uuid)) == log.read_bytes()
+    assert b"".join(each.data for each in client.logs(uuid, after=-1)) == log.read_bytes()
     assert b"".join(each.data for each in client.logs(uuid, tail=2)) == b"two\n\xff\xfe\n"
     assert b"".join(each.data for each in client.logs(uuid, after=4)) == b"two\n\xff\xfe\n"
+    unknown = client.logs(uuid, follow=True, after=1000)
+    assert [next(unknown).reset, next(unknown).data] == ["unknown-position", log.read_bytes()]
+    unknown.cancel()
     stream = client.logs(uuid, follow=True, after=4)
     chunk = next(stream)
     assert (chunk.data, chunk.position) == (b"two\n\xff\xfe\n", 11)

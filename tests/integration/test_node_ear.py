@@ -35,7 +35,7 @@ class Worker:
     def lend(self, *_: object) -> None:
         pass
 
-    def set_places(self, cpus: int) -> None:
+    def set_cpus(self, cpus: int) -> None:
         self.cpus.append(cpus)
 
     def let_go(self, uuid: str) -> None:

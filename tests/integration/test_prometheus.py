@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Requirements, S
 from joblens.model.jobs.sample import GpuReading, Sample
 from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, SamplesTaken
 from joblens.stores.sqlite import SqliteStore
-from tests.conftest import REPOSITORY, wait_until
+from tests.conftest import REPOSITORY, RunJoblens, wait_until
 from tests.prometheus_server import PrometheusServer, exporter, prometheus, scrape
 from tests.servers import skip_without
 
@@ -223,6 +224,34 @@ def test_every_query_of_every_dashboard_returns_data() -> None:
         (joules_per_cpu_second,) = wait_until(lambda: server.ask(query), what="energy of the job")
         assert float(joules_per_cpu_second["value"][1]) == pytest.approx(25)
         wait_until(lambda: server.ask("name:joblens_cpu_seconds:rate5m"), what="a recording rule")
+
+
+@pytest.mark.slow
+@pytest.mark.server
+@pytest.mark.needs("starlette")
+def test_prometheus_scrapes_a_server_while_a_job_runs(
+    joblens: RunJoblens, store_path: Path, tmp_path: Path
+) -> None:
+    from tests.integration.served import Served
+
+    skip_without("prometheus", "promtool")
+    uuid = joblens("submit", "--name", "busy", "--memory", "1g", "--", "sleep", "120", code=0).stdout.strip()
+    options: dict[str, Any] = {"metrics_job_ids": True, "metrics_compat": "cgroup,ceems,cadvisor"}
+    queries = (
+        'joblens_jobs{name="busy",state="running"} == 1',
+        f'joblens_job_info{{job_id="{uuid}"}} * on (job_id) joblens_job_memory_bytes',
+        'cgroup_memory_rss_bytes{jobid="1",step="",task=""}',
+        f'ceems_compute_unit_memory_used_bytes{{uuid="{uuid}"}}',
+        'container_memory_working_set_bytes{name="busy"} < container_spec_memory_limit_bytes{name="busy"}',
+    )
+    ended = 'increase(joblens_jobs_ended_total{name="busy",status="cancelled"}[1m]) > 0'
+    with Served(tmp_path, store=str(store_path), **options) as served:
+        token = served.token(life_s=600)
+        with prometheus(f"127.0.0.1:{served.port}", token) as server:
+            wait_until(lambda: not unanswered(server, queries), timeout=60.0, what="data for every query")
+            joblens("cancel", uuid, code=0)
+            wait_until(lambda: server.ask(ended), timeout=30.0, what="the end of the job")
+            assert not server.ask('joblens_jobs{name="busy",state="running"} == 1')
 
 
 @pytest.mark.server

@@ -16,7 +16,7 @@ import joblens
 from joblens.agent.cgroups import systemd_manager, systemd_scope
 from joblens.agent.cgroups import systemd_scope as scope_terms
 from joblens.agent.cgroups.groups import GroupFactory
-from joblens.agent.cgroups.placement import enable_controllers, find_places
+from joblens.agent.cgroups.placement import enable_controllers, find_placement
 from joblens.agent.cgroups.systemd_scope import ScopeTerms
 from joblens.agent.launcher.launch import LauncherProcess
 from joblens.agent.measuring import accounting
@@ -68,7 +68,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSys
     if unified is None or unified.directory is None or os.geteuid() != 0:
         pytest.skip("needs a cgroup v2 hierarchy that can be written")
     # Below a group that hands its controllers down: on pure v2 the own one does not.
-    folder = Path(find_places(read_layout()).bases[UNIFIED]) / f"scopes-{os.getpid()}"
+    folder = Path(find_placement(read_layout()).bases[UNIFIED]) / f"scopes-{os.getpid()}"
     folder.mkdir()
     enable_controllers(str(folder))
     scopes = HandMadeScopes(folder)

@@ -13,8 +13,12 @@ import pytest
 
 pytest.importorskip("starlette")
 
+from joblens.app.server.access import local_owner
 from joblens.model.access import Role, Scope
+from joblens.model.values.ids import new_uuid
 from joblens.model.writes import JobQueued
+from joblens.web.auth import Sessions
+from tests.builders.tickets import LEASE_S, ticketed, worker
 from tests.builders.writes import ended, queued, started
 from tests.integration.served import Served
 
@@ -144,6 +148,21 @@ def test_own_scope_hides_jobs_of_others_everywhere(server: Served) -> None:
     assert answers[0].replace("2", "77") == answers[1]
 
 
+def test_own_scope_hides_workers_and_queues_of_others(server: Served) -> None:
+    with server.store() as store:
+        for user in ("ana", "bob"):
+            store.renew(worker(f"of-{user}", user=user), {}, LEASE_S)
+    server.apply(*ticketed(new_uuid(), user="bob"))
+    own, every = server.token(scope=Scope.OWN, user="ana"), server.token()
+    for token, names, queues in ((own, {"of-ana"}, 0), (every, {"of-ana", "of-bob"}, 1)):
+        whole = server.get(f"{API}/workers", token).json
+        asked = server.post(f"{API}/store/workers", {}, token).json
+        backlog = server.post(f"{API}/store/backlog", {}, token).json
+        assert {each["name"] for each in whole["items"]} == names
+        assert {each["name"] for each in asked["items"]} == names
+        assert (len(whole["backlog"]), len(backlog["items"])) == (queues, queues)
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [
@@ -200,6 +219,16 @@ def test_a_change_with_a_cookie_needs_the_csrf_token(server: Served) -> None:
     assert server.post(f"{API}/jobs/{uuid}/tags", {"add": ["x"]}, "", **given).status == 200
     elsewhere = {**given, "sec-fetch-site": "cross-site"}
     assert server.post(f"{API}/jobs/{uuid}/tags", {"add": ["y"]}, "", **elsewhere).status == 403
+
+
+def test_one_token_cannot_sign_others_out_by_many_sessions() -> None:
+    sessions = Sessions(60.0)
+    principal = local_owner()
+    other = sessions.open(principal, "another token")
+    mine = [sessions.open(principal, "one token") for _ in range(2000)]
+    assert sessions.find(other) is not None
+    assert sessions.find(mine[0]) is None
+    assert sessions.find(mine[-1]) is not None
 
 
 def test_signing_out_ends_the_session(server: Served) -> None:

@@ -10,9 +10,11 @@ import pytest
 
 pytest.importorskip("starlette")
 
+from msgspec.structs import replace
+
 from joblens.model.access import Role, Scope
 from joblens.model.jobs.job import Finding, Severity, Status
-from joblens.model.writes import CancelAsked
+from joblens.model.writes import CancelAsked, JobStarted
 from tests.builders.writes import NOON_US, SECOND, ended, queued, samples, started
 from tests.integration.served import Served
 
@@ -301,6 +303,17 @@ def test_output_on_another_machine_is_the_stored_tail(server: Served) -> None:
     answer = server.get(f"{API}/jobs/{uuid}/logs/stderr")
     assert (answer.body, answer.headers["x-joblens-source"]) == (b"the end\n", "stored-tail")
     assert answer.headers["x-joblens-node"] == "host"
+
+
+def test_a_host_name_that_is_no_header_is_left_out(server: Served) -> None:
+    made = queued()
+    uuid = made.job.uuid
+    attempt = started(uuid).attempt
+    hostile = replace(attempt, owner=replace(attempt.owner, host="a\r\nset-cookie: b=c"))
+    server.apply(made, JobStarted(uuid, hostile), ended(uuid, stdout_tail="the end"))
+    answer = server.get(f"{API}/jobs/{uuid}/logs/stdout")
+    assert (answer.status, answer.text) == (200, "the end")
+    assert not {"set-cookie", "x-joblens-node"} & set(answer.headers)
 
 
 def test_the_description_names_every_path_and_needs_a_token(server: Served) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import http.server
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,7 @@ from joblens.model.jobs.job import Status
 from joblens.model.questions import API_HEADER, API_VERSION, VERSION_HEADER
 from joblens.model.runs.run import RunStatus
 from tests.builders.writes import NOON_US, SECOND, ended, queued, samples, started, whole_job
+from tests.conftest import REPOSITORY, wait_until
 from tests.integration.served import Served, certificate
 
 PAIR = {"name": "pair", "jobs": [{"name": "a", "command": "true"}, {"name": "b", "command": "false"}]}
@@ -130,7 +132,7 @@ def test_a_stream_continues_after_the_server_was_restarted(tmp_path: Path) -> No
 
 
 def test_an_asynchronous_client_asks_and_follows_at_the_same_time(server: Served, tmp_path: Path) -> None:
-    server.apply(*whole_job("old", name="old", sample_count=700, at_us=time.time_ns() // 1000))
+    server.apply(*whole_job("old", name="old", sample_count=3000, at_us=time.time_ns() // 1000))
 
     async def work(client: joblens.AsyncClient) -> None:
         job = await client.submit("echo one; sleep 0.3; echo two", cwd=str(tmp_path))
@@ -145,11 +147,12 @@ def test_an_asynchronous_client_asks_and_follows_at_the_same_time(server: Served
         )
         assert (output, {each.job.name for each in records}, listed) == (b"one\ntwo\n", {"old"}, None)
         assert (await client.wait(job.job.uuid, timeout_s=30)).status is Status.SUCCESS
-        assert [index async for index, _ in client.samples("old")] == list(range(700))
+        assert [index async for index, _ in client.samples("old")] == list(range(3000))
         assert [each.job.name async for each in client.jobs(name="old")] == ["old"]
         async for index, _ in client.follow_samples("old"):
             if index == 5:
-                break  # leaving ends the stream
+                await asyncio.sleep(0.5)  # its thread is ahead as far as it may be
+                break
         with pytest.raises(UnknownJob):
             await client.job("nobody")
         with pytest.raises(TimeoutError):
@@ -161,8 +164,10 @@ def test_an_asynchronous_client_asks_and_follows_at_the_same_time(server: Served
             await asyncio.wait_for(work(client), 60)
 
     asyncio.run(main())
-    ours = [each.name for each in threading.enumerate() if each.name.startswith("joblens-stream")]
-    assert ours == []
+    wait_until(
+        lambda: not [each for each in threading.enumerate() if each.name == "joblens-stream"],
+        what="the end of the stream that was left",
+    )
 
 
 def test_errors_are_those_of_the_command_line(server: Served, tmp_path: Path) -> None:
@@ -216,6 +221,30 @@ def test_a_server_with_tls_needs_its_authority_and_perhaps_a_certificate(tmp_pat
         assert "client.cert" in (unnamed.value.hint or "")
         with pytest.raises(InputError, match="cannot be used"):
             joblens.Client(url, token, ca=cert, cert=own, key=cert).health()
+
+
+def test_the_examples_of_the_guide_run(
+    server: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now_us = time.time_ns() // 1000
+    server.apply(*whole_job("old", Status.FAILED, at_us=now_us, name="old", sample_count=3))
+    page = (REPOSITORY / "docs" / "client.md").read_text(encoding="utf-8")
+    changes = {
+        "https://jobs.example.org/joblens": f"http://127.0.0.1:{server.port}",
+        "http://127.0.0.1:7373": f"http://127.0.0.1:{server.port}",
+        "jl_...": server.token(Role.OPERATOR),
+        "/data/train": str(tmp_path),
+        '"python3", "train.py"': '"echo", "hello"',
+        "(42)": "(1)",
+    }
+    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    for code in examples:
+        for old, new in changes.items():
+            code = code.replace(old, new)  # noqa: PLW2901
+        exec(compile(code, "client.md", "exec"), {})
+    assert len(examples) == 2
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == ["1 old None", "hello", "success", "0 None", "1 None", "2 None"]
 
 
 class Answers(http.server.BaseHTTPRequestHandler):

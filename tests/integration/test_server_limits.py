@@ -5,6 +5,7 @@ import http.client
 import socket
 import ssl
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -225,3 +226,24 @@ def test_a_certificate_that_cannot_be_used_is_an_error_at_start(tmp_path: Path) 
     options = {"certificate": str(tmp_path / "x.pem"), "key": str(tmp_path / "x.pem")}
     with pytest.raises(ServeError, match="cannot be used"), Served(tmp_path, options=options):
         pass
+
+
+def test_a_client_that_connects_without_a_tls_handshake_is_disconnected(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path, "first")
+    options = {"certificate": cert, "key": key}
+    with (
+        Served(tmp_path, options=options, header_timeout=0.3) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=10) as silent,
+    ):
+        assert silent.recv(1) == b""
+
+
+def test_slow_questions_do_not_delay_others(tmp_path: Path) -> None:
+    endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+    body = {"text": endless, "limits": {"seconds": 1.5}}
+    with Served(tmp_path) as server, ThreadPoolExecutor(4) as pool:
+        slow = [pool.submit(server.post, f"{API}/store/sql", body) for _ in range(4)]
+        time.sleep(0.3)
+        assert server.get(f"{API}/jobs", server.token()).status == 200  # its token must be looked up, too
+        assert not any(each.done() for each in slow)
+        assert [each.result().status for each in slow] == [400] * 4

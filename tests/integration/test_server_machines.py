@@ -36,13 +36,13 @@ def test_waiting_jobs_have_position_and_reason_in_pages(server: Served) -> None:
         store.renew(replace(worker("w1"), running=2), {}, LEASE_S)
     first = server.get(f"{API}/queue/waiting?limit=3").json
     assert [(each["uuid"], each["position"]) for each in first["items"]] == [("a1", 1), ("b1", 2), ("c1", 3)]
-    assert first["items"][1]["reason"] == "1 before it; all 2 places of 1 worker are taken"
+    assert first["items"][1]["reason"] == "1 before it; all 2 slots of 1 worker are taken"
     rest = server.get(f"{API}/queue/waiting?limit=3&cursor={first['next']}").json
     assert [each["uuid"] for each in rest["items"]] == ["d1"]
     assert "no worker serves the queue r" in rest["items"][0]["reason"]
     assert rest["next"] is None
     queues = {each["queue"]: each for each in server.get(f"{API}/queue").json["items"]}
-    assert (queues["q"]["waiting"], queues["q"]["free_places"], queues["q"]["problem"]) == (3, 0, "")
+    assert (queues["q"]["waiting"], queues["q"]["free_slots"], queues["q"]["problem"]) == (3, 0, "")
     assert "joblens worker --queues r" in queues["r"]["problem"]
 
 

@@ -266,6 +266,9 @@ def test_a_reader_that_comes_back_inside_a_chunk_gets_no_byte_twice(server: Serv
     assert next(events)[2]["text"] == "-"
     log.write_bytes(b"-123456789")
     assert next(events)[2] == {"offset": 1, "text": "123456789"}  # one chunk, which the server keeps
+    before = EventReader(server, f"{path}?after=-1")  # as of samples: everything
+    assert next(iter(before))[2] == {"offset": 0, "text": "-123456789"}
+    before.close()
     second = EventReader(server, f"{path}?after=4")
     others = iter(second)
     assert next(others)[2] == {"offset": 4, "text": "456789"}

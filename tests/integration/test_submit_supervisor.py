@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.cgroups.placement import find_places
+from joblens.agent.cgroups.placement import find_placement
 from joblens.probes.cgroup.layout import UNIFIED, read_layout
 from tests.conftest import REPOSITORY, RunJoblens, wait_until
 from tests.integration.background_jobs import Desk, desk, kill
@@ -93,7 +93,7 @@ def test_in_a_delegated_group_jobs_are_put_beside_it(
     if unified is None or unified.directory is None or not os.access(unified.directory, os.W_OK):
         pytest.skip("no cgroup v2 group can be made here")
     # Below a group that hands its controllers down: on pure v2 the own one does not.
-    group = Path(find_places(read_layout()).bases[UNIFIED]) / f"joblens-unit-test-{os.getpid()}"
+    group = Path(find_placement(read_layout()).bases[UNIFIED]) / f"joblens-unit-test-{os.getpid()}"
     group.mkdir()
     try:
         enter = (

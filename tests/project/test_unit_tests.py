@@ -1,4 +1,5 @@
-"""Unit tests start no process and do not sleep: such tests are under the same path of `tests/integration`."""
+"""Unit tests start no process and do not sleep: such tests are under the same path of `tests/integration`.
+Folders of unit tests are packages of the code."""
 
 import ast
 from pathlib import Path
@@ -40,3 +41,10 @@ def test_unit_tests_start_no_process_and_do_not_sleep() -> None:
     }
     assert len(found) > 200
     assert {path: calls for path, calls in found.items() if calls} == {}
+
+
+def test_every_folder_of_unit_tests_is_a_package() -> None:
+    tests, code = REPOSITORY / "tests" / "unit", REPOSITORY / "src" / "joblens"
+    folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
+    assert len(folders) > 60
+    assert [str(folder) for folder in sorted(folders) if not (code / folder / "__init__.py").exists()] == []

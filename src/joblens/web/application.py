@@ -33,6 +33,7 @@ from joblens.web.stream_api import STREAMS, stream_routes
 from joblens.web.streams import Hub
 
 _THREADS = 4
+_SLOW_THREADS = 2
 _SMALLEST_COMPRESSED = 1000
 
 
@@ -59,6 +60,7 @@ class Application:
 
     def close(self) -> None:
         self.context.stores.close()
+        self.context.slow_stores.close()
         self._metrics.close()
 
 
@@ -73,7 +75,13 @@ def create_application(
         is_root_path=not options.base_path,
     )
     context = ServerContext(
-        settings=settings, config=config, stores=stores, auth=auth, warn=warn, base_path=options.base_path
+        settings=settings,
+        config=config,
+        stores=stores,
+        slow_stores=StoreThreads(settings, warn, _SLOW_THREADS),
+        auth=auth,
+        warn=warn,
+        base_path=options.base_path,
     )
     hub = Hub(stores, settings.server.max_streams)
     metrics = MetricsPage(context)

@@ -28,6 +28,7 @@ _CODE_S = 3600.0
 _TOKEN_CACHE_S = 1.0  # a token that was revoked in the store stops working after this
 _CACHED = 1000
 _MOST_SESSIONS = 1000
+_MOST_OF_ONE = 50  # of one token: it cannot end sessions of others
 
 
 class Session(Struct, kw_only=True):
@@ -76,6 +77,9 @@ class Sessions:
         """Returns the value of the cookie."""
         now = self._clock()
         self._sessions = {key: each for key, each in self._sessions.items() if each.expires_s > now}
+        own = [key for key, each in self._sessions.items() if each.token == token]
+        for key in own[: max(0, len(own) + 1 - _MOST_OF_ONE)]:
+            self._sessions.pop(key)
         while len(self._sessions) >= _MOST_SESSIONS:
             self._sessions.pop(next(iter(self._sessions)))
         cookie = secrets.token_urlsafe(32)

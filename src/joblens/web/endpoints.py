@@ -48,6 +48,7 @@ class ServerContext(Struct, kw_only=True):
     settings: Settings
     config: str | None
     stores: StoreThreads
+    slow_stores: StoreThreads  # for questions that may take seconds: others never wait for them
     auth: Authenticator
     warn: Callable[[str], None]
     base_path: str = ""
@@ -91,6 +92,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     body: type[Struct] | None = None
     headers: dict[str, str] = {}  # that clients may send: name -> meaning
     role: Role = Role.READER
+    is_slow: bool = False  # may take seconds
     status: int = 200
     also: tuple[int, ...] = ()  # other statuses with the same result
     section: str = "jobs"
@@ -148,7 +150,8 @@ async def _respond(endpoint: Endpoint, server: ServerContext, request: Request) 
         reply = result if isinstance(result, Reply) else Reply(value=result)
         return encode(reply.value), reply
 
-    content, reply = await server.stores.call(answer)
+    stores = server.slow_stores if endpoint.is_slow else server.stores
+    content, reply = await stores.call(answer)
     status = reply.status or endpoint.status
     if endpoint.method != "GET" or status != 200:
         return Response(content, status, reply.headers, media_type="application/json")

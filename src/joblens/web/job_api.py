@@ -250,6 +250,7 @@ ENDPOINTS = (
         method="GET",
         path="/advice",
         name="getAdvice",
+        is_slow=True,
         summary="Resource requests that earlier jobs of these names suggest.",
         answer=_advice,
         returns=jobs.JobAdvice,

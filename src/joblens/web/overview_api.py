@@ -20,6 +20,7 @@ ENDPOINTS = (
         method="GET",
         path="/overview",
         name="getOverview",
+        is_slow=True,
         summary="Failures of the last week with their reasons, workers, queues, and totals of eight days.",
         answer=lambda call: overview.get_overview(
             call.store, call.principal, call.server.days, call.query.midnight_us
@@ -50,6 +51,7 @@ ENDPOINTS = (
         method="POST",
         path="/bulk",
         name="changeJobs",
+        is_slow=True,
         summary="Cancel, rerun, tag or delete up to 1000 jobs; those that cannot be changed are named.",
         answer=lambda call: change_all(changer(call), call.body),
         returns=BulkResult,

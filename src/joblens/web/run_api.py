@@ -157,7 +157,7 @@ ENDPOINTS = (
         path="/workers",
         name="listWorkers",
         summary="Workers and queues.",
-        answer=lambda call: get_workers(call.store, call.server.settings),
+        answer=lambda call: get_workers(call.store, call.principal, call.server.settings),
         returns=Workers,
         section="server",
     ),

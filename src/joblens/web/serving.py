@@ -58,6 +58,19 @@ class _Server(uvicorn.Server):
         yield
 
 
+def _limit_handshakes(loop: Any, handshake_s: float) -> None:
+    """uvicorn has no option for the time of a TLS handshake; asyncio allows a minute, during which nothing
+    counts the connection."""
+    create = loop.create_server
+
+    async def create_server(*arguments: Any, ssl: Any = None, **options: Any) -> Any:
+        if ssl is not None:
+            options["ssl_handshake_timeout"] = handshake_s
+        return await create(*arguments, ssl=ssl, **options)
+
+    loop.create_server = create_server
+
+
 class Serving:
     def __init__(self, settings: Settings, config: str | None, options: ServeOptions, warn: Warn) -> None:
         check_options(options)
@@ -110,6 +123,7 @@ class Serving:
     async def serve(self, on_start: Callable[[Started], None], *, handles_signals: bool = True) -> None:
         self._stop = asyncio.Event()
         loop = asyncio.get_running_loop()
+        _limit_handshakes(loop, self._settings.server.header_timeout)
         if handles_signals:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._stop.set)

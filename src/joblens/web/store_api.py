@@ -47,6 +47,8 @@ def _question(
     body: type[Struct] = q.Nothing,
     role: Role = Role.READER,
     headers: dict[str, str] | None = None,
+    *,
+    is_slow: bool = False,
 ) -> Endpoint:
     words = name.split("-")
     return Endpoint(
@@ -59,6 +61,7 @@ def _question(
         body=body,
         role=role,
         headers=headers or {},
+        is_slow=is_slow,
         section="store",
         check=_check_version,
     )
@@ -152,7 +155,14 @@ ENDPOINTS = (
         q.ManyJobs,
     ),
     _question("now", "The store's clock.", _asking(Answering.now), q.Clock),
-    _question("sql", "A query over the views of docs/sql.md.", _asking(Answering.sql), SqlAnswer, q.SqlQuery),
+    _question(
+        "sql",
+        "A query over the views of docs/sql.md.",
+        _asking(Answering.sql),
+        SqlAnswer,
+        q.SqlQuery,
+        is_slow=True,
+    ),
     _question("driven", "Whether a process drives a run.", _driven, q.Driven, q.OneRun),
     _question("recover", "Record the end of jobs whose owner has died.", _recover, q.Done),
     _question(
@@ -171,6 +181,7 @@ ENDPOINTS = (
         q.Done,
         q.CancelJobs,
         Role.OPERATOR,
+        is_slow=True,
     ),
     _question(
         "delete",
@@ -179,5 +190,6 @@ ENDPOINTS = (
         q.Done,
         q.DeleteJobs,
         Role.ADMIN,
+        is_slow=True,
     ),
 )

@@ -217,7 +217,7 @@ class _Streams:
     async def download_samples(self, request: Request) -> Response:
         record = await self._job(request)
         query: DownloadQuery = decode_query(request.scope["query_string"], DownloadQuery)
-        file = await self._context.stores.call(lambda store: sample_file(store, record, query.format))
+        file = await self._context.slow_stores.call(lambda store: sample_file(store, record, query.format))
         name = f"job-{record.number}-samples.{query.format.value}"
         return _download(file_chunks(file), name, query.format.media_type)
 
@@ -285,7 +285,9 @@ _MOST_BYTES = 16 << 20
 def _stored_tail(record: Record, stream: str) -> Response:
     """The file is on another machine, or was deleted: the record has the last lines."""
     node = node_of(record)
-    headers = {"x-joblens-source": "stored-tail"} | ({"x-joblens-node": node} if node.isascii() else {})
+    headers = {"x-joblens-source": "stored-tail"} | (
+        {"x-joblens-node": node} if node.isascii() and node.isprintable() else {}
+    )
     return _text(stored_tail(record, stream).encode("utf-8", "replace"), 200, headers)
 
 

@@ -162,7 +162,7 @@ class Hub:
         try:
             yield []
             await self._open(topic)
-            position = source.first if after is None else after
+            position = source.first if after is None else max(after, source.first)
             # Of an attempt whose samples were discarded, or of another stream.
             if position > topic.last and position > await self._newest(topic):
                 yield Notice("reset", {"reason": "unknown-position"})

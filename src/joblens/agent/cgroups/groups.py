@@ -21,7 +21,7 @@ from joblens.agent.cgroups.placement import (
     GroupPlacement,
     divide,
     enable_controllers,
-    find_places,
+    find_placement,
     is_job_group,
     parse_group_name,
     shared_parent,
@@ -66,7 +66,7 @@ class GroupFactory:
         process and all others of the group move into a leaf; `close` undoes the latter. Raises
         AccountingUnavailable with the reason and the fix."""
         layout = layout or read_layout()
-        placement = find_places(layout, parent, may_borrow=may_borrow)
+        placement = find_placement(layout, parent, may_borrow=may_borrow)
         if not placement.divided:
             return cls(placement)
         reason = divide(placement.divided)
@@ -76,7 +76,7 @@ class GroupFactory:
             undo_division(placement.divided)
         # Read the layout again: this process may be in the leaf by now.
         try:
-            return cls(find_places(read_layout(), parent, may_divide=False))
+            return cls(find_placement(read_layout(), parent, may_divide=False))
         except AccountingUnavailable as error:
             raise AccountingUnavailable(
                 f"no cgroup can be made for jobs: {reason}", hint=error.hint

@@ -228,7 +228,7 @@ class GroupPlacement(Struct, frozen=True, kw_only=True):
     is_borrowed: bool = False
 
 
-def find_places(
+def find_placement(
     layout: CgroupLayout, parent: str | None = None, *, may_divide: bool = True, may_borrow: bool = True
 ) -> GroupPlacement:
     """`parent`: a path below each mount, made for joblens, where controllers may be enabled.
@@ -354,16 +354,16 @@ def _placement_on_pure_v2(
     """None: no group below or above the own one can give jobs the memory controller."""
     job_group = enclosing_job_group(own, unified.mount_point)
     if may_divide and job_group and _can_divide(unified, own, job_group):
-        return _places_in(job_group, is_divided=True)
+        return _placement_in(job_group, is_divided=True)
     best = _best_on_the_way_up(unified, own, job_group or slurm_step(own) or unified.mount_point)
     if best:
-        return _places_in(best)
+        return _placement_in(best)
     if may_divide and may_borrow and not job_group and _can_borrow(unified, own):
-        return _places_in(own, is_divided=True, is_borrowed=True)
+        return _placement_in(own, is_divided=True, is_borrowed=True)
     return None
 
 
-def _places_in(base: str, *, is_divided: bool = False, is_borrowed: bool = False) -> GroupPlacement:
+def _placement_in(base: str, *, is_divided: bool = False, is_borrowed: bool = False) -> GroupPlacement:
     gaps = missing_controllers(base)
     if is_divided:
         gaps = {controller: gap for controller, gap in gaps.items() if controller not in _offered(base)}

@@ -384,12 +384,12 @@ class RunPlacing:
             self._replaced.ended(placed, news, mono_s(self._context.clock))
         named = frozenset(news.uuids or (placed.uuids if placed is not None else ()))
         if news.ending is not None:
-            self._end_with_place(news.job_id, news.ending, named)
+            self._end_with_allocation(news.job_id, news.ending, named)
         if news.state is AllocationState.GONE:
             own = frozenset(self._requests)
             self._store.ask(
                 partial(self._lost.take_back_of_allocation, news.job_id, named, own),
-                self._has_sought_place,
+                self._has_requested,
                 lambda: None,  # by their leases, then
             )
         for uuid in named & self._waiting if news.ending is None else ():
@@ -399,7 +399,7 @@ class RunPlacing:
             return []  # others serve the same jobs
         return [uuid for uuid in self._waiting_for(placed) if news.ending is None or uuid not in named]
 
-    def _end_with_place(self, job_id: str, ending: AllocationEnding, named: Collection[str]) -> None:
+    def _end_with_allocation(self, job_id: str, ending: AllocationEnding, named: Collection[str]) -> None:
         """Ends the job of an allocation of its own, and those that had begun in a shared one. Comes before
         tickets are taken back: the store is asked in order."""
         began = {uuid for uuid, place in self._began_in.items() if place == job_id}
@@ -420,7 +420,7 @@ class RunPlacing:
             first, *others = job_ids
             self._events.on_fact(AllocationEnded(first, word, is_gone, tuple(others)))
 
-    def _has_sought_place(self, count: int) -> None:
+    def _has_requested(self, count: int) -> None:
         if count:
             self._events.on_requeued()
 

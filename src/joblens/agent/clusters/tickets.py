@@ -19,7 +19,7 @@ from joblens.agent.clusters.notification import (
 )
 from joblens.agent.clusters.placement import ClusterSide, PlacementEvents, RunPlacing
 from joblens.agent.measuring.outcome import not_started
-from joblens.agent.queue.lost_workers import held_in_place
+from joblens.agent.queue.lost_workers import held_in_allocation
 from joblens.agent.queue.outcomes import cut_off_with_allocation
 from joblens.agent.queue.store_client import AsyncStoreClient
 from joblens.agent.runtime.loop import mono_s
@@ -369,7 +369,7 @@ class RunTickets:
         now_us = self._context.clock.now_us()
 
         def end(deliveries: Deliveries) -> None:
-            held = held_in_place(deliveries, uuids, job_id)
+            held = held_in_allocation(deliveries, uuids, job_id)
             fences = {one.uuid: (one.fence, one.attempt) for one in held}
             waiting = [uuid for uuid in uuids if uuid not in fences]
             claims = deliveries.claim(self._me, waiting, _END_LEASE_S) if waiting else []

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from joblens.agent.cgroups.groups import GroupFactory, JobGroups
-from joblens.agent.cgroups.placement import GroupPlacement, find_places
+from joblens.agent.cgroups.placement import GroupPlacement, find_placement
 from joblens.agent.containers.protocol import (
     GIVE_UP,
     ContainerNote,
@@ -64,7 +64,7 @@ def _factory(layout: CgroupLayout, parent: str | None) -> GroupFactory:
     if layout.kind == "cgroup-v2":
         return GroupFactory.detect(parent, layout=layout, may_borrow=False)
     path = _common_path(layout) if parent is None else parent.strip("/")
-    placement = find_places(layout, path)
+    placement = find_placement(layout, path)
     bases = {**placement.bases, **placement.spare}
     for key, hierarchy in layout.hierarchies.items():
         base = f"{hierarchy.mount_point.rstrip('/')}/{path}".rstrip("/")

@@ -123,7 +123,7 @@ class ClaimedJobs:
             job = replace(job, cwd=cwd)
         job = self._within_time(job)
         attempt = PreparedAttempt(job, argv, _env(claim), folder, order.streams)
-        return ClaimedJob(claim, attempt, work_dir, places_of(job.requirements), self._is_plain(job))
+        return ClaimedJob(claim, attempt, work_dir, whole_cpus(job.requirements), self._is_plain(job))
 
     def _of_its_run(self, folder: str, job: Job) -> str:
         """The folder for a job of a run, or one beside it where its path belongs to another run here."""
@@ -188,7 +188,7 @@ def is_limited(job: Job) -> bool:
     return asked.timeout_s is not None or any(limit is not None for limit in limits)
 
 
-def places_of(asked: Requirements) -> int:
+def whole_cpus(asked: Requirements) -> int:
     """One for each CPU."""
     return max(1, -int(-(asked.cpus or 1) // 1))
 

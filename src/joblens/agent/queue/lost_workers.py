@@ -303,7 +303,7 @@ class RunLostTickets:
         return sum(deliveries.take_back(one.uuid, one.fence) is not None for one in lost)
 
 
-def held_in_place(deliveries: Deliveries, uuids: Collection[str], job_id: str) -> list[Holding]:
+def held_in_allocation(deliveries: Deliveries, uuids: Collection[str], job_id: str) -> list[Holding]:
     """Returns the tickets of these jobs that workers in the allocation of this id hold."""
     held = deliveries.holdings(of=uuids)
     allocations = {worker.name: _allocation_of(worker) for worker in deliveries.workers()} if held else {}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from joblens.model.delivery import FormerWorker
 
 _LAST_LINE_LENGTH = 200
-_KILLED_BY_SOMEBODY = "sent by neither joblens nor the kernel's out-of-memory killer, perhaps by {}"
+_KILLED_FROM_OUTSIDE = "sent by neither joblens nor the kernel's out-of-memory killer, perhaps by {}"
 _SIGNAL_ADVICE = {
     signal.SIGKILL: "not sent by joblens: check the kernel log for its out-of-memory killer",
     signal.SIGSEGV: "invalid memory access: run it in a debugger, or with core dumps enabled",
@@ -192,7 +192,7 @@ def _signal(record: Record, outcome: Outcome, number: int) -> Finding:
     known = _SIGNAL_ADVICE.get(number)  # type: ignore[call-overload]
     if number == signal.SIGKILL and _was_no_oom_kill(outcome):
         in_container = record.job.container is not None or record.job.attached.startswith("container ")
-        known = _KILLED_BY_SOMEBODY.format("the engine's kill or stop" if in_container else "a user")
+        known = _KILLED_FROM_OUTSIDE.format("the engine's kill or stop" if in_container else "a user")
     return Finding(Code.SIGNAL, Severity.PROBLEM, text + _last_line(outcome), known or _see_stderr(record))
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from joblens.analysis.numbers.attribution import energy_shares
 from joblens.analysis.numbers.gpu import gpu_totals
-from joblens.model.jobs.job import Record
+from joblens.model.jobs.job import Record, Status
 from joblens.model.jobs.sample import Sample
 
 OTHER = "other"  # bucket of names and tags beyond the limit
@@ -26,6 +26,7 @@ _COUNTERS = (
     "network_tx_bytes",
     "oom_kills",
 )
+_ENDS = tuple(status for status in Status if status.is_final and status is not Status.MEASURED)
 # Numbers of usage that samples have only in parts.
 _DERIVED = ("energy_package_uj", "energy_dram_uj", "gpu_energy_uj", "gpu_busy_usec")
 
@@ -34,7 +35,8 @@ class Totals(Struct):
     """Of all jobs with one name."""
 
     used: dict[str, int] = field(default_factory=dict)  # by name of a number of Usage; missing: unknown
-    ended: dict[str, int] = field(default_factory=dict)  # by status
+    # By status. From 0 on: increase() of Prometheus does not see a series whose first value is 1.
+    ended: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_ENDS, 0))
     durations: list[int] = field(default_factory=lambda: [0] * (len(DURATION_BUCKETS_S) + 1))
     duration_sum_s: float = 0.0
 

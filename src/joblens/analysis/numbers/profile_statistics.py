@@ -25,7 +25,7 @@ def aggregate_profiles(profiles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         if not isinstance(profile, Mapping):
             raise InputError(f"item {count} is no profile, but {type(profile).__name__}")
         count += 1
-        for path, value in _places_of(profile):
+        for path, value in _numbers_in(profile):
             known = values.setdefault(
                 path, []
             )  # in the order of a profile, also where the first knows it not
@@ -54,17 +54,17 @@ def why_without_profile(record: Record) -> str:
 
 def numbers_of(part: Mapping[str, Any]) -> Iterator[tuple[Path, float]]:
     """Every number, with the keys that lead to it."""
-    for path, number in _places_of(part):
+    for path, number in _numbers_in(part):
         if number is not None:
             yield path, number
 
 
-def _places_of(part: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, float | None]]:
+def _numbers_in(part: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, float | None]]:
     """Where there is a number, or could be one."""
     for key, value in part.items():
         path = (*above, str(key))
         if isinstance(value, Mapping):
-            yield from _places_of(value, path)
+            yield from _numbers_in(value, path)
         else:
             yield path, _number(value)
 

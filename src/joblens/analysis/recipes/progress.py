@@ -127,7 +127,7 @@ class WorkGrid:
     def of_partitions(self) -> list[OperatorColumn]:
         return [column for column in self.columns.values() if not column.is_global]
 
-    def place(self, event: SeenEvent, wanted: tuple[int, ...]) -> tuple[OperatorColumn, int]:
+    def cell_of(self, event: SeenEvent, wanted: tuple[int, ...]) -> tuple[OperatorColumn, int]:
         """Returns the operator and the row of an event.
 
         `wanted`: expected states, if the index may be relative to a group.
@@ -152,7 +152,7 @@ class WorkGrid:
         self, name: str, index: int, partition_id: int | None, wanted: tuple[int, ...]
     ) -> OperatorColumn | None:
         indexes = self._indexes.get(name, ())
-        columns = [self.columns[place, name] for place in indexes]
+        columns = [self.columns[cell_of, name] for cell_of in indexes]
         if len(columns) < 2:
             return columns[0] if columns else None
         first = sorted(columns, key=lambda column: (column.index != index, column.index))

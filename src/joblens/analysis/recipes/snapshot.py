@@ -45,7 +45,7 @@ class SnapshotFold:
         self._planned = planned or PlannedWork(has_absolute_indexes=False)
         self._grid = WorkGrid(self._planned)
         self._rows = self._grid.rows
-        self._place = self._grid.place
+        self._cell_of = self._grid.cell_of
         # By far the most events: unique operator names need no search.
         self._frequent: dict[str, Callable[[OperatorColumn, int, SeenEvent], None]] = {
             EventType.OP_START.value: self._started,
@@ -132,7 +132,7 @@ class SnapshotFold:
     def _op_start(self, event: SeenEvent) -> None:
         if not event.operation_name:
             return
-        column, row = self._place(event, (0, RUNNING, BROKEN))
+        column, row = self._cell_of(event, (0, RUNNING, BROKEN))
         if column.is_global:
             column.start(row, event.timestamp)
         else:
@@ -146,7 +146,7 @@ class SnapshotFold:
     def _op_complete(self, event: SeenEvent) -> None:
         if not event.operation_name:
             return
-        column, row = self._place(event, (RUNNING,))
+        column, row = self._cell_of(event, (RUNNING,))
         if column.is_global and not self._planned.has_absolute_indexes and self._rows.ids:
             return  # DataJuicer reports it before; they are done when the job is
         self._completed(column, row, event)
@@ -168,7 +168,7 @@ class SnapshotFold:
     def _op_failed(self, event: SeenEvent) -> None:
         if not event.operation_name:
             return
-        column, row = self._place(event, (RUNNING,))
+        column, row = self._cell_of(event, (RUNNING,))
         column.fail(row, event.timestamp, event.error_message or "")
         if event.metadata is not None and event.metadata.resources is not None:
             column.use(event.metadata.resources)
@@ -176,7 +176,7 @@ class SnapshotFold:
     def _checkpoint_save(self, event: SeenEvent) -> None:
         if not event.operation_name:
             return
-        self._saved(*self._place(event, (DONE,)), event)
+        self._saved(*self._cell_of(event, (DONE,)), event)
 
     def _saved(self, column: OperatorColumn, row: int, event: SeenEvent) -> None:
         if _is_state(event.checkpoint_path):
@@ -257,7 +257,7 @@ class SnapshotFold:
         """Marks a global operator and everything before it as done, including work of an earlier run."""
         if not event.operation_name:
             return
-        column, _ = self._place(event, (RUNNING,))
+        column, _ = self._cell_of(event, (RUNNING,))
         if not column.is_global:
             return
         if column.codes[0] == RUNNING:
@@ -309,7 +309,7 @@ class SnapshotFold:
             row = self._grid.row(event.partition_id)
             self._rows.rejected[row] = self._rows.rejected.get(row, 0) + rejected
         if event.operation_name is not None:
-            column, row = self._place(event, (RUNNING,))
+            column, row = self._cell_of(event, (RUNNING,))
             # The operator's end event has the same rows.
             column.rejected[row] = max(column.rejected.get(row, 0), rejected)
         if event.partition_id is None and event.operation_name is None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 SLURM = "slurm"
 
 
-def place_of(config: WorkerConfig, environ: Mapping[str, str]) -> Placement | None:
+def placement_of(config: WorkerConfig, environ: Mapping[str, str]) -> Placement | None:
     """Returns what the driver knew about the allocation, and what is known only here. None: there is no
     cluster."""
     configured = config.placement
@@ -139,7 +139,7 @@ def serve(
     _check_store(config)
     _rename_element(config, environ)
     settings = _settings(config)
-    placement = place_of(config, environ)
+    placement = placement_of(config, environ)
     options = _options(config, placement, environ)
     listener = options.pilot.listener if options.pilot is not None else None
     is_for_tickets = bool(config.tickets) and not config.queues and listener is None

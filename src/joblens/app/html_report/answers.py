@@ -1,5 +1,6 @@
 """Answers of the server's API that a report contains: of each job, and of each run."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -67,6 +68,7 @@ class JobAnswers:
         self._redactor = redactor
         self._read_log = read_log
         self._advice: dict[tuple[object, ...], Any] = {}
+        self._recipes = RecipeViews()
 
     def summary(self, record: Record, now_us: int) -> dict[str, Any]:
         """Returns the row of the job table."""
@@ -101,9 +103,8 @@ class JobAnswers:
                 if found is not None:
                     answers[f"logs/{stream}/window"] = found
         if record.job.tool == "recipe":
-            progress = self._recipe(uuid)
-            if progress is not None:
-                answers["recipe"] = progress
+            with contextlib.suppress(InputError):  # a job of that name that ran none
+                answers["recipe"] = self._recipes.get_page(store, who, uuid)
         hidden = self._redactor.values(to_builtins(answers, str_keys=True), self._redactor.secrets_of(record))
         _shorten(hidden, amount.digits)
         return hidden  # type: ignore[no-any-return]
@@ -117,12 +118,6 @@ class JobAnswers:
         if key not in self._advice:
             self._advice[key] = charts.get_job_advice(self._store, self._who, job.uuid)
         return self._advice[key]
-
-    def _recipe(self, uuid: str) -> Any:
-        try:
-            return RecipeViews().get_page(self._store, self._who, uuid)
-        except InputError:  # its folder is not here
-            return None
 
 
 def _shorten(answers: dict[str, Any], digits: int) -> None:

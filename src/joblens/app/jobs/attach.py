@@ -72,14 +72,14 @@ def attach_in_foreground(
     make_display: MakeDisplay | None,
 ) -> Record:
     """Handles the process's signals meanwhile: the first one ends the measurement."""
-    looking = _Measuring(find_target(text, engine, socket), request, settings, make_display)
+    measuring = _Measuring(find_target(text, engine, socket), request, settings, make_display)
     before: dict[int, Any] = {}
     for ending in _ENDING:
         if signal.getsignal(ending) is not signal.SIG_IGN:
-            before[ending] = signal.signal(ending, looking.stop_soon)
-    wakeup_before = signal.set_wakeup_fd(looking.context.loop.wake_fd, warn_on_full_buffer=False)
+            before[ending] = signal.signal(ending, measuring.stop_soon)
+    wakeup_before = signal.set_wakeup_fd(measuring.context.loop.wake_fd, warn_on_full_buffer=False)
     try:
-        return looking.until_end()
+        return measuring.until_end()
     finally:
         signal.set_wakeup_fd(wakeup_before)
         for number, handler in before.items():

@@ -17,7 +17,7 @@ from joblens.model.values.units import format_instant, in_mb
 from joblens.ports.store import Store
 
 
-def place_of_waiting(store: Store, record: Record) -> JobAllocation | None:
+def allocation_of_waiting(store: Store, record: Record) -> JobAllocation | None:
     """None: it does not wait, or no cluster was asked for it."""
     if record.status is not Status.QUEUED or record.job.run is None:
         return None

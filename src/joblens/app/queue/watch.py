@@ -11,7 +11,13 @@ from joblens.analysis.runs.status import TaskGroupRow
 from joblens.app.jobs.queries import Note
 from joblens.app.queue.notifiers import remind_workers
 from joblens.app.queue.submission import QueueRequest, enqueue
-from joblens.app.queue.task_results import Expected, expected_of, place_of_waiting, status_form, workflow_form
+from joblens.app.queue.task_results import (
+    Expected,
+    allocation_of_waiting,
+    expected_of,
+    status_form,
+    workflow_form,
+)
 from joblens.app.runs.lookup import find_job_or_run
 from joblens.app.wiring.drivers import Warn
 from joblens.model.errors import StoreError, UnknownJob, UnknownRun, UnknownWorkflow
@@ -234,7 +240,7 @@ def task_status(
     if record.status is Status.QUEUED and record.job.queue:
         former = store.former_workers([record.job.uuid]).get(record.job.uuid)
         lost_worker = "" if former is None else former.name
-        waits_at = place_of_waiting(store, record)
+        waits_at = allocation_of_waiting(store, record)
         form = status_form(record, now_us=now_us, lost_worker=lost_worker, waits_at=waits_at)
         return {**form, **_unserved_label(store, record)}
     if record.status is not Status.RUNNING:

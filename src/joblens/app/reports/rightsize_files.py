@@ -341,7 +341,7 @@ def edited(file: SpecFile, groups: Sequence[GroupAdvice], *, adds: bool, forces:
 
 
 def _changed(value: Any, group: Group, path: Path, after: Any) -> Changed:
-    index = place_of(value, group)
+    index = position_of(value, group)
     key = str(path[-1])
     before = None if index is None else index[1].get(key)
     return Changed(group.name, key, None if before is None else str(before), str(after))
@@ -349,13 +349,13 @@ def _changed(value: Any, group: Group, path: Path, after: Any) -> Changed:
 
 def _has_memory(file: SpecFile, advice: GroupAdvice, *, adds: bool) -> bool:
     """Returns whether its jobs will be limited at all."""
-    index = place_of(file.value, advice.group)
+    index = position_of(file.value, advice.group)
     return index is not None and (adds or any(key in index[1] for key in _KEYS["memory"]))
 
 
 def changes_for(value: Any, advice: GroupAdvice, *, adds: bool, shrinks: bool = True) -> dict[Path, Any]:
     """`adds`: also requirements that are not set yet. `shrinks`: amounts may become smaller."""
-    index = place_of(value, advice.group)
+    index = position_of(value, advice.group)
     if index is None:
         return {}
     path, written = index
@@ -369,7 +369,7 @@ def changes_for(value: Any, advice: GroupAdvice, *, adds: bool, shrinks: bool = 
     return changes
 
 
-def place_of(value: Any, group: Group) -> tuple[Path, dict[str, Any]] | None:
+def position_of(value: Any, group: Group) -> tuple[Path, dict[str, Any]] | None:
     """Returns the position of its amounts in the file and their values; None: no longer there."""
     if group.is_named:
         for index, entry in _entries(value, "resource_requirements"):

@@ -19,7 +19,7 @@ from joblens.analysis.sizing.compose import (
 )
 from joblens.analysis.sizing.observations import Observation, Strategy, observation_of
 from joblens.analysis.sizing.rightsizing import Advice, Group, GroupAdvice, advise
-from joblens.app.reports.rightsize_files import SpecFile, place_of
+from joblens.app.reports.rightsize_files import SpecFile, position_of
 from joblens.app.runs.lookup import records_of_run
 from joblens.app.workflows.loader import loaded_run
 from joblens.model.errors import InputError
@@ -111,7 +111,7 @@ def size_workflow(
     workflow = store.find_workflow(run.workflow_uuid)
     runs = [one for one in store.runs(workflow.uuid) if one.created_at_us <= run.created_at_us]
     chosen = runs[-most_runs:] if most_runs else runs
-    groups_of_file = _Places(run, file)
+    groups_of_file = _GroupPositions(run, file)
     observed: dict[str, list[Observation]] = {}
     for one in chosen:
         for key, observation in _observations(store, one, groups_of_file):
@@ -127,7 +127,9 @@ def size_workflow(
     )
 
 
-def _observations(store: Store, run: Run, groups_of_file: "_Places") -> Iterator[tuple[str, Observation]]:
+def _observations(
+    store: Store, run: Run, groups_of_file: "_GroupPositions"
+) -> Iterator[tuple[str, Observation]]:
     entries: dict[int, str] | None = None
     unmade = {
         (event.fact.index, event.fact.attempt)
@@ -149,7 +151,7 @@ def _observations(store: Store, run: Run, groups_of_file: "_Places") -> Iterator
             yield key, observation
 
 
-class _Places:
+class _GroupPositions:
     """Group of the file that a job belongs to. Jobs are identified by name, groups by theirs or by the
     name of the entry that has them inline."""
 
@@ -210,7 +212,7 @@ class _Places:
 
     def as_written(self, found: GroupAdvice) -> GroupAdvice:
         """Writes amounts in the form of the file."""
-        number = place_of(self._value, found.group)
+        number = position_of(self._value, found.group)
         written = {} if number is None else number[1]
         return replace(found, advice=tuple(_like(written, part) for part in found.advice))
 

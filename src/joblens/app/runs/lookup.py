@@ -214,10 +214,10 @@ def reused_results(store: Store, run: Run) -> ReusedResults | None:
     moved = set() if earlier is None else {index for index in earlier.moved if run_of.get(index) != base_uuid}
     # Jobs that were added to the base may have another index here: `kept_from` names those that are kept.
     found = {index: attempts for index, attempts in found.items() if index < run.declared_jobs}
-    for uuid, places in run.kept_from.items():
+    for uuid, pairs in run.kept_from.items():
         there = _by_index(store.run_results(uuid))
-        for index, place in places:
-            found[index] = _successes(there.get(place, []), index)
+        for index, other in pairs:
+            found[index] = _successes(there.get(other, []), index)
             run_of[index] = uuid
             moved.add(index)
     reused = sorted(index for index in found if index not in again)

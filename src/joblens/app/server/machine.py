@@ -10,7 +10,9 @@ import joblens
 from joblens.app.queue.notifiers import living_workers, remind_workers
 from joblens.app.queue.recovery import recover_dead_owners
 from joblens.app.queue.tools import list_tools
+from joblens.app.server.access import Principal
 from joblens.app.wiring.drivers import Warn, spool_dir, store_name
+from joblens.model.access import Scope
 from joblens.model.delivery import Backlog, WorkerInfo
 from joblens.model.errors import SupervisorError
 from joblens.model.settings import Settings
@@ -45,8 +47,11 @@ def get_tools() -> Tools:
     return Tools(items=tuple(found))
 
 
-def get_workers(store: QueueStore, settings: Settings) -> Workers:
-    return Workers(items=tuple(living_workers(settings, store)), backlog=tuple(store.backlog()))
+def get_workers(store: QueueStore, who: Principal, settings: Settings) -> Workers:
+    """Queues count jobs of all users, so only those who may see all get them."""
+    workers = (each for each in living_workers(settings, store) if who.may_see_user(each.user))
+    backlog = store.backlog() if who.scope is Scope.ALL else ()
+    return Workers(items=tuple(workers), backlog=tuple(backlog))
 
 
 def get_health(store: QueueStore) -> Health:

@@ -1,4 +1,4 @@
-"""Machines and workers: capacity, use, jobs, when they were last heard of, and what was measured there."""
+"""Machines and workers: capacity, use, jobs, their last heartbeat, and what was measured there."""
 
 import threading
 import time

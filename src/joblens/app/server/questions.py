@@ -175,10 +175,12 @@ class Answering:
         return q.Holdings(tuple(each for each in found if each.uuid in visible))
 
     def workers(self, asked: q.WorkersQuery) -> q.WorkerList:
-        return q.WorkerList(tuple(self._store.workers(host=asked.host)))
+        found = self._store.workers(host=asked.host)
+        return q.WorkerList(tuple(each for each in found if self._who.may_see_user(each.user)))
 
     def backlog(self, _asked: q.Nothing) -> q.BacklogList:
-        return q.BacklogList(tuple(self._store.backlog()))
+        """A queue counts jobs of all users."""
+        return q.BacklogList(tuple(self._store.backlog()) if self._sees_all else ())
 
     def states(self, asked: q.ManyJobs) -> q.States:
         return q.States(self._store.states(self._only_visible(asked.uuids)))

@@ -33,8 +33,8 @@ class QueueStanding(Struct, frozen=True, kw_only=True):
     held: int
     oldest_waiting_us: int
     workers: int
-    places: int
-    free_places: int
+    slots: int
+    free_slots: int
     problem: str
 
 
@@ -73,7 +73,7 @@ class Lease(Struct, frozen=True, kw_only=True):
     queue: str
     label: str
     worker: str
-    host: str  # '': the worker was not heard of in the last hour
+    host: str  # '': the worker sent no heartbeat in the last hour
     left_us: int
     deliveries: int
 
@@ -85,7 +85,7 @@ class Leases(Struct, frozen=True, kw_only=True):
 
 class RouteWorkers(Struct, frozen=True, kw_only=True):
     workers: int = 0
-    places: int = 0
+    slots: int = 0
     free: int = 0
 
 
@@ -115,8 +115,8 @@ def _queue(backlog: Backlog, workers: Sequence[WorkerInfo]) -> QueueStanding:
         held=backlog.held,
         oldest_waiting_us=backlog.oldest_waiting_us,
         workers=serving.workers,
-        places=serving.places,
-        free_places=serving.free,
+        slots=serving.slots,
+        free_slots=serving.free,
         problem=problem,
     )
 
@@ -174,11 +174,11 @@ def workers_of(route: str, workers: Sequence[WorkerInfo], user: str | None = Non
         for each in workers
         if route in each.routes and (user is None or each.any_user or each.user == user)
     ]
-    places = sum(each.concurrency for each in serving)
+    slots = sum(each.concurrency for each in serving)
     return RouteWorkers(
         workers=len(serving),
-        places=places,
-        free=max(0, places - sum(each.running for each in serving)),
+        slots=slots,
+        free=max(0, slots - sum(each.running for each in serving)),
     )
 
 
@@ -200,10 +200,10 @@ def reason_of(ticket: TicketStanding, workers: Sequence[WorkerInfo]) -> str:
     ahead = (ticket.position or 1) - 1
     before = f"{ahead} before it; " if ahead else ""
     if not serving.free:
-        places, workers_words = _counted(serving.places, "place"), _counted(serving.workers, "worker")
-        return f"{again}{before}all {places} of {workers_words} are taken"
+        slots, workers_words = _counted(serving.slots, "slot"), _counted(serving.workers, "worker")
+        return f"{again}{before}all {slots} of {workers_words} are taken"
     if ahead >= serving.free:
-        return f"{again}{before}{serving.free} of {_counted(serving.places, 'place')} free"
+        return f"{again}{before}{serving.free} of {_counted(serving.slots, 'slot')} free"
     return f"{again}a worker takes it next, if it fits the worker's memory and GPUs"
 
 

@@ -80,7 +80,7 @@ class RecipePage(Struct, frozen=True, kw_only=True):
     number: int
     name: str
     status: str
-    is_live: bool  # it goes on
+    is_live: bool  # it has not ended
     is_from_folder: bool  # False: its folder is not here; only totals are known
     job_dir: str
     export_path: str | None

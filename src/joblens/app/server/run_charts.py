@@ -69,7 +69,7 @@ def get_graph(
         plan, groups = view.read_plan(run)
         is_grouped = asked.grouped or len(plan.jobs) > MOST_SINGLE
         wanted = {each for each in asked.open if each < len(groups.members)}
-        if wanted and any(len(groups.members[each]) > MOST_OPENED for each in wanted):
+        if wanted:
             view.refresh(store, run)
         opened = {
             group: _most_important(view, members) if is_grouped else members
@@ -85,11 +85,11 @@ def get_graph(
 
 
 def _most_important(view: RunView, members: tuple[int, ...]) -> tuple[int, ...]:
-    if len(members) <= MOST_OPENED:
-        return members
+    if not view.rows:
+        return members[:MOST_OPENED]
     urgency = {int(state): place for place, state in enumerate(_URGENT)}
     order = sorted(members, key=lambda index: (urgency.get(view.rows[index][2], len(_URGENT)), index))
-    return tuple(sorted(order[:MOST_OPENED]))
+    return tuple(order[:MOST_OPENED])
 
 
 def get_timeline(

@@ -28,11 +28,11 @@ from joblens.probes.host.machine_load import read_host
 from joblens.views.graph.run_graph import JobGroups, job_groups
 from joblens.views.jobs.summary import ending, with_last_words
 
-FIRST_ROWS = 100
+FIRST_ROWS = 200
 _FAILURES = (Status.FAILED, Status.TIMEOUT, Status.ERROR, Status.LOST)
 _UNDER_WAY = (Status.RUNNING, Status.QUEUED)
 _MOST_REASONS = 1000  # failed jobs whose reason is read from their records
-_MOST_JOBS = 500_000  # of all runs that are in memory
+_MOST_JOBS = 250_000  # of all runs that are in memory
 _AGE_S = 1.0  # of the table of a running run
 _AGE_OF_ENDED_S = 600.0  # jobs of an ended run may be deleted
 _SHARE = 4  # a table that took long is computed again after that many times as long

@@ -27,7 +27,7 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
     job.
     """
     from joblens.app.jobs.queries import find, samples
-    from joblens.app.queue.task_results import place_of_waiting
+    from joblens.app.queue.task_results import allocation_of_waiting
     from joblens.app.runs.state import raised_before
 
     store = session.current_store
@@ -47,7 +47,7 @@ def command(session: Session, /, ident: str, **asked: bool) -> None:
         details = slurm_account(store, record, details)
     digest = "" if record.attempt is None else record.attempt.provenance
     provenance = store.provenance(digest) if digest else None
-    waits_at = place_of_waiting(store, record)
+    waits_at = allocation_of_waiting(store, record)
     raised = raised_before(store, record)
     if session.json:
         from msgspec import to_builtins

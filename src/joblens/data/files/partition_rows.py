@@ -169,13 +169,13 @@ def origins_of(
         here = [number for number in ids if before <= number < before + count]
         if here:
             rows = [number - before for number in here]
-            found = _places_in(piece, columns, rows, needed)
+            found = _values_in(piece, columns, rows, needed)
             origins |= dict(zip(here, found, strict=True))
         before += count
     return [origins[number] for number in ids]
 
 
-def _places_in(
+def _values_in(
     piece: Slice, columns: Sequence[str], rows: Sequence[int], needed: Sequence[str]
 ) -> list[Reject]:
     if piece.format == "jsonl":

@@ -112,9 +112,9 @@ class ArpaModel:
         total = np.zeros(len(ids))
         open_ = np.ones(len(ids), bool)  # no longer n-gram matched
         open_[starts] = False  # the sentence start is given
-        place_in_line = np.arange(len(ids)) - np.repeat(starts, lengths)
+        index_in_line = np.arange(len(ids)) - np.repeat(starts, lengths)
         for order in range(len(self._orders), 0, -1):
-            able = np.flatnonzero(open_ & (place_in_line >= order - 1))
+            able = np.flatnonzero(open_ & (index_in_line >= order - 1))
             indexes, is_found = self._orders[order - 1].find(_marks(ids, able, order))
             total[able[is_found]] += self._orders[order - 1].probabilities[indexes[is_found]]
             open_[able[is_found]] = False

@@ -210,19 +210,19 @@ class RejectsOfPartition:
         self._report = report
         self._lines: list[bytes] = []  # kept lines since the partition was read
         self._unsaved: list[bytes] = []  # since the last checkpoint
-        self._untold: list[tuple[int, str, OperatorCall | None]] = []
+        self._unreported: list[tuple[int, str, OperatorCall | None]] = []
 
     def begin(self, lines: Sequence[bytes]) -> None:
-        self._lines, self._unsaved, self._untold = list(lines), [], []
+        self._lines, self._unsaved, self._unreported = list(lines), [], []
 
     def read(self, bad: Sequence[Reject]) -> None:
         """Adds unreadable rows, found again on every read; they count as reported if a checkpoint exists."""
         if bad:
-            self._untold.append((len(bad), bad[0].reason, None))
+            self._unreported.append((len(bad), bad[0].reason, None))
 
     def add(self, rejects: Sequence[Reject], call: OperatorCall) -> None:
         self._unsaved += [line_of(reject) for reject in rejects]
-        self._untold.append((len(rejects), rejects[0].reason, call))
+        self._unreported.append((len(rejects), rejects[0].reason, call))
 
     def keep_unsaved(self, path: str) -> RejectsSoFar:
         """Writes the rows since the last checkpoint next to this one."""
@@ -237,9 +237,9 @@ class RejectsOfPartition:
 
     def report(self) -> None:
         """Returns the counts kept so far."""
-        for count, reason, call in self._untold:
+        for count, reason, call in self._unreported:
             self._report.rejected(count, reason, self._folder.rejects_of(self._id), call)
-        self._untold = []
+        self._unreported = []
 
     def publish(self) -> None:
         """Replaces the file of an earlier attempt."""

@@ -12,7 +12,7 @@ from joblens.data.base.reasons import OF_AN_OPERATOR, reason_with_line
 from joblens.data.rows.batch import LINE, Change, Row, decoded_rows, put_back, snapshot, thawed
 from joblens.model.errors import RecipeError
 
-_BY_PLACE = (
+_POSITIONAL = (
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
     inspect.Parameter.VAR_POSITIONAL,
@@ -145,7 +145,7 @@ def _check_it_takes_a_row(called: Any, name: str, *, is_method: bool) -> None:
         kind = "async" if inspect.iscoroutinefunction(called) else "a generator"
         raise RecipeError(f"operator '{name}' is {kind}; it must be a plain function")
     parameters = list(_signature(called, name).parameters.values())[is_method:]
-    if not parameters or parameters[0].kind not in _BY_PLACE:
+    if not parameters or parameters[0].kind not in _POSITIONAL:
         raise RecipeError(f"operator '{name}' takes no row; its first parameter must be the row")
 
 

@@ -17,7 +17,7 @@ from joblens.model.jobs.job import Requirements, RetryLost
 from joblens.model.runs.plan import Plan, PlannedJob
 
 _SOURCES = (":::", ":::+", "::::", "::::+")
-_PLACE = re.compile(r"(?<!\$)\{(\d+|[A-Za-z_]\w*)?\}")
+_REFERENCE = re.compile(r"(?<!\$)\{(\d+|[A-Za-z_]\w*)?\}")
 _UNSAFE = re.compile(r"[^\w.+=,@-]+")
 _NAME_MOST = 48
 
@@ -153,7 +153,7 @@ def _bind(words: Sequence[str], sources: Sequence[Source]) -> dict[str, int]:
     and no other notation is used: in `awk '{print}' {}` print is not a name.
     """
     names = {source.name: index for index, source in enumerate(sources) if source.name}
-    found = [match[1] for word in words for match in _PLACE.finditer(word)]
+    found = [match[1] for word in words for match in _REFERENCE.finditer(word)]
     unnamed = [index for index, source in enumerate(sources) if not source.name]
     unknown = list(dict.fromkeys(name for name in found if name and not name.isdigit() and name not in names))
     by_index = any(not name or name.isdigit() for name in found)
@@ -163,7 +163,7 @@ def _bind(words: Sequence[str], sources: Sequence[Source]) -> dict[str, int]:
 
 
 def _is_used(word: str, names: Mapping[str, int], count: int) -> bool:
-    return any(_stands_for_something(match[1], names, count) for match in _PLACE.finditer(word))
+    return any(_stands_for_something(match[1], names, count) for match in _REFERENCE.finditer(word))
 
 
 def _stands_for_something(name: str | None, names: Mapping[str, int], count: int) -> bool:
@@ -179,7 +179,7 @@ class _Putting:
         self._quote = shlex.quote if quotes else str
 
     def into(self, word: str) -> str:
-        return _PLACE.sub(self._value, word)
+        return _REFERENCE.sub(self._value, word)
 
     def _value(self, match: re.Match[str]) -> str:
         name = match[1]

@@ -13,8 +13,8 @@ from joblens.plan.commands.references import KINDS, check_user_data, resolve_pat
 from joblens.plan.workflows.problems import Path, Problems
 from joblens.plan.workflows.sweeps import Expanded
 
-Places = tuple[int, ...]
-_NOBODY: list[int] = []
+Indexes = tuple[int, ...]
+_NO_JOBS: list[int] = []
 _LONG = 100  # searching for an equal one costs more than it saves
 
 
@@ -25,12 +25,12 @@ class Links(Struct, frozen=True, gc=False):
 
     command: str
     script: str = ""
-    input_files: Places = ()
-    output_files: Places = ()
-    input_user_data: Places = ()
-    output_user_data: Places = ()
-    input_datasets: Places = ()
-    output_datasets: Places = ()
+    input_files: Indexes = ()
+    output_files: Indexes = ()
+    input_user_data: Indexes = ()
+    output_user_data: Indexes = ()
+    input_datasets: Indexes = ()
+    output_datasets: Indexes = ()
 
 
 # The lists of a job in the order of the fields of Links: their kind, and direction.
@@ -50,7 +50,7 @@ class Things:
 
     def makers_of(self, job_index: int) -> list[int]:
         """Ascending."""
-        return self.makers.get(self.identities[job_index], _NOBODY)
+        return self.makers.get(self.identities[job_index], _NO_JOBS)
 
     def maker_of(self, job_index: int) -> int:
         """Returns the maker; -1: none."""
@@ -67,7 +67,7 @@ class Linker:
         self._index = index
         self._things = things
         self._problems = problems
-        self._shared: dict[Places, Places] = {}
+        self._shared: dict[Indexes, Indexes] = {}
 
     # ---- inputs and outputs ------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ class Linker:
             self._note_makers(job_index, path, links)
         return links
 
-    def _written(self, job: JobSpec, path: Path) -> list[Places]:
+    def _written(self, job: JobSpec, path: Path) -> list[Indexes]:
         """Returns the names in the job's lists, in the order of _LISTS."""
         files, data, sets = (self._things[kind] for kind in KINDS)
         return [
@@ -100,7 +100,7 @@ class Linker:
 
     def _listed(
         self, things: Things, names: tuple[str, ...], regexes: tuple[str, ...], path: Path, key: str
-    ) -> Places:
+    ) -> Indexes:
         if not names and not regexes:
             return ()
         list_key = key if key.endswith("user_data") else f"{key}s"
@@ -171,12 +171,12 @@ class Linker:
 
     # ---- dependencies ------------------------------------------------------------------------------------
 
-    def depends_on(self, job_index: int, links: Links) -> Places:
+    def depends_on(self, job_index: int, links: Links) -> Indexes:
         """Everything that must succeed before, ascending, each once."""
         expanded = self._jobs[job_index]
         job: JobSpec = expanded.value
         path: Path = ("jobs", expanded.entry)
-        groups: list[Places] = []
+        groups: list[Indexes] = []
         if job.depends_on:
             named = self._named(self._index, job.depends_on, "job", (*path, "depends_on"))
             if job_index in named:
@@ -189,7 +189,7 @@ class Linker:
                 self._problems.note((*path, "depends_on_regexes", which), message)
             groups.append(found)
         for kind in KINDS:
-            inputs: Places = getattr(links, f"input_{kind}")
+            inputs: Indexes = getattr(links, f"input_{kind}")
             if inputs:
                 things = self._things[kind]
                 groups.append(_ascending([maker for one in inputs for maker in things.makers_of(one)]))
@@ -205,7 +205,7 @@ class Linker:
 
     # ---- names and regexes -------------------------------------------------------------------------------
 
-    def jobs_named(self, names: tuple[str, ...], regexes: tuple[str, ...], path: Path) -> Places:
+    def jobs_named(self, names: tuple[str, ...], regexes: tuple[str, ...], path: Path) -> Indexes:
         """For actions."""
         found = self._named(self._index, names, "job", (*path, "jobs"))
         where: Path = (*path, "job_name_regexes")
@@ -240,7 +240,7 @@ class Linker:
             found += self._match(index, regex, kind, (*path, which))
         return found
 
-    def _find(self, index: NameIndex, regex: str, path: Path) -> Places | None:
+    def _find(self, index: NameIndex, regex: str, path: Path) -> Indexes | None:
         """None: it is no regex, which was noted."""
         try:
             return index.matching(regex)
@@ -248,7 +248,7 @@ class Linker:
             self._problems.note(path, f"'{regex}' is not a regex: {error}")
             return None
 
-    def _match(self, index: NameIndex, regex: str, kind: str, path: Path) -> Places:
+    def _match(self, index: NameIndex, regex: str, kind: str, path: Path) -> Indexes:
         found = self._find(index, regex, path)
         if found is None:
             return ()
@@ -259,7 +259,7 @@ class Linker:
     def _name(self, job_index: int) -> str:
         return str(self._jobs[job_index].value.name)
 
-    def _share(self, indexes: Places) -> Places:
+    def _share(self, indexes: Indexes) -> Indexes:
         return self._shared.setdefault(indexes, indexes)
 
 
@@ -303,10 +303,10 @@ def _some_of(names: Collection[str]) -> str:
     return f"; names are such as {', '.join(repr(name) for name in shown)}"
 
 
-def _ascending(indexes: list[int]) -> Places:
+def _ascending(indexes: list[int]) -> Indexes:
     return tuple(sorted(set(indexes))) if len(indexes) > 1 else tuple(indexes)
 
 
-def _has(ascending: Places, job_index: int) -> bool:
+def _has(ascending: Indexes, job_index: int) -> bool:
     at = bisect_left(ascending, job_index)
     return at < len(ascending) and ascending[at] == job_index

@@ -156,8 +156,8 @@ def connect(engine: str = "", socket: str = "", *, timeout_s: float = ANSWER_S) 
             if not isinstance(document, dict) or "Version" not in document:
                 raise ContainerError(f"{path} does not answer like a container engine")
         except (ContainerError, ValueError) as error:
-            nobody = isinstance(error.__cause__, (FileNotFoundError, ConnectionRefusedError))
-            (silent if nobody else tried).append(path if nobody else str(error))
+            is_absent = isinstance(error.__cause__, (FileNotFoundError, ConnectionRefusedError))
+            (silent if is_absent else tried).append(path if is_absent else str(error))
             continue
         found = ContainerApi(path, document)
         if engine and found.engine != engine:

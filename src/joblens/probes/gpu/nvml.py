@@ -73,7 +73,7 @@ _REASON = (
     "the driver reports process ids of the machine, and joblens runs in its own pid namespace "
     "(a container): none of them can be matched to the job"
 )
-NOBODY_LISTED = (
+NO_PROCESS_LISTED = (
     "a GPU is at work and its driver lists no process: joblens runs in a pid namespace of its own (a "
     "container), from where it may not see them"
 )
@@ -237,7 +237,7 @@ class NvmlDriver:
     def _why_unmatched(self, listed: list[int]) -> str:
         if listed or self._lists_ours or not is_own_namespace(self._proc):
             return foreign_pids(listed, self._proc)
-        return NOBODY_LISTED if any(device.is_at_work() for device in self._devices) else ""
+        return NO_PROCESS_LISTED if any(device.is_at_work() for device in self._devices) else ""
 
     def _next_window(self) -> tuple[int, int]:
         """(since when, how long): from the last reading to this one."""

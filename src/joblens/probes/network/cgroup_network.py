@@ -278,7 +278,7 @@ FIELDS = (
 )
 STARTS = {INGRESS: 0, EGRESS: 64}  # of the counters of a direction
 _LAYOUT = struct.Struct("=5Q24x5Q24x")  # in the order of FIELDS
-_MAP_PLACE, _START_PLACE = 532, 540  # in the code: descriptor of the map, and where its counters begin
+_MAP_OFFSET, _START_OFFSET = 532, 540  # in the code: descriptor of the map, and where its counters begin
 _NUMBER = struct.Struct("=i")
 _CODE = bytes.fromhex(
     "bf16000000000000b7010000000000007b1ae8ff000000007961a800000000001501040000000000850000005f000000"
@@ -301,8 +301,8 @@ _CODE = bytes.fromhex(
 def program(counters: int, direction: int) -> bytes:
     """`counters`: descriptor of the map."""
     code = bytearray(_CODE)
-    _NUMBER.pack_into(code, _MAP_PLACE, counters)
-    _NUMBER.pack_into(code, _START_PLACE, STARTS[direction])
+    _NUMBER.pack_into(code, _MAP_OFFSET, counters)
+    _NUMBER.pack_into(code, _START_OFFSET, STARTS[direction])
     return bytes(code)
 
 

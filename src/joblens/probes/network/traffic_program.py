@@ -17,7 +17,7 @@ _BYTES, _PACKETS, _TCP, _UDP, _IPV6 = 0, 8, 16, 24, 32
 _LENGTH, _ETHERNET_PROTOCOL, _SEGMENTS, _SOCKET, _SOCKET_PROTOCOL = 0, 16, 164, 168, 12
 _IPV6_BIG_ENDIAN = 0xDD86
 _IPV6_HEADER, _JUMBO_HEADER, _UDP_HEADER = 40, 8, 8
-_IPV6_NEXT_PLACE, _TCP_SIZE_PLACE, _LONGEST_IPV6 = 6, 12, 0xFFFF
+_IPV6_NEXT_OFFSET, _TCP_SIZE_OFFSET, _LONGEST_IPV6 = 6, 12, 0xFFFF
 _HOP_BY_HOP, _IPPROTO_TCP, _IPPROTO_UDP = 0, 6, 17
 _COPY_BYTES, _FULL_SOCKET = 26, 95  # helpers: bytes of the packet; the socket unless it is a mere request
 
@@ -92,7 +92,7 @@ _SIZE_ON_THE_WIRE: tuple[_Step | str, ...] = (
     _step(_STORE_64, _STACK, _R2, _IP_SIZE),
     _step(_GO, go="behind ip"),
     "ipv6",
-    _step(_SET, _R2, value=_IPV6_NEXT_PLACE),
+    _step(_SET, _R2, value=_IPV6_NEXT_OFFSET),
     *_one_byte(otherwise="add"),
     _step(_SET, _R2, value=_IPV6_HEADER),
     _step(_STORE_64, _STACK, _R2, _IP_SIZE),
@@ -110,7 +110,7 @@ _SIZE_ON_THE_WIRE: tuple[_Step | str, ...] = (
     _step(_SET, _R1, value=_UDP_HEADER),
     _step(_GO_IF_EQUAL, _R3, value=_IPPROTO_UDP, go="headers"),
     _step(_GO_IF_OTHER, _R3, value=_IPPROTO_TCP, go="add"),
-    _step(_ADD, _R2, value=_TCP_SIZE_PLACE),
+    _step(_ADD, _R2, value=_TCP_SIZE_OFFSET),
     *_one_byte(otherwise="add"),
     _step(_SHIFT_RIGHT, _R1, value=4),
     _step(_SHIFT_LEFT, _R1, value=2),

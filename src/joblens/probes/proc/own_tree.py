@@ -270,9 +270,9 @@ class OwnTree:
         self._stats = {}
         before, self._seen = self._seen, {}
         live: dict[Identity, LiveProcess] = {}
-        nobody_waits = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+        is_unwaited = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
         for pid, thread in self._children_of_us():
-            self._follow(_Step(pid, thread, None, nobody_waits), before, live)
+            self._follow(_Step(pid, thread, None, is_unwaited), before, live)
         for identity, state in before.items():
             if identity not in live and self._is_alive(identity):
                 # Its parent died and it was adopted by init: we will never reap it.

@@ -41,7 +41,7 @@ from joblens.runners.ray.messages import (
     NodeOffer,
     Open,
     Opened,
-    Place,
+    PlaceJobs,
     Refused,
     ToProxy,
     Wanted,
@@ -188,7 +188,7 @@ class RayBackend:
             )
             for request in requests
         ]
-        config_files.say(Place(tuple(wanted)))
+        config_files.say(PlaceJobs(tuple(wanted)))
         self._under_way.update((one.uuid, one) for one in wanted)
         return [Placed(placement=_placement(request.uuid), uuids=(request.uuid,)) for request in requests]
 

@@ -17,10 +17,10 @@ from joblens.model.clusters.placement import WorkerConfig
 from joblens.runners.ray import task as ray_task
 from joblens.runners.ray.messages import (
     NODE_PREFIX,
-    Errand,
     FromTask,
     Need,
     NodeOffer,
+    TaskInput,
     from_task,
     packed,
 )
@@ -170,11 +170,11 @@ class RayCluster:
 
     # ---- tasks -----------------------------------------------------------------------------------------
 
-    def start(self, errand: Errand) -> Any:
+    def start(self, task_input: TaskInput) -> Any:
         """-> a handle"""
-        if errand.need.nodes > 1:
-            return _Wide(WideTask(self._ray, errand.need), errand)
-        return self._carry.options(**_options(errand.need)).remote(packed(errand))
+        if task_input.need.nodes > 1:
+            return _Wide(WideTask(self._ray, task_input.need), task_input)
+        return self._carry.options(**_options(task_input.need)).remote(packed(task_input))
 
     async def words_of(self, handle: Any) -> AsyncIterator[FromTask]:
         """Raises ClusterError when it did not come to its own end."""
@@ -200,8 +200,8 @@ class RayCluster:
         doors = await wide.task.doors()
         if doors is None:
             raise ClusterError("its task was cancelled", "CANCELLED")
-        errand = replace(wide.errand, doors=doors, token=wide.task.token)
-        return wide.task.start(self._carry, _options(errand.need), packed(errand))
+        task_input = replace(wide.task_input, doors=doors, token=wide.task.token)
+        return wide.task.start(self._carry, _options(task_input.need), packed(task_input))
 
     def cancel(self, handle: Any) -> None:
         if isinstance(handle, _Wide):
@@ -241,7 +241,7 @@ class _Wide(Struct, frozen=True, eq=False):
     """The handle of a job that has several nodes."""
 
     task: WideTask
-    errand: Errand
+    task_input: TaskInput
 
 
 def _options(need: Need) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
     is_ranked: bool = False  # some of its jobs go before others
 
 
-class Place(Struct, frozen=True, tag="place"):
+class PlaceJobs(Struct, frozen=True, tag="place"):
     jobs: tuple[Wanted, ...]
 
 
@@ -101,14 +101,14 @@ class Warned(Struct, frozen=True, tag="warned"):
     text: str
 
 
-ToProxy = Open | Place | Withdraw | Follow | Close
+ToProxy = Open | PlaceJobs | Withdraw | Follow | Close
 FromProxy = Opened | Refused | AllocationReport | Warned
 
 
 # ---- errands of tasks, and what they tell of them ----------------------------------------------------------
 
 
-class Errand(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TaskInput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     uuids: tuple[str, ...]
     need: Need
     run_uuid: str
@@ -148,6 +148,6 @@ class Printed(Struct, frozen=True, kw_only=True, tag="printed"):
 
 FromTask = Begun | WorkerNotStarted | Finished | Printed
 
-errands = msgspec.msgpack.Decoder(Errand)
+errands = msgspec.msgpack.Decoder(TaskInput)
 from_task = msgspec.msgpack.Decoder(FromTask)
 packed = msgspec.msgpack.encode

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, MutableMapping
 
 _PREFIX = "jlray-"
-_PLACE = "/tmp"  # noqa: S108 - a private folder in it: paths of sockets have to be short
+_PARENT = "/tmp"  # noqa: S108 - a private folder in it: paths of sockets have to be short
 _RAYS, _TOKEN = "r", "token"
 _TRIES, _PAUSE_S = 20, 0.1
 CHANGED = "JOBLENS_RAY_CHANGED"  # what such a Ray was given instead of what was set, for its jobs
@@ -29,7 +29,7 @@ class OwnFolder:
     def __init__(self, noted_at: str) -> None:
         self._noted_at = noted_at
         remove_noted(noted_at)
-        self._path = tempfile.mkdtemp(prefix=_PREFIX, dir=_PLACE)
+        self._path = tempfile.mkdtemp(prefix=_PREFIX, dir=_PARENT)
         with open(noted_at, "w") as file:
             file.write(self._path)
         with open(self._token, "w", opener=_private) as file:
@@ -90,7 +90,7 @@ def remove_noted(noted_at: str) -> None:
 
 def _is_ours(path: str) -> bool:
     found = os.lstat(path)
-    is_named_so = os.path.dirname(path) == _PLACE and os.path.basename(path).startswith(_PREFIX)
+    is_named_so = os.path.dirname(path) == _PARENT and os.path.basename(path).startswith(_PREFIX)
     return is_named_so and stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 

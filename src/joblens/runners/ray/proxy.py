@@ -22,7 +22,6 @@ from joblens.runners.ray.messages import (
     AllocationReport,
     Begun,
     Close,
-    Errand,
     Finished,
     Follow,
     FromProxy,
@@ -30,9 +29,10 @@ from joblens.runners.ray.messages import (
     Need,
     Open,
     Opened,
-    Place,
+    PlaceJobs,
     Printed,
     Refused,
+    TaskInput,
     ToProxy,
     Wanted,
     Warned,
@@ -155,7 +155,7 @@ class RayProxy:
         match message:
             case Open():
                 await self._connect(message)
-            case Place():
+            case PlaceJobs():
                 known = self._known
                 self._bundling.add([job for job in message.jobs if job.uuid not in known])
                 self._submit()
@@ -250,7 +250,7 @@ class RayProxy:
         now_s = time.monotonic()
         width = {need: width_of(need, self._nodes) for need in self._bundling.needs}
         for jobs in self._bundling.take(width, now_s):
-            errand = Errand(
+            task_input = TaskInput(
                 uuids=tuple(job.uuid for job in jobs),
                 need=jobs[0].need,
                 run_uuid=self._cluster.run_of(self._open.config),
@@ -259,7 +259,7 @@ class RayProxy:
                 folder=self._open.folder,
                 mark=self._open.mark,
             )
-            task = _Task(jobs, self._cluster.start(errand))
+            task = _Task(jobs, self._cluster.start(task_input))
             for job in jobs:
                 self._tasks[job.uuid] = task
             task.following = self._go(self._follow(task))

@@ -34,11 +34,11 @@ from joblens.runners.nodes.pilot_worker import NodeHome, WorkerStartError, home_
 from joblens.runners.nodes.remote_processes import NodeDoor
 from joblens.runners.ray.messages import (
     Begun,
-    Errand,
     Finished,
     FromTask,
     Need,
     Printed,
+    TaskInput,
     WorkerNotStarted,
     errands,
     packed,
@@ -89,9 +89,9 @@ class WideTask:
             addresses.append(NodeDoorAddress(name, host, port))
         return None if self._is_cancelled else tuple(addresses)
 
-    def start(self, task: Any, options: dict[str, Any], errand: bytes) -> Any:
+    def start(self, task: Any, options: dict[str, Any], task_input: bytes) -> Any:
         """On its first node. -> the handle of Ray"""
-        self._main = task.options(**options, **self._on(0)).remote(errand)
+        self._main = task.options(**options, **self._on(0)).remote(task_input)
         return self._main
 
     def cancel(self) -> None:
@@ -215,26 +215,26 @@ _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_D
 _PRELOAD_MARK = "RAY_LD_PRELOAD_ON_WORKERS"  # set with LD_PRELOAD, where the node was started without one
 
 
-def carry(errand: bytes) -> Iterator[bytes]:
+def carry(task_input: bytes) -> Iterator[bytes]:
     """Runs on the node."""
-    for word in _Carrier(errands.decode(errand)).words():
+    for word in _Carrier(errands.decode(task_input)).words():
         yield packed(word)
 
 
 class _Carrier:
-    def __init__(self, errand: Errand) -> None:
+    def __init__(self, task_input: TaskInput) -> None:
         import ray  # the task runs in a process of Ray
 
-        self._errand = errand
+        self._task_input = task_input
         context: Any = ray.get_runtime_context()
         self._node_id = str(context.get_node_id())
         self._task_id = str(context.get_task_id())
-        self._gpus = tuple(str(one) for one in ray.get_gpu_ids()) if errand.need.gpus else None
+        self._gpus = tuple(str(one) for one in ray.get_gpu_ids()) if task_input.need.gpus else None
 
     def words(self) -> Iterator[FromTask]:
-        errand, host = self._errand, socket.gethostname()
+        task_input, host = self._task_input, socket.gethostname()
         try:
-            link = _reach(errand, self._node_id)
+            link = _reach(task_input, self._node_id)
         except WorkerStartError as error:
             yield WorkerNotStarted(f"no worker can be started on {host}: {error}")
             return
@@ -243,21 +243,21 @@ class _Carrier:
         doors = self._doors(host)
         placement = self._placement(host, doors)
         try:
-            group = link.bring(errand, self._gpus, placement, doors)
+            group = link.bring(task_input, self._gpus, placement, doors)
         except OSError:
             # The worker had nothing to do for a while and left; this process still had a connection to it.
             try:
-                link = _reach_again(errand, self._node_id)
+                link = _reach_again(task_input, self._node_id)
             except WorkerStartError as error:
                 yield WorkerNotStarted(f"no worker can be started on {host}: {error}")
                 return
-            group = link.bring(errand, self._gpus, placement, doors)
+            group = link.bring(task_input, self._gpus, placement, doors)
         ended: list[str] = []
         let_go: list[str] = []
         ran_s = 0.0
         files = PrintedFiles()
         try:
-            left = set(errand.uuids)
+            left = set(task_input.uuids)
             while left:
                 word = link.next(_SHIP_EVERY_S if files.is_any else None)
                 if isinstance(word, PrintsTo):
@@ -280,13 +280,13 @@ class _Carrier:
         yield Finished(ended=tuple(ended), let_go=tuple(let_go), seconds=min(ran_s, wall_s) or wall_s)
 
     def _doors(self, host: str) -> NodeDoors | None:
-        errand = self._errand
-        if not errand.doors:
+        task_input = self._task_input
+        if not task_input.doors:
             return None
-        return NodeDoors(here=host, token=errand.token, doors=named_apart(host, errand.doors))
+        return NodeDoors(here=host, token=task_input.token, doors=named_apart(host, task_input.doors))
 
     def _placement(self, host: str, doors: NodeDoors | None) -> Placement:
-        need = self._errand.need
+        need = self._task_input.need
         asked = {"CPU": f"{need.cpus:g}"}
         if need.memory_bytes:
             asked["memory"] = str(need.memory_bytes)
@@ -298,7 +298,7 @@ class _Carrier:
             job_id=self._task_id,
             nodes=(host, *(door.node for door in doors.doors)) if doors is not None else (host,),
             node_id=self._node_id,
-            is_allocation=len(self._errand.uuids) > 1,
+            is_allocation=len(self._task_input.uuids) > 1,
             asked=asked,
         )
 
@@ -314,14 +314,14 @@ class _Link:
 
     def bring(
         self,
-        errand: Errand,
+        task_input: TaskInput,
         gpus: tuple[str, ...] | None,
         placement: Placement,
         doors: NodeDoors | None = None,
     ) -> int:
         self._group += 1
-        cpus = max(1, -int(-errand.need.cpus // 1))
-        word = Bring(self._group, errand.uuids, cpus=cpus, gpus=gpus, placement=placement, doors=doors)
+        cpus = max(1, -int(-task_input.need.cpus // 1))
+        word = Bring(self._group, task_input.uuids, cpus=cpus, gpus=gpus, placement=placement, doors=doors)
         self._connection.settimeout(None)
         self._connection.sendall(message_line(word))
         return self._group
@@ -354,28 +354,30 @@ class _Link:
 _links: dict[str, _Link] = {}  # by run: a process of Ray may see several
 
 
-def _reach(errand: Errand, node_id: str) -> _Link:
-    link = _links.get(errand.run_uuid)
+def _reach(task_input: TaskInput, node_id: str) -> _Link:
+    link = _links.get(task_input.run_uuid)
     if link is None:
-        home = home_of(errand.run_uuid, node_id)
-        config = _for_node(msgspec.json.decode(errand.config, type=WorkerConfig), errand, node_id, home)
+        home = home_of(task_input.run_uuid, node_id)
+        config = _for_node(
+            msgspec.json.decode(task_input.config, type=WorkerConfig), task_input, node_id, home
+        )
         _links.clear()
-        link = _links[errand.run_uuid] = _Link(reach_worker(home, config, errand.argv, _node_env()))
+        link = _links[task_input.run_uuid] = _Link(reach_worker(home, config, task_input.argv, _node_env()))
     return link
 
 
-def _reach_again(errand: Errand, node_id: str) -> _Link:
+def _reach_again(task_input: TaskInput, node_id: str) -> _Link:
     for link in _links.values():
         link.close()
     _links.clear()
-    return _reach(errand, node_id)
+    return _reach(task_input, node_id)
 
 
-def _for_node(config: WorkerConfig, errand: Errand, node_id: str, home: NodeHome) -> WorkerConfig:
+def _for_node(config: WorkerConfig, task_input: TaskInput, node_id: str, home: NodeHome) -> WorkerConfig:
     """Where the run's folder is not to be seen its jobs print into one of the node."""
-    is_shared = not errand.mark or os.path.exists(os.path.join(errand.folder, errand.mark))
+    is_shared = not task_input.mark or os.path.exists(os.path.join(task_input.folder, task_input.mark))
     placement = Placement(engine="ray", node_id=node_id, nodes=(socket.gethostname(),))
-    elsewhere = {} if is_shared else {errand.folder: home.files}
+    elsewhere = {} if is_shared else {task_input.folder: home.files}
     return replace(config, elsewhere=elsewhere, placement=placement)
 
 

@@ -94,7 +94,7 @@ def state_in_notice(output: str) -> str:
     return _NOTICES.get(notices[-1], "") if notices else ""
 
 
-def place_state(word: str) -> AllocationState:
+def allocation_state(word: str) -> AllocationState:
     if word == _COMPLETED:
         return AllocationState.ENDED
     if word in ENDED_STATES:
@@ -263,7 +263,7 @@ class SlurmAllocations:
 
     def _news(self, allocation: LiveAllocation, job: QueuedJob) -> AllocationEvent | None:
         allocation.missing_since_s = None
-        state = place_state(job.state)
+        state = allocation_state(job.state)
         report = (job.state, job.reason if state is AllocationState.WAITING else "")
         if report == allocation.reported:
             return None

@@ -359,11 +359,11 @@ class SlurmOrders:
             self._demands.clear()
         if scheduler not in self._demands:
             self._demands[scheduler] = demand_of_plan(
-                self._plan, self.packing(), scheduler, self._places_now(), self._expected_s
+                self._plan, self.packing(), scheduler, self._indexes_now(), self._expected_s
             )
         return self._demands[scheduler]
 
-    def _places_now(self) -> Collection[int]:
+    def _indexes_now(self) -> Collection[int]:
         """With jobs that were added since, but for those that workers with a label run."""
         count = len(self._plan.jobs)
         expected = range(self._jobs_expected) if self._indexes is None else self._indexes

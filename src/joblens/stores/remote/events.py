@@ -37,6 +37,8 @@ class EventStream:
         while not self._is_closed.is_set():
             try:
                 for event in self._events():
+                    if self._is_closed.is_set():
+                        return
                     seen_s = time.monotonic()
                     if event.name == "reset":
                         self._last = ""

@@ -254,9 +254,9 @@ def _bounded(query: HistoryQuery) -> q.JobQuery:
 
 def _samples(blocks: Iterable[q.SampleBlock]) -> list[tuple[int, Sample]]:
     return [
-        (block.first + place, sample)
+        (block.first + index, sample)
         for block in blocks
-        for place, sample in enumerate(decode_samples(block.data))
+        for index, sample in enumerate(decode_samples(block.data))
     ]
 
 

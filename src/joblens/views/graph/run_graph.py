@@ -1,4 +1,4 @@
-"""Graph of a run for pages: groups of jobs, some of them opened into single jobs, with their places.
+"""Graph of a run for pages: groups of jobs, some of them opened into single jobs, with their positions.
 
 Large graphs are drawn by group: an entry of the file within one stage. Readers open a group."""
 
@@ -100,15 +100,14 @@ def job_groups(plan: Plan) -> JobGroups:
 
 
 def graph_of(plan: Plan, groups: JobGroups, opened: Mapping[int, Sequence[int]]) -> RunGraph:
-    """`opened`: by group the jobs that get a box of their own; the others share one."""
+    """`opened`: by group the jobs that get a box of their own, in order; the others share one."""
     boxes: list[tuple[int, int | None, int]] = []  # group, job, number of jobs
     box_of = [0] * len(plan.jobs)
     for group, members in enumerate(groups.members):
         single = set(opened.get(group, ()))
-        for index in members:
-            if index in single:
-                box_of[index] = len(boxes)
-                boxes.append((group, index, 1))
+        for index in opened.get(group, ()):
+            box_of[index] = len(boxes)
+            boxes.append((group, index, 1))
         rest = [index for index in members if index not in single]
         for index in rest:
             box_of[index] = len(boxes)

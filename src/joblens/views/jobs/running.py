@@ -21,7 +21,7 @@ _LIST_COLUMNS = (
     Column("PID", is_right=True, goes=1),
     Column("COMMAND", gives_way=True, least=12, goes=3),
 )
-_PID_PLACE = [column.title for column in _LIST_COLUMNS].index("PID")
+_PID_COLUMN = [column.title for column in _LIST_COLUMNS].index("PID")
 _TOP_COLUMNS = (
     Column("ID"),
     Column("NAME", gives_way=True, keeps_end=True),
@@ -61,7 +61,7 @@ def render_running(records: Sequence[Record], *, now_us: int, width: int, paint:
     if not any(record.job.queue for record in records):
         return render_table(listed, rows, width, paint)
     # On a queue, the machine is more informative than a process ID.
-    pid = _PID_PLACE
+    pid = _PID_COLUMN
     columns = (*listed[:pid], Column("HOST", goes=4), *listed[pid:])
     hosts = [UNKNOWN if one.attempt is None else clean(one.attempt.owner.host) for one in records]
     rows = [[*row[:pid], host, *row[pid:]] for row, host in zip(rows, hosts, strict=True)]

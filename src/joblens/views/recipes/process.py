@@ -55,7 +55,7 @@ def render_recipe_end(  # noqa: PLR0913 - all that is known of a job that ended
         shown = operator_lines(table, width - 2, paint)
         lines += ["", *together, *(f"  {line}" for line in shown), ""]
     if not can_go_on:
-        lines += wrap(_anew(plan), max(40, width), "  ")
+        lines += wrap(_reprocessed(plan), max(40, width), "  ")
     return [*lines, *_hints(plan, record, status, can_go_on=can_go_on)]
 
 
@@ -66,7 +66,7 @@ def _of_runs(snapshot: JobSnapshot) -> str:
     return f", run {snapshot.runs:,} ({format_duration(snapshot.total_duration)} in all runs)"
 
 
-def _anew(plan: RecipePlan) -> str:
+def _reprocessed(plan: RecipePlan) -> str:
     without = "--strict" if plan.recipe.is_strict else "skip_op_error: false"
     command = f"{clean(resumption_command(plan))} --start-over"
     return (

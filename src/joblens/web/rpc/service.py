@@ -108,46 +108,52 @@ class JobService:
         message = self._message("LogChunk")
         async with contextlib.aclosing(parts):
             async for part in parts:
-                if part is None:
+                if isinstance(part, LogPart):
+                    yield message(data=part.data, position=part.end)
+                elif part.name == "reset":
+                    yield message(reset=part.facts["reason"])
+                else:
+                    record = await self._record(call)
                     tail = stored_tail(record, stream).encode("utf-8", "replace")
                     yield message(data=tail, is_stored_tail=True, node=node_of(record))
-                else:
-                    yield message(data=part.data, position=part.end)
 
     async def _followed_log(
         self, call: Call, record: Record, stream: str, start: int
-    ) -> AsyncGenerator[LogPart | None, None]:
-        """Yields None where the file cannot be read here."""
+    ) -> AsyncGenerator[LogPart | Notice, None]:
         uuid = record.job.uuid
         steps = self._follow(call, f"log {uuid} {stream}", LogSource(uuid, stream), start)
         async with contextlib.aclosing(steps):
             async for step in steps:
-                if isinstance(step, Notice):
-                    if step.name == "end":
-                        yield None
-                else:
-                    yield _log_part(step)
+                yield step if isinstance(step, Notice) else _log_part(step)
 
     async def _present_log(
         self, record: Record, stream: str, start: int
-    ) -> AsyncGenerator[LogPart | None, None]:
+    ) -> AsyncGenerator[LogPart | Notice, None]:
         log = await self._stores.call(lambda _: LogFile.open(record, stream))
         if log is None:
-            yield None
+            yield Notice("end", {"reason": "not-readable-here"})
             return
         with log:
             position, total = start, log.total
             while position < total:
-                part = await self._stores.call(_part_reader(log, position, min(_CHUNK, total - position)))
+                part = await self._read_part(log, position, min(_CHUNK, total - position))
                 if part is None:
                     return
                 position = part.end
                 yield part
 
+    async def _read_part(self, log: LogFile, position: int, most: int) -> LogPart | None:
+        reading = asyncio.ensure_future(self._stores.call(lambda _: log.read(position, most)))
+        try:
+            return await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            await asyncio.wait({reading})  # before the file is closed: its number would be another one's
+            raise
+
     async def _start(self, record: Record, stream: str, asked: Any) -> int:
         after = _after(asked)
         if not asked.HasField("tail"):
-            return after or 0
+            return max(after or 0, 0)
         if after is not None or not 0 <= asked.tail <= _MOST_LINES:
             raise InputError(
                 f"tail is a number of lines up to {_MOST_LINES:,}, without after", hint="give one of them"
@@ -215,10 +221,6 @@ class JobService:
                 "stderr_bytes": outcome.stderr_bytes,
             }
         return to_message(self._message("Job"), values)
-
-
-def _part_reader(log: LogFile, position: int, most: int) -> Callable[[QueueStore], LogPart | None]:
-    return lambda _: log.read(position, most)
 
 
 def _ident(request: Any) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.cgroups.placement import find_places
+from joblens.agent.cgroups.placement import find_placement
 from joblens.probes.cgroup.layout import CgroupLayout, parse_layout
 
 FOUR = "cpu io memory pids"
@@ -48,7 +48,7 @@ def test_processes_that_joblens_started_are_not_foreign(
     child = subprocess.Popen(["sleep", "60"])
     try:
         (tmp_path / "work.service" / "cgroup.procs").write_text(f"{os.getpid()}\n{child.pid}\n")
-        assert find_places(layout).is_borrowed
+        assert find_placement(layout).is_borrowed
     finally:
         child.kill()
         child.wait()

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from joblens.agent.attempts.preparation import PreparedAttempt
-from joblens.agent.queue.claimed_jobs import ClaimedJob, ClaimedJobs, is_limited, places_of
+from joblens.agent.queue.claimed_jobs import ClaimedJob, ClaimedJobs, is_limited, whole_cpus
 from joblens.model.delivery import Claim, Order, Ticket
 from joblens.model.jobs.job import Accounting, Job, Requirements, RunLink
 
@@ -65,7 +65,7 @@ def test_a_job_with_gpus_gets_them_in_its_environment_and_its_record() -> None:
 
 @pytest.mark.parametrize(("cpus", "expected"), [(None, 1), (0.5, 1), (1.0, 1), (1.5, 2), (4.0, 4)])
 def test_a_job_counts_as_one_for_each_cpu(cpus: float | None, expected: int) -> None:
-    assert places_of(Requirements(cpus=cpus)) == expected
+    assert whole_cpus(Requirements(cpus=cpus)) == expected
 
 
 def test_a_job_is_limited_if_the_kernel_or_a_timer_has_to_be_set_up() -> None:

@@ -16,7 +16,7 @@ from joblens.app.clusters.pilot_worker import (
     allocation_exit_code,
     is_cancelled_here,
     own_tickets,
-    place_of,
+    placement_of,
     read_worker_config,
     rename_command,
     serve,
@@ -142,7 +142,7 @@ def test_ids_of_slurm_are_those_that_people_write() -> None:
 def test_what_the_placer_knew_and_what_shows_on_the_node_make_one_placement() -> None:
     config = replace(CONFIG, placement=Placement(engine="slurm", asked={"--mem": "2G"}))
     environ = {"SLURM_JOB_ID": "12", "SLURM_JOB_PARTITION": "main", "SLURM_CLUSTER_NAME": "hpc"}
-    placement = place_of(config, environ)
+    placement = placement_of(config, environ)
     assert placement is not None
     assert (placement.job_id, placement.partition, placement.cluster) == ("12", "main", "hpc")
     assert placement.asked == {"--mem": "2G"}
@@ -150,7 +150,7 @@ def test_what_the_placer_knew_and_what_shows_on_the_node_make_one_placement() ->
 
 def test_a_worker_of_another_cluster_inside_a_slurm_job_is_not_slurms() -> None:
     config = replace(CONFIG, placement=Placement(engine="ray", node_id="n"))
-    assert place_of(config, {"SLURM_JOB_ID": "12"}) == config.placement
+    assert placement_of(config, {"SLURM_JOB_ID": "12"}) == config.placement
 
 
 def test_what_slurm_gave_is_what_is_shared_out() -> None:

@@ -34,11 +34,11 @@ def test_a_queue_without_a_worker_names_the_command_that_starts_one() -> None:
 
 def test_full_workers_are_counted() -> None:
     words = reason_of(ticket(position=3), [busy(2), busy(2, name="w2")])
-    assert words == "2 before it; all 4 places of 2 workers are taken"
+    assert words == "2 before it; all 4 slots of 2 workers are taken"
 
 
-def test_free_places_go_to_jobs_before_it_first() -> None:
-    assert reason_of(ticket(position=2), [busy(1)]) == "1 before it; 1 of 2 places free"
+def test_free_slots_go_to_jobs_before_it_first() -> None:
+    assert reason_of(ticket(position=2), [busy(1)]) == "1 before it; 1 of 2 slots free"
     assert reason_of(ticket(), [busy(1)]).startswith("a worker takes it next")
 
 

@@ -7,7 +7,7 @@ import pytest
 from joblens.model.values.messages import message_line
 from joblens.runners.nodes.listener import Ended
 from joblens.runners.ray import task as ray_task
-from joblens.runners.ray.messages import Begun, Errand, Finished, Need
+from joblens.runners.ray.messages import Begun, Finished, Need, TaskInput
 from joblens.runners.ray.task import without_rays_malloc
 
 MARK = "RAY_LD_PRELOAD_ON_WORKERS"
@@ -39,7 +39,7 @@ def test_a_worker_that_has_left_is_reached_again(monkeypatch: pytest.MonkeyPatch
     ours, theirs = socket.socketpair()
     theirs.close()
     fresh, worker = socket.socketpair()
-    errand = Errand(
+    task_input = TaskInput(
         uuids=("u1",),
         need=Need(),
         run_uuid="run",
@@ -52,7 +52,7 @@ def test_a_worker_that_has_left_is_reached_again(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ray_task, "_for_node", lambda *_: None)
     monkeypatch.setattr(ray_task, "reach_worker", lambda *_: fresh)
     carrier = object.__new__(ray_task._Carrier)
-    carrier._errand, carrier._node_id, carrier._task_id, carrier._gpus = errand, "node", "task", None
+    carrier._task_input, carrier._node_id, carrier._task_id, carrier._gpus = task_input, "node", "task", None
     words = carrier.words()
     assert isinstance(next(words), Begun)
     worker.sendall(message_line(Ended(("u1",))))

@@ -31,7 +31,7 @@ const STEPS = [
 ];
 
 /**
- * Instants at whole seconds, minutes or hours of the reader's time zone.
+ * Instants at whole seconds, minutes or hours of the reader's time zone, with their words.
  * @param {number} from_us
  * @param {number} to_us
  * @param {number} most
@@ -40,8 +40,15 @@ export function ticks(from_us, to_us, most) {
   const step = STEPS.find((each) => (to_us - from_us) / each <= Math.max(2, most)) ?? 7 * 86400e6;
   const offset = new Date(from_us / 1000).getTimezoneOffset() * 60e6;
   const found = [];
-  for (let at = Math.ceil((from_us - offset) / step) * step + offset; at <= to_us; at += step) found.push(at);
+  for (let at = Math.ceil((from_us - offset) / step) * step + offset; at <= to_us; at += step) {
+    found.push({ at, words: clock(at, step) });
+  }
   return found;
+}
+
+/** How much larger than usual the reader's text is: larger on very large screens. */
+export function textScale() {
+  return (Number.parseFloat(getComputedStyle(document.documentElement).fontSize) || 14) / 14;
 }
 
 /**
@@ -97,21 +104,22 @@ export function cross(context, x, y) {
   context.stroke();
 }
 
-export function font() {
-  return "12px system-ui, sans-serif";
+/** @param {number} scale */
+export function font(scale) {
+  return `${12 * scale}px system-ui, sans-serif`;
 }
 
 /**
  * @param {number} us
- * @param {number} span
+ * @param {number} step  Of the axis.
  */
-export function clock(us, span) {
+function clock(us, step) {
   const at = new Date(us / 1000);
-  if (span > 2 * 86400e6) return `${at.getMonth() + 1}/${at.getDate()}`;
+  if (step >= 86400e6) return `${at.getMonth() + 1}/${at.getDate()}`;
   const time = at.toTimeString();
-  if (span > 600e6) return time.slice(0, 5);
-  if (span > 4e6) return time.slice(0, 8);
+  if (step >= 60e6) return time.slice(0, 5);
+  if (step >= 1e6) return time.slice(0, 8);
   return `${time.slice(0, 8)}.${String(at.getMilliseconds())
     .padStart(3, "0")
-    .slice(0, span > 0.4e6 ? 1 : 3)}`;
+    .slice(0, step >= 1e5 ? 1 : 3)}`;
 }

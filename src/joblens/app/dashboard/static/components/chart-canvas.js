@@ -72,3 +72,8 @@ export function withAlpha(colour, alpha) {
           .padStart(2, "0")
     : colour;
 }
+
+/** Size of text against that of an ordinary screen: very large screens have larger text. */
+export function textScale() {
+  return Number.parseFloat(getComputedStyle(document.documentElement).fontSize) / 14 || 1;
+}

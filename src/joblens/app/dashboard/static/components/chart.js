@@ -5,7 +5,7 @@
 
 import { el, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
-import { halo, line, timeTicks, withAlpha } from "./chart-canvas.js";
+import { halo, line, textScale, timeTicks, withAlpha } from "./chart-canvas.js";
 import { panWithPointer } from "./chart-group.js";
 import { colourOf } from "./sparkline.js";
 
@@ -18,6 +18,7 @@ import { colourOf } from "./sparkline.js";
  * @property {string} [colour]  A CSS variable: '--cpu'.
  * @property {boolean} [isFaint]  Drawn behind: an earlier run.
  * @property {boolean} [isFilled]
+ * @property {boolean} [isMain]  First in the summary.
  * @property {boolean} [isDashed]
  *
  * @typedef {object} Marker
@@ -137,7 +138,7 @@ export class Chart {
   }
 
   _height() {
-    return this._options.height ?? HEIGHT;
+    return Math.round((this._options.height ?? HEIGHT) * textScale());
   }
 
   _draw() {
@@ -178,7 +179,7 @@ export class Chart {
       stroke: colourOf("--muted"),
       grid: { stroke: colourOf("--line"), width: 1 },
       ticks: { stroke: colourOf("--line"), width: 1, size: 4 },
-      font: "11px system-ui, sans-serif",
+      font: `${11 * textScale()}px system-ui, sans-serif`,
     };
     return {
       width,
@@ -217,15 +218,15 @@ export class Chart {
       axes: [
         {
           ...axis,
-          space: 80,
-          size: 30,
+          space: 80 * textScale(),
+          size: 30 * textScale(),
           values: time
             ? (/** @type {any} */ _plot, /** @type {number[]} */ at) => at.map((s) => time(s * 1e6))
             : timeTicks,
         },
         {
           ...axis,
-          size: 80,
+          size: 80 * textScale(),
           ...(this._options.steps ? { incrs: this._options.steps } : {}),
           values: (/** @type {any} */ _plot, /** @type {number[]} */ ticks) => ticks.map((tick) => unit(tick)),
         },
@@ -298,7 +299,7 @@ export class Chart {
   _drawLines(plot) {
     const context = /** @type {CanvasRenderingContext2D} */ (plot.ctx);
     const { left, top, width, height } = plot.bbox;
-    const ratio = devicePixelRatio || 1;
+    const ratio = (devicePixelRatio || 1) * textScale();
     context.save();
     context.font = `${11 * ratio}px system-ui, sans-serif`;
     context.lineWidth = ratio;
@@ -339,6 +340,7 @@ export class Chart {
     if (!data) return;
     const { unit } = this._options;
     const own = data.series.filter((each) => !each.isFaint);
+    own.sort((one, other) => Number(other.isMain ?? false) - Number(one.isMain ?? false));
     const parts = own.slice(0, MOST_SUMMARIZED).map((each) => {
       const known = each.values.filter((value) => value !== null);
       const peak = known.length ? `peak ${unit(largest(known))}` : format.UNKNOWN;

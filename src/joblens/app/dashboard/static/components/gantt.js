@@ -5,7 +5,7 @@
 
 import { el, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
-import { clipped, clock, cross, font, prepared, ticks } from "./canvas.js";
+import { clipped, cross, font, prepared, textScale, ticks } from "./canvas.js";
 import { announce } from "./feedback.js";
 import { colourOf } from "./sparkline.js";
 import { toneOf } from "./state.js";
@@ -45,6 +45,7 @@ export class Gantt {
     /** @type {{ from: number, to: number } | null} */
     this._drag = null;
     this._frame = 0;
+    this._scale = textScale();
     this._head = el("canvas", { class: "gantt-head", "aria-hidden": "true" });
     this._canvas = el("canvas", { class: "gantt-canvas", role: "img" });
     this._space = el("div", { class: "gantt-space" }, this._canvas);
@@ -85,7 +86,7 @@ export class Gantt {
     this._data = data;
     this._states = states;
     this._opened = opened;
-    this._rows = rowsOf(data, opened);
+    this._rows = rowsOf(data, opened, this._scale);
     const last = this._rows.at(-1);
     const height = last ? last.y + last.height + 4 : ROW;
     this._space.style.height = `${height}px`;
@@ -150,7 +151,7 @@ export class Gantt {
   }
 
   _left() {
-    return this._width() < NARROW ? 92 : 190;
+    return this._width() < NARROW ? 92 : 190 * this._scale;
   }
 
   /** @returns {Range} */
@@ -201,9 +202,9 @@ export class Gantt {
     if (!context) return;
     const top = this._scroll.scrollTop;
     context.translate(0, -top);
-    for (const tick of this._ticks()) {
+    for (const { at } of this._ticks()) {
       context.fillStyle = colourOf("--line");
-      context.fillRect(Math.round(this._x(tick)), top, 1, height);
+      context.fillRect(Math.round(this._x(at)), top, 1, height);
     }
     for (const [place, row] of this._rows.entries()) {
       if (row.y + row.height < top || row.y > top + height) continue;
@@ -230,27 +231,26 @@ export class Gantt {
    * @param {number} width
    */
   _drawHead(data, width) {
-    const context = prepared(this._head, width, AXIS + STRIP);
+    const axis = AXIS * this._scale;
+    const strip = STRIP * this._scale;
+    const context = prepared(this._head, width, axis + strip);
     if (!context) return;
-    context.font = font();
+    context.font = font(this._scale);
     context.fillStyle = colourOf("--muted");
-    const { from_us, to_us } = this._shown();
     context.textBaseline = "middle";
-    for (const tick of this._ticks()) {
-      const x = this._x(tick);
-      const words = clock(tick, to_us - from_us);
-      if (x + context.measureText(words).width / 2 > width) continue;
-      context.textAlign = "center";
-      context.fillText(words, x, AXIS / 2);
+    context.textAlign = "center";
+    for (const { at, words } of this._ticks()) {
+      const x = this._x(at);
+      if (x + context.measureText(words).width / 2 <= width) context.fillText(words, x, axis / 2);
     }
     context.textAlign = "left";
-    context.fillText(this._left() < 100 ? "Critical" : "Critical path", 10, AXIS + STRIP / 2);
-    clipped(context, this._left(), 0, width - this._left(), AXIS + STRIP, () => {
+    context.fillText(this._left() < 100 ? "Critical" : "Critical path", 10, axis + strip / 2);
+    clipped(context, this._left(), 0, width - this._left(), axis + strip, () => {
       for (const [number, part] of data.critical.entries()) {
         const from = this._x(part.began_us);
         const to = Math.max(from + 1, this._x(part.ended_us));
         context.fillStyle = colourOf(number % 2 ? "--series-1" : "--series-4");
-        context.fillRect(from, AXIS + 4, Math.max(1, to - from - 1), STRIP - 8);
+        context.fillRect(from, axis + 4, Math.max(1, to - from - 1), strip - 8);
       }
     });
   }
@@ -260,18 +260,18 @@ export class Gantt {
    * @param {Row} row
    */
   _drawName(context, row) {
-    context.font = font();
+    context.font = font(this._scale);
     context.textAlign = "left";
     context.textBaseline = "middle";
     const left = row.lane ? 10 : this._data?.lanes.length ? 24 : 10;
     const opens = row.lane ? (row.lane.group === this._opened ? "▾ " : "▸ ") : "";
     clipped(context, 0, row.y, this._left() - 6, row.height, () => {
       context.fillStyle = colourOf(row.lane ? "--ink" : "--muted");
-      context.fillText(opens + row.name, left, row.y + (row.lane ? 13 : row.height / 2));
+      context.fillText(opens + row.name, left, row.y + (row.lane ? 13 * this._scale : row.height / 2));
       if (!row.lane) return;
       const failed = row.lane.failed ? `, ${format.count(row.lane.failed)} failed` : "";
       context.fillStyle = colourOf(row.lane.failed ? "--bad" : "--muted");
-      context.fillText(`${format.count(row.lane.attempts)}${failed}`, left + 14, row.y + 28);
+      context.fillText(`${format.count(row.lane.attempts)}${failed}`, left + 14, row.y + 28 * this._scale);
     });
   }
 
@@ -351,10 +351,7 @@ export class Gantt {
     return this._rows.findIndex((row) => at >= row.y && at < row.y + row.height);
   }
 
-  /**
-   * @param {number} place
-   * @param {number} x
-   */
+  /** @param {number} place @param {number} x */
   _barAt(place, x) {
     const bars = this._rows[place]?.bars ?? [];
     return bars.findIndex(
@@ -417,10 +414,7 @@ export class Gantt {
     if (bar >= 0 || event.offsetX < this._left() || this._rows[place]?.lane) this._open(place, Math.max(0, bar));
   }
 
-  /**
-   * @param {number} place
-   * @param {number} number
-   */
+  /** @param {number} place @param {number} number */
   _open(place, number) {
     const row = this._rows[place];
     if (row?.lane) this._options.onGroup(row.lane.group === this._opened ? null : row.lane.group);
@@ -444,10 +438,7 @@ export class Gantt {
     event.preventDefault();
   }
 
-  /**
-   * @param {number} row
-   * @param {number} bar
-   */
+  /** @param {number} row @param {number} bar */
   _move(row, bar) {
     const place = Math.max(0, Math.min(this._rows.length - 1, row));
     const found = this._rows[place];
@@ -466,9 +457,10 @@ export class Gantt {
 /**
  * @param {Api.Timeline} data
  * @param {number | null} opened
+ * @param {number} scale
  * @returns {Row[]}
  */
-function rowsOf(data, opened) {
+function rowsOf(data, opened, scale) {
   /** @type {Row[]} */
   const rows = [];
   let y = 2;
@@ -477,7 +469,7 @@ function rowsOf(data, opened) {
     /** @type {Api.TimelineLane | null} */ lane,
     /** @type {Api.TimelineBar[]} */ bars,
   ) => {
-    const height = lane ? LANE : ROW;
+    const height = (lane ? LANE : ROW) * scale;
     rows.push({ name, y, height, lane, bars });
     y += height;
   };

@@ -5,7 +5,8 @@
 
 import { el, fill, svg } from "../core/dom.js";
 import * as format from "../core/format.js";
-import { STATE_ORDER } from "./run_rows.js";
+import { textScale } from "./canvas.js";
+import { STATE_ORDER } from "./run-rows.js";
 import { shapeOf, toneOf } from "./state.js";
 
 const HEIGHT = 34;
@@ -115,7 +116,7 @@ export class GraphView {
   /** Shows the whole width, as far as words stay readable. */
   fit() {
     const share = (this._scroll.clientWidth - 8) / Math.max(1, this._size.width);
-    this._zoom = Math.min(1, Math.max(share, SMALLEST));
+    this._zoom = Math.min(textScale(), Math.max(share, SMALLEST));
     this._scale();
   }
 

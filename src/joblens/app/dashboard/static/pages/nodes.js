@@ -1,4 +1,4 @@
-/** Nodes: machines and their workers: capacity, use, jobs, last heard of, and what is measured there. */
+/** Nodes: machines and their workers: capacity, use, jobs, last seen, and what is measured there. */
 
 import { pageHead } from "../components/card.js";
 import { emptyBox, errorBox } from "../components/feedback.js";

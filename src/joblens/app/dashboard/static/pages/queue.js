@@ -82,7 +82,7 @@ function showQueues(body, found, choose) {
     body,
     wideTable(
       "Queues",
-      ["Queue", "Waiting", "On workers", "Oldest waits", "Workers", "Free places"],
+      ["Queue", "Waiting", "On workers", "Oldest waits", "Workers", "Free slots"],
       found.items.map((each) => [
         el(
           "button",
@@ -93,7 +93,7 @@ function showQueues(body, found, choose) {
         format.count(each.held),
         each.waiting ? format.seconds(each.oldest_waiting_us) : "",
         format.count(each.workers),
-        each.workers ? `${format.count(each.free_places)} of ${format.count(each.places)}` : "",
+        each.workers ? `${format.count(each.free_slots)} of ${format.count(each.slots)}` : "",
       ]),
     ),
     found.items.filter((each) => each.problem).map((each) => errorBox(each.problem)),

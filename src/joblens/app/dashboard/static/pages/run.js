@@ -1,8 +1,8 @@
 /** Run: its state and failures first, then all jobs, graph, timeline and machine use. The head waits for none of them. */
 
-import { runActions } from "../components/run_actions.js";
-import { GraphCard, TimelineCard } from "../components/run_cards.js";
-import { RunRows, STATE_ORDER } from "../components/run_rows.js";
+import { runActions } from "../components/run-actions.js";
+import { GraphCard, TimelineCard } from "../components/run-cards.js";
+import { RunRows, STATE_ORDER } from "../components/run-rows.js";
 import { stateBadge, toneOf } from "../components/state.js";
 import { Table } from "../components/table.js";
 import { el, fill, setText } from "../core/dom.js";
@@ -51,7 +51,7 @@ class RunPage {
     });
     this._groupChip = el("span");
     this._query = new URLSearchParams(context.query);
-    /** @type {Table<import("../components/run_rows.js").RunRow>} */
+    /** @type {Table<import("../components/run-rows.js").RunRow>} */
     this._table = new Table({
       label: "Jobs of the run",
       columns: this._columns(),
@@ -295,7 +295,7 @@ class RunPage {
     return { sort: this._query.get("sort") ?? "", ascending: this._query.get("ascending") === "true" };
   }
 
-  /** @returns {import("../components/table.js").Column<import("../components/run_rows.js").RunRow>[]} */
+  /** @returns {import("../components/table.js").Column<import("../components/run-rows.js").RunRow>[]} */
   _columns() {
     const context = this._context;
     return [
@@ -303,7 +303,7 @@ class RunPage {
         id: "job",
         label: "Job",
         sort: "job",
-        width: "72px",
+        width: "5.1rem",
         align: "right",
         isWide: true,
         key: (row) => String(row.number),
@@ -319,7 +319,7 @@ class RunPage {
             ? el("span", { title: row.name }, row.name)
             : el("a", { href: context.href(`/jobs/${row.number}`), tabindex: "-1", title: row.name }, row.name),
       },
-      { id: "state", label: "State", width: "126px", key: (row) => row.state, cell: (row) => stateBadge(row.state) },
+      { id: "state", label: "State", width: "9.0rem", key: (row) => row.state, cell: (row) => stateBadge(row.state) },
       {
         id: "why",
         label: "Why",
@@ -331,7 +331,7 @@ class RunPage {
         id: "started",
         label: "Started",
         sort: "started",
-        width: "132px",
+        width: "10.6rem",
         isWide: true,
         key: (row) => String(row.began_us),
         cell: (row) => el("span", { title: format.time(row.began_us) }, format.shortTime(row.began_us)),
@@ -340,7 +340,7 @@ class RunPage {
         id: "duration",
         label: "Duration",
         sort: "duration",
-        width: "86px",
+        width: "6.1rem",
         align: "right",
         cell: (row, cell) => setText(cell, format.duration(this._durationOf(row))),
       },
@@ -348,7 +348,7 @@ class RunPage {
         id: "cpu",
         label: "CPU time",
         sort: "cpu",
-        width: "92px",
+        width: "6.6rem",
         align: "right",
         isWide: true,
         key: (row) => String(row.cpu_s),
@@ -358,7 +358,7 @@ class RunPage {
         id: "memory",
         label: "Memory peak",
         sort: "memory",
-        width: "126px",
+        width: "9.0rem",
         align: "right",
         isWide: true,
         key: (row) => String(row.memory_bytes),
@@ -368,7 +368,7 @@ class RunPage {
         id: "attempts",
         label: "Attempts",
         sort: "attempts",
-        width: "94px",
+        width: "6.7rem",
         align: "right",
         isWide: true,
         key: (row) => String(row.attempts),
@@ -377,7 +377,7 @@ class RunPage {
     ];
   }
 
-  /** @param {import("../components/run_rows.js").RunRow} row */
+  /** @param {import("../components/run-rows.js").RunRow} row */
   _durationOf(row) {
     if (row.state !== "running" || row.began_us === null || !this._context.source.isLive) return row.duration_s;
     return Math.max(0, (Date.now() * 1000 + this._offset_us - row.began_us) / 1e6);

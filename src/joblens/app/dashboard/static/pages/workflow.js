@@ -1,8 +1,9 @@
 /** Workflow: its runs over time, and right-sizing advice as a change of its file. */
 
 import { copyLine, emptyBox, errorBox } from "../components/feedback.js";
-import { runTable } from "../components/run_list.js";
+import { runTable } from "../components/run-list.js";
 import { shapeOf, toneOf } from "../components/state.js";
+import { Table } from "../components/table.js";
 import { el, fill, setText, svg } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { poll } from "../core/stream.js";
@@ -18,7 +19,7 @@ export const page = {
   async mount(context) {
     const { root, source, signal } = context;
     const path = `/workflows/${encodeURIComponent(context.params.workflow ?? "")}`;
-    const table = runTable(context, { withName: false, empty: "It has not been run." });
+    const table = new Table(runTable(context, { withName: false, empty: "It has not been run." }));
     table.node.classList.add("run-table");
     const count = el("span", { class: "muted" });
     const chart = el("div", { class: "card-body" });

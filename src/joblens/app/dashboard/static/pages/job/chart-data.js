@@ -29,6 +29,7 @@ const COLOURS = {
   memory_file: "--series-4",
   memory_swap: "--series-6",
 };
+const ON_TOP = "memory_used";
 const FILLED = new Set(["cpu_total", "processes", "threads"]);
 
 /**
@@ -138,21 +139,28 @@ export function seriesOf(chart, length, earlier) {
   let below = [];
   /** @type {number | undefined} */
   let above;
-  (chart.curves ?? []).forEach(({ key, title, values }, position) => {
+  // The line of memory in use is drawn on top of its parts.
+  const curves = (chart.curves ?? []).toSorted((one, other) => Number(isOnTop(one)) - Number(isOnTop(other)));
+  curves.forEach(({ key, title, values }, position) => {
     const colour = COLOURS[key] ?? `--series-${position % 8}`;
     const padded = values.length < length ? [...values, ...new Array(length - values.length).fill(null)] : values;
     /** @type {import("../../components/chart.js").Series} */
     const one = { label: title, values: padded, colour };
-    if (chart.is_stacked && key !== "memory_used") {
+    if (chart.is_stacked && key !== ON_TOP) {
       const drawn = stacked(padded, below);
       series.push({ ...one, drawn, ...(above === undefined ? { isFilled: true } : { above }) });
       above = series.length - 1;
       below = drawn;
     } else {
-      series.push(FILLED.has(key) ? { ...one, isFilled: true } : one);
+      series.push({ ...one, isFilled: FILLED.has(key), isMain: key === ON_TOP });
     }
   });
   return series;
+}
+
+/** @param {Api.Curve} curve */
+function isOnTop(curve) {
+  return curve.key === ON_TOP;
 }
 
 /**

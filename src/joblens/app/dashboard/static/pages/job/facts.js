@@ -50,6 +50,7 @@ export class FactsCard {
     fill(
       this._body,
       factList([
+        ["Name", job.name ? el("bdi", null, job.name) : ""],
         ["UUID", el("span", { class: "mono" }, job.uuid)],
         ["Id", job.external_id ?? ""],
         ["Tool", job.tool ?? ""],

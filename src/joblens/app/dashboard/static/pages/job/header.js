@@ -99,6 +99,7 @@ export class Header {
     if (job.user) parts.push(`by ${job.user}`);
     if (job.queue) parts.push(`queue ${job.queue}`);
     if (job.run && !job.run.is_command) parts.push(el("a", { href: href(`/runs/${job.run.run_uuid}`) }, "its run"));
+    if (job.tool === "recipe") parts.push(el("a", { href: href(`/recipes/${record.number}`) }, "its recipe"));
     if (job.rerun_of) parts.push(el("a", { href: href(`/jobs/${job.rerun_of}`) }, "repeats an earlier job"));
     return parts.flatMap((part, index) => (index ? [" · ", part] : [part]));
   }

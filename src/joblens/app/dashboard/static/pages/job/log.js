@@ -12,6 +12,8 @@ import { LogSearch } from "./log-search.js";
 
 const LINES = 400; // of one request
 const MOST_LINES = 1600; // in the document
+const MOST_TURNS = 3; // requests to catch up with new output
+const MOST_BEHIND = 1 << 16; // bytes
 const EDGE = 300; // pixels
 const STREAMS = ["stdout", "stderr"];
 
@@ -188,17 +190,20 @@ export class LogCard {
   async _forward() {
     this._isBusy = true;
     try {
-      for (let turn = 0; turn < 20; turn++) {
+      for (let turn = 0; turn < MOST_TURNS; turn++) {
         const found = await this._ask({ at: this._next, part: "forward" });
         if (found.total < this._next) return await this._goToEnd(); // the job started again
         this._take(found);
         this._showNotice(found);
-        if (!this._isFollowing || found.next >= found.total || found.lines.length < LINES) break;
+        if (!this._isFollowing || found.lines.length < LINES) break;
       }
     } finally {
       this._isBusy = false;
     }
-    if (this._isFollowing) this._scrollToEnd();
+    if (!this._isFollowing) return;
+    const isBehind = this._total - this._next > MOST_BEHIND; // more is printed than anyone reads
+    if (isBehind) await this._goToEnd();
+    else this._scrollToEnd();
   }
 
   async _backward() {
@@ -246,8 +251,10 @@ export class LogCard {
     this._isFinal = found.is_final && found.next >= found.total;
     const extra = this._lines.length - MOST_LINES;
     if (extra > 0) {
+      const before = this._view.scrollHeight;
       for (const line of this._lines.splice(0, extra)) line.node.remove();
       this._start = this._lines[0]?.at ?? this._start;
+      this._view.scrollTop -= before - this._view.scrollHeight; // the same lines stay in view
     }
     this._showPosition();
   }
@@ -267,7 +274,7 @@ export class LogCard {
   _onScroll() {
     const { scrollTop, scrollHeight, clientHeight } = this._view;
     const below = scrollHeight - scrollTop - clientHeight;
-    this._isFollowing = below < 24 && this._next >= this._total;
+    this._isFollowing = below < 24 && this._total - this._next <= MOST_BEHIND;
     if (scrollTop < EDGE) this._backward();
     else if (below < EDGE && this._next < this._total && !this._isBusy) {
       this._forward().catch((error) => toast(wordsOf(error), "error"));

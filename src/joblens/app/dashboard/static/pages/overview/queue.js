@@ -1,6 +1,6 @@
 /** Queues and the workers that serve them. */
 
-import { emptyBox, errorBox } from "../../components/feedback.js";
+import { emptyBox } from "../../components/feedback.js";
 import { plainTable } from "../../components/plain-table.js";
 import { el, fill } from "../../core/dom.js";
 import * as format from "../../core/format.js";
@@ -38,7 +38,7 @@ export function showQueue(card, found) {
               format.ago(each.seen_at_us),
             ]),
           )
-        : errorBox("No worker serves the queues"),
+        : el("p", { class: "notice notice-bad" }, "No worker serves the queues: start one with `joblens worker`."),
     ),
   );
 }

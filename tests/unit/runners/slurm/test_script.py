@@ -5,7 +5,13 @@ import pytest
 from joblens.model.clusters.placement import AllocationEnding, AllocationState
 from joblens.model.clusters.slurm import ENDED_STATES, WAITING_STATES
 from joblens.model.jobs.job import Status
-from joblens.runners.slurm.allocations import ending_of, is_for_good, is_mistake, place_state, state_in_notice
+from joblens.runners.slurm.allocations import (
+    allocation_state,
+    ending_of,
+    is_for_good,
+    is_mistake,
+    state_in_notice,
+)
 from joblens.runners.slurm.orders import allocation_name, array_name, batch_script, job_name, natural
 
 
@@ -96,7 +102,7 @@ def test_a_trial_finds_mistakes_and_not_what_is_so_at_the_moment(complaint: str,
     ],
 )
 def test_what_its_states_mean_for_a_place(word: str, state: AllocationState) -> None:
-    assert place_state(word) is state
+    assert allocation_state(word) is state
 
 
 @pytest.mark.parametrize("state", sorted(ENDED_STATES | WAITING_STATES | {"RUNNING", "SUSPENDED", ""}))

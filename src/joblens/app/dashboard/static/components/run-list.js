@@ -3,20 +3,19 @@
 import { el, fill, setText } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { stateBadge } from "./state.js";
-import { Table } from "./table.js";
 
 /**
  * @param {import("../core/page.js").Context} context
- * @param {{ withName: boolean, onNearEnd?: () => void, empty: string }} options
- * @returns {Table<Api.RunLine>}
+ * @param {{ withName: boolean, empty: string }} options
+ * @returns {import("./table.js").TableOptions<Api.RunLine>}
  */
-export function runTable(context, { withName, onNearEnd, empty }) {
+export function runTable(context, { withName, empty }) {
   /** @type {import("./table.js").Column<Api.RunLine>[]} */
   const columns = [
     {
       id: "run",
       label: "Run",
-      width: "84px",
+      width: "6.0rem",
       key: (run) => run.label,
       cell: (run) => el("a", { href: context.href(`/runs/${run.label}`), tabindex: "-1" }, run.label),
     },
@@ -30,14 +29,14 @@ export function runTable(context, { withName, onNearEnd, empty }) {
     {
       id: "status",
       label: "State",
-      width: "124px",
+      width: "8.9rem",
       key: (run) => run.status,
       cell: (run) => stateBadge(run.status),
     },
     {
       id: "progress",
       label: "Jobs",
-      width: "200px",
+      width: "14.3rem",
       isWide: true,
       key: (run) => `${run.done} ${run.failed} ${run.jobs}`,
       cell: (run) => progressOf(run),
@@ -45,7 +44,7 @@ export function runTable(context, { withName, onNearEnd, empty }) {
     {
       id: "started",
       label: "Started",
-      width: "142px",
+      width: "10.6rem",
       key: (run) => String(run.started_at_us ?? run.created_at_us),
       cell: (run) => {
         const at = run.started_at_us ?? run.created_at_us;
@@ -55,14 +54,14 @@ export function runTable(context, { withName, onNearEnd, empty }) {
     {
       id: "took",
       label: "Duration",
-      width: "100px",
+      width: "7.1rem",
       align: "right",
       cell: (run, cell) => setText(cell, format.duration(durationOf(context, run))),
     },
     {
       id: "user",
       label: "User",
-      width: "110px",
+      width: "7.9rem",
       isWide: true,
       key: (run) => run.user,
       cell: (run) => el("span", { class: "muted" }, run.user),
@@ -70,21 +69,20 @@ export function runTable(context, { withName, onNearEnd, empty }) {
     {
       id: "host",
       label: "Host",
-      width: "130px",
+      width: "9.3rem",
       isWide: true,
       key: (run) => run.host,
       cell: (run) => el("span", { class: "muted" }, run.host),
     },
   ];
-  return new Table({
+  return {
     label: "Runs",
     columns: withName ? columns : columns.filter((column) => column.id !== "name"),
     rowKey: (run) => run.uuid,
     href: (run) => `/runs/${run.label}`,
     open: (path) => context.go(path),
     empty,
-    ...(onNearEnd ? { onNearEnd } : {}),
-  });
+  };
 }
 
 /** Time it was driven; of a running one until now. @param {import("../core/page.js").Context} context @param {Api.RunLine} run */
@@ -93,7 +91,7 @@ function durationOf(context, run) {
   return isRunning ? Math.max(0, Date.now() / 1000 - (run.started_at_us ?? 0) / 1e6) : run.took_s;
 }
 
-/** @param {Api.RunLine} run */
+/** @param {{ done: number, failed: number, left: number }} run */
 export function progressOf(run) {
   const part = (/** @type {number} */ count, /** @type {string} */ tone) =>
     count ? el("span", { class: `tone-${tone}`, style: { flex: String(count) } }) : null;

@@ -27,7 +27,7 @@ export class GraphCard {
   /**
    * @param {import("../core/page.js").Context} context
    * @param {string} path
-   * @param {import("./run_rows.js").RunRows} rows
+   * @param {import("./run-rows.js").RunRows} rows
    * @param {{ onGroup: (group: number | null) => void }} options
    */
   constructor(context, path, rows, options) {
@@ -326,37 +326,49 @@ export class TimelineCard {
 
   /** @param {Api.UseCurves} use */
   _showUse(use) {
-    const data = (/** @type {[string, string, string, boolean?][]} */ wanted) => ({
-      at_us: use.at_us,
-      series: wanted
-        .filter(([name]) => use.values[name])
-        .map(([name, label, colour, isDashed]) => ({
-          label,
-          values: use.values[name] ?? [],
-          colour,
-          isDashed: Boolean(isDashed),
-          isFilled: name.endsWith("used") || name.endsWith("running"),
-        })),
-    });
+    const data = (/** @type {[string, string, string][]} */ wanted, /** @type {string} */ offered) => {
+      const limit = use.values[offered]?.at(-1) ?? null;
+      return {
+        at_us: use.at_us,
+        series: wanted
+          .filter(([name]) => use.values[name])
+          .map(([name, label, colour]) => ({
+            label,
+            values: use.values[name] ?? [],
+            colour,
+            isDashed: name.endsWith("waiting"),
+            isFilled: name.endsWith("used") || name.endsWith("running"),
+          })),
+        limits: limit === null ? [] : [{ label: "offered", value: limit }],
+      };
+    };
+    const reserved = "--series-1";
     this._cpus.setData(
-      data([
-        ["cpus_used", "used", "--cpu"],
-        ["cpus_reserved", "reserved", "--series-1"],
-        ["cpus_offered", "offered", "--limit", true],
-      ]),
+      data(
+        [
+          ["cpus_used", "used", "--cpu"],
+          ["cpus_reserved", "reserved", reserved],
+        ],
+        "cpus_offered",
+      ),
     );
     this._memory.setData(
-      data([
-        ["memory_used", "used", "--memory"],
-        ["memory_reserved", "reserved", "--series-1"],
-        ["memory_offered", "offered", "--limit", true],
-      ]),
+      data(
+        [
+          ["memory_used", "used", "--memory"],
+          ["memory_reserved", "reserved", reserved],
+        ],
+        "memory_offered",
+      ),
     );
     this._jobs.setData(
-      data([
-        ["jobs_running", "running", "--running"],
-        ["jobs_waiting", "waiting", "--series-1", true],
-      ]),
+      data(
+        [
+          ["jobs_running", "running", "--running"],
+          ["jobs_waiting", "waiting", reserved],
+        ],
+        "",
+      ),
     );
   }
 
