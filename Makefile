@@ -12,12 +12,12 @@ MAX_SKIPS ?= 15
 unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH
 
-.PHONY: help demo test every-test test-here test-vm check static format bench setup clean
+.PHONY: help demo screenshots test every-test test-here test-vm check static format bench setup clean
 
 help: ## list what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.base ## set up (base install), run a measured job and a workflow
+demo: $(VENV)/.base ## set up, run a measured job and a workflow, show them in a dashboard
 	@scripts/demo
 
 # Tests that watch real processes run side by side on few cores. One that failed only because the machine
@@ -56,6 +56,9 @@ format: $(VENV)/.dev ## rewrite the code in the one format
 	$(BIN)/ruff check --fix
 	scripts/check-web $(VENV) --fix
 
+screenshots: $(VENV)/.dev ## pictures of every page of the dashboard, in output/screenshots
+	$(BIN)/python scripts/screenshots.py
+
 bench: $(VENV)/.dev ## measure joblens against its goals
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m bench
@@ -73,7 +76,7 @@ $(BIN)/python:
 # Stamps: an install is repeated only when pyproject.toml has changed.
 $(VENV)/.base: pyproject.toml | $(BIN)/python
 	@echo "Installing joblens into $(VENV)"
-	@scripts/install $(VENV) -e .
+	@scripts/install $(VENV) -e '.[server]'
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 

@@ -55,6 +55,12 @@ def _ray(bench: Workbench) -> Iterator[Figure]:
     return ray.figures(bench)
 
 
+def _reports(bench: Workbench) -> Iterator[Figure]:
+    from bench import reports  # needs the extra server
+
+    return reports.figures(bench)
+
+
 def _server(bench: Workbench) -> Iterator[Figure]:
     from bench import server  # needs the extra server
 
@@ -80,6 +86,7 @@ PARTS: dict[str, Callable[[Workbench], Iterator[Figure]]] = {
     "slurm": _slurm,
     "scale": _scale,
     "server": _server,
+    "reports": _reports,
     "dashboard": _dashboard,
     "gpu": gpu_figures.figures,
     "network": network.figures,

@@ -1,7 +1,7 @@
 """Answers of the server's API that a report contains: of each job, and of each run."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -168,11 +168,16 @@ def run_answers(store: QueueStore, who: Principal, run: Run, redactor: Redactor)
 
 
 def comparison_answer(
-    store: QueueStore, who: Principal, uuids: list[str], redactor: Redactor
+    store: QueueStore,
+    who: Principal,
+    redactor: Redactor,
+    *,
+    jobs: Sequence[str] = (),
+    runs: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Returns the comparison of all jobs, and how their numbers differ from each of them: the reader chooses
-    which ones to compare."""
-    whole = compare(store, who, uuids, (), _COMPARED_POINTS)
+    """Returns the comparison of all of them, and how their numbers differ from each: the reader chooses which
+    ones to compare."""
+    whole = compare(store, who, jobs, runs, _COMPARED_POINTS)
     answer: dict[str, Any] = redactor.values(to_builtins(whole))
     for curves in answer["curves"]:
         curves["curves"] = {key: _short(values, _COMPARED_DIGITS) for key, values in curves["curves"].items()}

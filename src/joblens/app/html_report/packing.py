@@ -9,7 +9,7 @@ from typing import IO, Any
 from msgspec import json
 
 _BLOCK_BYTES = 400_000  # of JSON before compression
-_LEVEL = 6
+_LEVEL = 9
 _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16' fill='none' "
     "stroke='%230b5cad' stroke-width='2.5'%3E%3Ccircle cx='7' cy='7' r='5'/%3E"

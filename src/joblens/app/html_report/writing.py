@@ -30,7 +30,7 @@ Advance = Callable[[int], None]
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """What a report is about. `query`: jobs besides those that are named."""
+    """Subject of a report. `query`: jobs besides those that are named."""
 
     title: str
     jobs: tuple[Record, ...] = ()
@@ -100,7 +100,7 @@ class Totals:
 
 
 def reader(user: str) -> Principal:
-    """Returns who asks for a report. What the store shows to its user may be in it."""
+    """Returns the principal of a report, which may contain all that the store shows to its user."""
     return Principal(name=user, user=user, role=Role.READER, scope=Scope.ALL)
 
 
@@ -166,12 +166,19 @@ class _Writer:
         self._flush_rows()
         for run in (*selection.runs, *self._found_runs(selection)):
             self._add_run(run)
-        comparison = None
-        if 2 <= len(self._compared) <= MOST_COMPARED:
-            answer = comparison_answer(self._store, self._who, self._compared, self._redactor)
-            comparison = self._out.add("comparisons", answer)
-        self._out.close(self._manifest(selection, comparison))
+        comparisons = {
+            "jobs": self._comparison(jobs=self._compared),
+            "runs": self._comparison(runs=list(self._runs)),
+        }
+        self._out.close(self._manifest(selection, comparisons))
         return Written(jobs=self._totals.jobs, runs=len(self._runs), failed=self._totals.failed)
+
+    def _comparison(self, **subjects: list[str]) -> int | None:
+        """Returns the number of its item; None: there are too few or too many to compare."""
+        if not all(2 <= len(uuids) <= MOST_COMPARED for uuids in subjects.values()):
+            return None
+        answer = comparison_answer(self._store, self._who, self._redactor, **subjects)
+        return self._out.add("comparisons", answer)
 
     def _add_job(self, record: Record) -> None:
         self._redactor.know_folders(_folders(record) if self._hides_paths else ())
@@ -225,7 +232,7 @@ class _Writer:
         item = self._out.add("runs", run_answers(self._store, self._who, run, self._redactor))
         self._runs[run.uuid] = {"item": item, "label": run_label(run), "status": run.status.value}
 
-    def _manifest(self, selection: Selection, comparison: int | None) -> dict[str, Any]:
+    def _manifest(self, selection: Selection, comparisons: dict[str, int | None]) -> dict[str, Any]:
         text = self._redactor.text
         return {
             "title": text(selection.title),
@@ -234,7 +241,7 @@ class _Writer:
             "totals": self._totals.form(),
             "failures": self._failures,
             "runs": self._runs,
-            "comparison": comparison,
+            "comparisons": comparisons,
             "amount": to_builtins(self._amount),
             "hides_paths": self._hides_paths,
         }

@@ -137,7 +137,7 @@ def list_nodes(
     if asked.cursor is not None:
         if asked.cursor not in names:
             raise InputError(
-                f"cursor '{asked.cursor[:80]}': there is no such machine any more",
+                f"cursor '{asked.cursor[:80]}': this machine is no longer known",
                 hint="leave it out to start again",
             )
         begin = names.index(asked.cursor) + 1

@@ -26,6 +26,7 @@ function startReport() {
       entries: [
         { path: "/", label: "Summary", nav: "summary" },
         { path: "/jobs", label: "Jobs", nav: "jobs" },
+        ...(manifest.comparisons.jobs === null ? [] : [{ path: "/compare", label: "Compare", nav: "compare" }]),
         ...runs.map(([uuid, run]) => ({ path: `/runs/${uuid}`, label: `Run ${run.label}`, nav: `run-${uuid}` })),
       ],
       has: (path) => path === "/" || (routes.some((route) => match([route], path)) && source.has(path)),

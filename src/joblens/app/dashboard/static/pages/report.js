@@ -190,7 +190,7 @@ function contentOf(manifest) {
     log_lines ? `Of each output, the last ${format.counted(log_lines, "line")} are here.` : "",
     "Secrets are redacted.",
     manifest.hides_paths ? "Folders of paths are hidden." : "",
-    manifest.comparison === null ? "" : "Select jobs in the job table to compare them.",
+    manifest.comparisons.jobs === null ? "" : "Select jobs in the job table to compare them.",
   ];
   return parts.filter(Boolean).join(" ");
 }

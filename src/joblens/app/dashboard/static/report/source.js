@@ -15,7 +15,7 @@ import { filtered, rowsOf, sorted } from "./job_list.js";
  *     last_us: number | null }} totals
  * @property {Api.Failure[]} failures
  * @property {Record<string, { item: number, label: string, status: string }>} runs  By uuid.
- * @property {number | null} comparison
+ * @property {{ jobs: number | null, runs: number | null }} comparisons  null: too few or too many.
  * @property {{ points: number, log_lines: number, earlier: number }} amount
  * @property {boolean} hides_paths
  * @property {Record<string, [number, number][]>} blocks
@@ -188,20 +188,23 @@ export class ReportSource {
 
   /** @param {Query} query */
   async _compare(query) {
-    const { comparison } = this.manifest;
-    if (comparison === null) {
+    const runs = [query.run ?? []].flat().map(String);
+    const wanted = runs.length ? runs : [query.job ?? []].flat().map(String);
+    const item = this.manifest.comparisons[runs.length ? "runs" : "jobs"];
+    if (item === null) {
       throw new Problem(
         "this report has no comparison",
         `a report of 2 to ${MOST_COMPARED} jobs has one: joblens report JOB JOB …`,
         404,
       );
     }
-    const whole = await this._blocks.item("comparisons", comparison);
-    const wanted = [query.job ?? []].flat().map(String);
-    if (!wanted.length) throw absent("a comparison of runs");
-    const places = await Promise.all(wanted.map((ident) => this._place(ident)));
-    const missing = wanted[places.indexOf(undefined)];
-    if (missing) throw absent(`job ${missing}`);
+    const order = Object.keys(this.manifest.runs);
+    const places = await Promise.all(
+      wanted.map((ident) => (runs.length ? order.indexOf(this._runUuid(ident) ?? "") : this._place(ident))),
+    );
+    const missing = places.findIndex((place) => place === undefined || place < 0);
+    if (missing >= 0) throw absent(`${runs.length ? "run" : "job"} ${wanted[missing]}`);
+    const whole = await this._blocks.item("comparisons", item);
     return comparisonOf(whole, [...new Set(/** @type {number[]} */ (places))]);
   }
 }
