@@ -187,6 +187,7 @@ def _postgres(bench: Workbench) -> Iterator[Store]:
 
     server = PostgresServer(Path(bench.path("lists-postgres")))
     server.folder.mkdir(parents=True, exist_ok=True)
+    server.folder.parent.chmod(0o711)  # the server's own user goes through it
     server.start()
     try:
         url = server.new_database()

@@ -4,12 +4,14 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Browser, Locator, expect
 
-import joblens
+from joblens import run, run_workflow
 from tests.browser.conftest import OpenPage, Watched
+from tests.conftest import RunJoblens
 from tests.integration.served import Served
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -28,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("sweep")
     store = str(folder / "joblens.db")
     for number, (size, seconds, optimizer) in enumerate(SWEEP):
-        joblens.run(
+        run(
             [sys.executable, "-c", WORK, str(size), str(seconds)],
             name=HOSTILE if number == 1 else f"train-{number}",
             params={"size": size, "optimizer": optimizer},
@@ -37,9 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         )
     with contextlib.chdir(folder):
         for _ in range(2):
-            joblens.run_workflow(
-                {"name": "two", "jobs": [{"name": "a", "command": "sleep 0.2"}]}, store=store
-            )
+            run_workflow({"name": "two", "jobs": [{"name": "a", "command": "sleep 0.2"}]}, store=store)
     with Served(folder) as found:
         yield found
 
@@ -120,6 +120,34 @@ def test_runs_are_compared_by_their_ids(dashboard: Watched) -> None:
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.get_by_role("heading", name="Compare 2 runs")).to_be_visible()
     expect(cell(dashboard, "jobs that succeeded", 0)).to_contain_text("1")
+
+
+def test_a_report_compares_its_jobs_without_a_server(
+    server: Served, joblens: RunJoblens, browser: Browser, tmp_path: Path
+) -> None:
+    joblens(
+        "report",
+        "job:1",
+        "job:2",
+        "job:3",
+        "--store",
+        server.started.store,
+        "-o",
+        str(tmp_path / "r.html"),
+        code=0,
+    )
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(f"{(tmp_path / 'r.html').as_uri()}#/compare?ids=1,2,3")
+    expect(page.get_by_role("heading", name="Compare 3 jobs")).to_be_visible()
+    expect(page.get_by_role("slider").first).to_be_visible()
+    page.get_by_role("button", name="Make 3 train-2 the baseline").click()
+    expect(page.get_by_text("Changes are against 3 train-2.")).to_be_visible()
+    context.close()
+    assert problems == []
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,20 @@
 import os
 import re
 import sys
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from joblens.model.access import Role
-from joblens.model.jobs.details import Details
+from joblens.model.jobs.details import Details, ThreadTable, ThreadUse
 from joblens.model.jobs.job import Finding, Requirements, Severity, Status
 from joblens.model.writes import DetailsTaken
 from tests.browser.conftest import OpenPage, StartJob, Watched
 from tests.browser.synthetic import HOSTILE, MIB, SyntheticJob
+from tests.builders.writes import SECOND
 from tests.conftest import completed_joblens
 from tests.integration.served import Served
 
@@ -128,6 +131,22 @@ def test_zoom_is_shared_kept_in_the_address_and_asks_for_more_points(dashboard: 
     page.get_by_role("button", name="Later").focus()
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".job-toolbar .number")).not_to_have_text(shown)
+    moved = page.locator(".job-toolbar .number").inner_text()
+    plot = page.locator("figure.chart .u-over").first
+    plot.hover()
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -100)
+    page.mouse.wheel(0, -100)
+    page.keyboard.up("Control")
+    expect(page.locator(".job-toolbar .number")).not_to_have_text(moved)
+    closer = page.locator(".job-toolbar .number").inner_text()
+    page.keyboard.down("Shift")
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.3, y, steps=4)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    expect(page.locator(".job-toolbar .number")).not_to_have_text(closer)
+    page.get_by_role("button", name="Later").focus()
     page.keyboard.press("0")
     expect(page).not_to_have_url(re.compile("zoom"))
     expect(whole).to_be_disabled()
@@ -282,6 +301,8 @@ def test_it_is_accessible_and_takes_hostile_text(
     page.locator("figure.chart").first.scroll_into_view_if_needed()
     expect(page.locator("figure.chart .u-over").first).to_be_visible()
     expect(page.get_by_label("Output of the job")).to_contain_text("<img src=x")
+    began = datetime.fromtimestamp(job.began_us / 1e6, ZoneInfo("Europe/Berlin"))  # the reader's zone
+    expect(page.locator(".job-where")).to_contain_text(f"started {began:%Y-%m-%d %H:%M:%S}")
     expect(page.get_by_role("region", name="Provenance")).to_contain_text("never started")
     for summary in page.locator("details.more > summary").all():
         summary.click()
@@ -314,3 +335,44 @@ def test_attempts_of_a_workflows_job_lead_to_each_other(dashboard: Watched, tmp_
     expect(page).to_have_url(re.compile("/jobs/3$"))
     expect(page.locator(".job-head .state")).to_have_text("success")
     expect(page.locator(".job-where").get_by_role("link", name="its run")).to_be_visible()
+
+
+def test_the_process_tree_is_that_of_the_time_under_the_pointer(dashboard: Watched) -> None:
+    job = SyntheticJob(dashboard.server, age_s=100, name="family")
+    job.take(100)
+
+    def process(pid: int, name: str, parent: int, start_s: int, end_s: int | None) -> ThreadUse:
+        return ThreadUse(
+            pid=pid,
+            tid=pid,
+            name=name,
+            parent=parent,
+            cpu_usec=pid * SECOND,
+            started_at_us=job.began_us + start_s * SECOND,
+            ended_at_us=None if end_s is None else job.began_us + end_s * SECOND,
+        )
+
+    family = (
+        process(10, "main", 1, 0, None),
+        process(11, "early", 10, 5, 30),
+        process(12, HOSTILE[:40], 10, 50, 99),
+        process(13, "grandchild", 12, 55, 99),
+    )
+    table = ThreadTable(at_us=job.began_us + 100 * SECOND, threads=family, seen=4)
+    dashboard.server.apply(DetailsTaken(job.uuid, Details(threads=table)))
+    job.end()
+    page = dashboard.page
+    dashboard.open(f"/jobs/{job.uuid}")
+    tree = page.get_by_role("group", name="Process tree")
+    expect(tree.locator(".process-name")).to_have_count(4)
+    expect(tree.locator("li li li .process-name")).to_have_text("grandchild")
+    slider = page.get_by_role("slider", name="Time of the process tree")
+    slider.fill("200")
+    expect(tree.locator(".process-name")).to_have_text(["main", "early"])
+    slider.press("ArrowRight")
+    expect(slider).to_have_attribute("aria-valuetext", re.compile(r"^at \d\d:\d\d:\d\d$"))
+    plot = page.locator("figure.chart .u-over").first
+    box = plot.bounding_box()
+    assert box is not None
+    plot.hover(position={"x": box["width"] * 0.8, "y": 20})
+    expect(tree.locator(".process-name")).to_have_text(["main", HOSTILE[:40], "grandchild"])

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
 from joblens.model.access import Role
+from joblens.model.writes import Write
 from tests.browser.conftest import OpenPage, Watched
 from tests.builders import past_runs
 from tests.builders.large_runs import fill_large_run
@@ -21,8 +22,9 @@ from tests.conftest import wait_until
 from tests.integration.served import Served
 
 API = "/api/v1"
+expect.set_options(timeout=15_000)
 HOSTILE = "<img src=x onerror=alert(1)>"
-WIDTHS = ({"width": 1280, "height": 900}, {"width": 320, "height": 640})
+WIDTHS = (ViewportSize(width=1280, height=900), ViewportSize(width=320, height=640))
 
 
 def start_run(server: Served, folder: Path, jobs: list[dict[str, Any]], name: str = "flow") -> str:
@@ -136,6 +138,9 @@ def test_a_reader_sees_no_buttons_that_change_a_run(open_page: OpenPage) -> None
     visitor.open("/runs/1.1")
     expect(row(visitor.page, "train")).to_contain_text("out of memory")
     expect(visitor.page.get_by_role("button", name="Rerun failed")).to_have_count(0)
+    visitor.page.get_by_role("link", name=re.compile("^evaluate, blocked")).click()  # it has no page yet
+    expect(visitor.page.get_by_role("searchbox", name="Search jobs of this run")).to_have_value("evaluate")
+    expect(row(visitor.page, "train")).to_have_count(0)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -216,7 +221,7 @@ def test_a_workflow_shows_runs_over_time_and_advice_as_a_diff(dashboard: Watched
     server, page = dashboard.server, dashboard.page
     spec = "name: sized\njobs:\n  - name: a\n    command: 'true'\n    memory: 4g\n"
     flow = "ffff1111-0000-4000-8000-000000000000"
-    writes = [workflow(flow, "sized", source="/home/ann/sized.yaml")]
+    writes: list[Write] = [workflow(flow, "sized", source="/home/ann/sized.yaml")]
     for number in range(12):
         uuid = f"{number:08d}-0000-4000-8000-000000000000"
         writes += [run(uuid, flow, spec_text=spec, jobs=1), begun(uuid), *past_runs.attempt(uuid, 0, "a")]

@@ -43,8 +43,8 @@ def fill_large_run(
         writes += _job(uuid, jobs - 1, "report", end_s + 1)
     for first in range(0, len(writes), _AT_ONCE):
         store.apply(writes[first : first + _AT_ONCE])
-    status = RunStatus.FAILED if failed else RunStatus.COMPLETED
-    store.apply([over(uuid, status, at_us=NOON_US + (end_s + 3) * SECOND)])
+    end = RunStatus.FAILED if failed else RunStatus.COMPLETED
+    store.apply([over(uuid, end, at_us=NOON_US + (end_s + 3) * SECOND)])
     return uuid
 
 

@@ -143,11 +143,16 @@ def test_a_series_has_few_points_and_every_peak(server: Served) -> None:
     )
     server.apply(made, started(uuid), SamplesTaken(uuid, 0, points), ended(uuid))
     series = server.get(f"{API}/jobs/{uuid}/series?points=100").json
-    assert len(series["at_us"]) <= 110
-    assert peak in series["memory_bytes"]
+    assert (len(series["at_us"]), series["samples"]) == (100, 3000)
+    assert (max(series["fields"]["memory_current_bytes"]["max"]), peak) == (peak, peak)
+    assert series["fields"]["cpu_total_usec/s"]["last"][5] == SECOND
     begin = NOON_US + 100 * SECOND
     part = server.get(f"{API}/jobs/{uuid}/series?begin_us={begin}&end_us={begin + 50 * SECOND}").json
     assert len(part["at_us"]) == 50
+    one = server.get(f"{API}/jobs/{uuid}/series?field=memory_anon_bytes&points=10").json["fields"]
+    assert list(one) == ["memory_anon_bytes"]
+    wrong = server.get(f"{API}/jobs/{uuid}/series?field=memory_anon")
+    assert (wrong.status, "did you mean memory_anon_bytes?" in wrong.json["hint"]) == (400, True)
 
 
 def test_an_unchanged_answer_is_not_sent_again(server: Served) -> None:

@@ -82,10 +82,10 @@ def test_machines_show_workers_and_what_the_newest_job_measured(server: Served, 
     page = server.get(f"{API}/nodes?limit=1&cursor={here['host']}").json
     assert ([each["host"] for each in page["items"]], page["next"]) == (["far"], None)
     assert server.get(f"{API}/nodes?cursor=nowhere").status == 400
-    measured = server.get(f"{API}/nodes/{here['host']}/measurements").json
+    measured = server.get(f"{API}/nodes/measurements?host={here['host']}").json
     assert measured["job"] == 1
     assert {each["name"] for each in measured["items"] if each["source"]} >= {"cpu"}
-    assert server.get(f"{API}/nodes/far/measurements").json["job"] is None
+    assert server.get(f"{API}/nodes/measurements?host=far").json["job"] is None
 
 
 def test_benchmarks_are_listed_and_shown_with_their_history(server: Served) -> None:

@@ -12,6 +12,7 @@ pytest.importorskip("starlette")
 
 from joblens.model.access import Role, Scope
 from joblens.model.runs.run import RunStatus
+from joblens.model.writes import Write
 from tests.builders import past_runs
 from tests.builders.large_runs import fill_large_run
 from tests.builders.runs import begun, over, run, workflow
@@ -154,7 +155,7 @@ def test_runs_of_all_workflows_are_listed_newest_first(past: Served) -> None:
 def test_a_workflow_shows_its_runs_and_advice_as_a_diff(server: Served) -> None:
     spec = "name: sized\njobs:\n  - name: a\n    command: 'true'\n    memory: 4g\n"
     flow = "ffff1111-0000-4000-8000-000000000000"
-    writes = [workflow(flow, "sized", source="/home/ann/sized.yaml")]
+    writes: list[Write] = [workflow(flow, "sized", source="/home/ann/sized.yaml")]
     for number in range(12):
         uuid = f"{number:08d}-0000-4000-8000-000000000000"
         writes += [run(uuid, flow, spec_text=spec, jobs=1), begun(uuid)]

@@ -19,7 +19,6 @@ SMALL: dict[str, str] = {
     "joblens.agent.queue.node_worker": "a worker of its own kind, around QueueWorker",
     "joblens.agent.containers.oom_watch": "one kernel interface, tested alone",
     "joblens.ports.access": "what a server asks of a store, beside the questions of commands",
-    "joblens.cli.options.server": "a table to extend: the commands that work on a server",
     "joblens.analysis.findings.sweeps": "a finding like the others, of a whole sweep instead of one job",
 }
 

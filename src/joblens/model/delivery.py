@@ -167,7 +167,7 @@ class TicketStanding(Struct, frozen=True, kw_only=True):
     waiting_since_us: int
     is_ready: bool  # False: the job `after` has not ended yet
     after: str = ""  # uuid
-    worker: str = ""  # '': nobody holds it
+    worker: str = ""  # '': no worker holds it
     lease_until_us: int | None = None
     deliveries: int = 0
     lost_worker: str = ""

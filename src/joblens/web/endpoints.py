@@ -34,6 +34,7 @@ from joblens.web.store_threads import StoreThreads
 
 LOG = logging.getLogger("joblens.server")
 API = "/api/v1"
+LONGEST_OF_PATH = 200  # characters of a parameter in a path
 _LONGEST_PARAMETER = 4096
 _SCHEMA = "the parameters of every path are in /api/v1/openapi.json"
 
@@ -181,7 +182,7 @@ def encode(value: Any) -> bytes:
 def checked_path(request: Request) -> dict[str, str]:
     found = {name: str(value) for name, value in request.path_params.items()}
     for name, value in found.items():
-        check_text(name, value)
+        check_text(name, value, LONGEST_OF_PATH)
     return found
 
 
@@ -260,10 +261,8 @@ def decode_body(raw: bytes, request: Request, kind: type[Struct]) -> Any:
         raise InputError("the body is nested too deeply") from error
 
 
-def check_text(name: str, value: str) -> None:
-    if len(value) > _LONGEST_PARAMETER:
-        raise InputError(
-            f"parameter '{name[:40]}' is longer than {_LONGEST_PARAMETER} characters", hint=_SCHEMA
-        )
+def check_text(name: str, value: str, longest: int = _LONGEST_PARAMETER) -> None:
+    if len(value) > longest:
+        raise InputError(f"parameter '{name[:40]}' is longer than {longest} characters", hint=_SCHEMA)
     if not value.isprintable() and any(ord(each) < 32 for each in value):
         raise InputError(f"parameter '{name[:40]}' has a control character", hint=_SCHEMA)

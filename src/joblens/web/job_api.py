@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from joblens.analysis.charts.series import JobSeries
+from joblens.analysis.numbers.downsampling import Series
 from joblens.app.server import jobs
 from joblens.app.server.changes import (
     Changer,
@@ -35,6 +35,10 @@ class SeriesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     points: Annotated[int, Meta(ge=10, le=10_000)] = 1000
 
 
+class FieldsQuery(SeriesQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    field: tuple[jobs.Word, ...] = ()  # columns of samples, with /s behind a counter its rate
+
+
 class AdviceQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: tuple[jobs.Word, ...] = ()
 
@@ -61,9 +65,11 @@ def _advice(call: Call) -> jobs.JobAdvice:
     return jobs.get_advice(call.store, call.principal, call.query.name)
 
 
-def _series(call: Call) -> JobSeries:
-    asked: SeriesQuery = call.query
-    return jobs.get_series(call.store, call.principal, _job(call), asked.begin_us, asked.end_us, asked.points)
+def _series(call: Call) -> Series:
+    asked: FieldsQuery = call.query
+    return jobs.get_series(
+        call.store, call.principal, _job(call), asked.field, asked.begin_us, asked.end_us, asked.points
+    )
 
 
 ENDPOINTS = (
@@ -139,8 +145,8 @@ ENDPOINTS = (
         name="getSeries",
         summary="Curves of a job with a given number of points; peaks stay.",
         answer=_series,
-        returns=JobSeries,
-        query=SeriesQuery,
+        returns=Series,
+        query=FieldsQuery,
     ),
     Endpoint(
         method="GET",

@@ -54,11 +54,12 @@ ENDPOINTS = (
     ),
     Endpoint(
         method="GET",
-        path="/nodes/{host}/measurements",
+        path="/nodes/measurements",
         name="getMeasurements",
-        summary="Where each number of the newest ended job of a machine was read, or why it was not.",
-        answer=lambda call: nodes.get_measurements(call.store, call.principal, call.path["host"]),
+        summary="Where each number of the newest ended job of `host` was read, or why it was not.",
+        answer=lambda call: nodes.get_measurements(call.store, call.principal, call.query.host),
         returns=nodes.NodeMeasurements,
+        query=nodes.NodeName,
         section="server",
     ),
     Endpoint(

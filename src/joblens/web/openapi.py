@@ -8,7 +8,7 @@ import msgspec
 
 import joblens
 from joblens.model.access import Role
-from joblens.web.endpoints import API, Endpoint
+from joblens.web.endpoints import API, LONGEST_OF_PATH, Endpoint
 from joblens.web.problems import PROBLEM_TYPE, Problem
 
 _REFERENCE = "#/components/schemas/{name}"
@@ -127,7 +127,7 @@ def _parameters(path: str, query: type[msgspec.Struct], headers: dict[str, str])
             "schema": {
                 "type": "string",
                 "minLength": 1,
-                "maxLength": 200,
+                "maxLength": LONGEST_OF_PATH,
                 "pattern": _PATTERNS.get(name, r"^[^\x00-\x1f\x7f/]+$"),
             },
         }

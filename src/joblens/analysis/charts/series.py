@@ -240,35 +240,6 @@ def thinned(series: JobSeries, most: int = MOST_POINTS) -> JobSeries:
     return _only(series, indexes)
 
 
-def joined(parts: Sequence[JobSeries]) -> JobSeries:
-    """Returns one series of consecutive parts. A curve that some parts lack has gaps there."""
-    if len(parts) == 1:
-        return parts[0]
-    curves: dict[str, Any] = {"at_us": [at_us for part in parts for at_us in part.at_us]}
-    for name in _CURVES:
-        if any(getattr(part, name) for part in parts):
-            curves[name] = [
-                value for part in parts for value in (getattr(part, name) or [None] * len(part.at_us))
-            ]
-    found = [part.extremes for part in parts]
-    weights = [len(part.at_us) for part in parts]
-    extremes = Extremes(
-        cpu_peak_percent=_largest([each.cpu_peak_percent for each in found]),
-        cpu_mean_percent=_weighted([each.cpu_mean_percent for each in found], weights),
-        memory_peak_bytes=_largest([each.memory_peak_bytes for each in found]),
-        memory_mean_bytes=_weighted([each.memory_mean_bytes for each in found], weights),
-        processes_peak=max(
-            (each.processes_peak for each in found if each.processes_peak is not None), default=None
-        ),
-    )
-    return structs.replace(parts[0], **curves, extremes=extremes)
-
-
-def without_first(series: JobSeries) -> JobSeries:
-    """Returns the series without its first point, which only rates were computed from."""
-    return _only(series, list(range(1, len(series.at_us))))
-
-
 def points_for_each(jobs: int, total: int = 120_000) -> int:
     """How many points a curve may have when many are drawn together."""
     return max(_FEWEST_POINTS, min(MOST_POINTS, total // max(1, jobs)))
@@ -341,12 +312,6 @@ def _first_known(*numbers: float | None) -> float | None:
 
 def _largest(numbers: Sequence[float | None]) -> float | None:
     return max((number for number in numbers if number is not None), default=None)
-
-
-def _weighted(numbers: Sequence[float | None], weights: Sequence[int]) -> float | None:
-    known = [(number, weight) for number, weight in zip(numbers, weights, strict=True) if number is not None]
-    total = sum(weight for _, weight in known)
-    return sum(number * weight for number, weight in known) / total if total else None
 
 
 def _mean(numbers: Sequence[float | None]) -> float | None:

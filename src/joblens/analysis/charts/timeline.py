@@ -165,15 +165,15 @@ def _most_important(
     bars: Sequence[Bar], critical: frozenset[int], group_of: Sequence[int], group: int
 ) -> list[int]:
     """Critical and failed attempts first, then the longest."""
-    places = [place for place, bar in enumerate(bars) if group_of[bar.index] == group]
-    places.sort(
-        key=lambda place: (
-            place not in critical,
-            bars[place].state not in _FAILED,
-            bars[place].began_us - bars[place].ended_us,
+    indexes = [index for index, bar in enumerate(bars) if group_of[bar.index] == group]
+    indexes.sort(
+        key=lambda index: (
+            index not in critical,
+            bars[index].state not in _FAILED,
+            bars[index].began_us - bars[index].ended_us,
         )
     )
-    return places[:MOST_BARS]
+    return indexes[:MOST_BARS]
 
 
 def _lanes(

@@ -20,6 +20,17 @@ class Buckets(Struct, frozen=True):
     last: list[int | float | None]
 
 
+class Series(Struct, frozen=True, kw_only=True):
+    """Buckets of equal width that have samples. `at_us`: the last sample of each."""
+
+    job_uuid: str
+    from_us: int
+    to_us: int
+    samples: int  # that the buckets were made of
+    at_us: list[int]
+    fields: dict[str, Buckets]
+
+
 def bucket_bounds(times_us: Sequence[int], from_us: int, to_us: int, points: int) -> list[tuple[int, int]]:
     """Slices of samples (first, behind the last) of those buckets that have any. `times_us` ascends; `to_us`
     is not included."""

@@ -30,7 +30,7 @@ Advance = Callable[[int], None]
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """Jobs and runs of a report. `query`: jobs besides those that are named."""
+    """Subject of a report. `query`: jobs besides those that are named."""
 
     title: str
     jobs: tuple[Record, ...] = ()
@@ -100,7 +100,7 @@ class Totals:
 
 
 def reader(user: str) -> Principal:
-    """Returns who asks for a report: one who sees everything that the store shows its user."""
+    """Returns the principal of a report, which may contain all that the store shows to its user."""
     return Principal(name=user, user=user, role=Role.READER, scope=Scope.ALL)
 
 

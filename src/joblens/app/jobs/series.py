@@ -3,28 +3,16 @@
 import difflib
 from collections.abc import Sequence
 
-from msgspec import Struct
-
-from joblens.analysis.numbers.downsampling import Buckets, bucket_bounds, downsampled, rates
+from joblens.analysis.numbers.downsampling import Series, bucket_bounds, downsampled, rates
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Record
 from joblens.model.jobs.sample import SAMPLE_COLUMNS
 from joblens.ports.store import Store
 
 PER_SECOND = "/s"  # behind the name of a counter: its rate
+DEFAULT_FIELDS = ("cpu_total_usec/s", "memory_current_bytes", "processes")
 MOST_POINTS = 20_000
 _FAR_US = 1 << 62
-
-
-class Series(Struct, frozen=True, kw_only=True):
-    """Buckets of equal width that have samples. `at_us`: the last sample of each."""
-
-    job_uuid: str
-    from_us: int
-    to_us: int
-    samples: int  # that the buckets were made of
-    at_us: list[int]
-    fields: dict[str, Buckets]
 
 
 def series(

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import msgspec
 
-from joblens.analysis.charts.series import JobSeries
+from joblens.analysis.numbers.downsampling import Series
 from joblens.analysis.runs.table import ResultRow
 from joblens.app.remote.client import (
     UNFINISHED,
@@ -99,8 +99,8 @@ class AsyncClient:
             for each in batch:
                 yield each
 
-    async def series(self, job: str | int, points: int = 1000) -> JobSeries:
-        return await self._call(lambda client: client.series(job, points))
+    async def series(self, job: str | int, fields: Sequence[str] = (), points: int = 1000) -> Series:
+        return await self._call(lambda client: client.series(job, fields, points))
 
     async def details(self, job: str | int) -> Details:
         return await self._call(lambda client: client.details(job))

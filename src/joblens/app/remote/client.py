@@ -10,7 +10,7 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 import msgspec
 from msgspec import Struct
 
-from joblens.analysis.charts.series import JobSeries
+from joblens.analysis.numbers.downsampling import Series
 from joblens.analysis.runs.table import ResultRow
 from joblens.analysis.sizing.rightsizing import GroupAdvice
 from joblens.model.errors import InputError
@@ -140,9 +140,11 @@ class Client:
             yield from found
             after = found[-1][0]
 
-    def series(self, job: str | int, points: int = 1000) -> JobSeries:
-        """Curves with about `points` points; peaks stay."""
-        return self._server.call("GET", f"{_job(job)}/series?points={points}", JobSeries)
+    def series(self, job: str | int, fields: Sequence[str] = (), points: int = 1000) -> Series:
+        """Returns the smallest, the largest and the last value of each field in at most `points` intervals. A
+        field is a column of samples, with `/s` behind a counter its rate. Default: CPU, memory, processes."""
+        query = urllib.parse.urlencode([("points", str(points)), *(("field", each) for each in fields)])
+        return self._server.call("GET", f"{_job(job)}/series?{query}", Series)
 
     def details(self, job: str | int) -> Details:
         """Probes, GPUs, processes, and why a number is unknown."""

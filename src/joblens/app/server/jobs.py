@@ -1,15 +1,17 @@
 """Jobs as the server shows them: lists, one job with its parts, samples, statistics and advice."""
 
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from joblens.analysis.charts.series import JobSeries, joined, series_of_samples, thinned, without_first
+from joblens.analysis.numbers.downsampling import Series
 from joblens.analysis.numbers.rates import mean_cpu_percent
 from joblens.analysis.sizing.rightsizing import GroupAdvice
 from joblens.app.jobs.queries import find
+from joblens.app.jobs.series import DEFAULT_FIELDS, series
 from joblens.app.server.access import Principal
 from joblens.app.server.runs import find_run
 from joblens.model.access import Scope
@@ -25,8 +27,6 @@ _TEXT = r"^[^\x00-\x1f\x7f]*$"
 Instant = Annotated[str, Meta(max_length=40, pattern=_TEXT)]  # a time, or an age such as 2h
 Word = Annotated[str, Meta(min_length=1, max_length=200, pattern=_TEXT)]
 Part = Annotated[str, Meta(max_length=200, pattern=_TEXT)]
-_SERIES_PART = 4000  # samples that are in memory at a time
-_FEWEST_OF_PART = 20
 _ADVICE_FROM = 20_000  # most jobs that advice is based on
 
 
@@ -277,33 +277,17 @@ def get_samples(store: QueueStore, who: Principal, ident: str, after: int, limit
 
 
 def get_series(
-    store: QueueStore, who: Principal, ident: str, begin_us: int | None, end_us: int | None, points: int
-) -> JobSeries:
-    """Returns curves of a job with about `points` points; the smallest and largest values stay. Samples are
-    read and thinned part by part: all of a long job at once would take hundreds of megabytes."""
+    store: QueueStore,
+    who: Principal,
+    ident: str,
+    fields: Sequence[str],
+    begin_us: int | None,
+    end_us: int | None,
+    points: int,
+) -> Series:
+    """Only the columns that are asked for are decoded."""
     record = get_job(store, who, ident)
-    uuid = record.job.uuid
-    tails = store.tails({uuid: -1}, 1)
-    total = tails[uuid][-1][0] + 1 if uuid in tails else 0
-    parts: list[JobSeries] = []
-    before: list[Sample] = []
-    after = -1
-    while found := store.samples(uuid, after, _SERIES_PART):
-        after = found[-1][0]
-        samples = [
-            sample
-            for _, sample in found
-            if (begin_us is None or sample.at_us >= begin_us) and (end_us is None or sample.at_us < end_us)
-        ]
-        if not samples:
-            continue
-        part = series_of_samples(record, [*before, *samples])
-        share = (
-            max(_FEWEST_OF_PART, points * len(samples) // max(total, 1)) if total > _SERIES_PART else points
-        )
-        parts.append(thinned(without_first(part) if before else part, share))
-        before = samples[-1:]
-    return thinned(joined(parts), points) if parts else series_of_samples(record, [])
+    return series(store, record, fields or DEFAULT_FIELDS, from_us=begin_us, to_us=end_us, points=points)
 
 
 def get_details(store: QueueStore, who: Principal, ident: str) -> Details:

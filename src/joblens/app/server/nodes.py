@@ -31,6 +31,10 @@ class NodePage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cursor: Word | None = None  # `next` of the page before
 
 
+class NodeName(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    host: Word
+
+
 class NodeWorker(Struct, frozen=True, kw_only=True):
     name: str
     user: str
@@ -133,7 +137,7 @@ def list_nodes(
     if asked.cursor is not None:
         if asked.cursor not in names:
             raise InputError(
-                f"cursor '{asked.cursor[:80]}': there is no such machine any more",
+                f"cursor '{asked.cursor[:80]}': this machine is no longer known",
                 hint="leave it out to start again",
             )
         begin = names.index(asked.cursor) + 1

@@ -85,8 +85,7 @@ def test_a_long_critical_path_joins_jobs_of_a_group() -> None:
 def test_curves_share_an_axis_and_keep_their_steps() -> None:
     found = on_one_axis({"a": StepCurve([0, 10], [1.0, 3.0]), "b": StepCurve([5], [2.0])}, 0, 20)
     assert found.at_us == (0, 4, 5, 9, 10, 19, 20)
-    assert found.values["a"] == (1, 1, 1, 1, 3, 3, 3)
-    assert found.values["b"] == (None, None, 2, 2, 2, 2, 2)
+    assert found.values == {"a": (1, 1, 1, 1, 3, 3, 3), "b": (None, None, 2, 2, 2, 2, 2)}
 
 
 def test_a_curve_that_is_not_known_is_absent() -> None:

@@ -73,7 +73,6 @@ export class ChartGroup {
  * @param {MouseEvent} event
  */
 export function panWithPointer(plot, group, event) {
-  event.preventDefault();
   const ending = new AbortController();
   let last = event.clientX;
   const move = (/** @type {MouseEvent} */ moved) => {

@@ -157,7 +157,8 @@ export class Chart {
       return;
     }
     this._plot = new uPlot(this._plotOptions(data, width), columns, this._canvas);
-    this._plot.over.addEventListener("wheel", (/** @type {WheelEvent} */ event) => this._onWheel(event));
+    const onWheel = (/** @type {WheelEvent} */ event) => this._onWheel(event);
+    this._plot.over.addEventListener("wheel", onWheel, { passive: false });
     this.applyRange();
   }
 
@@ -165,7 +166,7 @@ export class Chart {
   _onWheel(event) {
     const { group } = this._options;
     if (!group || !event.ctrlKey) return;
-    event.preventDefault();
+    if (event.cancelable) event.preventDefault();
     group.magnify(event.deltaY < 0 ? 0.7 : 1 / 0.7, this._plot.posToVal(event.offsetX, "x") * 1e6);
   }
 

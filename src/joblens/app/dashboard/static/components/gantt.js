@@ -121,6 +121,7 @@ export class Gantt {
     canvas.addEventListener("pointerdown", (event) => {
       if (event.pointerType === "touch" || event.offsetX < this._left()) return;
       this._drag = { from: event.offsetX, to: event.offsetX };
+      this._tip.hidden = true;
       canvas.setPointerCapture(event.pointerId);
     });
     canvas.addEventListener("pointermove", (event) => {

@@ -28,7 +28,8 @@ export class GraphCard {
    * @param {import("../core/page.js").Context} context
    * @param {string} path
    * @param {import("./run-rows.js").RunRows} rows
-   * @param {{ onGroup: (group: number | null) => void }} options
+   * @param {{ onGroup: (group: number | null) => void, onFind: (name: string) => void }} options  `onFind`: a job
+   *     that has no page yet.
    */
   constructor(context, path, rows, options) {
     this._context = context;
@@ -149,6 +150,7 @@ export class GraphCard {
     }
     const row = this._rows.at(box.index);
     if (row?.number) this._context.go(`/jobs/${row.number}`);
+    else if (row) this._options.onFind(row.name);
   }
 }
 

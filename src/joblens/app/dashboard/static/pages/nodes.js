@@ -145,7 +145,7 @@ class NodeCard {
     const summary = el("summary", null, "What is measured here");
     try {
       /** @type {Api.NodeMeasurements} */
-      const found = await source.get(`/nodes/${encodeURIComponent(this._host)}/measurements`, {}, { signal });
+      const found = await source.get("/nodes/measurements", { host: this._host }, { signal });
       fill(place, summary, measurementList(found, this._context));
     } catch (error) {
       if (!signal.aborted) fill(place, summary, errorBox(error));

@@ -65,6 +65,10 @@ class RunPage {
     this._table.node.classList.add("run-table");
     this._graph = new GraphCard(context, this._path, this._rows, {
       onGroup: (group) => this._choose({ group: group === null ? null : String(group) }),
+      onFind: (name) => {
+        this._search.value = name;
+        this._choose({ text: name });
+      },
     });
     this._timeline = new TimelineCard(context, this._path);
   }
