@@ -127,7 +127,7 @@ def _opened(report: str) -> Iterator[Figure]:
             first.append(time.perf_counter() - began)
             began = time.perf_counter()
             page.get_by_role("link", name="Jobs", exact=True).click()
-            page.get_by_text(f"{JOBS:,} jobs").wait_for()
+            page.locator(".page-head", has_text=f"{JOBS:,} jobs").wait_for()
             table.append(time.perf_counter() - began)
             began = time.perf_counter()
             page.locator("tbody a").first.click()

@@ -37,16 +37,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="joblens-pictures-") as folder:
         work = Path(folder)
         running, recipe = fill(work)
-        report = work / "report.html"
-        joblens(work, "report", "ml_pipeline", "-o", str(report))
-        with serving(work) as url, sync_playwright() as playwright:
-            chromium = shutil.which("chromium") or shutil.which("google-chrome")
-            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-            for scheme in ("light", "dark"):
-                for size in SIZES:
-                    take(browser, url, recipe, report, scheme, size)
-            browser.close()
-        joblens(work, "cancel", running)
+        try:
+            report = work / "report.html"
+            joblens(work, "report", "ml_pipeline", "-o", str(report))
+            with serving(work) as url, sync_playwright() as playwright:
+                chromium = shutil.which("chromium") or shutil.which("google-chrome")
+                browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+                for scheme in ("light", "dark"):
+                    for size in SIZES:
+                        take(browser, url, recipe, report, scheme, size)
+                browser.close()
+        finally:
+            joblens(work, "cancel", running)
+            joblens(work, "wait", running)
     if "--docs" in sys.argv[1:]:
         for picture, name in IN_DOCS.items():
             shutil.copy(OUTPUT / f"{picture}-light-desktop.png", PICTURES / f"{name}.png")

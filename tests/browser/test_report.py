@@ -119,6 +119,14 @@ def test_a_run_in_a_report_has_its_graph_and_links_to_its_jobs(opened: Opened) -
     expect(page.get_by_role("heading", level=1)).to_contain_text("second")
     page.get_by_role("link", name="its run").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("pair")
+    page.get_by_role("link", name="Jobs", exact=True).click()
+    for number in ("1", "2"):
+        page.get_by_label(f"Select {number}", exact=True).check()
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Compare 2 jobs")
+    expect(
+        page.get_by_role("rowheader", name="wall time").or_(page.get_by_role("cell", name="wall time")).first
+    ).to_be_visible()
     opened.open("/jobs/77")
     expect(page.get_by_role("alert")).to_contain_text("this report does not have job 77")
 

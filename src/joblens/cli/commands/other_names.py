@@ -86,7 +86,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         "rm": _DELETE,
         "retry": "use 'joblens rerun RUN --failed', 'joblens rerun JOB' or 'joblens resume RUN'",
         "restart": "use 'joblens rerun RUN --all', 'joblens rerun JOB' or 'joblens resume RUN'",
-        "report": "use 'joblens reports summary RUN' for a run, or 'joblens show ID' for a job",
         "init": "no set-up is needed; start with 'joblens run -- COMMAND'",
         "tui": "use 'joblens top' for running jobs, or 'joblens watch RUN' for a run",
         "events": "use 'joblens watch RUN --json', which prints one object per poll",

@@ -127,7 +127,7 @@ FILTER_GROUPS: Groups = {
     "Deletion": ("--dry-run", "--yes"),
     "Output": (
         *("--profiles", "--compose", "--sort", "--reverse", "--output", "--samples", "--with-files"),
-        *("--files-limit", "--license"),
+        *("--files-limit", "--license", "--pdf", "--title", "--points", "--log-lines", "--redact-paths"),
     ),
 }
 BENCH_GROUPS: Groups = {
