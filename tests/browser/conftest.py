@@ -101,6 +101,7 @@ class Watched:
         """As the owner, with the URL that the server prints."""
         code = self.server.serving.application.sign_in_code()
         self.page.goto(f"{self.server.started.url}/sign-in?code={code}")
+        self.page.wait_for_url(f"{self.server.started.url}/")
 
     def sign_in_with(self, token: str) -> None:
         self.page.goto(f"{self.server.started.url}/sign-in")

@@ -12,6 +12,20 @@ def test_the_sign_in_url_leads_to_the_overview(dashboard: Watched) -> None:
     expect(dashboard.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
 
 
+def test_the_sign_in_url_works_as_a_link_of_another_site(open_page: OpenPage) -> None:
+    visitor = open_page()
+    code = visitor.server.serving.application.sign_in_code()
+    url = f"{visitor.server.started.url}/sign-in?code={code}"
+    visitor.page.route(
+        "http://terminal.test/",
+        lambda route: route.fulfill(content_type="text/html", body=f'<a href="{url}">x</a>'),
+    )
+    visitor.page.goto("http://terminal.test/")
+    visitor.problems.clear()  # the request to the other site
+    visitor.page.get_by_role("link").click()
+    expect(visitor.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+
+
 def test_a_reader_without_a_session_is_asked_for_a_token(open_page: OpenPage) -> None:
     visitor = open_page()
     visitor.open("/jobs")

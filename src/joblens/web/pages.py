@@ -34,6 +34,9 @@ _FORM = """<main class="sign-in card"><h1>joblens</h1>
 <form method="post" action="{base}/sign-in"><p>{message}</p><label>Token <input type="password" name="token"
 autocomplete="current-password" required autofocus></label><button class="primary">Sign in</button></form>
 <p class="muted">Create a token with <code>joblens token create</code>.</p></main>"""
+_CONTINUE = """<meta http-equiv="refresh" content="0;url={base}/">
+<main class="sign-in card"><h1>joblens</h1>
+<p>Signed in. <a href="{base}/">Open the dashboard</a></p></main>"""
 # Paths of the dashboard; the script shows the page. Others are answered with 404.
 _DASHBOARD = (
     "/",
@@ -102,7 +105,7 @@ class _Pages:
         code = request.query_params.get("code", "")
         if code:
             if self._auth.codes.take(code):
-                return self._signed_in(self._auth.owner_session())
+                return self._signed_in_by_url(self._auth.owner_session())
             return self._form("This sign-in URL was used before, or has expired.", 401)
         return self._form("Sign in with a token, or with the URL that the server printed at start.", 200)
 
@@ -125,6 +128,13 @@ class _Pages:
         self._auth.sessions.close(self._auth.cookie_of(request.headers.get("cookie", "")))
         response = RedirectResponse(f"{self._base}/sign-in", 303)
         response.headers["set-cookie"] = self._auth.set_cookie("", self._path)
+        return response
+
+    def _signed_in_by_url(self, cookie: str) -> Response:
+        """The URL may come from a page of another site, such as a terminal in the browser. A redirect would
+        then not carry the SameSite cookie; the next request of a page of this server does."""
+        response = self._page(_CONTINUE.format(base=self._base))
+        response.headers["set-cookie"] = self._auth.set_cookie(cookie, self._path)
         return response
 
     def _signed_in(self, cookie: str) -> Response:
