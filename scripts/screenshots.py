@@ -110,6 +110,7 @@ def take(browser: Browser, url: str, recipe: str, report: Path, scheme: str, siz
         context.add_cookies(SESSION)  # type: ignore[arg-type]  # as the browser gave them
     else:
         page.goto(url)
+        page.wait_for_url(f"{base}/")
         SESSION.extend(context.cookies())  # type: ignore[arg-type]
     for path in re.findall(r'\{ path: "([^"]+)", page:', MAIN.read_text()):
         address = path
