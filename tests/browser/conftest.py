@@ -42,7 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.server)  # a browser, as a database, is not everywhere
 
 
-@pytest.fixture(scope="session")
+# Per module: Playwright runs an event loop and a child process, which tests of other folders must not see.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:

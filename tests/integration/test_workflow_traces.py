@@ -91,7 +91,7 @@ jobs:
     (desk.folder / "go").touch()
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 0, output
-    assert output.count("was removed while the run goes on") == 1
+    assert output.count("was removed during the run") == 1
     kept = desk.folder / "output" / "job_output" / "1_1"
     printed = {name: (kept / name / "stdout.log").read_text() for name in ("a", "b", "c")}
     assert printed == {"a": "early\nlate\n", "b": "b\n", "c": "c\n"}

@@ -61,6 +61,7 @@ class Application:
     def close(self) -> None:
         self.context.stores.close()
         self.context.slow_stores.close()
+        self.context.live.close()
         self._metrics.close()
 
 

@@ -116,6 +116,9 @@ class LiveJobs:
         self._hosts: dict[str, tuple[int, Machine]] = {}  # at, reading
         self._here = _ThisMachine()
 
+    def close(self) -> None:
+        self._here.close()
+
     def answer(self, store: QueueStore, who: Principal, asked: LiveQuery) -> LiveAnswer:
         with self._lock:
             self._refresh(store)
@@ -227,6 +230,9 @@ class _ThisMachine:
         self._busy, self._total = 0, 0
         self._shown = Machine(host=self.host)
         self._read_at = 0.0
+
+    def close(self) -> None:
+        self._probe.close()
 
     def read(self) -> Machine:
         now = time.monotonic()

