@@ -16,6 +16,7 @@ from joblens.analysis.charts.job_charts import (
 from joblens.analysis.charts.markers import Marker, markers_of
 from joblens.app.server.access import Principal
 from joblens.app.server.jobs import get_job
+from joblens.model.errors import UnknownJob
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.jobs.job import Record, Requirements, Status
 from joblens.model.values.units import format_duration
@@ -139,7 +140,10 @@ def _same_name(store: QueueStore, who: Principal, record: Record) -> Iterator[Re
         seen = {job.uuid}
         while record.job.rerun_of and record.job.rerun_of not in seen:
             seen.add(record.job.rerun_of)
-            record = get_job(store, who, record.job.rerun_of)
+            try:
+                record = get_job(store, who, record.job.rerun_of)
+            except UnknownJob:
+                return  # it was deleted, or is of another user
             yield record
         return
     query = HistoryQuery(
