@@ -1,7 +1,6 @@
 """Checks around every request: Host header, rate, size and time limits, and security headers."""
 
 import asyncio
-import ipaddress
 import logging
 import time
 from collections import OrderedDict
@@ -220,15 +219,6 @@ def host_name(header: str) -> str:
         return inside if end and (not port or port.startswith(":")) else ""
     name, _, port = name.partition(":")
     return name if not port or port.isdecimal() else ""
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _header(scope: Scope, name: bytes) -> str:
