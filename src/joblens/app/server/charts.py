@@ -147,15 +147,11 @@ def _same_name(store: QueueStore, who: Principal, record: Record) -> Iterator[Re
             yield record
         return
     query = HistoryQuery(
-        names=(job.name,), until_us=_began_at_us(record), sort=SortKey.STARTED, limit=_MOST_READ
+        names=(job.name,), until_us=record.began_at_us, sort=SortKey.STARTED, limit=_MOST_READ
     )
     for earlier in store.records(who.visible(query)):
         if earlier.job.name == job.name and earlier.job.uuid != job.uuid:  # a name may look like a pattern
             yield earlier
-
-
-def _began_at_us(record: Record) -> int:
-    return record.job.created_at_us if record.attempt is None else record.attempt.started_at_us
 
 
 def earlier_run(store: QueueStore, record: Record, points: int) -> EarlierRun | None:
@@ -167,7 +163,7 @@ def earlier_run(store: QueueStore, record: Record, points: int) -> EarlierRun | 
         job_uuid=record.job.uuid,
         number=record.number,
         status=record.status,
-        started_at_us=_began_at_us(record),
+        started_at_us=record.began_at_us,
         duration_s=None if record.outcome is None else record.outcome.duration_s,
         offset_us=offset_us,
         curves=curves,
