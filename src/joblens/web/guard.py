@@ -69,9 +69,9 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        if self._base_path and scope["path"].startswith(f"{self._base_path}/"):
+        if self._base_path and f"{scope['path']}/".startswith(f"{self._base_path}/"):
             # Some proxies strip the base path and some do not: both work.
-            scope["path"] = scope["path"].removeprefix(self._base_path)
+            scope["path"] = scope["path"].removeprefix(self._base_path) or "/"
         guarded_send = _Sending(send, scope, self._headers, self._limits.write_s)
         try:
             self._check(scope)
