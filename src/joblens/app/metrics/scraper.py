@@ -129,7 +129,7 @@ class Scraper:
         self._gpus = {uuid: facts for uuid, facts in self._gpus.items() if uuid not in uuids}
 
     def _newest_ended(self) -> Iterator[Record]:
-        """However many there are: one that is passed over is missing in a counter for good."""
+        """However many there are: one that is not read is missing in a counter from then on."""
         query = HistoryQuery(sort=SortKey.ENDED, include_unfinished=False, limit=_AT_ONCE)
         while True:
             page = self._store.page(query)

@@ -31,10 +31,10 @@ class EventStream:
         self._last = last
         self._is_closed = threading.Event()
         self._socket: socket.socket | None = None  # None: there was never a connection
-        self._heard_s = 0.0  # when the last line came; a quiet stream has empty ones
+        self._alive_s = 0.0  # when the last line came; without events, empty ones come
 
     def __iter__(self) -> Iterator[ServerEvent]:
-        self._heard_s = time.monotonic()
+        self._alive_s = time.monotonic()
         while not self._is_closed.is_set():
             try:
                 for event in self._events():
@@ -52,7 +52,7 @@ class EventStream:
             except ServerUnreachable:
                 if self._is_closed.is_set():
                     return
-                if self._socket is None or time.monotonic() - self._heard_s > _AWAY_S:
+                if self._socket is None or time.monotonic() - self._alive_s > _AWAY_S:
                     raise
             self._is_closed.wait(_PAUSE_S)
 
@@ -67,7 +67,7 @@ class EventStream:
         fields: dict[str, str] = {}
         with contextlib.closing(self._server.lines(self._path, headers, self._opened)) as lines:
             for raw in lines:
-                self._heard_s = time.monotonic()
+                self._alive_s = time.monotonic()
                 line = raw.decode("utf-8", "replace").rstrip("\r\n")
                 if not line and "data" in fields:
                     yield ServerEvent(fields.get("event", "message"), fields.get("id", ""), fields["data"])
