@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from joblens.app.metrics.scraper import MetricOptions, Scraper
+from joblens.stores.sqlite import SqliteStore
+from tests.builders.writes import NOON_US, SECOND, whole_job
 from tests.conftest import RunJoblens, wait_until
 from tests.prometheus_server import exporter, scrape
 
@@ -47,6 +50,19 @@ def a_running_job(tmp_path: Path, *options: str) -> Iterator[None]:
 
 def rows(text: str, name: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith((f"{name}{{", f"{name} "))]
+
+
+def test_every_end_is_counted_once_however_many_there_are(tmp_path: Path) -> None:
+    now_us = NOON_US
+    with contextlib.closing(SqliteStore(str(tmp_path / "jobs.db"))) as store:
+        scraper = Scraper(store, MetricOptions(), lambda: now_us)
+        scraper.render()
+        for count, total in ((3000, 3000), (10, 3010), (0, 3010)):
+            now_us += 15 * SECOND
+            writes = [whole_job(at_us=now_us + number, name="many") for number in range(count)]
+            store.apply([write for job in writes for write in job])
+            ends = rows(scraper.render(), "joblens_jobs_ended_total")
+            assert f'joblens_jobs_ended_total{{name="many",status="success"}} {total}' in ends
 
 
 def test_a_running_job_is_there_and_its_end_is_counted(joblens: RunJoblens, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from joblens.model.values.ids import new_uuid
 from joblens.model.writes import JobQueued
 from joblens.web.auth import Sessions
 from tests.builders.tickets import LEASE_S, ticketed, worker
-from tests.builders.writes import ended, queued, started
+from tests.builders.writes import NOON_US, SECOND, ended, queued, started
 from tests.integration.served import Served
 
 API = "/api/v1"
@@ -146,6 +146,22 @@ def test_own_scope_hides_jobs_of_others_everywhere(server: Served) -> None:
     # The answer is the same for a job of another user and for one that does not exist.
     answers = [server.get(f"{API}/jobs/{ident}", token).json["detail"] for ident in ("2", "77")]
     assert answers[0].replace("2", "77") == answers[1]
+
+
+def test_own_scope_counts_only_own_jobs_of_a_tag(server: Served) -> None:
+    later_us = NOON_US + 60 * SECOND
+    theirs, mine = queued(user="bob", tags=("t=1",)), queued(user="ana", tags=("t=1",), at_us=later_us)
+    server.apply(theirs, mine, queued(user="bob", tags=("t=2",)))
+    token = server.token(scope=Scope.OWN, user="ana")
+    found = server.post(f"{API}/store/tagged", {"prefix": "t="}, token).json["items"]
+    assert found == [
+        {
+            "tag": "t=1",
+            "one_of_them": mine.job.uuid,
+            "began_at_us": later_us,
+            "by_status": {"queued": 1},
+        }
+    ]
 
 
 def test_own_scope_hides_workers_and_queues_of_others(server: Served) -> None:

@@ -13,7 +13,9 @@ from msgspec import convert, json
 from msgspec.structs import replace
 
 from joblens.app.server.charts import JobCharts
+from joblens.app.server.downloads import log_chunks
 from joblens.app.server.log_window import LogWindow
+from joblens.app.server.logs import LogFile
 from joblens.model.access import Scope
 from joblens.model.jobs.details import Details, GpuFacts
 from joblens.model.jobs.job import Finding, Requirements, Severity, Status, Usage
@@ -184,6 +186,17 @@ def test_earlier_runs_of_the_same_name_newest_first(server: Served) -> None:
     assert [each["job_uuid"] for each in items] == [second, first]
     assert items[0]["offset_us"] == [0, SECOND, 2 * SECOND, 3 * SECOND]
     assert items[0]["curves"]["cpu"] == [None, 50.0, 50.0, 50.0]
+
+
+def test_earlier_runs_of_a_job_without_a_name_end_where_one_was_deleted(server: Served) -> None:
+    rows = [busy(second) for second in range(4)]
+    first = job(server, rows, name="")
+    second = job(server, rows, name="", rerun_of=first, at_us=NOON_US + 100 * SECOND)
+    third = job(server, rows, name="", rerun_of=second, at_us=NOON_US + 200 * SECOND)
+    path = f"{API}/jobs/{third}/earlier"
+    assert [each["job_uuid"] for each in server.get(path).json["items"]] == [second, first]
+    assert server.ask("DELETE", f"{API}/jobs/{first}").status == 200
+    assert [each["job_uuid"] for each in server.get(path).json["items"]] == [second]
 
 
 def test_jobs_of_others_are_not_read(server: Served) -> None:
@@ -363,6 +376,22 @@ def test_samples_and_output_can_be_saved(server: Served, tmp_path: Path) -> None
     assert log.body == data
     assert "attachment" in log.headers["content-disposition"]
     assert "sandbox" in log.headers["content-security-policy"]
+
+
+def test_a_download_that_nobody_reads_closes_its_file(server: Served, tmp_path: Path) -> None:
+    uuid = logged(server, tmp_path, b"printed")
+    with server.store() as store:
+        log = LogFile.open(store.find(uuid), "stdout")
+    assert log is not None
+    chunks = log_chunks(log)
+    assert open_logs() == 1
+    del log, chunks  # as when the client leaves before the first part
+    assert open_logs() == 0
+
+
+def open_logs() -> int:
+    links = (os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
+    return sum(os.path.lexists(each) and "stdout" in os.readlink(each) for each in links)
 
 
 def test_jobs_are_compared_with_the_first(server: Served) -> None:

@@ -4,6 +4,8 @@ import asyncio
 import http.server
 import json
 import re
+import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -30,6 +32,7 @@ from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Status
 from joblens.model.questions import API_HEADER, API_VERSION, VERSION_HEADER
 from joblens.model.runs.run import RunStatus
+from joblens.stores.remote import events
 from tests.builders.writes import NOON_US, SECOND, ended, queued, samples, started, whole_job
 from tests.conftest import REPOSITORY, wait_until
 from tests.integration.served import Served, certificate
@@ -129,6 +132,32 @@ def test_a_stream_continues_after_the_server_was_restarted(tmp_path: Path) -> No
         again.apply(samples("live", 3, 4), ended("live"))
         reader.join(30)
     assert found == list(range(7))
+
+
+def test_a_quiet_stream_continues_after_its_connection_broke(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the server's heartbeats came for longer than a server may be away."""
+    monkeypatch.setattr(events, "_AWAY_S", 0.5)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+        quiet, _ = listener.accept()
+        quiet.sendall(head)
+        for _ in range(10):
+            quiet.sendall(b": \n\n")
+            time.sleep(0.1)
+        quiet.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        quiet.close()  # resets it
+        live, _ = listener.accept()
+        with live:
+            event = b'id: 5\nevent: log\ndata: {"text": "on"}\n\nevent: end\ndata: {}\n\n'
+            live.sendall(head + event)
+
+    server = threading.Thread(target=answer, daemon=True)
+    server.start()
+    with listener, joblens.Client(f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
+        assert list(client.follow_log("quiet")) == [b"on"]
+    server.join(10)
 
 
 def test_an_asynchronous_client_asks_and_follows_at_the_same_time(server: Served, tmp_path: Path) -> None:

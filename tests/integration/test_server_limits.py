@@ -150,6 +150,8 @@ def test_a_proxy_may_strip_the_base_path_or_not(tmp_path: Path) -> None:
         assert server.get(f"{API}/session", token).status == 200
         page = server.get("/joblens/sign-in", "")
         assert 'action="/joblens/sign-in"' in page.text
+        first = server.get("/joblens", "")
+        assert (first.status, first.headers["location"]) == (303, "/joblens/sign-in")
 
 
 def test_a_second_server_of_the_same_store_is_refused(tmp_path: Path) -> None:

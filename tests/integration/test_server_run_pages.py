@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,15 @@ import pytest
 
 pytest.importorskip("starlette")
 
+from joblens.analysis.charts.timeline import timeline_of
+from joblens.app.server import run_charts
 from joblens.model.access import Role, Scope
 from joblens.model.runs.run import RunStatus
 from joblens.model.writes import Write
 from tests.builders import past_runs
 from tests.builders.large_runs import fill_large_run
 from tests.builders.runs import begun, over, run, workflow
+from tests.builders.writes import NOON_US, SECOND
 from tests.conftest import RunJoblens
 from tests.integration.served import Served
 
@@ -118,6 +123,38 @@ def test_a_timeline_has_bars_and_the_critical_path(past: Served) -> None:
     assert found["critical"][-1]["ended_us"] == found["end_us"]
     assert found["critical_ran_s"] > 0
     assert found["use"]["values"]["cpus_offered"][-1] == 4.0
+
+
+def test_a_timeline_is_computed_once_for_all_clients(past: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[int | None] = []
+    compute = timeline_of
+
+    def counted(*arguments: Any) -> Any:
+        computed.append(arguments[-1])
+        return compute(*arguments)
+
+    monkeypatch.setattr(run_charts, "timeline_of", counted)
+    first = past.get(f"{API}/runs/1.1/timeline").json
+    assert past.get(f"{API}/runs/1.1/timeline").json == first
+    past.get(f"{API}/runs/1.1/timeline?group=1")
+    assert computed == [None, 1]
+    past.apply(over(past_runs.FIRST, RunStatus.FAILED, at_us=NOON_US + 3600 * SECOND))
+    assert past.get(f"{API}/runs/1.1/timeline").json["at_us"] > first["at_us"]
+
+
+def test_questions_about_whole_runs_do_not_delay_others(past: Served) -> None:
+    run_uuid = past.get(f"{API}/runs/1.1").json["uuid"]
+    with past.store() as store:
+        view = past.serving.application.context.runs.of(store.find_run(run_uuid))
+    with ThreadPoolExecutor(12) as pool:
+        with view.lock:  # as while its table is computed
+            waiting = [
+                pool.submit(past.get, f"{API}/runs/1.1/{part}") for part in ("table", "graph", "timeline") * 4
+            ]
+            time.sleep(0.3)
+            assert past.get(f"{API}/runs/1.1/page").status == 200
+            assert not any(each.done() for each in waiting)
+        assert {each.result().status for each in waiting} == {200}
 
 
 def test_a_timeline_of_many_attempts_has_a_lane_per_group(large: Served) -> None:

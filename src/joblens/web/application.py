@@ -33,7 +33,7 @@ from joblens.web.stream_api import STREAMS, stream_routes
 from joblens.web.streams import Hub
 
 _THREADS = 4
-_SLOW_THREADS = 2
+_SLOW_THREADS = 4  # the page of a large run asks three such questions at once
 _SMALLEST_COMPRESSED = 1000
 
 

@@ -1,7 +1,6 @@
 """Checks around every request: Host header, rate, size and time limits, and security headers."""
 
 import asyncio
-import ipaddress
 import logging
 import time
 from collections import OrderedDict
@@ -70,9 +69,9 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        if self._base_path and scope["path"].startswith(f"{self._base_path}/"):
+        if self._base_path and f"{scope['path']}/".startswith(f"{self._base_path}/"):
             # Some proxies strip the base path and some do not: both work.
-            scope["path"] = scope["path"].removeprefix(self._base_path)
+            scope["path"] = scope["path"].removeprefix(self._base_path) or "/"
         guarded_send = _Sending(send, scope, self._headers, self._limits.write_s)
         try:
             self._check(scope)
@@ -220,15 +219,6 @@ def host_name(header: str) -> str:
         return inside if end and (not port or port.startswith(":")) else ""
     name, _, port = name.partition(":")
     return name if not port or port.isdecimal() else ""
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _header(scope: Scope, name: bytes) -> str:

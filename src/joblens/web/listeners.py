@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from joblens.files.private import make_private_folder
 from joblens.model.errors import InputError, ServeError
-from joblens.web.guard import is_loopback
+from joblens.model.values.hosts import is_loopback
 
 _FIRST_DESCRIPTOR = 3  # of those that systemd hands over
 _LONGEST_SOCKET_PATH = 107

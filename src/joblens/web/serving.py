@@ -17,9 +17,9 @@ from joblens.app.wiring.drivers import Warn, store_name
 from joblens.app.wiring.logging_setup import set_up_logging
 from joblens.model.errors import MissingExtra, ServeError, how_to_install
 from joblens.model.settings import Settings
+from joblens.model.values.hosts import is_loopback
 from joblens.web.application import Application, create_application
 from joblens.web.connection import ConnectionLimits, connection_class
-from joblens.web.guard import is_loopback
 from joblens.web.listeners import (
     Certificates,
     ServeOptions,

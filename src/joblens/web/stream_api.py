@@ -199,12 +199,11 @@ class _Streams:
         stream = request.path_params["stream"]
         span = request.headers.get("range", "")
         log_path(record, stream)
-        if query.download and (log := LogFile.open(record, stream)) is not None:
-            return _download(
-                log_chunks(log), f"job-{record.number}.{stream}.log", "text/plain; charset=utf-8"
-            )
 
         def read(_store: QueueStore) -> Response:
+            if query.download and (log := LogFile.open(record, stream)) is not None:
+                name = f"job-{record.number}.{stream}.log"
+                return _download(log_chunks(log), name, "text/plain; charset=utf-8")
             return _log_response(record, stream, span, query.tail)
 
         return await self._context.stores.call(read)

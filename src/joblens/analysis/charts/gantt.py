@@ -411,7 +411,10 @@ def without_moments(curve: StepCurve, shortest_us: int) -> StepCurve:
     values = list(curve.values)
     for position in range(1, len(values) - 1):
         if curve.at_us[position + 1] - curve.at_us[position] <= shortest_us:
-            values[position] = sorted((values[position - 1], values[position], values[position + 1]))[1]
+            low, high = values[position - 1], values[position + 1]
+            if low > high:
+                low, high = high, low
+            values[position] = min(max(values[position], low), high)
     return StepCurve(curve.at_us, values)
 
 
@@ -438,11 +441,14 @@ def highest(curve: StepCurve, most: int = MOST_STEPS) -> StepCurve:
         return curve
     edges = _edges(curve, most)
     tops = [0.0] * (len(edges) - 1)
-    for position, value in enumerate(curve.values[:-1]):
-        first = bisect.bisect_right(edges, curve.at_us[position]) - 1
-        last = bisect.bisect_left(edges, curve.at_us[position + 1]) - 1
-        for part in range(first, min(last, len(tops) - 1) + 1):
-            tops[part] = max(tops[part], value)
+    part = 0
+    for value, until_us in zip(curve.values, curve.at_us[1:], strict=False):
+        tops[part] = max(tops[part], value)
+        while edges[part + 1] < until_us:  # it continues in the next part
+            part += 1
+            tops[part] = value
+        if edges[part + 1] == until_us and part + 1 < len(tops):
+            part += 1
     return StepCurve(edges, [*tops, curve.values[-1]])
 
 

@@ -199,7 +199,7 @@ def plot_job(
 ) -> Plotted:
     """`series`: CHART_COLUMNS. Samples before `from_us` only serve rates; of those from `until_us` on, the
     first stays, so that curves reach the edge."""
-    picked = _Picked(series, _began_at_us(record), points, from_us, until_us)
+    picked = _Picked(series, record.began_at_us, points, from_us, until_us)
     charts = [_chart(rule, picked, record, details) for rule in _RULES]
     charts[4:4] = _gpu_charts(picked, record, details, gpus)
     return Plotted(at_us=picked.at_us, charts=tuple(charts), samples=picked.count)
@@ -214,10 +214,6 @@ def plot_shared(series: SampleSeries, points: int) -> tuple[list[int], dict[str,
         for name, key in SHARED_CURVES.items()
     }
     return picked.at_us, {name: curve for name, curve in curves.items() if _is_known(curve)}
-
-
-def _began_at_us(record: Record) -> int:
-    return record.job.created_at_us if record.attempt is None else record.attempt.started_at_us
 
 
 class _Picked:

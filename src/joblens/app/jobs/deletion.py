@@ -9,10 +9,12 @@ from msgspec import Struct
 
 from joblens.app.jobs.epilog import time_series_path
 from joblens.app.jobs.logs import STREAMS
+from joblens.app.wiring.drivers import history_file
 from joblens.model.errors import InputError, StoreError, UnknownRun
 from joblens.model.history import Tombstone
 from joblens.model.jobs.job import Record
 from joblens.model.runs.run import RunStatus, Workflow
+from joblens.model.settings import Settings
 from joblens.ports.store import QueueStore, Store
 
 _RESUMABLE = (RunStatus.CREATED, RunStatus.RUNNING, RunStatus.STOPPED)
@@ -25,6 +27,10 @@ class Mirrors(Struct, frozen=True, kw_only=True):
 
     history: str = ""  # jobs_history.jsonl; rotated ones beside it
     live: str = ""  # folder with a folder of sample files per job
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Mirrors":
+        return cls(history=history_file(settings), live=settings.job_metrics.storage_dir or "")
 
 
 class Obstacle(Struct, frozen=True):

@@ -6,7 +6,6 @@ each with a time-out and one small request.
 
 import contextlib
 import hmac
-import ipaddress
 import os
 import socket
 import socketserver
@@ -22,6 +21,7 @@ from msgspec import Struct
 from joblens.app.metrics.scraper import Scraper
 from joblens.files.atomic import write_atomically
 from joblens.model.errors import InputError, JoblensError
+from joblens.model.values.hosts import is_loopback
 from joblens.views.prometheus.exposition import OPENMETRICS_TYPE, TEXT_TYPE
 
 DEFAULT_PORT = 9750
@@ -41,7 +41,7 @@ class Address(Struct, frozen=True):
 
     @property
     def is_loopback(self) -> bool:
-        return bool(self.path) or self.host == "localhost" or _is_loopback_ip(self.host)
+        return bool(self.path) or is_loopback(self.host)
 
     @property
     def url(self) -> str:
@@ -49,13 +49,6 @@ class Address(Struct, frozen=True):
             return f"{_UNIX}{self.path}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}/metrics"
-
-
-def _is_loopback_ip(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def parse_address(text: str) -> Address:
@@ -193,7 +186,7 @@ def _names_loopback(host_header: str) -> bool:
     """Protects a server without a token from web pages whose host name points to this machine."""
     host = host_header.rpartition(":")[0] if host_header.count(":") == 1 else host_header
     host = host.partition("]")[0].removeprefix("[")
-    return host in ("", "localhost") or _is_loopback_ip(host)
+    return not host or is_loopback(host)
 
 
 @contextlib.contextmanager

@@ -6,9 +6,10 @@ in one question, and the jobs that ended since the scrape before.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from joblens import __version__
 from joblens.analysis.numbers.name_totals import Buckets, NameTotals
@@ -24,7 +25,7 @@ from joblens.views.prometheus.own_families import RunningJob, add_jobs, add_runn
 
 # Ends may reach the store late, out of a journal or from a machine whose clock differs.
 _OVERLAP_US = 30_000_000
-_MOST_ENDED = 2000
+_AT_ONCE = 250  # records in one question
 
 
 class MetricOptions(Struct, frozen=True, kw_only=True):
@@ -112,10 +113,9 @@ class Scraper:
 
     def _read_ended(self) -> None:
         """Ends since the last time, newest first, with some overlap."""
-        query = HistoryQuery(sort=SortKey.ENDED, include_unfinished=False, limit=_MOST_ENDED)
         ended: list[Record] = []
         newest_us = self._ended_after_us
-        for record in self._store.records(query):
+        for record in self._newest_ended():
             ended_at_us = record.outcome.ended_at_us if record.outcome is not None else 0
             if ended_at_us < max(self._since_us, self._ended_after_us - _OVERLAP_US):
                 break
@@ -127,6 +127,16 @@ class Scraper:
         uuids = {record.job.uuid for record in ended}
         self._totals.forget_ended(uuids)
         self._gpus = {uuid: facts for uuid, facts in self._gpus.items() if uuid not in uuids}
+
+    def _newest_ended(self) -> Iterator[Record]:
+        """However many there are: one that is not read is missing in a counter from then on."""
+        query = HistoryQuery(sort=SortKey.ENDED, include_unfinished=False, limit=_AT_ONCE)
+        while True:
+            page = self._store.page(query)
+            yield from page.records
+            if page.next is None:
+                return
+            query = replace(query, after=page.next)
 
     def _is_here(self, record: Record) -> bool:
         host, attempt = self._options.host, record.attempt

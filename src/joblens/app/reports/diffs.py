@@ -30,7 +30,7 @@ def job_before(store: Store, record: Record) -> Record:
     job = record.job
     if job.rerun_of:
         return store.find(job.rerun_of)
-    query = HistoryQuery(names=(job.name,), until_us=_began_at_us(record))
+    query = HistoryQuery(names=(job.name,), until_us=record.began_at_us)
     for earlier in store.records(query) if job.name else ():
         if earlier.job.name == job.name and earlier.job.uuid != job.uuid:
             return earlier
@@ -38,10 +38,6 @@ def job_before(store: Store, record: Record) -> Record:
     raise InputError(
         f"there is no earlier job{name} to compare with", hint="give two jobs: joblens diff 12 15"
     )
-
-
-def _began_at_us(record: Record) -> int:
-    return record.job.created_at_us if record.attempt is None else record.attempt.started_at_us
 
 
 def view_of(store: Store, record: Record) -> JobView:

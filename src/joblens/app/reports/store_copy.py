@@ -149,7 +149,7 @@ class _Copying:
         self._known += len(records) - len(new)
         if self._keeps_numbers and new:
             self._goal.keep_numbers(
-                [(each.number, each.job.uuid, _began(each)) for each in new if each.number is not None]
+                [(each.number, each.job.uuid, each.began_at_us) for each in new if each.number is not None]
             )
         waiting: list[Write] = []
         size = 0
@@ -197,10 +197,6 @@ def _consecutive(
         if end == len(piece) or piece[end][0] != piece[end - 1][0] + 1:
             yield piece[start][0], tuple(sample for _, sample in piece[start:end])
             start = end
-
-
-def _began(record: Record) -> int:
-    return record.job.created_at_us if record.attempt is None else record.attempt.started_at_us
 
 
 def _agree(origin: Store, goal: Store) -> bool:

@@ -10,7 +10,7 @@ from joblens.app.runs.state import state_of_run
 from joblens.app.server.access import Principal, audit
 from joblens.app.server.questions import Answering
 from joblens.app.wiring.agent_context import current_user
-from joblens.app.wiring.drivers import Warn, history_file
+from joblens.app.wiring.drivers import Warn
 from joblens.model.access import Role
 from joblens.model.errors import Conflict, InputError
 from joblens.model.jobs.job import Record
@@ -59,8 +59,7 @@ class BulkChanger:
         if selection.obstacles:
             first = selection.obstacles[0]
             raise Conflict(f"job {first.record.number} {first.reason}", hint=first.hint)
-        settings = self._settings
-        mirrors = Mirrors(history=history_file(settings), live=settings.job_metrics.storage_dir or "")
+        mirrors = Mirrors.of(self._settings)
         now_us = time.time_ns() // 1000
         gone = delete(self._store, selection.jobs, mirrors, by=self._who.who, at_us=now_us, warn=self._warn)
         removed = [each for each in workflows if self._store.delete_workflow(each.uuid)]

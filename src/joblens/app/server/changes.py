@@ -19,7 +19,7 @@ from joblens.app.server.access import Principal, audit
 from joblens.app.server.jobs import get_job
 from joblens.app.server.runs import find_run
 from joblens.app.wiring.agent_context import current_user
-from joblens.app.wiring.drivers import StoreConnection, Warn, history_file
+from joblens.app.wiring.drivers import StoreConnection, Warn
 from joblens.model.access import IdempotentRequest, Role, Scope
 from joblens.model.errors import AccessDenied, Conflict, InputError, UnknownJob
 from joblens.model.history import Annotation, Tombstone
@@ -281,8 +281,7 @@ class Changer:
         obstacles = select(self._store, [record], None).obstacles
         if obstacles:
             raise Conflict(f"job {record.number} {obstacles[0].reason}", hint=obstacles[0].hint)
-        settings = self._settings
-        mirrors = Mirrors(history=history_file(settings), live=settings.job_metrics.storage_dir or "")
+        mirrors = Mirrors.of(self._settings)
         now_us = time.time_ns() // 1000
         deleted = delete(self._store, [record], mirrors, by=self._who.who, at_us=now_us, warn=self._warn)
         if not deleted:

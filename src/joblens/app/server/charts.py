@@ -16,6 +16,7 @@ from joblens.analysis.charts.job_charts import (
 from joblens.analysis.charts.markers import Marker, markers_of
 from joblens.app.server.access import Principal
 from joblens.app.server.jobs import get_job
+from joblens.model.errors import UnknownJob
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.jobs.job import Record, Requirements, Status
 from joblens.model.values.units import format_duration
@@ -139,19 +140,18 @@ def _same_name(store: QueueStore, who: Principal, record: Record) -> Iterator[Re
         seen = {job.uuid}
         while record.job.rerun_of and record.job.rerun_of not in seen:
             seen.add(record.job.rerun_of)
-            record = get_job(store, who, record.job.rerun_of)
+            try:
+                record = get_job(store, who, record.job.rerun_of)
+            except UnknownJob:
+                return  # it was deleted, or is of another user
             yield record
         return
     query = HistoryQuery(
-        names=(job.name,), until_us=_began_at_us(record), sort=SortKey.STARTED, limit=_MOST_READ
+        names=(job.name,), until_us=record.began_at_us, sort=SortKey.STARTED, limit=_MOST_READ
     )
     for earlier in store.records(who.visible(query)):
         if earlier.job.name == job.name and earlier.job.uuid != job.uuid:  # a name may look like a pattern
             yield earlier
-
-
-def _began_at_us(record: Record) -> int:
-    return record.job.created_at_us if record.attempt is None else record.attempt.started_at_us
 
 
 def earlier_run(store: QueueStore, record: Record, points: int) -> EarlierRun | None:
@@ -163,7 +163,7 @@ def earlier_run(store: QueueStore, record: Record, points: int) -> EarlierRun | 
         job_uuid=record.job.uuid,
         number=record.number,
         status=record.status,
-        started_at_us=_began_at_us(record),
+        started_at_us=record.began_at_us,
         duration_s=None if record.outcome is None else record.outcome.duration_s,
         offset_us=offset_us,
         curves=curves,

@@ -280,7 +280,7 @@ def _live_job(record: Record) -> LiveJob:
         queue=job.queue,
         run="" if job.run is None or job.run.is_command else job.run.run_uuid,
         command=" ".join(job.argv)[:200],
-        since_us=job.created_at_us if attempt is None else attempt.started_at_us,
+        since_us=record.began_at_us,
         cpus=asked.cpus,
         memory_bytes=asked.memory_bytes,
         timeout_s=asked.timeout_s,

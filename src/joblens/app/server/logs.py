@@ -100,7 +100,12 @@ class LogFile:
         return position if count > 0 else self.total
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()  # of a download whose client left before its first part
 
     def __enter__(self) -> Self:
         return self

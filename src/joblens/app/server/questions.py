@@ -63,7 +63,8 @@ class Answering:
     def tagged(self, asked: q.TagPrefix) -> q.Tagged:
         found = self._store.tagged(asked.prefix)
         if not self._sees_all:
-            found = [own for each in found if (own := self._own_part(each)) is not None]
+            own = [mine for each in found if (mine := self._own_part(each)) is not None]
+            found = sorted(own, key=lambda each: each.began_at_us, reverse=True)
         return q.Tagged(tuple(found))
 
     def running(self, asked: q.RunningQuery) -> q.RunningAnswer:
@@ -233,12 +234,14 @@ class Answering:
     def _own_part(self, tagged: TaggedJobs) -> TaggedJobs | None:
         """Returns the caller's jobs of a tag; None: there are none."""
         mine = HistoryQuery(tags=(tagged.tag,), user=self._who.user)
-        newest = list(self._store.records(replace(mine, limit=1)))
-        if not newest:
+        first = next(iter(self._store.records(replace(mine, limit=1, ascending=True))), None)
+        if first is None:
             return None
         counts = {status: self._store.count(replace(mine, statuses=(status,))) for status in Status}
         by_status = {status: count for status, count in counts.items() if count}
-        return replace(tagged, one_of_them=newest[0].job.uuid, by_status=by_status)
+        return TaggedJobs(
+            tag=tagged.tag, one_of_them=first.job.uuid, began_at_us=first.began_at_us, by_status=by_status
+        )
 
 
 def _blocks(found: Sequence[tuple[int, Sample]]) -> tuple[q.SampleBlock, ...]:

@@ -18,13 +18,13 @@ from joblens.analysis.charts.timeline import Timeline, timeline_of
 from joblens.app.reports.plot_sources import ends_of_pauses
 from joblens.app.runs.lookup import records_of_whole_run, reused_events, reused_results
 from joblens.app.server.access import Principal
-from joblens.app.server.run_views import RunView, RunViews
+from joblens.app.server.run_views import RunView, RunViews, TimelineAt
 from joblens.app.server.runs import find_run
 from joblens.model.jobs.job import Record, Requirements, Status
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import JobState, Run
 from joblens.ports.store import QueueStore
-from joblens.views.graph.run_graph import MOST_OPENED, MOST_SINGLE, RunGraph, graph_of
+from joblens.views.graph.run_graph import MOST_OPENED, MOST_SINGLE, JobGroups, RunGraph, graph_of
 
 _MOST_SAMPLED = 200  # attempts whose samples are read for the machine's use
 _FEWEST_SAMPLES = 5
@@ -99,6 +99,15 @@ def get_timeline(
     view = views.of(run)
     with view.lock:
         plan, groups = view.read_plan(run)
+        at_us, timeline = view.timeline(
+            run, asked.group, lambda: _timeline_now(store, run, plan, groups, asked.group)
+        )
+    return TimelineAnswer(at_us=at_us, timeline=timeline)
+
+
+def _timeline_now(
+    store: QueueStore, run: Run, plan: Plan, groups: JobGroups, opened: int | None
+) -> TimelineAt:
     now_us = store.now_us()
     reused = reused_results(store, run)
     results = store.run_results(run.uuid)
@@ -111,11 +120,9 @@ def get_timeline(
     facts = AttemptFacts(asked=asked_for, not_before_us=ends_of_pauses(plan, results, events))
     gantt = gantt_of(_plot_jobs(plan), results, events, now_us, facts)
     if gantt is None:
-        return TimelineAnswer(at_us=now_us, timeline=None)
+        return now_us, None
     use = use_of_run(gantt, _uses(store, gantt, records), events)
-    return TimelineAnswer(
-        at_us=now_us, timeline=timeline_of(gantt, use, groups.group_of, groups.names, asked.group)
-    )
+    return now_us, timeline_of(gantt, use, groups.group_of, groups.names, opened)
 
 
 def _plot_jobs(plan: Plan) -> list[PlotJob]:

@@ -5,11 +5,12 @@ The table is computed once for all clients; a client that asks again gets only r
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Generic, TypeVar
 
 from msgspec import Meta, Struct
 
+from joblens.analysis.charts.timeline import Timeline
 from joblens.analysis.runs.status import driven_s, run_label, state_of_attempt
 from joblens.app.runs.lookup import reused_results
 from joblens.app.runs.state import JobStanding, state_of_run
@@ -28,6 +29,7 @@ from joblens.probes.host.machine_load import read_host
 from joblens.views.graph.run_graph import JobGroups, job_groups
 from joblens.views.jobs.summary import ending, with_last_words
 
+T = TypeVar("T")
 FIRST_ROWS = 200
 _FAILURES = (Status.FAILED, Status.TIMEOUT, Status.ERROR, Status.LOST)
 _UNDER_WAY = (Status.RUNNING, Status.QUEUED)
@@ -35,6 +37,7 @@ _MOST_REASONS = 1000  # failed jobs whose reason is read from their records
 _MOST_JOBS = 250_000  # of all runs that are in memory
 _AGE_S = 1.0  # of the table of a running run
 _AGE_OF_ENDED_S = 600.0  # jobs of an ended run may be deleted
+_MOST_TIMELINES = 8  # of one run
 _SHARE = 4  # a table that took long is computed again after that many times as long
 WAITING = "waiting"  # jobs without an attempt, before the plan is read
 
@@ -105,6 +108,7 @@ class TableQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 _Row = tuple[int, str, int, int, int | None, int, int | None, float | None, float | None, int | None, str]
+TimelineAt = tuple[int, Timeline | None]  # when it was computed; None: nothing has started
 STATES = tuple(state.label for state in JobState)
 
 
@@ -272,22 +276,40 @@ def _columns(rows: Sequence[_Row]) -> RunRowColumns:
     )
 
 
+class Computed(Generic[T]):
+    """A value that was computed from a run, and until when it holds: the longer it took, the longer."""
+
+    def __init__(self, run: Run, value: T, began_s: float) -> None:
+        self.value = value
+        self._seen = _seen(run)
+        self._at_s = time.monotonic()
+        self._cost_s = self._at_s - began_s
+
+    def holds_for(self, run: Run) -> bool:
+        is_driven = run.status in (RunStatus.CREATED, RunStatus.RUNNING)
+        age_s = max(_AGE_S, _SHARE * self._cost_s) if is_driven else _AGE_OF_ENDED_S
+        return self._seen == _seen(run) and time.monotonic() - self._at_s < age_s
+
+
+def _seen(run: Run) -> tuple[object, ...]:
+    return (run.status, run.ended_at_us, run.jobs)
+
+
 class RunView:
-    """One run in memory: its plan, its groups, and the rows of its table with the turn of their change."""
+    """One run in memory: its plan, its groups, the rows of its table with the turn of their change, and its
+    timelines."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.plan: Plan | None = None
         self.groups: JobGroups | None = None
-        self.head: RunHead | None = None
+        self.head: Computed[RunHead] | None = None
         self.rows: list[_Row] = []
         self.changed: list[int] = []
         self.turn = time.time_ns() // 1_000_000  # a server that was started again counts from a higher number
         self.at_us = 0
         self._shape: tuple[int, int] | None = None
-        self._read_at = 0.0
-        self._cost_s = 0.0
-        self._seen: tuple[object, ...] = ()
+        self._timelines: OrderedDict[int | None, Computed[TimelineAt]] = OrderedDict()  # by group
 
     def read_plan(self, run: Run) -> tuple[Plan, JobGroups]:
         """The plan of a run changes only when jobs are added or requests raised. Call with the lock."""
@@ -300,14 +322,10 @@ class RunView:
 
     def refresh(self, store: QueueStore, run: Run) -> None:
         """Computes the rows again if they may have changed. Call with the lock."""
-        now = time.monotonic()
-        is_driven = run.status in (RunStatus.CREATED, RunStatus.RUNNING)
-        seen = (run.status, run.ended_at_us, run.jobs)
-        age_s = max(_AGE_S, _SHARE * self._cost_s) if is_driven else _AGE_OF_ENDED_S
-        if self.head is not None and seen == self._seen and now - self._read_at < age_s:
+        if self.head is not None and self.head.holds_for(run):
             return
         plan, groups = self.read_plan(run)
-        began = time.monotonic()
+        began_s = time.monotonic()
         standing = state_of_run(store, run, plan)
         reasons = _reasons(store, run) if any(job.state >= JobState.FAILED for job in standing.jobs) else {}
         rows = [_row(job, groups.group_of[job.index], reasons) for job in standing.jobs]
@@ -319,10 +337,20 @@ class RunView:
         counts: dict[str, int] = {}
         for row in rows:
             counts[STATES[row[2]]] = counts.get(STATES[row[2]], 0) + 1
-        self.head = _head(store, run, Attempts(store, run), counts)
+        head = _head(store, run, Attempts(store, run), counts)
         self.rows, self.changed, self.at_us = rows, changed, store.now_us()
-        self._seen, self._read_at = seen, time.monotonic()
-        self._cost_s = self._read_at - began
+        self.head = Computed(run, head, began_s)
+
+    def timeline(self, run: Run, group: int | None, compute: Callable[[], TimelineAt]) -> TimelineAt:
+        """Computes the timeline with bars of `group` again if it may have changed. Call with the lock."""
+        known = self._timelines.pop(group, None)
+        if known is None or not known.holds_for(run):
+            began_s = time.monotonic()
+            known = Computed(run, compute(), began_s)
+        self._timelines[group] = known
+        while len(self._timelines) > _MOST_TIMELINES:
+            self._timelines.popitem(last=False)
+        return known.value
 
     def table(self, since: int, first_turn: int) -> RunTable:
         assert self.head is not None
@@ -337,7 +365,7 @@ class RunView:
             turn=self.turn,
             is_complete=is_complete,
             at_us=self.at_us,
-            head=self.head,
+            head=self.head.value,
             states=STATES,
             groups=self.groups.names,
             rows=_columns(rows),

@@ -101,10 +101,9 @@ def _delete(session: Session, jobs: "Sequence[Record]") -> None:
         return
     from joblens.app.jobs.deletion import Mirrors, delete
     from joblens.app.wiring.agent_context import current_user
-    from joblens.app.wiring.drivers import SystemClock, history_file
+    from joblens.app.wiring.drivers import SystemClock
 
-    settings = session.settings
-    mirrors = Mirrors(history=history_file(settings), live=settings.job_metrics.storage_dir or "")
+    mirrors = Mirrors.of(session.settings)
     now_us = SystemClock().now_us()
     delete(session.queue_store, jobs, mirrors, by=current_user(), at_us=now_us, warn=session.warn)
 

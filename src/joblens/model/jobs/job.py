@@ -385,6 +385,11 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
     outcome: Outcome | None = None
 
     @property
+    def began_at_us(self) -> int:
+        """Returns its start; before that, its creation."""
+        return self.job.created_at_us if self.attempt is None else self.attempt.started_at_us
+
+    @property
     def gpu_devices(self) -> tuple[str, ...]:
         """Returns its GPUs; a queued job was recorded before its worker chose them."""
         return (self.attempt.gpu_devices if self.attempt is not None else ()) or self.job.gpu_devices

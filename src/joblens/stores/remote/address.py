@@ -1,6 +1,5 @@
 """Addresses of servers: URLs and paths of Unix sockets, and how to connect to them."""
 
-import ipaddress
 import os
 import urllib.parse
 from http import client as http_client
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from joblens.model.errors import InputError
+from joblens.model.values.hosts import is_loopback
 
 if TYPE_CHECKING:
     import ssl
@@ -70,15 +70,6 @@ def parse_address(text: str) -> ServerAddress:
     base = parts.path.rstrip("/").removesuffix("/api/v1")
     shown = f"{scheme}://{parts.netloc}{base}"
     return ServerAddress(shown=shown, scheme=scheme, host=host, port=port, base_path=base)
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def new_connection(

@@ -31,15 +31,15 @@ class EventStream:
         self._last = last
         self._is_closed = threading.Event()
         self._socket: socket.socket | None = None  # None: there was never a connection
+        self._alive_s = 0.0  # when the last line came; without events, empty ones come
 
     def __iter__(self) -> Iterator[ServerEvent]:
-        seen_s = time.monotonic()
+        self._alive_s = time.monotonic()
         while not self._is_closed.is_set():
             try:
                 for event in self._events():
                     if self._is_closed.is_set():
                         return
-                    seen_s = time.monotonic()
                     if event.name == "reset":
                         self._last = ""
                     elif event.id:
@@ -52,7 +52,7 @@ class EventStream:
             except ServerUnreachable:
                 if self._is_closed.is_set():
                     return
-                if self._socket is None or time.monotonic() - seen_s > _AWAY_S:
+                if self._socket is None or time.monotonic() - self._alive_s > _AWAY_S:
                     raise
             self._is_closed.wait(_PAUSE_S)
 
@@ -67,6 +67,7 @@ class EventStream:
         fields: dict[str, str] = {}
         with contextlib.closing(self._server.lines(self._path, headers, self._opened)) as lines:
             for raw in lines:
+                self._alive_s = time.monotonic()
                 line = raw.decode("utf-8", "replace").rstrip("\r\n")
                 if not line and "data" in fields:
                     yield ServerEvent(fields.get("event", "message"), fields.get("id", ""), fields["data"])

@@ -161,8 +161,7 @@ def candidate_lines(ident: str, records: list[Record]) -> list[str]:
     """Returns one line per job, for the first few."""
     lines = []
     for record in records[:_CANDIDATES_SHOWN]:
-        job, attempt = record.job, record.attempt
-        began_at_us = job.created_at_us if attempt is None else attempt.started_at_us
+        job = record.job
         name = job.name or " ".join(job.argv)[:40]
         how = ""
         if job.external_id == ident:
@@ -170,7 +169,7 @@ def candidate_lines(ident: str, records: list[Record]) -> list[str]:
         elif str(record.number) == ident:
             how = f"  (its number is {ident})"
         lines.append(
-            f"  {job.uuid}  {record.status.value:9}  {format_instant(began_at_us)[:19]}  {name}{how}"
+            f"  {job.uuid}  {record.status.value:9}  {format_instant(record.began_at_us)[:19]}  {name}{how}"
         )
     if len(records) > _CANDIDATES_SHOWN:
         lines.append("  … and more")

@@ -4,7 +4,7 @@ import * as format from "./core/format.js";
 import { match } from "./core/router.js";
 import { ROUTES, start } from "./main.js";
 import { page as summary } from "./pages/report.js";
-import { page as printed } from "./pages/report_print.js";
+import { page as printed } from "./pages/report-print.js";
 import { ReportSource } from "./report/source.js";
 
 /** Pages whose data a report has. */

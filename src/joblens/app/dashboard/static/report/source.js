@@ -3,7 +3,7 @@
 import { Problem } from "../core/source.js";
 import { Blocks } from "./blocks.js";
 import { comparisonOf } from "./comparison.js";
-import { filtered, rowsOf, sorted } from "./job_list.js";
+import { filtered, rowsOf, sorted } from "./job-list.js";
 
 /**
  * @typedef {object} Manifest
@@ -40,11 +40,11 @@ export class ReportSource {
       version: manifest.version,
     };
     this._blocks = new Blocks(manifest.blocks);
-    /** @type {Promise<import("./job_list.js").Row[]> | null} */
+    /** @type {Promise<import("./job-list.js").Row[]> | null} */
     this._rows = null;
     /** @type {Map<string, number> | null} */
     this._places = null;
-    /** @type {{ key: string, rows: readonly import("./job_list.js").Row[] }} */
+    /** @type {{ key: string, rows: readonly import("./job-list.js").Row[] }} */
     this._list = { key: "", rows: [] };
   }
 
