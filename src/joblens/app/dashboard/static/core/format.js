@@ -64,6 +64,19 @@ export function counted(number, noun) {
   return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 }
 
+/**
+ * The command as one would type it in a shell.
+ * @param {{ argv: readonly string[], is_shell?: boolean }} job
+ */
+export function commandLine(job) {
+  return job.is_shell ? job.argv.join(" ") : job.argv.map(quoted).join(" ");
+}
+
+/** @param {string} argument */
+function quoted(argument) {
+  return /^[^\s'"\\$&|;<>()*?[\]#~!`{}]+$/.test(argument) ? argument : `'${argument.replaceAll("'", "'\\''")}'`;
+}
+
 /** @param {Maybe} us */
 export function time(us) {
   if (us === null || us === undefined) return UNKNOWN;
