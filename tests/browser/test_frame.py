@@ -45,6 +45,17 @@ def test_navigation_changes_page_and_address_without_loading_the_document_again(
     assert dashboard.page.evaluate("window.isSameDocument")
 
 
+def test_an_address_without_a_page_says_so_and_leads_to_the_overview(dashboard: Watched) -> None:
+    dashboard.may_lose_requests = True  # the browser reports the status 404
+    answer = dashboard.page.goto(f"{dashboard.server.started.url}/nowhere")
+    assert answer is not None
+    assert answer.status == 404
+    expect(dashboard.page.get_by_role("heading", name="There is no such page")).to_be_visible()
+    dashboard.page.get_by_role("main").get_by_role("link", name="Overview").click()
+    expect(dashboard.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    assert dashboard.server.get("/nowhere").json["status"] == 404  # for programs
+
+
 def test_signing_out_ends_the_session(dashboard: Watched) -> None:
     dashboard.page.get_by_role("button", name="Sign out").click()
     expect(dashboard.page.get_by_label("Token")).to_be_visible()

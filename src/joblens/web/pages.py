@@ -34,7 +34,7 @@ _FORM = """<main class="sign-in card"><h1>joblens</h1>
 <form method="post" action="{base}/sign-in"><p>{message}</p><label>Token <input type="password" name="token"
 autocomplete="current-password" required autofocus></label><button class="primary">Sign in</button></form>
 <p class="muted">Create a token with <code>joblens token create</code>.</p></main>"""
-# Paths of the dashboard; the script shows the page. Others are answered with 404.
+# Paths of the dashboard; the script shows the page, of others that there is none.
 _DASHBOARD = (
     "/",
     "/jobs",
@@ -55,23 +55,28 @@ _DASHBOARD = (
 )
 
 
-def page_routes(context: ServerContext) -> list[Route]:
-    pages = _Pages(context)
-    return [
-        *(Route(path, pages.dashboard, methods=["GET"]) for path in _DASHBOARD),
-        Route("/assets/{name}", pages.asset, methods=["GET"]),
-        Route("/sign-in", pages.sign_in, methods=["GET"]),
-        Route("/sign-in", pages.sign_in_with_token, methods=["POST"]),
-        Route("/sign-out", pages.sign_out, methods=["POST"]),
-    ]
-
-
-class _Pages:
+class Pages:
     def __init__(self, context: ServerContext) -> None:
         self._auth = context.auth
         self._base = context.base_path
         self._path = context.base_path or "/"
         self._assets = assets()
+
+    def routes(self) -> list[Route]:
+        return [
+            *(Route(path, self.dashboard, methods=["GET"]) for path in _DASHBOARD),
+            Route("/assets/{name}", self.asset, methods=["GET"]),
+            Route("/sign-in", self.sign_in, methods=["GET"]),
+            Route("/sign-in", self.sign_in_with_token, methods=["POST"]),
+            Route("/sign-out", self.sign_out, methods=["POST"]),
+        ]
+
+    async def unknown(self, request: Request) -> Response:
+        """For a browser at an address that no route has."""
+        response = await self.dashboard(request)
+        if response.status_code == 200:
+            response.status_code = 404
+        return response
 
     async def dashboard(self, request: Request) -> Response:
         try:

@@ -66,7 +66,7 @@ export function counted(number, noun) {
 
 /**
  * The command as one would type it in a shell.
- * @param {{ argv: readonly string[], is_shell?: boolean }} job
+ * @param {{ argv: readonly string[], is_shell?: boolean | undefined }} job
  */
 export function commandLine(job) {
   return job.is_shell ? job.argv.join(" ") : job.argv.map(quoted).join(" ");
