@@ -5,7 +5,7 @@ import { Frame } from "./components/frame.js";
 import { el, fill } from "./core/dom.js";
 import { changed } from "./core/page.js";
 import { Router } from "./core/router.js";
-import { RestSource } from "./core/source.js";
+import { Problem, RestSource } from "./core/source.js";
 import { page as audit } from "./pages/audit.js";
 import { page as benchmark } from "./pages/benchmark.js";
 import { page as benchmarks } from "./pages/benchmarks.js";
@@ -98,13 +98,19 @@ export function start(routes, source, where, own = {}) {
         if (!signal.aborted)
           fill(
             root,
-            errorBox(error, () => location.reload()),
+            errorBox(error, isLasting(error) ? undefined : () => location.reload()),
+            isLasting(error) ? el("p", null, el("a", { href: router.href("/") }, "Overview")) : null,
           );
       });
   });
   const frame = new Frame(source, (path) => router.href(path), own);
   document.body.prepend(frame.node);
   router.start();
+}
+
+/** Whether asking again would have the same answer: no such job, for example. @param {unknown} error */
+function isLasting(error) {
+  return error instanceof Problem && [400, 403, 404].includes(error.status);
 }
 
 /** Starts the dashboard in a page of the server. */

@@ -35,7 +35,7 @@ export const page = {
       table: {
         label: "Audit log",
         rowKey: (entry) => String(entry.number),
-        empty: "No entry matches.",
+        empty: "No entry matches. Changes through the server are recorded here.",
         columns: [
           {
             id: "at",

@@ -72,7 +72,7 @@ export const page = {
           {
             id: "change",
             label: "Against the one before",
-            width: "200px",
+            width: "250px",
             key: (row) => JSON.stringify(row.change),
             cell: (row) => changeWords(row.change),
           },
