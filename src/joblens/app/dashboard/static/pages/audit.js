@@ -116,6 +116,7 @@ function subject(entry, context) {
 /** @param {Api.AuditEntry} entry */
 function details(entry) {
   return Object.entries(entry.details ?? {})
+    .filter(([, value]) => value !== null && value !== "")
     .map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`)
     .join(" · ");
 }
