@@ -14,11 +14,13 @@ def test_the_sign_in_url_leads_to_the_overview(dashboard: Watched) -> None:
 
 def test_a_reader_without_a_session_is_asked_for_a_token(open_page: OpenPage) -> None:
     visitor = open_page()
-    visitor.open("/jobs")
+    visitor.open("/jobs?status=failed")
     expect(visitor.page).to_have_url(re.compile("/sign-in"))
     visitor.check_accessibility()
-    visitor.sign_in_with(visitor.server.token())
-    expect(visitor.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    visitor.page.get_by_label("Token").fill(visitor.server.token())
+    visitor.page.get_by_role("button", name="Sign in").click()
+    expect(visitor.page).to_have_url(re.compile(r"/jobs\?status=failed$"))  # the page that was asked for
+    expect(visitor.page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
 
 
 def test_the_first_view_takes_at_most_five_requests_and_200_kb(dashboard: Watched) -> None:

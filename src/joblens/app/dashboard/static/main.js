@@ -119,7 +119,10 @@ function startServed() {
   if (!boot) return; // the sign-in page, or a report that starts itself
   /** @type {Boot} */
   const found = JSON.parse(boot.textContent ?? "{}");
-  const source = new RestSource(found.base, found.session, () => location.assign(`${found.base}/sign-in`));
+  const source = new RestSource(found.base, found.session, () => {
+    const page = location.pathname.slice(found.base.length) + location.search;
+    location.assign(`${found.base}/sign-in?next=${encodeURIComponent(page)}`);
+  });
   start(ROUTES, source, { base: found.base, isFile: false });
 }
 
