@@ -58,7 +58,7 @@ export const page = {
             width: "96px",
             align: "right",
             key: (row) => String(row.median_s),
-            cell: (row) => format.duration(row.median_s),
+            cell: (row) => format.fineDuration(row.median_s),
           },
           {
             id: "noise",
