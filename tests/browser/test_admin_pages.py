@@ -30,7 +30,8 @@ def busy(server: Served) -> Served:
         store.claim(taking, ["a0"], LEASE_S)
         store.renew(taking, {"a0": 1}, LEASE_S)
     folder = default_results_dir(server.settings)
-    for document in (result(1, *FAST), result(2, *SLOW, disturbances=[HOSTILE])):
+    quick = result(3, 0.0527, title="quick")
+    for document in (result(1, *FAST), result(2, *SLOW, disturbances=[HOSTILE]), quick):
         save(document, folder)
     return server
 
@@ -85,6 +86,7 @@ def test_benchmarks_show_noise_and_change(busy: Served, dashboard: Watched) -> N
     row = page.get_by_role("row").filter(has_text="sort")
     expect(row).to_contain_text("▲ 100% more")
     expect(row).to_contain_text(re.compile(r"±\d"))
+    expect(page.get_by_role("row").filter(has_text="quick")).to_contain_text("52.7ms")
     row.get_by_role("link", name="sort").click()
     expect(page.get_by_role("heading", name="sort", level=1)).to_be_visible()
     expect(page.locator("svg.dots circle")).to_have_count(len(FAST) + len(SLOW))

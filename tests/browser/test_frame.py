@@ -28,11 +28,13 @@ def test_the_sign_in_url_works_as_a_link_of_another_site(open_page: OpenPage) ->
 
 def test_a_reader_without_a_session_is_asked_for_a_token(open_page: OpenPage) -> None:
     visitor = open_page()
-    visitor.open("/jobs")
+    visitor.open("/jobs?status=failed")
     expect(visitor.page).to_have_url(re.compile("/sign-in"))
     visitor.check_accessibility()
-    visitor.sign_in_with(visitor.server.token())
-    expect(visitor.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    visitor.page.get_by_label("Token").fill(visitor.server.token())
+    visitor.page.get_by_role("button", name="Sign in").click()
+    expect(visitor.page).to_have_url(re.compile(r"/jobs\?status=failed$"))  # the page that was asked for
+    expect(visitor.page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
 
 
 def test_the_first_view_takes_at_most_five_requests_and_200_kb(dashboard: Watched) -> None:
@@ -57,6 +59,17 @@ def test_navigation_changes_page_and_address_without_loading_the_document_again(
     dashboard.page.go_back()
     expect(dashboard.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     assert dashboard.page.evaluate("window.isSameDocument")
+
+
+def test_an_address_without_a_page_says_so_and_leads_to_the_overview(dashboard: Watched) -> None:
+    dashboard.may_lose_requests = True  # the browser reports the status 404
+    answer = dashboard.page.goto(f"{dashboard.server.started.url}/nowhere")
+    assert answer is not None
+    assert answer.status == 404
+    expect(dashboard.page.get_by_role("heading", name="There is no such page")).to_be_visible()
+    dashboard.page.get_by_role("main").get_by_role("link", name="Overview").click()
+    expect(dashboard.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    assert dashboard.server.get("/nowhere").json["status"] == 404  # for programs
 
 
 def test_signing_out_ends_the_session(dashboard: Watched) -> None:

@@ -248,6 +248,7 @@ def test_notes_tags_rerun_and_deletion(dashboard: Watched, start_job: StartJob) 
     page, server = dashboard.page, dashboard.server
     dashboard.open(f"/jobs/{record.number}")
     expect(page.locator(".job-head .state")).to_have_text("success")
+    expect(page.locator(".job-command code")).to_have_text("sh -c 'sleep 0.5; echo done'")
     page.get_by_label("Add a tag").first.fill("<b>new</b>")
     page.keyboard.press("Enter")
     expect(page.locator(".chip", has_text="<b>new</b>")).to_be_visible()

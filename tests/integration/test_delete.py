@@ -154,11 +154,17 @@ def test_matching_jobs_that_must_stay_are_not_reported_as_no_match(joblens: RunJ
     assert report == "No jobs to delete.\n1 job left out: job 3 is queued\n"
 
 
-@pytest.mark.parametrize("words", [[], ["1", "--status", "failed"]])
-def test_ids_or_filters_are_needed_and_not_both(joblens: RunJoblens, words: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "give the IDs of jobs, or filters"),
+        (["1", "--status", "failed"], "give job IDs or filters, not both"),
+    ],
+)
+def test_ids_or_filters_are_needed_and_not_both(joblens: RunJoblens, words: list[str], message: str) -> None:
     refused = joblens("delete", *words, "--yes")
     assert refused.code == 2
-    assert "give job IDs or filters, not both" in refused.stderr
+    assert message in refused.stderr
 
 
 def test_an_unknown_finding_is_refused_with_the_nearest(joblens: RunJoblens) -> None:

@@ -67,6 +67,7 @@ def test_a_run_has_its_graph_timeline_and_jobs(joblens: RunJoblens, tmp_path: Pa
     joblens("run", "--name", "another", "--", "true", code=0)
     joblens("report", "pair", "-o", "run.html", code=0)
     report = OpenedReport(tmp_path / "run.html")
+    assert report.manifest["title"] == "Run 1.1 of pair"
     assert sorted(report.rows["name"]) == ["first", "second"]
     (run,) = report.items("runs")
     assert run["table"]["rows"]["name"] == ["first", "second"]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
@@ -263,6 +263,30 @@ def test_a_browser_signs_in_with_a_token(server: Served) -> None:
     assert server.get(f"{API}/session", "", **cookie).json["principal"]["user"] == "ana"
     assert server.post("/sign-in", b"token=wrong", "", **kind).status == 401
     assert server.post("/sign-in", form, "", **kind, **{"sec-fetch-site": "cross-site"}).status == 403
+
+
+def test_the_sign_in_leads_back_to_the_page_that_was_asked_for(server: Served) -> None:
+    place = server.get("/jobs/7?zoom=1", "").headers["location"]
+    assert place == "/sign-in?next=%2Fjobs%2F7%3Fzoom%3D1"
+    assert 'name="next" value="/jobs/7?zoom=1"' in server.get(place, "").text
+
+
+@pytest.mark.parametrize(
+    ("asked", "place"),
+    [
+        ("/jobs?a=%22&b=1", "/jobs?a=%22&b=1"),
+        ("//evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("https://evil.example/", "/"),
+        ("/a\r\nset-cookie: b=c", "/"),
+        ("/sign-out", "/"),
+        ("", "/"),
+    ],
+)
+def test_a_sign_in_never_leads_to_another_site(server: Served, asked: str, place: str) -> None:
+    form = urlencode({"token": server.token(), "next": asked}).encode()
+    answer = server.post("/sign-in", form, "", **{"content-type": "application/x-www-form-urlencoded"})
+    assert (answer.status, answer.headers["location"]) == (303, place)
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,19 @@ def test_a_job_without_samples_says_why(server: Served) -> None:
     assert all("deleted" in each.unknown for each in pruned.charts)
 
 
+@pytest.mark.parametrize(
+    ("status", "why"), [(Status.SUCCESS, "it ended too soon for a curve"), (None, "no second sample yet")]
+)
+def test_a_rate_of_one_sample_says_that_there_are_too_few(
+    server: Served, status: Status | None, why: str
+) -> None:
+    uuid = job(server, [sample(0, cpu_total_usec=900, processes=1)], status=status)
+    found = {each.key: each for each in charts(server, uuid).charts}
+    assert found["cpu"].unknown == why
+    assert found["network"].unknown == "this machine does not provide it"
+    assert found["processes"].curves
+
+
 def test_findings_are_marked_when_they_happened(server: Served) -> None:
     killed = [busy(second, oom_kills=1 if second >= 3 else 0) for second in range(5)]
     findings = (

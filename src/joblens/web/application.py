@@ -1,6 +1,6 @@
 """Application factory: endpoints, pages, streams and checks around them, for one store."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.applications import Starlette
@@ -23,7 +23,7 @@ from joblens.web.machine_api import ENDPOINTS as MACHINES
 from joblens.web.metrics_api import MetricsPage
 from joblens.web.openapi import openapi_document
 from joblens.web.overview_api import ENDPOINTS as OVERVIEW
-from joblens.web.pages import page_routes
+from joblens.web.pages import Pages
 from joblens.web.problems import problem_response
 from joblens.web.run_api import ENDPOINTS as RUNS
 from joblens.web.run_chart_api import ENDPOINTS as RUN_PAGES
@@ -86,7 +86,9 @@ def create_application(
     )
     hub = Hub(stores, settings.server.max_streams)
     metrics = MetricsPage(context)
-    inner = Starlette(routes=[*_routes(context, hub), metrics.route()], exception_handlers=_handlers())
+    pages = Pages(context)
+    routes = [*_routes(context, hub), *pages.routes(), metrics.route()]
+    inner = Starlette(routes=routes, exception_handlers=_handlers(pages))
     compressed = GZipMiddleware(inner, minimum_size=_SMALLEST_COMPRESSED, compresslevel=5)
     limits = Limits(
         max_body=settings.server.max_body,
@@ -125,12 +127,17 @@ def _routes(context: ServerContext, hub: Hub) -> list[Route]:
         *stream_routes(context, hub),
         *routes_of(endpoints, context),
         Route(f"{API}/openapi.json", describe),
-        *page_routes(context),
     ]
 
 
-def _handlers() -> dict[Any, Callable[[Request, Exception], Response]]:
+def _handlers(pages: Pages) -> dict[Any, Callable[[Request, Exception], Response | Awaitable[Response]]]:
     def refused(request: Request, error: Exception) -> Response:
         return problem_response(error, request.url.path)
 
-    return {HTTPException: refused, Exception: refused}
+    async def no_route(request: Request, error: Exception) -> Response:
+        is_page = request.method == "GET" and "text/html" in request.headers.get("accept", "")
+        if is_page and not request.scope["path"].startswith(f"{API}/"):
+            return await pages.unknown(request)
+        return refused(request, error)
+
+    return {404: no_route, HTTPException: refused, Exception: refused}

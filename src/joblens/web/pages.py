@@ -2,6 +2,7 @@
 jobs: the script asks the API for it."""
 
 import html
+import re
 import urllib.parse
 
 from starlette.requests import Request
@@ -31,13 +32,14 @@ _PAGE = """<!doctype html>
 </body></html>
 """
 _FORM = """<main class="sign-in card"><h1>joblens</h1>
-<form method="post" action="{base}/sign-in"><p>{message}</p><label>Token <input type="password" name="token"
+<form method="post" action="{base}/sign-in"><p>{message}</p>
+<input type="hidden" name="next" value="{page}"><label>Token <input type="password" name="token"
 autocomplete="current-password" required autofocus></label><button class="primary">Sign in</button></form>
 <p class="muted">Create a token with <code>joblens token create</code>.</p></main>"""
 _CONTINUE = """<meta http-equiv="refresh" content="0;url={base}/">
 <main class="sign-in card"><h1>joblens</h1>
 <p>Signed in. <a href="{base}/">Open the dashboard</a></p></main>"""
-# Paths of the dashboard; the script shows the page. Others are answered with 404.
+# Paths of the dashboard; the script shows the page, of others that there is none.
 _DASHBOARD = (
     "/",
     "/jobs",
@@ -58,29 +60,34 @@ _DASHBOARD = (
 )
 
 
-def page_routes(context: ServerContext) -> list[Route]:
-    pages = _Pages(context)
-    return [
-        *(Route(path, pages.dashboard, methods=["GET"]) for path in _DASHBOARD),
-        Route("/assets/{name}", pages.asset, methods=["GET"]),
-        Route("/sign-in", pages.sign_in, methods=["GET"]),
-        Route("/sign-in", pages.sign_in_with_token, methods=["POST"]),
-        Route("/sign-out", pages.sign_out, methods=["POST"]),
-    ]
-
-
-class _Pages:
+class Pages:
     def __init__(self, context: ServerContext) -> None:
         self._auth = context.auth
         self._base = context.base_path
         self._path = context.base_path or "/"
         self._assets = assets()
 
+    def routes(self) -> list[Route]:
+        return [
+            *(Route(path, self.dashboard, methods=["GET"]) for path in _DASHBOARD),
+            Route("/assets/{name}", self.asset, methods=["GET"]),
+            Route("/sign-in", self.sign_in, methods=["GET"]),
+            Route("/sign-in", self.sign_in_with_token, methods=["POST"]),
+            Route("/sign-out", self.sign_out, methods=["POST"]),
+        ]
+
+    async def unknown(self, request: Request) -> Response:
+        """For a browser at an address that no route has."""
+        response = await self.dashboard(request)
+        if response.status_code == 200:
+            response.status_code = 404
+        return response
+
     async def dashboard(self, request: Request) -> Response:
         try:
             caller = await self._auth.caller(request.scope)
         except JoblensError:
-            return RedirectResponse(f"{self._base}/sign-in", 303)
+            return RedirectResponse(f"{self._base}/sign-in{_next_query(request)}", 303)
         session = session_info(caller.principal, caller.session)
         boot = encode({"base": self._base, "session": session}).decode().replace("<", "\\u003c")
         return self._page(
@@ -107,18 +114,25 @@ class _Pages:
             if self._auth.codes.take(code):
                 return self._signed_in_by_url(self._auth.owner_session())
             return self._form("This sign-in URL was used before, or has expired.", 401)
-        return self._form("Sign in with a token, or with the URL that the server printed at start.", 200)
+        return self._form(
+            "Sign in with a token, or with the URL that the server printed at start.",
+            200,
+            request.query_params.get("next", ""),
+        )
 
     async def sign_in_with_token(self, request: Request) -> Response:
+        page = ""
         try:
             _check_origin(request)
             fields = urllib.parse.parse_qs((await request.body()).decode("utf-8", "replace"))
+            page = fields.get("next", [""])[0]
             cookie = await self._auth.token_session(fields.get("token", [""])[0].strip(), request.scope)
         except SignInRequired as error:
-            return self._form(f"{error}.", 401)
+            text = str(error)
+            return self._form(f"{text[:1].upper()}{text[1:]}.", 401, page)
         except (JoblensError, HttpProblem) as error:
             return failed(error, request)
-        return self._signed_in(cookie)
+        return self._signed_in(cookie, page)
 
     async def sign_out(self, request: Request) -> Response:
         try:
@@ -137,13 +151,14 @@ class _Pages:
         response.headers["set-cookie"] = self._auth.set_cookie(cookie, self._path)
         return response
 
-    def _signed_in(self, cookie: str) -> Response:
-        response = RedirectResponse(f"{self._base}/", 303)
+    def _signed_in(self, cookie: str, page: str = "") -> Response:
+        response = RedirectResponse(f"{self._base}{_own_page(page)}", 303)
         response.headers["set-cookie"] = self._auth.set_cookie(cookie, self._path)
         return response
 
-    def _form(self, message: str, status: int) -> Response:
-        return self._page(_FORM.format(message=html.escape(message), base=self._base), status)
+    def _form(self, message: str, status: int, page: str = "") -> Response:
+        words = {"message": html.escape(message), "page": html.escape(_own_page(page))}
+        return self._page(_FORM.format(base=self._base, **words), status)
 
     def _page(self, content: str, status: int = 200, *, with_script: bool = False) -> Response:
         script = f'<script src="{self._base}/assets/{self._assets.script.name}" defer></script>\n'
@@ -155,6 +170,19 @@ class _Pages:
             content=content,
         )
         return HTMLResponse(page, status)
+
+
+def _next_query(request: Request) -> str:
+    """The page that was asked for, to return to after the sign-in."""
+    query = request.scope["query_string"].decode("latin-1")
+    page = request.scope["path"] + (f"?{query}" if query else "")
+    return "" if page == "/" else "?" + urllib.parse.urlencode({"next": page})
+
+
+def _own_page(page: str) -> str:
+    """A path of this server; '/' for everything else: a link must not lead to another site."""
+    is_own = re.fullmatch(r"/[A-Za-z0-9_][^\\\x00-\x20\x7f]*", page) is not None
+    return page if is_own and not page.startswith("/sign-") else "/"
 
 
 def _check_origin(request: Request) -> None:

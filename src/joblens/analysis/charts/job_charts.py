@@ -325,7 +325,7 @@ def _chart(rule: _ChartRule, picked: _Picked, record: Record, details: Details) 
     ]
     chart = Chart(key=rule.key, title=rule.title, unit=rule.unit)
     if not curves:
-        return _with(chart, unknown=_why_unknown(rule.reasons, picked, record, details))
+        return _with(chart, unknown=_why_unknown(rule, picked, record, details))
     if rule.key == "memory":
         curves = _memory_curves(curves, picked)
     limit, limit_title = _LIMIT_OF[rule.key](record, picked) if rule.key in _LIMIT_OF else (None, "")
@@ -393,9 +393,11 @@ def _last(values: Sequence[int | None]) -> int | None:
     return next((each for each in reversed(values) if each is not None), None)
 
 
-def _why_unknown(reasons: Sequence[str], picked: _Picked, record: Record, details: Details) -> str:
+def _why_unknown(rule: _ChartRule, picked: _Picked, record: Record, details: Details) -> str:
+    if picked.count and any(_is_known(picked.column(each.column)) for each in rule.curves):
+        return "no second sample yet" if record.outcome is None else "it ended too soon for a curve"
     usage = {} if record.outcome is None else record.outcome.usage.unknown
-    for name in reasons:
+    for name in rule.reasons:
         if name in usage or name in details.unknown:
             return usage.get(name) or details.unknown[name]
     if not picked.count:

@@ -155,7 +155,7 @@ class _Writer:
         self._failures: list[dict[str, Any]] = []
         self._provenances: dict[str, int] = {}
         self._rows: list[dict[str, Any]] = []
-        self._runs: dict[str, dict[str, Any]] = {}  # by uuid: number of the item, label, name
+        self._runs: dict[str, dict[str, Any]] = {}  # by uuid: number of the item, label, workflow
         self._other_runs: dict[str, None] = {}
         self._compared: list[str] = []
 
@@ -230,7 +230,12 @@ class _Writer:
 
     def _add_run(self, run: Run) -> None:
         item = self._out.add("runs", run_answers(self._store, self._who, run, self._redactor))
-        self._runs[run.uuid] = {"item": item, "label": run_label(run), "status": run.status.value}
+        self._runs[run.uuid] = {
+            "item": item,
+            "label": run_label(run),
+            "workflow": self._redactor.text(self._store.find_workflow(run.workflow_uuid).name),
+            "status": run.status.value,
+        }
 
     def _manifest(self, selection: Selection, comparisons: dict[str, int | None]) -> dict[str, Any]:
         text = self._redactor.text

@@ -38,7 +38,7 @@ def command(session: Session, idents: tuple[str, ...], query: HistoryQuery, dry_
 
     if bool(idents) == is_narrowed(query):
         raise InputError(
-            "give job IDs or filters, not both",
+            "give job IDs or filters, not both" if idents else "give the IDs of jobs, or filters",
             hint="joblens delete 12 13, or joblens delete --status failed --until 30d",
         )
     store = session.current_store

@@ -135,7 +135,7 @@ def _selection(
     jobs = tuple(each for each in found if isinstance(each, Record))
     runs = tuple(each for each in found if not isinstance(each, Record))
     names = [
-        *(f"Run {run_label(run)}" for run in runs),
+        *(f"Run {run_label(run)} of {store.find_workflow(run.workflow_uuid).name}" for run in runs),
         *(f"Job {record.number} {display_name(record.job)}".strip() for record in jobs),
     ]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")

@@ -32,7 +32,7 @@ _WORKER_COLUMNS = (
     Column("USER", goes=3),
     Column("QUEUES"),
     Column("RUNNING", is_right=True),
-    Column("HEARD OF", is_right=True, goes=1),
+    Column("SEEN", is_right=True, goes=1),
 )
 _QUEUE_COLUMNS = (
     Column("QUEUE"),

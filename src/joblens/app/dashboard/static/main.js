@@ -5,7 +5,7 @@ import { Frame } from "./components/frame.js";
 import { el, fill } from "./core/dom.js";
 import { changed } from "./core/page.js";
 import { Router } from "./core/router.js";
-import { RestSource } from "./core/source.js";
+import { Problem, RestSource } from "./core/source.js";
 import { page as audit } from "./pages/audit.js";
 import { page as benchmark } from "./pages/benchmark.js";
 import { page as benchmarks } from "./pages/benchmarks.js";
@@ -98,7 +98,8 @@ export function start(routes, source, where, own = {}) {
         if (!signal.aborted)
           fill(
             root,
-            errorBox(error, () => location.reload()),
+            errorBox(error, isLasting(error) ? undefined : () => location.reload()),
+            isLasting(error) ? el("p", null, el("a", { href: router.href("/") }, "Overview")) : null,
           );
       });
   });
@@ -107,13 +108,21 @@ export function start(routes, source, where, own = {}) {
   router.start();
 }
 
+/** Whether asking again would have the same answer: no such job, for example. @param {unknown} error */
+function isLasting(error) {
+  return error instanceof Problem && [400, 403, 404].includes(error.status);
+}
+
 /** Starts the dashboard in a page of the server. */
 function startServed() {
   const boot = document.getElementById("joblens-boot");
   if (!boot) return; // the sign-in page, or a report that starts itself
   /** @type {Boot} */
   const found = JSON.parse(boot.textContent ?? "{}");
-  const source = new RestSource(found.base, found.session, () => location.assign(`${found.base}/sign-in`));
+  const source = new RestSource(found.base, found.session, () => {
+    const page = location.pathname.slice(found.base.length) + location.search;
+    location.assign(`${found.base}/sign-in?next=${encodeURIComponent(page)}`);
+  });
   start(ROUTES, source, { base: found.base, isFile: false });
 }
 

@@ -274,7 +274,16 @@ export class Chart {
       alpha: series.isFaint ? 0.55 : 1,
       ...(series.isDashed ? { dash: [4, 3] } : {}),
       ...(series.isFilled ? { fill: withAlpha(colour, 0.15) } : {}),
-      points: { show: false },
+      points: {
+        size: 5,
+        fill: colour,
+        show: (
+          /** @type {any} */ plot,
+          /** @type {number} */ at,
+          /** @type {number} */ from,
+          /** @type {number} */ to,
+        ) => isLonePoint(plot.data[at], from, to),
+      },
       spanGaps: false,
       gaps: (
         /** @type {any} */ _plot,
@@ -400,4 +409,18 @@ export function unmeasured(title, reason) {
 /** @param {readonly number[]} numbers */
 function largest(numbers) {
   return numbers.reduce((most, each) => (each > most ? each : most), Number.NEGATIVE_INFINITY);
+}
+
+/**
+ * Whether a line has a single point in view, which would be drawn as nothing.
+ * @param {readonly (number | null)[]} values
+ * @param {number} from
+ * @param {number} to
+ */
+function isLonePoint(values, from, to) {
+  let found = 0;
+  for (let at = from; at <= to && found < 2; at += 1) {
+    if (values[at] !== null && values[at] !== undefined) found += 1;
+  }
+  return found === 1;
 }

@@ -68,6 +68,12 @@ function verdictClass(verdict) {
   return verdict === "up" || verdict === "down" ? `verdict-${verdict}` : "";
 }
 
+/** '+12%', '−3.0%', and '×453' where percents would be hard to read. @param {number} percent */
+function changeOf(percent) {
+  if (percent >= 1000) return `×${format.count(Math.round(percent / 100 + 1))}`;
+  return `${percent > 0 ? "+" : percent < 0 ? "−" : ""}${format.percent(Math.abs(percent))}`;
+}
+
 /**
  * @param {Api.NumberRow} row
  * @param {number} index
@@ -77,10 +83,7 @@ function change(row, index) {
   const percent = row.percents[index];
   if (verdict === "baseline") return el("span", { class: "change" }, "baseline");
   const isSignificant = verdict === "up" || verdict === "down";
-  const text =
-    percent === null || percent === undefined
-      ? ""
-      : `${percent > 0 ? "+" : percent < 0 ? "−" : ""}${format.percent(Math.abs(percent))}`;
+  const text = percent === null || percent === undefined ? "" : changeOf(percent);
   if (!isSignificant) return el("span", { class: "change" }, text);
   return el(
     "span",

@@ -39,6 +39,12 @@ export function duration(seconds) {
   return hours ? `${hours}h${String(minutes).padStart(2, "0")}m${rest}s` : `${minutes}m${rest}s`;
 }
 
+/** With three digits below a second, as benchmarks need them. @param {Maybe} seconds */
+export function fineDuration(seconds) {
+  if (!seconds || seconds >= 0.9995) return duration(seconds);
+  return `${(seconds * 1000).toPrecision(3)}ms`;
+}
+
 /** @param {Maybe} usec */
 export function seconds(usec) {
   return duration(usec === null || usec === undefined ? null : usec / 1e6);
@@ -62,6 +68,19 @@ export function count(value) {
  */
 export function counted(number, noun) {
   return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/**
+ * The command as one would type it in a shell.
+ * @param {{ argv: readonly string[], is_shell?: boolean | undefined }} job
+ */
+export function commandLine(job) {
+  return job.is_shell ? job.argv.join(" ") : job.argv.map(quoted).join(" ");
+}
+
+/** @param {string} argument */
+function quoted(argument) {
+  return /^[^\s'"\\$&|;<>()*?[\]#~!`{}]+$/.test(argument) ? argument : `'${argument.replaceAll("'", "'\\''")}'`;
 }
 
 /** @param {Maybe} us */

@@ -35,7 +35,7 @@ export const page = {
       table: {
         label: "Audit log",
         rowKey: (entry) => String(entry.number),
-        empty: "No entry matches.",
+        empty: "No entry matches. Changes through the server are recorded here.",
         columns: [
           {
             id: "at",
@@ -116,6 +116,7 @@ function subject(entry, context) {
 /** @param {Api.AuditEntry} entry */
 function details(entry) {
   return Object.entries(entry.details ?? {})
+    .filter(([, value]) => value !== null && value !== "")
     .map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`)
     .join(" · ");
 }

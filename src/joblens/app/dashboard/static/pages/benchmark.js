@@ -29,7 +29,7 @@ export const page = {
         pageHead(name, el("span", { class: "muted" }, format.counted(found.results.length, "result")), back),
         card(
           "Wall time",
-          el("span", { class: "muted" }, "dots are runs, lines medians, boxes the 95% interval of the median"),
+          el("span", { class: "muted" }, "dots are runs, lines medians, boxes the confidence interval of the median"),
           el("div", { class: "card-body" }, variantLegend(found), plot(found)),
         ),
         card("Results", null, el("div", { class: "card-body" }, resultTable(newest, context))),
@@ -46,7 +46,7 @@ function plot(found) {
   const columns = found.results.slice(-MOST_COLUMNS).map((result) => ({
     label: format.shortTime(result.created_at_us),
     words: `${format.time(result.created_at_us)}: ${result.variants
-      .map((each) => `${each.name} ${format.duration(each.median_s)}`)
+      .map((each) => `${each.name} ${format.fineDuration(each.median_s)}`)
       .join(", ")}`,
     groups: result.variants.map((each) => ({
       name: each.name,
@@ -90,9 +90,11 @@ function resultTable(results, _context) {
         index ? "" : el("span", { title: result.id }, format.time(result.created_at_us)),
         each.name,
         each.runs === each.successful ? format.count(each.runs) : `${each.successful} of ${each.runs}`,
-        format.duration(each.median_s),
-        each.low_s === null ? format.UNKNOWN : `${format.duration(each.low_s)} – ${format.duration(each.high_s)}`,
-        format.duration(each.cpu_s),
+        format.fineDuration(each.median_s),
+        each.low_s === null
+          ? format.UNKNOWN
+          : `${format.fineDuration(each.low_s)} – ${format.fineDuration(each.high_s)}`,
+        format.fineDuration(each.cpu_s),
         format.bytes(each.memory_bytes),
         index === result.variants.length - 1 ? changeWords(timeOf(result.before)) : "",
         index ? "" : result.host,
@@ -153,7 +155,7 @@ function detail(result, isOpen) {
 function comparison(found) {
   return wideTable(
     `${found.variant} against ${found.baseline}`,
-    [`${found.variant} against ${found.baseline}`, "Ratio", "95% interval", "Verdict"],
+    [`${found.variant} against ${found.baseline}`, "Ratio", "Confidence interval", "Verdict"],
     found.ratios.map((each) => [
       each.title,
       `${each.ratio.toFixed(3)}×`,

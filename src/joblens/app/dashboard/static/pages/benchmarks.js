@@ -58,7 +58,7 @@ export const page = {
             width: "96px",
             align: "right",
             key: (row) => String(row.median_s),
-            cell: (row) => format.duration(row.median_s),
+            cell: (row) => format.fineDuration(row.median_s),
           },
           {
             id: "noise",
@@ -72,7 +72,7 @@ export const page = {
           {
             id: "change",
             label: "Against the one before",
-            width: "200px",
+            width: "250px",
             key: (row) => JSON.stringify(row.change),
             cell: (row) => changeWords(row.change),
           },

@@ -93,7 +93,7 @@ function showQueues(body, found, choose) {
         format.count(each.held),
         each.waiting ? format.seconds(each.oldest_waiting_us) : "",
         format.count(each.workers),
-        each.workers ? `${format.count(each.free_slots)} of ${format.count(each.slots)}` : "",
+        each.workers ? `${format.count(each.free_slots)} of ${format.count(each.slots)}` : "0",
       ]),
     ),
     found.items.filter((each) => each.problem).map((each) => errorBox(each.problem)),

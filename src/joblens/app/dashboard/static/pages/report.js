@@ -118,7 +118,12 @@ function runsOf(manifest, context) {
       "ul",
       { class: "report-runs" },
       runs.map(([uuid, run]) =>
-        el("li", null, stateBadge(run.status), el("a", { href: context.href(`/runs/${uuid}`) }, `Run ${run.label}`)),
+        el(
+          "li",
+          null,
+          stateBadge(run.status),
+          el("a", { href: context.href(`/runs/${uuid}`) }, `Run ${run.label} of ${run.workflow}`),
+        ),
       ),
     ),
   );
@@ -158,8 +163,9 @@ function fillLongest(card, jobs, total, context) {
       "div",
       { class: "card-head" },
       el("h2", null, total > jobs.length ? "Longest jobs" : "Jobs"),
+      total > 1 && total === jobs.length ? el("span", { class: "muted" }, "longest first") : null,
       el("span", { class: "grow" }),
-      el("a", { href: context.href("/jobs") }, `All ${format.counted(total, "job")}`),
+      el("a", { href: context.href("/jobs") }, total === 1 ? "Job table" : `All ${format.count(total)} jobs`),
     ),
     el(
       "div",

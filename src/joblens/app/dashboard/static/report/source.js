@@ -14,7 +14,7 @@ import { filtered, rowsOf, sorted } from "./job-list.js";
  *     cpu_s: number | null, memory_peak_bytes: number | null, first_us: number | null,
  *     last_us: number | null }} totals
  * @property {Api.Failure[]} failures
- * @property {Record<string, { item: number, label: string, status: string }>} runs  By uuid.
+ * @property {Record<string, { item: number, label: string, workflow: string, status: string }>} runs  By uuid.
  * @property {{ jobs: number | null, runs: number | null }} comparisons  null: too few or too many.
  * @property {{ points: number, log_lines: number, earlier: number }} amount
  * @property {boolean} hides_paths

@@ -58,12 +58,7 @@ export class FactsCard {
         ["Requested", requested(asked)],
         ["Measured by", attempt?.accounting ?? ""],
         ["Measured so because", attempt?.accounting_reason ?? ""],
-        [
-          "Samples",
-          outcome?.samples
-            ? `${format.count(outcome.samples)} every ${format.duration(outcome.sampling_interval_s ?? null)}`
-            : "",
-        ],
+        ["Samples", samplesOf(outcome)],
         ["Worker", outcome?.worker ?? ""],
         ["Lower bounds", (usage.lower_bounds ?? []).join(", ")],
         ["Estimates", (usage.estimates ?? []).join(", ")],
@@ -84,6 +79,14 @@ export class FactsCard {
 /** @param {unknown} value */
 function textOf(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** '96 every 1.0s'; a short job has no known pause between samples. @param {Api.Record["outcome"]} outcome */
+function samplesOf(outcome) {
+  if (!outcome?.samples) return "";
+  const interval = outcome.sampling_interval_s;
+  const count = format.count(outcome.samples);
+  return interval === null || interval === undefined ? count : `${count} every ${format.duration(interval)}`;
 }
 
 /** @param {Api.Requirements} asked */

@@ -33,14 +33,14 @@ export class Header {
   show(record) {
     this._record = record;
     const { job, attempt } = record;
+    const line = format.commandLine(job);
     fill(
       this._name,
       el("span", { class: "muted job-number" }, `${record.number ?? ""} `),
-      el("bdi", null, job.name || job.argv.join(" ").slice(0, 120)),
+      el("bdi", null, job.name || line.slice(0, 120)),
     );
     fill(this._state, stateBadge(record.status));
     fill(this._where, this._facts(record));
-    const line = job.argv.join(" ");
     fill(this._command, copyLine(line.length > 2000 ? `${line.slice(0, 2000)}…` : line, "command of the job"));
     fill(this._actions, this._buttons(record));
     this._showTiles(tilesOf(record, attempt?.started_at_us ?? null));

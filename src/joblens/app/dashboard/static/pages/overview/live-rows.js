@@ -123,7 +123,7 @@ export class LiveRows {
         width: "130px",
         isWide: true,
         key: (row) => (row.job.host ?? "") + row.job.queue,
-        cell: (row) => el("span", { class: "muted" }, row.job.host || row.job.queue || ""),
+        cell: (row) => el("span", { class: "muted" }, row.job.host || (row.job.queue ? `queue ${row.job.queue}` : "")),
       },
       {
         id: "user",
