@@ -73,6 +73,7 @@ def test_serve_says_how_to_reach_it_and_ends_on_sigterm(tmp_path: Path) -> None:
         assert not os.path.exists(started["socket"])
 
 
+@pytest.mark.needs("grpc_health", "grpc_reflection")
 def test_serve_also_serves_grpc_if_asked(tmp_path: Path) -> None:
     grpc = pytest.importorskip("grpc")
     with serving(tmp_path / "j.db", "--port", "0", "--grpc", "0") as (process, started):

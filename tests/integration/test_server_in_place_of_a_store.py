@@ -106,6 +106,7 @@ def test_reading_commands_answer_as_on_the_store(joblens: RunJoblens, remote: Ru
     assert "0 running" in remote("top", "--once", code=0).stdout
 
 
+@pytest.mark.needs("plotly")
 def test_plots_and_exports_are_written_here(remote: RunJoblens, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     remote("plot", "job:1", "--output", tmp_path / "plots", code=0)
