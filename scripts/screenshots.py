@@ -58,10 +58,11 @@ def main() -> None:
 
 def fill(work: Path) -> tuple[str, str]:
     """Runs jobs of every kind. Returns the numbers of one that still runs, and of a recipe's."""
-    script = str(ROOT / "scripts/demo_job.py")
-    joblens(work, "run", "--name", "demo", "--interval", "200ms", "--", sys.executable, script)
+    shutil.copy(ROOT / "scripts/demo_job.py", work)  # pictures show commands, and no path of this machine
+    demo = ("run", "--name", "demo", "--interval", "200ms", "--", "python3", "demo_job.py")
+    joblens(work, *demo)
     joblens(work, "run", "--name", "fails", "--", "sh", "-c", "echo no such file >&2; exit 3")
-    joblens(work, "run", "--name", "demo", "--interval", "200ms", "--", sys.executable, script)
+    joblens(work, *demo)
     shutil.copytree(ROOT / "examples", work, dirs_exist_ok=True)
     joblens(work, "run", "ml_pipeline.yaml")
     with open(work / "pages.jsonl", "w", encoding="utf-8") as pages:
