@@ -7,8 +7,7 @@ from msgspec import Struct
 
 import joblens
 from joblens.app.runs.control import LocalDrivers
-from joblens.app.server.bulk_changes import BulkChanger
-from joblens.app.server.changes import SubmitJob
+from joblens.app.server.changes import Changer, SubmitJob
 from joblens.app.server.machine import Recoveries
 from joblens.app.server.questions import Answering
 from joblens.model import questions as q
@@ -71,13 +70,8 @@ def _asking(method: Callable[[Answering, Any], Any]) -> Callable[[Call], Any]:
     return lambda call: method(Answering(call.store, call.principal), call.body)
 
 
-def _changing(method: Callable[[BulkChanger, Any], Any]) -> Callable[[Call], Any]:
-    def change(call: Call) -> Any:
-        server = call.server
-        changer = BulkChanger(call.store, call.principal, server.settings, server.config, server.warn)
-        return method(changer, call.body)
-
-    return change
+def _changing(method: Callable[[Changer, Any], Any]) -> Callable[[Call], Any]:
+    return lambda call: method(changer(call), call.body)
 
 
 def _driven(call: Call) -> q.Driven:
@@ -177,7 +171,7 @@ ENDPOINTS = (
     _question(
         "cancel",
         "Ask many jobs to end.",
-        _changing(BulkChanger.cancel),
+        _changing(Changer.cancel_jobs),
         q.Done,
         q.CancelJobs,
         Role.OPERATOR,
@@ -186,7 +180,7 @@ ENDPOINTS = (
     _question(
         "delete",
         "Delete many jobs, and workflows without other jobs. This cannot be undone.",
-        _changing(BulkChanger.delete),
+        _changing(Changer.delete_jobs),
         q.Done,
         q.DeleteJobs,
         Role.ADMIN,
