@@ -99,3 +99,11 @@ def test_a_job_imports_telemetry_only_where_it_is_configured(
     assert not loaded & {*sinks, "joblens.model.jobs.trace", "opentelemetry", "urllib"}
     monkeypatch.setenv("JOBLENS_LINEAGE_FILE", str(tmp_path / "events.jsonl"))
     assert "joblens.stores.sinks.open_lineage" in loaded_by("run", "--", "true")
+
+
+@pytest.mark.needs("uplot")
+def test_the_dashboard_takes_uplot_from_its_package_without_importing_it() -> None:
+    """That package imports numpy: 20 MB that a server does not need."""
+    loaded = modules_of("from joblens.app.dashboard.bundle import assets\nassets()")
+    assert "joblens.app.dashboard.bundle" in loaded
+    assert not loaded & {"uplot", "numpy"}
