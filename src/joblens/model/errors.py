@@ -2,7 +2,9 @@
 `exit_code` is the exit code of the command line, `http_status` the status of a server's answer."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
+
+_MOST_SHOWN = 50  # mistakes of one file
 
 
 class JoblensError(Exception):
@@ -61,14 +63,28 @@ class AmbiguousRun(InputError):
     http_status = 409
 
 
-class SpecError(InputError):
-    """A workflow file has mistakes; the message lists all of them with their positions."""
+class FileMistakes(InputError):
+    """A file has mistakes; the message lists them with their positions."""
 
     http_status = 422
 
     def __init__(self, message: str = "", *, hint: str = "", problems: Sequence[str] = ()) -> None:
         super().__init__(message, hint=hint)
         self.problems = tuple(problems) or (str(self),)
+
+    @classmethod
+    def of(cls, path: str, problems: Sequence[str], hint: str = "") -> Self:
+        if len(problems) == 1:
+            return cls(problems[0], problems=problems, hint=hint)
+        shown = [f"  {problem}" for problem in problems[:_MOST_SHOWN]]
+        if len(problems) > _MOST_SHOWN:
+            shown.append(f"  … and {len(problems) - _MOST_SHOWN:,} more")
+        message = "\n".join([f"{len(problems):,} problems in {path}:", *shown])
+        return cls(message, problems=problems, hint=hint)
+
+
+class SpecError(FileMistakes):
+    """A workflow file has mistakes; the message lists all of them with their positions."""
 
 
 class BatchRefused(SpecError):
@@ -110,14 +126,8 @@ class RunIsDriven(InputError):
     http_status = 409
 
 
-class RecipeError(InputError):
+class RecipeError(FileMistakes):
     """A recipe has a mistake: a key, an operator, a parameter, or a dataset."""
-
-    http_status = 422
-
-    def __init__(self, message: str = "", *, hint: str = "", problems: Sequence[str] = ()) -> None:
-        super().__init__(message, hint=hint)
-        self.problems = tuple(problems) or (str(self),)
 
 
 class UnknownOperator(RecipeError):

@@ -97,7 +97,7 @@ def queue_request(
 def load_tasks(path: str, settings: Settings, *, sequential: bool | None = None) -> LoadedTasks:
     """SpecError lists all errors with their positions; scripts are searched in the current directory,
     then next to the file. `sequential`: overrides the file."""
-    from joblens.app.workflows.loader import read_text_of, spec_error
+    from joblens.app.workflows.loader import read_text_of
 
     text = read_text_of(path, kind="task", hint=_HINT)
     form = format_of(path, text)
@@ -107,7 +107,7 @@ def load_tasks(path: str, settings: Settings, *, sequential: bool | None = None)
     requests, refused = _requests(path, reading, placed, settings)
     problems = sorted([*reading.problems, *refused], key=lambda one: (one.mark.line, one.mark.column))
     if problems or reading.tasks is None:
-        raise spec_error(
+        raise SpecError.of(
             path, [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in problems]
         )
     written = reading.tasks

@@ -43,7 +43,6 @@ def _load(custom_paths: Sequence[str]) -> None:
         raise RecipeError(f"--path: {error}", hint=error.hint) from error
 
 
-_MOST_SHOWN = 50
 _FORMATS = ("yaml", "json", "json5", "toml")
 
 
@@ -86,7 +85,7 @@ def loaded_from_text(
     if reading.recipe is None:
         _refuse_workflows(path, reading.document)
         problems = [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems]
-        raise recipe_error(path, problems)
+        raise RecipeError.of(path, problems)
     value = reading.document.value
     is_np_given = given.get("np") is not None or value.get("np") is not None
     options = frozenset(name for name, each in given.items() if each is not None)
@@ -152,7 +151,7 @@ def check_recipe(loaded: LoadedRecipe) -> CheckedRecipe:
         known = registry.names()
         is_unknown = any(call.name not in known for call in recipe.process)
         hint = registry.where_they_are() if is_unknown else ""
-        raise recipe_error(loaded.path, _placed(loaded, problems), hint)
+        raise RecipeError.of(loaded.path, _placed(loaded, problems), hint)
     columns = dict.fromkeys(column for operator in operators for column in operator.columns())
     process = registry.with_indexes(recipe.process)
     return CheckedRecipe(
@@ -173,16 +172,6 @@ def surroundings_of(recipe: Recipe) -> "OperatorContext":
         audio_key=recipe.audio_key,
         video_key=recipe.video_key,
     )
-
-
-def recipe_error(path: str, problems: Sequence[str], hint: str = "") -> RecipeError:
-    if len(problems) == 1:
-        return RecipeError(problems[0], problems=problems, hint=hint)
-    shown = [f"  {problem}" for problem in problems[:_MOST_SHOWN]]
-    if len(problems) > _MOST_SHOWN:
-        shown.append(f"  … and {len(problems) - _MOST_SHOWN:,} more")
-    message = "\n".join([f"{len(problems):,} problems in {path}:", *shown])
-    return RecipeError(message, problems=problems, hint=hint)
 
 
 def _resolve(

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-from joblens.app.recipes.loader import LoadedRecipe, problem_at, recipe_error
+from joblens.app.recipes.loader import LoadedRecipe, problem_at
 from joblens.data.base.job_folder import JobFolder
+from joblens.model.errors import RecipeError
 from joblens.model.recipes.recipe import Recipe, RecipePlan
 from joblens.model.values.units import format_bytes
 from joblens.plan.recipes.job_folder import disk_need
@@ -33,7 +34,7 @@ def check_paths(loaded: LoadedRecipe, plan: RecipePlan) -> None:
         problems.append(problem_at(loaded, "export_path", f"{export} is a directory; give a file in it"))
     if problems:
         hint = "choose other directories with work_dir (--work-dir) and export_path"
-        raise recipe_error(loaded.path, problems, hint)
+        raise RecipeError.of(loaded.path, problems, hint)
 
 
 def disk_warnings(plan: RecipePlan, kinds: Sequence[str], free: "Free | None" = None) -> list[str]:

@@ -10,7 +10,6 @@ from typing import Any
 from msgspec import Struct
 
 from joblens.analysis.sizing.rightsizing import Advice, Group, GroupAdvice
-from joblens.app.workflows.loader import spec_error
 from joblens.files.atomic import atomic_file
 from joblens.model.errors import InputError, SpecError
 from joblens.model.runs.run import Run, Workflow
@@ -255,7 +254,7 @@ def open_spec(path: str | None, workflow: Workflow, run: Run) -> SpecFile:
     kind = run.spec_format if index == workflow.source else format_of(index, text)
     reading = read_workflow(text, kind, index)
     if reading.spec is None:
-        raise spec_error(index, _problems(index, reading))
+        raise SpecError.of(index, _problems(index, reading))
     if reading.spec.name != workflow.name:
         raise InputError(
             f"{index} is workflow '{reading.spec.name}', but the runs belong to '{workflow.name}'",
@@ -276,7 +275,7 @@ def recorded_spec(workflow: Workflow, run: Run) -> SpecFile:
     path = os.path.basename(workflow.source) or f"{workflow.name}.{run.spec_format}"
     reading = read_workflow(run.spec_text, run.spec_format, path)
     if reading.spec is None:
-        raise spec_error(path, _problems(path, reading))
+        raise SpecError.of(path, _problems(path, reading))
     return SpecFile(
         path=path,
         text=run.spec_text,

@@ -49,7 +49,6 @@ def give_back_freed_memory() -> None:
 _NONE: dict[str, Any] = {}
 # Older names of a key: positions are looked up under the newer one.
 _OLDER_KEYS = {"depends_on": "blocked_by"}
-_MOST_SHOWN = 50
 _DOCUMENT = "workflow"  # in place of a path
 # Text of a warning, and the engines it concerns; (): all.
 Warned = tuple[str, tuple[str, ...]]
@@ -165,7 +164,7 @@ def _made_from_file(
     reading = read_workflow(text, form, path, parameters)
     if reading.spec is None:
         _refuse_other_files(path, reading)
-        raise spec_error(path, _all_that_is_wrong(path, reading, parameters, folder))
+        raise SpecError.of(path, _all_that_is_wrong(path, reading, parameters, folder))
     tables, missing = read_tables(reading.spec, parameters, folder)
     planned = _plan(path, reading.spec, reading.document, tables, parameters, missing)
     assert planned.plan is not None
@@ -217,7 +216,7 @@ def _made_from_run(run: Run, source: str, *, keeps_spec: bool) -> _Made:
         return _Made(plan_of_command(run.spec_text), {}, None)
     reading = read_workflow(run.spec_text, run.spec_format, source, run.options.parameters)
     if reading.spec is None:
-        raise spec_error(source, _located(source, reading.problems))
+        raise SpecError.of(source, _located(source, reading.problems))
     planned = _plan(source, reading.spec, reading.document, run.tables, run.options.parameters)
     assert planned.plan is not None
     return _made(planned.plan, run.tables, reading, keeps_spec=keeps_spec)
@@ -236,16 +235,6 @@ def _made(
     return _Made(pack_plan(plan) if len(plan.jobs) >= WORTH_PACKING else plan, tables, None, warnings)
 
 
-def spec_error(path: str, problems: Sequence[str]) -> SpecError:
-    if len(problems) == 1:
-        return SpecError(problems[0], problems=problems)
-    shown = [f"  {problem}" for problem in problems[:_MOST_SHOWN]]
-    if len(problems) > _MOST_SHOWN:
-        shown.append(f"  … and {len(problems) - _MOST_SHOWN:,} more")
-    message = "\n".join([f"{len(problems):,} problems in {path}:", *shown])
-    return SpecError(message, problems=problems)
-
-
 def _plan(
     path: str,
     spec: WorkflowSpec,
@@ -261,7 +250,7 @@ def _plan(
     # The error of an unreadable table says more.
     unread = {where for where, _ in missing}
     problems = [(one.path, one.message) for one in reading.problems if one.path not in unread]
-    raise spec_error(path, _placed(path, document, [*problems, *missing]))
+    raise SpecError.of(path, _placed(path, document, [*problems, *missing]))
 
 
 def _all_that_is_wrong(

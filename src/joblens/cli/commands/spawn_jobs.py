@@ -9,7 +9,7 @@ import msgspec
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_run, shared_options
 from joblens.cli.options.groups import GroupedCommand
-from joblens.model.errors import BatchRefused, InputError
+from joblens.model.errors import BatchRefused, InputError, SpecError
 from joblens.model.values.json_text import decode_json
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ _TEXTS: dict[str, tuple[str, str]] = {}  # text and format of the file, for posi
 
 
 def _read(file: str) -> "SpawnReading":
-    from joblens.app.workflows.loader import read_text_of, spec_error
+    from joblens.app.workflows.loader import read_text_of
     from joblens.spec.formats.documents import read_document
     from joblens.spec.workflows.file import placed, read_spawn
 
@@ -133,7 +133,7 @@ def _read(file: str) -> "SpawnReading":
             _TEXTS[file] = (text, form)
             return reading
     name = "the batch" if file == "-" else file
-    raise spec_error(name, [f"{name}:{one.mark.line}:{one.mark.column}: {one.message}" for one in problems])
+    raise SpecError.of(name, [f"{name}:{one.mark.line}:{one.mark.column}: {one.message}" for one in problems])
 
 
 def _format_of(file: str, text: str) -> str:
@@ -152,7 +152,7 @@ def _located_errors(file: str | None, call: Any) -> Any:
     except BatchRefused as refused:
         if file not in _TEXTS:
             raise
-        from joblens.app.workflows.loader import mark_of, spec_error
+        from joblens.app.workflows.loader import mark_of
         from joblens.spec.formats.documents import read_document
 
         document = read_document(*_TEXTS[file])
@@ -162,7 +162,7 @@ def _located_errors(file: str | None, call: Any) -> Any:
         for path, text in refused.found:
             mark = mark_of(document, path[1:] if is_list else path)
             lines.append(f"{name}:{mark.line}:{mark.column}: {text}")
-        raise spec_error(name, lines) from None
+        raise SpecError.of(name, lines) from None
 
 
 def _show(session: Session, lineage: str | None, ident: str | None, *, is_alone: bool) -> None:
