@@ -1,5 +1,6 @@
 """Writes a report: asks the use cases of the server as a reader, and packs the answers."""
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
@@ -9,7 +10,14 @@ from msgspec import Struct, to_builtins
 import joblens
 from joblens.analysis.runs.status import run_label
 from joblens.app.dashboard.bundle import report_parts
-from joblens.app.html_report.answers import JobAnswers, ReadLog, amount_for, comparison_answer, run_answers
+from joblens.app.html_report.answers import (
+    STREAMS,
+    JobAnswers,
+    ReadLog,
+    amount_for,
+    comparison_answer,
+    run_answers,
+)
 from joblens.app.html_report.packing import ReportFile
 from joblens.app.html_report.redaction import Redactor
 from joblens.app.runs.lookup import records_of_run, reused_results
@@ -50,6 +58,7 @@ class Written(Struct, frozen=True, kw_only=True):
     jobs: int
     runs: int
     failed: int
+    unknown_secrets: tuple[str, ...]  # names whose values may be in the output that the report shows
 
 
 class Totals:
@@ -147,7 +156,8 @@ class _Writer:
         self._who = who
         self._out = out
         self._amount = amount_for(count, choice.points, choice.log_lines)
-        self._redactor = Redactor(hides_paths=choice.hides_paths)
+        self._redactor = Redactor(hides_paths=choice.hides_paths, environ=os.environ)
+        self._unknown_secrets: dict[str, None] = {}
         self._hides_paths = choice.hides_paths
         self._answers = JobAnswers(store, who, self._amount, self._redactor, read_log)
         self._now_us = time.time_ns() // 1000
@@ -171,7 +181,12 @@ class _Writer:
             "runs": self._comparison(runs=list(self._runs)),
         }
         self._out.close(self._manifest(selection, comparisons))
-        return Written(jobs=self._totals.jobs, runs=len(self._runs), failed=self._totals.failed)
+        return Written(
+            jobs=self._totals.jobs,
+            runs=len(self._runs),
+            failed=self._totals.failed,
+            unknown_secrets=tuple(self._unknown_secrets),
+        )
 
     def _comparison(self, **subjects: list[str]) -> int | None:
         """Returns the number of its item; None: there are too few or too many to compare."""
@@ -189,6 +204,8 @@ class _Writer:
         if digest:
             answers["provenance"] = self._provenance(digest)
         self._out.add("jobs", answers)
+        if any(answers.get(f"logs/{stream}/window", {}).get("lines") for stream in STREAMS):
+            self._unknown_secrets |= dict.fromkeys(self._redactor.unknown_secrets(record))
         if len(self._rows) >= _TABLE_ROWS:
             self._flush_rows()
         if record.outcome is not None and record.status in FAILURES and len(self._failures) < _FAILURES:

@@ -112,6 +112,12 @@ def command(
     size = format_bytes(sum(sizes.values()))
     runs = f" and {counted(done.runs, 'run')}" if done.runs else ""
     session.note(f"report of {counted(done.jobs, 'job')}{runs}, {size}")
+    if done.unknown_secrets:
+        names = ", ".join(done.unknown_secrets[:5])
+        session.warn(
+            f"output may contain values of {names}, which are not stored and cannot be hidden there; "
+            "--log-lines 0 leaves output out"
+        )
 
 
 def _selection(
