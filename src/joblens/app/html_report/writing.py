@@ -167,7 +167,7 @@ class _Writer:
         self._rows: list[dict[str, Any]] = []
         self._runs: dict[str, dict[str, Any]] = {}  # by uuid: number of the item, label, workflow
         self._other_runs: dict[str, None] = {}
-        self._compared: list[str] = []
+        self._compared: dict[str, int] = {}  # first jobs: UUID -> number
 
     def write(self, selection: Selection, advance: Advance) -> Written:
         for record in _records(self._store, selection):
@@ -177,7 +177,7 @@ class _Writer:
         for run in (*selection.runs, *self._found_runs(selection)):
             self._add_run(run)
         comparisons = {
-            "jobs": self._comparison(jobs=self._compared),
+            "jobs": self._comparison(jobs=list(self._compared)),
             "runs": self._comparison(runs=list(self._runs)),
         }
         self._out.close(self._manifest(selection, comparisons))
@@ -211,8 +211,8 @@ class _Writer:
         if record.outcome is not None and record.status in FAILURES and len(self._failures) < _FAILURES:
             failure = to_builtins(failure_of(self._redactor.record(record)))
             self._failures.append(self._redactor.values(failure, self._redactor.secrets_of(record)))
-        if len(self._compared) <= MOST_COMPARED:
-            self._compared.append(record.job.uuid)
+        if record.number is not None and len(self._compared) <= MOST_COMPARED:
+            self._compared[record.job.uuid] = record.number
         if is_of_workflow(record.job) and record.job.run is not None and len(self._other_runs) < _MOST_RUNS:
             self._other_runs.setdefault(record.job.run.run_uuid)
 
@@ -263,6 +263,7 @@ class _Writer:
             "totals": self._totals.form(),
             "failures": self._failures,
             "runs": self._runs,
+            "numbers": list(self._compared.values()),
             "comparisons": comparisons,
             "amount": to_builtins(self._amount),
             "hides_paths": self._hides_paths,
