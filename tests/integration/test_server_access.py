@@ -20,7 +20,7 @@ from joblens.model.writes import JobQueued
 from joblens.web.auth import Sessions
 from tests.builders.tickets import LEASE_S, ticketed, worker
 from tests.builders.writes import NOON_US, SECOND, ended, queued, started
-from tests.integration.served import Served
+from tests.integration.served import Served, certificate
 
 API = "/api/v1"
 
@@ -223,6 +223,29 @@ def test_a_session_cookie_is_for_this_server_alone(server: Served) -> None:
     cookie = server.get(f"{place.path}?{place.query}", "").headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
+
+
+@pytest.mark.parametrize("is_tls", [True, False])
+def test_a_session_cookie_travels_only_encrypted_under_tls_and_behind_a_proxy(
+    tmp_path: Path, *, is_tls: bool
+) -> None:
+    cert, key = certificate(tmp_path, "server")
+    options = {"certificate": cert, "key": key} if is_tls else {"is_behind_proxy": True}
+    with Served(tmp_path, options=options) as server:
+        place = urlsplit(server.started.sign_in_url)
+        cookie = server.get(f"{place.path}?{place.query}").headers["set-cookie"]
+    assert cookie.startswith("__Host-joblens=")
+    assert {"Path=/", "HttpOnly", "SameSite=Strict", "Secure"} <= set(cookie.split("; "))
+
+
+@pytest.mark.parametrize("other", ['{"a": 1}', '"2|1:0|10:x', "a b", "\xe9", "[1,2]; =; ;; b", "joblen=x"])
+def test_cookies_of_other_programs_on_this_machine_do_not_hide_the_session(
+    server: Served, other: str
+) -> None:
+    """A browser sends the cookies of all ports of a host."""
+    cookie = signed_in(server)["cookie"]
+    for header in (f"other={other}; {cookie}", f"{cookie}; other={other}"):
+        assert server.get(f"{API}/session", "", cookie=header).status == 200, header
 
 
 def test_a_change_with_a_cookie_needs_the_csrf_token(server: Served) -> None:

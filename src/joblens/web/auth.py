@@ -5,7 +5,6 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 
 from msgspec import Struct
 
@@ -188,11 +187,10 @@ class Authenticator:
         return self.sessions.open(principal_of(token), digest_of(secret))
 
     def cookie_of(self, header: str) -> str:
-        try:
-            found = SimpleCookie(header).get(self.cookie_name)
-        except CookieError:
-            return ""
-        return found.value if found is not None else ""
+        """http.cookies stops at the first cookie with JSON or other text in it; a browser sends those of all
+        ports of a host."""
+        pairs = (each.strip().partition("=") for each in header.split(";"))
+        return next((value for name, _, value in pairs if name == self.cookie_name), "")
 
     def set_cookie(self, value: str, path: str) -> str:
         """Returns a Set-Cookie header; an empty value removes the cookie."""
