@@ -420,7 +420,7 @@ def _row(job: JobStanding, group: int, reasons: dict[int, str]) -> _Row:
         group,
         last.number,
         sum(each.tries - (each.status is Status.QUEUED) for each in job.results),
-        last.began_at_us or None,
+        None if last.is_deleted else last.began_at_us or None,
         last.duration_s,
         None if last.cpu_usec is None else last.cpu_usec / 1e6,
         last.memory_bytes,
