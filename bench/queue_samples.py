@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from bench.commands import JOBLENS, WORKLOADS, Workbench
 from bench.goals import Figure
-from bench.queue_desk import DurablePostgres
+from bench.queue_harness import DurablePostgres
 from bench.remembering import started_life
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.details import Details

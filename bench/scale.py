@@ -21,7 +21,7 @@ import psycopg
 from bench import scale_readers
 from bench.commands import Workbench
 from bench.goals import Figure
-from bench.queue_desk import DurablePostgres, wait_until
+from bench.queue_harness import DurablePostgres, wait_until
 from bench.queue_samples import real_job
 from bench.remembering import past_lives
 from bench.scale_agents import SAMPLE_EVERY_S, Crew, Script, Told

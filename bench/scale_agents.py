@@ -90,7 +90,7 @@ class Agent:
             boot_id=host,
             any_user=True,
         )
-        self._facts, self._desk = PostgresStore(script.url), PostgresStore(script.url)
+        self._facts, self._queue = PostgresStore(script.url), PostgresStore(script.url)
         self._running: _Running | None = None
         self._workers = 0
         now_s = time.monotonic()
@@ -120,13 +120,13 @@ class Agent:
         getattr(self, f"_{duty}")(time.monotonic())
 
     def close(self) -> None:
-        for store in (self._facts, self._desk):
+        for store in (self._facts, self._queue):
             with contextlib.suppress(StoreError):
                 store.close()
 
     def _renew(self, _: float) -> None:
         held = {} if self._running is None else {self._running.uuid: self._running.fence}
-        renewal = self._desk.renew(replace(self.info, running=len(held)), held, LEASE_S)
+        renewal = self._queue.renew(replace(self.info, running=len(held)), held, LEASE_S)
         assert not renewal.fenced, "a lease was lost"
         self._workers = renewal.workers or self._workers
         pause_s = renew_every_s(LEASE_S, is_busy=bool(held), workers=self._workers)
@@ -134,14 +134,14 @@ class Agent:
 
     def _watch(self, _: float) -> None:
         """Checks for lost workers, and for jobs that the store assigns to this one."""
-        self._desk.now_us()
-        holdings = self._desk.holdings(near=self.info)
+        self._queue.now_us()
+        holdings = self._queue.holdings(near=self.info)
         if any(one.worker != self.info.name for one in holdings):
-            self._desk.now_us()
+            self._queue.now_us()
         self._due["watch"] = time.monotonic() + poll_every_s(LEASE_S, self._workers)
 
     def _claim(self, _: float) -> None:
-        claims = self._desk.claim_waiting(self.info, 1, LEASE_S)
+        claims = self._queue.claim_waiting(self.info, 1, LEASE_S)
         now_s = time.monotonic()
         if not claims:
             self._due["claim"] = now_s + LOOK_FOR_WORK_S
@@ -197,8 +197,8 @@ class Agent:
         self._facts.apply([*news, JobEnded(running.uuid, self._outcome(running), running.fence)])
         self._told.samples += 1
         self._told.jobs_ended += 1
-        self._desk.states([running.uuid])
-        self._desk.released_by([running.uuid])
+        self._queue.states([running.uuid])
+        self._queue.released_by([running.uuid])
 
     def _outcome(self, running: _Running) -> Outcome:
         seconds = time.monotonic() - running.began_s

@@ -63,7 +63,7 @@ class NodeListener:
         assert not self.thread.is_alive()
 
 
-class Desk:
+class Harness:
     """A broker with a queue of this test's own, and what was opened at it."""
 
     def __init__(self, broker: Broker) -> None:
@@ -92,80 +92,80 @@ class Desk:
 
 
 @pytest.fixture(params=BROKERS)
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     folder = str(tmp_path / "queue")
     if request.param == "folder":
         url = folder
     else:
         fixture = "redis_server" if request.param == "redis" else "shared_rabbitmq"
         url = request.getfixturevalue(fixture).url
-    one = Desk(parse_broker(url, folder))
+    one = Harness(parse_broker(url, folder))
     yield one
     one.close()
 
 
-def test_each_job_that_was_rung_for_is_heard_of_once_and_in_order(desk: Desk) -> None:
-    ear = desk.ear()
-    jobs = desk.jobs(300)
+def test_each_job_that_was_rung_for_is_heard_of_once_and_in_order(harness: Harness) -> None:
+    ear = harness.ear()
+    jobs = harness.jobs(300)
 
-    desk.bell().notify(jobs)
+    harness.bell().notify(jobs)
 
     wait_until(lambda: len(ear.heard) >= 300, what="300 messages")
     assert ear.heard == [one for one, _ in jobs]
 
 
-def test_a_bell_may_ring_before_any_worker_is_there(desk: Desk) -> None:
-    jobs = desk.jobs(3)
-    desk.bell().notify(jobs)
+def test_a_bell_may_ring_before_any_worker_is_there(harness: Harness) -> None:
+    jobs = harness.jobs(3)
+    harness.bell().notify(jobs)
 
-    ear = desk.ear()
+    ear = harness.ear()
 
     wait_until(lambda: len(ear.heard) == 3, what="3 messages")
 
 
-def test_a_worker_hears_of_its_own_queues_only(desk: Desk) -> None:
-    other = f"{desk.queue}.other"
-    ear, other_ear = desk.ear(), desk.ear(other)
+def test_a_worker_hears_of_its_own_queues_only(harness: Harness) -> None:
+    other = f"{harness.queue}.other"
+    ear, other_ear = harness.ear(), harness.ear(other)
 
-    desk.bell().notify([("a" * 32, desk.queue), ("b" * 32, other)])
+    harness.bell().notify([("a" * 32, harness.queue), ("b" * 32, other)])
 
     wait_until(lambda: ear.heard and other_ear.heard, what="both messages")
     assert (ear.heard, other_ear.heard) == (["a" * 32], ["b" * 32])
 
 
-def test_a_worker_draws_no_more_messages_than_it_can_use_until_some_are_settled(desk: Desk) -> None:
-    ear = desk.ear(concurrency=2, holds=True)
-    desk.bell().notify(desk.jobs(60))
+def test_a_worker_draws_no_more_messages_than_it_can_use_until_some_are_settled(harness: Harness) -> None:
+    ear = harness.ear(concurrency=2, holds=True)
+    harness.bell().notify(harness.jobs(60))
     wait_until(lambda: len(ear.heard) >= 16, what="the first messages")
-    second = desk.ear()
+    second = harness.ear()
     wait_until(lambda: len(ear.heard) + len(second.heard) == 60, what="the rest at the second worker")
 
     second.close()
     assert len(ear.heard) == 16
     for settled in list(ear.unsettled):
         settled()
-    desk.bell().notify(desk.jobs(40))
+    harness.bell().notify(harness.jobs(40))
     wait_until(lambda: len(ear.heard) > 16, what="more after some were settled")
 
 
-def test_messages_that_were_not_settled_go_back_when_a_worker_stops(desk: Desk) -> None:
-    jobs = desk.jobs(5)
-    first = desk.ear(holds=True)
-    desk.bell().notify(jobs)
+def test_messages_that_were_not_settled_go_back_when_a_worker_stops(harness: Harness) -> None:
+    jobs = harness.jobs(5)
+    first = harness.ear(holds=True)
+    harness.bell().notify(jobs)
     wait_until(lambda: len(first.heard) == 5, what="5 messages")
     first.unsettled[0]()
     wait_until(lambda: len(first.hearing._inbox._under_way) == 4, what="one acknowledgement")  # type: ignore[union-attr]
     first.close()
 
-    second = desk.ear()
+    second = harness.ear()
 
     wait_until(lambda: len(second.heard) == 4, what="4 messages")
     assert sorted(second.heard) == sorted(one for one, _ in jobs[1:])
 
 
-def test_messages_are_settled_from_other_threads_also_after_the_worker_has_stopped(desk: Desk) -> None:
-    ear = desk.ear(holds=True)
-    desk.bell().notify(desk.jobs(2))
+def test_messages_are_settled_from_other_threads_also_after_the_worker_has_stopped(harness: Harness) -> None:
+    ear = harness.ear(holds=True)
+    harness.bell().notify(harness.jobs(2))
     wait_until(lambda: len(ear.heard) == 2, what="2 messages")
     ear.close()
 
@@ -173,9 +173,9 @@ def test_messages_are_settled_from_other_threads_also_after_the_worker_has_stopp
         settled()
 
 
-def test_celery_sees_the_worker(desk: Desk) -> None:
-    ear = desk.ear()
-    inspect = make_app(desk.broker).control.inspect(timeout=5.0, limit=1)
+def test_celery_sees_the_worker(harness: Harness) -> None:
+    ear = harness.ear()
+    inspect = make_app(harness.broker).control.inspect(timeout=5.0, limit=1)
 
     def answers() -> Any:
         return inspect.ping()
@@ -185,32 +185,32 @@ def test_celery_sees_the_worker(desk: Desk) -> None:
     assert statistics["pool"]["max-concurrency"] == 2
 
 
-def test_what_is_no_message_of_ours_is_thrown_away(desk: Desk) -> None:
-    ear, bell = desk.ear(), desk.bell()
-    app = make_app(desk.broker, (desk.queue,))
+def test_what_is_no_message_of_ours_is_thrown_away(harness: Harness) -> None:
+    ear, bell = harness.ear(), harness.bell()
+    app = make_app(harness.broker, (harness.queue,))
     with app.connection_for_write() as connection:
         send = connection.Producer().publish
-        to = {"exchange": "", "routing_key": f"joblens.{desk.queue}"}
+        to = {"exchange": "", "routing_key": f"joblens.{harness.queue}"}
         send({"any": "thing"}, **to)
         send(b"\x80\x04N.", content_type="application/x-python-serialize", content_encoding="binary", **to)
         for arguments in ([], [5], [["x"]], "text", None):
             send([arguments, {}, {}], headers={"task": "joblens.run_job", "id": "1"}, **to)
         send([["x"], {}, {}], headers={"task": "os.system", "id": "1"}, **to)
 
-    bell.notify([("c" * 32, desk.queue)])
+    bell.notify([("c" * 32, harness.queue)])
 
     wait_until(lambda: "c" * 32 in ear.heard, what="the message after the bad ones")
     assert ear.heard[-1] == "c" * 32
     assert not ear.losses
 
 
-def test_a_broker_that_answers_says_so(desk: Desk) -> None:
-    assert desk.broker.shown in desk.bell().check()
+def test_a_broker_that_answers_says_so(harness: Harness) -> None:
+    assert harness.broker.shown in harness.bell().check()
 
 
-def test_a_queue_cannot_lead_out_of_its_place(desk: Desk) -> None:
+def test_a_queue_cannot_lead_out_of_its_place(harness: Harness) -> None:
     with pytest.raises(InputError, match="name of a queue"):
-        desk.bell().notify([("a" * 32, "../elsewhere")])
+        harness.bell().notify([("a" * 32, "../elsewhere")])
 
 
 def test_messages_hold_nothing_but_json_and_the_name_of_the_job(redis_server: RedisServer) -> None:
@@ -242,16 +242,16 @@ def test_the_folder_of_messages_is_private(tmp_path: Path) -> None:
 
 
 def test_messages_that_nobody_took_in_a_day_are_removed_from_a_folder(tmp_path: Path) -> None:
-    desk = Desk(parse_broker(str(tmp_path / "queue"), ""))
-    desk.bell().notify(desk.jobs(2))
+    harness = Harness(parse_broker(str(tmp_path / "queue"), ""))
+    harness.bell().notify(harness.jobs(2))
     old, new = sorted((tmp_path / "queue" / "messages").iterdir())
     os.utime(old, (1, 1))
 
-    desk.bell().notify([])
-    desk.bell().check()
+    harness.bell().notify([])
+    harness.bell().check()
 
     assert list((tmp_path / "queue" / "messages").iterdir()) == [new]
-    desk.close()
+    harness.close()
 
 
 def test_variables_and_modules_of_other_celery_applications_change_nothing(
@@ -261,13 +261,13 @@ def test_variables_and_modules_of_other_celery_applications_change_nothing(
         monkeypatch.setenv(name, "redis://127.0.0.1:1/0")
     monkeypatch.setenv("CELERY_RESULT_BACKEND", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("CELERY_LOADER", "no.such.module")
-    desk = Desk(parse_broker(redis_server.url, ""))
-    ear = desk.ear()
+    harness = Harness(parse_broker(redis_server.url, ""))
+    ear = harness.ear()
 
-    desk.bell().notify([("f" * 32, desk.queue)])
+    harness.bell().notify([("f" * 32, harness.queue)])
 
     wait_until(lambda: ear.heard, what="the message")
-    desk.close()
+    harness.close()
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "amqp://guest:guest@127.0.0.1:1//"])
@@ -323,22 +323,22 @@ def test_hearing_and_ringing_go_on_after_the_broker_was_away(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     server = request.getfixturevalue("redis_server" if kind == "redis" else "own_rabbitmq")
-    desk = Desk(parse_broker(server.url, ""))
-    ear, bell = desk.ear(holds=True), desk.bell()
-    bell.notify([("a" * 32, desk.queue)])
+    harness = Harness(parse_broker(server.url, ""))
+    ear, bell = harness.ear(holds=True), harness.bell()
+    bell.notify([("a" * 32, harness.queue)])
     wait_until(lambda: ear.heard, what="the first message")
 
     server.kill()
     wait_until(lambda: ear.losses, what="word that the broker is gone")
     with pytest.raises(BrokerError):
-        bell.notify([("b" * 32, desk.queue)])
+        bell.notify([("b" * 32, harness.queue)])
     ear.unsettled[0]()  # of a connection that is no more
     server.start()
 
     wait_until(lambda: ear.connections == 2, what="a new connection")
-    bell.notify([("c" * 32, desk.queue)])
+    bell.notify([("c" * 32, harness.queue)])
     wait_until(lambda: "c" * 32 in ear.heard, what="a message after the outage")
-    desk.close()
+    harness.close()
 
 
 def test_a_worker_that_waits_for_its_broker_can_be_stopped(redis_server: RedisServer) -> None:
@@ -382,9 +382,9 @@ def test_a_shutdown_by_celery_ends_the_process_as_a_signal_does(
 
 def test_many_processes_take_each_message_of_a_folder_once(tmp_path: Path) -> None:
     folder = str(tmp_path / "queue")
-    desk = Desk(parse_broker(folder, ""))
-    jobs = desk.jobs(200)
-    desk.bell().notify(jobs)
+    harness = Harness(parse_broker(folder, ""))
+    jobs = harness.jobs(200)
+    harness.bell().notify(jobs)
     line = (
         "import sys; from queue import Empty; from kombu import Connection; "
         "import joblens.runners.celery.notifier\n"
@@ -392,11 +392,11 @@ def test_many_processes_take_each_message_of_a_folder_once(tmp_path: Path) -> No
         "try:\n    while True: print(channel._get(sys.argv[2])['headers']['id'])\n"
         "except Empty: pass"
     )
-    arguments = [sys.executable, "-c", line, folder, f"joblens.{desk.queue}"]
+    arguments = [sys.executable, "-c", line, folder, f"joblens.{harness.queue}"]
 
     readers = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     taken = [name for reader in readers for name in reader.communicate(timeout=30)[0].split()]
 
     assert sorted(taken) == sorted(one for one, _ in jobs)
     assert not os.listdir(tmp_path / "queue" / "messages")
-    desk.close()
+    harness.close()

@@ -15,7 +15,7 @@ import pytest
 import joblens
 from joblens.model.jobs.job import Record, Status
 from tests.conftest import wait_until
-from tests.integration.background_jobs import Desk, kill
+from tests.integration.background_jobs import BackgroundCli, kill
 from tests.integration.engines import IMAGE, Engine, FrozenProxy
 from tests.integration.run_jobs import OnTerminal
 
@@ -23,7 +23,7 @@ from tests.integration.run_jobs import OnTerminal
 BURN = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; cut -d' ' -f14,15 /proc/$$/stat"
 
 
-class ContainerDesk(Desk):
+class ContainerCli(BackgroundCli):
     def options(self, engine: Engine) -> list[str]:
         return engine.options
 
@@ -36,21 +36,21 @@ class ContainerDesk(Desk):
 
 
 @pytest.fixture
-def somebody(tmp_path: Path) -> Iterator[ContainerDesk]:
-    folder = tmp_path / "desk"
+def somebody(tmp_path: Path) -> Iterator[ContainerCli]:
+    folder = tmp_path / "user"
     folder.mkdir()
-    one = ContainerDesk("auto", folder)
+    one = ContainerCli("auto", folder)
     yield one
     one.assert_nothing_left()
 
 
-def only_uuid(one: Desk) -> str:
+def only_uuid(one: BackgroundCli) -> str:
     records = one.records()
     assert len(records) == 1
     return records[0].job.uuid
 
 
-def test_streams_variables_and_the_exit_code_pass_through(somebody: ContainerDesk, engine: Engine) -> None:
+def test_streams_variables_and_the_exit_code_pass_through(somebody: ContainerCli, engine: Engine) -> None:
     line = 'echo "out $GREETING"; echo err >&2; cat; exit 7'
     ran = somebody.run(engine, "--env", "GREETING=hello", "--", "sh", "-c", line, stdin=b"typed\n")
     assert (ran.code, ran.stdout, ran.stderr) == (7, b"out hello\ntyped\n", b"err\n")
@@ -59,12 +59,12 @@ def test_streams_variables_and_the_exit_code_pass_through(somebody: ContainerDes
     assert engine.containers_of(ran.record["job_uuid"]) == []
 
 
-def test_output_larger_than_any_buffer_comes_through_whole(somebody: ContainerDesk, docker: Engine) -> None:
+def test_output_larger_than_any_buffer_comes_through_whole(somebody: ContainerCli, docker: Engine) -> None:
     ran = somebody.run(docker, "--", "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x")
     assert (ran.code, len(ran.stdout), set(ran.stdout)) == (0, 3_000_000, {ord("x")})
 
 
-def test_cpu_time_is_what_the_job_says_it_used(somebody: ContainerDesk, engine: Engine) -> None:
+def test_cpu_time_is_what_the_job_says_it_used(somebody: ContainerCli, engine: Engine) -> None:
     ran = somebody.run(engine, "--", "sh", "-c", BURN)
     ticks = sum(int(word) for word in ran.stdout.split())
     said_s = ticks / os.sysconf("SC_CLK_TCK")
@@ -77,7 +77,7 @@ def test_cpu_time_is_what_the_job_says_it_used(somebody: ContainerDesk, engine: 
 
 
 def test_a_short_jobs_files_are_no_memory_of_it_and_its_processes_are_seen(
-    somebody: ContainerDesk, docker: Engine
+    somebody: ContainerCli, docker: Engine
 ) -> None:
     # It is over before its next sample is due, and the engine takes the file away with the container.
     line = "dd if=/dev/zero of=/tmp/file bs=1M count=30 2>/dev/null; sleep 1"
@@ -88,7 +88,7 @@ def test_a_short_jobs_files_are_no_memory_of_it_and_its_processes_are_seen(
         assert ran.usage[number], unknown  # looked at as soon as it had started
 
 
-def test_limits_are_the_containers_too_and_told(somebody: ContainerDesk, engine: Engine) -> None:
+def test_limits_are_the_containers_too_and_told(somebody: ContainerCli, engine: Engine) -> None:
     limits = ["--cpus", "0.1", "--memory", "64m", "--pids", "50"]
     ran = somebody.run(engine, *limits, "--", "sh", "-c", BURN)
     facts = somebody.details(ran.record["job_uuid"]).container
@@ -104,21 +104,19 @@ def test_limits_are_the_containers_too_and_told(somebody: ContainerDesk, engine:
     assert ran.usage["cpu_throttled_usec"] > 0
 
 
-def test_without_limits_none_are_told(somebody: ContainerDesk, docker: Engine) -> None:
+def test_without_limits_none_are_told(somebody: ContainerCli, docker: Engine) -> None:
     ran = somebody.run(docker, "--", "true")
     facts = somebody.details(ran.record["job_uuid"]).container
     assert (facts.cpus, facts.memory_bytes, facts.memory_swap_bytes, facts.pids) == (None, None, None, None)
 
 
-def test_too_little_memory_is_told_as_such(somebody: ContainerDesk, engine: Engine) -> None:
+def test_too_little_memory_is_told_as_such(somebody: ContainerCli, engine: Engine) -> None:
     ran = somebody.run(engine, "--memory", "16m", "--", "tail", "/dev/zero")
     assert (ran.record["status"], ran.record["reason"]) == ("failed", "out-of-memory")
     assert (ran.code, ran.usage["oom_kills"]) == (137, 1)
 
 
-def test_more_processes_than_the_limit_are_refused_to_the_job(
-    somebody: ContainerDesk, docker: Engine
-) -> None:
+def test_more_processes_than_the_limit_are_refused_to_the_job(somebody: ContainerCli, docker: Engine) -> None:
     line = "i=0; while [ $i -lt 60 ]; do sleep 20 & i=$((i+1)); done; wait"
     ran = somebody.run(docker, "--pids", "30", "--", "sh", "-c", line)
     assert ran.code != 0
@@ -133,7 +131,7 @@ def test_more_processes_than_the_limit_are_refused_to_the_job(
     ],
 )
 def test_a_command_that_cannot_run_has_the_usual_codes(
-    somebody: ContainerDesk, engine: Engine, command: list[str], code: int, words: bytes
+    somebody: ContainerCli, engine: Engine, command: list[str], code: int, words: bytes
 ) -> None:
     ran = somebody.run(engine, "--", *command)
     assert ran.code == code
@@ -146,7 +144,7 @@ def test_a_command_that_cannot_run_has_the_usual_codes(
     assert engine.containers_of(ran.record["job_uuid"]) == []
 
 
-def test_a_missing_image_says_how_to_get_it(somebody: ContainerDesk, engine: Engine) -> None:
+def test_a_missing_image_says_how_to_get_it(somebody: ContainerCli, engine: Engine) -> None:
     ran = somebody("--container", "no-such-image:1", "--container-socket", engine.socket, "--", "true")
     assert ran.code == 125
     assert f"{engine.name} has no image no-such-image:1".encode() in ran.stderr
@@ -155,21 +153,21 @@ def test_a_missing_image_says_how_to_get_it(somebody: ContainerDesk, engine: Eng
     assert "no image" in ran.record["error"]
 
 
-def test_what_an_engine_refuses_is_told_in_its_words(somebody: ContainerDesk, docker: Engine) -> None:
+def test_what_an_engine_refuses_is_told_in_its_words(somebody: ContainerCli, docker: Engine) -> None:
     ran = somebody.run(docker, "--container-network", "no-such-network", "--", "true")
     assert ran.code == 125
     assert b"no-such-network" in ran.stderr
     assert ran.record["status"] == "error"
 
 
-def test_an_engine_that_is_not_there_is_told_with_what_was_tried(somebody: ContainerDesk) -> None:
+def test_an_engine_that_is_not_there_is_told_with_what_was_tried(somebody: ContainerCli) -> None:
     ran = somebody("--container", IMAGE, "--container-socket", "/nowhere/engine.sock", "--", "true")
     assert ran.code == 125
     assert b"nothing listens at /nowhere/engine.sock" in ran.stderr
     assert (ran.record["status"], ran.record["reason"]) == ("error", "not-started")
 
 
-def test_a_device_that_is_not_there_is_no_missing_program(somebody: ContainerDesk, engine: Engine) -> None:
+def test_a_device_that_is_not_there_is_no_missing_program(somebody: ContainerCli, engine: Engine) -> None:
     ran = somebody.run(engine, "--device", "/dev/no-such-device", "--", "true")
     assert ran.code == 125
     assert b"refused the container" in ran.stderr
@@ -177,7 +175,7 @@ def test_a_device_that_is_not_there_is_no_missing_program(somebody: ContainerDes
 
 
 def test_volumes_directory_user_name_and_entrypoint(
-    somebody: ContainerDesk, engine: Engine, tmp_path: Path
+    somebody: ContainerCli, engine: Engine, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "words").write_text("from outside\n")
@@ -198,7 +196,7 @@ def test_volumes_directory_user_name_and_entrypoint(
     assert any("/data" in text for text in facts.volumes)
 
 
-def test_a_device_is_there_inside(somebody: ContainerDesk, docker: Engine) -> None:
+def test_a_device_is_there_inside(somebody: ContainerCli, docker: Engine) -> None:
     ran = somebody.run(docker, "--device", "/dev/fuse", "--", "ls", "/dev/fuse")
     if not os.path.exists("/dev/fuse"):
         assert ran.code == 125
@@ -207,7 +205,7 @@ def test_a_device_is_there_inside(somebody: ContainerDesk, docker: Engine) -> No
 
 
 def test_only_variables_that_were_asked_for_go_in_and_secrets_are_not_kept(
-    somebody: ContainerDesk, docker: Engine, monkeypatch: pytest.MonkeyPatch
+    somebody: ContainerCli, docker: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OUTSIDE", "stays outside")
     ran = somebody.run(docker, "--env", "API_TOKEN=hush-hush-123", "--", "env")
@@ -222,16 +220,14 @@ def test_only_variables_that_were_asked_for_go_in_and_secrets_are_not_kept(
     assert "hush-hush-123" not in str(facts)
 
 
-def test_the_time_limit_ends_a_program_that_handles_no_signal(
-    somebody: ContainerDesk, engine: Engine
-) -> None:
+def test_the_time_limit_ends_a_program_that_handles_no_signal(somebody: ContainerCli, engine: Engine) -> None:
     ran = somebody.run(engine, "--timeout", "1", "--grace", "30", "--", "sleep", "100")
     assert (ran.code, ran.record["status"]) == (124, "timeout")
     assert ran.record["duration_seconds"] < 25, "it was not left to run into the grace time"
 
 
 def test_a_signal_is_handed_to_a_program_that_handles_it(
-    somebody: ContainerDesk, docker: Engine, processes_to_end: list[subprocess.Popen[Any]]
+    somebody: ContainerCli, docker: Engine, processes_to_end: list[subprocess.Popen[Any]]
 ) -> None:
     line = "trap 'echo told; exit 3' TERM; echo up; while :; do sleep 0.05; done"
     process, record = _running(somebody, docker, "sh", "-c", line)
@@ -244,7 +240,7 @@ def test_a_signal_is_handed_to_a_program_that_handles_it(
 
 
 def test_an_interrupt_ends_job_and_container(
-    somebody: ContainerDesk, docker: Engine, processes_to_end: list[subprocess.Popen[Any]]
+    somebody: ContainerCli, docker: Engine, processes_to_end: list[subprocess.Popen[Any]]
 ) -> None:
     one = somebody.start(*docker.options, "--", "sh", "-c", "echo up; exec sleep 100", stdout=subprocess.PIPE)
     processes_to_end.append(one)
@@ -261,7 +257,7 @@ def test_an_interrupt_ends_job_and_container(
     assert docker.containers_of(record.job.uuid) == []
 
 
-def test_a_terminal_is_the_containers_terminal(somebody: ContainerDesk, docker: Engine) -> None:
+def test_a_terminal_is_the_containers_terminal(somebody: ContainerCli, docker: Engine) -> None:
     # The engine learns the size of the terminal a moment after the start.
     wait_for_size = "until stty size | grep 93; do sleep 0.1; done"
     line = f"{wait_for_size}; test -t 1 && read word; echo got $word; exec sleep 100"
@@ -284,7 +280,7 @@ def test_a_terminal_is_the_containers_terminal(somebody: ContainerDesk, docker: 
     assert record.outcome.signal == signal.SIGINT
 
 
-def test_in_the_background_and_cancelled(somebody: ContainerDesk, engine: Engine) -> None:
+def test_in_the_background_and_cancelled(somebody: ContainerCli, engine: Engine) -> None:
     uuid = somebody.submit(*engine.options, "--", "sh", "-c", "echo up; sleep 100")
     wait_until(lambda: _printed(somebody, uuid) == "up\n", what="its first words")
     assert len(engine.containers_of(uuid)) == 1
@@ -294,13 +290,13 @@ def test_in_the_background_and_cancelled(somebody: ContainerDesk, engine: Engine
     assert engine.containers_of(uuid) == []
 
 
-def _printed(one: ContainerDesk, uuid: str) -> str:
+def _printed(one: ContainerCli, uuid: str) -> str:
     attempt = one.record(uuid).attempt
     path = Path(attempt.logs_dir) / "stdout.log" if attempt else None
     return path.read_text() if path is not None and path.exists() else ""
 
 
-def _running(one: ContainerDesk, engine: Engine, *command: str) -> tuple[subprocess.Popen[bytes], Record]:
+def _running(one: ContainerCli, engine: Engine, *command: str) -> tuple[subprocess.Popen[bytes], Record]:
     """A job in front whose container runs."""
     process = one.start(*engine.options, "--", *command, stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -309,7 +305,7 @@ def _running(one: ContainerDesk, engine: Engine, *command: str) -> tuple[subproc
 
 
 def test_a_killed_joblens_leaves_a_job_that_the_next_one_looks_after(
-    somebody: ContainerDesk, engine: Engine, processes_to_end: list[subprocess.Popen[Any]], tmp_path: Path
+    somebody: ContainerCli, engine: Engine, processes_to_end: list[subprocess.Popen[Any]], tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
     go.mkdir()
@@ -334,13 +330,13 @@ def test_a_killed_joblens_leaves_a_job_that_the_next_one_looks_after(
     assert engine.containers_of(uuid) == []
 
 
-def _owner(one: Desk, uuid: str) -> int | None:
+def _owner(one: BackgroundCli, uuid: str) -> int | None:
     attempt = one.record(uuid).attempt
     return attempt.owner.pid if attempt else None
 
 
 def test_when_all_of_joblens_is_killed_the_next_one_takes_the_container_away(
-    somebody: ContainerDesk, engine: Engine, processes_to_end: list[subprocess.Popen[Any]]
+    somebody: ContainerCli, engine: Engine, processes_to_end: list[subprocess.Popen[Any]]
 ) -> None:
     process, record = _running(somebody, engine, "sh", "-c", "echo up; exec sleep 100")
     processes_to_end.append(process)
@@ -360,7 +356,7 @@ def test_when_all_of_joblens_is_killed_the_next_one_takes_the_container_away(
 
 
 def test_a_reader_that_leaves_ends_a_program_that_would_have_died_of_it(
-    somebody: ContainerDesk, docker: Engine, processes_to_end: list[subprocess.Popen[Any]]
+    somebody: ContainerCli, docker: Engine, processes_to_end: list[subprocess.Popen[Any]]
 ) -> None:
     one = somebody.start(*docker.options, "--", "yes", stdout=subprocess.PIPE)
     processes_to_end.append(one)
@@ -374,7 +370,7 @@ def test_a_reader_that_leaves_ends_a_program_that_would_have_died_of_it(
 
 
 def test_a_killed_client_ends_the_job_and_its_container(
-    somebody: ContainerDesk, docker: Engine, processes_to_end: list[subprocess.Popen[Any]]
+    somebody: ContainerCli, docker: Engine, processes_to_end: list[subprocess.Popen[Any]]
 ) -> None:
     process, record = _running(somebody, docker, "sh", "-c", "echo up; exec sleep 100")
     processes_to_end.append(process)
@@ -390,7 +386,7 @@ def test_a_killed_client_ends_the_job_and_its_container(
 
 
 def test_an_engine_that_never_answers_does_not_hold_the_job_beyond_its_time(
-    somebody: ContainerDesk, docker: Engine, tmp_path: Path
+    somebody: ContainerCli, docker: Engine, tmp_path: Path
 ) -> None:
     proxy = FrozenProxy(docker, tmp_path)
     proxy.freeze()
@@ -405,7 +401,7 @@ def test_an_engine_that_never_answers_does_not_hold_the_job_beyond_its_time(
 
 
 def test_an_engine_that_stops_answering_leaves_a_reason(
-    somebody: ContainerDesk, docker: Engine, tmp_path: Path, processes_to_end: list[subprocess.Popen[Any]]
+    somebody: ContainerCli, docker: Engine, tmp_path: Path, processes_to_end: list[subprocess.Popen[Any]]
 ) -> None:
     proxy = FrozenProxy(docker, tmp_path)
     try:
@@ -432,7 +428,7 @@ def test_an_engine_that_stops_answering_leaves_a_reason(
 
 
 def test_a_container_that_the_engine_puts_elsewhere_is_measured_there(
-    somebody: ContainerDesk, engine: Engine
+    somebody: ContainerCli, engine: Engine
 ) -> None:
     somebody.extra_env["JOBLENS_LIMITS_CGROUP_PARENT"] = "/no/such/group"
     ran = somebody.run(engine, "--interval", "50ms", "--cpus", "0.1", "--", "sh", "-c", BURN)
@@ -443,7 +439,7 @@ def test_a_container_that_the_engine_puts_elsewhere_is_measured_there(
     assert ran.usage["memory_peak_mb"] > 0
 
 
-def test_network_use_of_a_container_that_is_elsewhere(somebody: ContainerDesk, docker: Engine) -> None:
+def test_network_use_of_a_container_that_is_elsewhere(somebody: ContainerCli, docker: Engine) -> None:
     somebody.extra_env["JOBLENS_LIMITS_CGROUP_PARENT"] = "/no/such/group"
     ran = somebody.run(docker, "--interval", "50ms", "--", "ping", "-c", "12", "-i", "0.2", "127.0.0.1")
     if ran.usage["network_rx_packets"] is None:
@@ -462,19 +458,19 @@ def test_from_python(docker: Engine, store_path: Path) -> None:
     assert docker.containers_of(result.record.job.uuid) == []
 
 
-def test_a_shell_line_runs_in_the_containers_shell(somebody: ContainerDesk, docker: Engine) -> None:
+def test_a_shell_line_runs_in_the_containers_shell(somebody: ContainerCli, docker: Engine) -> None:
     ran = somebody.run(docker, "--shell", "ls /bin/busybox | tr a-z A-Z")
     assert (ran.code, ran.stdout) == (0, b"/BIN/BUSYBOX\n")
 
 
-def test_a_job_in_a_container_runs_again_in_one(somebody: ContainerDesk, docker: Engine) -> None:
+def test_a_job_in_a_container_runs_again_in_one(somebody: ContainerCli, docker: Engine) -> None:
     somebody.run(docker, "--", "ls", "/bin/busybox")
     again = somebody.call("rerun", only_uuid(somebody), code=0)
     assert again.stdout == "/bin/busybox\n"
     assert [record.job.container is not None for record in somebody.records()] == [True, True]
 
 
-def test_its_variables_come_again_or_it_is_not_run_again(somebody: ContainerDesk, docker: Engine) -> None:
+def test_its_variables_come_again_or_it_is_not_run_again(somebody: ContainerCli, docker: Engine) -> None:
     somebody.run(docker, "--env", "GREETING=good day", "--", "sh", "-c", 'echo "$GREETING"')
     assert somebody.call("rerun", only_uuid(somebody), code=0).stdout == "good day\n"
     secret = somebody.run(docker, "--env", "API_TOKEN=hush-hush-123", "--env", "A=b", "--", "env")
@@ -482,7 +478,7 @@ def test_its_variables_come_again_or_it_is_not_run_again(somebody: ContainerDesk
     assert "API_TOKEN" in refused.stderr
 
 
-def test_many_at_once_do_not_get_in_each_others_way(somebody: ContainerDesk, docker: Engine) -> None:
+def test_many_at_once_do_not_get_in_each_others_way(somebody: ContainerCli, docker: Engine) -> None:
     code = (
         "import joblens\n"
         f"one = {{'image': {IMAGE!r}, 'socket': {docker.socket!r}, 'network': 'none'}}\n"
@@ -496,7 +492,7 @@ def test_many_at_once_do_not_get_in_each_others_way(somebody: ContainerDesk, doc
     assert done.stdout == "[0, 1, 2, 3, 4, 5]\n", done.stderr
 
 
-def test_network_use_is_the_containers(somebody: ContainerDesk, docker: Engine) -> None:
+def test_network_use_is_the_containers(somebody: ContainerCli, docker: Engine) -> None:
     ran = somebody.run(docker, "--", "ping", "-c", "3", "-i", "0.1", "127.0.0.1")
     if ran.usage["network_rx_packets"] is None:
         pytest.skip(ran.record["accounting"]["unknown"]["network_rx_packets"])
@@ -504,7 +500,7 @@ def test_network_use_is_the_containers(somebody: ContainerDesk, docker: Engine) 
 
 
 def test_a_container_without_an_engine_is_a_plain_child_and_measured_exactly(
-    somebody: ContainerDesk, tmp_path: Path
+    somebody: ContainerCli, tmp_path: Path
 ) -> None:
     """What Apptainer does: namespaces and another root, with no service in between. The program that makes
     them is the job's main process, and everything inside is below it."""

@@ -20,7 +20,7 @@ from joblens.probes.network.cgroup_network import NO_GROUP
 from joblens.probes.network.endpoints import SocketDriver, group_ids
 from joblens.probes.network.socket_dump import SocketDump
 from tests.conftest import wait_until
-from tests.integration.background_jobs import desk
+from tests.integration.background_jobs import open_cli
 from tests.integration.cgroup_jobs import make_groups, start_in, start_python_in
 from tests.integration.network_jobs import LOOPBACK_UP, has_ipv6, tcp
 from tests.integration.run_jobs import PYTHON
@@ -233,7 +233,7 @@ def test_without_a_group_the_details_say_why(groups: JobGroups) -> None:
 
 
 def test_a_whole_job_keeps_whom_it_talked_to(tmp_path: Path) -> None:
-    with desk("cgroup", tmp_path) as one:
+    with open_cli("cgroup", tmp_path) as one:
         code = tcp(5000) + "import time\ntime.sleep(2.5)\n"
         ran = one("--interval", "100ms", "--", *PYTHON, code)
         with one.opened() as store:

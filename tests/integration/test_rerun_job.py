@@ -10,7 +10,7 @@ from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 
 
 def records(store_path: Path) -> list[Record]:
@@ -119,21 +119,21 @@ jobs:
 """
 
 
-def test_a_job_of_a_workflow_runs_alone(desk: WorkflowDesk) -> None:
-    desk.run(FLOW)
-    first, second = records(desk.store_path)
-    assert desk.call("rerun", first.job.uuid, code=0).stdout == "42 plain first\n"
-    assert desk.call("rerun", second.job.uuid, code=0).stdout == "--password hush-hush-2\n"
-    *_, alone, last = records(desk.store_path)
+def test_a_job_of_a_workflow_runs_alone(cli: WorkflowCli) -> None:
+    cli.run(FLOW)
+    first, second = records(cli.store_path)
+    assert cli.call("rerun", first.job.uuid, code=0).stdout == "42 plain first\n"
+    assert cli.call("rerun", second.job.uuid, code=0).stdout == "--password hush-hush-2\n"
+    *_, alone, last = records(cli.store_path)
     assert (alone.job.run, alone.job.rerun_of) == (None, first.job.uuid)
     assert "hush" not in repr((alone, last))
-    assert len(desk.results()) == 2  # its run is as it was
+    assert len(cli.results()) == 2  # its run is as it was
 
 
 @pytest.mark.parametrize("option", ["--env=A=1", "--cwd=."])
-def test_options_of_a_job_are_refused_with_a_run(desk: WorkflowDesk, option: str) -> None:
-    desk.run(FLOW)
-    assert "need a job" in desk.call("rerun", "flow", "--all", option, code=2).stderr
+def test_options_of_a_job_are_refused_with_a_run(cli: WorkflowCli, option: str) -> None:
+    cli.run(FLOW)
+    assert "need a job" in cli.call("rerun", "flow", "--all", option, code=2).stderr
 
 
 def test_options_of_a_run_are_refused_with_a_job(joblens: RunJoblens) -> None:
