@@ -84,15 +84,15 @@ def _measure(
         agent.start()
     begin.wait(240)
     server_before_s = _cpu_s(server)
-    told = [results.get(timeout=300) for _ in agents]
+    result = [results.get(timeout=300) for _ in agents]
     server_s = _cpu_s(server) - server_before_s
     end.wait(60)
     for agent in agents:
         agent.join(60)
-    seconds = max(one.end for one in told) - min(one.start for one in told)
-    written = sum(one.written for one in told)
+    seconds = max(one.end for one in result) - min(one.start for one in result)
+    written = sum(one.written for one in result)
     assert _stored(url, AGENTS * shape.jobs) == written
-    cpu_s = server_s + sum(one.cpu_s for one in told)
+    cpu_s = server_s + sum(one.cpu_s for one in result)
     return written / seconds, seconds, cpu_s / written * 1e6
 
 

@@ -159,13 +159,13 @@ def _play(script: Script, direct: str, server: BigPostgres, pooler: PgBouncer | 
     answers = [results.get(timeout=_TIMEOUT_S) for _ in range(_CREWS + _READERS)]
     for process in (*crews, *others):
         process.join(60)
-    told = [answer for answer in answers if isinstance(answer, Told)]
+    result = [answer for answer in answers if isinstance(answer, Told)]
     reads = {
         name: [one for answer in answers if isinstance(answer, dict) for one in answer[name]]
         for name in scale_readers.PEOPLE
     }
     return Outcome(
-        told=told,
+        told=result,
         reads=reads,
         day=_statistics_of_a_day(direct),
         before=before,

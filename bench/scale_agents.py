@@ -72,9 +72,9 @@ class Agent:
     `turn` does the one that is due and returns when to call again.
     """
 
-    def __init__(self, place: int, script: Script, told: Told, dice: random.Random) -> None:
+    def __init__(self, place: int, script: Script, result: Told, dice: random.Random) -> None:
         self._script = script
-        self._told = told
+        self._told = result
         self._dice = dice
         host = f"node{place:05}"
         self.info = WorkerInfo(

@@ -303,8 +303,8 @@ def _machine() -> str:
 
 def _version(name: str) -> str:
     if name == "openfoam":
-        told = _told(["blockMesh", "-help"], tool_request(name, find_tool(name).benchmark).env)
-        found = re.search(r"OpenFOAM-\S* \((\w+)\)", told)
+        answer = _told(["blockMesh", "-help"], tool_request(name, find_tool(name).benchmark).env)
+        found = re.search(r"OpenFOAM-\S* \((\w+)\)", answer)
         return f"OpenFOAM {found[1]}" if found else "OpenFOAM"
     label, arguments = VERSIONS[name]
     script = find_tool(name).benchmark

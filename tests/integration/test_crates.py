@@ -59,12 +59,12 @@ def validated(crate: Path, scratch: Path) -> dict[str, Any]:
         [*map(str, program), *map(str, options)], capture_output=True, text=True, timeout=120, check=False
     )
     assert report.exists(), done.stdout + done.stderr
-    said: dict[str, Any] = json.loads(report.read_text())
-    return said
+    answer: dict[str, Any] = json.loads(report.read_text())
+    return answer
 
 
-def problems(said: dict[str, Any]) -> list[str]:
-    return [issue["message"] for issue in said["issues"]]
+def problems(result: dict[str, Any]) -> list[str]:
+    return [issue["message"] for issue in result["issues"]]
 
 
 def entities(crate: Path) -> dict[str, dict[str, Any]]:
@@ -104,9 +104,9 @@ def ran(finished: Path, cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch) -> Wo
 
 
 def test_a_crate_of_a_run_is_valid_and_tells_every_attempt(crate: Path, tmp_path: Path) -> None:
-    said = validated(crate, tmp_path)
-    assert said["passed"], problems(said)
-    assert said["validation_settings"]["profile_identifier"].startswith("provenance-run-crate")
+    result = validated(crate, tmp_path)
+    assert result["passed"], problems(result)
+    assert result["validation_settings"]["profile_identifier"].startswith("provenance-run-crate")
     actions = of_kind(entities(crate), "CreateAction")
     assert {"prepare", "square_1", "square_3", "flaky", "flaky, attempt 2", "broken"} <= set(actions)
     status = {name: action["actionStatus"].rsplit("/", 1)[-1] for name, action in actions.items()}
@@ -160,9 +160,9 @@ def test_a_crate_of_a_job_is_valid_and_a_spoilt_one_is_not(joblens: RunJoblens, 
     joblens("run", "-q", "--", "sh", "-c", "echo gone wrong >&2; exit 4", code=4)
     crate = tmp_path / "crate"
     joblens("export", "ro-crate", "job:1", "-o", crate, code=0)
-    said = validated(crate, tmp_path)
-    assert said["passed"], problems(said)
-    assert said["validation_settings"]["profile_identifier"].startswith("process-run-crate")
+    result = validated(crate, tmp_path)
+    assert result["passed"], problems(result)
+    assert result["validation_settings"]["profile_identifier"].startswith("process-run-crate")
     metadata = crate / "ro-crate-metadata.json"
     metadata.write_text(metadata.read_text().replace('"instrument"', '"isBasedOn"'))
     assert any("MUST have an instrument" in problem for problem in problems(validated(crate, tmp_path)))
@@ -172,8 +172,8 @@ def test_a_crate_with_container_code_and_placement_is_valid(tmp_path: Path) -> N
     crate = tmp_path / "crate"
     crate.mkdir()
     (crate / "ro-crate-metadata.json").write_text(json.dumps(job_crate(rich_job(), ABOUT)))
-    said = validated(crate, tmp_path)
-    assert said["passed"], problems(said)
+    result = validated(crate, tmp_path)
+    assert result["passed"], problems(result)
 
 
 def test_a_run_on_workers_makes_a_valid_crate(
@@ -184,8 +184,8 @@ def test_a_run_on_workers_makes_a_valid_crate(
     cli.run(WORKFLOW, "--engine", "celery", code=1)
     crate = cli.folder / "crate"
     cli.call("export", "ro-crate", "1.1", "-o", crate, code=0)
-    said = validated(crate, tmp_path)
-    assert said["passed"], problems(said)
+    result = validated(crate, tmp_path)
+    assert result["passed"], problems(result)
     placed = {
         entity["name"] for entity in entities(crate).values() if entity["@id"].startswith("#placement-")
     }
@@ -283,7 +283,7 @@ def test_a_folder_that_is_there_is_left_alone(ran: WorkflowCli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("ro-crate", "-o", "crate"), "needs a run or a job"),
         (("ro-crate", "job:1"), "needs an output path"),
@@ -296,11 +296,11 @@ def test_a_folder_that_is_there_is_left_alone(ran: WorkflowCli) -> None:
     ],
 )
 def test_what_makes_no_sense_is_told(
-    joblens: RunJoblens, tmp_path: Path, arguments: tuple[str, ...], told: str
+    joblens: RunJoblens, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     joblens("run", "-q", "--", "true", code=0)
     done = joblens("export", *arguments, code=2)
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "crate").exists()
 

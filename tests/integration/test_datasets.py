@@ -188,14 +188,14 @@ jobs:
     output_datasets: [parts]
 """
     )
-    told = cli.call("validate", "flow.yaml", code=2).stderr
+    output = cli.call("validate", "flow.yaml", code=2).stderr
     for line in (
         "flow.yaml:4:6: there are two datasets named 'parts'",
         "flow.yaml:7:5: there is no dataset 'partz'; did you mean 'parts'?",
         "flow.yaml:10:22: there is no dataset 'prts'; did you mean 'parts'?",
         "flow.yaml:14:5: job 'c' would need dataset 'parts', which it makes itself",
     ):
-        assert line in told
+        assert line in output
     cli.write(
         """\
 name: ring

@@ -146,5 +146,5 @@ def _taken_back(harness: DeliveryHarness, uuid: str) -> Status | None:
 def _journals_with(folder: Path, word: str, count: int) -> list[Path]:
     """Journals below `folder`, once `word` is so many times in them."""
     found = [path for path in folder.rglob("*.journal") if path.stat().st_size]
-    told = sum(path.read_text(errors="replace").count(f'"status":"{word}"') for path in found)
-    return found if told >= count else []
+    result = sum(path.read_text(errors="replace").count(f'"status":"{word}"') for path in found)
+    return found if result >= count else []

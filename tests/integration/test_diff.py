@@ -131,8 +131,8 @@ jobs:
     for content in ("1\n", "22\n"):
         (cli.folder / "data.csv").write_text(content)
         cli.call("run", cli.write(text), "-q", code=0)
-    told = cli.call("diff", "1.1", "1.2", code=0).stdout
-    assert "inputs data.csv (3 jobs): 2 B 4355a46b19d3 → 3 B " in told
+    output = cli.call("diff", "1.1", "1.2", code=0).stdout
+    assert "inputs data.csv (3 jobs): 2 B 4355a46b19d3 → 3 B " in output
     document = cli.call("diff", "1.1", "1.2", "--json", code=0).json
     assert {job["name"]: job["changed"] for job in document["jobs"]} == {
         **{name: ["inputs"] for name in ("use1", "use2", "use3")},

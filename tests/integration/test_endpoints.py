@@ -162,18 +162,18 @@ def test_the_last_look_of_somebody_who_goes_while_the_job_does_not_is_taken_at_o
     job.stdin.write(b"\n")
     job.stdin.flush()
     job.stdout.readline()
-    told: list[DetailsTaken] = []
+    received: list[DetailsTaken] = []
     probe._driver(probe._thread)._jobs["job"].due_s = float("inf")  # type: ignore[arg-type]
-    taker = DetailTaker("job", [probe], told.extend)
+    taker = DetailTaker("job", [probe], received.extend)
 
     def has_looked() -> bool:
         taker.tick(final=True)
-        return bool(told)
+        return bool(received)
 
     wait_until(has_looked, what="the last look")
     end(job)
     probe.close()
-    table = told[-1].details.endpoints
+    table = received[-1].details.endpoints
     assert table is not None
     assert {one.tx_bytes for one in table.endpoints if one.port == port} >= {1077}
 

@@ -189,8 +189,8 @@ def test_jobs_end_alike_and_use_as_much(flow: str, here: Engine, there: Engine) 
     if not _local:
         _local.append(here.run(flow, code=1))
     document, expected = _local[0]
-    told, found = there.run(flow, code=1)
-    assert states(told) == states(document)
+    result, found = there.run(flow, code=1)
+    assert states(result) == states(document)
     for name in expected:
         assert _told(found[name]) == _told(expected[name]), name
     for name, cpu_s in NUMBERS.items():
@@ -245,8 +245,8 @@ def _running(cli: WorkflowCli) -> Record | None:
 def test_gpus_that_are_nowhere_are_refused_before_anything_runs(here: Engine, there: Engine) -> None:
     cli = here.cli
     path = cli.write(NO_SUCH_GPU)
-    told = [cli.call("run", path, *engine.options, code=2, timeout=120.0) for engine in (here, there)]
-    for one in told:
+    result = [cli.call("run", path, *engine.options, code=2, timeout=120.0) for engine in (here, there)]
+    for one in result:
         assert "trains" in one.stderr
         assert "gpu" in one.stderr.lower()
         assert "Traceback" not in one.stderr
@@ -461,26 +461,26 @@ def _limits_of_attempts(cli: WorkflowCli) -> dict[str, list[tuple[str, int | Non
 def test_recovery_gives_as_much_more_on_every_engine(flow: str, here: Engine, there: Engine) -> None:
     """Also to the jobs behind: they run once what they wait for has succeeded."""
     text = TOO_SMALL.format(python=f"{Path(sys.executable)} -I -S")
-    told = []
+    messages = []
     for engine in (here, there):
         engine.run(text, code=1)
         document = engine.cli.call(
             "recover", engine.cli.newest_run().uuid, "--json", code=1, timeout=180.0
         ).json
         causes = {one["job_name"]: one["cause"] for one in document["recovery"]["failures"]}
-        told.append((states(document), causes, _limits_of_attempts(engine.cli)))
-    assert told[1] == told[0]
-    assert told[0][0] == {
+        messages.append((states(document), causes, _limits_of_attempts(engine.cli)))
+    assert messages[1] == messages[0]
+    assert messages[0][0] == {
         "too_large": "completed",
         "too_long": "completed",
         "fails": "failed",
         "follows": "completed",
     }
-    assert told[0][2]["too_large"] == [
+    assert messages[0][2]["too_large"] == [
         ("failed", 100 * _MIB, 60.0),
         ("success", 150 * _MIB, 60.0),
     ]
-    assert told[0][2]["too_long"] == [("timeout", None, 2.0), ("success", None, 3.0)]
+    assert messages[0][2]["too_long"] == [("timeout", None, 2.0), ("success", None, 3.0)]
 
 
 # ---- cancelling and resuming: attempts count alike ------------------------------------------------------
@@ -606,10 +606,10 @@ def test_a_single_command_means_the_same(here: Engine, there: Engine, command: t
     if there.name == "slurm-allocation":
         pytest.skip("one command has a Slurm job of its own")
     code, out, err, expected = _single(here, command)
-    told = _single(there, command)
-    assert told[:2] == (code, out)
-    assert err.splitlines()[0] in told[2]
-    found = told[3]
+    result = _single(there, command)
+    assert result[:2] == (code, out)
+    assert err.splitlines()[0] in result[2]
+    found = result[3]
     assert _told(found) == _told(expected)
     for name in ("argv", "is_shell", "name", "tool", "script", "params", "tags", "cwd", "requirements"):
         assert getattr(found.job, name) == getattr(expected.job, name), name

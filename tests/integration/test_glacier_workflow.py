@@ -44,8 +44,8 @@ def test_every_format_says_the_same(form: str, plan: Plan) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_gets_the_same_warnings(form: str) -> None:
     warnings = load_spec(str(GLACIER / f"glacier.{form}")).warnings_for()
-    said = sorted(text.split(": ", 1)[1].split(";")[0] for text in warnings)
-    assert said == [
+    result = sorted(text.split(": ", 1)[1].split(";")[0] for text in warnings)
+    assert result == [
         "jobs in an action has no effect with trigger_type on_workflow_start",
         "srun_mpi in execution_config has no effect with this engine: only for --engine slurm",
         "unknown key 'metrics' in resource_monitor",

@@ -44,17 +44,17 @@ def test_every_clock_of_a_resumed_run_tells_how_long_it_was_driven(cli: Workflow
 
 def test_a_failed_run_that_is_over_cannot_be_resumed_and_says_what_can_be_done(cli: WorkflowCli) -> None:
     cli.run(BROKEN, code=1)
-    told = cli.call("resume", "broken", code=1).stdout
-    assert "failed and cannot be resumed" in told
-    assert "joblens rerun 1.1 --failed" in told
+    output = cli.call("resume", "broken", code=1).stdout
+    assert "failed and cannot be resumed" in output
+    assert "joblens rerun 1.1 --failed" in output
     assert cli.lines("ran") == ["bad"]
 
 
 def test_the_next_step_after_a_time_out_is_not_to_do_the_same_again(cli: WorkflowCli) -> None:
     slow = "name: slow\njobs:\n  - {name: a, command: sleep 60, runtime: 1s}\n"
-    told = cli.call("run", cli.write(slow), code=1).stdout
-    assert "joblens rightsize 1.1 --write, then joblens run flow.yaml --rerun-changed" in told
-    assert "--failed" not in told
+    output = cli.call("run", cli.write(slow), code=1).stdout
+    assert "joblens rightsize 1.1 --write, then joblens run flow.yaml --rerun-changed" in output
+    assert "--failed" not in output
     other = cli.call("run", cli.write(BROKEN), code=1).stdout
     assert "joblens rerun 2.1 --failed" in other
     assert "rightsize" not in other
@@ -64,18 +64,18 @@ def test_a_rerun_says_when_the_file_has_changed_since(cli: WorkflowCli) -> None:
     cli.run(BROKEN, code=1)
     assert "has changed" not in cli.call("rerun", "1.1", "--failed", code=1).stderr
     cli.write(BROKEN.replace("; false", ""))
-    told = cli.call("rerun", "1.1", "--failed", code=1).stderr
-    assert "flow.yaml has changed since run 1.1" in told
-    assert "joblens run flow.yaml --rerun-changed" in told
+    output = cli.call("rerun", "1.1", "--failed", code=1).stderr
+    assert "flow.yaml has changed since run 1.1" in output
+    assert "joblens run flow.yaml --rerun-changed" in output
 
 
 def test_a_rerun_can_be_rehearsed(cli: WorkflowCli) -> None:
     text = BROKEN + '  - {name: good, command: "echo good >> ran"}\n'
     cli.run(text, code=1)
     ran = sorted(cli.lines("ran"))
-    told = cli.call("rerun", "1.1", "--failed", "--dry-run", code=0).stdout
-    assert "2 jobs would run" in told
-    assert "exit code 1" in told
+    output = cli.call("rerun", "1.1", "--failed", "--dry-run", code=0).stdout
+    assert "2 jobs would run" in output
+    assert "exit code 1" in output
     everything = cli.call("rerun", "1.1", "--all", "--dry-run", "--json", code=0).json
     assert sorted(job["name"] for job in everything["jobs"]) == ["after", "bad", "good"]
     assert sorted(cli.lines("ran")) == ran
@@ -84,10 +84,10 @@ def test_a_rerun_can_be_rehearsed(cli: WorkflowCli) -> None:
 
 def test_a_run_that_is_not_there_is_called_a_run(cli: WorkflowCli) -> None:
     cli.run(BROKEN, code=1)
-    told = cli.call("diff", "1.1", "9.9", code=2).stderr
-    assert "no run or workflow has the id or name '9.9'" in told
-    assert "`joblens workflows` lists them" in told
-    assert "#" not in told
+    output = cli.call("diff", "1.1", "9.9", code=2).stderr
+    assert "no run or workflow has the id or name '9.9'" in output
+    assert "`joblens workflows` lists them" in output
+    assert "#" not in output
     assert "`joblens history` lists jobs" in cli.call("diff", "1.1", "nothing", code=2).stderr
 
 

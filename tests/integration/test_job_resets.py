@@ -32,8 +32,8 @@ def test_jobs_that_were_reset_run_again_in_the_same_run_with_what_needs_them(cli
     cli.run(CHAIN, code=1)
     assert ran(cli) == ["a", "b", "c"]
     number = ids(cli)["a"]
-    told = cli.call("jobs", "reset-status", f"job:{number}", "--dry-run", "--json", code=0).json
-    assert (told["reset"], told["dependants"], told["dry_run"]) == (["a"], ["b"], True)
+    answer = cli.call("jobs", "reset-status", f"job:{number}", "--dry-run", "--json", code=0).json
+    assert (answer["reset"], answer["dependants"], answer["dry_run"]) == (["a"], ["b"], True)
     assert "failed and cannot be resumed" in cli.call("resume", "1", code=1).stdout
     finished = cli.call("jobs", "reset-status", f"job:{number}", code=0)
     assert "jobs that succeeded run again, and their results are replaced: a, b" in finished.stderr
@@ -60,8 +60,8 @@ def test_failed_jobs_of_a_run_are_reset_together(cli: WorkflowCli) -> None:
     cli.run(CHAIN, code=1)
     ran(cli)
     (cli.folder / "fixed").touch()
-    told = cli.call("workflows", "reset-status", "1", "--failed-only", "--json", code=0).json
-    assert told["reset"] == ["c", "d"]
+    answer = cli.call("workflows", "reset-status", "1", "--failed-only", "--json", code=0).json
+    assert answer["reset"] == ["c", "d"]
     assert states(cli.call("resume", "1", "--json", code=0).json) == dict.fromkeys("abcd", "completed")
     assert ran(cli) == ["c", "d"]
     everything = cli.call("workflows", "reset-status", "1", "--json", code=0).json

@@ -54,10 +54,10 @@ def _record(cli: WorkflowCli, uuid: str) -> Record:
 def test_a_command_with_a_label_waits_for_a_worker_with_it_and_everybody_says_so(
     cli: WorkflowCli, worker_of: StartWorker
 ) -> None:
-    told = cli.call("submit", "--label", "my gpu", "--json", "--", "echo", "hello", code=0)
-    assert "no worker with the label 'my gpu' serves the queue default" in told.stderr
-    assert "joblens worker --label 'my gpu'" in told.stderr
-    uuid = told.json["job_uuid"]
+    result = cli.call("submit", "--label", "my gpu", "--json", "--", "echo", "hello", code=0)
+    assert "no worker with the label 'my gpu' serves the queue default" in result.stderr
+    assert "joblens worker --label 'my gpu'" in result.stderr
+    uuid = result.json["job_uuid"]
     plain = cli.call("submit", "--queue", "default", "--wait", "--", "true", code=0)
     assert plain.code == 0, "the worker that is started for jobs without a label leaves the other alone"
     assert _record(cli, uuid).status is Status.QUEUED
@@ -104,9 +104,9 @@ def test_jobs_for_other_workers_take_nothing_of_what_the_run_may_fill(
 
 def test_a_local_run_serves_the_labels_it_names_and_refuses_others(cli: WorkflowCli) -> None:
     path = cli.write(MANY)
-    told = cli.call("run", path, "--label", "windows", code=2).stderr
-    assert "6 jobs ('far_1', 'far_2', 'far_3', 'far_4', 'far_5', …) have the label 'gpu'" in told
-    assert "no worker of this run serves it" in told
+    text = cli.call("run", path, "--label", "windows", code=2).stderr
+    assert "6 jobs ('far_1', 'far_2', 'far_3', 'far_4', 'far_5', …) have the label 'gpu'" in text
+    assert "no worker of this run serves it" in text
     assert not cli.store_path.exists()
     cli.call("run", path, "--skip", "label:gpu", code=0)
     assert cli.lines("ran") == ["near"] * 3
@@ -116,7 +116,7 @@ def test_a_local_run_serves_the_labels_it_names_and_refuses_others(cli: Workflow
 
 
 @pytest.mark.parametrize(
-    ("label", "told"),
+    ("label", "message"),
     [
         ("''", "must not be empty"),
         ("' x'", "must not begin or end with a space"),
@@ -124,10 +124,10 @@ def test_a_local_run_serves_the_labels_it_names_and_refuses_others(cli: Workflow
         ("x" * 81, "is too long"),
     ],
 )
-def test_what_cannot_be_a_label_is_refused_with_its_line(cli: WorkflowCli, label: str, told: str) -> None:
+def test_what_cannot_be_a_label_is_refused_with_its_line(cli: WorkflowCli, label: str, message: str) -> None:
     path = cli.write(f"name: a\njobs:\n  - name: one\n    command: 'true'\n    label: {label}\n")
     stderr = cli.call("run", path, code=2).stderr
-    assert told in stderr
+    assert message in stderr
     assert "flow.yaml:5" in stderr
 
 
@@ -145,7 +145,7 @@ def test_options_with_labels_that_cannot_be_are_refused(
     cli: WorkflowCli, arguments: tuple[str, ...], store_path: Path
 ) -> None:
     cli.write(MANY)
-    told = cli.call(*arguments, code=2).stderr
-    assert "label" in told
-    assert "Traceback" not in told
+    text = cli.call(*arguments, code=2).stderr
+    assert "label" in text
+    assert "Traceback" not in text
     assert not store_path.exists()

@@ -136,8 +136,8 @@ def test_a_job_with_a_network_of_its_own_has_its_interfaces(one: BackgroundCli) 
 
 
 def test_what_a_network_carried_before_the_job_came_to_it_is_not_the_jobs(one: BackgroundCli) -> None:
-    told = "print(flush=True)\ninput()\n"
-    code = LOOPBACK_UP + udp(count=10, size=100) + told
+    result = "print(flush=True)\ninput()\n"
+    code = LOOPBACK_UP + udp(count=10, size=100) + result
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     older = subprocess.Popen(["unshare", "-n", sys.executable, "-I", "-S", "-c", code], **pipes)
     try:

@@ -52,10 +52,10 @@ class Guest:
         self._connection.sendall(message_line(Bring(1, uuids, cpus=cpus)))
 
     def hears(self, count: int) -> list[FromNode]:
-        heard: list[FromNode] = []
-        while len(heard) < count:
-            heard += self._messages.feed(self._connection.recv(4096))
-        return heard
+        received: list[FromNode] = []
+        while len(received) < count:
+            received += self._messages.feed(self._connection.recv(4096))
+        return received
 
     def leave(self) -> None:
         self._connection.close()

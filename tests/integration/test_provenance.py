@@ -161,8 +161,8 @@ def test_an_input_that_is_not_there_is_refused(joblens: RunJoblens, store_path: 
 def test_a_folder_is_noted_as_one(joblens: RunJoblens, store_path: Path, code: Path) -> None:
     (code / "meshes").mkdir()
     joblens("run", "--name", "x", "--input", "meshes", "--output", "meshes", "--", "true", cwd=code, code=0)
-    told = joblens("show", "x", "--provenance", code=0).stdout
-    assert told.count("meshes  a folder") == 2
+    output = joblens("show", "x", "--provenance", code=0).stdout
+    assert output.count("meshes  a folder") == 2
     crate = code / "crate"
     joblens("export", "ro-crate", "x", "-o", crate, code=0)
     graph = json.loads((crate / "ro-crate-metadata.json").read_text())["@graph"]

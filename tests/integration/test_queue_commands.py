@@ -103,7 +103,7 @@ def test_a_plain_command_may_be_given_to_a_queue(cli: RunJoblens) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("fenics", "poisson.py"), "did you mean 'fenicsx'"),
         (("gromacs", "md.mdp", "-p", '{"a": 1}', "--wait"), "there is no tool or command 'gromacs'"),
@@ -124,11 +124,11 @@ def test_a_plain_command_may_be_given_to_a_queue(cli: RunJoblens) -> None:
     ],
 )
 def test_mistakes_are_told_and_nothing_is_queued(
-    joblens: RunJoblens, tmp_path: Path, store_path: Path, words: tuple[str, ...], said: str
+    joblens: RunJoblens, tmp_path: Path, store_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     (tmp_path / "say.sh").write_text("echo hello\n")
     done = joblens("submit", *words, code=2)
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert not store_path.exists()
 
@@ -208,16 +208,16 @@ def test_mistakes_of_keys_tools_and_parameters_are_told_together(cli: RunJoblens
         "- {tool: python, script: primes.py, params: {limt: 3, repeats: 2}, timeout: never}\n"
         "- {tol: bash, script: say.sh}\n"
     )
-    told = cli("submit-workflow", "tasks.yaml", code=2).stderr
-    said = (
+    output = cli("submit-workflow", "tasks.yaml", code=2).stderr
+    result = (
         "no tool 'bsh'",
         "no parameter 'limt'",
         "no parameter 'repeats'",
         "timeout in a task",
         "key 'tol'",
     )
-    assert [each for each in said if each not in told] == []
-    assert "5 problems" in told
+    assert [each for each in result if each not in output] == []
+    assert "5 problems" in output
     assert "there is no file 'none.yaml'" in cli("submit-workflow", "none.yaml", code=2).stderr
 
 
@@ -320,8 +320,8 @@ def test_ctrl_c_ends_the_waiting_and_says_that_the_job_goes_on(cli: RunJoblens, 
     assert waiting.stdout is not None
     waiting.stdout.readline()
     waiting.send_signal(signal.SIGINT)
-    _, said = waiting.communicate()
-    assert f"job {uuid} keeps running; to stop it: joblens cancel {uuid}" in said
+    _, result = waiting.communicate()
+    assert f"job {uuid} keeps running; to stop it: joblens cancel {uuid}" in result
     cli("cancel", uuid, code=0)
 
 
@@ -365,9 +365,9 @@ def test_waiting_gives_what_status_gives(cli: RunJoblens) -> None:
 
 def test_an_empty_file_of_tasks_is_told_what_to_write(cli: RunJoblens, tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("")
-    said = cli("submit-workflow", "empty.yaml", code=2).stderr
-    assert "each with tool and script" in said
-    assert "jobs" not in said
+    output = cli("submit-workflow", "empty.yaml", code=2).stderr
+    assert "each with tool and script" in output
+    assert "jobs" not in output
 
 
 def test_a_program_that_only_an_image_has_is_no_mistake(
@@ -412,17 +412,17 @@ def test_before_the_first_job_all_is_well_and_nothing_is_made(
 
 def test_a_password_on_the_command_line_is_warned_of(joblens: RunJoblens) -> None:
     url = "postgresql://joe:hunter2@/none?host=/nonexistent"
-    said = joblens("--store", url, "store", "path").stderr
-    assert "other users of this machine can read the password in --store" in said
-    assert "hunter2" not in said
+    output = joblens("--store", url, "store", "path").stderr
+    assert "other users of this machine can read the password in --store" in output
+    assert "hunter2" not in output
     broker = "redis://:hunter2@127.0.0.1:1/0"
     for words in (("health",), ("submit", "bash", "no.sh"), ("submit-workflow", "no.json")):
-        told = joblens(*words, "--broker", broker).stderr
-        assert "other users of this machine can read the password in --broker" in told
-        assert "hunter2" not in told
-    said = joblens("store", "copy", "a.db", url).stderr
-    assert "the password in TARGET" in said
-    assert "hunter2" not in said
+        output = joblens(*words, "--broker", broker).stderr
+        assert "other users of this machine can read the password in --broker" in output
+        assert "hunter2" not in output
+    output = joblens("store", "copy", "a.db", url).stderr
+    assert "the password in TARGET" in output
+    assert "hunter2" not in output
 
 
 def test_a_worker_with_an_unusable_name_is_refused(joblens: RunJoblens) -> None:
@@ -441,9 +441,9 @@ def test_no_job_of_a_worker_sees_the_password_of_the_store(
     wait_until(lambda: worker_lock(load_settings().settings).holder() is None, what="the end of the worker")
     second = cli("submit", "bash", "env.sh", "--wait", "--json", code=0).json
     for record in (first, second):
-        said = cli("logs", record["job_uuid"], code=0).stdout
-        assert "JOBLENS_JOB_ID" in said
-        assert "hunter2" not in said
+        output = cli("logs", record["job_uuid"], code=0).stdout
+        assert "JOBLENS_JOB_ID" in output
+        assert "hunter2" not in output
 
 
 @pytest.mark.parametrize(
@@ -479,14 +479,14 @@ def test_workflows_of_tasks_are_found_again_by_name_and_id(cli: RunJoblens, tmp_
 def test_a_file_of_tasks_is_not_run_as_a_workflow(cli: RunJoblens, tmp_path: Path, wrapped: bool) -> None:
     tasks: Any = [bash("say.sh"), bash("fail.sh")]
     file = tasks_file(tmp_path, {"tasks": tasks} if wrapped else tasks)
-    said = cli("run", file, code=2).stderr
-    assert "is a file of tasks, not a workflow file" in said
-    assert f"joblens submit-workflow {file}" in said
-    assert "did you mean" not in said
+    output = cli("run", file, code=2).stderr
+    assert "is a file of tasks, not a workflow file" in output
+    assert f"joblens submit-workflow {file}" in output
+    assert "did you mean" not in output
 
 
 def test_a_workflow_file_is_not_submitted_as_tasks(cli: RunJoblens, tmp_path: Path) -> None:
     file = tasks_file(tmp_path, {"name": "flow", "jobs": [{"name": "one", "command": "true"}]})
-    said = cli("submit-workflow", file, code=2).stderr
-    assert "is a workflow file, not a file of tasks" in said
-    assert f"joblens run {file}" in said
+    output = cli("submit-workflow", file, code=2).stderr
+    assert "is a workflow file, not a file of tasks" in output
+    assert f"joblens run {file}" in output

@@ -160,10 +160,10 @@ jobs:
     assert cli.call("logs", "1", code=0).stdout == "first\n"
     assert list(nodes_folder().rglob("stdout.log")), "it is written there"
     (cli.folder / "go").touch()
-    said, _ = driver.communicate(timeout=60)
+    result, _ = driver.communicate(timeout=60)
     cluster.remove_node(node)
-    assert driver.returncode == 0, said
-    assert "waits at ray job a: wants 1 CPU, apart=1; no node has as much" in said
+    assert driver.returncode == 0, result
+    assert "waits at ray job a: wants 1 CPU, apart=1; no node has as much" in result
     assert printed.read_text() == "first\nlast\n"
     attempt = cli.records()["a"].attempt
     assert attempt is not None
@@ -197,8 +197,8 @@ def test_jobs_of_a_node_that_is_lost_run_again_elsewhere(
     assert again.attempt is not None
     assert again.outcome is not None
     host = again.attempt.owner.host
-    told = rf"worker \S+ on {host} (was lost|had to stop): {again.job.name} is queued again"
-    assert re.search(told, output), output
+    result = rf"worker \S+ on {host} (was lost|had to stop): {again.job.name} is queued again"
+    assert re.search(result, output), output
     assert Code.TAKEN_UP_AGAIN in {finding.code for finding in again.outcome.findings}
     assert f"✓ {again.job.name} (attempt 2): done" in output
     shown = cli.call("results", "far", "--json", code=0).json["results"]

@@ -83,9 +83,9 @@ def test_what_was_too_small_grows_and_the_rest_of_the_same_run_follows(cli: Work
 
 def test_what_was_raised_is_shown_and_is_not_what_the_file_says(cli: WorkflowCli) -> None:
     cli.run(FLOW, code=1)
-    told = cli.call("recover", "1", code=0).stdout
-    assert "Memory: 70.0 MiB -> 105.0 MiB for 1 job: big" in told
-    assert told.count("joblens rightsize 1.1 --write") == 1
+    text = cli.call("recover", "1", code=0).stdout
+    assert "Memory: 70.0 MiB -> 105.0 MiB for 1 job: big" in text
+    assert text.count("joblens rightsize 1.1 --write") == 1
     assert "memory raised to 105.0 MiB after attempt 1" in cli.call("results", "1", code=0).stdout
     number = str(attempts(cli)["big"][1].number)
     shown = cli.call("show", number, code=0).stdout
@@ -135,7 +135,7 @@ def test_a_hook_mends_and_is_recorded(cli: WorkflowCli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hook", "code", "told"),
+    ("hook", "code", "message"),
     [
         ("false", 1, "nothing changed"),
         ("no-such-program-at-all", 1, "nothing changed"),
@@ -143,11 +143,11 @@ def test_a_hook_mends_and_is_recorded(cli: WorkflowCli) -> None:
         (" ", 2, "no command"),
     ],
 )
-def test_a_hook_that_fails_changes_nothing(cli: WorkflowCli, hook: str, code: int, told: str) -> None:
+def test_a_hook_that_fails_changes_nothing(cli: WorkflowCli, hook: str, code: int, message: str) -> None:
     cli.run(BAD, code=1)
     run, events, results, _ = everything(cli)
     finished = cli.call("recover", "1", "--recovery-hook", hook, code=code)
-    assert told in finished.stderr
+    assert message in finished.stderr
     assert "Traceback" not in finished.stderr
     assert everything(cli)[:3] == (run, events, results)
 

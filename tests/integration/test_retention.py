@@ -254,11 +254,11 @@ def test_private_files_of_a_finished_run_go_with_the_rest(cli: WorkflowCli) -> N
     """A rerun that needs them is refused before it starts."""
     cli.run(SECRETS)
     assert {".data", ".spec"} <= set(private_files(cli))
-    told = cli.call("prune", "--older-than", "1h", "--yes", code=0).stdout
-    assert "private" not in told
+    output = cli.call("prune", "--older-than", "1h", "--yes", code=0).stdout
+    assert "private" not in output
     assert {".data", ".spec"} <= set(private_files(cli))
-    told = cli.call("prune", "--older-than", "0s", "--yes", code=0).stdout
-    assert "2 private files of finished runs" in told
+    output = cli.call("prune", "--older-than", "0s", "--yes", code=0).stdout
+    assert "2 private files of finished runs" in output
     assert {".data", ".spec"} & set(private_files(cli)) == set()
     uuid = cli.newest_run().uuid
     for what in ("--failed", "--changed"):

@@ -266,8 +266,8 @@ def test_a_run_is_resumed_with_its_broker_and_other_options(cli: WorkflowCli, re
         driver.kill()
         driver.communicate(timeout=30)
         (cli.folder / "go").touch()
-        told = cli.call("resume", "slow", "--jobs", "3", code=0)
-        assert "no worker serves" not in told.stderr
+        result = cli.call("resume", "slow", "--jobs", "3", code=0)
+        assert "no worker serves" not in result.stderr
         found = cli.newest_run().options
         assert (found.broker, found.queue, found.retry_lost, found.most_jobs) == (url, "side", "never", 3)
         assert len([line for line in cli.lines("ran") if line.startswith("end")]) == 4
@@ -293,9 +293,9 @@ def test_the_password_of_a_broker_is_not_recorded_and_is_asked_for_at_resume(
     assert "using the run's broker redis://127.0.0.1:1/0, not redis://other:6379/0" in other
     monkeypatch.delenv("JOBLENS_QUEUE_BROKER")
     for command in (("resume", "slow"), ("resume", "slow", "--detach"), ("run-jobs", "slow")):
-        told = cli.call(*command, code=2)
-        assert "redis://ann@127.0.0.1:1/0" in told.stderr
-        assert "JOBLENS_QUEUE_BROKER" in told.stderr
+        result = cli.call(*command, code=2)
+        assert "redis://ann@127.0.0.1:1/0" in result.stderr
+        assert "JOBLENS_QUEUE_BROKER" in result.stderr
     cli.call("cancel", "slow", code=0)
 
 
@@ -356,7 +356,7 @@ def has_worker(cli: WorkflowCli) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "name: x\njobs:\n  - {name: a, command: 'true', queue: 'no way'}\n",
@@ -366,9 +366,9 @@ def has_worker(cli: WorkflowCli) -> bool:
         ("name: x\njobs:\n  - {name: a, command: 'true', num_cpus: 5000}\n", "5000 CPUs"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_runs(cli: WorkflowCli, text: str, told: str) -> None:
+def test_what_cannot_work_is_refused_before_anything_runs(cli: WorkflowCli, text: str, message: str) -> None:
     done = cli.call("run", cli.write(text), "--engine", "celery", code=2)
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     left = cli.call("results", code=2).stderr
     assert "there is no store" in left or "no workflow has been run" in left
@@ -398,8 +398,8 @@ def test_a_broker_without_celery_leaves_no_run(
 def test_a_broker_that_is_away_is_warned_of_as_everywhere(cli: WorkflowCli) -> None:
     text = "name: x\njobs:\n  - {name: a, command: 'true'}\n"
     away = ("--engine", "celery", "--broker", "redis://127.0.0.1:1/0", "--time", "3s")
-    said = cli.call("run", cli.write(text), *away, code=1).stderr
-    (line,) = [line for line in said.splitlines() if "queued anyway" in line]
+    printed = cli.call("run", cli.write(text), *away, code=1).stderr
+    (line,) = [line for line in printed.splitlines() if "queued anyway" in line]
     assert line.startswith("joblens: warning: the broker at redis://127.0.0.1:1/0")
 
 

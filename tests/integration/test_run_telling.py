@@ -28,18 +28,18 @@ jobs:
 
 
 def test_a_job_that_did_not_make_its_files_is_told_once(cli: WorkflowCli) -> None:
-    told = cli.call("run", cli.write(LIAR), code=1).stdout
-    lines = [line for line in told.splitlines() if "liar:" in line]
+    output = cli.call("run", cli.write(LIAR), code=1).stdout
+    lines = [line for line in output.splitlines() if "liar:" in line]
     assert len(lines) == 1
     assert "✗ liar" in lines[0]
     assert "output files are missing" in lines[0]
-    assert "✓ honest: done in" in told
+    assert "✓ honest: done in" in output
 
 
 def test_a_signal_has_the_same_words_while_it_runs_and_at_the_end(cli: WorkflowCli) -> None:
-    told = cli.call("run", cli.write(CRASH), code=1).stdout
-    assert "✗ seg: killed by signal 11, retrying (1 of 1)" in told
-    assert "seg failed: killed by signal 11 after 1 retry" in told
+    output = cli.call("run", cli.write(CRASH), code=1).stdout
+    assert "✗ seg: killed by signal 11, retrying (1 of 1)" in output
+    assert "seg failed: killed by signal 11 after 1 retry" in output
     assert (
         cli.call("results", "crash", "--json").json["results"][0]["reason"]
         == "killed by signal 11 after 1 retry"
@@ -64,10 +64,10 @@ def test_logs_of_a_job_that_printed_nothing_are_empty(
 
 
 def test_logs_of_a_failed_job_have_both_streams_each_on_its_own(cli: WorkflowCli) -> None:
-    told = cli.call(
+    result = cli.call(
         "run", cli.write("{name: bad, jobs: [{name: a, command: 'echo out; echo why >&2; exit 3'}]}"), code=1
     )
-    assert "joblens logs 1" in told.stdout
+    assert "joblens logs 1" in result.stdout
     done = cli.call("logs", "a", code=0)
     assert done.stdout == "out\n"
     assert done.stderr == "why\n"  # the only one of that name: nothing to tell
@@ -75,8 +75,8 @@ def test_logs_of_a_failed_job_have_both_streams_each_on_its_own(cli: WorkflowCli
 
 def test_nothing_to_run_again_is_told_to_programs_too(cli: WorkflowCli) -> None:
     done = cli.run("{name: fine, jobs: [{name: a, command: 'true'}]}")
-    told = cli.call("rerun", "fine", "--failed", "--json", code=0).json
-    assert told == {"run": None, "base_run_uuid": done["run_uuid"], "again": []}
+    document = cli.call("rerun", "fine", "--failed", "--json", code=0).json
+    assert document == {"run": None, "base_run_uuid": done["run_uuid"], "again": []}
 
 
 def test_a_reader_that_has_enough_is_no_failure(cli: WorkflowCli) -> None:

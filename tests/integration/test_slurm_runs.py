@@ -325,8 +325,8 @@ def test_a_walltime_costs_a_job_one_attempt(slurm: SlurmServer, cli: WorkflowCli
     process = cli.start("run", cli.write(WALLTIMES), *SLURM, "--packing", "allocations")
     wait_until(lambda: sorted(cli.lines("ran")) == ["long", "short"])
     first = {one.asked["time"]: one.job_id for one in places(cli)[0]}
-    reached, told = first["00:02:00"], first["00:30:00"]
-    for job_id, left_s in ((reached, 1), (told, 40)):
+    reached, result = first["00:02:00"], first["00:30:00"]
+    for job_id, left_s in ((reached, 1), (result, 40)):
         end = dt.datetime.now().astimezone() + dt.timedelta(seconds=left_s)
         slurm.ask("scontrol", "update", f"jobid={job_id}", f"endtime={end:%Y-%m-%dT%H:%M:%S}")
     again = ["long", "long", "short", "short"]
@@ -334,7 +334,7 @@ def test_a_walltime_costs_a_job_one_attempt(slurm: SlurmServer, cli: WorkflowCli
     (cli.folder / "go").touch()
     assert ended(process) == 0
     wait_until(lambda: state_in_slurm(slurm, reached) == "TIMEOUT")
-    wait_until(lambda: state_in_slurm(slurm, told) == "COMPLETED")
+    wait_until(lambda: state_in_slurm(slurm, result) == "COMPLETED")
 
 
 def test_a_lost_node_costs_its_jobs_one_attempt(own_slurm: SlurmServer, cli: WorkflowCli) -> None:

@@ -199,9 +199,9 @@ def test_a_second_batch_of_one_attempt_is_another_iteration(one: OpenRun) -> Non
 def test_each_lineage_has_a_limit_of_its_own(one: OpenRun) -> None:
     for place in range(3):
         one.spawn(job(f"a{place}"))
-    told = one.refused(job("a3"))
-    assert "lineage 'seed' has added jobs 3 times" in told
-    assert "max_iterations" in told
+    result = one.refused(job("a3"))
+    assert "lineage 'seed' has added jobs 3 times" in result
+    assert "max_iterations" in result
     assert one.spawn(job("b"), lineage="another").iteration == 1
     assert one.spawn(state="end").iteration == 3  # a final state is no iteration
     assert one.spawn(job("a0")).existing == ("a0",)  # neither is a batch that is there
@@ -218,7 +218,7 @@ def test_an_empty_batch_stores_the_final_state(one: OpenRun) -> None:
 
 
 def test_all_mistakes_are_told_at_once_and_nothing_is_written(one: OpenRun) -> None:
-    told = one.refused(
+    result = one.refused(
         job("a", resource_requirements="smal"),
         job("a"),
         job("b", depends_on=["c", "nobody"]),
@@ -236,10 +236,10 @@ def test_all_mistakes_are_told_at_once_and_nothing_is_written(one: OpenRun) -> N
         "parameters is only for jobs of a workflow file",
         "the run has a job 'seed' already: the workflow file has it",
     ):
-        assert text in told
-    told = one.refused(job("b", depends_on=["c"]), job("c", depends_on=["b"]), job("d", depends_on=["d"]))
-    assert "jobs wait for each other: 'b' needs 'c' needs 'b'" in told
-    assert "'d' needs 'd'" in told
+        assert text in result
+    result = one.refused(job("b", depends_on=["c"]), job("c", depends_on=["b"]), job("d", depends_on=["d"]))
+    assert "jobs wait for each other: 'b' needs 'c' needs 'b'" in result
+    assert "'d' needs 'd'" in result
 
 
 def test_sizes_have_limits(one: OpenRun) -> None:
@@ -346,9 +346,9 @@ def test_a_job_that_could_never_fit_is_refused(one: OpenRun) -> None:
     owner = Owner(host="h", boot_id="b", pid=1, start_ticks=1)
     started = RunStarted(owner, 2.0, 1 << 30)
     one.store.apply([RunNoted(RunEvent("11111111-1111-4111-8111-111111111111", one.uuid, 1, started))])
-    told = one.refused(job("a", num_cpus=3), job("b", memory="2g"), job("c", num_gpus=1))
+    result = one.refused(job("a", num_cpus=3), job("b", memory="2g"), job("c", num_gpus=1))
     for name in ("a", "b", "c"):
-        assert name in told
+        assert name in result
 
 
 def test_labels_of_added_jobs_mean_the_same_as_in_a_file(tmp_path: Path, one: OpenRun) -> None:

@@ -150,7 +150,7 @@ def test_problems_are_told_in_the_order_of_the_file_with_their_places(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("case,value\na\n", "cases.csv:2: 1 values for 2 columns"),
         ("", "cases.csv is empty"),
@@ -159,12 +159,12 @@ def test_problems_are_told_in_the_order_of_the_file_with_their_places(tmp_path: 
         ('case,value\n"a,1\n', "cases.csv:2: unexpected end of data"),
     ],
 )
-def test_a_table_that_cannot_be_used_says_why(tmp_path: Path, content: str, told: str) -> None:
+def test_a_table_that_cannot_be_used_says_why(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "s.yaml").write_text(SWEEP)
     (tmp_path / "cases.csv").write_text(content)
     (tmp_path / "xs.txt").write_text("1\n")
     (problem,) = said(tmp_path / "s.yaml")
-    assert told in problem
+    assert message in problem
 
 
 def test_files_that_are_no_workflow_are_told_plainly(tmp_path: Path) -> None:

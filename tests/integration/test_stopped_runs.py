@@ -43,8 +43,8 @@ def test_everyone_tells_the_same_of_a_run_that_was_ended(cli: WorkflowCli, how: 
     assert {row["job_name"]: row["status"] for row in rows} == STATES
     for row in rows:
         if row["status"] in ("terminated", "canceled"):
-            told = re.sub(r"\s+", " ", summary)
-            assert f"{row['job_name']} {row['status']}: {row['reason']}" in told
+            result = re.sub(r"\s+", " ", summary)
+            assert f"{row['job_name']} {row['status']}: {row['reason']}" in result
     watched = cli.call("watch", "mixed", code=1).stdout
     assert "1 of 4 done, 2 failed, 1 canceled: run stopped" in watched
     assert "retrying" not in watched

@@ -70,9 +70,9 @@ def test_interrupting_watch_leaves_the_run_alone(cli: WorkflowCli) -> None:
     assert watching.stdout is not None
     watching.stdout.readline()
     watching.send_signal(signal.SIGINT)
-    told, _ = watching.communicate(timeout=20)
+    result, _ = watching.communicate(timeout=20)
     assert watching.returncode == 130
-    assert told.rstrip().endswith("joblens: the run keeps running; joblens watch 1.1 shows it again")
+    assert result.rstrip().endswith("joblens: the run keeps running; joblens watch 1.1 shows it again")
     assert _is_at_the_gate(cli)
 
 

@@ -64,9 +64,9 @@ jobs:
 
 @pytest.mark.parametrize("command", [["resume", "1.1"], ["rerun", "1.1", "--failed"]])
 def test_an_action_that_failed_is_told_and_repeated(cli: WorkflowCli, command: list[str]) -> None:
-    said = cli.call("run", cli.write(FAILING), code=1).stdout
-    assert "action-1.2 failed (exit code 1): echo oops; test -f fixed" in said
-    assert "job_output/1_1/action-1.2" in said
+    printed = cli.call("run", cli.write(FAILING), code=1).stdout
+    assert "action-1.2 failed (exit code 1): echo oops; test -f fixed" in printed
+    assert "job_output/1_1/action-1.2" in printed
     assert "action-1.2 failed" in cli.call("results", "1", code=0).stdout
     assert "action-1.2 failed" in cli.call("workflows", "show", "1", code=0).stdout
     document = json.loads(cli.call("results", "1", "--json", code=0).stdout)

@@ -56,7 +56,7 @@ def test_a_run_whose_folder_has_become_unusable_goes_on_in_another(cli: Workflow
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--time", "0"], "--time 0: must be more than 0"),
         (["--memory", "0"], "--memory 0: must be more than 0"),
@@ -65,9 +65,9 @@ def test_a_run_whose_folder_has_become_unusable_goes_on_in_another(cli: Workflow
         (["-p", "n=7", "-p", "n=8"], "--param n: given twice"),
     ],
 )
-def test_an_offer_of_nothing_is_refused(cli: WorkflowCli, options: list[str], told: str) -> None:
+def test_an_offer_of_nothing_is_refused(cli: WorkflowCli, options: list[str], message: str) -> None:
     done = cli.call("run", *options, cli.write(ONE), code=2)
-    assert told in done.stderr
+    assert message in done.stderr
     assert _runs(cli) == 0
 
 

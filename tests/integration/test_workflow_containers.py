@@ -65,8 +65,8 @@ def check_results(cli: WorkflowCli, engine: Engine, document: dict[str, object])
         "too_long": ("terminated", 152),
         "too_large": ("failed", 137),
     }
-    said = (cli.folder / "data" / "said_2").read_text()
-    assert said == "hello 2 says_2 in /data\n"
+    content = (cli.folder / "data" / "said_2").read_text()
+    assert content == "hello 2 says_2 in /data\n"
     records = cli.records()
     assert records["outside"].job.container is None
     job = records["words"].job
@@ -171,11 +171,11 @@ def test_another_image_runs_a_job_again(cli: WorkflowCli, docker: Engine) -> Non
     )
     path = write(cli, text, docker)
     cli.call("run", path, code=0, timeout=60)
-    told = cli.call("run", path, "--rerun-changed", "--dry-run", code=0).stdout
-    assert "has changed" not in told
+    output = cli.call("run", path, "--rerun-changed", "--dry-run", code=0).stdout
+    assert "has changed" not in output
     path.write_text(path.read_text().replace(IMAGE, f"docker.io/library/{IMAGE}"))
-    told = cli.call("run", path, "--rerun-changed", "--dry-run", code=0).stdout
-    assert "container has changed" in told
+    output = cli.call("run", path, "--rerun-changed", "--dry-run", code=0).stdout
+    assert "container has changed" in output
 
 
 def test_apptainer_runs_without_an_engine(cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,9 +200,9 @@ def test_a_secret_of_any_shape_is_stored_and_shown_nowhere_and_jobs_have_it(
     exports = cli.folder / "exports"
     exports.mkdir()
     for command in COMMANDS:
-        told = cli.call(*command.replace(" -o ", " -o exports/").split())
-        assert told.code in (0, 3), f"{command}: {told.stderr}"
-        texts[command] = told.stdout + told.stderr
+        result = cli.call(*command.replace(" -o ", " -o exports/").split())
+        assert result.code in (0, 3), f"{command}: {result.stderr}"
+        texts[command] = result.stdout + result.stderr
     for file in exports.rglob("*"):
         if file.is_file():
             texts[str(file)] = file.read_bytes().decode("latin-1")
@@ -311,8 +311,8 @@ def test_user_data_that_is_set_before_a_run_begins_is_hidden(cli: WorkflowCli) -
         "    input_user_data: [api_token]\n"
     )
     cli.call("workflows", "create-from-spec", flow, code=0)
-    told = cli.call("user-data", "set", "--run", "1.1", "api_token", '"zz01-set"', "--json", code=0)
-    assert told.json["data"] == "***"
+    result = cli.call("user-data", "set", "--run", "1.1", "api_token", '"zz01-set"', "--json", code=0)
+    assert result.json["data"] == "***"
     listed = cli.call("user-data", "list", "--run", "1.1", code=0).stdout
     assert listed == 'api_token = "***"\n'
     wrong = cli.call("user-data", "set", "--run", "1.1", "api_token", "zz02-set", code=2)

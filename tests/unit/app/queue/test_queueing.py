@@ -213,22 +213,22 @@ class FakeNotifier:
 
 
 def test_a_broker_that_is_away_costs_a_warning_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    bell, said = FakeNotifier(BrokerError("the broker is away")), list[str]()
+    bell, result = FakeNotifier(BrokerError("the broker is away")), list[str]()
     monkeypatch.setattr(bells, "configured_notifier", lambda _settings: bell)
-    call_workers([("u1", "default")], with_queue(broker="redis://x"), store_with(), None, said.append)
+    call_workers([("u1", "default")], with_queue(broker="redis://x"), store_with(), None, result.append)
     assert bell.is_closed
-    assert len(said) == 1
-    assert "the broker is away" in said[0]
-    assert said[0].endswith("the job is queued anyway, and workers will find it in the store")
+    assert len(result) == 1
+    assert "the broker is away" in result[0]
+    assert result[0].endswith("the job is queued anyway, and workers will find it in the store")
 
 
 def test_a_queue_that_nobody_serves_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    bell, said = FakeNotifier(), list[str]()
+    bell, result = FakeNotifier(), list[str]()
     monkeypatch.setattr(bells, "configured_notifier", lambda _settings: bell)
     tickets = [("u1", "default"), ("u2", "night")]
-    call_workers(tickets, with_queue(broker="redis://x:1"), store_with(worker()), None, said.append)
+    call_workers(tickets, with_queue(broker="redis://x:1"), store_with(worker()), None, result.append)
     assert bell.notified == tickets
-    assert said == ["no worker serves the queue night: start one with joblens worker --broker redis://x:1"]
+    assert result == ["no worker serves the queue night: start one with joblens worker --broker redis://x:1"]
 
 
 def test_who_waits_has_a_dead_worker_started_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,8 +45,8 @@ def _told(status: RunStatus, facts: tuple[RunFact, ...], results: list[JobResult
     schedule.stopping = StopMode.DRAIN
     schedule.begin(0.0)
     last = {result.index: result for result in results}
-    told = [standing(schedule, index, status, last_stop(events), last.get(index)) for index in (A, B)]
-    return [(state.label, why) for state, why in told]
+    found = [standing(schedule, index, status, last_stop(events), last.get(index)) for index in (A, B)]
+    return [(state.label, why) for state, why in found]
 
 
 def _result(status: Status, exit_code: int | None = None, reason: str = "exited") -> JobResult:

@@ -180,8 +180,8 @@ def test_what_cannot_be_together_is_told(more: str, problem: str) -> None:
 def test_an_export_of_no_known_format_is_refused(path: str) -> None:
     (problem,) = told(f"dataset_path: a\nexport_path: {path}\nprocess: [a]\n")
     assert "use .jsonl, .json or .parquet, or set export_type" in problem
-    said = recipe_of(f"dataset_path: a\nexport_path: {path}\nexport_type: jsonl\nprocess: [a]\n")
-    assert said.export_type == "jsonl"
+    result = recipe_of(f"dataset_path: a\nexport_path: {path}\nexport_type: jsonl\nprocess: [a]\n")
+    assert result.export_type == "jsonl"
 
 
 def test_an_export_inside_of_a_work_dir_that_is_not_there_is_refused() -> None:
@@ -222,15 +222,15 @@ def test_files_that_are_no_recipes_say_what_is_missing(text: str, problem: str) 
     ],
 )
 def test_places_and_ids_that_cannot_be_are_told_with_why(line: str, words: str) -> None:
-    (said,) = told(f"{LEAST}{line}\n")
-    assert said.startswith("5:1: ")
-    assert words in said
+    (result,) = told(f"{LEAST}{line}\n")
+    assert result.startswith("5:1: ")
+    assert words in result
 
 
 def test_a_dataset_elsewhere_is_told_as_that() -> None:
     text = "dataset_path:\n  - a.jsonl\n  - hdfs://x/b.jsonl\nexport_path: b.jsonl\nprocess: [a]\n"
-    (said,) = told(text)
-    assert said.startswith("3:5: dataset_path: hdfs://x/b.jsonl is a URL")
+    (result,) = told(text)
+    assert result.startswith("3:5: dataset_path: hdfs://x/b.jsonl is a URL")
 
 
 @pytest.mark.parametrize(
@@ -285,5 +285,5 @@ def test_weights_are_told_to_change_nothing() -> None:
     ],
 )
 def test_loading_that_would_give_other_rows_is_refused(line: str, problem: str) -> None:
-    (said,) = told(f"{LEAST}load_dataset_kwargs:\n  {line}\n")
-    assert problem in said
+    (result,) = told(f"{LEAST}load_dataset_kwargs:\n  {line}\n")
+    assert problem in result
