@@ -96,7 +96,7 @@ def _measure(
     return written / seconds, seconds, cpu_s / written * 1e6
 
 
-class _Told(NamedTuple):
+class _WriterResult(NamedTuple):
     written: int
     start: float
     end: float
@@ -117,7 +117,7 @@ def _agent(
     while time.monotonic() - start < SECONDS:
         store.apply([SamplesTaken(uuid, first, samples) for uuid in uuids])
         first += len(samples)
-    results.put(_Told(first * jobs, start, time.monotonic(), time.process_time() - cpu_s))
+    results.put(_WriterResult(first * jobs, start, time.monotonic(), time.process_time() - cpu_s))
     end.wait(300)
     store.close()
 

@@ -166,7 +166,7 @@ def flow(cli: WorkflowCli) -> str:
     return FLOW.format(python=python, cpu=_CPU_S, forks_cpu=2 * _CPU_S, held=_HELD_MIB)
 
 
-def _told(record: Record) -> dict[str, Any]:
+def _recorded_facts(record: Record) -> dict[str, Any]:
     """What an engine may not change."""
     outcome = record.outcome
     assert outcome is not None
@@ -192,7 +192,7 @@ def test_jobs_end_alike_and_use_as_much(flow: str, here: Engine, there: Engine) 
     result, found = there.run(flow, code=1)
     assert states(result) == states(document)
     for name in expected:
-        assert _told(found[name]) == _told(expected[name]), name
+        assert _recorded_facts(found[name]) == _recorded_facts(expected[name]), name
     for name, cpu_s in NUMBERS.items():
         ours, theirs = found[name].outcome, expected[name].outcome
         assert ours is not None
@@ -222,7 +222,7 @@ def test_a_job_that_somebody_cancels_ends_alike(here: Engine, there: Engine) -> 
             ended = store.find(record.job.uuid)
         finally:
             store.close()
-        ends.append((driver.returncode, _told(ended)))
+        ends.append((driver.returncode, _recorded_facts(ended)))
     assert ends[0] == ends[1]
     assert ends[0][1]["status"] is Status.CANCELLED
 
@@ -610,7 +610,7 @@ def test_a_single_command_means_the_same(here: Engine, there: Engine, command: t
     assert result[:2] == (code, out)
     assert err.splitlines()[0] in result[2]
     found = result[3]
-    assert _told(found) == _told(expected)
+    assert _recorded_facts(found) == _recorded_facts(expected)
     for name in ("argv", "is_shell", "name", "tool", "script", "params", "tags", "cwd", "requirements"):
         assert getattr(found.job, name) == getattr(expected.job, name), name
     assert found.job.env["GREETING"] == expected.job.env["GREETING"]

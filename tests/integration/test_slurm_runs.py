@@ -357,8 +357,8 @@ def test_nothing_secret_is_in_what_slurm_shows(slurm: SlurmServer, cli: Workflow
     script = slurm.ask("scontrol", "write", "batch_script", one.job_id, "-")
     assert f"joblens run={cli.newest_run().uuid}" in shown
     assert str(cli.store_path) not in shown + script
-    (hire,) = (cli.store_path.parent / "hires").rglob("*.json")
-    assert hire.stat().st_mode & 0o077 == 0
+    (config_file,) = (cli.store_path.parent / "hires").rglob("*.json")
+    assert config_file.stat().st_mode & 0o077 == 0
     (cli.folder / "go").touch()
     assert ended(process) == 0
-    assert not list(hire.parent.parent.rglob("*.json"))
+    assert not list(config_file.parent.parent.rglob("*.json"))

@@ -34,9 +34,9 @@ class FakeGpu:
             if isinstance(result, Exception):
                 raise result
             return result
-        return self._told(call, arguments)
+        return self._answer(call, arguments)
 
-    def _told(self, call: str, arguments: tuple[Any, ...]) -> Any:
+    def _answer(self, call: str, arguments: tuple[Any, ...]) -> Any:
         match call:
             case "nvmlDeviceGetUUID":
                 return self.uuid

@@ -16,10 +16,10 @@ from joblens.runners.celery import consumer as celery_hearing
 
 class MessageHandler:
     def __init__(self) -> None:
-        self.settled: list[Callable[[], None]] = []
+        self.acknowledged: list[Callable[[], None]] = []
 
-    def take(self, uuid: str, settled: Callable[[], None]) -> None:
-        self.settled.append(settled)
+    def take(self, uuid: str, acknowledged: Callable[[], None]) -> None:
+        self.acknowledged.append(acknowledged)
 
 
 class Message:
@@ -51,7 +51,7 @@ def test_what_is_settled_while_the_waking_byte_is_read_does_not_silence_what_fol
     messages = [Message() for _ in range(3)]
     for message in messages:
         inbox._on_message(message, None, None, None, None)
-    first, second, third = taker.settled
+    first, second, third = taker.acknowledged
 
     def read(descriptor: int, count: int) -> bytes:
         second()  # another thread, at the worst moment

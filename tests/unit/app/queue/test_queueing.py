@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from joblens.agent.runtime.ownership import this_process
 from joblens.app.jobs.preparation import parse_params
 from joblens.app.jobs.requests import Request
-from joblens.app.queue import notifiers as bells
+from joblens.app.queue import notifiers
 from joblens.app.queue.notifiers import (
     NoNotifier,
     StartedWorker,
@@ -120,11 +120,11 @@ def test_parameters_that_cannot_be_read_or_stand_twice_are_refused(given: list[s
         parse_params(given)
 
 
-# ---- bells
+# ---- notifiers
 
 
 class FakeStore:
-    """The part of a store that bells look at."""
+    """The part of a store that notifiers read."""
 
     def __init__(self, *workers: WorkerInfo, waiting: Sequence[str] = ()) -> None:
         self._workers = workers
@@ -213,21 +213,21 @@ class FakeNotifier:
 
 
 def test_a_broker_that_is_away_costs_a_warning_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    bell, result = FakeNotifier(BrokerError("the broker is away")), list[str]()
-    monkeypatch.setattr(bells, "configured_notifier", lambda _settings: bell)
+    notifier, result = FakeNotifier(BrokerError("the broker is away")), list[str]()
+    monkeypatch.setattr(notifiers, "configured_notifier", lambda _settings: notifier)
     call_workers([("u1", "default")], with_queue(broker="redis://x"), store_with(), None, result.append)
-    assert bell.is_closed
+    assert notifier.is_closed
     assert len(result) == 1
     assert "the broker is away" in result[0]
     assert result[0].endswith("the job is queued anyway, and workers will find it in the store")
 
 
 def test_a_queue_that_nobody_serves_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    bell, result = FakeNotifier(), list[str]()
-    monkeypatch.setattr(bells, "configured_notifier", lambda _settings: bell)
+    notifier, result = FakeNotifier(), list[str]()
+    monkeypatch.setattr(notifiers, "configured_notifier", lambda _settings: notifier)
     tickets = [("u1", "default"), ("u2", "night")]
     call_workers(tickets, with_queue(broker="redis://x:1"), store_with(worker()), None, result.append)
-    assert bell.notified == tickets
+    assert notifier.notified == tickets
     assert result == ["no worker serves the queue night: start one with joblens worker --broker redis://x:1"]
 
 
