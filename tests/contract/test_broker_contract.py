@@ -17,7 +17,7 @@ pytest.importorskip("celery")
 
 from joblens.model.errors import BrokerError, InputError
 from joblens.runners.celery.broker_url import Broker, parse_broker
-from joblens.runners.celery.consumer import CeleryHearing
+from joblens.runners.celery.consumer import CeleryConsumer
 from joblens.runners.celery.notifier import CeleryNotifier, make_app
 from tests.conftest import wait_until
 from tests.servers import RabbitServer, RedisServer
@@ -37,12 +37,12 @@ class NodeListener:
         self.connections = 0
         self._holds = holds
         self.name = f"test-{uuid.uuid4().hex[:8]}"
-        self.hearing = CeleryHearing(broker, queues, concurrency, self.name)
+        self.consumer = CeleryConsumer(broker, queues, concurrency, self.name)
         self.thread = threading.Thread(
-            target=self.hearing.run, args=(self, self._has_connected, self.losses.append), daemon=True
+            target=self.consumer.run, args=(self, self._has_connected, self.losses.append), daemon=True
         )
 
-    def take(self, uuid: str, ack: Callable[[], None]) -> None:
+    def on_message(self, uuid: str, ack: Callable[[], None]) -> None:
         self.received.append(uuid)
         if self._holds:
             self.unacknowledged.append(ack)
@@ -58,7 +58,7 @@ class NodeListener:
         return self
 
     def close(self) -> None:
-        self.hearing.stop()
+        self.consumer.stop()
         self.thread.join(20)
         assert not self.thread.is_alive()
 
@@ -156,7 +156,7 @@ def test_messages_that_were_not_settled_go_back_when_a_worker_stops(harness: Har
     harness.notifier().notify(jobs)
     wait_until(lambda: len(first.received) == 5, what="5 messages")
     first.unacknowledged[0]()
-    wait_until(lambda: len(first.hearing._inbox._under_way) == 4, what="one acknowledgement")  # type: ignore[union-attr]
+    wait_until(lambda: len(first.consumer._inbox._under_way) == 4, what="one acknowledgement")  # type: ignore[union-attr]
     first.close()
 
     second = harness.listener()
@@ -321,7 +321,7 @@ def test_a_broker_that_answers_nothing_is_given_up_soon(redis_server: RedisServe
 
 
 @pytest.mark.parametrize("kind", ["redis", "rabbitmq"])
-def test_hearing_and_ringing_go_on_after_the_broker_was_away(
+def test_consumer_and_notifier_continue_after_the_broker_was_away(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     server = request.getfixturevalue("redis_server" if kind == "redis" else "own_rabbitmq")
@@ -357,11 +357,11 @@ def test_a_worker_that_waits_for_its_broker_can_be_stopped(redis_server: RedisSe
 SHUT_DOWN = """
 import signal, sys, threading
 from joblens.runners.celery.broker_url import parse_broker
-from joblens.runners.celery.consumer import CeleryHearing
+from joblens.runners.celery.consumer import CeleryConsumer
 
-hearing = CeleryHearing(parse_broker(sys.argv[1], ""), ("default",), 1, "told")
-signal.signal(signal.SIGTERM, lambda *_: (print("TERM", flush=True), hearing.stop()))
-hearing.run(None, lambda: print("READY", flush=True), print)
+consumer = CeleryConsumer(parse_broker(sys.argv[1], ""), ("default",), 1, "told")
+signal.signal(signal.SIGTERM, lambda *_: (print("TERM", flush=True), consumer.stop()))
+consumer.run(None, lambda: print("READY", flush=True), print)
 print("OVER", flush=True)
 """
 

@@ -29,10 +29,10 @@ class Worker:
         self.dropped: list[str] = []
         self.cpus: list[int] = []
 
-    def take(self, uuid: str, ack: Any) -> None:
+    def on_message(self, uuid: str, ack: Any) -> None:
         self.taken.append(uuid)
 
-    def lend(self, *_: object) -> None:
+    def assign_devices(self, *_: object) -> None:
         pass
 
     def set_cpus(self, cpus: int) -> None:
