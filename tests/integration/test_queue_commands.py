@@ -331,7 +331,7 @@ def test_a_workflow_is_waited_for_looked_at_and_cancelled_by_its_id(
 ) -> None:
     file = tasks_file(tmp_path, [bash("slow.sh")] * 3)
     ident = cli("submit-workflow", str(file), order, code=0).stdout.strip()
-    assert f"{ident} has not ended after 0 s" in cli("wait", ident, "--timeout", "0", code=124).stderr
+    assert f"{ident} has not ended after 0s" in cli("wait", ident, "--timeout", "0", code=124).stderr
     assert cli("status", ident, "--json", code=0).json["workflow_id"] == ident
     assert cli("workflow-status", ident, "--json", code=0).json["workflow_id"] == ident
     assert cli("cancel", ident, code=0).stdout == f"{ident}  3 tasks: 3 cancelled\n"

@@ -236,7 +236,7 @@ def test_doctor_tells_which_slurm_it_is(slurm: SlurmServer, joblens: RunJoblens)
     result = {row["name"]: row for row in rows if row["area"] == "clusters"}
     assert result["slurm"]["available"]
     assert CLUSTER in result["slurm"]["mechanism"]
-    assert "every 1 s" in result["slurm accounting"]["mechanism"]
+    assert "every 1s" in result["slurm accounting"]["mechanism"]
 
 
 def test_without_a_cluster_the_way_out_is_told(

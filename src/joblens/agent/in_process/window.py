@@ -298,12 +298,12 @@ def findings_of(window: Window) -> tuple[Finding, ...]:
         )
     if window.estimated_usec > _NOTICEABLE_USEC:
         sentences.append(
-            f"{window.estimated_usec / 1e6:.2f} s of child processes' CPU time is an estimate:"
+            f"{window.estimated_usec / 1e6:.2f}s of child processes' CPU time is an estimate:"
             " children of overlapping measurements ended together"
         )
     if window.unclaimed_usec > _NOTICEABLE_USEC:
         sentences.append(
-            f"{window.unclaimed_usec / 1e6:.2f} s of CPU time of threads without a measurement"
+            f"{window.unclaimed_usec / 1e6:.2f}s of CPU time of threads without a measurement"
             " during the overlap is in no record"
         )
     if window.has_thread_ended:

@@ -31,7 +31,7 @@ def command(session: Session, interval: str, once: bool) -> None:
     """
     interval_s = parse_duration(interval)
     if interval_s < _FASTEST_S:
-        raise InputError(f"--interval {interval} is too short", hint=f"{_FASTEST_S} s or more")
+        raise InputError(f"--interval {interval} is too short", hint=f"{_FASTEST_S}s or more")
     readings = _Readings(session)
     if session.json:
         _print_json(session, readings)

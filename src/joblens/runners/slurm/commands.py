@@ -183,7 +183,7 @@ class SlurmCommands:
                 hint="Slurm's commands are on the login nodes of a cluster; a module may bring them",
             ) from None
         except subprocess.TimeoutExpired:
-            raise PlacingError(f"{program} did not answer within {wait_s or self._wait_s:g} s") from None
+            raise PlacingError(f"{program} did not answer within {wait_s or self._wait_s:g}s") from None
         except OSError as error:
             raise PlacingError(f"{program} cannot be started: {error}") from error
         if done.returncode != 0 and not (is_fine and is_fine(done.stderr)):

@@ -201,7 +201,7 @@ def test_waiting_for_a_resource_is_told_as_a_share_of_time(number: str, code: st
     record = a_record(
         duration_s=100.0, usage=replace(Usage(cpu_total_usec=90 * SECOND), **{number: 40 * SECOND})
     )
-    assert "40 % of its time" in found(record)[code].text
+    assert "40% of its time" in found(record)[code].text
 
 
 @pytest.mark.parametrize(("threads", "is_others"), [(1, True), (4, True), (5, False), (None, False)])
@@ -285,7 +285,7 @@ def test_a_limit_in_force_that_nobody_asked_joblens_for_counts_too(peak_mib: int
     findings = found(record, a_sample(0), a_sample(1, memory_limit_bytes=GIB))
     assert (Code.MEMORY_NEAR_LIMIT in findings) is is_told
     if is_told:
-        assert "90 % of the 1.0 GiB it may use" in findings[Code.MEMORY_NEAR_LIMIT].text
+        assert "90% of the 1.0 GiB it may use" in findings[Code.MEMORY_NEAR_LIMIT].text
 
 
 def test_a_limit_nobody_asked_for_is_no_reason_to_ask_for_less() -> None:

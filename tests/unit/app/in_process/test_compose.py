@@ -63,7 +63,7 @@ def test_nobody_is_given_more_cpus_than_the_machine_has() -> None:
     text = compose_advice([record])
     result = resources(text, "solver")
     assert (result["limits"]["cpus"], result["reservations"]["cpus"]) == ("2", "2")
-    assert "# peak 215 % CPU, and the machine has no more\n" in text
+    assert "# peak 215% CPU, and the machine has no more\n" in text
 
 
 def test_of_what_nothing_is_known_nothing_is_said() -> None:
