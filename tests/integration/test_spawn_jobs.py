@@ -561,14 +561,14 @@ def test_outside_of_a_job_nothing_can_be_added(cli: WorkflowCli) -> None:
 
 def test_who_watches_a_run_sees_the_jobs_that_are_added(cli: WorkflowCli) -> None:
     (cli.folder / "loop.py").write_text(ORCHESTRATOR)
-    driver = cli.start("run", cli.write(loop(2)), "--quiet")
+    driver = cli.start("run", cli.write(loop(5)), "--quiet")  # lasts longer than it takes to start watching
     wait_until((cli.folder / "trace").exists, timeout=60.0, what="the first job to begin")
     watching = cli.start("watch", "loop")
     printed, _ = watching.communicate(timeout=180)
     driver.communicate(timeout=60)
     assert watching.returncode == 0, printed
-    assert "✓ work2: done" in printed
-    assert "5 of 5 done: run completed" in printed
+    assert "✓ work5: done" in printed
+    assert "11 of 11 done: run completed" in printed
 
 
 # ---- together with datasets and recover ------------------------------------------------------------------
