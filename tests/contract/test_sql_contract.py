@@ -128,6 +128,6 @@ def test_values_beyond_the_limit_are_cut(filled: QueueStore) -> None:
 
 def test_a_query_that_takes_too_long_ends(filled: QueueStore) -> None:
     endless = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
-    with pytest.raises(InputError, match=r"took longer than 0\.2 s"):
+    with pytest.raises(InputError, match=r"took longer than 0\.2s"):
         filled.sql(endless, SqlLimits(seconds=0.2))
     assert filled.sql("SELECT count(*) FROM jobs", LIMITS).rows == [(2,)]

@@ -46,9 +46,9 @@ def test_arrow_goes_to_a_file(filled: RunJoblens, tmp_path: Path) -> None:
 
 
 def test_rows_beyond_the_limit_are_reported(filled: RunJoblens) -> None:
-    told = filled("sql", QUERY, "--limit", "1", "--json")
-    assert len(json.loads(told.stdout)) == 1
-    assert "stopped after 1 row;" in told.stderr
+    result = filled("sql", QUERY, "--limit", "1", "--json")
+    assert len(json.loads(result.stdout)) == 1
+    assert "stopped after 1 row;" in result.stderr
 
 
 @pytest.mark.parametrize(

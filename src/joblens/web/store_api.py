@@ -9,8 +9,7 @@ from msgspec.structs import replace
 import joblens
 from joblens.app.queue.health import queue_health
 from joblens.app.runs.control import LocalDrivers
-from joblens.app.server.bulk_changes import BulkChanger
-from joblens.app.server.changes import SubmitJob
+from joblens.app.server.changes import Changer, SubmitJob
 from joblens.app.server.machine import Recoveries
 from joblens.app.server.questions import Answering
 from joblens.model import questions as q
@@ -73,13 +72,8 @@ def _asking(method: Callable[[Answering, Any], Any]) -> Callable[[Call], Any]:
     return lambda call: method(Answering(call.store, call.principal), call.body)
 
 
-def _changing(method: Callable[[BulkChanger, Any], Any]) -> Callable[[Call], Any]:
-    def change(call: Call) -> Any:
-        server = call.server
-        changer = BulkChanger(call.store, call.principal, server.settings, server.config, server.warn)
-        return method(changer, call.body)
-
-    return change
+def _changing(method: Callable[[Changer, Any], Any]) -> Callable[[Call], Any]:
+    return lambda call: method(changer(call), call.body)
 
 
 def _driven(call: Call) -> q.Driven:
@@ -196,7 +190,7 @@ ENDPOINTS = (
     _question(
         "cancel",
         "Ask many jobs to end.",
-        _changing(BulkChanger.cancel),
+        _changing(Changer.cancel_jobs),
         q.Done,
         q.CancelJobs,
         Role.OPERATOR,
@@ -205,7 +199,7 @@ ENDPOINTS = (
     _question(
         "delete",
         "Delete many jobs, and workflows without other jobs. This cannot be undone.",
-        _changing(BulkChanger.delete),
+        _changing(Changer.delete_jobs),
         q.Done,
         q.DeleteJobs,
         Role.ADMIN,

@@ -18,7 +18,7 @@ from joblens.model.access import Scope
 from joblens.model.errors import AmbiguousJob, InputError, UnknownJob
 from joblens.model.history import BENCH_TAG, Annotation, HistoryQuery, SortKey, Statistics
 from joblens.model.jobs.details import Details, Provenance
-from joblens.model.jobs.job import Finding, Record, Status, is_of_workflow
+from joblens.model.jobs.job import Finding, Job, Record, Status, is_of_workflow
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import parse_instant
 from joblens.ports.store import QueueStore
@@ -214,7 +214,7 @@ def summary_of(record: Record) -> JobSummary:
         host="" if attempt is None else attempt.owner.host,
         tool=job.tool,
         queue=job.queue,
-        run=job.run.run_uuid if job.run is not None and is_of_workflow(job) else "",
+        run=run_of(job),
         tags=job.tags,
         started_at_us=None if attempt is None else attempt.started_at_us,
         ended_at_us=None if outcome is None else outcome.ended_at_us,
@@ -229,6 +229,11 @@ def summary_of(record: Record) -> JobSummary:
         why=why or ("" if outcome is None or not record.status.is_failure else outcome.reason),
         findings=tuple(each.code for each in findings),
     )
+
+
+def run_of(job: Job) -> str:
+    """Returns the uuid of its workflow's run; '' without one."""
+    return job.run.run_uuid if job.run is not None and is_of_workflow(job) else ""
 
 
 def count_jobs(store: QueueStore, who: Principal, asked: JobFilter) -> JobCount:

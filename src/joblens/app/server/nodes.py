@@ -10,7 +10,6 @@ from msgspec import Meta, Struct
 from joblens.app.server.access import Principal
 from joblens.app.server.jobs import Word
 from joblens.app.server.live import LiveJobs, Machine
-from joblens.model.access import Scope
 from joblens.model.delivery import WorkerInfo
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, SortKey
@@ -106,7 +105,7 @@ class HostHistory:
         self._kept: dict[str | None, tuple[float, dict[str, HostJobs]]] = {}
 
     def read(self, store: QueueStore, who: Principal) -> dict[str, HostJobs]:
-        user = None if who.scope is Scope.ALL else who.user
+        user = who.only_user
         with self._lock:
             found = self._kept.get(user)
             if found is not None and time.monotonic() - found[0] < _AGE_S:

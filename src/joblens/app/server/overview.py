@@ -7,10 +7,11 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from joblens.app.server.access import Principal
+from joblens.app.server.jobs import run_of
 from joblens.model.access import Scope
 from joblens.model.delivery import Backlog
 from joblens.model.history import BENCH_TAG, HistoryQuery, SortKey
-from joblens.model.jobs.job import Finding, Record, Status
+from joblens.model.jobs.job import Record, Status
 from joblens.model.sql import SqlLimits
 from joblens.model.values.ids import short
 from joblens.ports.store import QueueStore
@@ -111,7 +112,7 @@ def get_overview(store: QueueStore, who: Principal, days: "DayCounts", midnight_
 def failure_of(record: Record) -> Failure:
     outcome, job = record.outcome, record.job
     assert outcome is not None
-    why = _main_finding(outcome.findings)
+    why = outcome.findings[0] if outcome.findings else None  # they begin with the most important one
     reason = why.text if why is not None else outcome.error or outcome.reason or record.status.value
     return Failure(
         number=record.number or 0,
@@ -122,13 +123,8 @@ def failure_of(record: Record) -> Failure:
         reason=reason,
         advice="" if why is None else why.advice,
         line=_line(record, "" if why is None else why.advice),
-        run="" if job.run is None or job.run.is_command else job.run.run_uuid,
+        run=run_of(job),
     )
-
-
-def _main_finding(findings: tuple[Finding, ...]) -> Finding | None:
-    """Returns why it ended: findings begin with the most important one."""
-    return findings[0] if findings else None
 
 
 def _line(record: Record, advice: str) -> str:
@@ -147,7 +143,7 @@ class DayCounts:
         self._kept: dict[tuple[str | None, int], tuple[float, Days]] = {}
 
     def answer(self, store: QueueStore, who: Principal, midnight_us: int) -> Days:
-        user = None if who.scope is Scope.ALL else who.user
+        user = who.only_user
         key = (user, midnight_us)
         with self._lock:
             found = self._kept.get(key)

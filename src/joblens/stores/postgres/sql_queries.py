@@ -106,7 +106,7 @@ def _plain(value: Any) -> Any:
 
 def _too_long(limits: SqlLimits) -> InputError:
     return InputError(
-        f"the query took longer than {limits.seconds:g} s", hint="ask for less, or allow more: --timeout"
+        f"the query took longer than {limits.seconds:g}s", hint="ask for less, or allow more: --timeout"
     )
 
 

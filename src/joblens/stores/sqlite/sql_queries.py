@@ -120,7 +120,7 @@ def _asked(connection: apsw.Connection, text: str, limits: SqlLimits, until_s: f
 def _explained(error: apsw.Error, limits: SqlLimits) -> InputError | StoreError:
     if isinstance(error, apsw.InterruptError):
         return InputError(
-            f"the query took longer than {limits.seconds:g} s", hint="ask for less, or allow more: --timeout"
+            f"the query took longer than {limits.seconds:g}s", hint="ask for less, or allow more: --timeout"
         )
     if isinstance(error, apsw.ExecTraceAbort):
         return InputError("SQL: more than one statement", hint="give one SELECT")
