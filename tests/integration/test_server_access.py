@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -9,15 +10,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+import msgspec
 import pytest
 
 pytest.importorskip("starlette")
 
 from joblens.app.server.access import local_owner
 from joblens.model.access import Role, Scope
+from joblens.model.runs.run import Run, Workflow
 from joblens.model.values.ids import new_uuid
-from joblens.model.writes import JobQueued
+from joblens.model.writes import JobQueued, RunCreated, WorkflowCreated
+from joblens.web.application import all_endpoints
 from joblens.web.auth import Sessions
+from joblens.web.stream_api import STREAMS
 from tests.builders.tickets import LEASE_S, ticketed, worker
 from tests.builders.writes import NOON_US, SECOND, ended, queued, started
 from tests.integration.served import Served, certificate
@@ -146,6 +151,29 @@ def test_own_scope_hides_jobs_of_others_everywhere(server: Served) -> None:
     # The answer is the same for a job of another user and for one that does not exist.
     answers = [server.get(f"{API}/jobs/{ident}", token).json["detail"] for ident in ("2", "77")]
     assert answers[0].replace("2", "77") == answers[1]
+
+
+def test_own_scope_is_answered_as_if_there_were_no_job_run_or_workflow_of_others(server: Served) -> None:
+    """Every path: a new one is in this test without being named here."""
+    workflow = Workflow(uuid=new_uuid(), name="secret-workflow", created_at_us=NOON_US, user="bob")
+    run = Run(uuid=new_uuid(), workflow_uuid=workflow.uuid, created_at_us=NOON_US, user="bob")
+    server.apply(WorkflowCreated(workflow), RunCreated(run))
+    uuid = job(server, "bob", name="secret-job", tags=("secret-tag",))
+    token = server.token(Role.ADMIN, Scope.OWN, "ana")
+    names = {"job": uuid, "run": run.uuid, "workflow": workflow.uuid, "stream": "stdout", "token": "x"}
+    required = {"text": "x", "host": "host", "name": "secret*", "job": uuid}
+    asked = [each for each in all_endpoints() if each.method == "GET"]
+    for path, query in [
+        *((each.path, each.query) for each in asked),
+        *((each.path, each.query) for each in STREAMS),
+    ]:
+        fields = {each.encode_name: each.required for each in msgspec.structs.fields(query)}
+        words = "&".join(f"{name}={required[name]}" for name in fields if fields[name])
+        answer = server.get(f"{API}{path.format(**names)}?{words}", token)
+        if {"{job}", "{run}", "{workflow}"} & set(re.findall("{.*?}", path)):
+            assert answer.status == 404, path
+        else:
+            assert "secret" not in answer.text, path
 
 
 def test_own_scope_counts_only_own_jobs_of_a_tag(server: Served) -> None:

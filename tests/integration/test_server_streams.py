@@ -22,6 +22,7 @@ from joblens.web import streams
 from tests.builders.tickets import LEASE_S, begun, done, ticketed, under, worker
 from tests.builders.writes import NOON_US, ended, queued, samples, started
 from tests.integration.served import EventReader, Served
+from tests.servers import PostgresServer
 
 API = "/api/v1"
 
@@ -209,6 +210,25 @@ def test_streams_outlast_a_store_that_disappears(
     server.apply(samples(uuid, 2, 2))
     assert [next(events)[1], next(events)[1]] == ["2", "3"]
     reader.close()
+
+
+def test_streams_outlast_a_database_that_is_restarted(
+    own_postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "_LONGEST_PAUSE_S", 0.2)
+    with Served(tmp_path, store=own_postgres.new_database()) as server:
+        uuid = running_job(server, 2)
+        reader = EventReader(server, f"{API}/jobs/{uuid}/samples/stream")
+        events = iter(reader)
+        assert [next(events)[1], next(events)[1]] == ["0", "1"]
+        own_postgres.kill()
+        assert server.get(f"{API}/jobs/{uuid}").status == 503
+        stranger = server.get(f"{API}/jobs/{uuid}", "jl_wrong")
+        assert (stranger.status, "postgresql" in stranger.text) == (503, False)
+        own_postgres.start()
+        server.apply(samples(uuid, 2, 2), ended(uuid))
+        assert [next(events)[1], next(events)[1], next(events)[0]] == ["2", "3", "end"]
+        reader.close()
 
 
 def test_more_streams_than_allowed_are_refused(tmp_path: Path) -> None:
