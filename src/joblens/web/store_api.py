@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 import joblens
+from joblens.app.queue.health import queue_health
 from joblens.app.runs.control import LocalDrivers
 from joblens.app.server.changes import Changer, SubmitJob
 from joblens.app.server.machine import Recoveries
@@ -80,6 +82,11 @@ def _driven(call: Call) -> q.Driven:
     return q.Driven(drivers.is_driven(run), drivers.host())
 
 
+def _queue_health(call: Call) -> q.QueueHealth:
+    call.principal.require_all("workers and queues")
+    return q.QueueHealth(queue_health(call.server.settings))
+
+
 def _recover(call: Call) -> q.Done:
     server = call.server
     return q.Done(int(_recoveries.recover(call.store, server.settings, server.config, server.warn)))
@@ -94,9 +101,16 @@ def _submit(call: Call) -> Record:
 ENDPOINTS = (
     _question("find", "One job.", _asking(Answering.find), Record, q.OneJob),
     _question("page", "Jobs that match, up to 1,000 at a time.", _asking(Answering.page), Page, q.JobQuery),
-    _question("count", "How many jobs match.", _asking(Answering.count), q.Count, q.JobQuery),
-    _question("statistics", "Totals and percentiles.", _asking(Answering.statistics), Statistics, q.JobQuery),
-    _question("tagged", "Jobs by tag.", _asking(Answering.tagged), q.Tagged, q.TagPrefix),
+    _question("count", "How many jobs match.", _asking(Answering.count), q.Count, q.JobQuery, is_slow=True),
+    _question(
+        "statistics",
+        "Totals and percentiles.",
+        _asking(Answering.statistics),
+        Statistics,
+        q.JobQuery,
+        is_slow=True,
+    ),
+    _question("tagged", "Jobs by tag.", _asking(Answering.tagged), q.Tagged, q.TagPrefix, is_slow=True),
     _question(
         "running",
         "Queued and running jobs, without those that the client has.",
@@ -149,12 +163,17 @@ ENDPOINTS = (
         q.ManyJobs,
     ),
     _question("now", "The store's clock.", _asking(Answering.now), q.Clock),
+    replace(
+        _question(
+            "sql", "A query over the views of docs/sql.md.", _asking(Answering.sql), SqlAnswer, q.SqlQuery
+        ),
+        is_query=True,
+    ),
     _question(
-        "sql",
-        "A query over the views of docs/sql.md.",
-        _asking(Answering.sql),
-        SqlAnswer,
-        q.SqlQuery,
+        "queue-health",
+        "Whether the store, the broker and the workers of the server work.",
+        _queue_health,
+        q.QueueHealth,
         is_slow=True,
     ),
     _question("driven", "Whether a process drives a run.", _driven, q.Driven, q.OneRun),

@@ -228,11 +228,11 @@ def causes(
 
 
 def how_much(number: NumberChange) -> str:
-    """wall time +44 %"""
+    """wall time +44%"""
     ratio = number.ratio
     if ratio is None:
         return number.title
-    return f"{number.title} x{ratio:.2g}" if ratio >= 2 else f"{number.title} {100 * (ratio - 1):+.0f} %"
+    return f"{number.title} x{ratio:.2g}" if ratio >= 2 else f"{number.title} {100 * (ratio - 1):+.0f}%"
 
 
 def _endings(before: Record, after: Record) -> Iterator[Cause]:
@@ -296,7 +296,7 @@ def _load(moved: _Moved) -> Iterator[Cause]:
         text = f"the machine was {'busier' if busy.after > busy.before else 'less busy'}"
         yield Cause(
             kind="measured",
-            text=f"{text}: {busy.before:.0f} % → {busy.after:.0f} % of all its CPUs, this job included",
+            text=f"{text}: {busy.before:.0f}% → {busy.after:.0f}% of all its CPUs, this job included",
             numbers=("duration_s",),
         )
 

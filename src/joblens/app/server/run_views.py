@@ -435,7 +435,7 @@ def _row(job: JobStanding, group: int, reasons: dict[int, str]) -> JobRow:
         group=group,
         number=last.number,
         attempts=sum(each.tries - (each.status is Status.QUEUED) for each in job.results),
-        began_us=last.began_at_us or None,
+        began_us=None if last.is_deleted else last.began_at_us or None,
         duration_s=last.duration_s,
         cpu_s=None if last.cpu_usec is None else last.cpu_usec / 1e6,
         memory_bytes=last.memory_bytes,

@@ -140,7 +140,7 @@ class OwnLog:
         outcome = record.outcome
         if outcome is not None:
             code = "" if outcome.exit_code is None else f", exit code {outcome.exit_code}"
-            took = f"{outcome.duration_s:.3f} s"
+            took = f"{outcome.duration_s:.3f}s"
             self.info(f"job {record.job.uuid} ({record.job.name}): {outcome.status}{code}, {took}")
 
 
