@@ -63,7 +63,7 @@ class AmbiguousRun(InputError):
     http_status = 409
 
 
-class FileMistakes(InputError):
+class _FileMistakes(InputError):
     """A file has mistakes; the message lists them with their positions."""
 
     http_status = 422
@@ -83,7 +83,7 @@ class FileMistakes(InputError):
         return cls(message, problems=problems, hint=hint)
 
 
-class SpecError(FileMistakes):
+class SpecError(_FileMistakes):
     """A workflow file has mistakes; the message lists all of them with their positions."""
 
 
@@ -126,7 +126,7 @@ class RunIsDriven(InputError):
     http_status = 409
 
 
-class RecipeError(FileMistakes):
+class RecipeError(_FileMistakes):
     """A recipe has a mistake: a key, an operator, a parameter, or a dataset."""
 
 
