@@ -23,8 +23,6 @@ from tests.builders.writes import SECOND
 from tests.conftest import completed_joblens
 from tests.integration.served import Served
 
-ENDPOINTS = GPU_DETAILS.endpoints
-assert ENDPOINTS is not None
 _FAMILY = """
 import subprocess, sys, time
 print('\\x1b[32mstarted\\x1b[0m', flush=True)
@@ -225,8 +223,10 @@ def test_earlier_runs_are_drawn_behind_and_unmeasured_metrics_say_why(dashboard:
 def test_each_gpu_has_its_charts_and_endpoints_have_their_numbers(dashboard: Watched) -> None:
     job = SyntheticJob(dashboard.server, age_s=90, name="gpus")
     rows = [replace(row, at_us=job.began_us + row.elapsed_us) for row in gpu_samples()]
-    near = replace(ENDPOINTS.endpoints[0], port=5432, rtt_usec=120)
-    table = replace(ENDPOINTS, endpoints=(*ENDPOINTS.endpoints, near))
+    table = GPU_DETAILS.endpoints
+    assert table is not None
+    near = replace(table.endpoints[0], port=5432, rtt_usec=120)
+    table = replace(table, endpoints=(*table.endpoints, near))
     dashboard.server.apply(
         SamplesTaken(job.uuid, 0, tuple(rows)), DetailsTaken(job.uuid, replace(GPU_DETAILS, endpoints=table))
     )
