@@ -16,7 +16,7 @@ from joblens.model.jobs.details import Details, ThreadTable, ThreadUse
 from joblens.model.jobs.job import Finding, Requirements, Severity, Status
 from joblens.model.writes import DetailsTaken, SamplesTaken
 from tests.browser.conftest import OpenPage, StartJob, Watched
-from tests.browser.synthetic import HOSTILE, MIB, SyntheticJob
+from tests.browser.synthetic import HOSTILE, MIB, SHOWN, SyntheticJob
 from tests.builders.gpu_job import DETAILS as GPU_DETAILS
 from tests.builders.gpu_job import gpu_samples
 from tests.builders.writes import SECOND
@@ -365,6 +365,7 @@ def test_it_is_accessible_and_takes_hostile_text(
     page.locator("figure.chart").first.scroll_into_view_if_needed()
     expect(page.locator("figure.chart .u-over").first).to_be_visible()
     expect(page.get_by_label("Output of the job")).to_contain_text("<img src=x")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(SHOWN)  # it reads as it is written
     began = datetime.fromtimestamp(job.began_us / 1e6, ZoneInfo("Europe/Berlin"))  # the reader's zone
     expect(page.locator(".job-where")).to_contain_text(f"started {began:%Y-%m-%d %H:%M:%S}")
     expect(page.get_by_role("region", name="Provenance")).to_contain_text("never started")
@@ -439,4 +440,4 @@ def test_the_process_tree_is_that_of_the_time_under_the_pointer(dashboard: Watch
     box = plot.bounding_box()
     assert box is not None
     plot.hover(position={"x": box["width"] * 0.8, "y": 20})
-    expect(tree.locator(".process-name")).to_have_text(["main", HOSTILE[:40], "grandchild"])
+    expect(tree.locator(".process-name")).to_have_text(["main", SHOWN[:40], "grandchild"])

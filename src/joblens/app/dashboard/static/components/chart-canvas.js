@@ -1,5 +1,6 @@
 /** Lines, texts and ticks on the canvas of a chart. */
 
+import { plain } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { colourOf } from "./sparkline.js";
 
@@ -40,7 +41,7 @@ export function halo(context, text, x, y, width) {
   context.fillRect(left - 2, y - box.actualBoundingBoxAscent - 2, box.width + 4, height);
   context.globalAlpha = 1;
   context.fillStyle = fillStyle;
-  context.fillText(words, x, y);
+  context.fillText(plain(words), x, y);
 }
 
 /**

@@ -74,7 +74,7 @@ const COLUMNS = {
       el(
         "a",
         { href: context.href(`/jobs/${job.number}`), tabindex: "-1", title: job.command ?? "" },
-        job.name || job.command || job.uuid.slice(0, 8),
+        job.name.trim() || job.command || job.uuid.slice(0, 8),
       ),
   }),
   status: () => ({

@@ -81,7 +81,7 @@ export class LiveRows {
           el(
             "a",
             { href: context.href(`/jobs/${row.job.number}`), tabindex: "-1", title: row.job.command ?? "" },
-            row.job.name || row.job.command || row.job.uuid.slice(0, 8),
+            row.job.name.trim() || row.job.command || row.job.uuid.slice(0, 8),
           ),
       },
       {
