@@ -8,14 +8,17 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
 from joblens.model.access import Role
 from joblens.model.jobs.details import Details, ThreadTable, ThreadUse
 from joblens.model.jobs.job import Finding, Requirements, Severity, Status
-from joblens.model.writes import DetailsTaken
+from joblens.model.writes import DetailsTaken, SamplesTaken
 from tests.browser.conftest import OpenPage, StartJob, Watched
 from tests.browser.synthetic import HOSTILE, MIB, SHOWN, SyntheticJob
+from tests.builders.gpu_job import DETAILS as GPU_DETAILS
+from tests.builders.gpu_job import gpu_samples
 from tests.builders.writes import SECOND
 from tests.conftest import completed_joblens
 from tests.integration.served import Served
@@ -215,6 +218,29 @@ def test_earlier_runs_are_drawn_behind_and_unmeasured_metrics_say_why(dashboard:
     assert len(rows_of_numbers(page, "CPU")) == 40  # that run was longer
     page.get_by_label("Earlier runs").uncheck()
     expect(page.locator("figure.chart .u-legend").first).not_to_contain_text("job 1")
+
+
+def test_each_gpu_has_its_charts_and_endpoints_have_their_numbers(dashboard: Watched) -> None:
+    job = SyntheticJob(dashboard.server, age_s=90, name="gpus")
+    rows = [replace(row, at_us=job.began_us + row.elapsed_us) for row in gpu_samples()]
+    table = GPU_DETAILS.endpoints
+    assert table is not None
+    near = replace(table.endpoints[0], port=5432, rtt_usec=120)
+    table = replace(table, endpoints=(*table.endpoints, near))
+    dashboard.server.apply(
+        SamplesTaken(job.uuid, 0, tuple(rows)), DetailsTaken(job.uuid, replace(GPU_DETAILS, endpoints=table))
+    )
+    job.count = len(rows)
+    job.end()
+    page = dashboard.page
+    dashboard.open(f"/jobs/{job.uuid}")
+    titles = page.locator("figure.chart .chart-title")
+    expect(titles.filter(has_text="GPU 0 Tesla T4: memory")).to_be_visible()
+    expect(titles.filter(has_text="GPU 1 UHD Graphics")).not_to_have_count(0)
+    endpoints = page.get_by_role("region", name="Network endpoints")
+    expect(endpoints.get_by_role("row").filter(has_text="192.0.2.7:443")).to_contain_text("12.30ms")
+    expect(endpoints.get_by_role("row").filter(has_text="192.0.2.7:5432")).to_contain_text("0.12ms")
+    expect(endpoints).to_contain_text("[::]:8080")
 
 
 def test_two_gigabytes_of_output_are_read_in_windows(dashboard: Watched, tmp_path: Path) -> None:

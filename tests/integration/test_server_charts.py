@@ -187,6 +187,20 @@ def test_each_gpu_has_its_charts(server: Served) -> None:
     assert (memory.title, memory.limit) == ("GPU 1 H200: memory", 8 * MIB)
 
 
+def test_gpus_come_in_the_order_of_the_machine(server: Served) -> None:
+    names = ("GPU-b", "GPU-a")  # of number 0 and 1
+    details = Details(
+        gpus=tuple(GpuFacts(id=name, vendor="nvidia", index=index) for index, name in enumerate(names))
+    )
+    reading = GpuReading(utilization=9000)
+    rows = [busy(second, gpus={"GPU-a": reading, "GPU-b": reading}) for second in range(5)]
+    found = charts(server, job(server, rows, details=details))
+    assert [each.key for each in found.charts if each.key.endswith("utilization")] == [
+        "gpu:GPU-b:utilization",
+        "gpu:GPU-a:utilization",
+    ]
+
+
 def test_earlier_runs_of_the_same_name_newest_first(server: Served) -> None:
     rows = [busy(second) for second in range(4)]
     first, second = (

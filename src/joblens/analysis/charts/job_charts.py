@@ -423,7 +423,8 @@ def _why_no_samples(record: Record) -> str:
 
 def _gpu_charts(picked: _Picked, record: Record, details: Details, gpus: GpuTimes) -> list[Chart]:
     facts = {each.id: each for each in details.gpus or ()}
-    found = list(dict.fromkeys(name for _, readings in gpus for name in readings))
+    seen = dict.fromkeys(name for _, readings in gpus for name in readings)
+    found = sorted(seen, key=lambda name: facts[name].index if name in facts else len(seen))
     if not found:
         why = details.unknown.get("gpus") or (
             record.outcome.usage.unknown.get("gpu_memory_peak_bytes", "") if record.outcome else ""

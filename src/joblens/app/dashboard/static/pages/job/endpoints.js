@@ -36,7 +36,7 @@ export class EndpointsCard {
             format.bytes(each.rx_bytes),
             format.bytes(each.tx_bytes),
             format.count(each.sockets ?? 0),
-            format.seconds(each.rtt_usec),
+            roundTrip(each.rtt_usec),
           ]),
         ),
       ),
@@ -50,6 +50,11 @@ export class EndpointsCard {
   fail(words) {
     fill(this._body, el("p", { class: "muted" }, words));
   }
+}
+
+/** In the digits of the command line: those of a local network take microseconds. @param {number | null | undefined} usec */
+function roundTrip(usec) {
+  return usec === null || usec === undefined ? format.UNKNOWN : `${(usec / 1000).toFixed(2)}ms`;
 }
 
 /** @param {Api.Endpoint} endpoint */
