@@ -92,7 +92,9 @@ def test_signing_out_ends_the_session(dashboard: Watched) -> None:
     expect(dashboard.page.get_by_label("Token")).to_be_visible()
 
 
-def test_meters_and_swatches_keep_their_colour_where_the_reader_chooses_all_others(open_page: OpenPage) -> None:
+def test_meters_and_swatches_keep_their_colour_where_the_reader_chooses_all_others(
+    open_page: OpenPage,
+) -> None:
     visitor = open_page(forced_colors="active")
     visitor.sign_in()
     filling = visitor.page.locator(".meter > span").first
