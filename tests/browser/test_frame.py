@@ -1,10 +1,13 @@
 """The frame around all pages: sign-in, navigation, few requests, themes."""
 
 import re
+from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from tests.browser.conftest import OpenPage, Watched
+from tests.browser.synthetic import SyntheticJob
+from tests.integration.served import Served
 
 
 def test_the_sign_in_url_leads_to_the_overview(dashboard: Watched) -> None:
@@ -103,3 +106,27 @@ def test_meters_and_swatches_keep_their_colour_where_the_reader_chooses_all_othe
         "node => [node, document.body].map(each => getComputedStyle(each).backgroundColor)"
     )
     assert colour != ground
+
+
+def test_after_a_restart_of_the_server_the_reader_signs_in_and_comes_back(
+    browser: Browser, tmp_path: Path
+) -> None:
+    context = browser.new_context()
+    with Served(tmp_path) as first:
+        port = first.port
+        job = SyntheticJob(first, age_s=60, name="outlives the server")
+        job.take(5)
+        visitor = Watched(context.new_page(), first)
+        visitor.may_lose_requests = True
+        visitor.sign_in()
+        visitor.open(f"/jobs/{job.uuid}")
+        expect(visitor.page.locator(".connection")).to_have_text("Live")
+    expect(visitor.page.locator(".connection")).to_have_text("Reconnecting…", timeout=20_000)
+    with Served(tmp_path, options={"port": port}) as second:
+        expect(visitor.page.get_by_label("Token")).to_be_visible(timeout=20_000)
+        visitor.page.get_by_label("Token").fill(second.token())
+        visitor.page.get_by_role("button", name="Sign in").click()
+        expect(visitor.page.get_by_role("heading", level=1)).to_contain_text("outlives the server")
+        expect(visitor.page.locator(".connection")).to_have_text("Live")
+    context.close()
+    assert visitor.problems == []

@@ -46,7 +46,12 @@ def test_a_run_after_a_killed_one_ends_as_usual(runs: Path, tmp_path: Path) -> N
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", tmp_path],
         cwd=tmp_path,
-        env={**os.environ, "PYTEST_DEBUG_TEMPROOT": str(tmp_path), "PYTHONPATH": python_path(repository)},
+        env={
+            **os.environ,
+            "PYTEST_DEBUG_TEMPROOT": str(tmp_path),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTHONPATH": python_path(repository),
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -9,7 +9,7 @@ import gzip
 import hashlib
 import os
 import re
-from importlib import resources
+from importlib.util import find_spec
 
 from msgspec import Struct
 
@@ -115,10 +115,11 @@ def _read(path: str) -> str:
 
 
 def _uplot(name: str) -> str:
-    try:
-        return (resources.files("uplot") / "static" / name).read_text(encoding="utf-8")
-    except ModuleNotFoundError as error:
-        raise MissingExtra("the dashboard needs uplot-python", hint=how_to_install("server")) from error
+    package = find_spec("uplot")  # without importing it, which would import numpy
+    if package is None or package.origin is None:
+        raise MissingExtra("the dashboard needs uplot-python", hint=how_to_install("server"))
+    with open(os.path.join(os.path.dirname(package.origin), "static", name), encoding="utf-8") as file:
+        return file.read()
 
 
 def _asset(name: str, kind: str, media_type: str, text: str) -> Asset:

@@ -14,6 +14,7 @@ from joblens.cli.options.groups import FILTER_GROUPS, GroupedCommand
 from joblens.cli.terminal import ProgressBar
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery
+from joblens.model.values.lists import listed
 from joblens.model.values.units import format_bytes, format_instant
 from joblens.views.text.numbers import counted
 
@@ -146,8 +147,7 @@ def _selection(
         *(f"Job {record.number} {display_name(record.job)}".strip() for record in jobs),
     ]
     names = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in names]
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
-    return Selection(title=title or shown, jobs=jobs, runs=runs)
+    return Selection(title=title or listed(names, 3), jobs=jobs, runs=runs)
 
 
 def _words(query: HistoryQuery) -> str:

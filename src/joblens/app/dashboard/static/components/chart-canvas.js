@@ -61,6 +61,33 @@ export function timeTicks(_plot, ticks, _axis, _space, step) {
   });
 }
 
+const POWERS = Array.from({ length: 51 }, (_, power) => 2 ** power);
+const WHOLE = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((each) => each * 10 ** power)).flat();
+
+/**
+ * Distances of ticks that read well in a unit: powers of two for bytes, whole numbers for counts.
+ * @param {(value: number | null) => string} unit  From `format`.
+ */
+export function stepsOf(unit) {
+  if (unit === format.bytes || unit === format.rate) return { incrs: POWERS };
+  return unit === format.count ? { incrs: WHOLE } : {};
+}
+
+/**
+ * Values without a neighbour that a line would lead to: they are drawn as dots, or they would not be seen.
+ * @param {any} plot
+ * @param {readonly (number | null | undefined)[]} values
+ * @param {number} bridged  Pixels of the canvas across which a line leads.
+ * @returns {number[]}
+ */
+export function lonePoints(plot, values, bridged) {
+  const known = [...values.keys()].filter((at) => values[at] !== null && values[at] !== undefined);
+  const isNear = (/** @type {number | undefined} */ one, /** @type {number | undefined} */ other) =>
+    one !== undefined && other !== undefined && (other - one === 1 || xOf(other) - xOf(one) <= bridged);
+  const xOf = (/** @type {number} */ at) => plot.valToPos(plot.data[0][at], "x", true);
+  return known.filter((at, place) => !isNear(known[place - 1], at) && !isNear(at, known[place + 1]));
+}
+
 /**
  * @param {string} colour  '#rrggbb'
  * @param {number} alpha
