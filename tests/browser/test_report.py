@@ -157,7 +157,11 @@ def test_a_report_of_one_job_opens_with_its_page(opened: Opened, joblens: RunJob
     expect(page.get_by_role("heading", level=1)).to_contain_text("echo alone")
 
 
-def test_a_report_fits_a_phone_in_the_dark(browser: Browser, opened: Opened) -> None:
+def test_a_report_fits_a_phone_in_the_dark(
+    browser: Browser, opened: Opened, joblens: RunJoblens, tmp_path: Path
+) -> None:
+    joblens("run", "--name", "long" * 2500, "--", "sh", "-c", "exit 1", code=1)
+    joblens("report", "--since", "1h", "-o", "long.html", "--title", "long" * 2500, code=0)
     context = browser.new_context(
         viewport={"width": 320, "height": 700}, color_scheme="dark", offline=True, has_touch=True
     )
@@ -168,6 +172,12 @@ def test_a_report_fits_a_phone_in_the_dark(browser: Browser, opened: Opened) -> 
             expect(page.get_by_role("heading", level=1)).to_be_visible()
             assert page.evaluate("document.documentElement.scrollWidth") <= 320
             phone.check_accessibility()
+        assert phone.problems == []
+        phone.url = (tmp_path / "long.html").as_uri()
+        for place in ("/", "/jobs/3", "/compare?ids=3,6", "/runs/1.1"):
+            page = phone.open(place)
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 320
         assert phone.problems == []
     finally:
         context.close()

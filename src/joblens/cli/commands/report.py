@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from joblens.model.jobs.job import Record
 
 _MOST_OF_SERVER = 2000  # lines of one answer
+_LONGEST_NAME = 80  # in a title
 _EXAMPLE = "for example: joblens report 12, joblens report nightly, joblens report --since 7d"
 
 
@@ -145,6 +146,7 @@ def _selection(
         *(f"Run {run_label(run)} of {store.find_workflow(run.workflow_uuid).name}" for run in runs),
         *(f"Job {record.number} {display_name(record.job)}".strip() for record in jobs),
     ]
+    names = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in names]
     return Selection(title=title or listed(names, 3), jobs=jobs, runs=runs)
 
 

@@ -32,7 +32,7 @@ def _quoted(argument: str) -> str:
 
 def display_name(job: Job) -> str:
     """Returns the job's name, or its command if it has none."""
-    named = clean(job.name) or clean(" ".join(part for part in (job.tool, job.script) if part))
+    named = clean(job.name).strip() or clean(" ".join(part for part in (job.tool, job.script) if part))
     return named or command_line(job) or UNKNOWN
 
 

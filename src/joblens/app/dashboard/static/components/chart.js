@@ -3,7 +3,7 @@
  * has a text summary and its numbers as a table, for those who do not see curves.
  */
 
-import { el, fill } from "../core/dom.js";
+import { el, fill, setText } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { halo, line, lonePoints, stepsOf, textScale, timeTicks, withAlpha } from "./chart-canvas.js";
 import { panWithPointer } from "./chart-group.js";
@@ -356,7 +356,7 @@ export class Chart {
       return own.length === 1 ? peak : `${each.label} ${peak}`;
     });
     const limits = (data.limits ?? []).map((limit) => `${limit.label} ${unit(limit.value)}`);
-    this._summary.textContent = [...parts, ...limits].join(" · ");
+    setText(this._summary, [...parts, ...limits].join(" · "));
   }
 
   _fillTable() {

@@ -13,7 +13,7 @@ export function failureItem(failure, context) {
   const { advice } = failure;
   return el(
     "li",
-    { class: "failure" },
+    { class: `failure ${context.source.isLive ? "" : "is-dated"}` },
     el(
       "div",
       { class: "failure-what" },

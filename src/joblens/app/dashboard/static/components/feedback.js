@@ -1,6 +1,6 @@
 /** Messages to the reader: live region, toasts, errors in place, lines to copy, confirmation dialogs. */
 
-import { el, fill } from "../core/dom.js";
+import { el, fill, setText } from "../core/dom.js";
 import { Problem } from "../core/source.js";
 
 const TOAST_MS = 6000;
@@ -22,7 +22,7 @@ export function mountFeedback() {
  * @param {string} text
  */
 export function announce(text) {
-  if (polite) polite.textContent = text;
+  if (polite) setText(polite, text);
 }
 
 /**

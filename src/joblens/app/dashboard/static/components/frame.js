@@ -1,6 +1,6 @@
 /** The frame around every page: skip link, navigation, connection state, theme, who is signed in. */
 
-import { el, fill } from "../core/dom.js";
+import { el, fill, plain } from "../core/dom.js";
 import { timeZone } from "../core/format.js";
 import { forgetColours } from "./sparkline.js";
 
@@ -98,7 +98,7 @@ export class Frame {
 
   /** @param {string} text */
   setTitle(text) {
-    document.title = `${text} · joblens`;
+    document.title = `${plain(text)} · joblens`;
   }
 
   /**

@@ -3,7 +3,7 @@
  * dependencies, up and down stay in the stage, Enter opens, Space opens or closes a group.
  */
 
-import { el, fill, svg } from "../core/dom.js";
+import { el, fill, setText, svg } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { textScale } from "./canvas.js";
 import { STATE_ORDER } from "./run-rows.js";
@@ -190,7 +190,7 @@ export class GraphView {
     const words = isGroup
       ? `${format.counted(box.jobs, "job")}: ${parts.join(", ")}`
       : (states[0] ?? "").replaceAll("_", " ");
-    drawn.title.textContent = `${box.title}\n${words}`;
+    setText(drawn.title, `${box.title}\n${words}`);
     const needs = this._edges.filter((edge) => this._boxes[edge.target] === drawn).length;
     const action = isGroup ? ", Enter opens the group" : "";
     node.setAttribute(

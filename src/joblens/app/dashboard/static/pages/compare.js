@@ -12,6 +12,7 @@ import * as format from "../core/format.js";
 import { curveNames, overlaid } from "../core/overlay.js";
 import { onLeave } from "../core/page.js";
 
+const LONGEST_NAME = 60; // in labels of curves
 const MOST = 50;
 const COLOURS = 8;
 const FIRST_AXES = ["duration_s", "wall_s", "cpu_s", "memory_peak_bytes", "memory_bytes", "io_read_bytes", "energy_j"];
@@ -323,7 +324,9 @@ class ComparePage {
 /** @param {Api.Subject | undefined} subject */
 function nameOf(subject) {
   if (!subject) return format.UNKNOWN;
-  return subject.name && subject.name !== subject.label ? `${subject.label} ${subject.name}` : subject.label;
+  const { label, name } = subject;
+  const shown = name.length > LONGEST_NAME ? `${name.slice(0, LONGEST_NAME)}…` : name;
+  return name && name !== label ? `${label} ${shown}` : label;
 }
 
 /** @param {number} index */
