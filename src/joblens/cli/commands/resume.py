@@ -54,6 +54,8 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     if session.server_url is not None:
         from joblens.cli.commands import on_server
 
+        if run.status is RunStatus.FAILED and not unfinished_jobs(session.store, run)[1]:
+            end_if_failed(session, run)
         on_server.resume(session, run, given)
         return
     if run.status is RunStatus.COMPLETED and not session.json:
