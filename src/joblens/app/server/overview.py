@@ -164,7 +164,7 @@ def _days(store: QueueStore, user: str | None, midnight_us: int) -> Days:
     text = _TOTALS.format(first=first_us, now=now_us, day=_DAY_US, passed=passed_us, tag=BENCH_TAG)
     totals = [DayTotals(begins_at_us=first_us + day * _DAY_US) for day in range(_DAYS)]
     for day, has_failed, jobs, cpu_s, duration_s in store.sql(
-        text, SqlLimits(seconds=20.0), only_user=user
+        text, SqlLimits(seconds=20.0, is_trusted=True), only_user=user
     ).rows:
         if 0 <= int(day) < _DAYS:
             before = totals[int(day)]

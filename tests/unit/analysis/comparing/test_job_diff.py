@@ -67,7 +67,7 @@ def test_a_command_of_another_length_is_told_as_a_whole() -> None:
 def test_a_line_for_the_shell_is_told_as_it_was_typed() -> None:
     typed = view(job={"argv": ("seq 9 | sort > out.txt",), "is_shell": True})
     found = compare_jobs(view(), typed, {})
-    assert told(found) == [("command line", "python poisson.py --mesh 64", "seq 9 | sort > out.txt")]
+    assert changes_of(found) == [("command line", "python poisson.py --mesh 64", "seq 9 | sort > out.txt")]
 
 
 @pytest.mark.parametrize(
