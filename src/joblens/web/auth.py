@@ -204,7 +204,7 @@ class Authenticator:
 
 
 def _unasked(error: StoreError) -> HttpProblem:
-    """Who calls is not known: the place of the store is not for strangers."""
+    """Who calls is not known: only callers who are known learn the store's address."""
     LOG.warning("a token cannot be checked: %s", error)
     return HttpProblem(
         503,
