@@ -14,6 +14,7 @@ from joblens.analysis.comparing.job_differences import (
     is_too_small,
 )
 from joblens.analysis.comparing.run_diff import Change, JobChange, RunDiff
+from joblens.model.values.lists import listed
 from joblens.model.values.units import format_bytes, format_duration
 from joblens.views.text.numbers import INSIGNIFICANT, UNKNOWN, counted
 from joblens.views.text.style import Palette, clean, fit, pad, visible_width, wrap
@@ -216,8 +217,7 @@ def _both(change: Change, form: Any, unit: str) -> str:
 def _names(title: str, names: Sequence[str], width: int) -> list[str]:
     if not names:
         return []
-    more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
-    return ["", fit(f"{title}: {', '.join(map(clean, names[:_NAMES_SHOWN]))}{more}", width)]
+    return ["", fit(f"{title}: {listed(names, _NAMES_SHOWN, clean)}", width)]
 
 
 def _plain(value: object) -> str:

@@ -64,6 +64,12 @@ def test_a_command_of_another_length_is_reported_as_a_whole() -> None:
     assert changes_of(found) == [("command line", "python poisson.py --mesh 64", "python 'other file.py'")]
 
 
+def test_a_line_for_the_shell_is_reported_as_it_was_typed() -> None:
+    typed = view(job={"argv": ("seq 9 | sort > out.txt",), "is_shell": True})
+    found = compare_jobs(view(), typed, {})
+    assert changes_of(found) == [("command line", "python poisson.py --mesh 64", "seq 9 | sort > out.txt")]
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
