@@ -142,7 +142,7 @@ def begin_again(server: Served, folder: Path, uuid: str, *, is_ended: bool) -> N
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
-def test_a_job_that_begins_again_at_once_is_told_and_sent_from_its_first_sample(
+def test_a_job_that_begins_again_at_once_is_reported_and_sent_from_its_first_sample(
     server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_ended: bool
 ) -> None:
     """All between two looks of the server at the store."""
