@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from joblens.model.runs.run import Run
 
 
-def end_if_failed(session: Session, run: "Run") -> None:
+def _end_if_failed(session: Session, run: "Run") -> None:
     """Of a run in which nothing can go on. Says what helps, and exits with 1."""
     from joblens.analysis.runs.status import run_label
     from joblens.model.runs.run import RunStatus
@@ -51,13 +51,15 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     take_queue_options(session, given)
     run = find_named_run(session.store, ident, session.note)
     refuse_command(run, session.store)
+    if run.status is RunStatus.COMPLETED and not session.json:
+        session.write(f"Run {run_label(run)} is completed: nothing is left to do\n")
+        return
     if session.server_url is not None:
         from joblens.cli.commands import on_server
 
+        if run.status is RunStatus.FAILED and not unfinished_jobs(session.store, run)[1]:
+            _end_if_failed(session, run)
         on_server.resume(session, run, given)
-        return
-    if run.status is RunStatus.COMPLETED and not session.json:
-        session.write(f"Run {run_label(run)} is completed: nothing is left to do\n")
         return
     refuse_driven(run, session.settings)
     run = whole_run(run, session.store, session.settings)
@@ -69,7 +71,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     loaded.plan = grown_plan(loaded, run)
     unfinished, can_go_on = unfinished_jobs(session.store, run)
     if not can_go_on:
-        end_if_failed(session, run)
+        _end_if_failed(session, run)
     request = RunRequest(
         loaded=loaded, options=run.options, resumed=before, left=unfinished, detach=given["detach"]
     )
