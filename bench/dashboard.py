@@ -1,7 +1,7 @@
 """The dashboard in Chromium: first view, filters over a million jobs, live numbers, long jobs, large runs.
 
-`JOBLENS_BENCH_LIVE_S=600` watches live numbers for ten minutes, `JOBLENS_BENCH_JOBS` and
-`JOBLENS_BENCH_RUN_JOBS` set the size of the store and of the run."""
+`JOBLENS_BENCH_LIVE_S=600` watches live numbers for ten minutes. Sizes: `JOBLENS_BENCH_JOBS` of the store,
+`JOBLENS_BENCH_LIVE_JOBS=1000,10000` of the overview, `JOBLENS_BENCH_RUN_JOBS` of the run."""
 
 import json
 import multiprocessing
@@ -38,7 +38,8 @@ from joblens.model.writes import (
 from joblens.stores.sqlite import SqliteStore
 
 LIVE_S = float(os.environ.get("JOBLENS_BENCH_LIVE_S", "45"))
-LIVE_JOBS = 1000
+# Running jobs on the overview, one number after the other; memory is watched with the first.
+LIVE_JOBS = tuple(map(int, os.environ.get("JOBLENS_BENCH_LIVE_JOBS", "1000,10000").split(",")))
 RUN_JOBS = int(os.environ.get("JOBLENS_BENCH_RUN_JOBS", "100_000"))
 DAY_S = 86_400
 VIEWS = 5
@@ -82,7 +83,8 @@ def figures(bench: Workbench) -> Iterator[Figure]:
         with lists.sqlite_store(bench) as store, serving(bench, store.url) as server:
             yield from _first_view(browser, server)
             yield _keystrokes(browser, server)
-        yield from _live(browser, bench)
+        for jobs in LIVE_JOBS:
+            yield from _live(browser, bench, jobs)
         yield _day(browser, bench)
         yield from _large_run(browser, bench)
 
@@ -185,9 +187,9 @@ def _keystrokes(browser: Browser, server: Server) -> Figure:
 # ---- live numbers
 
 
-def _live(browser: Browser, bench: Workbench) -> Iterator[Figure]:
-    path = bench.path("live.db")
-    uuids = [new_uuid() for _ in range(LIVE_JOBS)]
+def _live(browser: Browser, bench: Workbench, jobs: int) -> Iterator[Figure]:
+    path = bench.path(f"live-{jobs}.db")
+    uuids = [new_uuid() for _ in range(jobs)]
     store = SqliteStore(path)
     store.apply(
         [write for place, uuid in enumerate(uuids) for write in _begun(uuid, f"train-{place}", _now_us())]
@@ -198,18 +200,20 @@ def _live(browser: Browser, bench: Workbench) -> Iterator[Figure]:
     with serving(bench, path) as server:
         writer.start()
         try:
-            yield from _watched(browser, server, bench)
+            yield from _watched(browser, server, bench, jobs)
         finally:
             stop.set()
             writer.join(30)
 
 
-def _watched(browser: Browser, server: Server, bench: Workbench) -> Iterator[Figure]:
+def _watched(browser: Browser, server: Server, bench: Workbench, jobs: int) -> Iterator[Figure]:
+    what = f"{jobs:,} running jobs, live at 1 s"
     with _signed_in(browser, server) as page:
-        _opened_s(page, server.url, _ROWS_SHOWN)
+        yield Figure(f"{what}: overview opens", _opened_s(page, server.url, _ROWS_SHOWN), "s", 1.0)
         page.wait_for_timeout(5000)
-        what = f"{LIVE_JOBS:,} running jobs, live at 1 s"
         yield _longest_task(what, browser, page, bench, lambda: page.wait_for_timeout(TRACED_S * 1000))
+        if jobs != LIVE_JOBS[0]:
+            return
         page.wait_for_timeout(SETTLED_S * 1000)
         before = _heap_mb(page)
         page.wait_for_timeout(LIVE_S * 1000)

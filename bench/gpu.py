@@ -104,10 +104,10 @@ def record_driver(pids: dict[str, int], seconds: float) -> dict[str, Any]:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         began, cpu = time.perf_counter(), time.thread_time()
-        told = driver.read()
+        found = driver.read()
         wall_ms.append((time.perf_counter() - began) * 1000)
         cpu_ms.append((time.thread_time() - cpu) * 1000)
-        readings.append([time.time_ns() // 1000, len(recording.calls), msgspec.to_builtins(told)])
+        readings.append([time.time_ns() // 1000, len(recording.calls), msgspec.to_builtins(found)])
         time.sleep(max(0.0, 2 - (time.perf_counter() - began)))
     facts = msgspec.to_builtins(driver.facts())
     normal = sorted(cpu_ms[1:])
@@ -222,12 +222,12 @@ def two_jobs() -> dict[str, Any]:
     codes = {job.ident: job.finish() for job in (heavy, light)}
     (OUT / "pmon.txt").write_text(pmon_text)
     (OUT / "nvml.json").write_text(json.dumps({**driver, "everything": everything, "smi_devices": devices}))
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for job in (heavy, light):
-        attempt(told, job.ident, lambda job=job: stored(job.ident))  # type: ignore[misc]
-    seconds = told.pop("seconds")
+        attempt(found, job.ident, lambda job=job: stored(job.ident))  # type: ignore[misc]
+    seconds = found.pop("seconds")
     compared: dict[str, Any] = {}
-    attempt(compared, "all", lambda: compare(pids, told, pmon_text, apps, devices, (began, ended)))
+    attempt(compared, "all", lambda: compare(pids, found, pmon_text, apps, devices, (began, ended)))
     return {
         "seconds": seconds,
         "exit_codes": codes,
@@ -235,14 +235,14 @@ def two_jobs() -> dict[str, Any]:
         "joblens_cpu_percent_of_core": cpu,
         "driver": {name: driver[name] for name in ("cost", "cpu_ms_median", "cpu_share_of_core_percent")},
         "compared": compared["all"],
-        "stored": {name: {**one, "gpus": one.get("gpus", [])[-3:]} for name, one in told.items()},
-        "all_samples": told,
+        "stored": {name: {**one, "gpus": one.get("gpus", [])[-3:]} for name, one in found.items()},
+        "all_samples": found,
     }
 
 
 def compare(
     pids: dict[str, int],
-    told: dict[str, Any],
+    found: dict[str, Any],
     pmon_text: str,
     apps: list[Any],
     devices: list[Any],
@@ -252,7 +252,7 @@ def compare(
     for name, pid in pids.items():
         seen = [
             (at_us / 1e6, next(iter(gpus.values())))
-            for at_us, gpus in told[name]["gpus"]
+            for at_us, gpus in found[name]["gpus"]
             if gpus and window[0] <= at_us / 1e6 <= window[1]
         ]
         smi_memory = [
@@ -274,7 +274,7 @@ def compare(
         }
     whole = [
         next(iter(gpus.values()))
-        for at_us, gpus in told["heavy"]["gpus"]
+        for at_us, gpus in found["heavy"]["gpus"]
         if gpus and window[0] <= at_us / 1e6 <= window[1]
     ]
     rows = [[float(word) for word in text.split(",")] for _, text in devices if text.count(",") >= 8]
@@ -318,11 +318,11 @@ def bursts() -> dict[str, Any]:
     driver = record_driver({"bursts": pid}, 30)
     job.finish()
     (OUT / "nvml_bursts.json").write_text(json.dumps(driver))
-    told = stored("bursts")
-    known = [next(iter(gpus.values())) for _, gpus in told["gpus"] if gpus]
+    found = stored("bursts")
+    known = [next(iter(gpus.values())) for _, gpus in found["gpus"] if gpus]
     truth_s = float(job.lines[-1].split()[1])
     busy_s = known[-1].get("job_busy_usec", 0) / 1e6
-    return {"truth_s": truth_s, "joblens_s": busy_s, "printed": job.lines, **told}
+    return {"truth_s": truth_s, "joblens_s": busy_s, "printed": job.lines, **found}
 
 
 WORKFLOW = """name: given
@@ -357,15 +357,15 @@ def other_jobs() -> dict[str, Any]:
     )
     cpu_no_gpu = started[2].own_cpu_s()
     codes = {job.ident: job.finish() for job in started}
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for job in started:
-        attempt(told, job.ident, lambda job=job: stored(job.ident))  # type: ignore[misc]
-    attempt(told, "given_and_idle", lambda: stored(_uuid_of("given_and_idle")))
+        attempt(found, job.ident, lambda job=job: stored(job.ident))  # type: ignore[misc]
+    attempt(found, "given_and_idle", lambda: stored(_uuid_of("given_and_idle")))
     return {
         "exit_codes": codes,
         "cpu_s_of_joblens_beside_a_job_without_gpu": cpu_no_gpu,
         "workflow": [run.returncode, run.stdout[-1500:], run.stderr[-1500:]],
-        "stored": told,
+        "stored": found,
     }
 
 

@@ -14,11 +14,20 @@ from msgspec.structs import replace
 
 from bench.commands import Workbench
 from bench.goals import Figure
+from bench.server import serving
 from joblens.app.jobs.series import series
 from joblens.model.history import OVER_LIMIT, HistoryQuery
 from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Status
+from joblens.model.runs.run import Run, Workflow
 from joblens.model.values.ids import new_uuid
-from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken
+from joblens.model.writes import (
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    RunCreated,
+    SamplesTaken,
+    WorkflowCreated,
+)
 from joblens.ports.store import Store
 from joblens.stores.sqlite import SqliteStore
 from tests.unit.stores.sample_series import busy_series
@@ -96,13 +105,49 @@ QUERIES: dict[str, list[HistoryQuery]] = {
 }
 
 
+# The same filters as a client of the server asks for them: frequent, rare and unknown values.
+ASKED: dict[str, tuple[str, ...]] = {
+    "no filter": ("",),
+    "state": ("status=success", "status=failed", "status=error", "status=running"),
+    "name prefix": ("name=train-1*", "name=legacy-77*", "name=x*"),
+    "tool": ("tool=tool1", "tool=rare", "tool=none"),
+    "tag": ("tag=team%3D3", "tag=rare", "tag=old-project"),
+    "user": ("user=user7", "user=nobody"),
+    "host": ("host=node7", "host=retired", "host=none"),
+    "run": ("run=run-1", "run=run-2"),
+    "time range": (
+        f"until={time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime((BEGAN_US + JOBS // 2 * APART_US) / 1e6))}",
+    ),
+    "finding": ("finding=memory-unused", "finding=swapped", "finding=none"),
+    "substring": ("name_contains=ain-123", "name_contains=acy-1999", "name_contains=nowhere"),
+}
+ANSWERS = 40  # of each question
+
+
 def figures(bench: Workbench) -> Iterator[Figure]:
     with sqlite_store(bench) as store:
         yield from _measured(store, "SQLite")
+        yield from _served(bench, bench.path("lists.db"), "SQLite")
         yield from _day(store, "SQLite")
     with _postgres(bench) as store:
         yield from _measured(store, "PostgreSQL")
+        yield from _served(bench, store.url, "PostgreSQL")
         yield from _day(store, "PostgreSQL")
+
+
+def _served(bench: Workbench, url: str, name: str) -> Iterator[Figure]:
+    """From a request to the server to the whole answer, over a new connection each time."""
+    with serving(bench, url) as server:
+        for filter_name, questions in ASKED.items():
+            times_ms = [
+                server.ask_s(f"/jobs?limit={PAGE}&{each}") * 1000
+                for _ in range(ANSWERS)
+                for each in questions
+            ]
+            goal = SUBSTRING_GOAL_MS if filter_name == "substring" else GOAL_MS
+            note = f"median {_percentile(times_ms, 50):.1f} ms, {len(times_ms)} answers"
+            what = f"server on {name}, list by {filter_name} of {JOBS:,} jobs, p99"
+            yield Figure(what, _percentile(times_ms, 99), "ms", goal, note=note)
 
 
 def _day(store: Store, name: str) -> Iterator[Figure]:
@@ -155,7 +200,9 @@ def _percentile(values: list[float], percent: int) -> float:
 @contextmanager
 def sqlite_store(bench: Workbench) -> Iterator[Store]:
     path = bench.path("lists.db")
-    SqliteStore(path).close()
+    empty = SqliteStore(path)
+    _create_runs(empty)
+    empty.close()
     connection = apsw.Connection(path)
     connection.execute("PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY")
     series = f"WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {JOBS})"
@@ -191,7 +238,9 @@ def _postgres(bench: Workbench) -> Iterator[Store]:
     server.start()
     try:
         url = server.new_database()
-        PostgresStore(url).close()
+        empty = PostgresStore(url)
+        _create_runs(empty)
+        empty.close()
         with psycopg.connect(url, autocommit=True, options="-c search_path=joblens") as connection:
             indexes = connection.execute(
                 "SELECT indexname, indexdef FROM pg_indexes "
@@ -215,12 +264,15 @@ def _postgres(bench: Workbench) -> Iterator[Store]:
         server.kill()
 
 
+def _create_runs(store: Store) -> None:
+    """Their numbers in the database count from 1: jobs name them."""
+    store.apply([WorkflowCreated(Workflow(uuid="w", name="w", created_at_us=BEGAN_US, user="user1"))])
+    for number in range(1, JOBS // 20000 + 3):
+        run = Run(uuid=f"run-{number}", workflow_uuid="w", created_at_us=BEGAN_US, user="user1")
+        store.apply([RunCreated(run)])
+
+
 def _fill(user: str, blob: Callable[[str], str]) -> Iterator[str]:
-    runs = JOBS // 20000 + 2
-    yield (
-        f"INSERT INTO run (id, uuid, workflow_uuid, number) {{series}} "
-        f"SELECT n, 'run-' || CAST(n AS TEXT), 'w', n FROM numbers WHERE n <= {runs}"
-    )
     yield (
         f"INSERT INTO job (id, uuid, name, tool, {user}, status, began_at_us, ended_at_us, duration_us, "
         "cpu_usec, memory_bytes, sample_bytes, exit_code, reason, run_id, run_index, run_attempt, host) "

@@ -13,7 +13,7 @@ import redis
 from bench import queue_outages, queue_samples
 from bench.commands import WORKLOADS, Workbench
 from bench.goals import Figure
-from bench.queue_desk import AT_ONCE, QueueDesk, wait_until
+from bench.queue_harness import AT_ONCE, QueueHarness, wait_until
 from joblens.app.jobs.requests import Request
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Status
@@ -50,16 +50,16 @@ def _rate(bench: Workbench) -> Figure:
 
 def _our_rate(bench: Workbench, server: RedisServer, store: str) -> float:
     """From the first submission to the last outcome, each job measured and with a durable record."""
-    desk = QueueDesk(bench, store, server.url)
-    desk.start_worker()
-    desk.submit([Request(argv=("true",))] * WARM_UP)
-    wait_until(desk.is_idle, 60, "the first jobs")
+    harness = QueueHarness(bench, store, server.url)
+    harness.start_worker()
+    harness.submit([Request(argv=("true",))] * WARM_UP)
+    wait_until(harness.is_idle, 60, "the first jobs")
     start = perf_counter()
-    desk.submit([Request(argv=("true",))] * JOBS)
-    wait_until(desk.is_idle, 120, "the jobs")
+    harness.submit([Request(argv=("true",))] * JOBS)
+    wait_until(harness.is_idle, 120, "the jobs")
     seconds = perf_counter() - start
-    records = list(desk.store.records(HistoryQuery(limit=JOBS)))
-    desk.close()
+    records = list(harness.store.records(HistoryQuery(limit=JOBS)))
+    harness.close()
     assert len(records) == JOBS
     for record in records:
         assert record.status is Status.SUCCESS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.commands import Workbench
 from bench.goals import Figure
-from bench.queue_desk import DurablePostgres, QueueDesk, wait_until
+from bench.queue_harness import DurablePostgres, QueueHarness, wait_until
 from joblens.app.jobs.requests import Request
 from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery
@@ -27,17 +27,17 @@ _JOB = 'mkdir -p "$RUNS" && mktemp "$RUNS/$NAME.XXXXXXXX" >/dev/null && sleep 0.
 def figures(bench: Workbench) -> Iterator[Figure]:
     for name in ("Redis", "PostgreSQL"):
         with own_server(RedisServer) as broker, own_server(DurablePostgres) as database:
-            desk = QueueDesk(bench, database.new_database(), broker.url)
+            harness = QueueHarness(bench, database.new_database(), broker.url)
             try:
-                desk.start_worker(PLACES)
+                harness.start_worker(PLACES)
                 away: Server = broker if name == "Redis" else database
-                yield from _outage(name, away, desk, Path(bench.path(f"runs-{name}")))
+                yield from _outage(name, away, harness, Path(bench.path(f"runs-{name}")))
             finally:
-                desk.close()
+                harness.close()
 
 
-def _outage(name: str, away: Server, desk: QueueDesk, runs: Path) -> Iterator[Figure]:
-    flow = _Flow(desk, runs)
+def _outage(name: str, away: Server, harness: QueueHarness, runs: Path) -> Iterator[Figure]:
+    flow = _Flow(harness, runs)
     flow.start()
     time.sleep(BEFORE_S)
     away.stop()
@@ -49,8 +49,8 @@ def _outage(name: str, away: Server, desk: QueueDesk, runs: Path) -> Iterator[Fi
     caught_up_s = time.monotonic() - back
     time.sleep(max(0.0, AFTER_S - caught_up_s))
     flow.stop()
-    wait_until(desk.is_idle, 120, "the last jobs")
-    records = list(desk.store.records(HistoryQuery()))
+    wait_until(harness.is_idle, 120, "the last jobs")
+    records = list(harness.store.records(HistoryQuery()))
     succeeded = Counter(record.job.name for record in records if record.status is Status.SUCCESS)
     starts = Counter(path.name.split(".")[0] for path in runs.iterdir())
     lost = sum(succeeded[job] != 1 for job in flow.names)
@@ -65,9 +65,9 @@ def _outage(name: str, away: Server, desk: QueueDesk, runs: Path) -> Iterator[Fi
 class _Flow:
     """Submits ten jobs per second, and retries when the store does not accept them."""
 
-    def __init__(self, desk: QueueDesk, runs: Path) -> None:
+    def __init__(self, harness: QueueHarness, runs: Path) -> None:
         self.names: list[str] = []
-        self._desk = desk
+        self._harness = harness
         self._runs = runs
         self._uuids: list[str] = []
         self._is_over = threading.Event()
@@ -86,7 +86,7 @@ class _Flow:
 
     def ended(self) -> int:
         try:
-            return sum(status.is_final for status in self._desk.store.states(list(self._uuids)).values())
+            return sum(status.is_final for status in self._harness.store.states(list(self._uuids)).values())
         except StoreError:
             return 0
 
@@ -100,7 +100,7 @@ class _Flow:
                 env = {"RUNS": str(self._runs), "NAME": f"job{number}"}
                 waiting.append(Request(shell=_JOB, name=f"job{number}", env=env))
             try:
-                self._uuids += self._desk.submit(waiting)
+                self._uuids += self._harness.submit(waiting)
                 waiting = []
             except StoreError:
                 pass

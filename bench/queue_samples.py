@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from bench.commands import JOBLENS, WORKLOADS, Workbench
 from bench.goals import Figure
-from bench.queue_desk import DurablePostgres
+from bench.queue_harness import DurablePostgres
 from bench.remembering import started_life
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.details import Details
@@ -84,19 +84,19 @@ def _measure(
         agent.start()
     begin.wait(240)
     server_before_s = _cpu_s(server)
-    told = [results.get(timeout=300) for _ in agents]
+    result = [results.get(timeout=300) for _ in agents]
     server_s = _cpu_s(server) - server_before_s
     end.wait(60)
     for agent in agents:
         agent.join(60)
-    seconds = max(one.end for one in told) - min(one.start for one in told)
-    written = sum(one.written for one in told)
+    seconds = max(one.end for one in result) - min(one.start for one in result)
+    written = sum(one.written for one in result)
     assert _stored(url, AGENTS * shape.jobs) == written
-    cpu_s = server_s + sum(one.cpu_s for one in told)
+    cpu_s = server_s + sum(one.cpu_s for one in result)
     return written / seconds, seconds, cpu_s / written * 1e6
 
 
-class _Told(NamedTuple):
+class _WriterResult(NamedTuple):
     written: int
     start: float
     end: float
@@ -117,7 +117,7 @@ def _agent(
     while time.monotonic() - start < SECONDS:
         store.apply([SamplesTaken(uuid, first, samples) for uuid in uuids])
         first += len(samples)
-    results.put(_Told(first * jobs, start, time.monotonic(), time.process_time() - cpu_s))
+    results.put(_WriterResult(first * jobs, start, time.monotonic(), time.process_time() - cpu_s))
     end.wait(300)
     store.close()
 

@@ -21,10 +21,10 @@ import psycopg
 from bench import scale_readers
 from bench.commands import Workbench
 from bench.goals import Figure
-from bench.queue_desk import DurablePostgres, wait_until
+from bench.queue_harness import DurablePostgres, wait_until
 from bench.queue_samples import real_job
 from bench.remembering import past_lives
-from bench.scale_agents import SAMPLE_EVERY_S, Crew, Script, Told
+from bench.scale_agents import SAMPLE_EVERY_S, Counts, Crew, Script
 from bench.scale_costs import Scale, costs
 from bench.scale_report import Cost, Outcome, Setting, judged, report
 from joblens.model.delivery import Order, Ticket
@@ -159,13 +159,13 @@ def _play(script: Script, direct: str, server: BigPostgres, pooler: PgBouncer | 
     answers = [results.get(timeout=_TIMEOUT_S) for _ in range(_CREWS + _READERS)]
     for process in (*crews, *others):
         process.join(60)
-    told = [answer for answer in answers if isinstance(answer, Told)]
+    counts = [answer for answer in answers if isinstance(answer, Counts)]
     reads = {
         name: [one for answer in answers if isinstance(answer, dict) for one in answer[name]]
         for name in scale_readers.PEOPLE
     }
     return Outcome(
-        told=told,
+        counts=counts,
         reads=reads,
         day=_statistics_of_a_day(direct),
         before=before,

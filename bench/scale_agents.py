@@ -42,7 +42,7 @@ class Script(NamedTuple):
     queue: str = "default"
 
 
-class Told(Struct):
+class Counts(Struct):
     """Of the agents of one process, since the clock was started."""
 
     samples: int = 0
@@ -72,9 +72,9 @@ class Agent:
     `turn` does the one that is due and returns when to call again.
     """
 
-    def __init__(self, place: int, script: Script, told: Told, dice: random.Random) -> None:
+    def __init__(self, place: int, script: Script, result: Counts, dice: random.Random) -> None:
         self._script = script
-        self._told = told
+        self._counts = result
         self._dice = dice
         host = f"node{place:05}"
         self.info = WorkerInfo(
@@ -90,7 +90,7 @@ class Agent:
             boot_id=host,
             any_user=True,
         )
-        self._facts, self._desk = PostgresStore(script.url), PostgresStore(script.url)
+        self._facts, self._queue = PostgresStore(script.url), PostgresStore(script.url)
         self._running: _Running | None = None
         self._workers = 0
         now_s = time.monotonic()
@@ -107,12 +107,12 @@ class Agent:
     def turn(self) -> None:
         duty = min(self._due, key=self._due.__getitem__)
         due_s = self._due[duty]
-        self._told.calls += 1
+        self._counts.calls += 1
         try:
             getattr(self, f"_{duty}")(due_s)
         except StoreError as error:
-            self._told.failures += 1
-            self._told.last_error = str(error)
+            self._counts.failures += 1
+            self._counts.last_error = str(error)
             self._due[duty] = time.monotonic() + 1.0
 
     def do(self, duty: str) -> None:
@@ -120,13 +120,13 @@ class Agent:
         getattr(self, f"_{duty}")(time.monotonic())
 
     def close(self) -> None:
-        for store in (self._facts, self._desk):
+        for store in (self._facts, self._queue):
             with contextlib.suppress(StoreError):
                 store.close()
 
     def _renew(self, _: float) -> None:
         held = {} if self._running is None else {self._running.uuid: self._running.fence}
-        renewal = self._desk.renew(replace(self.info, running=len(held)), held, LEASE_S)
+        renewal = self._queue.renew(replace(self.info, running=len(held)), held, LEASE_S)
         assert not renewal.fenced, "a lease was lost"
         self._workers = renewal.workers or self._workers
         pause_s = renew_every_s(LEASE_S, is_busy=bool(held), workers=self._workers)
@@ -134,14 +134,14 @@ class Agent:
 
     def _watch(self, _: float) -> None:
         """Checks for lost workers, and for jobs that the store assigns to this one."""
-        self._desk.now_us()
-        holdings = self._desk.holdings(near=self.info)
+        self._queue.now_us()
+        holdings = self._queue.holdings(near=self.info)
         if any(one.worker != self.info.name for one in holdings):
-            self._desk.now_us()
+            self._queue.now_us()
         self._due["watch"] = time.monotonic() + poll_every_s(LEASE_S, self._workers)
 
     def _claim(self, _: float) -> None:
-        claims = self._desk.claim_waiting(self.info, 1, LEASE_S)
+        claims = self._queue.claim_waiting(self.info, 1, LEASE_S)
         now_s = time.monotonic()
         if not claims:
             self._due["claim"] = now_s + LOOK_FOR_WORK_S
@@ -150,7 +150,7 @@ class Agent:
         del self._due["claim"]
         self._running = running = self._begin(claim, now_s)
         self._facts.apply([JobStarted(running.uuid, running.attempt, fence=running.fence)])
-        self._told.jobs_started += 1
+        self._counts.jobs_started += 1
         self._due["sample"] = now_s + self._dice.uniform(0.5, SAMPLE_EVERY_S)
         self._due["end"] = running.ends_s
 
@@ -171,9 +171,9 @@ class Agent:
         assert self._running is not None
         self._facts.apply(self._news(self._running))
         lag_s = time.monotonic() - due_s
-        self._told.samples += 1
-        self._told.lags_s.append(lag_s)
-        self._told.late += lag_s > SAMPLE_EVERY_S
+        self._counts.samples += 1
+        self._counts.lags_s.append(lag_s)
+        self._counts.late += lag_s > SAMPLE_EVERY_S
         self._due["sample"] = max(due_s + SAMPLE_EVERY_S, time.monotonic())
 
     def _news(self, running: _Running) -> list[Write]:
@@ -195,10 +195,10 @@ class Agent:
         self._due["claim"] = time.monotonic()
         news = self._news(running)
         self._facts.apply([*news, JobEnded(running.uuid, self._outcome(running), running.fence)])
-        self._told.samples += 1
-        self._told.jobs_ended += 1
-        self._desk.states([running.uuid])
-        self._desk.released_by([running.uuid])
+        self._counts.samples += 1
+        self._counts.jobs_ended += 1
+        self._queue.states([running.uuid])
+        self._queue.released_by([running.uuid])
 
     def _outcome(self, running: _Running) -> Outcome:
         seconds = time.monotonic() - running.began_s
@@ -228,7 +228,7 @@ class Crew:
     """Agents of one process: the next due agent gets the next free thread."""
 
     def __init__(self, places: range, script: Script, seed: int) -> None:
-        self.told = Told(lags_s=[])
+        self.counts = Counts(lags_s=[])
         self._places = places
         self._script = script
         self._dice = random.Random(seed)
@@ -237,10 +237,10 @@ class Crew:
         self._changed = threading.Condition()
         self._is_over = False
 
-    def play(self, connected: Callable[[], Any], start: Any, stop: Any) -> Told:
+    def play(self, connected: Callable[[], Any], start: Any, stop: Any) -> Counts:
         """`start`: from when on is counted; `stop`: for how long."""
         for place in self._places:
-            self._agents.append(Agent(place, self._script, self.told, random.Random(place)))
+            self._agents.append(Agent(place, self._script, self.counts, random.Random(place)))
         self._turns = [(agent.next_s, place) for place, agent in enumerate(self._agents)]
         heapq.heapify(self._turns)
         hands = [threading.Thread(target=self._hand, daemon=True) for _ in range(_HANDS)]
@@ -249,17 +249,17 @@ class Crew:
         connected()
         start.wait()
         with self._changed:
-            fresh = Told(lags_s=[])
-            for name in Told.__struct_fields__:
-                setattr(self.told, name, getattr(fresh, name))
+            fresh = Counts(lags_s=[])
+            for name in Counts.__struct_fields__:
+                setattr(self.counts, name, getattr(fresh, name))
         cpu_s = time.process_time()
         stop.wait()
-        self.told.cpu_s = time.process_time() - cpu_s
+        self.counts.cpu_s = time.process_time() - cpu_s
         with self._changed:
             now_s = time.monotonic()
-            self.told.overdue = sum(1 for due_s, _ in self._turns if due_s < now_s - 1.0)
-            counted = Told(**{name: getattr(self.told, name) for name in Told.__struct_fields__})
-            counted.lags_s = list(self.told.lags_s)
+            self.counts.overdue = sum(1 for due_s, _ in self._turns if due_s < now_s - 1.0)
+            counted = Counts(**{name: getattr(self.counts, name) for name in Counts.__struct_fields__})
+            counted.lags_s = list(self.counts.lags_s)
             self._is_over = True
             self._changed.notify_all()
         for hand in hands:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from bench.scale_agents import Agent, Script, Told
+from bench.scale_agents import Agent, Counts, Script
 from bench.scale_readers import PEOPLE, look_of
 from joblens.stores.postgres import PostgresStore
 
@@ -68,7 +68,7 @@ def costs(script: Script, submit: Callable[[int], None], scale: Scale) -> Iterat
     """`submit` queues so many jobs."""
     submit(2 * _AGENTS)
     dice = random.Random(1)
-    agents = [Agent(50_000 + place, script, Told(lags_s=[]), dice) for place in range(_AGENTS)]
+    agents = [Agent(50_000 + place, script, Counts(lags_s=[]), dice) for place in range(_AGENTS)]
     for agent in agents:
         for duty in ("renew", "claim", *["sample"] * _SAMPLES_BEFORE):
             agent.do(duty)

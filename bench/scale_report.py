@@ -6,7 +6,7 @@ from statistics import median
 from msgspec import Struct
 
 from bench.goals import Figure
-from bench.scale_agents import Told
+from bench.scale_agents import Counts
 from bench.scale_readers import Reads
 
 
@@ -21,7 +21,7 @@ class Cost(Struct):
 
 
 class Outcome(Struct):
-    told: list[Told]
+    counts: list[Counts]
     reads: Reads
     day: tuple[float, int]  # seconds that statistics over a day took, and how many jobs they were about
     before: Cost
@@ -40,13 +40,13 @@ class Outcome(Struct):
 
     @property
     def lags_s(self) -> list[float]:
-        return [lag for each in self.told for lag in each.lags_s]
+        return [lag for each in self.counts for lag in each.lags_s]
 
-    def rate(self, of: Callable[[Told], float]) -> float:
+    def rate(self, of: Callable[[Counts], float]) -> float:
         return self.total(of) / self.seconds
 
-    def total(self, of: Callable[[Told], float]) -> float:
-        return sum(of(each) for each in self.told)
+    def total(self, of: Callable[[Counts], float]) -> float:
+        return sum(of(each) for each in self.counts)
 
     def used(self, of: Callable[[Cost], float]) -> float:
         """A second."""
@@ -88,7 +88,7 @@ def _flow(setting: Setting, found: Outcome) -> Iterator[str]:
     yield f"  lag           {_ms(found.lags_s)}, longest {longest:.0f} ms"
     late, overdue = found.total(lambda one: one.late), found.total(lambda one: one.overdue)
     failures = found.total(lambda one: one.failures)
-    last = next((f": {one.last_error}" for one in found.told if one.last_error), "")
+    last = next((f": {one.last_error}" for one in found.counts if one.last_error), "")
     yield f"  behind        {late:.0f} samples late, {overdue:.0f} overdue, {failures:.0f} failed{last}"
 
 

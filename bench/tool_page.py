@@ -303,20 +303,20 @@ def _machine() -> str:
 
 def _version(name: str) -> str:
     if name == "openfoam":
-        told = _told(["blockMesh", "-help"], tool_request(name, find_tool(name).benchmark).env)
-        found = re.search(r"OpenFOAM-\S* \((\w+)\)", told)
+        answer = _output_of(["blockMesh", "-help"], tool_request(name, find_tool(name).benchmark).env)
+        found = re.search(r"OpenFOAM-\S* \((\w+)\)", answer)
         return f"OpenFOAM {found[1]}" if found else "OpenFOAM"
     label, arguments = VERSIONS[name]
     script = find_tool(name).benchmark
     program = tool_request(name, script).argv[0]
-    lines = [line for line in _told([program, *arguments]).splitlines() if line.strip()]
+    lines = [line for line in _output_of([program, *arguments]).splitlines() if line.strip()]
     text = lines[0] if lines else "not known"
     if name == "lammps":
         text = text.partition(" - ")[2] or text
     return f"{label} {text}".strip()
 
 
-def _told(command: list[str], env: dict[str, str] | None = None) -> str:
+def _output_of(command: list[str], env: dict[str, str] | None = None) -> str:
     done = subprocess.run(
         command, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False
     )

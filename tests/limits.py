@@ -33,7 +33,7 @@ def time_limit(request: pytest.FixtureRequest) -> Iterator[None]:
     seconds = float(mark.args[0]) if mark is not None else LONGEST_S
 
     def fail(_number: int, _frame: FrameType | None) -> None:
-        pytest.fail(f"no end after {seconds:g} s")
+        pytest.fail(f"no end after {seconds:g}s")
 
     previous = signal.signal(signal.SIGALRM, fail)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -45,10 +45,10 @@ class LocalBackend:
         plan: Plan,
         options: RunOptions,
         settings: Settings,
-        desk: WorkerConfigWriter,
+        cli: WorkerConfigWriter,
         warn: Callable[[str], None],
     ) -> None:
-        self._desk = desk
+        self._cli = cli
         self._packs = int(os.environ.get("JOBLENS_TEST_PACKS", "0"))
         self._memory = os.environ.get("JOBLENS_TEST_MEMORY")
         self._gpus = tuple(filter(None, os.environ.get("JOBLENS_TEST_GPUS", "").split(",")))
@@ -92,7 +92,7 @@ class LocalBackend:
 
     def _start(self, uuids: tuple[str, ...], queue: str) -> Placed:
         config = replace(
-            self._desk.config,
+            self._cli.config,
             tickets=uuids,
             queues=() if uuids else (queue,),
             concurrency=self._packs or 1,
@@ -101,8 +101,8 @@ class LocalBackend:
             gpus=self._gpus,
             placement=Placement(engine=self.engine, is_allocation=not uuids),
         )
-        path = self._desk.write(config)
-        argv = self._desk.argv(path)
+        path = self._cli.write(config)
+        argv = self._cli.argv(path)
         if os.environ.get("JOBLENS_TEST_BROKEN"):
             argv = ["/bin/sh", "-c", "exit 3"]
         # As a batch script would: its own pid is the id by which the cluster knows it.

@@ -1,5 +1,6 @@
 """Jobs that no process runs: their samples and output are written as a test wants."""
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.integration.served import Served
 MIB = 1 << 20
 # Markup, right-to-left override, terminal sequences, and length.
 HOSTILE = "<img src=x onerror='window.hacked=1'>\u202egpj.exe \x1b[31mred\x1b]0;t\x07 &amp; " + "long" * 50
+SHOWN = re.sub("[\u202e\x1b\x07]", "\ufffd", HOSTILE)
 
 
 class SyntheticJob:

@@ -55,6 +55,17 @@ def test_waiting_jobs_show_position_and_reason_and_can_be_cancelled(busy: Served
         assert store.states(["a1", "a2"]) == {"a1": Status.CANCELLED, "a2": Status.CANCELLED}
 
 
+def test_a_phone_shows_which_job_waits(busy: Served, open_page: OpenPage) -> None:
+    phone = open_page(viewport={"width": 320, "height": 700})
+    phone.sign_in()
+    phone.open("/queue")
+    job = phone.page.get_by_role("grid", name="Waiting jobs").locator("td[data-column=name]").first
+    box = job.bounding_box()
+    assert box is not None
+    assert box["width"] > 90
+    assert box["x"] + box["width"] < 320
+
+
 def test_new_jobs_appear_and_one_queue_can_be_shown_alone(busy: Served, dashboard: Watched) -> None:
     page = dashboard.page
     dashboard.open("/queue")

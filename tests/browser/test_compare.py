@@ -74,6 +74,17 @@ def test_selected_jobs_are_compared_with_significant_differences(dashboard: Watc
     expect(memory).to_contain_text(f"2 {HOSTILE} peak")
 
 
+def test_ticks_of_an_axis_are_whole_where_its_numbers_are_and_never_repeat(dashboard: Watched) -> None:
+    dashboard.open("/compare?ids=1,2,3")
+    page = dashboard.page
+    ticks = page.locator(".axis").first.page.evaluate(
+        "() => [...document.querySelectorAll('.axis')].map("
+        "(axis) => [...axis.querySelectorAll('.tick-text')].map((text) => text.textContent))"
+    )
+    assert ticks
+    assert all(len(set(words)) == len(words) for words in ticks)
+
+
 def test_brushes_select_jobs_with_the_keyboard_and_the_pointer(dashboard: Watched) -> None:
     page = dashboard.page
     dashboard.open("/compare?ids=1,2,3")

@@ -15,7 +15,7 @@ from joblens.model.jobs.details import Details, ThreadTable, ThreadUse
 from joblens.model.jobs.job import Finding, Requirements, Severity, Status
 from joblens.model.writes import DetailsTaken
 from tests.browser.conftest import OpenPage, StartJob, Watched
-from tests.browser.synthetic import HOSTILE, MIB, SyntheticJob
+from tests.browser.synthetic import HOSTILE, MIB, SHOWN, SyntheticJob
 from tests.builders.writes import SECOND
 from tests.conftest import completed_joblens
 from tests.integration.served import Served
@@ -157,6 +157,43 @@ def test_zoom_is_shared_kept_in_the_address_and_asks_for_more_points(dashboard: 
     expect(memory.locator(".u-value").first).to_contain_text(":")
     for part in ("anonymous", "shared", "kernel", "file cache", "in use"):
         expect(memory.locator(".u-legend")).to_contain_text(part)
+
+
+_PIXELS = """(canvas) => {
+    const [r, g, b] = getComputedStyle(document.documentElement).getPropertyValue("--series-1").trim()
+        .match(/[0-9a-f]{2}/gi).map((each) => parseInt(each, 16));
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let found = 0;
+    for (let at = 0; at < data.length; at += 4) {
+        found += Number(data[at] === r && data[at + 1] === g && data[at + 2] === b && data[at + 3] === 255);
+    }
+    return found;
+}"""
+
+
+def test_pointing_at_a_chart_moves_nothing_and_lone_values_are_dots(dashboard: Watched) -> None:
+    job = SyntheticJob(
+        dashboard.server, age_s=60, name="short", requirements=Requirements(memory_bytes=64 * MIB)
+    )
+    for open_files in (7, None, None, 7):  # read less often than the rest
+        job.take(1, interval_us=10 * SECOND, open_files=open_files)
+    job.end()
+    page = dashboard.page
+    dashboard.open(f"/jobs/{job.uuid}")
+    plot = page.locator("figure.chart .u-over").first
+    expect(plot).to_be_visible()
+    heights = "() => [...document.querySelectorAll('figure.chart')].map((each) => each.offsetHeight)"
+    before = page.evaluate(heights)
+    expect(page.locator("figure.chart .u-value").first).to_be_hidden()
+    plot.hover()
+    expect(page.locator("figure.chart .u-value").first).to_be_visible()
+    assert page.evaluate(heights) == before
+    files = page.locator("figure.chart").filter(has_text="open files")
+    files.scroll_into_view_if_needed()
+    canvas = files.locator(".u-wrap canvas")
+    expect(canvas).to_be_visible()
+    page.mouse.move(0, 0)
+    assert canvas.evaluate(_PIXELS) > 4  # two dots, with soft edges
 
 
 def test_earlier_runs_are_drawn_behind_and_unmeasured_metrics_say_why(dashboard: Watched) -> None:
@@ -302,6 +339,7 @@ def test_it_is_accessible_and_takes_hostile_text(
     page.locator("figure.chart").first.scroll_into_view_if_needed()
     expect(page.locator("figure.chart .u-over").first).to_be_visible()
     expect(page.get_by_label("Output of the job")).to_contain_text("<img src=x")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(SHOWN)  # it reads as it is written
     began = datetime.fromtimestamp(job.began_us / 1e6, ZoneInfo("Europe/Berlin"))  # the reader's zone
     expect(page.locator(".job-where")).to_contain_text(f"started {began:%Y-%m-%d %H:%M:%S}")
     expect(page.get_by_role("region", name="Provenance")).to_contain_text("never started")
@@ -376,4 +414,4 @@ def test_the_process_tree_is_that_of_the_time_under_the_pointer(dashboard: Watch
     box = plot.bounding_box()
     assert box is not None
     plot.hover(position={"x": box["width"] * 0.8, "y": 20})
-    expect(tree.locator(".process-name")).to_have_text(["main", HOSTILE[:40], "grandchild"])
+    expect(tree.locator(".process-name")).to_have_text(["main", SHOWN[:40], "grandchild"])

@@ -101,6 +101,27 @@ def test_a_thousand_running_jobs_stay_live_with_few_rows_in_the_document(dashboa
     assert max(page.evaluate("window.tasks"), default=0) < 500  # milliseconds; the bench has the goal
 
 
+@pytest.mark.parametrize(
+    ("width", "whole"), [(320, ("name", "status")), (768, ("cpu", "memory")), (3840, ("memory", "where"))]
+)
+def test_what_matters_of_a_running_job_fits_every_screen(
+    open_page: OpenPage, server: Served, width: int, whole: tuple[str, ...]
+) -> None:
+    SyntheticJob(server, age_s=20, name="train").take(5, memory_anon_bytes=777 * MIB)
+    visitor = open_page(viewport={"width": width, "height": 800})
+    visitor.sign_in()
+    line = row(visitor.page, "train")
+    expect(line.locator(".spark-text").last).to_have_text(re.compile("MiB"))
+    table = visitor.page.locator(".running-table").bounding_box()
+    assert table is not None
+    for column in whole:
+        cell = line.locator(f"td[data-column={column}]")
+        box = cell.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= table["x"] + table["width"] + 1
+        assert cell.evaluate("node => node.scrollWidth <= node.clientWidth"), column
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (320, "light")])
 def test_it_is_accessible_and_takes_hostile_text(
     open_page: OpenPage, server: Served, width: int, scheme: str

@@ -129,6 +129,32 @@ def test_a_run_in_a_report_has_its_graph_and_links_to_its_jobs(opened: Opened) -
     ).to_be_visible()
     opened.open("/jobs/77")
     expect(page.get_by_role("alert")).to_contain_text("this report does not have job 77")
+    opened.check_accessibility()
+
+
+def test_compare_begins_with_all_jobs(opened: Opened) -> None:
+    page = opened.open()
+    navigation = page.get_by_role("navigation")
+    navigation.get_by_role("link", name="Compare").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Compare 5 jobs")
+    expect(navigation.locator("[aria-current=page]")).to_have_text("Compare")
+    navigation.get_by_role("link", name="Run 1.1").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("pair")
+    expect(navigation.locator("[aria-current=page]")).to_have_text("Run 1.1")
+
+
+def test_a_report_of_one_job_opens_with_its_page(opened: Opened, joblens: RunJoblens, tmp_path: Path) -> None:
+    joblens("run", "--name", " ", "--", "echo", "alone", code=0)
+    joblens("report", "6", "-o", "one.html", code=0)
+    opened.url = (tmp_path / "one.html").as_uri()
+    page = opened.page
+    page.goto(opened.url)
+    expect(page.get_by_role("heading", level=1)).to_contain_text("echo alone")  # a blank name is none
+    expect(page.locator(".log")).to_contain_text("alone")
+    page.get_by_role("link", name="Summary").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Job 6")
+    page.go_back()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("echo alone")
 
 
 def test_a_report_fits_a_phone_in_the_dark(browser: Browser, opened: Opened) -> None:

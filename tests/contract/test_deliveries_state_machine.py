@@ -218,10 +218,10 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def the_backlog_agrees(self) -> None:
-        told = {each.queue: (each.waiting, each.held) for each in self.store.backlog()}
+        result = {each.queue: (each.waiting, each.held) for each in self.store.backlog()}
         waiting = sum(self.is_waiting(uuid) for uuid in self.known)
         held = sum(bool(job.holder) for job in self.known.values())
-        assert told.get(self.queue, (0, 0)) == (waiting, held)
+        assert result.get(self.queue, (0, 0)) == (waiting, held)
 
     def teardown(self) -> None:
         for uuid, job in self.known.items():

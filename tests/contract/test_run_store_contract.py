@@ -152,7 +152,7 @@ def test_a_run_is_found_by_every_way_to_say_it(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ident", "told"),
+    ("ident", "message"),
     [
         ("2", "has not been run yet"),
         ("1.7", "workflow 1 ('flow') has no run 7"),
@@ -164,11 +164,11 @@ def test_a_run_is_found_by_every_way_to_say_it(store: Store) -> None:
         (".1", "'.1'"),
     ],
 )
-def test_an_unknown_run_is_said_to_be_unknown(store: Store, ident: str, told: str) -> None:
+def test_an_unknown_run_is_said_to_be_unknown(store: Store, ident: str, message: str) -> None:
     store.apply([workflow(A), workflow(B, "fresh"), run(R1, A)])
     with pytest.raises(UnknownRun) as caught:
         store.find_run(ident)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "joblens " in caught.value.hint
 
 

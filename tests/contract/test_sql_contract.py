@@ -1,5 +1,7 @@
 """What every store must do with queries in SQL: only views can be read, nothing can change, limits hold."""
 
+import tracemalloc
+
 import pytest
 
 from joblens.model.access import ApiToken, Role, Scope
@@ -126,8 +128,22 @@ def test_values_beyond_the_limit_are_cut(filled: QueueStore) -> None:
     assert (len(answer.rows), answer.is_truncated) == (1, True)
 
 
+def test_an_answer_is_not_read_whole_before_it_is_cut(filled: QueueStore) -> None:
+    numbers = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 300) SELECT x FROM n"
+    value = f"replace(replace('{'a' * 100}', 'a', '{'a' * 100}'), 'a', '{'b' * 100}')"
+    tracemalloc.start()
+    try:
+        answer = filled.sql(
+            f"SELECT x, {value} AS text FROM ({numbers}) AS numbers", SqlLimits(bytes=5 << 20)
+        )
+        assert tracemalloc.get_traced_memory()[1] < 40 << 20
+    finally:
+        tracemalloc.stop()
+    assert (len(answer.rows), answer.is_truncated) == (5, True)
+
+
 def test_a_query_that_takes_too_long_ends(filled: QueueStore) -> None:
     endless = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
-    with pytest.raises(InputError, match=r"took longer than 0\.2 s"):
+    with pytest.raises(InputError, match=r"took longer than 0\.2s"):
         filled.sql(endless, SqlLimits(seconds=0.2))
     assert filled.sql("SELECT count(*) FROM jobs", LIMITS).rows == [(2,)]

@@ -277,9 +277,9 @@ def test_an_own_id_that_is_another_jobs_number_is_refused(store: Store) -> None:
     store.apply([*whole_job("abc1", name="first"), *whole_job("abc2", name="second", external_id="1")])
     with pytest.raises(AmbiguousJob) as caught:
         store.find("1")
-    told = str(caught.value)
+    message = str(caught.value)
     for part in ("abc1", "its number is 1", "abc2", "its id is '1'"):
-        assert part in told
+        assert part in message
 
 
 def test_an_own_id_that_is_the_jobs_own_number_is_not_ambiguous(store: Store) -> None:

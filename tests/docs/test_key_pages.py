@@ -56,7 +56,7 @@ class KeyPage(NamedTuple):
     mistakes: tuple[str, str] = ("", "")  # text and name of a file whose problems the page shows
 
 
-def said(problems: Sequence[Problem], file: str) -> list[str]:
+def messages_of(problems: Sequence[Problem], file: str) -> list[str]:
     return [f"{file}:{one.mark.line}:{one.mark.column}: {one.message}" for one in problems]
 
 
@@ -65,7 +65,7 @@ def read_example_workflow(text: str, name: str) -> list[str]:
     whole = text if "\njobs:" in f"\n{text}" else f"{text}\njobs: [{{name: a, command: ls}}]\n"
     reading = read_workflow(whole if whole.startswith("name:") else f"name: example\n{whole}", "yaml", name)
     planned = make_plan(reading.spec).problems if reading.spec is not None else ()
-    return said(reading.problems, name) + [one.message for one in planned]
+    return messages_of(reading.problems, name) + [one.message for one in planned]
 
 
 PAGES = {
@@ -79,7 +79,7 @@ PAGES = {
     ),
     "recipes.md": KeyPage(
         RECIPE_SECTIONS,
-        lambda text, name: said(read_recipe(text, "yaml", name, cwd="/data").problems, name),
+        lambda text, name: messages_of(read_recipe(text, "yaml", name, cwd="/data").problems, name),
         mistakes=(
             (
                 "dataset_pth: a.jsonl\nexport_path: out.jsonl\nnp: 0\ncheckpoint:\n  strategy: each_op\n"
@@ -90,12 +90,12 @@ PAGES = {
     ),
     "tools.md": KeyPage(
         TOOL_SECTIONS,
-        lambda text, name: said(read_tool(text, name).problems, name),
+        lambda text, name: messages_of(read_tool(text, name).problems, name),
         heading="####",
         mistakes=('command: [ "{scrip}"]\nparameters: arguments\n', "solver.yaml"),
     ),
     "task-pipeline.md": KeyPage(
-        TASK_SECTIONS, lambda text, name: said(read_task_list(text, "yaml", name).problems, name)
+        TASK_SECTIONS, lambda text, name: messages_of(read_task_list(text, "yaml", name).problems, name)
     ),
 }
 
@@ -119,21 +119,21 @@ def default_of(key: Key) -> str:
 
 
 def bounds_of(key: Key) -> str:
-    said = []
+    messages_of = []
     if key.more_than is not None:
-        said.append(f"More than {key.more_than:g}.")
+        messages_of.append(f"More than {key.more_than:g}.")
     if key.least:
-        said.append(f"At least {key.least:g}.")
+        messages_of.append(f"At least {key.least:g}.")
     if key.most is not None:
-        said.append(f"At most {key.most:g}.")
+        messages_of.append(f"At most {key.most:g}.")
     if key.only_with is not None:
         where = "No effect without" if key.warns_elsewhere else "Only with"
-        said.append(f"{where} `{key.only_with[0]}` {' or '.join(key.only_with[1])}.")
+        messages_of.append(f"{where} `{key.only_with[0]}` {' or '.join(key.only_with[1])}.")
     if key.no_effect is not None:
         values = "".join(f" `{str(value).lower()}`" for value in key.no_effect.only)
         engines = f" with {', '.join(key.no_effect.engines)}" if key.no_effect.engines else ""
-        said.append(f"*No effect*{engines}{' of' if values else ''}{values}: {key.no_effect.why}.")
-    return " ".join(["", *said])
+        messages_of.append(f"*No effect*{engines}{' of' if values else ''}{values}: {key.no_effect.why}.")
+    return " ".join(["", *messages_of])
 
 
 def table_of(section: Section, heading: str) -> str:

@@ -18,7 +18,7 @@ PAGE = REPOSITORY / "docs" / "operators.md"
 BLOCK = re.compile(r"<!-- operators -->\n.*?<!-- end of operators -->\n", re.DOTALL)
 
 
-def told(parameter: ParameterInfo) -> str:
+def describe_parameter(parameter: ParameterInfo) -> str:
     if parameter.is_required:
         return f"`{parameter.name}`"
     default = "" if parameter.default is None else f" {shown_value(parameter.default)}"
@@ -26,7 +26,7 @@ def told(parameter: ParameterInfo) -> str:
 
 
 def row(info: OperatorInfo) -> str:
-    parameters = ", ".join(told(parameter) for parameter in info.parameters) or "none"
+    parameters = ", ".join(describe_parameter(parameter) for parameter in info.parameters) or "none"
     return f"| `{info.name}` | {info.summary} | {parameters.replace('|', chr(92) + '|')} |"
 
 
@@ -52,7 +52,7 @@ def test_every_operator_says_what_it_does_and_what_each_parameter_means(name: st
 
 @pytest.mark.parametrize("page", ["README.md", "docs/operators.md", "docs/migrating.md"])
 def test_pages_say_how_many_operators_there_are(page: str) -> None:
-    told = re.findall(
+    counts = re.findall(
         r"The (\d+) \[operators\]|There are (\d+), all|\[(\d+) operators\]", (REPOSITORY / page).read_text()
     )
-    assert [int("".join(number)) for number in told] == [len(MODULES)]
+    assert [int("".join(number)) for number in counts] == [len(MODULES)]

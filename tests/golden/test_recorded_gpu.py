@@ -31,12 +31,12 @@ def recorded(job: str) -> tuple[tuple[Sample, ...], Details]:
     samples: list[Sample] = []
     for at_us in fixture["at_us"]:
         now_us[0] = at_us
-        told = driver.read()
-        assert told is not None
+        result = driver.read()
+        assert result is not None
         elapsed_us = at_us - fixture["at_us"][0]
         cpu = {"cpu_total_usec": elapsed_us, "processes": 1}
         samples += [
-            Sample(at_us=START_US + elapsed_us, elapsed_us=elapsed_us, gpus=told[job].readings, **cpu),
+            Sample(at_us=START_US + elapsed_us, elapsed_us=elapsed_us, gpus=result[job].readings, **cpu),
             Sample(at_us=START_US + elapsed_us + 10**6, elapsed_us=elapsed_us + 10**6, processes=1),
         ]
     return tuple(samples[:-1]), Details(gpus=tuple(driver.facts()))
@@ -68,5 +68,7 @@ def test_a_job_that_works_its_gpu_has_no_finding_about_it() -> None:
 def test_two_gpus_of_which_it_uses_one_are_told() -> None:
     samples, _ = recorded("heavy")
     record = a_record(job={"requirements": Requirements(gpus=2)}, duration_s=32.0)
-    told = [finding for finding in findings_for(record, samples) if "gpu" in finding.code]
-    assert [(finding.code, finding.advice.split(",")[0]) for finding in told] == [("gpu-unused", "--gpus 1")]
+    result = [finding for finding in findings_for(record, samples) if "gpu" in finding.code]
+    assert [(finding.code, finding.advice.split(",")[0]) for finding in result] == [
+        ("gpu-unused", "--gpus 1")
+    ]

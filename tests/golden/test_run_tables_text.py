@@ -95,8 +95,8 @@ def test_check_tells_of_jobs_that_asked_for_far_more() -> None:
     needs = Requirements(cpus=8, memory_bytes=8 * GB, timeout_s=7200)
     modest = [_record(at, name, needs, _ended(9, 1), peak_percent=99.0) for at, name in enumerate("aab")]
     lines = render_utilization(check_utilization(modest), show_all=False, run="3.1")
-    told = "2 jobs requested more than twice what they used. For better values: joblens rightsize 3.1"
-    assert lines[1:] == ["", told]
+    result = "2 jobs requested more than twice what they used. For better values: joblens rightsize 3.1"
+    assert lines[1:] == ["", result]
 
 
 def test_one_core_and_a_time_limit_are_not_too_much_to_ask_for() -> None:

@@ -110,12 +110,12 @@ def test_no_picture_is_larger_than_the_screen(width: int, height: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("unknown", "told"), [(0, "about 05:10 left, from earlier runs"), (2, "at least 05:10 left")]
+    ("unknown", "expected_message"), [(0, "about 05:10 left, from earlier runs"), (2, "at least 05:10 left")]
 )
-def test_what_is_left_says_how_sure_it_is(unknown: int, told: str) -> None:
+def test_what_is_left_says_how_sure_it_is(unknown: int, expected_message: str) -> None:
     estimate = Estimate(310.0, ("earlier runs",), unknown)
     [head, *_] = render_run_live(replace(PROGRESS, estimate=estimate), width=120, height=24, paint=PLAIN)
-    assert told in head
+    assert expected_message in head
 
 
 def test_while_nothing_runs_nobody_is_told_how_long_it_takes() -> None:

@@ -133,7 +133,7 @@ def test_a_job_in_an_allocation_says_whose_id_it_shows() -> None:
 def test_a_time_that_is_rounded_to_whole_minutes_says_so() -> None:
     short = SlurmJob(row=structs.replace(_ROW, elapsed_s=4.0, time_limit_s=3600.0), steps=(_STEP,))
     lines = render_seff(efficiency_of_slurm(short), width=100, paint=PLAIN)
-    assert "  runtime: longest 4.0s + 10 to 20 s, rounded up to Slurm's whole minutes" in lines
+    assert "  runtime: longest 4.0s + 10 to 20s, rounded up to Slurm's whole minutes" in lines
 
 
 def test_an_allocation_with_many_jobs_in_it() -> None:

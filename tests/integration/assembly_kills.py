@@ -85,7 +85,7 @@ def moved_and_kept(job: RecipePlan) -> tuple[set[int], set[int]]:
 
 def main(folder: Path, shard_bytes: int) -> None:
     data = executors.write_lines(folder / "rows.jsonl", executors.documents(400))
-    told = []
+    messages = []
     for kill_at in range(200):
         place = folder / f"kill{kill_at}"
         place.mkdir()
@@ -104,7 +104,7 @@ def main(folder: Path, shard_bytes: int) -> None:
             for each in executors.events_of(job)[seen:]
             if each.event_type == "op_start"
         ]
-        told.append(
+        messages.append(
             {
                 "is_killed": is_killed,
                 "code": code,
@@ -118,7 +118,7 @@ def main(folder: Path, shard_bytes: int) -> None:
         )
         if not is_killed or not made:
             break
-    sys.stdout.write(json.dumps(told))
+    sys.stdout.write(json.dumps(messages))
 
 
 def once(job_dir: str, kill_at: int) -> None:

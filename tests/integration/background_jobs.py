@@ -23,7 +23,7 @@ MODES = ["cgroup", "nobody"]  # control groups as root, the process tree as a us
 BURN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 
 
-class Desk(Runner):
+class BackgroundCli(Runner):
     """One user's joblens."""
 
     def __init__(
@@ -121,11 +121,11 @@ class Desk(Runner):
 
 
 @contextlib.contextmanager
-def desk(mode: str, tmp_path: Path) -> Iterator[Desk]:
+def open_cli(mode: str, tmp_path: Path) -> Iterator[BackgroundCli]:
     if mode == "nobody":
         with run_jobs._nobodys_folder() as folder:
             prefix, interpreter = run_jobs._as_nobody()
-            one = Desk(mode, folder, prefix, interpreter=interpreter)
+            one = BackgroundCli(mode, folder, prefix, interpreter=interpreter)
             yield one
             one.assert_nothing_left()
         return
@@ -133,9 +133,9 @@ def desk(mode: str, tmp_path: Path) -> Iterator[Desk]:
         from tests.integration.cgroup_jobs import factory_or_skip
 
         factory_or_skip()
-    folder = tmp_path / "desk"
+    folder = tmp_path / "user"
     folder.mkdir()
-    one = Desk(mode, folder, options=("--accounting", mode) if mode != "auto" else ())
+    one = BackgroundCli(mode, folder, options=("--accounting", mode) if mode != "auto" else ())
     yield one
     one.assert_nothing_left()
 

@@ -10,15 +10,15 @@ import pytest
 from tests.conftest import RunJoblens
 from tests.integration.engines import Engine, shared_engine
 from tests.integration.run_jobs import Runner, runner
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 
 OBJECT_STORE_BYTES = 80 * 2**20  # of each node of Ray
 
 
 @pytest.fixture
-def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
+def cli(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowCli]:
     """Somebody who runs workflows, with a store and a folder of their own."""
-    one = WorkflowDesk(tmp_path, joblens, store_path)
+    one = WorkflowCli(tmp_path, joblens, store_path)
     yield one
     one.close()
 

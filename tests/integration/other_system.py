@@ -77,7 +77,7 @@ def main(system: str, folder: str, *, has_psutil: bool) -> None:
         refusal = ""
     except ImportError as error:
         refusal = str(error)
-    told = {
+    result = {
         "profile": profile,
         "snapshot": snapshot,
         "container": container_profile,
@@ -85,7 +85,7 @@ def main(system: str, folder: str, *, has_psutil: bool) -> None:
         "refusal": refusal,
         "psutil": psutil.__version__,
     }
-    sys.stdout.write(json.dumps(told))
+    sys.stdout.write(json.dumps(result))
 
 
 if __name__ == "__main__":

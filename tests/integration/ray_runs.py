@@ -26,7 +26,7 @@ def quick_leases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     yield
     state = os.environ.get("XDG_STATE_HOME", "")
-    wait_until(lambda: not _of_this_test(state), what="desks and workers to leave", timeout=30)
+    wait_until(lambda: not _of_this_test(state), what="proxies and workers to leave", timeout=30)
 
 
 def _of_this_test(state: str) -> list[int]:

@@ -91,9 +91,9 @@ def start(job: RecipePlan) -> subprocess.Popen[bytes]:
 
 def carry_out(job: RecipePlan) -> int:
     process = start(job)
-    _, told = process.communicate(timeout=TIMEOUT_S)
-    if told and process.returncode == 0:
-        raise AssertionError(told.decode())
+    _, result = process.communicate(timeout=TIMEOUT_S)
+    if result and process.returncode == 0:
+        raise AssertionError(result.decode())
     return process.returncode
 
 

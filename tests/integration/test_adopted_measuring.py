@@ -12,7 +12,7 @@ from joblens.model.jobs.job import Usage
 from joblens.model.jobs.sample import Sample
 from joblens.probes.host.perf_counters import could_count
 from tests.conftest import REPOSITORY, python_path, wait_until
-from tests.integration.background_jobs import Desk, desk
+from tests.integration.background_jobs import BackgroundCli, open_cli
 from tests.integration.network_jobs import packets_or_skip
 from tests.integration.run_jobs import PYTHON, wait_for_file
 
@@ -68,8 +68,8 @@ for number in range(2):
 
 
 @pytest.fixture(params=["cgroup", "process_tree"])
-def one(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
-    with desk(request.param, tmp_path) as found:
+def one(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BackgroundCli]:
+    with open_cli(request.param, tmp_path) as found:
         gpu = tmp_path / "gpu"
         gpu.mkdir()
         code = tmp_path / "python"
@@ -79,17 +79,17 @@ def one(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
         yield found
 
 
-def details_of(one: Desk, uuid: str) -> Details:
+def details_of(one: BackgroundCli, uuid: str) -> Details:
     with one.opened() as store:
         return store.details(uuid)
 
 
-def busy_threads(one: Desk, uuid: str) -> set[str]:
+def busy_threads(one: BackgroundCli, uuid: str) -> set[str]:
     table = details_of(one, uuid).threads
     return {use.name for use in table.threads if use.cpu_usec > 150_000} if table is not None else set()
 
 
-def adopted(one: Desk, tmp_path: Path) -> str:
+def adopted(one: BackgroundCli, tmp_path: Path) -> str:
     """A job that has one owner for its first step and another for its second. -> its uuid"""
     code = _JOB.format(gpu=str(tmp_path / "gpu"), folder=str(one.folder))
     uuid = one.submit("--interval", "100ms", "--", *PYTHON, code)
@@ -105,7 +105,7 @@ def adopted(one: Desk, tmp_path: Path) -> str:
     return uuid
 
 
-def let_do(one: Desk, uuid: str, step: int) -> None:
+def let_do(one: BackgroundCli, uuid: str, step: int) -> None:
     (one.folder / f"begin{step}").touch()
     wait_until(lambda: f"step{step}" in busy_threads(one, uuid), what="its thread in the table")
     (one.folder / f"seen{step}").touch()
@@ -116,7 +116,7 @@ def has_gpus(samples: Sequence[tuple[int, Sample]]) -> bool:
     return any(sample.gpus for _, sample in samples)
 
 
-def usage_of(one: Desk, uuid: str) -> Usage:
+def usage_of(one: BackgroundCli, uuid: str) -> Usage:
     outcome = one.record(uuid).outcome
     assert outcome is not None
     assert outcome.exit_code == 0
@@ -145,7 +145,7 @@ def assert_never_back(samples: Sequence[tuple[int, Sample]]) -> None:
         assert known == sorted(known), field
 
 
-def test_nothing_goes_back_and_nothing_is_missing(one: Desk, tmp_path: Path) -> None:
+def test_nothing_goes_back_and_nothing_is_missing(one: BackgroundCli, tmp_path: Path) -> None:
     uuid = adopted(one, tmp_path)
     samples, usage, details = one.samples(uuid), usage_of(one, uuid), details_of(one, uuid)
     assert_never_back(samples)
@@ -168,14 +168,14 @@ def test_nothing_goes_back_and_nothing_is_missing(one: Desk, tmp_path: Path) -> 
     assert gpu_names(one, uuid) == ["NVIDIA H200"]
 
 
-def gpu_names(one: Desk, uuid: str) -> list[Any]:
+def gpu_names(one: BackgroundCli, uuid: str) -> list[Any]:
     outcome = one.record(uuid).outcome
     assert outcome is not None
     assert outcome.profile is not None
     return [gpu["name"] for gpu in outcome.profile["gpu_stats"]["nvidia"]["devices"]]
 
 
-def test_reasons_are_those_of_whoever_looked_last(one: Desk, tmp_path: Path) -> None:
+def test_reasons_are_those_of_whoever_looked_last(one: BackgroundCli, tmp_path: Path) -> None:
     uuid = one.submit("--interval", "100ms", "--probes", "-gpu", "--", *PYTHON, _WAITING.format(one.folder))
     wait_for_file(one.folder / "here")
     first = one.running(uuid)
@@ -193,7 +193,7 @@ def test_reasons_are_those_of_whoever_looked_last(one: Desk, tmp_path: Path) -> 
         assert "group" in unknown["network_rx_bytes"]
 
 
-def test_reasons_of_a_job_that_nobody_went_on_to_look_at(one: Desk, tmp_path: Path) -> None:
+def test_reasons_of_a_job_that_nobody_went_on_to_look_at(one: BackgroundCli, tmp_path: Path) -> None:
     uuid = one.submit(
         "--interval", "100ms", "--probes", "-energy", "--", *PYTHON, _WAITING.format(one.folder)
     )
@@ -219,7 +219,7 @@ while not os.path.exists("{0}/go"): time.sleep(0.02)
 
 def test_endpoints_of_before_are_kept_and_those_still_open_counted_once(tmp_path: Path) -> None:
     packets_or_skip()
-    with desk("cgroup", tmp_path) as one:
+    with open_cli("cgroup", tmp_path) as one:
         uuid = one.submit("--interval", "100ms", "--", *PYTHON, _TWO_SERVERS.format(one.folder))
         wait_for_file(one.folder / "first")
         wait_until(lambda: ports_of(one, uuid), what="endpoints of the first one")
@@ -238,12 +238,12 @@ def test_endpoints_of_before_are_kept_and_those_still_open_counted_once(tmp_path
     assert max(after.values()) < 2 * 300_000
 
 
-def table_time(one: Desk, uuid: str) -> int:
+def table_time(one: BackgroundCli, uuid: str) -> int:
     table = details_of(one, uuid).endpoints
     return table.at_us if table is not None else 0
 
 
-def ports_of(one: Desk, uuid: str) -> dict[tuple[int, bool], int]:
+def ports_of(one: BackgroundCli, uuid: str) -> dict[tuple[int, bool], int]:
     table = details_of(one, uuid).endpoints
     if table is None:
         return {}

@@ -68,7 +68,7 @@ def test_limits_are_enforced(store_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"timeout": "soon"}, "soon"),
         ({"memory": "much"}, "much"),
@@ -106,9 +106,9 @@ def test_limits_are_enforced(store_path: Path) -> None:
     ids=str,
 )
 def test_bad_input_says_what_is_wrong_before_anything_is_begun(
-    store_path: Path, arguments: dict[str, Any], said: str
+    store_path: Path, arguments: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         joblens.run(["true"], **arguments)
     assert not store_path.exists()
 

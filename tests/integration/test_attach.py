@@ -121,10 +121,10 @@ def test_a_password_on_its_command_line_is_not_written_down(joblens: RunJoblens)
         looking.has_begun(joblens)
         go_on(process)
         _, record = looking.record()
-    told = json.dumps(record) + joblens("show", record["job_uuid"], "--json").stdout
-    assert "--password" in told
-    assert "hunter2" not in told
-    assert "abc123" not in told
+    output = json.dumps(record) + joblens("show", record["job_uuid"], "--json").stdout
+    assert "--password" in output
+    assert "hunter2" not in output
+    assert "abc123" not in output
 
 
 def test_children_are_measured_with_it(joblens: RunJoblens, begin: Begin) -> None:

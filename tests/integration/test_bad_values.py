@@ -112,11 +112,11 @@ def test_no_bad_number_or_time_ends_in_a_traceback(
         value = draw.choice(BAD_NUMBERS)
         words = {"export": ["history"], "check": [], "results": [], "metrics": ["1"], "plot": ["1"]}
         code = main(["--store", str(store_path), name, f"{flag}={value}", *words.get(name, [])])
-        told = capsys.readouterr().err
+        output = capsys.readouterr().err
         counts[code] = counts.get(code, 0) + 1
-        assert code in (0, 2), ascii((name, flag, value[:40], told[-600:]))
-        assert (code == 2) == bool(told.strip()) or code == 0
-        assert len(told) < 7000
+        assert code in (0, 2), ascii((name, flag, value[:40], output[-600:]))
+        assert (code == 2) == bool(output.strip()) or code == 0
+        assert len(output) < 7000
     print(f"fuzzed options by exit code: {counts}")  # noqa: T201
 
 

@@ -150,13 +150,13 @@ def test_a_report_is_not_written_into_a_folder_that_is_not_there(joblens: RunJob
 
 def test_a_command_that_is_not_there_is_told(joblens: RunJoblens) -> None:
     done = joblens("bench", "--", "no-such-command-here", code=1)
-    (said,) = done.stderr.splitlines()
-    assert "no-such-command-here" in said
+    (found,) = done.stderr.splitlines()
+    assert "no-such-command-here" in found
     assert done.stdout == ""
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("bench", "-n", "2", "echo", "hi"), "goes after --: joblens bench [OPTIONS] -- COMMAND"),
         (("bench", "echo", "hi"), "goes after --: joblens bench [OPTIONS] -- COMMAND"),
@@ -176,9 +176,11 @@ def test_a_command_that_is_not_there_is_told(joblens: RunJoblens) -> None:
         (("bench", "run", "--tool", "python", "--script", "not-there.py"), "not-there.py"),
     ],
 )
-def test_what_cannot_be_used_is_refused(joblens: RunJoblens, arguments: tuple[str, ...], told: str) -> None:
+def test_what_cannot_be_used_is_refused(
+    joblens: RunJoblens, arguments: tuple[str, ...], message: str
+) -> None:
     done = joblens(*arguments, code=2)
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

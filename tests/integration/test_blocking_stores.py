@@ -17,7 +17,7 @@ from joblens.app.wiring.drivers import spool_dir
 from joblens.model.history import HistoryQuery
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 from tests.servers import PostgresServer
 
 # joblens with a store that waits while a file is there, and writes down who waits that should not.
@@ -82,8 +82,8 @@ resource_requirements:
 
 
 @pytest.fixture
-def odd(desk: WorkflowDesk) -> Iterator["OddStore"]:
-    one = OddStore(desk.folder)
+def odd(cli: WorkflowCli) -> Iterator["OddStore"]:
+    one = OddStore(cli.folder)
     yield one
     one.close()
 
@@ -219,7 +219,7 @@ def test_python_programs_never_wait_for_the_store_on_the_sampler(odd: OddStore) 
 
 
 def test_samples_time_outs_and_dependants_do_not_wait_for_a_store_that_blocks(
-    odd: OddStore, desk: WorkflowDesk
+    odd: OddStore, cli: WorkflowCli
 ) -> None:
     (odd.folder / "flow.yaml").write_text(FLOW)
     run = odd.start("run", "flow.yaml", "--cpus", "8")
@@ -231,10 +231,10 @@ def test_samples_time_outs_and_dependants_do_not_wait_for_a_store_that_blocks(
     freed_at_us = time.time_ns() // 1000
     (odd.folder / "over").touch()
     assert run.wait(timeout=60) == 1
-    records = desk.records()
+    records = cli.records()
     assert records["timed"].status == "timeout"
     assert records["second"].status == "success"
-    store = SqliteStore(str(desk.store_path))
+    store = SqliteStore(str(cli.store_path))
     times = [sample.at_us for _, sample in store.samples(records["long"].job.uuid)]
     store.close()
     meanwhile = [at_us for at_us in times if blocked_at_us < at_us < freed_at_us]
@@ -244,20 +244,20 @@ def test_samples_time_outs_and_dependants_do_not_wait_for_a_store_that_blocks(
 
 @pytest.mark.slow
 def test_time_outs_and_dependants_do_not_wait_for_a_server_that_hangs(
-    own_postgres: PostgresServer, desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+    own_postgres: PostgresServer, cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOBLENS_STORE", own_postgres.new_database())
-    desk.write(FLOW)
-    run = desk.start("run", "flow.yaml", "--cpus", "8")
-    wait_until((desk.folder / "blocked").exists, what="the first job to end")
+    cli.write(FLOW)
+    run = cli.start("run", "flow.yaml", "--cpus", "8")
+    wait_until((cli.folder / "blocked").exists, what="the first job to end")
     own_postgres.freeze()
     try:
-        wait_until((desk.folder / "second").exists, what="the dependant to start")
-        wait_until((desk.folder / "timed-out").exists, what="the time-out")
+        wait_until((cli.folder / "second").exists, what="the dependant to start")
+        wait_until((cli.folder / "timed-out").exists, what="the time-out")
     finally:
         own_postgres.thaw()
-    (desk.folder / "over").touch()
+    (cli.folder / "over").touch()
     assert run.wait(timeout=60) == 1
-    rows = desk.call("results", "flow", "--json").json["results"]
+    rows = cli.call("results", "flow", "--json").json["results"]
     ends = {row["job_name"]: row["status"] for row in rows}
     assert (ends["timed"], ends["second"]) == ("terminated", "completed")

@@ -93,7 +93,7 @@ def test_an_engine_that_takes_a_connection_and_says_nothing_is_not_waited_for(
     monkeypatch.setenv("DOCKER_HOST", f"unix://{silent}")
     row = row_of("docker", timeout_s=0.1)
     assert row.is_gap
-    assert row.reason == "it has not answered for 0.1 s"
+    assert row.reason == "it has not answered for 0.1s"
     assert row.fix
 
 
@@ -103,7 +103,7 @@ def test_one_that_answers_too_late_is_a_gap_with_the_socket_that_was_asked(
     monkeypatch.setenv("CONTAINER_HOST", f"unix://{silent}")
     row = row_of("podman")
     assert row.is_gap
-    assert f"{silent} did not answer within 1 s" in row.reason
+    assert f"{silent} did not answer within 1s" in row.reason
     assert "podman.socket" in row.fix
 
 

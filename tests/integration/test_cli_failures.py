@@ -126,7 +126,7 @@ def test_time_series_are_not_added_to_a_file_of_another_kind(
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "told"),
+    ("line", "code", "message"),
     [
         ("submit", 2, "joblens submit -- COMMAND"),
         ("run 'echo hi | wc'", 127, "--shell"),
@@ -138,10 +138,10 @@ def test_time_series_are_not_added_to_a_file_of_another_kind(
         ("wait --timeout x 1", 2, "--timeout: 'x' is not a duration"),
     ],
 )
-def test_an_error_names_what_was_typed(past: Path, line: str, code: int, told: str) -> None:
+def test_an_error_names_what_was_typed(past: Path, line: str, code: int, message: str) -> None:
     done = in_shell(f"joblens {line}")
     assert done.stderr.startswith("joblens: error: ")
-    assert told in done.stderr
+    assert message in done.stderr
     assert done.returncode == code
 
 
@@ -280,6 +280,6 @@ def test_an_error_of_the_system_reaches_the_terminal_without_control(
 
     monkeypatch.setattr("joblens.__main__._run_with_click", fail)
     assert main(["show", "1"]) == 125
-    said = capsys.readouterr().err
-    assert "Too many open files" in said
-    assert not set(said) & set("\x1b\x07\x9b")
+    output = capsys.readouterr().err
+    assert "Too many open files" in output
+    assert not set(output) & set("\x1b\x07\x9b")

@@ -105,7 +105,7 @@ def test_a_run_that_repeats_a_part_keeps_the_other_results(twice: Path, joblens:
 
 @pytest.mark.parametrize("command", ["results", "check"])
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["nothing"], "no run or workflow has the id or name 'nothing'"),
         (["ml-pipelin"], "did you mean 'ml-pipeline'?"),
@@ -114,9 +114,9 @@ def test_a_run_that_repeats_a_part_keeps_the_other_results(twice: Path, joblens:
     ],
 )
 def test_an_unknown_run_is_bad_input(
-    past: Path, joblens: RunJoblens, command: str, arguments: list[str], told: str
+    past: Path, joblens: RunJoblens, command: str, arguments: list[str], message: str
 ) -> None:
-    assert told in joblens(command, *arguments, code=2).stderr
+    assert message in joblens(command, *arguments, code=2).stderr
 
 
 # check
@@ -201,7 +201,7 @@ def test_a_run_that_repeats_a_part_knows_the_data_of_the_earlier_one(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["set", "bst", "1", "--run", "1"], "did you mean 'best'?"),
         (["set", "best", "hello", "--run", "1"], "'hello' is not JSON"),
@@ -212,10 +212,10 @@ def test_a_run_that_repeats_a_part_knows_the_data_of_the_earlier_one(
     ],
 )
 def test_wrong_user_data_is_bad_input(
-    past: Path, joblens: RunJoblens, arguments: list[str], told: str
+    past: Path, joblens: RunJoblens, arguments: list[str], message: str
 ) -> None:
     done = joblens("user-data", *arguments, code=2)
-    assert told in done.stderr
+    assert message in done.stderr
     assert joblens("user-data", "list", "--run", "1", "--json", code=0).json == {"seed": 7}
 
 

@@ -11,7 +11,7 @@ import pytest
 from joblens.model.jobs.job import Record, Status
 from joblens.model.runs.run import AllocationEnded, WorkPlaced
 from tests.conftest import Finished, python_path, wait_until
-from tests.integration.workflow_desk import WorkflowDesk, interrupt, local_cluster, states
+from tests.integration.workflow_cli import WorkflowCli, interrupt, local_cluster, states
 
 ROOT = Path(__file__).parents[2]
 MIXED = """
@@ -41,15 +41,15 @@ def quick_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", python_path(ROOT))
 
 
-def run(desk: WorkflowDesk, text: str, *arguments: str, code: int = 0) -> Finished:
-    return desk.call_local_cluster("run", desk.write(text), "--engine", "slurm", *arguments, code=code)
+def run(cli: WorkflowCli, text: str, *arguments: str, code: int = 0) -> Finished:
+    return cli.call_local_cluster("run", cli.write(text), "--engine", "slurm", *arguments, code=code)
 
 
-def start(desk: WorkflowDesk, *arguments: str | Path) -> "subprocess.Popen[str]":
-    return desk.adopt(
+def start(cli: WorkflowCli, *arguments: str | Path) -> "subprocess.Popen[str]":
+    return cli.adopt(
         subprocess.Popen(
             local_cluster(*arguments),
-            cwd=desk.folder,
+            cwd=cli.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -59,20 +59,20 @@ def start(desk: WorkflowDesk, *arguments: str | Path) -> "subprocess.Popen[str]"
     )
 
 
-def start_slow(desk: WorkflowDesk) -> "subprocess.Popen[str]":
+def start_slow(cli: WorkflowCli) -> "subprocess.Popen[str]":
     """A driver of SLOW, once two of its jobs run."""
-    driver = start(desk, "run", desk.write(SLOW), "--engine", "slurm")
-    wait_until(lambda: len(desk.lines("ran")) == 2, what="two jobs that run")
+    driver = start(cli, "run", cli.write(SLOW), "--engine", "slurm")
+    wait_until(lambda: len(cli.lines("ran")) == 2, what="two jobs that run")
     return driver
 
 
-def places_of(desk: WorkflowDesk) -> tuple[dict[str, tuple[str, ...]], dict[str, bool]]:
+def places_of(cli: WorkflowCli) -> tuple[dict[str, tuple[str, ...]], dict[str, bool]]:
     """-> places with the jobs they were for, and how those ended of which that was noted"""
     placed: dict[str, tuple[str, ...]] = {}
     ended: dict[str, bool] = {}
-    store = desk.store()
+    store = cli.store()
     try:
-        for _, event in store.run_events(desk.newest_run().uuid):
+        for _, event in store.run_events(cli.newest_run().uuid):
             if isinstance(event.fact, WorkPlaced):
                 placed |= {one.placement.job_id: one.uuids for one in event.fact.placed}
             elif isinstance(event.fact, AllocationEnded):
@@ -87,49 +87,49 @@ def worker_pid(record: Record) -> int:
     return record.attempt.owner.pid
 
 
-def test_a_workflow_on_a_cluster_ends_as_it_does_here(desk: WorkflowDesk) -> None:
-    here = desk.run(MIXED, code=1)
-    there = run(desk, MIXED, "--json", code=1).json
+def test_a_workflow_on_a_cluster_ends_as_it_does_here(cli: WorkflowCli) -> None:
+    here = cli.run(MIXED, code=1)
+    there = run(cli, MIXED, "--json", code=1).json
     assert states(there) == states(here)
     assert {row["job_name"]: row["return_code"] for row in there["results"]} == {
         row["job_name"]: row["return_code"] for row in here["results"]
     }
-    folder = desk.folder / "output" / "job_output" / "1_2"
+    folder = cli.folder / "output" / "job_output" / "1_2"
     assert (folder / "read" / "stdout.log").read_text() == "hello\n"
     assert (folder / "broken" / "stderr.log").read_text() == "no room\n"
 
 
-def test_records_tell_where_the_cluster_has_put_the_job(desk: WorkflowDesk) -> None:
-    run(desk, "name: one\njobs:\n  - {name: a, command: sleep 0.1}\n")
-    record = desk.records()["a"]
+def test_records_tell_where_the_cluster_has_put_the_job(cli: WorkflowCli) -> None:
+    run(cli, "name: one\njobs:\n  - {name: a, command: sleep 0.1}\n")
+    record = cli.records()["a"]
     assert record.attempt is not None
     assert record.attempt.placement is not None
     assert record.outcome is not None
     assert record.outcome.usage.cpu_total_usec is not None
     assert record.attempt.placement.engine == "slurm"
-    placed, ended = places_of(desk)
+    placed, ended = places_of(cli)
     assert placed == {record.attempt.placement.job_id: (record.job.uuid,)}
     assert set(ended) == set(placed), "what was asked of the cluster is over"
 
 
-def test_nothing_of_a_run_that_is_over_stays_on_disk(desk: WorkflowDesk, store_path: Path) -> None:
-    run(desk, "name: one\njobs:\n  - {name: a, command: 'true'}\n")
+def test_nothing_of_a_run_that_is_over_stays_on_disk(cli: WorkflowCli, store_path: Path) -> None:
+    run(cli, "name: one\njobs:\n  - {name: a, command: 'true'}\n")
     hires = store_path.parent / "hires"
     assert not hires.exists() or list(hires.iterdir()) == []
 
 
 def test_many_jobs_share_one_place_that_serves_their_queue(
-    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOBLENS_TEST_PACKS", "2")
     text = 'name: many\njobs:\n  - {name: "a_{i}", command: "echo x >> ran", parameters: {i: "1:30"}}\n'
-    run(desk, text)
-    assert len(desk.lines("ran")) == 30
-    placed, _ = places_of(desk)
+    run(cli, text)
+    assert len(cli.lines("ran")) == 30
+    placed, _ = places_of(cli)
     assert list(placed.values()) == [()]
 
 
-def test_jobs_of_one_place_share_its_memory(desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_of_one_place_share_its_memory(cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBLENS_TEST_PACKS", "4")
     monkeypatch.setenv("JOBLENS_TEST_MEMORY", str(1 << 30))
     text = """
@@ -140,11 +140,11 @@ jobs:
     memory: 600m
     parameters: {i: "1:3"}
 """
-    run(desk, text)
-    assert desk.lines("ran") == ["begin", "end"] * 3, "two at a time would not have fitted"
+    run(cli, text)
+    assert cli.lines("ran") == ["begin", "end"] * 3, "two at a time would not have fitted"
 
 
-def test_jobs_of_one_place_get_its_gpus_by_name(desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_of_one_place_get_its_gpus_by_name(cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBLENS_TEST_PACKS", "2")
     monkeypatch.setenv("JOBLENS_TEST_GPUS", "3,GPU-5")
     text = """
@@ -155,15 +155,15 @@ jobs:
     num_gpus: 1
     parameters: {i: "1:2"}
 """
-    run(desk, text)
-    assert sorted(desk.lines("ran")) == ["3", "GPU-5"]
-    records = desk.records().values()
+    run(cli, text)
+    assert sorted(cli.lines("ran")) == ["3", "GPU-5"]
+    records = cli.records().values()
     assert sorted(record.gpu_devices for record in records) == [("3",), ("GPU-5",)]
-    assert "GPU-5" in desk.call("show", "device_1").stdout + desk.call("show", "device_2").stdout
+    assert "GPU-5" in cli.call("show", "device_1").stdout + cli.call("show", "device_2").stdout
 
 
 def test_a_job_that_ends_cleanly_because_its_place_ends_is_not_done(
-    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cluster tells everything in a place to end, and the worker may hear of its jobs' ends first: here it
     sleeps until they have ended."""
@@ -177,36 +177,36 @@ jobs:
       while [ ! -e go ]; do sleep 0.02; done; echo {i} >> ran
     parameters: {i: "1:4"}
 """
-    driver = start(desk, "run", desk.write(text), "--engine", "slurm")
-    wait_until(lambda: len(desk.lines("pids")) == 4, what="four jobs that run")
-    wait_until(lambda: all(one.attempt is not None for one in desk.records().values()))
-    worker = worker_pid(desk.records()["part_1"])
+    driver = start(cli, "run", cli.write(text), "--engine", "slurm")
+    wait_until(lambda: len(cli.lines("pids")) == 4, what="four jobs that run")
+    wait_until(lambda: all(one.attempt is not None for one in cli.records().values()))
+    worker = worker_pid(cli.records()["part_1"])
     os.kill(worker, signal.SIGSTOP)
-    for pid in desk.lines("pids"):
+    for pid in cli.lines("pids"):
         os.kill(int(pid), signal.SIGTERM)
-    wait_until(lambda: len(desk.lines("saved")) == 4, what="jobs that end as they are told")
+    wait_until(lambda: len(cli.lines("saved")) == 4, what="jobs that end as they are told")
     os.kill(worker, signal.SIGTERM)
     os.kill(worker, signal.SIGCONT)
-    (desk.folder / "go").touch()
+    (cli.folder / "go").touch()
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 0, output
-    assert sorted(desk.lines("ran")) == ["1", "2", "3", "4"], output
+    assert sorted(cli.lines("ran")) == ["1", "2", "3", "4"], output
 
 
-def test_a_worker_that_is_killed_costs_no_job(desk: WorkflowDesk) -> None:
-    driver = start_slow(desk)
-    wait_until(lambda: desk.records()["part_1"].attempt is not None, what="its record")
-    os.kill(worker_pid(desk.records()["part_1"]), signal.SIGKILL)
-    wait_until(lambda: len(desk.lines("ran")) == 3, what="it to be taken up again")
-    (desk.folder / "go").touch()
+def test_a_worker_that_is_killed_costs_no_job(cli: WorkflowCli) -> None:
+    driver = start_slow(cli)
+    wait_until(lambda: cli.records()["part_1"].attempt is not None, what="its record")
+    os.kill(worker_pid(cli.records()["part_1"]), signal.SIGKILL)
+    wait_until(lambda: len(cli.lines("ran")) == 3, what="it to be taken up again")
+    (cli.folder / "go").touch()
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 0, output
-    assert desk.lines("tries_1") == ["1", "2"]
-    assert desk.lines("tries_2") == ["1"]
-    ends = Counter(line for line in desk.lines("ran") if not line.startswith("begin"))
+    assert cli.lines("tries_1") == ["1", "2"]
+    assert cli.lines("tries_2") == ["1"]
+    ends = Counter(line for line in cli.lines("ran") if not line.startswith("begin"))
     assert ends == Counter(["end_1", "end_2", "last"])
-    placed, ended = places_of(desk)
-    part_1 = desk.records()["part_1"].job.uuid
+    placed, ended = places_of(cli)
+    part_1 = cli.records()["part_1"].job.uuid
     tries = [job_id for job_id, uuids in placed.items() if part_1 in uuids]
     assert len(tries) == 2
     assert ended[tries[0]], "the cluster said that the first was gone"
@@ -214,94 +214,94 @@ def test_a_worker_that_is_killed_costs_no_job(desk: WorkflowDesk) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_job_that_must_not_run_twice_ends_as_lost_with_its_worker(
-    desk: WorkflowDesk, how: signal.Signals
+    cli: WorkflowCli, how: signal.Signals
 ) -> None:
     text = "name: once\njobs:\n  - {name: a, command: 'echo begun >> ran; sleep 60', retry_lost: never}\n"
-    driver = start(desk, "run", desk.write(text), "--engine", "slurm")
-    wait_until(lambda: desk.lines("ran") == ["begun"], what="the job")
-    wait_until(lambda: desk.records()["a"].attempt is not None, what="its record")
-    os.kill(worker_pid(desk.records()["a"]), how)
+    driver = start(cli, "run", cli.write(text), "--engine", "slurm")
+    wait_until(lambda: cli.lines("ran") == ["begun"], what="the job")
+    wait_until(lambda: cli.records()["a"].attempt is not None, what="its record")
+    os.kill(worker_pid(cli.records()["a"]), how)
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 1, output
-    assert desk.records()["a"].status is Status.LOST
+    assert cli.records()["a"].status is Status.LOST
     assert "lost with its worker" in output
-    assert desk.lines("ran") == ["begun"]
+    assert cli.lines("ran") == ["begun"]
 
 
-def test_a_worker_that_is_asked_to_end_gives_back_what_it_has(desk: WorkflowDesk) -> None:
-    driver = start_slow(desk)
-    wait_until(lambda: desk.records()["part_1"].attempt is not None, what="its record")
-    os.kill(worker_pid(desk.records()["part_1"]), signal.SIGTERM)
-    wait_until(lambda: len(desk.lines("ran")) == 3, what="it to be taken up again")
-    (desk.folder / "go").touch()
+def test_a_worker_that_is_asked_to_end_gives_back_what_it_has(cli: WorkflowCli) -> None:
+    driver = start_slow(cli)
+    wait_until(lambda: cli.records()["part_1"].attempt is not None, what="its record")
+    os.kill(worker_pid(cli.records()["part_1"]), signal.SIGTERM)
+    wait_until(lambda: len(cli.lines("ran")) == 3, what="it to be taken up again")
+    (cli.folder / "go").touch()
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 0, output
-    assert {one.status for one in desk.results()} == {Status.SUCCESS}
+    assert {one.status for one in cli.results()} == {Status.SUCCESS}
 
 
 def test_a_driver_that_is_killed_leaves_jobs_in_their_places_and_the_next_one_follows_them(
-    desk: WorkflowDesk,
+    cli: WorkflowCli,
 ) -> None:
-    driver = start_slow(desk)
+    driver = start_slow(cli)
     driver.kill()
     driver.communicate()
-    resumed = start(desk, "resume", "slow")
-    (desk.folder / "go").touch()
+    resumed = start(cli, "resume", "slow")
+    (cli.folder / "go").touch()
     output, _ = resumed.communicate(timeout=60)
     assert resumed.returncode == 0, output
-    assert Counter(desk.lines("ran")) == Counter(["begin_1", "end_1", "begin_2", "end_2", "last"])
-    placed, _ = places_of(desk)
+    assert Counter(cli.lines("ran")) == Counter(["begin_1", "end_1", "begin_2", "end_2", "last"])
+    placed, _ = places_of(cli)
     assert len(placed) == 3, "nothing was placed twice"
 
 
 def test_a_worker_that_dies_while_nobody_drives_is_found_to_be_gone_by_the_next_driver(
-    desk: WorkflowDesk,
+    cli: WorkflowCli,
 ) -> None:
-    driver = start_slow(desk)
-    wait_until(lambda: desk.records()["part_1"].attempt is not None, what="its record")
+    driver = start_slow(cli)
+    wait_until(lambda: cli.records()["part_1"].attempt is not None, what="its record")
     driver.kill()
     driver.communicate()
-    os.kill(worker_pid(desk.records()["part_1"]), signal.SIGKILL)
-    resumed = start(desk, "resume", "slow")
-    wait_until(lambda: len(desk.lines("ran")) == 3, what="it to be taken up again")
-    (desk.folder / "go").touch()
+    os.kill(worker_pid(cli.records()["part_1"]), signal.SIGKILL)
+    resumed = start(cli, "resume", "slow")
+    wait_until(lambda: len(cli.lines("ran")) == 3, what="it to be taken up again")
+    (cli.folder / "go").touch()
     output, _ = resumed.communicate(timeout=60)
     assert resumed.returncode == 0, output
-    assert desk.lines("tries_1") == ["1", "2"]
+    assert cli.lines("tries_1") == ["1", "2"]
 
 
-def test_cancelling_a_run_ends_what_runs_there(desk: WorkflowDesk) -> None:
-    driver = start_slow(desk)
-    desk.call("cancel", "slow", code=0)
+def test_cancelling_a_run_ends_what_runs_there(cli: WorkflowCli) -> None:
+    driver = start_slow(cli)
+    cli.call("cancel", "slow", code=0)
     driver.communicate(timeout=60)
-    assert sorted(desk.lines("ran")) == ["begin_1", "begin_2"]
-    assert [one for one in desk.results() if not one.status.is_final] == []
+    assert sorted(cli.lines("ran")) == ["begin_1", "begin_2"]
+    assert [one for one in cli.results() if not one.status.is_final] == []
 
 
-def test_an_interrupt_lets_what_runs_come_to_its_end(desk: WorkflowDesk) -> None:
-    driver = start_slow(desk)
+def test_an_interrupt_lets_what_runs_come_to_its_end(cli: WorkflowCli) -> None:
+    driver = start_slow(cli)
     interrupt(driver)
-    (desk.folder / "go").touch()
+    (cli.folder / "go").touch()
     driver.communicate(timeout=60)
     assert driver.returncode == 130
-    assert "last" not in desk.lines("ran")
-    assert {one.status for one in desk.results()} == {Status.SUCCESS}
+    assert "last" not in cli.lines("ran")
+    assert {one.status for one in cli.results()} == {Status.SUCCESS}
 
 
 def test_a_job_for_which_there_is_no_gpu_anywhere_is_refused_before_anything_is_written(
-    desk: WorkflowDesk, store_path: Path
+    cli: WorkflowCli, store_path: Path
 ) -> None:
-    done = run(desk, "name: one\njobs:\n  - {name: a, command: 'true', num_gpus: 1}\n", code=2)
+    done = run(cli, "name: one\njobs:\n  - {name: a, command: 'true', num_gpus: 1}\n", code=2)
     assert "a: needs 1 GPU, 0 are offered" in done.stderr
     assert not store_path.exists()
 
 
 def test_places_in_which_nothing_begins_are_not_asked_for_for_ever(
-    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOBLENS_TEST_BROKEN", "1")
-    run(desk, "name: one\njobs:\n  - {name: a, command: 'true'}\n", code=1)
-    record = desk.records()["a"]
+    run(cli, "name: one\njobs:\n  - {name: a, command: 'true'}\n", code=1)
+    record = cli.records()["a"]
     assert record.status is Status.ERROR
     assert record.outcome is not None
     assert "ended before anything began there (exit 3), and so did 2 before it" in (
@@ -309,11 +309,11 @@ def test_places_in_which_nothing_begins_are_not_asked_for_for_ever(
     )
 
 
-def test_what_the_cluster_will_never_take_ends_with_its_words_and_the_others_run(desk: WorkflowDesk) -> None:
+def test_what_the_cluster_will_never_take_ends_with_its_words_and_the_others_run(cli: WorkflowCli) -> None:
     jobs = ("{name: refused, command: 'true', memory: 50m}", "{name: b, command: 'true'}")
     text = "name: two\njobs:\n" + "".join(f"  - {job}\n" for job in jobs)
-    run(desk, text, code=1)
-    records = desk.records()
+    run(cli, text, code=1)
+    records = cli.records()
     assert records["b"].status is Status.SUCCESS
     assert records["refused"].status is Status.ERROR
     outcome = records["refused"].outcome
@@ -321,12 +321,12 @@ def test_what_the_cluster_will_never_take_ends_with_its_words_and_the_others_run
     assert "the cluster will never take refused" in (outcome.error or "")
 
 
-def test_jobs_wait_for_a_cluster_that_is_away(desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    away = desk.folder / "away"
+def test_jobs_wait_for_a_cluster_that_is_away(cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = cli.folder / "away"
     away.touch()
     monkeypatch.setenv("JOBLENS_TEST_AWAY", str(away))
     driver = start(
-        desk, "run", desk.write("name: one\njobs:\n  - {name: a, command: 'true'}\n"), "--engine", "slurm"
+        cli, "run", cli.write("name: one\njobs:\n  - {name: a, command: 'true'}\n"), "--engine", "slurm"
     )
     assert driver.stdout is not None
     for line in driver.stdout:
@@ -337,12 +337,12 @@ def test_jobs_wait_for_a_cluster_that_is_away(desk: WorkflowDesk, monkeypatch: p
     assert driver.returncode == 0, output
 
 
-def test_ordinary_workers_leave_jobs_of_a_cluster_alone(desk: WorkflowDesk) -> None:
-    driver = start_slow(desk)
-    desk.call("submit", "--queue", "default", "--wait", "--", "true", code=0)
-    (desk.folder / "go").touch()
+def test_ordinary_workers_leave_jobs_of_a_cluster_alone(cli: WorkflowCli) -> None:
+    driver = start_slow(cli)
+    cli.call("submit", "--queue", "default", "--wait", "--", "true", code=0)
+    (cli.folder / "go").touch()
     driver.communicate(timeout=60)
-    placements = [one.attempt.placement for one in desk.records().values() if one.attempt and one.job.run]
+    placements = [one.attempt.placement for one in cli.records().values() if one.attempt and one.job.run]
     assert all(placements)
 
 
@@ -356,9 +356,9 @@ def test_ordinary_workers_leave_jobs_of_a_cluster_alone(desk: WorkflowDesk) -> N
     ],
 )
 def test_options_that_mean_nothing_are_refused(
-    desk: WorkflowDesk, options: tuple[str, ...], message: str
+    cli: WorkflowCli, options: tuple[str, ...], message: str
 ) -> None:
-    path = desk.write("name: one\njobs:\n  - {name: a, command: 'true'}\n")
-    done = desk.call("run", path, *options, code=2)
+    path = cli.write("name: one\njobs:\n  - {name: a, command: 'true'}\n")
+    done = cli.call("run", path, *options, code=2)
     assert message in done.stderr
-    assert not desk.store_path.exists()
+    assert not cli.store_path.exists()

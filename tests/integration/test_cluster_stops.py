@@ -3,7 +3,7 @@
 from joblens.model.runs.run import JobCancelled
 from tests.conftest import wait_until
 from tests.integration.test_cluster_runs import quick_leases, start
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 
 __all__ = ["quick_leases"]  # for every test here, too
 
@@ -15,16 +15,16 @@ jobs:
 """
 
 
-def test_a_job_that_ended_with_its_run_runs_again_when_the_run_is_gone_on_with(desk: WorkflowDesk) -> None:
-    driver = start(desk, "run", desk.write(LINGERING), "--engine", "slurm")
-    wait_until(lambda: desk.lines("ran") == ["begun"], what="a job that runs")
-    desk.call("cancel", "lingering", code=0)
+def test_a_job_that_ended_with_its_run_runs_again_when_the_run_is_gone_on_with(cli: WorkflowCli) -> None:
+    driver = start(cli, "run", cli.write(LINGERING), "--engine", "slurm")
+    wait_until(lambda: cli.lines("ran") == ["begun"], what="a job that runs")
+    cli.call("cancel", "lingering", code=0)
     # Whoever drove it has let go of it by now, and of its places.
     driver.communicate(timeout=1)
-    store = desk.store()
+    store = cli.store()
     try:
-        facts = [event.fact for _, event in store.run_events(desk.newest_run().uuid)]
+        facts = [event.fact for _, event in store.run_events(cli.newest_run().uuid)]
     finally:
         store.close()
     assert [fact for fact in facts if isinstance(fact, JobCancelled)] == []
-    assert "`joblens resume` starts it again" in desk.call("results", "lingering", code=0).stdout
+    assert "`joblens resume` starts it again" in cli.call("results", "lingering", code=0).stdout

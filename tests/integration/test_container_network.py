@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.background_jobs import desk
+from tests.integration.background_jobs import open_cli
 from tests.integration.engines import Engine
 from tests.integration.network_jobs import packets_or_skip
 
@@ -14,7 +14,7 @@ PING_BYTES = 20 + 8 + 56
 @pytest.mark.cgroup
 def test_a_containers_packets_are_those_of_its_own_interface(docker: Engine, tmp_path: Path) -> None:
     packets_or_skip()
-    with desk("cgroup", tmp_path) as one:
+    with open_cli("cgroup", tmp_path) as one:
         line = "ping -c 5 -i 0.1 127.0.0.1 > /dev/null; sleep 0.5"
         ran = one(*docker.options, "--interval", "50ms", "--", "sh", "-c", line)
         samples = one.samples(ran.record["job_uuid"])

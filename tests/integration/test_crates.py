@@ -15,7 +15,7 @@ import pytest
 
 from joblens.analysis.crates.profiles import job_crate
 from tests.conftest import REPOSITORY, RunJoblens
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 from tests.unit.analysis.crates.test_graph import ABOUT, rich_job
 
 VALIDATOR = Path(sys.prefix, "crate-validator")
@@ -59,12 +59,12 @@ def validated(crate: Path, scratch: Path) -> dict[str, Any]:
         [*map(str, program), *map(str, options)], capture_output=True, text=True, timeout=120, check=False
     )
     assert report.exists(), done.stdout + done.stderr
-    said: dict[str, Any] = json.loads(report.read_text())
-    return said
+    answer: dict[str, Any] = json.loads(report.read_text())
+    return answer
 
 
-def problems(said: dict[str, Any]) -> list[str]:
-    return [issue["message"] for issue in said["issues"]]
+def problems(result: dict[str, Any]) -> list[str]:
+    return [issue["message"] for issue in result["issues"]]
 
 
 def entities(crate: Path) -> dict[str, dict[str, Any]]:
@@ -97,16 +97,16 @@ def crate(finished: Path) -> Path:
 
 
 @pytest.fixture
-def ran(finished: Path, desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch) -> WorkflowDesk:
+def ran(finished: Path, cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch) -> WorkflowCli:
     """For tests that export it in another way."""
     monkeypatch.setenv("JOBLENS_STORE", str(finished / "store.db"))
-    return desk
+    return cli
 
 
 def test_a_crate_of_a_run_is_valid_and_tells_every_attempt(crate: Path, tmp_path: Path) -> None:
-    said = validated(crate, tmp_path)
-    assert said["passed"], problems(said)
-    assert said["validation_settings"]["profile_identifier"].startswith("provenance-run-crate")
+    result = validated(crate, tmp_path)
+    assert result["passed"], problems(result)
+    assert result["validation_settings"]["profile_identifier"].startswith("provenance-run-crate")
     actions = of_kind(entities(crate), "CreateAction")
     assert {"prepare", "square_1", "square_3", "flaky", "flaky, attempt 2", "broken"} <= set(actions)
     status = {name: action["actionStatus"].rsplit("/", 1)[-1] for name, action in actions.items()}
@@ -125,7 +125,7 @@ def test_files_of_a_run_are_copied_and_named_by_their_hash(crate: Path) -> None:
     assert found["#workflow-output-mid"]["workExample"] == {"@id": "files/mid%20file.csv"}
 
 
-def test_every_reference_leads_to_something(ran: WorkflowDesk) -> None:
+def test_every_reference_leads_to_something(ran: WorkflowCli) -> None:
     crate = ran.folder / "crate"
     ran.call("export", "ro-crate", "1.1", "-o", crate, code=0)
     found = entities(crate)
@@ -160,9 +160,9 @@ def test_a_crate_of_a_job_is_valid_and_a_spoilt_one_is_not(joblens: RunJoblens, 
     joblens("run", "-q", "--", "sh", "-c", "echo gone wrong >&2; exit 4", code=4)
     crate = tmp_path / "crate"
     joblens("export", "ro-crate", "job:1", "-o", crate, code=0)
-    said = validated(crate, tmp_path)
-    assert said["passed"], problems(said)
-    assert said["validation_settings"]["profile_identifier"].startswith("process-run-crate")
+    result = validated(crate, tmp_path)
+    assert result["passed"], problems(result)
+    assert result["validation_settings"]["profile_identifier"].startswith("process-run-crate")
     metadata = crate / "ro-crate-metadata.json"
     metadata.write_text(metadata.read_text().replace('"instrument"', '"isBasedOn"'))
     assert any("MUST have an instrument" in problem for problem in problems(validated(crate, tmp_path)))
@@ -172,20 +172,20 @@ def test_a_crate_with_container_code_and_placement_is_valid(tmp_path: Path) -> N
     crate = tmp_path / "crate"
     crate.mkdir()
     (crate / "ro-crate-metadata.json").write_text(json.dumps(job_crate(rich_job(), ABOUT)))
-    said = validated(crate, tmp_path)
-    assert said["passed"], problems(said)
+    result = validated(crate, tmp_path)
+    assert result["passed"], problems(result)
 
 
 def test_a_run_on_workers_makes_a_valid_crate(
-    desk: WorkflowDesk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOBLENS_QUEUE_IDLE", "500ms")
-    (desk.folder / "in.csv").write_text("a,b\n")
-    desk.run(WORKFLOW, "--engine", "celery", code=1)
-    crate = desk.folder / "crate"
-    desk.call("export", "ro-crate", "1.1", "-o", crate, code=0)
-    said = validated(crate, tmp_path)
-    assert said["passed"], problems(said)
+    (cli.folder / "in.csv").write_text("a,b\n")
+    cli.run(WORKFLOW, "--engine", "celery", code=1)
+    crate = cli.folder / "crate"
+    cli.call("export", "ro-crate", "1.1", "-o", crate, code=0)
+    result = validated(crate, tmp_path)
+    assert result["passed"], problems(result)
     placed = {
         entity["name"] for entity in entities(crate).values() if entity["@id"].startswith("#placement-")
     }
@@ -199,7 +199,7 @@ def test_no_secret_gets_into_a_crate(crate: Path) -> None:
         assert not any(secret in text for text in texts)
 
 
-def test_a_zip_file_has_the_same_in_it(ran: WorkflowDesk, crate: Path) -> None:
+def test_a_zip_file_has_the_same_in_it(ran: WorkflowCli, crate: Path) -> None:
     ran.call("export", "ro-crate", "1.1", "-o", ran.folder / "crate.zip", "--with-files", code=0)
     with zipfile.ZipFile(ran.folder / "crate.zip") as archive:
         inside = set(archive.namelist())
@@ -207,22 +207,22 @@ def test_a_zip_file_has_the_same_in_it(ran: WorkflowDesk, crate: Path) -> None:
     assert inside == {str(path.relative_to(crate)) for path in crate.rglob("*") if path.is_file()}
 
 
-def test_records_of_a_crate_can_be_imported_elsewhere(ran: WorkflowDesk, crate: Path, tmp_path: Path) -> None:
+def test_records_of_a_crate_can_be_imported_elsewhere(ran: WorkflowCli, crate: Path, tmp_path: Path) -> None:
     other = str(tmp_path / "other.db")
     ran.call("import", "history", crate / "joblens" / "records.jsonl", "--store", other, code=0)
     names = [job["name"] for job in ran.call("history", "--store", other, "-l", "0", "--json", code=0).json]
     assert names.count("flaky") == 2
 
 
-def test_a_file_that_changed_since_is_told_of_and_not_copied(desk: WorkflowDesk) -> None:
+def test_a_file_that_changed_since_is_told_of_and_not_copied(cli: WorkflowCli) -> None:
     before = hashlib.sha256(b"a,b\n").hexdigest()
-    (desk.folder / "in.csv").write_text("a,b\n")
-    desk.run(
+    (cli.folder / "in.csv").write_text("a,b\n")
+    cli.run(
         "name: w\nfiles: [{name: raw, path: in.csv}]\njobs: [{name: a, command: 'true', input_files: [raw]}]"
     )
-    (desk.folder / "in.csv").write_text("something else\n")
-    crate = desk.folder / "crate"
-    done = desk.call("export", "ro-crate", "1.1", "-o", crate, "--with-files", code=0)
+    (cli.folder / "in.csv").write_text("something else\n")
+    crate = cli.folder / "crate"
+    done = cli.call("export", "ro-crate", "1.1", "-o", crate, "--with-files", code=0)
     assert "1 file missing or changed since" in done.stderr
     [raw] = [one for one in entities(crate).values() if one.get("name") == "in.csv"]
     assert raw["@id"].startswith("file://")
@@ -230,7 +230,7 @@ def test_a_file_that_changed_since_is_told_of_and_not_copied(desk: WorkflowDesk)
     assert not (crate / "files" / "in.csv").exists()
 
 
-def test_a_file_above_the_limit_is_told_of_with_its_hash(ran: WorkflowDesk) -> None:
+def test_a_file_above_the_limit_is_told_of_with_its_hash(ran: WorkflowCli) -> None:
     crate = ran.folder / "crate"
     done = ran.call("export", "ro-crate", "1.1", "-o", crate, "--with-files", "--files-limit", "3", code=0)
     assert "too large to include" in done.stderr
@@ -273,7 +273,7 @@ def test_a_licence_is_told_as_given(joblens: RunJoblens, tmp_path: Path) -> None
     assert found[url]["name"] == "CC-BY-4.0"
 
 
-def test_a_folder_that_is_there_is_left_alone(ran: WorkflowDesk) -> None:
+def test_a_folder_that_is_there_is_left_alone(ran: WorkflowCli) -> None:
     crate = ran.folder / "crate"
     crate.mkdir()
     (crate / "mine").write_text("precious")
@@ -283,7 +283,7 @@ def test_a_folder_that_is_there_is_left_alone(ran: WorkflowDesk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("ro-crate", "-o", "crate"), "needs a run or a job"),
         (("ro-crate", "job:1"), "needs an output path"),
@@ -296,11 +296,11 @@ def test_a_folder_that_is_there_is_left_alone(ran: WorkflowDesk) -> None:
     ],
 )
 def test_what_makes_no_sense_is_told(
-    joblens: RunJoblens, tmp_path: Path, arguments: tuple[str, ...], told: str
+    joblens: RunJoblens, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     joblens("run", "-q", "--", "true", code=0)
     done = joblens("export", *arguments, code=2)
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "crate").exists()
 
@@ -321,14 +321,14 @@ jobs:
 """
 
 
-def test_enable_ro_crate_writes_the_crate_when_the_run_ends(desk: WorkflowDesk, tmp_path: Path) -> None:
-    (desk.folder / "genome.fa").write_text("ACGT")
-    desk.run(ENABLED, code=1)
-    crate = desk.folder / "output" / "ro_crate" / "1_1"
+def test_enable_ro_crate_writes_the_crate_when_the_run_ends(cli: WorkflowCli, tmp_path: Path) -> None:
+    (cli.folder / "genome.fa").write_text("ACGT")
+    cli.run(ENABLED, code=1)
+    crate = cli.folder / "output" / "ro_crate" / "1_1"
     assert "failed" in (crate / "ro-crate-preview.html").read_text()
-    (desk.folder / "there").touch()
-    desk.call("rerun", "1.1", "--failed", code=0)
-    again = desk.folder / "output" / "ro_crate" / "1_2"
+    (cli.folder / "there").touch()
+    cli.call("rerun", "1.1", "--failed", code=0)
+    again = cli.folder / "output" / "ro_crate" / "1_2"
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     assert validated(again, scratch)["issues"] == []
@@ -342,7 +342,7 @@ def test_enable_ro_crate_writes_the_crate_when_the_run_ends(desk: WorkflowDesk, 
     assert sorted(path.name for path in crate.parent.iterdir()) == ["1_1", "1_2"]
 
 
-def test_a_crate_of_a_run_that_is_resumed_replaces_the_one_before(desk: WorkflowDesk) -> None:
+def test_a_crate_of_a_run_that_is_resumed_replaces_the_one_before(cli: WorkflowCli) -> None:
     text = """
 name: resumed
 enable_ro_crate: true
@@ -350,10 +350,10 @@ datasets: [{name: parts, path: parts/}]
 jobs:
   - {name: make, command: "true", output_datasets: [parts]}
 """
-    desk.run(text, code=1)
-    crate = desk.folder / "output" / "ro_crate" / "1_1"
+    cli.run(text, code=1)
+    crate = cli.folder / "output" / "ro_crate" / "1_1"
     before = (crate / "ro-crate-metadata.json").read_text()
-    (desk.folder / "parts").mkdir()
-    desk.call("resume", "1.1", code=0)
+    (cli.folder / "parts").mkdir()
+    cli.call("resume", "1.1", code=0)
     assert (crate / "ro-crate-metadata.json").read_text() != before
     assert [path.name for path in crate.parent.iterdir()] == ["1_1"]

@@ -132,9 +132,9 @@ def test_a_script_has_to_say_yes(joblens: RunJoblens) -> None:
 
 def test_a_dry_run_lists_jobs_and_deletes_none(joblens: RunJoblens) -> None:
     _filled(joblens)
-    told = joblens("delete", "--status", "failed", "--dry-run")
-    assert "two" in told.stdout
-    assert "1 job would be deleted" in told.stdout
+    result = joblens("delete", "--status", "failed", "--dry-run")
+    assert "two" in result.stdout
+    assert "1 job would be deleted" in result.stdout
     assert json.loads(joblens("history", "--json", "--status", "failed").stdout)[0]["name"] == "two"
 
 

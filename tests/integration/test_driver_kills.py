@@ -10,7 +10,7 @@ import pytest
 
 from joblens.agent.cgroups.placement import spool_mark
 from tests.conftest import wait_until
-from tests.integration.background_jobs import desk
+from tests.integration.background_jobs import open_cli
 from tests.integration.driver_kills import fault_run
 from tests.integration.run_jobs import wait_for_file
 
@@ -34,7 +34,7 @@ list(joblens.map_commands([["sh", "-c", line] for line in sys.argv[1:]], jobs=1)
 def test_a_job_of_which_the_store_never_heard_is_recorded_with_its_outcome(
     accounting: str, tmp_path: Path
 ) -> None:
-    with desk("auto", tmp_path) as one:
+    with open_cli("auto", tmp_path) as one:
         burn = f"{sys.executable} -c 'import time\nwhile time.process_time() < 0.3: pass'; echo said; exit 4"
         lines = [
             burn,
@@ -96,7 +96,7 @@ jobs:
 def test_groups_that_a_killed_process_left_go_with_the_next_one(
     code: str, following: list[str], tmp_path: Path
 ) -> None:
-    with desk("auto", tmp_path) as one:
+    with open_cli("auto", tmp_path) as one:
         (one.folder / "flow.yaml").write_text(LIMITED)
         program = [sys.executable, "-c", KILLED_AFTER_OUTCOME + code]
         killed = subprocess.run(program, env=one.env(), cwd=one.folder, check=False)

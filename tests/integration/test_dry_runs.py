@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import wait_until
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 from tests.servers import RedisServer
 from tests.slurm_server import SlurmServer
 
@@ -28,69 +28,67 @@ def everything_below(folder: Path) -> set[str]:
     return {os.path.join(where, name) for where, _, names in os.walk(folder) for name in (*names, "")}
 
 
-def test_a_local_dry_run_refuses_what_the_run_refuses(desk: WorkflowDesk) -> None:
-    path = desk.write(TOO_LARGE)
+def test_a_local_dry_run_refuses_what_the_run_refuses(cli: WorkflowCli) -> None:
+    path = cli.write(TOO_LARGE)
     for more in ((), ("--dry-run",)):
-        done = desk.call("run", path, *more, code=2)
+        done = cli.call("run", path, *more, code=2)
         assert "huge: needs 4096 CPUs" in done.stderr
-    missing = desk.write(
+    missing = cli.write(
         'name: x\nfiles: [{name: f, path: none}]\njobs: [{name: a, command: "x", input_files: [f]}]\n'
     )
     for more in ((), ("--dry-run",)):
-        assert "input files are missing" in desk.call("run", missing, *more, code=2).stderr
+        assert "input files are missing" in cli.call("run", missing, *more, code=2).stderr
 
 
 @pytest.mark.parametrize("options", [(), ("-o", "elsewhere"), ("--rerun-changed",)])
-def test_a_dry_run_leaves_nothing_behind(
-    desk: WorkflowDesk, tmp_path: Path, options: tuple[str, ...]
-) -> None:
-    path = desk.write(SWEEP)
+def test_a_dry_run_leaves_nothing_behind(cli: WorkflowCli, tmp_path: Path, options: tuple[str, ...]) -> None:
+    path = cli.write(SWEEP)
     before = everything_below(tmp_path)
-    document = desk.call("run", path, "--dry-run", "--json", *options, code=0).json
+    document = cli.call("run", path, "--dry-run", "--json", *options, code=0).json
     assert [job["name"] for job in document["jobs"]] == NAMES
     assert everything_below(tmp_path) == before
 
 
-def test_an_output_folder_that_cannot_be_used_is_refused_by_both(desk: WorkflowDesk) -> None:
-    path = desk.write(SWEEP)
-    (desk.folder / "plain").write_text("a file")
+def test_an_output_folder_that_cannot_be_used_is_refused_by_both(cli: WorkflowCli) -> None:
+    path = cli.write(SWEEP)
+    (cli.folder / "plain").write_text("a file")
     for more in ((), ("--dry-run",)):
-        done = desk.call("run", path, "-o", "plain/inside", *more, code=2)
+        done = cli.call("run", path, "-o", "plain/inside", *more, code=2)
         assert "-o plain/inside" in done.stderr
         assert "Not a directory" in done.stderr
 
 
-def test_a_dry_run_inside_of_a_job_says_that_it_cannot_be_detached(desk: WorkflowDesk) -> None:
-    path = desk.write(SWEEP)
+def test_a_dry_run_inside_of_a_job_says_that_it_cannot_be_detached(cli: WorkflowCli) -> None:
+    path = cli.write(SWEEP)
     for more in ("", " --dry-run"):
         line = f"exec $0 -m joblens run {path} --detach{more}"
-        done = desk.call("run", "--", "sh", "-c", line, sys.executable)
+        done = cli.call("run", "--", "sh", "-c", line, sys.executable)
         assert done.code == 125, (more, done.stderr)
         assert "inside a job" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["slurm", "ray"])
-def test_options_that_the_run_refuses_are_refused(desk: WorkflowDesk, name: str) -> None:
-    path = desk.write(SWEEP)
-    done = desk.call("run", path, "--dry-run", "--only", "nothing*", *ENGINES[name], code=2)
+def test_options_that_the_run_refuses_are_refused(cli: WorkflowCli, name: str) -> None:
+    path = cli.write(SWEEP)
+    done = cli.call("run", path, "--dry-run", "--only", "nothing*", *ENGINES[name], code=2)
     assert "nothing*" in done.stderr
 
 
 @pytest.mark.needs("ray")
-def test_a_cluster_that_cannot_be_reached_ends_with_125(desk: WorkflowDesk) -> None:
-    path = desk.write(SWEEP)
+def test_a_cluster_that_cannot_be_reached_ends_with_125(cli: WorkflowCli) -> None:
+    path = cli.write(SWEEP)
     for more in ((), ("--dry-run",)):
-        done = desk.call("run", path, "--engine", "ray", "--address", "127.0.0.1:1", *more, code=125)
+        done = cli.call("run", path, "--engine", "ray", "--address", "127.0.0.1:1", *more, code=125)
         assert "no Ray answers at 127.0.0.1:1" in done.stderr
         assert "Traceback" not in done.stderr
-    assert not desk.store_path.exists()
+    assert not cli.store_path.exists()
 
 
 @pytest.mark.needs("ray")
-def test_ray_shows_the_capacity_it_would_have_and_starts_nothing(desk: WorkflowDesk, tmp_path: Path) -> None:
-    path = desk.write(SWEEP)
+def test_ray_shows_the_capacity_it_would_have_and_starts_nothing(cli: WorkflowCli, tmp_path: Path) -> None:
+    path = cli.write(SWEEP)
     before = everything_below(tmp_path)
-    document = desk.call("run", path, "--engine", "ray", "--cpus", "3", "--dry-run", "--json", code=0).json
+    document = cli.call("run", path, "--engine", "ray", "--cpus", "3", "--dry-run", "--json", code=0).json
     assert [job["name"] for job in document["jobs"]] == NAMES
     cluster = document["cluster"]
     assert cluster["engine"] == "ray"
@@ -99,115 +97,115 @@ def test_ray_shows_the_capacity_it_would_have_and_starts_nothing(desk: WorkflowD
     assert (train["stage"], train["kind"], train["count"], train["cpus"]) == (2, "task", 3, 1)
     assert train["memory_bytes"] == 64 << 20
     assert everything_below(tmp_path) == before
-    done = desk.call("run", desk.write(TOO_LARGE), "--engine", "ray", "--dry-run", code=2)
+    done = cli.call("run", cli.write(TOO_LARGE), "--engine", "ray", "--dry-run", code=2)
     assert "huge: needs 4096 CPUs" in done.stderr
 
 
 @pytest.mark.needs("celery")
-def test_a_broker_that_cannot_be_reached_ends_a_dry_run_with_125(desk: WorkflowDesk) -> None:
-    path = desk.write(SWEEP)
+def test_a_broker_that_cannot_be_reached_ends_a_dry_run_with_125(cli: WorkflowCli) -> None:
+    path = cli.write(SWEEP)
     broker = ("--engine", "celery", "--broker", "redis://user:hunter2secret@127.0.0.1:1/0")
-    done = desk.call("run", path, *broker, "--dry-run", code=125)
+    done = cli.call("run", path, *broker, "--dry-run", code=125)
     assert "127.0.0.1:1" in done.stderr
     assert "hunter2secret" not in done.stderr + done.stdout
-    assert not desk.store_path.exists()
+    assert not cli.store_path.exists()
 
 
 @pytest.mark.needs("celery")
 def test_celery_names_the_workers_or_says_that_one_is_started(
-    desk: WorkflowDesk, redis_server: RedisServer, tmp_path: Path
+    cli: WorkflowCli, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    path = desk.write(SWEEP)
+    path = cli.write(SWEEP)
     before = everything_below(tmp_path)
-    document = desk.call("run", path, "--engine", "celery", "--dry-run", "--json", code=0).json
+    document = cli.call("run", path, "--engine", "celery", "--dry-run", "--json", code=0).json
     assert [job["name"] for job in document["jobs"]] == NAMES
     assert "a worker starts" in document["cluster"]["where"]
-    done = desk.call("run", path, "--engine", "celery", "--broker", redis_server.url, "--dry-run", code=0)
+    done = cli.call("run", path, "--engine", "celery", "--broker", redis_server.url, "--dry-run", code=0)
     assert "no worker serves the queue" in done.stderr
     assert "5 jobs would run" in done.stdout
     assert everything_below(tmp_path) == before
 
 
-def test_celery_shows_the_capacity_of_living_workers(desk: WorkflowDesk, redis_server: RedisServer) -> None:
-    path = desk.write(SWEEP)
+def test_celery_shows_the_capacity_of_living_workers(cli: WorkflowCli, redis_server: RedisServer) -> None:
+    path = cli.write(SWEEP)
     broker = ("--broker", redis_server.url)
-    worker = desk.start("worker", *broker, "--concurrency", "3")
+    worker = cli.start("worker", *broker, "--concurrency", "3")
     try:
-        wait_until(lambda: desk.store_path.exists() and _workers(desk) == 1, timeout=60, what="a worker")
+        wait_until(lambda: cli.store_path.exists() and _workers(cli) == 1, timeout=60, what="a worker")
         options = ("--engine", "celery", *broker, "--dry-run")
-        document = desk.call("run", path, *options, "--json", code=0).json
+        document = cli.call("run", path, *options, "--json", code=0).json
         [capacity] = document["cluster"]["capacity"]
         assert (capacity["cpus"], capacity["queues"]) == (3, ["default"])
         assert [one["kind"] for one in document["cluster"]["requests"]] == ["queue"] * 3
-        large = desk.write('name: l\njobs: [{name: huge, command: "true", num_cpus: 4}]\n', "large.yaml")
+        large = cli.write('name: l\njobs: [{name: huge, command: "true", num_cpus: 4}]\n', "large.yaml")
         for words in (options, options[:-1]):
-            assert "huge: needs 4 CPUs, 3 are offered" in desk.call("run", large, *words, code=2).stderr
+            assert "huge: needs 4 CPUs, 3 are offered" in cli.call("run", large, *words, code=2).stderr
     finally:
         worker.terminate()
         worker.communicate(timeout=60)
 
 
-def _workers(desk: WorkflowDesk) -> int:
-    store = desk.store()
+def _workers(cli: WorkflowCli) -> int:
+    store = cli.store()
     try:
         return len(store.workers())
     finally:
         store.close()
 
 
-def test_runs_that_exist_can_be_tried_out_too(desk: WorkflowDesk) -> None:
-    path = desk.write(SWEEP)
-    desk.call("workflows", "create-from-spec", path, code=0)
-    document = desk.call("run-jobs", "1", "--dry-run", "--json", code=0).json
+def test_runs_that_exist_can_be_tried_out_too(cli: WorkflowCli) -> None:
+    path = cli.write(SWEEP)
+    cli.call("workflows", "create-from-spec", path, code=0)
+    document = cli.call("run-jobs", "1", "--dry-run", "--json", code=0).json
     assert [job["name"] for job in document["jobs"]] == NAMES
-    assert desk.newest_run().status == "created"
-    assert not (desk.folder / "output").exists()
-    done = desk.call("resume", "1.1", "--dry-run", "--cpus", "0.5", code=2)
+    assert cli.newest_run().status == "created"
+    assert not (cli.folder / "output").exists()
+    done = cli.call("resume", "1.1", "--dry-run", "--cpus", "0.5", code=2)
     assert "prepare: needs 1 CPU, 0.5 are offered" in done.stderr
-    desk.call("run-jobs", "1", code=0)
-    document = desk.call("rerun", "1.1", "--all", "--dry-run", "--json", code=0).json
+    cli.call("run-jobs", "1", code=0)
+    document = cli.call("rerun", "1.1", "--all", "--dry-run", "--json", code=0).json
     assert len(document["jobs"]) == 5
-    assert desk.newest_run().number == 1
+    assert cli.newest_run().number == 1
 
 
-def test_map_makes_the_checks_of_its_run(desk: WorkflowDesk) -> None:
-    done = desk.call("map", "--dry-run", "--cpus", "4096", "echo {}", ":::", "1", code=2)
+def test_map_makes_the_checks_of_its_run(cli: WorkflowCli) -> None:
+    done = cli.call("map", "--dry-run", "--cpus", "4096", "echo {}", ":::", "1", code=2)
     assert "needs 4096 CPUs" in done.stderr
-    assert desk.call("map", "--dry-run", "echo {}", ":::", "1", "2", code=0).stdout == "echo 1\necho 2\n"
-    assert not desk.store_path.exists()
+    assert cli.call("map", "--dry-run", "echo {}", ":::", "1", "2", code=0).stdout == "echo 1\necho 2\n"
+    assert not cli.store_path.exists()
 
 
-def test_jobs_that_may_be_too_late_are_listed(desk: WorkflowDesk) -> None:
-    path = desk.write(
+def test_jobs_that_may_be_too_late_are_listed(cli: WorkflowCli) -> None:
+    path = cli.write(
         'name: late\njobs: [{name: a, command: "true", runtime: 40m},'
         ' {name: b, command: "true", runtime: 40m, depends_on: [a]}]\n'
     )
-    document = desk.call("run", path, "--time", "1h", "--dry-run", "--json", code=0).json
+    document = cli.call("run", path, "--time", "1h", "--dry-run", "--json", code=0).json
     assert [job["name"] for job in document["jobs"]] == ["a", "b"]
     assert document["not_started"] == ["b"]
-    text = desk.call("run", path, "--time", "1h", "--dry-run", code=0).stdout
+    text = cli.call("run", path, "--time", "1h", "--dry-run", code=0).stdout
     assert "2 jobs would run in 2 stages" in text
     assert "1 job may not start within the time of the run: b." in text
 
 
-def test_secrets_are_not_shown(desk: WorkflowDesk) -> None:
-    path = desk.write(
+def test_secrets_are_not_shown(cli: WorkflowCli) -> None:
+    path = cli.write(
         'name: s\nenv: {API_TOKEN: "hunter2-hunter2"}\n'
         "jobs: [{name: a, command: \"curl -u hunter2-hunter2 -H 'Authorization: Bearer abcdef123456'\"}]\n"
     )
     for more in ((), ("--json",)):
-        shown = desk.call("run", path, "--dry-run", *more, code=0).stdout
+        shown = cli.call("run", path, "--dry-run", *more, code=0).stdout
         assert "hunter2" not in shown
         assert "abcdef123456" not in shown
 
 
 def test_slurm_shows_each_sbatch_as_the_run_submits_it(
-    slurm: SlurmServer, desk: WorkflowDesk, tmp_path: Path
+    slurm: SlurmServer, cli: WorkflowCli, tmp_path: Path
 ) -> None:
-    path = desk.write(SWEEP)
+    path = cli.write(SWEEP)
     before = everything_below(tmp_path)
     options = ("--engine", "slurm", "--packing", "jobs", "--sbatch=--nice=7")
-    document = desk.call("run", path, *options, "--dry-run", "--json", code=0).json
+    document = cli.call("run", path, *options, "--dry-run", "--json", code=0).json
     assert [job["name"] for job in document["jobs"]] == NAMES
     requests = document["cluster"]["requests"]
     assert [(one["stage"], one["kind"], one["name"], len(one["jobs"])) for one in requests] == [
@@ -222,7 +220,7 @@ def test_slurm_shows_each_sbatch_as_the_run_submits_it(
     assert (array["nodes"], array["cpus"], array["partition"]) == (1, 1, "")
     assert array["walltime_s"] >= 600
     assert array["script"].startswith("#!/bin/sh\n")
-    text = desk.call("run", path, *options, "--dry-run", code=0).stdout
+    text = cli.call("run", path, *options, "--dry-run", code=0).stdout
     assert "5 jobs would run" in text
     assert "--array=0-2" in text
     assert everything_below(tmp_path) == before
@@ -230,17 +228,17 @@ def test_slurm_shows_each_sbatch_as_the_run_submits_it(
     assert not [name for name in queued if name.startswith("sweep")]
 
 
-def test_slurm_checks_as_the_run_does(slurm: SlurmServer, desk: WorkflowDesk) -> None:
-    path = desk.write(SWEEP)
+def test_slurm_checks_as_the_run_does(slurm: SlurmServer, cli: WorkflowCli) -> None:
+    path = cli.write(SWEEP)
     for more in ((), ("--dry-run",)):
-        done = desk.call("run", path, "--engine", "slurm", "--partition", "nowhere", *more, code=2)
+        done = cli.call("run", path, "--engine", "slurm", "--partition", "nowhere", *more, code=2)
         assert "Slurm has no partition 'nowhere'" in done.stderr
-        done = desk.call("run", desk.write(TOO_LARGE, "large.yaml"), "--engine", "slurm", *more, code=2)
+        done = cli.call("run", cli.write(TOO_LARGE, "large.yaml"), "--engine", "slurm", *more, code=2)
         assert "huge: needs 4096 CPUs" in done.stderr
 
 
 def test_a_slurm_that_is_away_ends_with_125(
-    desk: WorkflowDesk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -250,7 +248,7 @@ def test_a_slurm_that_is_away_ends_with_125(
         )
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    path = desk.write(SWEEP)
+    path = cli.write(SWEEP)
     for more in ((), ("--dry-run",)):
-        done = desk.call("run", path, "--engine", "slurm", *more, code=125)
+        done = cli.call("run", path, "--engine", "slurm", *more, code=125)
         assert "Unable to contact slurm controller" in done.stderr

@@ -20,7 +20,7 @@ from joblens.probes.network.cgroup_network import NO_GROUP
 from joblens.probes.network.endpoints import SocketDriver, group_ids
 from joblens.probes.network.socket_dump import SocketDump
 from tests.conftest import wait_until
-from tests.integration.background_jobs import desk
+from tests.integration.background_jobs import open_cli
 from tests.integration.cgroup_jobs import make_groups, start_in, start_python_in
 from tests.integration.network_jobs import LOOPBACK_UP, has_ipv6, tcp
 from tests.integration.run_jobs import PYTHON
@@ -162,18 +162,18 @@ def test_the_last_look_of_somebody_who_goes_while_the_job_does_not_is_taken_at_o
     job.stdin.write(b"\n")
     job.stdin.flush()
     job.stdout.readline()
-    told: list[DetailsTaken] = []
+    received: list[DetailsTaken] = []
     probe._driver(probe._thread)._jobs["job"].due_s = float("inf")  # type: ignore[arg-type]
-    taker = DetailTaker("job", [probe], told.extend)
+    taker = DetailTaker("job", [probe], received.extend)
 
     def has_looked() -> bool:
         taker.tick(final=True)
-        return bool(told)
+        return bool(received)
 
     wait_until(has_looked, what="the last look")
     end(job)
     probe.close()
-    table = told[-1].details.endpoints
+    table = received[-1].details.endpoints
     assert table is not None
     assert {one.tx_bytes for one in table.endpoints if one.port == port} >= {1077}
 
@@ -233,7 +233,7 @@ def test_without_a_group_the_details_say_why(groups: JobGroups) -> None:
 
 
 def test_a_whole_job_keeps_whom_it_talked_to(tmp_path: Path) -> None:
-    with desk("cgroup", tmp_path) as one:
+    with open_cli("cgroup", tmp_path) as one:
         code = tcp(5000) + "import time\ntime.sleep(2.5)\n"
         ran = one("--interval", "100ms", "--", *PYTHON, code)
         with one.opened() as store:

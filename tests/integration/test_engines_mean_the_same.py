@@ -15,7 +15,7 @@ import pytest
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Code, Record, Status
 from tests.conftest import wait_until
-from tests.integration.workflow_desk import JOBLENS, WorkflowDesk, states
+from tests.integration.workflow_cli import JOBLENS, WorkflowCli, states
 
 ENGINES = ("celery", "ray", "slurm", "slurm-allocation")
 _CLOSE = 0.02
@@ -79,27 +79,27 @@ NUMBERS = {"succeeds": _CPU_S, "limited": _CPU_S, "forks": 2 * _CPU_S}  # CPU ti
 
 
 class Engine:
-    def __init__(self, name: str, desk: WorkflowDesk, options: tuple[str, ...]) -> None:
+    def __init__(self, name: str, cli: WorkflowCli, options: tuple[str, ...]) -> None:
         self.name = name
-        self.desk = desk
+        self.cli = cli
         self.options = options
 
     def run(
         self, text: str, *, code: int, more: tuple[str, ...] = ()
     ) -> tuple[dict[str, Any], dict[str, Record]]:
         """-> the document at its end, and its records by the names of jobs"""
-        document = self.desk.run(text, *self.options, *more, code=code, timeout=180.0)
-        return document, self.desk.records_of(self.desk.newest_run())
+        document = self.cli.run(text, *self.options, *more, code=code, timeout=180.0)
+        return document, self.cli.records_of(self.cli.newest_run())
 
 
 @pytest.fixture(params=ENGINES)
 def there(
-    request: pytest.FixtureRequest, desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Engine]:
     monkeypatch.setenv("JOBLENS_QUEUE_IDLE", "1s")
     with ExitStack() as stack:
         options = _START[request.param](request, stack)
-        yield Engine(request.param, desk, options)
+        yield Engine(request.param, cli, options)
 
 
 def _celery(request: pytest.FixtureRequest, stack: ExitStack) -> tuple[str, ...]:
@@ -112,15 +112,15 @@ def _celery(request: pytest.FixtureRequest, stack: ExitStack) -> tuple[str, ...]
         worker.wait(30)
 
     stack.callback(end)
-    desk: WorkflowDesk = request.getfixturevalue("desk")
-    wait_until(partial(_is_served, desk), timeout=60.0, what="the worker")
+    cli: WorkflowCli = request.getfixturevalue("cli")
+    wait_until(partial(_is_served, cli), timeout=60.0, what="the worker")
     return ("--engine", "celery")
 
 
-def _is_served(desk: WorkflowDesk) -> bool:
-    if not desk.store_path.exists():
+def _is_served(cli: WorkflowCli) -> bool:
+    if not cli.store_path.exists():
         return False
-    store = desk.store()
+    store = cli.store()
     try:
         return bool(store.workers())
     finally:
@@ -155,18 +155,18 @@ _START: dict[str, Callable[[pytest.FixtureRequest, ExitStack], tuple[str, ...]]]
 
 
 @pytest.fixture
-def here(desk: WorkflowDesk) -> Engine:
-    return Engine("local", desk, ())
+def here(cli: WorkflowCli) -> Engine:
+    return Engine("local", cli, ())
 
 
 @pytest.fixture
-def flow(desk: WorkflowDesk) -> str:
-    (desk.folder / "burn.py").write_text(_BURN)
+def flow(cli: WorkflowCli) -> str:
+    (cli.folder / "burn.py").write_text(_BURN)
     python = f"{Path(sys.executable)} -I -S"
     return FLOW.format(python=python, cpu=_CPU_S, forks_cpu=2 * _CPU_S, held=_HELD_MIB)
 
 
-def _told(record: Record) -> dict[str, Any]:
+def _recorded_facts(record: Record) -> dict[str, Any]:
     """What an engine may not change."""
     outcome = record.outcome
     assert outcome is not None
@@ -189,10 +189,10 @@ def test_jobs_end_alike_and_use_as_much(flow: str, here: Engine, there: Engine) 
     if not _local:
         _local.append(here.run(flow, code=1))
     document, expected = _local[0]
-    told, found = there.run(flow, code=1)
-    assert states(told) == states(document)
+    result, found = there.run(flow, code=1)
+    assert states(result) == states(document)
     for name in expected:
-        assert _told(found[name]) == _told(expected[name]), name
+        assert _recorded_facts(found[name]) == _recorded_facts(expected[name]), name
     for name, cpu_s in NUMBERS.items():
         ours, theirs = found[name].outcome, expected[name].outcome
         assert ours is not None
@@ -209,32 +209,32 @@ def test_jobs_end_alike_and_use_as_much(flow: str, here: Engine, there: Engine) 
 def test_a_job_that_somebody_cancels_ends_alike(here: Engine, there: Engine) -> None:
     ends = []
     for engine in (here, there):
-        desk = engine.desk
-        (desk.folder / "begun").unlink(missing_ok=True)
-        driver = desk.start("run", desk.write(CANCELLED), "--json", *engine.options)
-        wait_until(partial(_has_begun, desk, driver), timeout=120.0, what="the job to begin")
-        record = wait_until(partial(_running, desk), what="a record that runs")
+        cli = engine.cli
+        (cli.folder / "begun").unlink(missing_ok=True)
+        driver = cli.start("run", cli.write(CANCELLED), "--json", *engine.options)
+        wait_until(partial(_has_begun, cli, driver), timeout=120.0, what="the job to begin")
+        record = wait_until(partial(_running, cli), what="a record that runs")
         assert record is not None
-        desk.call("cancel", record.job.uuid, code=0)
+        cli.call("cancel", record.job.uuid, code=0)
         driver.communicate(timeout=120)
-        store = desk.store()
+        store = cli.store()
         try:
             ended = store.find(record.job.uuid)
         finally:
             store.close()
-        ends.append((driver.returncode, _told(ended)))
+        ends.append((driver.returncode, _recorded_facts(ended)))
     assert ends[0] == ends[1]
     assert ends[0][1]["status"] is Status.CANCELLED
 
 
-def _has_begun(desk: WorkflowDesk, driver: "subprocess.Popen[str]") -> bool:
+def _has_begun(cli: WorkflowCli, driver: "subprocess.Popen[str]") -> bool:
     if driver.poll() is not None:
         pytest.fail(f"the driver has ended: {driver.communicate()[0]}")
-    return (desk.folder / "begun").exists()
+    return (cli.folder / "begun").exists()
 
 
-def _running(desk: WorkflowDesk) -> Record | None:
-    store = desk.store()
+def _running(cli: WorkflowCli) -> Record | None:
+    store = cli.store()
     try:
         running = [record for record in store.running() if record.status is Status.RUNNING]
         return running[0] if running else None
@@ -243,15 +243,15 @@ def _running(desk: WorkflowDesk) -> Record | None:
 
 
 def test_gpus_that_are_nowhere_are_refused_before_anything_runs(here: Engine, there: Engine) -> None:
-    desk = here.desk
-    path = desk.write(NO_SUCH_GPU)
-    told = [desk.call("run", path, *engine.options, code=2, timeout=120.0) for engine in (here, there)]
-    for one in told:
+    cli = here.cli
+    path = cli.write(NO_SUCH_GPU)
+    result = [cli.call("run", path, *engine.options, code=2, timeout=120.0) for engine in (here, there)]
+    for one in result:
         assert "trains" in one.stderr
         assert "gpu" in one.stderr.lower()
         assert "Traceback" not in one.stderr
-    assert not (desk.folder / "ran").exists()
-    store = desk.store()
+    assert not (cli.folder / "ran").exists()
+    store = cli.store()
     try:
         assert not list(store.records(HistoryQuery()))
     finally:
@@ -275,15 +275,15 @@ jobs:
 
 def test_every_worker_runs_its_commands_before_its_first_job_and_after_its_last(there: Engine) -> None:
     _, records = there.run(WORKERS, code=0)
-    assert there.desk.lines("seen")[:2] == ["begun", "ready"]
+    assert there.cli.lines("seen")[:2] == ["begun", "ready"]
 
     def has_left() -> bool:
-        lines = there.desk.lines("workers")
+        lines = there.cli.lines("workers")
         return lines.count("left") == lines.count("begun") == lines.count("ready")
 
     wait_until(has_left, timeout=60.0)
     begun = [record for name, record in records.items() if name.startswith("action-1.1@")]
-    assert len(begun) == there.desk.lines("workers").count("begun")
+    assert len(begun) == there.cli.lines("workers").count("begun")
     assert all(record.outcome and record.outcome.usage.cpu_total_usec for record in begun)
 
 
@@ -294,7 +294,7 @@ def test_a_command_of_a_worker_that_fails_keeps_no_job_from_running(there: Engin
     document, _ = there.run(text, code=1)
     assert states(document) == {"first": "completed", "second": "completed"}
     assert [action["name"] for action in document["failed_actions"]][:1] == ["action-1.1"]
-    assert "ready" not in there.desk.lines("workers")
+    assert "ready" not in there.cli.lines("workers")
 
 
 # ---- dry runs -------------------------------------------------------------------------------------------
@@ -311,16 +311,16 @@ IMPOSSIBLE = 'name: large\njobs: [{name: huge, command: "echo ran > ran", num_cp
 
 
 def test_a_dry_run_names_the_jobs_of_the_run_and_leaves_nothing_behind(there: Engine) -> None:
-    desk = there.desk
-    path = desk.write(DRY)
-    before = sorted(desk.folder.rglob("*"))
-    planned = desk.call("run", path, "--dry-run", "--json", *there.options, code=0, timeout=120.0).json
+    cli = there.cli
+    path = cli.write(DRY)
+    before = sorted(cli.folder.rglob("*"))
+    planned = cli.call("run", path, "--dry-run", "--json", *there.options, code=0, timeout=120.0).json
     if there.name == "celery":  # its worker writes files of its own
-        assert not (desk.folder / "output").exists()
+        assert not (cli.folder / "output").exists()
     else:
-        assert sorted(desk.folder.rglob("*")) == before
-    if desk.store_path.exists():  # of the worker
-        store = desk.store()
+        assert sorted(cli.folder.rglob("*")) == before
+    if cli.store_path.exists():  # of the worker
+        store = cli.store()
         try:
             assert store.workflows() == []
             assert not list(store.records(HistoryQuery()))
@@ -338,16 +338,16 @@ def test_a_dry_run_names_the_jobs_of_the_run_and_leaves_nothing_behind(there: En
 
 
 def test_a_dry_run_refuses_an_impossible_job_as_the_run_does(here: Engine, there: Engine) -> None:
-    desk = here.desk
-    path = desk.write(IMPOSSIBLE)
+    cli = here.cli
+    path = cli.write(IMPOSSIBLE)
     for engine in (here, there):
         ends = [
-            desk.call("run", path, *engine.options, *more, code=2, timeout=120.0).stderr
+            cli.call("run", path, *engine.options, *more, code=2, timeout=120.0).stderr
             for more in ((), ("--dry-run",))
         ]
         assert ends[0] == ends[1]
         assert "huge: needs 4096 CPUs" in ends[0]
-    assert not (desk.folder / "ran").exists()
+    assert not (cli.folder / "ran").exists()
 
 
 # ---- jobs that add jobs ----------------------------------------------------------------------------------
@@ -379,11 +379,11 @@ jobs:
 
 
 def test_jobs_that_add_jobs_do_so_alike(here: Engine, there: Engine) -> None:
-    (here.desk.folder / "adds_jobs.py").write_text(_ADDS_JOBS)
+    (here.cli.folder / "adds_jobs.py").write_text(_ADDS_JOBS)
     ends = []
     for engine in (here, there):
         document, found = engine.run(ADDING.format(python=sys.executable), code=0)
-        batches = engine.desk.newest_run().spawned
+        batches = engine.cli.newest_run().spawned
         ends.append(
             (
                 states(document),
@@ -415,14 +415,14 @@ def test_a_fan_in_over_a_dataset_sees_every_part(here: Engine, there: Engine) ->
     for engine in (here, there):
         document, records = engine.run(FAN_IN, code=0)
         assert set(states(document).values()) == {"completed"}, engine.name
-        combined = engine.desk.folder / "combined"
+        combined = engine.cli.folder / "combined"
         assert combined.read_text().split() == ["0", "1", "2", "3", "4"], engine.name
         [stamp] = records["combine"].inputs
-        [listed] = engine.desk.call("datasets", "list", document["run"], "--json", code=0).json
+        [listed] = engine.cli.call("datasets", "list", document["run"], "--json", code=0).json
         assert (listed["status"], listed["files"], listed["sha256"]) == ("finalized", 5, stamp.digest)
         digests[engine.name] = stamp.digest
         combined.unlink()
-        for part in (engine.desk.folder / "parts").iterdir():
+        for part in (engine.cli.folder / "parts").iterdir():
             part.unlink()
     assert len(digests) == 2
     assert len(set(digests.values())) == 1
@@ -443,12 +443,12 @@ jobs:
 """
 
 
-def _limits_of_attempts(desk: WorkflowDesk) -> dict[str, list[tuple[str, int | None, float | None]]]:
+def _limits_of_attempts(cli: WorkflowCli) -> dict[str, list[tuple[str, int | None, float | None]]]:
     """Of the newest run: how each attempt of each job ended, and the limits that it had."""
-    store = desk.store()
+    store = cli.store()
     try:
         found: dict[str, list[tuple[str, int | None, float | None]]] = {}
-        records = store.records(HistoryQuery(run_uuid=desk.newest_run().uuid))
+        records = store.records(HistoryQuery(run_uuid=cli.newest_run().uuid))
         for record in sorted(records, key=lambda one: one.job.run.attempt if one.job.run else 0):
             asked = record.job.requirements
             ended = (record.status.value, asked.memory_bytes, asked.timeout_s)
@@ -461,26 +461,26 @@ def _limits_of_attempts(desk: WorkflowDesk) -> dict[str, list[tuple[str, int | N
 def test_recovery_gives_as_much_more_on_every_engine(flow: str, here: Engine, there: Engine) -> None:
     """Also to the jobs behind: they run once what they wait for has succeeded."""
     text = TOO_SMALL.format(python=f"{Path(sys.executable)} -I -S")
-    told = []
+    messages = []
     for engine in (here, there):
         engine.run(text, code=1)
-        document = engine.desk.call(
-            "recover", engine.desk.newest_run().uuid, "--json", code=1, timeout=180.0
+        document = engine.cli.call(
+            "recover", engine.cli.newest_run().uuid, "--json", code=1, timeout=180.0
         ).json
         causes = {one["job_name"]: one["cause"] for one in document["recovery"]["failures"]}
-        told.append((states(document), causes, _limits_of_attempts(engine.desk)))
-    assert told[1] == told[0]
-    assert told[0][0] == {
+        messages.append((states(document), causes, _limits_of_attempts(engine.cli)))
+    assert messages[1] == messages[0]
+    assert messages[0][0] == {
         "too_large": "completed",
         "too_long": "completed",
         "fails": "failed",
         "follows": "completed",
     }
-    assert told[0][2]["too_large"] == [
+    assert messages[0][2]["too_large"] == [
         ("failed", 100 * _MIB, 60.0),
         ("success", 150 * _MIB, 60.0),
     ]
-    assert told[0][2]["too_long"] == [("timeout", None, 2.0), ("success", None, 3.0)]
+    assert messages[0][2]["too_long"] == [("timeout", None, 2.0), ("success", None, 3.0)]
 
 
 # ---- cancelling and resuming: attempts count alike ------------------------------------------------------
@@ -496,35 +496,35 @@ jobs:
 _NAMES = [f"part_{i}" for i in range(1, 10)]
 
 
-def _rows(desk: WorkflowDesk) -> list[tuple[str, str, int]]:
+def _rows(cli: WorkflowCli) -> list[tuple[str, str, int]]:
     """Each job with its status and attempts."""
-    rows = desk.call("results", "nine", "--json", code=0).json["results"]
+    rows = cli.call("results", "nine", "--json", code=0).json["results"]
     return sorted((row["job_name"], row["status"], row["attempts"]) for row in rows)
 
 
 def test_a_run_that_is_cancelled_and_resumed_counts_attempts_alike(here: Engine, there: Engine) -> None:
     """Jobs that had begun ran once, and twice after resume; the others not at all, and once."""
     for engine in (here, there):
-        desk = engine.desk
+        cli = engine.cli
         for name in ("ran", "go"):
-            (desk.folder / name).unlink(missing_ok=True)
-        driver = desk.start("run", desk.write(MORE_THAN_FIT), "--json", *engine.options)
-        wait_until(partial(_runs_or_is_over, desk, driver), timeout=120.0, what="a job")
+            (cli.folder / name).unlink(missing_ok=True)
+        driver = cli.start("run", cli.write(MORE_THAN_FIT), "--json", *engine.options)
+        wait_until(partial(_runs_or_is_over, cli, driver), timeout=120.0, what="a job")
         assert driver.poll() is None, driver.communicate()[0]
-        desk.call("cancel", "nine", code=0, timeout=120.0)
+        cli.call("cancel", "nine", code=0, timeout=120.0)
         driver.communicate(timeout=120)
-        began = {line.replace("begun", "part") for line in desk.lines("ran")}
-        assert _rows(desk) == [
+        began = {line.replace("begun", "part") for line in cli.lines("ran")}
+        assert _rows(cli) == [
             (name, *(("terminated", 1) if name in began else ("canceled", 0))) for name in _NAMES
         ]
-        (desk.folder / "go").touch()
-        desk.call("resume", "nine", code=0, timeout=120.0)
-        assert _rows(desk) == [(name, "completed", 2 if name in began else 1) for name in _NAMES]
+        (cli.folder / "go").touch()
+        cli.call("resume", "nine", code=0, timeout=120.0)
+        assert _rows(cli) == [(name, "completed", 2 if name in began else 1) for name in _NAMES]
         assert len(began) < len(_NAMES), "some of them have to wait"
 
 
-def _runs_or_is_over(desk: WorkflowDesk, driver: "subprocess.Popen[str]") -> bool:
-    return driver.poll() is not None or bool(desk.lines("ran"))
+def _runs_or_is_over(cli: WorkflowCli, driver: "subprocess.Popen[str]") -> bool:
+    return driver.poll() is not None or bool(cli.lines("ran"))
 
 
 # ---- labels: the same jobs are for the same workers on every engine ----------------------------------------
@@ -541,17 +541,17 @@ jobs:
 def test_a_job_with_a_label_runs_on_a_worker_with_it_or_on_the_runs_own_with_the_option(
     here: Engine, there: Engine
 ) -> None:
-    desk = there.desk
-    path = desk.write(LABELLED)
-    refused = desk.call("run", path, code=2)
+    cli = there.cli
+    path = cli.write(LABELLED)
+    refused = cli.call("run", path, code=2)
     assert "job 'post' has the label 'windows'" in refused.stderr
     assert "--label windows" in refused.stderr
     for engine in (here, there):  # the run's own workers serve it
         document, found = engine.run(LABELLED, code=0, more=("--label", "windows"))
         assert set(states(document).values()) == {"completed"}
         assert {record.job.label for record in found.values()} == {"", "windows"}
-    driver = desk.start("run", path, *there.options)
-    wait_until(partial(_waits_for_label, desk), timeout=120.0, what="a job that waits for its worker")
+    driver = cli.start("run", path, *there.options)
+    wait_until(partial(_waits_for_label, cli), timeout=120.0, what="a job that waits for its worker")
     assert driver.stdout is not None
     warned = next((line for line in driver.stdout if "no worker with the label" in line), "")
     assert "'windows' serves the queue default, and 1 job waits for it" in warned
@@ -564,12 +564,12 @@ def test_a_job_with_a_label_runs_on_a_worker_with_it_or_on_the_runs_own_with_the
         worker.terminate()
         worker.wait(30)
     assert driver.returncode == 0, output
-    workers = {name: _worker_of(record) for name, record in desk.records_of(desk.newest_run()).items()}
+    workers = {name: _worker_of(record) for name, record in cli.records_of(cli.newest_run()).items()}
     assert {name for name, who in workers.items() if who.startswith("win-")} == {"post"}, workers
 
 
-def _waits_for_label(desk: WorkflowDesk) -> bool:
-    store = desk.store()
+def _waits_for_label(cli: WorkflowCli) -> bool:
+    store = cli.store()
     try:
         return any(one.waiting and one.queue == "default:windows" for one in store.backlog())
     finally:
@@ -592,8 +592,8 @@ SINGLE_COMMANDS = {
 
 def _single(engine: Engine, command: tuple[str, ...]) -> tuple[int, str, str, Record]:
     options = [word for word in engine.options if word not in ("--packing", "jobs")]
-    done = engine.desk.call("run", *options, *SINGLE, "-q", "--", *command, timeout=120.0)
-    store = engine.desk.store()
+    done = engine.cli.call("run", *options, *SINGLE, "-q", "--", *command, timeout=120.0)
+    store = engine.cli.store()
     try:
         (record,) = store.records(HistoryQuery(limit=1))
     finally:
@@ -606,11 +606,11 @@ def test_a_single_command_means_the_same(here: Engine, there: Engine, command: t
     if there.name == "slurm-allocation":
         pytest.skip("one command has a Slurm job of its own")
     code, out, err, expected = _single(here, command)
-    told = _single(there, command)
-    assert told[:2] == (code, out)
-    assert err.splitlines()[0] in told[2]
-    found = told[3]
-    assert _told(found) == _told(expected)
+    result = _single(there, command)
+    assert result[:2] == (code, out)
+    assert err.splitlines()[0] in result[2]
+    found = result[3]
+    assert _recorded_facts(found) == _recorded_facts(expected)
     for name in ("argv", "is_shell", "name", "tool", "script", "params", "tags", "cwd", "requirements"):
         assert getattr(found.job, name) == getattr(expected.job, name), name
     assert found.job.env["GREETING"] == expected.job.env["GREETING"]

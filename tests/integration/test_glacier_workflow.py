@@ -9,7 +9,7 @@ import pytest
 from joblens.app.workflows.loader import load_spec
 from joblens.model.runs.plan import Plan
 from tests.conftest import REPOSITORY
-from tests.integration.workflow_desk import WorkflowDesk, states
+from tests.integration.workflow_cli import WorkflowCli, states
 
 GLACIER = REPOSITORY / "tests" / "fixtures" / "glacier"
 FORMATS = ("yaml", "json", "json5", "kdl", "toml")
@@ -44,17 +44,17 @@ def test_every_format_says_the_same(form: str, plan: Plan) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_gets_the_same_warnings(form: str) -> None:
     warnings = load_spec(str(GLACIER / f"glacier.{form}")).warnings_for()
-    said = sorted(text.split(": ", 1)[1].split(";")[0] for text in warnings)
-    assert said == [
+    result = sorted(text.split(": ", 1)[1].split(";")[0] for text in warnings)
+    assert result == [
         "jobs in an action has no effect with trigger_type on_workflow_start",
         "srun_mpi in execution_config has no effect with this engine: only for --engine slurm",
         "unknown key 'metrics' in resource_monitor",
     ]
 
 
-def test_it_runs_to_its_end(desk: WorkflowDesk) -> None:
-    shutil.copytree(GLACIER / "tables", desk.folder / "tables")
-    document = desk.run((GLACIER / "glacier.yaml").read_text(), code=0)
+def test_it_runs_to_its_end(cli: WorkflowCli) -> None:
+    shutil.copytree(GLACIER / "tables", cli.folder / "tables")
+    document = cli.run((GLACIER / "glacier.yaml").read_text(), code=0)
     assert set(states(document).values()) == {"completed"}
     sites = [
         json.dumps(
@@ -62,10 +62,10 @@ def test_it_runs_to_its_end(desk: WorkflowDesk) -> None:
         )
         for name, height in (("hut", "2310"), ("pass", "2755"))
     ]
-    assert (desk.folder / "out" / "radar_hut.txt").read_text() == sites[0] + "\n"
-    assert (desk.folder / "out" / "report.txt").read_text() == " and ".join(sites) + "\n"
-    assert desk.lines("workers.txt") == ["begun", "left"]
-    assert desk.lines("out/again.txt") == ["again"] * 4
+    assert (cli.folder / "out" / "radar_hut.txt").read_text() == sites[0] + "\n"
+    assert (cli.folder / "out" / "report.txt").read_text() == " and ".join(sites) + "\n"
+    assert cli.lines("workers.txt") == ["begun", "left"]
+    assert cli.lines("out/again.txt") == ["again"] * 4
 
 
 def test_tables_are_looked_for_beside_the_file(

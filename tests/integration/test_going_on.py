@@ -6,7 +6,7 @@ from joblens.model.runs.run import RunStatus
 from tests.builders.past_runs import FIRST, FLOW, PREPROCESS, SPEC, attempt
 from tests.builders.runs import begun, over, run, workflow
 from tests.builders.writes import NOON_US, SECOND
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 
 BROKEN = """
 name: broken
@@ -16,9 +16,9 @@ jobs:
 """
 
 
-def _stopped_long_ago(desk: WorkflowDesk) -> None:
+def _stopped_long_ago(cli: WorkflowCli) -> None:
     """After it was driven for a minute."""
-    store = desk.store()
+    store = cli.store()
     store.apply(
         [
             workflow(FLOW, "ml-pipeline"),
@@ -31,64 +31,64 @@ def _stopped_long_ago(desk: WorkflowDesk) -> None:
     store.close()
 
 
-def test_every_clock_of_a_resumed_run_tells_how_long_it_was_driven(desk: WorkflowDesk) -> None:
-    _stopped_long_ago(desk)
-    resumed = desk.call("resume", "ml-pipeline", code=0).stdout
+def test_every_clock_of_a_resumed_run_tells_how_long_it_was_driven(cli: WorkflowCli) -> None:
+    _stopped_long_ago(cli)
+    resumed = cli.call("resume", "ml-pipeline", code=0).stdout
     assert "01:0" in resumed.splitlines()[3]
     assert "completed in 1m0" in resumed
-    assert desk.call("watch", "ml-pipeline", code=0).stdout.splitlines()[-1].startswith("01:0")
-    [shown] = desk.call("workflows", "show", "ml-pipeline", "--json", code=0).json["runs"]
-    document = desk.call("resume", "ml-pipeline", "--json", code=0).json
+    assert cli.call("watch", "ml-pipeline", code=0).stdout.splitlines()[-1].startswith("01:0")
+    [shown] = cli.call("workflows", "show", "ml-pipeline", "--json", code=0).json["runs"]
+    document = cli.call("resume", "ml-pipeline", "--json", code=0).json
     assert 60 <= shown["duration_seconds"] <= document["duration_s"] < 120
 
 
-def test_a_failed_run_that_is_over_cannot_be_resumed_and_says_what_can_be_done(desk: WorkflowDesk) -> None:
-    desk.run(BROKEN, code=1)
-    told = desk.call("resume", "broken", code=1).stdout
-    assert "failed and cannot be resumed" in told
-    assert "joblens rerun 1.1 --failed" in told
-    assert desk.lines("ran") == ["bad"]
+def test_a_failed_run_that_is_over_cannot_be_resumed_and_says_what_can_be_done(cli: WorkflowCli) -> None:
+    cli.run(BROKEN, code=1)
+    output = cli.call("resume", "broken", code=1).stdout
+    assert "failed and cannot be resumed" in output
+    assert "joblens rerun 1.1 --failed" in output
+    assert cli.lines("ran") == ["bad"]
 
 
-def test_the_next_step_after_a_time_out_is_not_to_do_the_same_again(desk: WorkflowDesk) -> None:
+def test_the_next_step_after_a_time_out_is_not_to_do_the_same_again(cli: WorkflowCli) -> None:
     slow = "name: slow\njobs:\n  - {name: a, command: sleep 60, runtime: 1s}\n"
-    told = desk.call("run", desk.write(slow), code=1).stdout
-    assert "joblens rightsize 1.1 --write, then joblens run flow.yaml --rerun-changed" in told
-    assert "--failed" not in told
-    other = desk.call("run", desk.write(BROKEN), code=1).stdout
+    output = cli.call("run", cli.write(slow), code=1).stdout
+    assert "joblens rightsize 1.1 --write, then joblens run flow.yaml --rerun-changed" in output
+    assert "--failed" not in output
+    other = cli.call("run", cli.write(BROKEN), code=1).stdout
     assert "joblens rerun 2.1 --failed" in other
     assert "rightsize" not in other
 
 
-def test_a_rerun_says_when_the_file_has_changed_since(desk: WorkflowDesk) -> None:
-    desk.run(BROKEN, code=1)
-    assert "has changed" not in desk.call("rerun", "1.1", "--failed", code=1).stderr
-    desk.write(BROKEN.replace("; false", ""))
-    told = desk.call("rerun", "1.1", "--failed", code=1).stderr
-    assert "flow.yaml has changed since run 1.1" in told
-    assert "joblens run flow.yaml --rerun-changed" in told
+def test_a_rerun_says_when_the_file_has_changed_since(cli: WorkflowCli) -> None:
+    cli.run(BROKEN, code=1)
+    assert "has changed" not in cli.call("rerun", "1.1", "--failed", code=1).stderr
+    cli.write(BROKEN.replace("; false", ""))
+    output = cli.call("rerun", "1.1", "--failed", code=1).stderr
+    assert "flow.yaml has changed since run 1.1" in output
+    assert "joblens run flow.yaml --rerun-changed" in output
 
 
-def test_a_rerun_can_be_rehearsed(desk: WorkflowDesk) -> None:
+def test_a_rerun_can_be_rehearsed(cli: WorkflowCli) -> None:
     text = BROKEN + '  - {name: good, command: "echo good >> ran"}\n'
-    desk.run(text, code=1)
-    ran = sorted(desk.lines("ran"))
-    told = desk.call("rerun", "1.1", "--failed", "--dry-run", code=0).stdout
-    assert "2 jobs would run" in told
-    assert "exit code 1" in told
-    everything = desk.call("rerun", "1.1", "--all", "--dry-run", "--json", code=0).json
+    cli.run(text, code=1)
+    ran = sorted(cli.lines("ran"))
+    output = cli.call("rerun", "1.1", "--failed", "--dry-run", code=0).stdout
+    assert "2 jobs would run" in output
+    assert "exit code 1" in output
+    everything = cli.call("rerun", "1.1", "--all", "--dry-run", "--json", code=0).json
     assert sorted(job["name"] for job in everything["jobs"]) == ["after", "bad", "good"]
-    assert sorted(desk.lines("ran")) == ran
-    assert desk.newest_run().number == 1
+    assert sorted(cli.lines("ran")) == ran
+    assert cli.newest_run().number == 1
 
 
-def test_a_run_that_is_not_there_is_called_a_run(desk: WorkflowDesk) -> None:
-    desk.run(BROKEN, code=1)
-    told = desk.call("diff", "1.1", "9.9", code=2).stderr
-    assert "no run or workflow has the id or name '9.9'" in told
-    assert "`joblens workflows` lists them" in told
-    assert "#" not in told
-    assert "`joblens history` lists jobs" in desk.call("diff", "1.1", "nothing", code=2).stderr
+def test_a_run_that_is_not_there_is_called_a_run(cli: WorkflowCli) -> None:
+    cli.run(BROKEN, code=1)
+    output = cli.call("diff", "1.1", "9.9", code=2).stderr
+    assert "no run or workflow has the id or name '9.9'" in output
+    assert "`joblens workflows` lists them" in output
+    assert "#" not in output
+    assert "`joblens history` lists jobs" in cli.call("diff", "1.1", "nothing", code=2).stderr
 
 
 CHAIN = """
@@ -111,22 +111,22 @@ jobs:
     ],
 )
 def test_selected_jobs_run_again_with_all_that_needs_them(
-    desk: WorkflowDesk, words: tuple[str, ...], again: list[str]
+    cli: WorkflowCli, words: tuple[str, ...], again: list[str]
 ) -> None:
-    desk.run(CHAIN, "--label", "middle")
-    (desk.folder / "ran").unlink()
+    cli.run(CHAIN, "--label", "middle")
+    (cli.folder / "ran").unlink()
     options = [part for word in words for part in ("--only", word)]
-    planned = desk.call("rerun", "1.1", *options, "--dry-run", "--json", code=0).json
+    planned = cli.call("rerun", "1.1", *options, "--dry-run", "--json", code=0).json
     assert sorted(job["name"] for job in planned["jobs"]) == again
-    desk.call("rerun", "1.1", *options, code=0)
-    assert sorted(desk.lines("ran")) == again
-    assert desk.newest_run().number == 2
+    cli.call("rerun", "1.1", *options, code=0)
+    assert sorted(cli.lines("ran")) == again
+    assert cli.newest_run().number == 2
 
 
-def test_a_selection_that_cannot_run_is_refused(desk: WorkflowDesk) -> None:
-    desk.run(BROKEN, code=1)
-    assert "after needs bad, which has not succeeded" in desk.call("rerun", "1.1", "--only", "after").stderr
-    unknown = desk.call("rerun", "1.1", "--only", "aftr", code=2).stderr
+def test_a_selection_that_cannot_run_is_refused(cli: WorkflowCli) -> None:
+    cli.run(BROKEN, code=1)
+    assert "after needs bad, which has not succeeded" in cli.call("rerun", "1.1", "--only", "after").stderr
+    unknown = cli.call("rerun", "1.1", "--only", "aftr", code=2).stderr
     assert "there is no job 'aftr'; did you mean 'after'" in unknown
-    assert "one of" in desk.call("rerun", "1.1", "--only", "bad", "--failed", code=2).stderr
-    assert desk.newest_run().number == 1
+    assert "one of" in cli.call("rerun", "1.1", "--only", "bad", "--failed", code=2).stderr
+    assert cli.newest_run().number == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.background_jobs import desk
+from tests.integration.background_jobs import open_cli
 
 KILLED = """
 import os, signal, sys
@@ -34,7 +34,7 @@ monitor.stop_monitoring("mine", "success")
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("code", [RUN, MAP, MONITOR], ids=["run", "map", "monitor"])
 def test_a_history_line_is_written_once(code: str, moment: str, tmp_path: Path) -> None:
-    with desk("auto", tmp_path) as one:
+    with open_cli("auto", tmp_path) as one:
         program = [sys.executable, "-c", KILLED + code, moment]
         killed = subprocess.run(program, env=one.env(), cwd=one.folder, check=False, capture_output=True)
         assert killed.returncode == -9, killed.stderr
@@ -46,7 +46,7 @@ def test_a_history_line_is_written_once(code: str, moment: str, tmp_path: Path) 
 
 
 def test_the_next_owner_of_jobs_writes_the_line_too(tmp_path: Path) -> None:
-    with desk("auto", tmp_path) as one:
+    with open_cli("auto", tmp_path) as one:
         program = [sys.executable, "-c", KILLED + MAP, "before"]
         subprocess.run(program, env=one.env(), cwd=one.folder, check=False)
         one.call("run", "--", "true", code=0)

@@ -8,7 +8,7 @@ import pytest
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.sample import Sample
 from joblens.stores.sqlite import SqliteStore
-from tests.integration.background_jobs import Desk, desk
+from tests.integration.background_jobs import BackgroundCli, open_cli
 from tests.integration.run_jobs import MIB, PYTHON
 
 # Children that are waited for, an orphan that comes to the launcher, and time for samples.
@@ -35,12 +35,12 @@ WRITTEN = 15 * MIB
 
 
 @pytest.fixture
-def nobody(tmp_path: Path) -> Iterator[Desk]:
-    with desk("nobody", tmp_path) as one:
+def nobody(tmp_path: Path) -> Iterator[BackgroundCli]:
+    with open_cli("nobody", tmp_path) as one:
         yield one
 
 
-def newest(one: Desk) -> tuple[dict[str, int | None], list[Sample]]:
+def newest(one: BackgroundCli) -> tuple[dict[str, int | None], list[Sample]]:
     store = SqliteStore(str(one.store))
     try:
         record = next(store.records(HistoryQuery(limit=1)))
@@ -56,7 +56,7 @@ def newest(one: Desk) -> tuple[dict[str, int | None], list[Sample]]:
 EXACT = {"io_call_write_bytes": WRITTEN, "io_call_writes": 15}
 
 
-def test_a_run_of_a_user_without_rights_has_all_that_was_written(nobody: Desk) -> None:
+def test_a_run_of_a_user_without_rights_has_all_that_was_written(nobody: BackgroundCli) -> None:
     nobody.call("run", "--interval", "50ms", "--", *PYTHON, WRITES, code=0)
     numbers, samples = newest(nobody)
     assert numbers == EXACT
@@ -65,11 +65,11 @@ def test_a_run_of_a_user_without_rights_has_all_that_was_written(nobody: Desk) -
     assert written[-1] == WRITTEN
 
 
-def test_a_submitted_job_of_a_user_without_rights_has_all_that_was_written(nobody: Desk) -> None:
+def test_a_submitted_job_of_a_user_without_rights_has_all_that_was_written(nobody: BackgroundCli) -> None:
     nobody.call("submit", "--wait", "--", *PYTHON, WRITES, code=0)
     assert newest(nobody)[0] == EXACT
 
 
-def test_a_job_in_a_slot_of_a_user_without_rights_has_all_that_was_written(nobody: Desk) -> None:
+def test_a_job_in_a_slot_of_a_user_without_rights_has_all_that_was_written(nobody: BackgroundCli) -> None:
     nobody.call("map", *PYTHON, WRITES, ":::", "one", code=0)
     assert newest(nobody)[0] == EXACT

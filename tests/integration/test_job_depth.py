@@ -238,7 +238,7 @@ def test_a_job_is_bound_to_the_cpus_of_its_list(run: Runner, options: tuple[str,
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "data"),
     [
         (("--cpu-list", "4000"), b"CPU 4000 is not available here"),
         (("--cpu-list", "one"), b"'one' is not a CPU"),
@@ -246,9 +246,9 @@ def test_a_job_is_bound_to_the_cpus_of_its_list(run: Runner, options: tuple[str,
     ],
 )
 def test_a_list_that_cannot_be_had_is_refused_before_anything_runs(
-    root_run: Runner, options: tuple[str, ...], told: bytes
+    root_run: Runner, options: tuple[str, ...], data: bytes
 ) -> None:
     done = root_run(*options, "--", "true")
     assert done.code == 2
-    assert told in done.stderr
+    assert data in done.stderr
     assert done.record == {}

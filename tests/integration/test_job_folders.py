@@ -140,10 +140,10 @@ def test_a_partition_that_was_tried_again_says_so_in_the_end(tmp_path: Path, dat
     job = executors.plan(tmp_path, data, process, **keys)
     assert executors.carry_out(job) == 0
     assert document(executors.folder_of(job).final_mapping)["partitions"][0]["retry_count"] == 1
-    told = [
+    result = [
         event.error_message for event in executors.events_of(job) if event.event_type == "partition_retry"
     ]
-    assert [str(each).partition(": ")[0] for each in told] == ["partition 0, operator 0 once_filter"]
+    assert [str(each).partition(": ")[0] for each in result] == ["partition 0, operator 0 once_filter"]
 
 
 def test_a_summary_is_complete_also_when_there_was_nothing_to_do(tmp_path: Path) -> None:
@@ -213,16 +213,16 @@ def test_a_job_whose_folder_is_removed_ends_soon_and_says_so(tmp_path: Path, dat
     events = executors.folder_of(job).events
     executors.wait_for(lambda: os.path.exists(events) and b"op_start" in Path(events).read_bytes(), process)
     shutil.rmtree(job.job_dir)
-    _, told = process.communicate(timeout=executors.TIMEOUT_S)
+    _, result = process.communicate(timeout=executors.TIMEOUT_S)
     assert process.returncode == 1
-    assert f"the job's folder {job.job_dir} was removed while the job ran" in told.decode()
+    assert f"the job's folder {job.job_dir} was removed while the job ran" in result.decode()
 
 
 def test_a_full_disk_is_told_with_its_place_and_what_to_do(tmp_path: Path) -> None:
     nameless = OSError(28, "No space left on device")
-    told = with_location(nameless, (str(tmp_path),))
-    assert told.startswith(f"no space left for {tmp_path} (")
-    assert "free some space" in told
+    result = with_location(nameless, (str(tmp_path),))
+    assert result.startswith(f"no space left for {tmp_path} (")
+    assert "free some space" in result
 
 
 def test_log_lines_have_one_time_and_no_line_of_a_program(tmp_path: Path, data: Path) -> None:
@@ -239,16 +239,16 @@ def test_the_end_of_a_job_is_told_although_its_events_could_not_be_written(
     folder = executors.folder_of(job)
     summary = JobSummary(job, folder, time.time())
     pool = LocalPool(1, lambda task, _: Ended(task.id))
-    told: list[str] = []
+    messages: list[str] = []
 
     def log(events: Sequence[RecipeEvent]) -> None:
         if os.path.exists(folder.reserve):  # until the job gives it back there is no room
             raise OSError(28, "No space left on device")
-        told.extend(event.event_type for event in events)
+        messages.extend(event.event_type for event in events)
 
     coordinator = Coordinator(WorkerContext(job), pool, log, lambda: None)
     end = JobRun(job, pool, log, StepUsage(summary)).run(coordinator, summary, is_resumed=False)
     assert (end.status, end.exit_code) == ("failed", 1)
     assert "no space left for" in end.error_message
-    assert told == ["step_complete", "job_failed"]
+    assert messages == ["step_complete", "job_failed"]
     assert executors.summary_of(job)["status"] == "failed"

@@ -188,7 +188,7 @@ def test_a_job_that_does_not_end_is_killed_only_when_told(
 ) -> None:
     jobs = joblens.JobUtils(str(make_job(tmp_path / "job", start(processes, _STUBBORN))))
     asked = jobs.stop(timeout=0.1)
-    assert (asked.success, asked.reason) == (False, "it did not end within 0.1 s")
+    assert (asked.success, asked.reason) == (False, "it did not end within 0.1s")
     assert processes[0].poll() is None
     forced = jobs.stop(timeout=0.1, force=True)
     assert (forced.success, forced.was_killed) == (True, True)

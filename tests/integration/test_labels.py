@@ -9,7 +9,7 @@ import pytest
 from joblens.model.jobs.job import Record, Status
 from tests.conftest import wait_until
 from tests.integration.test_run_engine import quick_leases
-from tests.integration.workflow_desk import WorkflowDesk, states
+from tests.integration.workflow_cli import WorkflowCli, states
 
 __all__ = ["quick_leases"]
 
@@ -22,19 +22,19 @@ jobs:
 
 
 @pytest.fixture
-def worker_of(desk: WorkflowDesk) -> Iterator["StartWorker"]:
-    starter = StartWorker(desk)
+def worker_of(cli: WorkflowCli) -> Iterator["StartWorker"]:
+    starter = StartWorker(cli)
     yield starter
     starter.end()
 
 
 class StartWorker:
-    def __init__(self, desk: WorkflowDesk) -> None:
-        self._desk = desk
+    def __init__(self, cli: WorkflowCli) -> None:
+        self._cli = cli
         self._started: list[subprocess.Popen[str]] = []
 
     def __call__(self, *options: str) -> None:
-        self._started.append(self._desk.start("worker", "-c", "1", *options))
+        self._started.append(self._cli.start("worker", "-c", "1", *options))
 
     def end(self) -> None:
         for process in self._started:
@@ -42,8 +42,8 @@ class StartWorker:
             process.communicate(timeout=30)
 
 
-def _record(desk: WorkflowDesk, uuid: str) -> Record:
-    store = desk.store()
+def _record(cli: WorkflowCli, uuid: str) -> Record:
+    store = cli.store()
     try:
         return store.find(uuid)
     finally:
@@ -52,71 +52,71 @@ def _record(desk: WorkflowDesk, uuid: str) -> Record:
 
 @pytest.mark.needs("celery")
 def test_a_command_with_a_label_waits_for_a_worker_with_it_and_everybody_says_so(
-    desk: WorkflowDesk, worker_of: StartWorker
+    cli: WorkflowCli, worker_of: StartWorker
 ) -> None:
-    told = desk.call("submit", "--label", "my gpu", "--json", "--", "echo", "hello", code=0)
-    assert "no worker with the label 'my gpu' serves the queue default" in told.stderr
-    assert "joblens worker --label 'my gpu'" in told.stderr
-    uuid = told.json["job_uuid"]
-    plain = desk.call("submit", "--queue", "default", "--wait", "--", "true", code=0)
+    result = cli.call("submit", "--label", "my gpu", "--json", "--", "echo", "hello", code=0)
+    assert "no worker with the label 'my gpu' serves the queue default" in result.stderr
+    assert "joblens worker --label 'my gpu'" in result.stderr
+    uuid = result.json["job_uuid"]
+    plain = cli.call("submit", "--queue", "default", "--wait", "--", "true", code=0)
     assert plain.code == 0, "the worker that is started for jobs without a label leaves the other alone"
-    assert _record(desk, uuid).status is Status.QUEUED
-    status = desk.call("status", uuid, "--json", code=0).json
+    assert _record(cli, uuid).status is Status.QUEUED
+    status = cli.call("status", uuid, "--json", code=0).json
     assert (status["queue"], status["label"]) == ("default", "my gpu")
     assert "joblens worker --label 'my gpu'" in status["waits_for"]
-    assert "for workers with the label 'my gpu'" in desk.call("status", uuid, code=0).stdout
-    doctor = desk.call("doctor", code=None).stdout
+    assert "for workers with the label 'my gpu'" in cli.call("status", uuid, code=0).stdout
+    doctor = cli.call("doctor", code=None).stdout
     assert "no worker with the label 'my gpu'" in " ".join(doctor.split())
-    assert "my gpu" in desk.call("list", code=0).stdout
+    assert "my gpu" in cli.call("list", code=0).stdout
     worker_of("--label", "other")
     worker_of("--label", "other", "--label", "my gpu", "-n", "two")
-    wait_until(lambda: _record(desk, uuid).status is Status.SUCCESS, what="its end", timeout=30)
-    outcome = _record(desk, uuid).outcome
+    wait_until(lambda: _record(cli, uuid).status is Status.SUCCESS, what="its end", timeout=30)
+    outcome = _record(cli, uuid).outcome
     assert outcome is not None
     assert outcome.worker.startswith("two-")
-    health = desk.call("health", "--json", code=None).json
+    health = cli.call("health", "--json", code=None).json
     assert sorted(worker["labels"] for worker in health["workers"] if worker["labels"]) == [
         ["other"],
         ["other", "my gpu"],
     ]
-    on_queue = desk.call("run", "--engine", "celery", "--label", "my gpu", "--", "echo", "hello", code=0)
+    on_queue = cli.call("run", "--engine", "celery", "--label", "my gpu", "--", "echo", "hello", code=0)
     assert on_queue.stdout == "hello\n"
-    assert "LABEL" in desk.call("health", code=None).stdout
-    assert "my gpu" in desk.call("show", uuid, code=0).stdout
+    assert "LABEL" in cli.call("health", code=None).stdout
+    assert "my gpu" in cli.call("show", uuid, code=0).stdout
 
 
 @pytest.mark.needs("celery")
 def test_jobs_for_other_workers_take_nothing_of_what_the_run_may_fill(
-    desk: WorkflowDesk, worker_of: StartWorker
+    cli: WorkflowCli, worker_of: StartWorker
 ) -> None:
-    driver = desk.start("run", desk.write(MANY), "--engine", "celery", "-j", "1")
-    wait_until(lambda: desk.lines("ran").count("near") == 3, what="jobs without a label", timeout=40)
-    assert desk.lines("ran").count("far") == 0
+    driver = cli.start("run", cli.write(MANY), "--engine", "celery", "-j", "1")
+    wait_until(lambda: cli.lines("ran").count("near") == 3, what="jobs without a label", timeout=40)
+    assert cli.lines("ran").count("far") == 0
     worker_of("--label", "gpu")
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 0, output
-    assert desk.lines("ran").count("far") == 6
+    assert cli.lines("ran").count("far") == 6
     assert output.count("no worker with the label 'gpu'") == 1
-    rows = desk.call("results", "many", "--json", code=0).json["results"]
+    rows = cli.call("results", "many", "--json", code=0).json["results"]
     assert {row["label"] for row in rows} == {"gpu", None}
-    assert "Label" in desk.call("results", "many", code=0).stdout
+    assert "Label" in cli.call("results", "many", code=0).stdout
 
 
-def test_a_local_run_serves_the_labels_it_names_and_refuses_others(desk: WorkflowDesk) -> None:
-    path = desk.write(MANY)
-    told = desk.call("run", path, "--label", "windows", code=2).stderr
-    assert "6 jobs ('far_1', 'far_2', 'far_3', 'far_4', 'far_5', …) have the label 'gpu'" in told
-    assert "no worker of this run serves it" in told
-    assert not desk.store_path.exists()
-    desk.call("run", path, "--skip", "label:gpu", code=0)
-    assert desk.lines("ran") == ["near"] * 3
-    assert set(states(desk.run(MANY, "--label", "gpu")).values()) == {"completed"}
-    again = desk.call("rerun", "many", "--all", code=0)
+def test_a_local_run_serves_the_labels_it_names_and_refuses_others(cli: WorkflowCli) -> None:
+    path = cli.write(MANY)
+    text = cli.call("run", path, "--label", "windows", code=2).stderr
+    assert "6 jobs ('far_1', 'far_2', 'far_3', 'far_4', 'far_5', …) have the label 'gpu'" in text
+    assert "no worker of this run serves it" in text
+    assert not cli.store_path.exists()
+    cli.call("run", path, "--skip", "label:gpu", code=0)
+    assert cli.lines("ran") == ["near"] * 3
+    assert set(states(cli.run(MANY, "--label", "gpu")).values()) == {"completed"}
+    again = cli.call("rerun", "many", "--all", code=0)
     assert "label" not in again.stderr, "the labels of a run are recorded with it"
 
 
 @pytest.mark.parametrize(
-    ("label", "told"),
+    ("label", "message"),
     [
         ("''", "must not be empty"),
         ("' x'", "must not begin or end with a space"),
@@ -124,10 +124,10 @@ def test_a_local_run_serves_the_labels_it_names_and_refuses_others(desk: Workflo
         ("x" * 81, "is too long"),
     ],
 )
-def test_what_cannot_be_a_label_is_refused_with_its_line(desk: WorkflowDesk, label: str, told: str) -> None:
-    path = desk.write(f"name: a\njobs:\n  - name: one\n    command: 'true'\n    label: {label}\n")
-    stderr = desk.call("run", path, code=2).stderr
-    assert told in stderr
+def test_what_cannot_be_a_label_is_refused_with_its_line(cli: WorkflowCli, label: str, message: str) -> None:
+    path = cli.write(f"name: a\njobs:\n  - name: one\n    command: 'true'\n    label: {label}\n")
+    stderr = cli.call("run", path, code=2).stderr
+    assert message in stderr
     assert "flow.yaml:5" in stderr
 
 
@@ -142,10 +142,10 @@ def test_what_cannot_be_a_label_is_refused_with_its_line(desk: WorkflowDesk, lab
     ],
 )
 def test_options_with_labels_that_cannot_be_are_refused(
-    desk: WorkflowDesk, arguments: tuple[str, ...], store_path: Path
+    cli: WorkflowCli, arguments: tuple[str, ...], store_path: Path
 ) -> None:
-    desk.write(MANY)
-    told = desk.call(*arguments, code=2).stderr
-    assert "label" in told
-    assert "Traceback" not in told
+    cli.write(MANY)
+    text = cli.call(*arguments, code=2).stderr
+    assert "label" in text
+    assert "Traceback" not in text
     assert not store_path.exists()

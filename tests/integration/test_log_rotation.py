@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import wait_until
-from tests.integration.background_jobs import Desk, desk
+from tests.integration.background_jobs import BackgroundCli, open_cli
 from tests.integration.run_jobs import JOBLENS
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> Iterator[Desk]:
-    with desk("auto", tmp_path) as found:
+def one(tmp_path: Path) -> Iterator[BackgroundCli]:
+    with open_cli("auto", tmp_path) as found:
         found.extra_env = {"JOBLENS_LOGS_FILE": str(found.folder / "own.log"), "JOBLENS_LOGS_LEVEL": "INFO"}
         yield found
 
 
 @pytest.fixture
-def service(one: Desk, processes_to_end: list[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+def service(one: BackgroundCli, processes_to_end: list[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
     process = subprocess.Popen([*JOBLENS, "supervisor", "--stay"], env=one.env(), cwd=one.folder)
     processes_to_end.append(process)
     own = one.folder / "own.log"
@@ -31,7 +31,7 @@ def service(one: Desk, processes_to_end: list[subprocess.Popen[bytes]]) -> subpr
     return process
 
 
-def ran(one: Desk, name: str) -> bool:
+def ran(one: BackgroundCli, name: str) -> bool:
     """A job that tells in the log that it ended, and whose own output is complete."""
     uuid = one.submit("--name", name, "--", "echo", name)
     one.ended(uuid)
@@ -39,7 +39,7 @@ def ran(one: Desk, name: str) -> bool:
     return True
 
 
-def test_a_log_that_is_moved_away_is_made_anew(one: Desk, service: subprocess.Popen[bytes]) -> None:
+def test_a_log_that_is_moved_away_is_made_anew(one: BackgroundCli, service: subprocess.Popen[bytes]) -> None:
     own = one.folder / "own.log"
     own.rename(one.folder / "own.log.1")
     service.send_signal(signal.SIGHUP)  # as rotating programs do; it is not needed
@@ -52,7 +52,7 @@ def test_a_log_that_is_moved_away_is_made_anew(one: Desk, service: subprocess.Po
 
 
 def test_a_log_that_is_copied_and_truncated_goes_on_from_its_beginning(
-    one: Desk, service: subprocess.Popen[bytes]
+    one: BackgroundCli, service: subprocess.Popen[bytes]
 ) -> None:
     own = one.folder / "own.log"
     shutil.copy(own, one.folder / "own.log.1")
@@ -64,7 +64,7 @@ def test_a_log_that_is_copied_and_truncated_goes_on_from_its_beginning(
     assert [line.partition(": ")[2] for line in lines] == ["supervisor stopped"]
 
 
-def test_it_rotates_its_log_by_size_itself(one: Desk) -> None:
+def test_it_rotates_its_log_by_size_itself(one: BackgroundCli) -> None:
     one.extra_env |= {"JOBLENS_LOGS_MAX_LOG_SIZE_MB": "0.0002", "JOBLENS_LOGS_BACKUP_COUNT": "2"}
     for number in range(4):
         one.call("run", "--name", f"job{number}", "--", "true", code=0)

@@ -95,7 +95,7 @@ def test_a_time_out_holds_for_each_job(joblens: RunJoblens) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["echo {}"], "there are no values"),
         (["echo {x}", "--param", "x=1:3"], "before it"),
@@ -114,13 +114,13 @@ def test_a_time_out_holds_for_each_job(joblens: RunJoblens) -> None:
     ],
 )
 def test_bad_input_is_told_before_anything_runs(
-    joblens: RunJoblens, tmp_path: Path, arguments: list[str], told: str
+    joblens: RunJoblens, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     (tmp_path / "empty.txt").write_text("\n\n")
     (tmp_path / "nul.txt").write_bytes(b"a\nb\0c\n")
     (tmp_path / "latin.txt").write_bytes(b"a\nb\xff\n")
     done = joblens("map", *arguments, code=2)
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -89,6 +89,10 @@ def test_jobs_are_listed_and_filtered(tmp_path: Path) -> None:
     assert [job["name"] for job in ask(tmp_path, "list_jobs")["jobs"]] == ["bad", "good"]
     (bad,) = ask(tmp_path, "list_jobs", status="failed", since="1h")["jobs"]
     assert (bad["job"], bad["name"], bad["returncode"]) == (2, "bad", 3)
+    (good,) = ask(tmp_path, "list_jobs", name="good")["jobs"]
+    assert good["duration_s"] >= 0.4
+    assert good["cpu_s"] > 0
+    assert good["memory_peak_bytes"] > 0
 
 
 @pytest.mark.usefixtures("history")

@@ -16,7 +16,7 @@ from joblens.model.jobs.job import Accounting, Job
 from joblens.model.values.ids import new_uuid
 from joblens.probes.network.cgroup_network import NO_GROUP
 from tests.conftest import wait_until
-from tests.integration.background_jobs import Desk, desk
+from tests.integration.background_jobs import BackgroundCli, open_cli
 from tests.integration.network_jobs import IP4, LOOPBACK_UP, UDP_HEADER, packets_or_skip, udp
 from tests.integration.run_jobs import PYTHON, wait_for_file
 
@@ -29,12 +29,12 @@ def _packets_are_counted() -> None:
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> Iterator[Desk]:
-    with desk("cgroup", tmp_path) as found:
+def one(tmp_path: Path) -> Iterator[BackgroundCli]:
+    with open_cli("cgroup", tmp_path) as found:
         yield found
 
 
-def steps(one: Desk, *parts: str) -> tuple[str, ...]:
+def steps(one: BackgroundCli, *parts: str) -> tuple[str, ...]:
     """A job that does the parts one after the other, each when it is told by a file."""
     code = "import os, time\n"
     for number, part in enumerate(parts):
@@ -45,31 +45,31 @@ def steps(one: Desk, *parts: str) -> tuple[str, ...]:
     return (*PYTHON, code)
 
 
-def tell(one: Desk, number: int) -> None:
+def tell(one: BackgroundCli, number: int) -> None:
     (one.folder / f"go{number}").touch()
     wait_for_file(one.folder / f"done{number}")
 
 
-def test_a_jobs_record_has_its_bytes_and_packets_and_says_who_counted_them(one: Desk) -> None:
+def test_a_jobs_record_has_its_bytes_and_packets_and_says_who_counted_them(one: BackgroundCli) -> None:
     ran = one("--", *PYTHON, udp(count=20, size=100))
     assert ran.usage["network_rx_bytes"] == ran.usage["network_tx_bytes"] == 20 * (100 + HEADERS)
     assert ran.usage["network_rx_packets"] == ran.usage["network_tx_packets"] == 20
     assert "BPF" in ran.record["accounting"]["sources"]["network"]
 
 
-def test_a_job_that_sends_nothing_has_nothing_not_null(one: Desk) -> None:
+def test_a_job_that_sends_nothing_has_nothing_not_null(one: BackgroundCli) -> None:
     ran = one("--", "true")
     assert (ran.usage["network_rx_bytes"], ran.usage["network_tx_packets"]) == (0, 0)
 
 
-def test_by_the_process_tree_it_is_null_with_the_reason(one: Desk) -> None:
+def test_by_the_process_tree_it_is_null_with_the_reason(one: BackgroundCli) -> None:
     ran = one("--accounting", "process_tree", "--", *PYTHON, udp(count=1, size=1))
     assert ran.usage["network_rx_bytes"] is None
     assert ran.record["accounting"]["unknown"]["network_rx_bytes"] == NO_GROUP
 
 
 def test_a_job_nobody_may_count_has_null_and_the_reason(tmp_path: Path) -> None:
-    with desk("nobody", tmp_path) as nobody:
+    with open_cli("nobody", tmp_path) as nobody:
         ran = nobody("--", *PYTHON, udp(count=1, size=1))
         assert ran.usage["network_rx_bytes"] is None
         assert ran.record["accounting"]["unknown"]["network_rx_bytes"]
@@ -96,7 +96,7 @@ def test_a_slot_without_groups_says_why_there_is_no_number(store_path: Path, tmp
     assert finished.origins.unknown["network_rx_bytes"] == NO_GROUP
 
 
-def test_an_adopted_job_goes_on_with_the_same_counters(one: Desk) -> None:
+def test_an_adopted_job_goes_on_with_the_same_counters(one: BackgroundCli) -> None:
     part = udp(count=10, size=100)
     uuid = one.submit("--interval", "50ms", "--", *steps(one, part, part, part))
     one.running(uuid)
@@ -113,7 +113,7 @@ def test_an_adopted_job_goes_on_with_the_same_counters(one: Desk) -> None:
     assert "network_rx_bytes" not in usage.lower_bounds
 
 
-def test_a_job_that_ended_while_nobody_looked_has_all_its_packets(one: Desk) -> None:
+def test_a_job_that_ended_while_nobody_looked_has_all_its_packets(one: BackgroundCli) -> None:
     uuid = one.submit("--", *steps(one, udp(count=10, size=100)))
     one.running(uuid)
     one.kill_supervisor()
@@ -124,7 +124,7 @@ def test_a_job_that_ended_while_nobody_looked_has_all_its_packets(one: Desk) -> 
     assert usage.network_rx_packets == 10
 
 
-def test_a_job_with_a_network_of_its_own_has_its_interfaces(one: Desk) -> None:
+def test_a_job_with_a_network_of_its_own_has_its_interfaces(one: BackgroundCli) -> None:
     code = LOOPBACK_UP + udp(count=10, size=100) + "import time\ntime.sleep(0.5)\n"
     job = ("unshare", "-n", sys.executable, "-I", "-S", "-c", code)
     ran = one("--interval", "50ms", "--", *job)
@@ -135,9 +135,9 @@ def test_a_job_with_a_network_of_its_own_has_its_interfaces(one: Desk) -> None:
     assert ran.usage["network_tx_packets"] == 10
 
 
-def test_what_a_network_carried_before_the_job_came_to_it_is_not_the_jobs(one: Desk) -> None:
-    told = "print(flush=True)\ninput()\n"
-    code = LOOPBACK_UP + udp(count=10, size=100) + told
+def test_what_a_network_carried_before_the_job_came_to_it_is_not_the_jobs(one: BackgroundCli) -> None:
+    result = "print(flush=True)\ninput()\n"
+    code = LOOPBACK_UP + udp(count=10, size=100) + result
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     older = subprocess.Popen(["unshare", "-n", sys.executable, "-I", "-S", "-c", code], **pipes)
     try:
@@ -152,7 +152,9 @@ def test_what_a_network_carried_before_the_job_came_to_it_is_not_the_jobs(one: D
     assert {(table["lo"].rx_packets, table["lo"].tx_bytes) for table in tables} == {(0, 0)}
 
 
-def test_a_job_on_the_machines_network_has_no_interfaces_but_the_machine_has_numbers(one: Desk) -> None:
+def test_a_job_on_the_machines_network_has_no_interfaces_but_the_machine_has_numbers(
+    one: BackgroundCli,
+) -> None:
     ran = one("--", "true")
     last = one.samples(ran.record["job_uuid"])[-1][1]
     assert last.interfaces is None

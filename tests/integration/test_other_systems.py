@@ -27,8 +27,8 @@ def on(system: str, folder: Path, *more: str) -> Any:
 
 @pytest.mark.parametrize("system", ["darwin", "win32"])
 def test_the_profiler_works_on_another_system(system: str, tmp_path: Path) -> None:
-    told = on(system, tmp_path)
-    profile = told["profile"]
+    result = on(system, tmp_path)
+    profile = result["profile"]
     used_s = profile["process_cpu"]["mean_percent"] * profile["duration_seconds"] / 100
     assert 0.5 <= used_s < 2.0  # 0.3 s of a child, 0.2 s of its own
     assert profile["process_memory"]["max_mb"] > 40
@@ -38,17 +38,17 @@ def test_the_profiler_works_on_another_system(system: str, tmp_path: Path) -> No
     assert profile["gpu_stats"] == profile["container_stats"] == {}
     assert profile["energy"]["total_joules"] is None
     assert "psutil" in profile["unknown"]["energy_package_uj"]
-    assert told["snapshot"]["duration_seconds"] <= profile["duration_seconds"]
-    assert told["container"]["container_stats"] == {}
-    assert told["container"]["unknown"]["container_stats"]
+    assert result["snapshot"]["duration_seconds"] <= profile["duration_seconds"]
+    assert result["container"]["container_stats"] == {}
+    assert result["container"]["unknown"]["container_stats"]
 
 
 def test_a_mac_keeps_records_and_windows_says_that_it_cannot(tmp_path: Path) -> None:
     mac, windows = on("darwin", tmp_path / "mac"), on("win32", tmp_path / "windows")
-    for told in (mac, windows):
-        assert told["record"]["status"] == "success"
-        assert told["record"]["resource_usage"]["cpu_total_seconds"] > 0
-        assert told["record"]["accounting"]["sources"]["cpu"] == "psutil"
+    for result in (mac, windows):
+        assert result["record"]["status"] == "success"
+        assert result["record"]["resource_usage"]["cpu_total_seconds"] > 0
+        assert result["record"]["accounting"]["sources"]["cpu"] == "psutil"
     assert (tmp_path / "mac" / "jobs_history.jsonl").exists()
     assert not (tmp_path / "windows" / "jobs_history.jsonl").exists()
     assert "works on Linux only" in windows["refusal"]

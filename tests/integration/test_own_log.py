@@ -53,8 +53,8 @@ def test_a_warning_is_shown_and_logged(joblens: RunJoblens, log: Path) -> None:
 def test_without_a_file_the_level_says_what_standard_error_gets(
     joblens: RunJoblens, store_path: Path
 ) -> None:
-    told = joblens("run", "--", "true", env={"JOBLENS_LOGS_LEVEL": "INFO"}, code=0).stderr.splitlines()
-    assert [line.startswith("joblens: info: job ") for line in told] == [True, True]
+    lines = joblens("run", "--", "true", env={"JOBLENS_LOGS_LEVEL": "INFO"}, code=0).stderr.splitlines()
+    assert [line.startswith("joblens: info: job ") for line in lines] == [True, True]
     assert joblens("run", "--", "true", code=0).stderr == ""
 
 

@@ -70,8 +70,8 @@ def test_own_operators_work_beside_built_in_ones(joblens: RunJoblens, tmp_path: 
     ]
     assert (tmp_path / "out.jsonl").read_text().splitlines() == expected
     (rejects,) = (tmp_path / "work" / "own" / "rejects").iterdir()
-    told = [json.loads(line) for line in rejects.read_text().splitlines()]
-    assert [(row["line"], row["operator"], row["reason"]) for row in told] == [
+    document = [json.loads(line) for line in rejects.read_text().splitlines()]
+    assert [(row["line"], row["operator"], row["reason"]) for row in document] == [
         (5, "shorten", f"ValueError: it is bad (own.py, line {_line_of('it is bad')})"),
         (7, "even_filter", f"KeyError: 'n' (own.py, line {_line_of('% 2 == 0')})"),
     ]
@@ -114,16 +114,16 @@ def _process(joblens: RunJoblens, folder: Path, operator: str, rows: int) -> Fin
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [(60, "forgot_to_say_bool failed on 60 of 60 rows"), (5, "no rows left to export: 5 were")],
 )
 def test_an_operator_that_works_on_no_row_fails_the_job_and_leaves_the_export_as_it_was(
-    joblens: RunJoblens, tmp_path: Path, rows: int, told: str
+    joblens: RunJoblens, tmp_path: Path, rows: int, message: str
 ) -> None:
     (tmp_path / "out.jsonl").write_text("of an earlier job\n")
     ran = _process(joblens, tmp_path, "forgot_to_say_bool", rows)
     assert ran.code == 1
-    assert told in ran.stderr + ran.stdout
+    assert message in ran.stderr + ran.stdout
     assert "TypeError: a mapper must return a dict" in ran.stderr + ran.stdout
     assert (tmp_path / "out.jsonl").read_text() == "of an earlier job\n"
 
@@ -216,9 +216,9 @@ def test_operators_are_listed_with_ones_own(joblens: RunJoblens, own: Path) -> N
 
 
 def test_one_operator_is_told_with_all_its_parameters(joblens: RunJoblens, own: Path) -> None:
-    told = json.loads(joblens("operators", "shorten", "--path", str(own), "--json").stdout)
-    assert told["summary"] == "Cuts texts."
-    assert told["parameters"] == [
+    output = json.loads(joblens("operators", "shorten", "--path", str(own), "--json").stdout)
+    assert output["summary"] == "Cuts texts."
+    assert output["parameters"] == [
         {"name": "length", "type": "int", "meaning": "", "default": 10, "is_required": False}
     ]
 
@@ -336,7 +336,7 @@ def test_words_of_own_operators_are_in_a_file_per_partition(tmp_path: Path, exec
     assert executors.carry_out(job) == 0
     logs = sorted((tmp_path / "work" / "job" / "logs" / "operators").iterdir())
     assert [path.name for path in logs] == ["partition_000000.log", "partition_000001.log"]
-    said = logs[0].read_text().splitlines()
+    text = logs[0].read_text().splitlines()
     for line in (
         "looked at 0",
         "looked at 2",
@@ -345,5 +345,5 @@ def test_words_of_own_operators_are_in_a_file_per_partition(tmp_path: Path, exec
         "its error",
         "no text: \\xff",
     ):
-        assert line in said
+        assert line in text
     assert logs[1].read_text().splitlines() == ["looked at 3", "looked at 4", "looked at 5"]

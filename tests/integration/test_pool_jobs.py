@@ -17,7 +17,7 @@ from joblens.model.jobs.job import Record
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens, wait_until
 from tests.integration import run_jobs
-from tests.integration.background_jobs import desk, kill
+from tests.integration.background_jobs import kill, open_cli
 from tests.integration.run_jobs import PYTHON, is_gone, wait_for_file
 
 MIB = 1 << 20
@@ -416,7 +416,7 @@ def joblens_command(request: pytest.FixtureRequest) -> RunJoblens:
 @pytest.mark.parametrize("accounting", ["cgroup", "process_tree"])
 def test_a_killed_program_loses_no_job(accounting: str, tmp_path: Path) -> None:
     """What runs is adopted and has its true outcome; what only waited in the program never was a job."""
-    with desk("auto", tmp_path) as one:
+    with open_cli("auto", tmp_path) as one:
         code = (
             "import joblens\n"
             "line = 'echo started; echo $$ >> pids; while [ ! -e go ]; do sleep 0.02; done; exit 7'\n"

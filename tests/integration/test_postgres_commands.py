@@ -161,7 +161,7 @@ def test_a_store_is_copied_to_the_server_and_back(joblens: RunJoblens, url: str,
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "told"),
+    ("source", "target", "message"),
     [
         ("nowhere.db", "postgresql://h/x", "there is no store at"),
         ("{url}", "{url}", "cannot be copied to itself"),
@@ -169,10 +169,12 @@ def test_a_store_is_copied_to_the_server_and_back(joblens: RunJoblens, url: str,
         ("{url}", ".", "is a directory"),
     ],
 )
-def test_nonsense_is_not_copied(joblens: RunJoblens, url: str, source: str, target: str, told: str) -> None:
+def test_nonsense_is_not_copied(
+    joblens: RunJoblens, url: str, source: str, target: str, message: str
+) -> None:
     done = joblens("store", "copy", source.format(url=url), target.format(url=url), code=2)
-    assert told in done.stderr
-    assert "pw" not in done.stderr.replace(told, "")
+    assert message in done.stderr
+    assert "pw" not in done.stderr.replace(message, "")
 
 
 def test_without_the_driver_the_extra_is_named(joblens: RunJoblens, url: str, tmp_path: Path) -> None:

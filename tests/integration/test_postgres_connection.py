@@ -126,23 +126,23 @@ def test_those_who_are_in_each_others_way_try_again_until_both_are_through(postg
     database.close()
 
 
-def _open_and_leave(url: str, begin: Any, said: Any) -> None:
+def _open_and_leave(url: str, begin: Any, result: Any) -> None:
     begin.wait()
     try:
         opened(url).close()
-        said.put("")
+        result.put("")
     except Exception as error:  # noqa: BLE001 - it is looked at there
-        said.put(repr(error))
+        result.put(repr(error))
 
 
 def test_fifty_processes_that_find_an_empty_database_make_its_tables_once(postgres_url: str) -> None:
-    begin, said = multiprocessing.Barrier(50), multiprocessing.Queue()  # type: ignore[var-annotated]
+    begin, result = multiprocessing.Barrier(50), multiprocessing.Queue()  # type: ignore[var-annotated]
     processes = [
-        multiprocessing.Process(target=_open_and_leave, args=(postgres_url, begin, said)) for _ in range(50)
+        multiprocessing.Process(target=_open_and_leave, args=(postgres_url, begin, result)) for _ in range(50)
     ]
     for process in processes:
         process.start()
-    assert [said.get(timeout=60) for _ in processes] == [""] * 50
+    assert [result.get(timeout=60) for _ in processes] == [""] * 50
     for process in processes:
         process.join()
     database = opened(postgres_url)

@@ -95,10 +95,10 @@ def test_a_job_that_outlives_an_outage_has_all_its_samples_in_order_and_once(
     server.start()
     wait_until(lambda: not _journals(), what="the journal to be brought in")
     (tmp_path / "go").write_text("on\n")
-    _, said = job.communicate(timeout=30)
+    _, result = job.communicate(timeout=30)
     assert job.returncode == 3
-    assert said.count("cannot be reached") + said.count("did not answer") <= 1
-    assert "works again" in said
+    assert result.count("cannot be reached") + result.count("did not answer") <= 1
+    assert "works again" in result
     with _store(url) as store:
         record = store.find("1")
         assert (record.status, len(list(store.records(HistoryQuery())))) == (Status.FAILED, 1)
@@ -173,14 +173,14 @@ def test_who_waits_for_a_job_goes_on_waiting_through_an_outage(
         wait_until(lambda: _askers(store) > 2, what="somebody who waits")
     server.stop()
     assert waiting.stderr is not None
-    told = waiting.stderr.readline()
-    assert "retrying until it answers" in told
+    output = waiting.stderr.readline()
+    assert "retrying until it answers" in output
     server.start()
     (tmp_path / "go").write_text("on\n")
-    _, said = waiting.communicate(timeout=60)
+    _, result = waiting.communicate(timeout=60)
     assert waiting.returncode == (0 if command == "status" else 3)
-    assert said.count("answers again") == 1
-    assert "trying again" not in said
+    assert result.count("answers again") == 1
+    assert "trying again" not in result
 
 
 def _askers(store: PostgresStore) -> int:

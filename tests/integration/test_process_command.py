@@ -173,8 +173,8 @@ def test_keys_that_change_nothing_are_told(place: Path, joblens: RunJoblens) -> 
 
 def test_logs_of_a_recipe_are_told_where_they_lie(place: Path, joblens: RunJoblens) -> None:
     joblens("process", write_recipe(place, ["text_length_filter"]), "--job-id", "monday", cwd=place, code=0)
-    said = joblens("logs", "monday", cwd=place, code=0).stderr
-    assert f"writes its logs to {place / 'out' / 'monday'}/logs" in said
+    output = joblens("logs", "monday", cwd=place, code=0).stderr
+    assert f"writes its logs to {place / 'out' / 'monday'}/logs" in output
 
 
 def test_what_is_known_of_rows_is_told_without_events(place: Path, joblens: RunJoblens) -> None:
@@ -187,9 +187,9 @@ def test_what_is_known_of_rows_is_told_without_events(place: Path, joblens: RunJ
 def test_a_dry_run_of_a_job_that_is_there_tells_what_is_done(place: Path, joblens: RunJoblens) -> None:
     recipe = write_recipe(place, ["text_length_filter"])
     joblens("process", recipe, "--job-id", "monday", cwd=place, code=0)
-    said = joblens("process", "--resume", "out/monday", "--dry-run", cwd=place, code=0).stdout
-    assert "monday  would resume (dry run)" in said
-    assert "; the job is completed" in said
+    output = joblens("process", "--resume", "out/monday", "--dry-run", cwd=place, code=0).stdout
+    assert "monday  would resume (dry run)" in output
+    assert "; the job is completed" in output
 
 
 def test_a_strict_job_ends_with_its_first_bad_row(place: Path, joblens: RunJoblens) -> None:
@@ -203,10 +203,10 @@ def test_a_strict_job_ends_with_its_first_bad_row(place: Path, joblens: RunJoble
 
 def test_a_strict_job_that_failed_is_begun_anew_not_gone_on_with(place: Path, joblens: RunJoblens) -> None:
     recipe = write_recipe(place, ["text_length_filter"])
-    said = joblens("process", recipe, "--strict", "--job-id", "monday", cwd=place, code=1).stdout
-    assert "Resuming would fail at the same row." in said
+    output = joblens("process", recipe, "--strict", "--job-id", "monday", cwd=place, code=1).stdout
+    assert "Resuming would fail at the same row." in output
     command = f"joblens process --resume {place / 'out' / 'monday'} --start-over"
-    assert command in " ".join(said.split())
+    assert command in " ".join(output.split())
     assert (
         json.loads((place / "out" / "monday" / "job_summary.json").read_text())["resumption_command"] is None
     )
@@ -220,17 +220,17 @@ def test_a_job_that_is_complete_is_not_begun_again(place: Path, joblens: RunJobl
     recipe = write_recipe(place, ["text_length_filter"], checkpoint={"strategy": "every_op"})
     first = joblens("process", recipe, "--job-id", "monday", "--json", cwd=place, code=0).json
     shutil.rmtree(place / "out" / "monday" / "checkpoints")  # nothing needs them any more
-    said = joblens("process", "--resume", "out/monday", cwd=place, code=0).stdout
-    assert said.startswith("mine: job monday is already complete\n")
-    assert "61 in, 61 out (100%), 1 rejected (invalid)" in said
+    output = joblens("process", "--resume", "out/monday", cwd=place, code=0).stdout
+    assert output.startswith("mine: job monday is already complete\n")
+    assert "61 in, 61 out (100%), 1 rejected (invalid)" in output
     again = joblens("process", "--resume", "out/monday", "--json", cwd=place, code=0).json
     assert (again["uuid"], again["rows_out"], again["runs"]) == (first["uuid"], 61, 1)
     (place / "out" / "rows.jsonl").unlink()
-    said = joblens("process", "--resume", "out/monday", cwd=place, code=0).stdout
-    assert said.startswith("mine: job monday goes on\n")
-    assert ", run 2 (" in said
-    assert " in this run\n" in said
-    assert "  all 2 runs together:\n" in said
+    output = joblens("process", "--resume", "out/monday", cwd=place, code=0).stdout
+    assert output.startswith("mine: job monday goes on\n")
+    assert ", run 2 (" in output
+    assert " in this run\n" in output
+    assert "  all 2 runs together:\n" in output
     assert len(rows_of(place / "out" / "rows.jsonl")) == 61
 
 
@@ -259,10 +259,10 @@ def test_a_job_that_was_ended_goes_on_to_the_same_rows(
     refused = joblens("process", recipe, "--resume", "monday", cwd=place, code=2)
     assert "job monday is already running" in refused.stderr
     process.send_signal(signal.SIGTERM)
-    said, _ = process.communicate(timeout=30)
+    found, _ = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
-    assert b"stopped by SIGTERM" in said
-    assert f"joblens process --resume {place / 'out' / 'monday'}".encode() in said
+    assert b"stopped by SIGTERM" in found
+    assert f"joblens process --resume {place / 'out' / 'monday'}".encode() in found
     assert not (place / "out" / "rows.jsonl").exists()
     (place / "go").touch()
     assert joblens("show", "monday", "--json", cwd=place, code=0).json["status"] == "cancelled"
@@ -327,8 +327,8 @@ def test_signals_one_after_the_other_end_it_once(
     wait_until(lambda: is_waiting(place, "monday"))
     for number in numbers:
         process.send_signal(number)
-    said, _ = process.communicate(timeout=30)
-    document = json.loads(said)
+    found, _ = process.communicate(timeout=30)
+    document = json.loads(found)
     assert process.returncode == 128 + numbers[0]
     assert (document["status"], document["usage"]["cpu_total_usec"] > 0) == ("stopped", True)
     assert joblens("show", "monday", "--json", cwd=place, code=0).json["status"] == "cancelled"
@@ -392,5 +392,5 @@ def test_a_program_can_insist_on_a_whole_result(place: Path) -> None:
 def test_operators_of_a_path_that_is_not_there_are_told_by_the_option(
     place: Path, joblens: RunJoblens
 ) -> None:
-    said = joblens("operators", "--path", "nix.py", cwd=place, code=2).stderr
-    assert "--path: no such file or folder: nix.py" in said
+    output = joblens("operators", "--path", "nix.py", cwd=place, code=2).stderr
+    assert "--path: no such file or folder: nix.py" in output

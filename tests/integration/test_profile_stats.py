@@ -24,9 +24,9 @@ def store(tmp_path: Path) -> Path:
 
 
 def test_profiles_of_stored_jobs_are_added_up(store: Path, joblens: RunJoblens) -> None:
-    told = joblens("stats", "--profiles", "--store", store, "--json").json
-    assert told["profiles"] == 3
-    spread = told["process_cpu"]["mean_percent"]
+    document = joblens("stats", "--profiles", "--store", store, "--json").json
+    assert document["profiles"] == 3
+    spread = document["process_cpu"]["mean_percent"]
     assert spread["n"] == 3
     assert 0 < spread["min"] <= spread["median"] <= spread["max"]
     narrowed = joblens("stats", "--profiles", "--store", store, "--json", "-t", "lammps").json
@@ -42,8 +42,8 @@ def test_the_table_has_a_line_for_every_number(store: Path, joblens: RunJoblens)
 
 def test_jobs_without_a_profile_are_counted_by_their_reason(store: Path, joblens: RunJoblens) -> None:
     joblens("run", "--store", store, "--", "no-such-command", code=127)
-    told = joblens("stats", "--profiles", "--store", store, "--json").json
-    assert (told["profiles"], told["without_profile"]) == (3, {"never_ran": 1})
+    document = joblens("stats", "--profiles", "--store", store, "--json").json
+    assert (document["profiles"], document["without_profile"]) == (3, {"never_ran": 1})
     text = joblens("stats", "--profiles", "--store", store).stdout
     assert text.startswith("3 profiles of 4 jobs\nWithout one: 1 never ran.\n")
 

@@ -90,11 +90,11 @@ print(f"Memory peak: {profile['memory']['max_used_mb']} MB")
 print(f"I/O total: {profile['io_stats']['total_io_mb']} MB")
 """
     exec(code, {"run_simulation": lambda: burn(0.2)})
-    told = dict(line.split(": ") for line in capsys.readouterr().out.splitlines())
-    assert list(told) == ["Duration", "CPU mean", "Memory peak", "I/O total"]
-    assert 0.2 <= float(told["Duration"].removesuffix("s")) < 60
-    assert 0 < float(told["CPU mean"].removesuffix("%")) <= 100
-    assert float(told["Memory peak"].removesuffix(" MB")) > 1
+    output = dict(line.split(": ") for line in capsys.readouterr().out.splitlines())
+    assert list(output) == ["Duration", "CPU mean", "Memory peak", "I/O total"]
+    assert 0.2 <= float(output["Duration"].removesuffix("s")) < 60
+    assert 0 < float(output["CPU mean"].removesuffix("%")) <= 100
+    assert float(output["Memory peak"].removesuffix(" MB")) > 1
 
 
 def test_the_use_of_a_container_runs_as_written_also_where_there_is_none(
@@ -181,8 +181,8 @@ def test_profilers_at_once_each_see_the_whole_process() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    for told in profiles.values():
-        used_s = told["process_cpu"]["mean_percent"] * told["duration_seconds"] / 100
+    for result in profiles.values():
+        used_s = result["process_cpu"]["mean_percent"] * result["duration_seconds"] / 100
         assert used_s >= 0.49
 
 
@@ -240,9 +240,9 @@ def test_a_gpu_that_nobody_uses_is_told_of_when_it_is_asked_for(monkeypatch: pyt
     wait_until(lambda: bool(named.snapshot()["gpu_stats"]))
     usual = ResourceProfiler(interval=0.05)
     usual.start_profiling()
-    told = named.stop_profiling()["gpu_stats"]["nvidia"]
-    assert (told["gpu_utilization_percent"], told["power_watts"]) == (97.0, 512.0)
-    assert [device["name"] for device in told["devices"]] == ["NVIDIA H200"]
+    result = named.stop_profiling()["gpu_stats"]["nvidia"]
+    assert (result["gpu_utilization_percent"], result["power_watts"]) == (97.0, 512.0)
+    assert [device["name"] for device in result["devices"]] == ["NVIDIA H200"]
     wait_until(lambda: has_samples(usual, 3))
     assert usual.stop_profiling()["gpu_stats"] == {}
 

@@ -17,8 +17,8 @@ from joblens.model.jobs.details import Provenance
 from joblens.model.jobs.job import Record
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens, wait_until
-from tests.integration.worker_jobs import WorkerDesk, worker_desk
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.worker_jobs import WorkerCli, worker_cli
+from tests.integration.workflow_cli import WorkflowCli
 
 SCRIPT = "import sys\nopen(sys.argv[2], 'w').write(open(sys.argv[1]).read() * 2)\n"
 
@@ -92,13 +92,13 @@ def test_a_command_in_front(joblens: RunJoblens, store_path: Path, code: Path) -
 
 
 def test_no_secret_is_remembered_as_a_seed_or_of_a_remote(
-    joblens: RunJoblens, store_path: Path, code: Path, desk: WorkflowDesk
+    joblens: RunJoblens, store_path: Path, code: Path, cli: WorkflowCli
 ) -> None:
     remote = ("remote", "add", "origin", "https://bob:hush@5@example.org/x.git")
     subprocess.run(["git", "-C", str(code), *remote], check=True)
     given = ("--env", "SECRET_SEED=hush1", "--env", "WALLET_SEED=hush2", "-p", "password_seed=hush3")
     joblens("run", "--name", "s", *given, "--env", "SEED=7", "--", "true", cwd=code, code=0)
-    desk.run("""
+    cli.run("""
 name: flow
 jobs:
   - {name: a, command: "true", env: {SECRET_SEED: hush4, WALLET_SEED: hush5, SEED: "8"}}
@@ -161,8 +161,8 @@ def test_an_input_that_is_not_there_is_refused(joblens: RunJoblens, store_path: 
 def test_a_folder_is_noted_as_one(joblens: RunJoblens, store_path: Path, code: Path) -> None:
     (code / "meshes").mkdir()
     joblens("run", "--name", "x", "--input", "meshes", "--output", "meshes", "--", "true", cwd=code, code=0)
-    told = joblens("show", "x", "--provenance", code=0).stdout
-    assert told.count("meshes  a folder") == 2
+    output = joblens("show", "x", "--provenance", code=0).stdout
+    assert output.count("meshes  a folder") == 2
     crate = code / "crate"
     joblens("export", "ro-crate", "x", "-o", crate, code=0)
     graph = json.loads((crate / "ro-crate-metadata.json").read_text())["@graph"]
@@ -189,8 +189,8 @@ def test_a_job_in_the_background(joblens: RunJoblens, store_path: Path, code: Pa
     assert all(one.digest for one in record.inputs)
 
 
-def test_jobs_of_a_workflow_share_one_and_their_outputs_are_stamped(desk: WorkflowDesk) -> None:
-    desk.run(
+def test_jobs_of_a_workflow_share_one_and_their_outputs_are_stamped(cli: WorkflowCli) -> None:
+    cli.run(
         """
 name: files
 files: [{name: a, path: a.txt}, {name: b, path: b.txt}]
@@ -201,7 +201,7 @@ jobs:
 resource_requirements: [{name: r, num_cpus: 1, memory: 64m}]
 """
     )
-    by_name = {record.job.name: record for record in records(desk.store_path)}
+    by_name = {record.job.name: record for record in records(cli.store_path)}
     digests = {name: record.attempt.provenance for name, record in by_name.items() if record.attempt}
     assert len({digests[f"more{n}"] for n in range(1, 9)} - {""}) == 1
     assert all(digests.values()), digests
@@ -241,12 +241,12 @@ def test_a_running_job_has_it_before_its_end(joblens: RunJoblens, store_path: Pa
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> Iterator[WorkerDesk]:
-    with worker_desk("cgroup", tmp_path) as one:
+def worker(tmp_path: Path) -> Iterator[WorkerCli]:
+    with worker_cli("cgroup", tmp_path) as one:
         yield one
 
 
-def test_a_job_on_a_worker(worker: WorkerDesk, code: Path) -> None:
+def test_a_job_on_a_worker(worker: WorkerCli, code: Path) -> None:
     uuid = worker.queue(sys.executable, "double.py", "in.txt", "two.out", cwd=str(code))
     worker.start_worker(OMP_NUM_THREADS="7")
     record = worker.ended(uuid)

@@ -18,7 +18,7 @@ from tests.conftest import wait_until
 from tests.integration.ray_cluster import add_node, cluster
 from tests.integration.ray_runs import FAR, quick_leases
 from tests.integration.test_run_engine import CHAIN, SLOW
-from tests.integration.workflow_desk import WorkflowDesk, states
+from tests.integration.workflow_cli import WorkflowCli, states
 
 __all__ = ["cluster", "quick_leases"]
 
@@ -33,33 +33,33 @@ def on(cluster: Any) -> tuple[str, ...]:
     return ("--engine", "ray", "--address", cluster.address)
 
 
-def start_slow(desk: WorkflowDesk, cluster: Any) -> "subprocess.Popen[str]":
-    driver = desk.start("run", desk.write(SLOW), *on(cluster))
-    wait_until(lambda: len(desk.lines("ran")) == 2, what="two jobs that run", timeout=60)
+def start_slow(cli: WorkflowCli, cluster: Any) -> "subprocess.Popen[str]":
+    driver = cli.start("run", cli.write(SLOW), *on(cluster))
+    wait_until(lambda: len(cli.lines("ran")) == 2, what="two jobs that run", timeout=60)
     return driver
 
 
-def test_a_workflow_on_ray_ends_as_it_does_here(desk: WorkflowDesk, cluster: Any) -> None:
+def test_a_workflow_on_ray_ends_as_it_does_here(cli: WorkflowCli, cluster: Any) -> None:
     text = CHAIN % sys.executable
-    here = desk.run(text, code=1)
-    (desk.folder / "made.txt").unlink()
-    there = desk.run(text, *on(cluster), code=1)
+    here = cli.run(text, code=1)
+    (cli.folder / "made.txt").unlink()
+    there = cli.run(text, *on(cluster), code=1)
     assert states(there) == states(here)
     assert {row["job_name"]: row["return_code"] for row in there["results"]} == {
         row["job_name"]: row["return_code"] for row in here["results"]
     }
-    folder = desk.folder / "output" / "job_output" / "1_2"
+    folder = cli.folder / "output" / "job_output" / "1_2"
     assert (folder / "read" / "stdout.log").read_text() == "hello\n"
     assert (folder / "broken" / "stderr.log").read_text() == "no room\n"
-    assert not list((desk.folder / "output").glob(".joblens-*")), "the mark is taken away"
+    assert not list((cli.folder / "output").glob(".joblens-*")), "the mark is taken away"
 
 
 def test_short_jobs_share_tasks_and_each_runs_once_with_a_record_of_its_own(
-    desk: WorkflowDesk, cluster: Any
+    cli: WorkflowCli, cluster: Any
 ) -> None:
-    desk.run(MANY, *on(cluster))
-    assert Counter(desk.lines("ran")) == Counter(map(str, range(1, 151)))
-    records = desk.records()
+    cli.run(MANY, *on(cluster))
+    assert Counter(cli.lines("ran")) == Counter(map(str, range(1, 151)))
+    records = cli.records()
     assert {record.status for record in records.values()} == {Status.SUCCESS}
     placements = [record.attempt.placement for record in records.values() if record.attempt is not None]
     assert all(one is not None and one.engine == "ray" and one.node_id for one in placements)
@@ -68,68 +68,68 @@ def test_short_jobs_share_tasks_and_each_runs_once_with_a_record_of_its_own(
     assert all(record.outcome and record.outcome.usage.cpu_total_usec for record in records.values())
 
 
-def test_what_no_node_has_is_refused_before_anything_runs(desk: WorkflowDesk, cluster: Any) -> None:
+def test_what_no_node_has_is_refused_before_anything_runs(cli: WorkflowCli, cluster: Any) -> None:
     text = "name: big\njobs:\n  - {name: a, command: 'touch a', num_cpus: 500}\n"
-    refused = desk.call("run", desk.write(text), *on(cluster), code=2)
+    refused = cli.call("run", cli.write(text), *on(cluster), code=2)
     assert "a: needs 500 CPUs, 2 are offered" in refused.stderr
-    assert not (desk.folder / "a").exists()
-    assert not desk.store_path.exists(), "nothing was written"
+    assert not (cli.folder / "a").exists()
+    assert not cli.store_path.exists(), "nothing was written"
 
 
-def test_a_cluster_that_is_not_there_is_told(desk: WorkflowDesk) -> None:
-    refused = desk.call("run", desk.write(MANY), "--engine", "ray", "--address", "127.0.0.1:1", timeout=120)
+def test_a_cluster_that_is_not_there_is_told(cli: WorkflowCli) -> None:
+    refused = cli.call("run", cli.write(MANY), "--engine", "ray", "--address", "127.0.0.1:1", timeout=120)
     assert refused.code != 0
     assert "127.0.0.1:1" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
 def test_a_driver_that_is_killed_leaves_jobs_to_ray_and_the_next_one_follows_them(
-    desk: WorkflowDesk, cluster: Any
+    cli: WorkflowCli, cluster: Any
 ) -> None:
-    driver = start_slow(desk, cluster)
+    driver = start_slow(cli, cluster)
     driver.kill()
     driver.communicate()
-    (desk.folder / "go").touch()
-    document = desk.call("resume", "slow", "--json", code=0).json
+    (cli.folder / "go").touch()
+    document = cli.call("resume", "slow", "--json", code=0).json
     assert set(states(document).values()) == {"completed"}
-    assert Counter(desk.lines("ran")) == Counter(
+    assert Counter(cli.lines("ran")) == Counter(
         [f"{word}_{i}" for i in range(1, 5) for word in ("begin", "end")] + ["last"]
     ), "nothing ran twice"
 
 
 def test_however_often_the_process_that_uses_ray_dies_no_job_is_given_up(
-    desk: WorkflowDesk, cluster: Any
+    cli: WorkflowCli, cluster: Any
 ) -> None:
-    driver = start_slow(desk, cluster)
+    driver = start_slow(cli, cluster)
     for begun in (4, 6, 8):  # a job is given up at the third place in vain
-        os.kill(_desk_of(driver.pid), signal.SIGKILL)
-        wait_until(partial(_have_begun, desk, begun), what="two to run again", timeout=60)
-    (desk.folder / "go").touch()
+        os.kill(_proxy_of(driver.pid), signal.SIGKILL)
+        wait_until(partial(_have_begun, cli, begun), what="two to run again", timeout=60)
+    (cli.folder / "go").touch()
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 0, output
-    assert {record.status for record in desk.records().values()} == {Status.SUCCESS}
-    ends = Counter(line for line in desk.lines("ran") if line.startswith("end"))
+    assert {record.status for record in cli.records().values()} == {Status.SUCCESS}
+    ends = Counter(line for line in cli.lines("ran") if line.startswith("end"))
     assert ends == {f"end_{i}": 1 for i in range(1, 5)}
 
 
-def _have_begun(desk: WorkflowDesk, count: int) -> bool:
-    return len(desk.lines("ran")) >= count
+def _have_begun(cli: WorkflowCli, count: int) -> bool:
+    return len(cli.lines("ran")) >= count
 
 
-def _desk_of(driver: int) -> int:
+def _proxy_of(driver: int) -> int:
     for process in psutil.Process(driver).children():
         if "joblens.runners.ray.proxy" in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
             return int(process.pid)
-    raise AssertionError("there is no desk")
+    raise AssertionError("there is no cli")
 
 
-def test_cancelling_ends_what_runs_and_takes_the_rest_from_ray(desk: WorkflowDesk, cluster: Any) -> None:
-    driver = start_slow(desk, cluster)
-    desk.call("cancel", "slow", code=0)
+def test_cancelling_ends_what_runs_and_takes_the_rest_from_ray(cli: WorkflowCli, cluster: Any) -> None:
+    driver = start_slow(cli, cluster)
+    cli.call("cancel", "slow", code=0)
     driver.communicate(timeout=60)
-    assert len(desk.lines("ran")) == 2
-    assert all(one.status.is_final for one in desk.results())
-    store = desk.store()
+    assert len(cli.lines("ran")) == 2
+    assert all(one.status.is_final for one in cli.results())
+    store = cli.store()
     try:
         assert store.backlog() == []
     finally:
@@ -137,7 +137,7 @@ def test_cancelling_ends_what_runs_and_takes_the_rest_from_ray(desk: WorkflowDes
 
 
 def test_what_jobs_print_where_the_runs_folder_is_not_seen_comes_home_as_it_is_printed(
-    desk: WorkflowDesk, cluster: Any, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOBLENS_RAY_RESOURCES", "apart=1")
     monkeypatch.setenv("JOBLENS_RAY_WAIT_FOR_NODES", "true")
@@ -146,26 +146,26 @@ name: apart
 jobs:
   - {name: a, command: 'echo first; while [ ! -e go ]; do sleep 0.02; done; echo last; echo made > ran'}
 """
-    driver = desk.start("run", desk.write(text), *on(cluster))
-    output = desk.folder / "output"
+    driver = cli.start("run", cli.write(text), *on(cluster))
+    output = cli.folder / "output"
     wait_until(lambda: any(output.glob(".joblens-*")), what="the mark", timeout=60)
     for mark in output.glob(".joblens-*"):
         mark.unlink()  # as for a node that has another file system
     why = "waits at ray: wants 1 CPU, apart=1; no node has as much"
-    wait_until(lambda: why in desk.call("show", "1", code=0).stdout, what="why it waits", timeout=30)
+    wait_until(lambda: why in cli.call("show", "1", code=0).stdout, what="why it waits", timeout=30)
     node = add_node(cluster, apart=1)
     printed = output / "job_output" / "1_1" / "a" / "stdout.log"
     wait_until(printed.exists, what="what it prints while it runs", timeout=60)
     wait_until(lambda: printed.read_text() == "first\n")
-    assert desk.call("logs", "1", code=0).stdout == "first\n"
+    assert cli.call("logs", "1", code=0).stdout == "first\n"
     assert list(nodes_folder().rglob("stdout.log")), "it is written there"
-    (desk.folder / "go").touch()
-    said, _ = driver.communicate(timeout=60)
+    (cli.folder / "go").touch()
+    result, _ = driver.communicate(timeout=60)
     cluster.remove_node(node)
-    assert driver.returncode == 0, said
-    assert "waits at ray job a: wants 1 CPU, apart=1; no node has as much" in said
+    assert driver.returncode == 0, result
+    assert "waits at ray job a: wants 1 CPU, apart=1; no node has as much" in result
     assert printed.read_text() == "first\nlast\n"
-    attempt = desk.records()["a"].attempt
+    attempt = cli.records()["a"].attempt
     assert attempt is not None
     assert attempt.logs_dir == str(printed.parent)
     wait_until(lambda: not list(nodes_folder().iterdir()), what="the node to be left as it was", timeout=30)
@@ -176,30 +176,30 @@ def nodes_folder() -> Path:
 
 
 def test_jobs_of_a_node_that_is_lost_run_again_elsewhere(
-    desk: WorkflowDesk, cluster: Any, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOBLENS_RAY_RESOURCES", "far=1")
     lost = add_node(cluster, far=1)
-    driver = desk.start("run", desk.write(FAR), *on(cluster))
-    wait_until(lambda: len(desk.lines("ran")) == 1, what="a job that runs there", timeout=60)
+    driver = cli.start("run", cli.write(FAR), *on(cluster))
+    wait_until(lambda: len(cli.lines("ran")) == 1, what="a job that runs there", timeout=60)
     cluster.remove_node(lost, allow_graceful=False)
     other = add_node(cluster, far=2)
-    wait_until(lambda: len(desk.lines("ran")) >= 2, what="it to run again", timeout=60)
-    (desk.folder / "go").touch()
+    wait_until(lambda: len(cli.lines("ran")) >= 2, what="it to run again", timeout=60)
+    (cli.folder / "go").touch()
     output, _ = driver.communicate(timeout=60)
     cluster.remove_node(other)
     assert driver.returncode == 0, output
-    ends = Counter(line for line in desk.lines("ran") if line.startswith("end"))
+    ends = Counter(line for line in cli.lines("ran") if line.startswith("end"))
     assert ends == {"end_1": 1, "end_2": 1}
-    records = desk.records()
+    records = cli.records()
     assert {record.status for record in records.values()} == {Status.SUCCESS}
     [again] = [one for one in records.values() if one.attempt is not None and one.attempt.number > 1]
     assert again.attempt is not None
     assert again.outcome is not None
     host = again.attempt.owner.host
-    told = rf"worker \S+ on {host} (was lost|had to stop): {again.job.name} is queued again"
-    assert re.search(told, output), output
+    result = rf"worker \S+ on {host} (was lost|had to stop): {again.job.name} is queued again"
+    assert re.search(result, output), output
     assert Code.TAKEN_UP_AGAIN in {finding.code for finding in again.outcome.findings}
     assert f"✓ {again.job.name} (attempt 2): done" in output
-    shown = desk.call("results", "far", "--json", code=0).json["results"]
+    shown = cli.call("results", "far", "--json", code=0).json["results"]
     assert {row["job_name"]: row["attempts"] for row in shown}[again.job.name] == 2

@@ -9,7 +9,7 @@ import pytest
 
 from joblens.model.history import HistoryQuery
 from tests.integration.ray_cluster import add_node, cluster
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 
 __all__ = ["cluster"]
 
@@ -31,7 +31,7 @@ jobs:
 
 
 def test_what_runs_on_the_other_node_is_in_the_record(
-    desk: WorkflowDesk, cluster: Any, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     add_node(cluster)
@@ -40,9 +40,9 @@ def test_what_runs_on_the_other_node_is_in_the_record(
     text = WIDE.replace("{mpirun}", f"mpirun{as_root}")
     if not has_mpi:
         text = text[: text.index("  - name: mpi")]
-    (desk.folder / "work.py").write_text(WORK)
-    desk.run(text, "--engine", "ray", "--address", cluster.address, timeout=180.0)
-    store = desk.store()
+    (cli.folder / "work.py").write_text(WORK)
+    cli.run(text, "--engine", "ray", "--address", cluster.address, timeout=180.0)
+    store = cli.store()
     try:
         found = {one.job.name: (one, store.details(one.job.uuid)) for one in store.records(HistoryQuery())}
     finally:

@@ -68,7 +68,7 @@ def pool(cluster: Any) -> Iterator[RayPool]:
     made.close()
 
 
-def heard(pool: RayPool, *names: str, events: int = 0) -> dict[str, list[Message]]:
+def messages_of(pool: RayPool, *names: str, events: int = 0) -> dict[str, list[Message]]:
     """Everything until each of these tasks has been answered, or has sent so many events."""
     found: dict[str, list[Message]] = {name: [] for name in names}
 
@@ -95,7 +95,7 @@ def process_of(messages: list[Message]) -> int:
 def test_events_come_in_order_and_before_the_answer(pool: RayPool) -> None:
     pool.submit(task("a"))
     pool.submit(task("b"))
-    for name, messages in heard(pool, "a", "b").items():
+    for name, messages in messages_of(pool, "a", "b").items():
         events = [message.event.operation_idx for message in messages if isinstance(message, Happened)]
         assert events == [0, 1, 2]
         assert messages[-1] == Ended(name, {"job": "job"})
@@ -103,23 +103,23 @@ def test_events_come_in_order_and_before_the_answer(pool: RayPool) -> None:
 
 def test_an_error_is_an_answer_and_the_pool_goes_on(pool: RayPool) -> None:
     pool.submit(task("raise"))
-    answer = heard(pool, "raise")["raise"][-1]
+    answer = messages_of(pool, "raise")["raise"][-1]
     assert isinstance(answer, Failed)
     assert (answer.error_type, answer.error_message) == ("ValueError", "no such luck")
     assert "Traceback" in answer.stack_trace
     pool.submit(task("next"))
-    assert isinstance(heard(pool, "next")["next"][-1], Ended)
+    assert isinstance(messages_of(pool, "next")["next"][-1], Ended)
 
 
 def test_a_killed_worker_is_told_once_and_replaced(pool: RayPool) -> None:
     pool.submit(task("wait"))
-    messages = heard(pool, "wait", events=3)["wait"]
+    messages = messages_of(pool, "wait", events=3)["wait"]
     os.kill(process_of(messages), signal.SIGKILL)
-    answer = heard(pool, "wait")["wait"]
+    answer = messages_of(pool, "wait")["wait"]
     assert [type(message) for message in answer] == [Lost]
     for name in ("a", "b"):
         pool.submit(task(name))
-    assert all(isinstance(messages[-1], Ended) for messages in heard(pool, "a", "b").values())
+    assert all(isinstance(messages[-1], Ended) for messages in messages_of(pool, "a", "b").values())
     assert pool.messages(0.0) == []
 
 
@@ -130,7 +130,7 @@ def test_a_lost_machine_loses_what_ran_there(cluster: Any) -> None:
         names = ["wait-1", "wait-2", "wait-3"]
         for name in names:
             pool.submit(task(name))
-        heard(pool, *names, events=3)
+        messages_of(pool, *names, events=3)
         cluster.remove_node(node, allow_graceful=False)
         lost: list[Message] = []
 
@@ -147,7 +147,7 @@ def test_a_lost_machine_loses_what_ran_there(cluster: Any) -> None:
 def test_closing_ends_what_still_runs(cluster: Any) -> None:
     pool = RayPool(1, PLAN, cluster.address, carry)
     pool.submit(task("wait"))
-    pid = process_of(heard(pool, "wait", events=3)["wait"])
+    pid = process_of(messages_of(pool, "wait", events=3)["wait"])
     pool.close()
     wait_until(lambda: not os.path.exists(f"/proc/{pid}"), what="the worker's end")
 
@@ -173,7 +173,7 @@ def test_a_connection_of_the_program_itself_is_used_and_kept(cluster: Any) -> No
         assert ResourceDetector.calculate_optimal_worker_count() == 2
         pool = RayPool(2, PLAN, "auto", carry)
         pool.submit(task("a"))
-        assert isinstance(heard(pool, "a")["a"][-1], Ended)
+        assert isinstance(messages_of(pool, "a")["a"][-1], Ended)
         pool.close()
         assert ray.is_initialized()
     finally:

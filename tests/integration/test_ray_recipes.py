@@ -60,8 +60,8 @@ def exported(job: RecipePlan) -> str:
 
 def ended(job: RecipePlan) -> tuple[int, str]:
     process = executors.start(job)
-    _, told = process.communicate(timeout=executors.TIMEOUT_S)
-    return process.returncode, told.decode()
+    _, result = process.communicate(timeout=executors.TIMEOUT_S)
+    return process.returncode, result.decode()
 
 
 def what_happened(job: RecipePlan) -> Counter[Any]:

@@ -313,9 +313,9 @@ def test_bad_rows_are_kept_with_their_reason_once_whatever_happens(tmp_path: Pat
     assert "no luck with this row" in found[0]["reason"]
     assert found[0]["row"]["id"] == 50
     assert executors.summary_of(job)["rejected_rows"] == 2
-    told = [event for event in executors.events_of(job) if event.event_type == "rows_rejected"]
+    result = [event for event in executors.events_of(job) if event.event_type == "rows_rejected"]
     # One that was killed in the moment between writing them down and telling is not told again.
-    assert len({event.partition_id for event in told}) == len(told)
+    assert len({event.partition_id for event in result}) == len(result)
 
 
 @pytest.mark.parametrize("bad", ["unlucky " * 20, None])
@@ -357,8 +357,8 @@ def test_rows_that_are_rejected_while_a_file_is_cut_are_told(tmp_path: Path) -> 
     data.write_text("id,text\n1,some words here\n2,one,too many\n3,more words here\n")
     job = executors.plan(tmp_path, data, [{"whitespace_normalization_mapper": None}])
     assert executors.carry_out(job) == 0
-    told = [each.metadata for each in executors.events_of(job) if each.event_type == "rows_rejected"]
-    assert [isinstance(each, dict) and each["rejected_rows"] for each in told] == [1]
+    result = [each.metadata for each in executors.events_of(job) if each.event_type == "rows_rejected"]
+    assert [isinstance(each, dict) and each["rejected_rows"] for each in result] == [1]
 
 
 # ---- inputs that are cut first -----------------------------------------------------------------------------

@@ -38,15 +38,15 @@ def test_killed_at_any_step_of_assembly_the_export_is_the_same_and_nothing_is_do
         timeout=executors.TIMEOUT_S,
         check=True,
     )
-    told = json.loads(ended.stdout)
-    assert {step["moved"] for step in told} >= {0, 1, 2, 3}
-    assert [step["is_killed"] for step in told[:-1]] == [True] * (len(told) - 1)
-    for step in told:
+    output = json.loads(ended.stdout)
+    assert {step["moved"] for step in output} >= {0, 1, 2, 3}
+    assert [step["is_killed"] for step in output[:-1]] == [True] * (len(output) - 1)
+    for step in output:
         assert step["code"] == 0
         assert step["ran"] == []
         assert step["left"] == []
-        assert step["files"] == told[0]["files"]
-    assert (len(told[0]["files"]) > 1) == (shard_bytes > 0)
+        assert step["files"] == output[0]["files"]
+    assert (len(output[0]["files"]) > 1) == (shard_bytes > 0)
 
 
 @pytest.fixture(scope="module")

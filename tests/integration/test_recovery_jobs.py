@@ -11,23 +11,23 @@ import pytest
 
 from joblens.model.jobs.job import Record
 from tests.conftest import wait_until
-from tests.integration.background_jobs import BURN, MODES, Desk, burned, desk, groups_named, kill
+from tests.integration.background_jobs import BURN, MODES, BackgroundCli, burned, groups_named, kill, open_cli
 from tests.integration.run_jobs import PYTHON, is_gone, wait_for_file
 
 
 @pytest.fixture(params=MODES)
-def one(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
-    with desk(request.param, tmp_path) as found:
+def one(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BackgroundCli]:
+    with open_cli(request.param, tmp_path) as found:
         yield found
 
 
 @pytest.fixture
-def by_group(tmp_path: Path) -> Iterator[Desk]:
-    with desk("cgroup", tmp_path) as found:
+def by_group(tmp_path: Path) -> Iterator[BackgroundCli]:
+    with open_cli("cgroup", tmp_path) as found:
         yield found
 
 
-def until_told(one: Desk, before: str = "", after: str = "") -> tuple[str, ...]:
+def until_told(one: BackgroundCli, before: str = "", after: str = "") -> tuple[str, ...]:
     """A job that says it is there, waits for the file `go`, and ends."""
     go, here = one.folder / "go", one.folder / "here"
     code = (
@@ -37,12 +37,12 @@ def until_told(one: Desk, before: str = "", after: str = "") -> tuple[str, ...]:
     return (*PYTHON, code)
 
 
-def started(one: Desk, uuid: str) -> Record:
+def started(one: BackgroundCli, uuid: str) -> Record:
     wait_for_file(one.folder / "here")
     return one.running(uuid)
 
 
-def assert_samples_in_order(one: Desk, uuid: str) -> int:
+def assert_samples_in_order(one: BackgroundCli, uuid: str) -> int:
     samples = one.samples(uuid)
     assert [index for index, _ in samples] == list(range(len(samples)))
     cpu = [sample.cpu_total_usec for _, sample in samples if sample.cpu_total_usec is not None]
@@ -55,7 +55,7 @@ def assert_samples_in_order(one: Desk, uuid: str) -> int:
 # ---- the owner -------------------------------------------------------------------------------------
 
 
-def test_a_job_whose_supervisor_was_killed_is_adopted_and_has_its_true_outcome(one: Desk) -> None:
+def test_a_job_whose_supervisor_was_killed_is_adopted_and_has_its_true_outcome(one: BackgroundCli) -> None:
     uuid = one.submit("--interval", "50ms", "--", *until_told(one, BURN.format(seconds=0.3), "os._exit(9)"))
     first = started(one, uuid)
     wait_until(lambda: len(one.samples(uuid)) > 3, what="samples")
@@ -77,7 +77,7 @@ def test_a_job_whose_supervisor_was_killed_is_adopted_and_has_its_true_outcome(o
     assert "cpu_total_usec" not in record.outcome.usage.lower_bounds
 
 
-def test_a_job_that_ended_while_nobody_looked_has_its_true_outcome_and_exact_time(one: Desk) -> None:
+def test_a_job_that_ended_while_nobody_looked_has_its_true_outcome_and_exact_time(one: BackgroundCli) -> None:
     uuid = one.submit("--", *until_told(one, BURN.format(seconds=0.3), "os._exit(9)"))
     record = started(one, uuid)
     assert record.attempt is not None
@@ -98,7 +98,7 @@ def test_a_job_that_ended_while_nobody_looked_has_its_true_outcome_and_exact_tim
 
 
 def test_nothing_that_a_job_with_a_secret_printed_is_stored_by_a_process_that_does_not_know_it(
-    by_group: Desk,
+    by_group: BackgroundCli,
 ) -> None:
     ends = "os.write(2, os.environ['API_TOKEN'].encode()); os._exit(9)"
     uuid = by_group.submit("--env", "API_TOKEN=S3CRETenv77", "--", *until_told(by_group, after=ends))
@@ -113,7 +113,7 @@ def test_nothing_that_a_job_with_a_secret_printed_is_stored_by_a_process_that_do
     assert "S3CRET" not in repr(record)
 
 
-def test_a_foreground_job_whose_joblens_was_killed_is_adopted(one: Desk) -> None:
+def test_a_foreground_job_whose_joblens_was_killed_is_adopted(one: BackgroundCli) -> None:
     joblens = one.start(*until_told(one, after="os._exit(6)"), stdin=subprocess.DEVNULL)
     wait_for_file(one.folder / "here")
     _kill_joblens(one, joblens)
@@ -127,7 +127,7 @@ def test_a_foreground_job_whose_joblens_was_killed_is_adopted(one: Desk) -> None
     assert (record.status, record.outcome.exit_code) == ("failed", 6)
 
 
-def test_an_adopted_job_keeps_its_time_out(one: Desk) -> None:
+def test_an_adopted_job_keeps_its_time_out(one: BackgroundCli) -> None:
     uuid = one.submit("--timeout", "1s", "--", *until_told(one))
     started(one, uuid)
     one.kill_supervisor()
@@ -145,7 +145,7 @@ _NOTES_USR1 = (
 )
 
 
-def test_an_adopted_job_is_told_some_time_before_its_time_out(one: Desk) -> None:
+def test_an_adopted_job_is_told_some_time_before_its_time_out(one: BackgroundCli) -> None:
     """Its main process alone, as it would have been before."""
     child = "subprocess.Popen(['sleep', '300'], start_new_session=True)"
     uuid = one.submit(
@@ -164,7 +164,7 @@ def test_an_adopted_job_is_told_some_time_before_its_time_out(one: Desk) -> None
     assert (one.folder / "told").read_text() == "USR1\n"
 
 
-def test_an_adopted_job_that_was_told_already_is_not_told_again(one: Desk) -> None:
+def test_an_adopted_job_that_was_told_already_is_not_told_again(one: BackgroundCli) -> None:
     uuid = one.submit(
         *("--timeout", "1h", "--signal", "USR1@3599900ms", "--interval", "50ms", "--"),
         *until_told(one, _NOTES_USR1),
@@ -182,7 +182,7 @@ def test_an_adopted_job_that_was_told_already_is_not_told_again(one: Desk) -> No
     assert (one.folder / "told").read_text() == "USR1\n"
 
 
-def test_an_adopted_job_can_be_cancelled_and_is_asked_first(one: Desk) -> None:
+def test_an_adopted_job_can_be_cancelled_and_is_asked_first(one: BackgroundCli) -> None:
     clean_up = "lambda *_: (print('cleaned', flush=True), os._exit(3))"
     trap = f"import signal\nsignal.signal(signal.SIGTERM, {clean_up})"
     uuid = one.submit("--", *until_told(one, trap))
@@ -196,7 +196,7 @@ def test_an_adopted_job_can_be_cancelled_and_is_asked_first(one: Desk) -> None:
     assert record.outcome.stdout_bytes == 8
 
 
-def test_leftovers_of_an_adopted_job_are_counted_and_ended(one: Desk) -> None:
+def test_leftovers_of_an_adopted_job_are_counted_and_ended(one: BackgroundCli) -> None:
     pid = "subprocess.Popen(['sleep', '300']).pid"
     leave = f"import subprocess\nopen({str(one.folder / 'left')!r}, 'w').write(str({pid}))"
     uuid = one.submit("--", *until_told(one, after=leave + "\nos._exit(0)"))
@@ -213,7 +213,7 @@ def test_leftovers_of_an_adopted_job_are_counted_and_ended(one: Desk) -> None:
 # ---- the launcher ------------------------------------------------------------------------------------
 
 
-def test_a_job_whose_launcher_was_killed_is_ended_and_lost_and_its_usage_is_known(one: Desk) -> None:
+def test_a_job_whose_launcher_was_killed_is_ended_and_lost_and_its_usage_is_known(one: BackgroundCli) -> None:
     uuid = one.submit("--interval", "50ms", "--", *until_told(one, BURN.format(seconds=0.3)))
     record = started(one, uuid)
     assert record.attempt is not None
@@ -229,7 +229,7 @@ def test_a_job_whose_launcher_was_killed_is_ended_and_lost_and_its_usage_is_know
     assert burned(0.3)[0] - 0.1 < cpu_s < burned(0.3)[1]
 
 
-def test_supervisor_and_launcher_killed_leave_the_exact_total_of_the_group(by_group: Desk) -> None:
+def test_supervisor_and_launcher_killed_leave_the_exact_total_of_the_group(by_group: BackgroundCli) -> None:
     one = by_group
     uuid = one.submit("--", *until_told(one, BURN.format(seconds=0.4)))
     record = started(one, uuid)
@@ -260,7 +260,7 @@ def test_supervisor_and_launcher_killed_leave_the_exact_total_of_the_group(by_gr
 
 
 def test_supervisor_and_launcher_killed_leave_no_process_without_a_group(tmp_path: Path) -> None:
-    with desk("nobody", tmp_path) as one:
+    with open_cli("nobody", tmp_path) as one:
         child = "import subprocess\nsubprocess.Popen(['sleep', '301'])"
         uuid = one.submit("--interval", "50ms", "--", *until_told(one, child))
         record = started(one, uuid)
@@ -277,7 +277,7 @@ def test_supervisor_and_launcher_killed_leave_no_process_without_a_group(tmp_pat
         assert one.processes() == {}
 
 
-def test_everything_killed_long_ago_says_when_the_job_was_last_seen(one: Desk) -> None:
+def test_everything_killed_long_ago_says_when_the_job_was_last_seen(one: BackgroundCli) -> None:
     uuid = one.submit("--interval", "50ms", "--", *until_told(one))
     record = started(one, uuid)
     assert record.attempt is not None
@@ -298,7 +298,7 @@ def test_everything_killed_long_ago_says_when_the_job_was_last_seen(one: Desk) -
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.02, 0.04, 0.08])
-def test_a_supervisor_killed_around_the_start_loses_nothing(one: Desk, delay_s: float) -> None:
+def test_a_supervisor_killed_around_the_start_loses_nothing(one: BackgroundCli, delay_s: float) -> None:
     """The job runs once, or is known not to have; whatever was made for it is gone."""
     ran = one.folder / "ran"
     go_on = one.folder / "warm"
@@ -316,7 +316,7 @@ def test_a_supervisor_killed_around_the_start_loses_nothing(one: Desk, delay_s: 
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.01, 0.03])
-def test_a_supervisor_killed_around_the_end_loses_nothing(one: Desk, delay_s: float) -> None:
+def test_a_supervisor_killed_around_the_end_loses_nothing(one: BackgroundCli, delay_s: float) -> None:
     uuid = one.submit("--", *until_told(one, after="os._exit(9)"))
     started(one, uuid)
     pid = one.wait_for_supervisor()
@@ -331,7 +331,7 @@ def test_a_supervisor_killed_around_the_end_loses_nothing(one: Desk, delay_s: fl
     assert_samples_in_order(one, uuid)
 
 
-def test_a_queued_job_is_started_by_the_next_supervisor(one: Desk) -> None:
+def test_a_queued_job_is_started_by_the_next_supervisor(one: BackgroundCli) -> None:
     uuid = one.submit("--", *until_told(one))
     started(one, uuid)
     pid = one.wait_for_supervisor()
@@ -345,7 +345,7 @@ def test_a_queued_job_is_started_by_the_next_supervisor(one: Desk) -> None:
     assert one.ended(uuid).status == "success"
 
 
-def test_a_killed_job_is_a_failed_job_whoever_kills_it(one: Desk) -> None:
+def test_a_killed_job_is_a_failed_job_whoever_kills_it(one: BackgroundCli) -> None:
     uuid = one.submit("--", *until_told(one))
     record = started(one, uuid)
     assert record.attempt is not None
@@ -355,7 +355,7 @@ def test_a_killed_job_is_a_failed_job_whoever_kills_it(one: Desk) -> None:
     assert (record.status, record.outcome.signal) == ("failed", 9)
 
 
-def test_two_commands_that_recover_at_once_do_it_once(one: Desk) -> None:
+def test_two_commands_that_recover_at_once_do_it_once(one: BackgroundCli) -> None:
     uuid = one.submit("--interval", "50ms", "--", *until_told(one))
     record = started(one, uuid)
     assert record.attempt is not None
@@ -382,7 +382,7 @@ def test_two_commands_that_recover_at_once_do_it_once(one: Desk) -> None:
     assert len(history) == 1
 
 
-def _kill_joblens(one: Desk, process: subprocess.Popen[bytes]) -> None:
+def _kill_joblens(one: BackgroundCli, process: subprocess.Popen[bytes]) -> None:
     """`joblens run`, which is a child of setpriv's shell in no case: it execs."""
     process.kill()
     process.wait()

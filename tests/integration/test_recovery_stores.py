@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Finished, wait_until
-from tests.integration.background_jobs import Desk, desk
+from tests.integration.background_jobs import BackgroundCli, open_cli
 from tests.integration.run_jobs import JOBLENS, PYTHON, wait_for_file
 
 WAIT = "while not os.path.exists('go'): time.sleep(0.02)"
@@ -17,29 +17,31 @@ UNTIL_TOLD = (*PYTHON, f"import os, time; open('here', 'w').write('x\\n')\n{WAIT
 
 
 @pytest.fixture
-def nobody(tmp_path: Path) -> Iterator[Desk]:
-    with desk("nobody", tmp_path) as found:
+def nobody(tmp_path: Path) -> Iterator[BackgroundCli]:
+    with open_cli("nobody", tmp_path) as found:
         yield found
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> Iterator[Desk]:
-    with desk("auto", tmp_path) as found:
+def one(tmp_path: Path) -> Iterator[BackgroundCli]:
+    with open_cli("auto", tmp_path) as found:
         yield found
 
 
-def run(one: Desk, *command: str) -> Finished:
+def run(one: BackgroundCli, *command: str) -> Finished:
     return one.call("run", "--", *command)
 
 
-def known_codes(one: Desk) -> list[int | None]:
+def known_codes(one: BackgroundCli) -> list[int | None]:
     return sorted(record["returncode"] for record in one.call("history", "--json", code=0).json)
 
 
 # ---- read-only ---------------------------------------------------------------------------------------
 
 
-def test_a_read_only_store_leaves_the_exit_code_alone_and_the_record_comes_in_later(nobody: Desk) -> None:
+def test_a_read_only_store_leaves_the_exit_code_alone_and_the_record_comes_in_later(
+    nobody: BackgroundCli,
+) -> None:
     assert run(nobody, "true").code == 0
     folder = nobody.store.parent
     for path in (*folder.iterdir(), folder):
@@ -55,7 +57,7 @@ def test_a_read_only_store_leaves_the_exit_code_alone_and_the_record_comes_in_la
     assert known_codes(nobody) == [0, 3]
 
 
-def test_submit_to_a_read_only_store_says_that_nothing_was_queued(nobody: Desk) -> None:
+def test_submit_to_a_read_only_store_says_that_nothing_was_queued(nobody: BackgroundCli) -> None:
     assert run(nobody, "true").code == 0
     nobody.store.chmod(0o400)
     done = nobody.call("submit", "--", "touch", "ran")
@@ -68,7 +70,7 @@ def test_submit_to_a_read_only_store_says_that_nothing_was_queued(nobody: Desk) 
 # ---- damaged, gone -------------------------------------------------------------------------------------
 
 
-def test_a_damaged_store_leaves_the_exit_code_alone_and_the_record_comes_in_later(one: Desk) -> None:
+def test_a_damaged_store_leaves_the_exit_code_alone_and_the_record_comes_in_later(one: BackgroundCli) -> None:
     one.store.parent.mkdir()
     one.store.write_bytes(b"this is no database " * 500)
     done = run(one, "sh", "-c", "exit 3")
@@ -82,7 +84,7 @@ def test_a_damaged_store_leaves_the_exit_code_alone_and_the_record_comes_in_late
     assert known_codes(one) == [3]
 
 
-def test_a_store_that_vanishes_while_the_job_runs_is_made_anew(one: Desk) -> None:
+def test_a_store_that_vanishes_while_the_job_runs_is_made_anew(one: BackgroundCli) -> None:
     joblens = one.start("--", *UNTIL_TOLD, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
     wait_for_file(one.folder / "here")
     wait_until(lambda: one.status() == "running", what="the job to run")
@@ -94,7 +96,7 @@ def test_a_store_that_vanishes_while_the_job_runs_is_made_anew(one: Desk) -> Non
     assert known_codes(one) == [3]
 
 
-def test_a_store_that_vanishes_under_the_supervisor_is_made_anew(one: Desk) -> None:
+def test_a_store_that_vanishes_under_the_supervisor_is_made_anew(one: BackgroundCli) -> None:
     one.submit("--", *UNTIL_TOLD)
     wait_for_file(one.folder / "here")
     shutil.rmtree(one.store.parent)
@@ -103,7 +105,7 @@ def test_a_store_that_vanishes_under_the_supervisor_is_made_anew(one: Desk) -> N
     assert known_codes(one) == [3]
 
 
-def test_a_home_that_cannot_be_written_at_all_leaves_the_exit_code_alone(nobody: Desk) -> None:
+def test_a_home_that_cannot_be_written_at_all_leaves_the_exit_code_alone(nobody: BackgroundCli) -> None:
     """Neither store nor journal nor output files have a place."""
     nobody.folder.chmod(0o500)
     done = run(nobody, "sh", "-c", "echo works; exit 3")

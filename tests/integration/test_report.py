@@ -31,6 +31,7 @@ def test_a_report_has_everything_about_its_jobs(joblens: RunJoblens, tmp_path: P
         "jobs": 2,
         "runs": 0,
         "failed": 1,
+        "unknown_secrets": [],
         "files": ["r.html"],
         "bytes": (tmp_path / "r.html").stat().st_size,
     }
@@ -84,11 +85,23 @@ def test_secrets_are_nowhere_in_a_report(joblens: RunJoblens, tmp_path: Path) ->
         *("--", "sh", "-c", f'echo "token: {secrets[2]}"; echo "$DB_TOKEN"; : --api-key {secrets[3]}'),
         code=0,
     )
-    joblens("report", "leak", "-o", "r.html", code=0)
+    done = joblens("report", "leak", "-o", "r.html", code=0, env={"DB_TOKEN": secrets[1]})
     everything = OpenedReport(tmp_path / "r.html").everything
     assert "leak" in everything
-    for secret in (secrets[0], secrets[2], secrets[3]):
+    for secret in secrets:
         assert secret not in everything
+    assert "may contain values of password," in done.stderr  # not printed, which is not known
+
+
+def test_secrets_that_cannot_be_hidden_are_named(joblens: RunJoblens) -> None:
+    joblens(
+        "run", "--name", "leak", "--env", "DB_TOKEN=hunter2222", "--", "sh", "-c", "echo $DB_TOKEN", code=0
+    )
+    done = joblens("report", "leak", code=0)
+    assert "may contain values of DB_TOKEN," in done.stderr
+    done = joblens("report", "leak", "--log-lines", "0", "--json", code=0)
+    assert done.json["unknown_secrets"] == []
+    assert "warning" not in done.stderr
 
 
 def test_paths_are_hidden_if_asked_for(joblens: RunJoblens, tmp_path: Path) -> None:

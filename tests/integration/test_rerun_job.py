@@ -10,7 +10,7 @@ from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import RunJoblens
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 
 
 def records(store_path: Path) -> list[Record]:
@@ -61,10 +61,10 @@ def test_what_is_different_now_is_told(joblens: RunJoblens, store_path: Path, tm
     assert "no other differences are known" in quiet
     script.write_text("print(2)\n")
     data.write_text("2\n")
-    told = joblens("rerun", "fit", "--dry-run", code=0).stdout
-    assert "would run:" in told
-    assert "inputs changed: data.csv" in told
-    assert f"programs changed: {script}" in told
+    output = joblens("rerun", "fit", "--dry-run", code=0).stdout
+    assert "would run:" in output
+    assert "inputs changed: data.csv" in output
+    assert f"programs changed: {script}" in output
     document = joblens("rerun", "fit", "--dry-run", "--json", code=0).json
     assert {each["group"] for each in document["differences"]} == {"inputs", "programs"}
     assert document["cwd"] == str(tmp_path)
@@ -90,8 +90,8 @@ def test_secrets_have_to_be_given_again(joblens: RunJoblens, store_path: Path) -
     assert joblens("rerun", "n", "--env", "MY_TOKEN=again", code=0).stdout == "again\n"
     from_here = joblens("rerun", "n", "--env", "MY_TOKEN", env={"MY_TOKEN": "here"}, code=0)
     assert from_here.stdout == "here\n"
-    told = joblens("rerun", "n", "--env", "MY_TOKEN=hush", "--dry-run", code=0).stdout
-    assert "hush" not in told
+    output = joblens("rerun", "n", "--env", "MY_TOKEN=hush", "--dry-run", code=0).stdout
+    assert "hush" not in output
 
 
 def test_a_secret_in_the_command_cannot_be_put_back(joblens: RunJoblens) -> None:
@@ -119,21 +119,21 @@ jobs:
 """
 
 
-def test_a_job_of_a_workflow_runs_alone(desk: WorkflowDesk) -> None:
-    desk.run(FLOW)
-    first, second = records(desk.store_path)
-    assert desk.call("rerun", first.job.uuid, code=0).stdout == "42 plain first\n"
-    assert desk.call("rerun", second.job.uuid, code=0).stdout == "--password hush-hush-2\n"
-    *_, alone, last = records(desk.store_path)
+def test_a_job_of_a_workflow_runs_alone(cli: WorkflowCli) -> None:
+    cli.run(FLOW)
+    first, second = records(cli.store_path)
+    assert cli.call("rerun", first.job.uuid, code=0).stdout == "42 plain first\n"
+    assert cli.call("rerun", second.job.uuid, code=0).stdout == "--password hush-hush-2\n"
+    *_, alone, last = records(cli.store_path)
     assert (alone.job.run, alone.job.rerun_of) == (None, first.job.uuid)
     assert "hush" not in repr((alone, last))
-    assert len(desk.results()) == 2  # its run is as it was
+    assert len(cli.results()) == 2  # its run is as it was
 
 
 @pytest.mark.parametrize("option", ["--env=A=1", "--cwd=."])
-def test_options_of_a_job_are_refused_with_a_run(desk: WorkflowDesk, option: str) -> None:
-    desk.run(FLOW)
-    assert "need a job" in desk.call("rerun", "flow", "--all", option, code=2).stderr
+def test_options_of_a_job_are_refused_with_a_run(cli: WorkflowCli, option: str) -> None:
+    cli.run(FLOW)
+    assert "need a job" in cli.call("rerun", "flow", "--all", option, code=2).stderr
 
 
 def test_options_of_a_run_are_refused_with_a_job(joblens: RunJoblens) -> None:
@@ -181,9 +181,9 @@ def test_variables_of_a_session_are_those_of_now(joblens: RunJoblens) -> None:
 
 def test_nothing_is_said_to_differ_where_nobody_looked(joblens: RunJoblens) -> None:
     joblens("run", "--name", "n", "--", "true", env={"JOBLENS_PROVENANCE_ENABLED": "false"}, code=0)
-    told = joblens("rerun", "n", "--dry-run", code=0).stdout
-    assert "its provenance was not recorded" in told
-    assert "changed: " not in told
+    output = joblens("rerun", "n", "--dry-run", code=0).stdout
+    assert "its provenance was not recorded" in output
+    assert "changed: " not in output
 
 
 def test_what_a_command_made_last_time_is_not_what_it_reads(

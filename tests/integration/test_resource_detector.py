@@ -20,8 +20,8 @@ print(json.dumps([msgspec.to_builtins(found), joblens.ResourceDetector.calculate
 @pytest.mark.cgroup
 def test_limits_of_control_groups_count(joblens: RunJoblens) -> None:
     limits = ("--memory", "512m", "--cpus", "1")
-    told = joblens("run", "--quiet", *limits, "--", sys.executable, "-c", TELL, code=0).stdout
-    found, workers = json.loads(told)
+    output = joblens("run", "--quiet", *limits, "--", sys.executable, "-c", TELL, code=0).stdout
+    found, workers = json.loads(output)
     assert (found["total_memory_gb"], found["cpu_cores"], workers) == (0.5, 1, 1)
     assert 0 < found["available_memory_gb"] < 0.5
 

@@ -17,7 +17,7 @@ from tests.builders import past_jobs
 from tests.builders.past_jobs import LAMMPS, POISSON, RUNNING
 from tests.builders.records import START_US
 from tests.conftest import wait_until
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 
 DAY_US = 86_400_000_000
 LATER_US = START_US + 40 * DAY_US
@@ -246,35 +246,35 @@ jobs:
 """
 
 
-def private_files(desk: WorkflowDesk) -> list[str]:
-    return sorted(path.suffix for path in Path(spool_dir(str(desk.store_path))).glob("*") if path.is_file())
+def private_files(cli: WorkflowCli) -> list[str]:
+    return sorted(path.suffix for path in Path(spool_dir(str(cli.store_path))).glob("*") if path.is_file())
 
 
-def test_private_files_of_a_finished_run_go_with_the_rest(desk: WorkflowDesk) -> None:
+def test_private_files_of_a_finished_run_go_with_the_rest(cli: WorkflowCli) -> None:
     """A rerun that needs them is refused before it starts."""
-    desk.run(SECRETS)
-    assert {".data", ".spec"} <= set(private_files(desk))
-    told = desk.call("prune", "--older-than", "1h", "--yes", code=0).stdout
-    assert "private" not in told
-    assert {".data", ".spec"} <= set(private_files(desk))
-    told = desk.call("prune", "--older-than", "0s", "--yes", code=0).stdout
-    assert "2 private files of finished runs" in told
-    assert {".data", ".spec"} & set(private_files(desk)) == set()
-    uuid = desk.newest_run().uuid
+    cli.run(SECRETS)
+    assert {".data", ".spec"} <= set(private_files(cli))
+    output = cli.call("prune", "--older-than", "1h", "--yes", code=0).stdout
+    assert "private" not in output
+    assert {".data", ".spec"} <= set(private_files(cli))
+    output = cli.call("prune", "--older-than", "0s", "--yes", code=0).stdout
+    assert "2 private files of finished runs" in output
+    assert {".data", ".spec"} & set(private_files(cli)) == set()
+    uuid = cli.newest_run().uuid
     for what in ("--failed", "--changed"):
-        refused = desk.call("rerun", uuid, what, code=2)
+        refused = cli.call("rerun", uuid, what, code=2)
         assert "'api_token' is secret, and the private file that had it" in refused.stderr
         assert "Traceback" not in refused.stderr
-    assert desk.newest_run().uuid == uuid
-    desk.call("rerun", uuid, "--all", code=0)  # as the file still has the other secret
+    assert cli.newest_run().uuid == uuid
+    cli.call("rerun", uuid, "--all", code=0)  # as the file still has the other secret
 
 
-def test_private_files_of_a_run_that_can_be_resumed_stay(desk: WorkflowDesk) -> None:
+def test_private_files_of_a_run_that_can_be_resumed_stay(cli: WorkflowCli) -> None:
     flow = "name: stopped\njobs:\n  - {name: a, command: 'touch begun; sleep 60', env: {MY_TOKEN: hush}}\n"
-    driver = desk.start("run", desk.write(flow))
-    wait_until((desk.folder / "begun").exists, what="the job")
+    driver = cli.start("run", cli.write(flow))
+    wait_until((cli.folder / "begun").exists, what="the job")
     driver.terminate()
     driver.communicate(timeout=30)
-    assert str(desk.newest_run().status) == "stopped"
-    desk.call("prune", "--older-than", "0s", "--yes", code=0)
-    assert ".spec" in private_files(desk)
+    assert str(cli.newest_run().status) == "stopped"
+    cli.call("prune", "--older-than", "0s", "--yes", code=0)
+    assert ".spec" in private_files(cli)

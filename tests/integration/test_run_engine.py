@@ -16,7 +16,7 @@ from joblens.agent.runtime.ownership import SupervisorLock
 from joblens.app.wiring.drivers import spool_dir
 from joblens.model.jobs.job import Record, Status
 from tests.conftest import python_path, wait_until
-from tests.integration.workflow_desk import WorkflowDesk, interrupt, states
+from tests.integration.workflow_cli import WorkflowCli, interrupt, states
 
 CHAIN = """
 name: chain
@@ -77,41 +77,41 @@ def worker_lock(store_path: Path) -> SupervisorLock:
     return SupervisorLock(spool_dir(str(store_path)), "worker")
 
 
-def follow_slow(desk: WorkflowDesk) -> "subprocess.Popen[str]":
+def follow_slow(cli: WorkflowCli) -> "subprocess.Popen[str]":
     """A driver of SLOW, once two of its jobs run on the worker."""
-    driver = desk.start("run", desk.write(SLOW), "--engine", "celery", "--cpus", "2")
-    wait_until(lambda: len(desk.lines("ran")) == 2, what="two jobs that run")
+    driver = cli.start("run", cli.write(SLOW), "--engine", "celery", "--cpus", "2")
+    wait_until(lambda: len(cli.lines("ran")) == 2, what="two jobs that run")
     return driver
 
 
-def test_a_workflow_on_workers_ends_as_it_does_here(desk: WorkflowDesk) -> None:
+def test_a_workflow_on_workers_ends_as_it_does_here(cli: WorkflowCli) -> None:
     text = CHAIN % sys.executable
-    here = desk.run(text, code=1)
-    (desk.folder / "made.txt").unlink()
-    there = desk.run(text, "--engine", "celery", code=1)
+    here = cli.run(text, code=1)
+    (cli.folder / "made.txt").unlink()
+    there = cli.run(text, "--engine", "celery", code=1)
     assert states(there) == states(here)
     assert {row["job_name"]: row["return_code"] for row in there["results"]} == {
         row["job_name"]: row["return_code"] for row in here["results"]
     }
     assert states(there)["flaky"] == "completed"
-    assert (desk.folder / "made.txt").read_text() == "hello\n"
-    run = desk.newest_run()
+    assert (cli.folder / "made.txt").read_text() == "hello\n"
+    run = cli.newest_run()
     assert run.options.engine == "celery"
-    folder = desk.folder / "output" / "job_output" / "1_2"
+    folder = cli.folder / "output" / "job_output" / "1_2"
     assert (folder / "read" / "stdout.log").read_text() == "hello\n"
     assert (folder / "broken" / "stderr.log").read_text() == "no room\n"
 
 
 def test_records_tell_which_worker_ran_them_and_hold_nothing_of_the_drivers_environment(
-    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LANG", "C.UTF-8")
-    desk.run(
+    cli.run(
         "name: one\njobs:\n  - {name: a, command: 'true', env: {PARTS: '3'}, queue: fast}\n",
         "--engine",
         "celery",
     )
-    record = desk.records()["a"]
+    record = cli.records()["a"]
     assert record.outcome is not None
     assert record.outcome.worker
     assert record.job.queue == "fast"
@@ -121,106 +121,106 @@ def test_records_tell_which_worker_ran_them_and_hold_nothing_of_the_drivers_envi
     assert record.outcome.usage.cpu_total_usec is not None
 
 
-def test_commands_that_look_at_a_run_show_it_as_any_other(desk: WorkflowDesk) -> None:
-    desk.run("name: one\njobs:\n  - {name: a, command: 'sleep 0.1', memory: 100m}\n", "--engine", "celery")
-    assert desk.call("results", "one", "--json", code=0).json["results"][0]["status"] == "completed"
-    assert desk.call("check", "one", code=0).code == 0
-    assert "1 of 1 done" in desk.call("watch", "one", code=0).stdout
-    again = desk.call("rerun", "one", "--all", "--json", code=0).json
+def test_commands_that_look_at_a_run_show_it_as_any_other(cli: WorkflowCli) -> None:
+    cli.run("name: one\njobs:\n  - {name: a, command: 'sleep 0.1', memory: 100m}\n", "--engine", "celery")
+    assert cli.call("results", "one", "--json", code=0).json["results"][0]["status"] == "completed"
+    assert cli.call("check", "one", code=0).code == 0
+    assert "1 of 1 done" in cli.call("watch", "one", code=0).stdout
+    again = cli.call("rerun", "one", "--all", "--json", code=0).json
     assert states(again) == {"a": "completed"}
-    assert desk.newest_run().options.engine == "celery"
+    assert cli.newest_run().options.engine == "celery"
 
 
 def test_a_driver_that_is_killed_leaves_jobs_with_their_worker_and_the_next_one_follows_them(
-    desk: WorkflowDesk,
+    cli: WorkflowCli,
 ) -> None:
-    driver = follow_slow(desk)
+    driver = follow_slow(cli)
     driver.kill()
     driver.communicate()
-    (desk.folder / "go").touch()
-    document = desk.call("resume", "slow", "--json", code=0).json
+    (cli.folder / "go").touch()
+    document = cli.call("resume", "slow", "--json", code=0).json
     assert set(states(document).values()) == {"completed"}
-    assert Counter(desk.lines("ran")) == Counter(
+    assert Counter(cli.lines("ran")) == Counter(
         [f"{word}_{i}" for i in range(1, 5) for word in ("begin", "end")] + ["last"]
     ), "nothing ran twice"
-    assert len(desk.results()) == 5
+    assert len(cli.results()) == 5
 
 
-def test_a_worker_that_is_killed_costs_no_job(desk: WorkflowDesk, store_path: Path) -> None:
-    driver = follow_slow(desk)
+def test_a_worker_that_is_killed_costs_no_job(cli: WorkflowCli, store_path: Path) -> None:
+    driver = follow_slow(cli)
     pid = worker_lock(store_path).holder()
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: len(desk.lines("ran")) == 4, what="both to be taken up again")
-    (desk.folder / "go").touch()
+    wait_until(lambda: len(cli.lines("ran")) == 4, what="both to be taken up again")
+    (cli.folder / "go").touch()
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 0, output
-    ends = Counter(line for line in desk.lines("ran") if not line.startswith("begin"))
+    ends = Counter(line for line in cli.lines("ran") if not line.startswith("begin"))
     assert ends == Counter([*(f"end_{i}" for i in range(1, 5)), "last"])
-    results = desk.results()
+    results = cli.results()
     assert len(results) == 5, "taken up again under the same record"
     assert {one.status for one in results} == {Status.SUCCESS}
-    assert sorted(desk.lines(f"tries_{i}") for i in range(1, 5)) == [["1"], ["1"], ["1", "2"], ["1", "2"]]
-    rows = desk.call("results", "--json", code=0).json["results"]
+    assert sorted(cli.lines(f"tries_{i}") for i in range(1, 5)) == [["1"], ["1"], ["1", "2"], ["1", "2"]]
+    rows = cli.call("results", "--json", code=0).json["results"]
     assert sorted(row["attempts"] for row in rows) == [1, 1, 1, 2, 2]
     assert "was lost" in output
 
 
-def test_a_job_that_must_not_run_twice_fails_with_its_worker(desk: WorkflowDesk, store_path: Path) -> None:
+def test_a_job_that_must_not_run_twice_fails_with_its_worker(cli: WorkflowCli, store_path: Path) -> None:
     text = SLOW.replace('    parameters: {i: "1:4"}', '    parameters: {i: "1:1"}\n    retry_lost: never')
-    driver = desk.start("run", desk.write(text), "--engine", "celery")
-    desk.wait_for_line("ran", "begin_1")
+    driver = cli.start("run", cli.write(text), "--engine", "celery")
+    cli.wait_for_line("ran", "begin_1")
     pid = worker_lock(store_path).holder()
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 1, output
     assert "lost with its worker" in output
-    assert desk.lines("ran") == ["begin_1"]
+    assert cli.lines("ran") == ["begin_1"]
 
 
-def test_cancelling_a_run_ends_what_workers_run_and_takes_the_rest_from_the_queue(desk: WorkflowDesk) -> None:
-    driver = follow_slow(desk)
-    desk.call("cancel", "slow", code=0)
+def test_cancelling_a_run_ends_what_workers_run_and_takes_the_rest_from_the_queue(cli: WorkflowCli) -> None:
+    driver = follow_slow(cli)
+    cli.call("cancel", "slow", code=0)
     driver.communicate(timeout=60)
-    assert len(desk.lines("ran")) == 2
-    running = [one for one in desk.results() if not one.status.is_final]
+    assert len(cli.lines("ran")) == 2
+    running = [one for one in cli.results() if not one.status.is_final]
     assert running == []
-    store = desk.store()
+    store = cli.store()
     try:
         assert store.backlog() == []
     finally:
         store.close()
 
 
-def test_an_interrupt_lets_running_jobs_end_and_the_others_run_when_it_is_resumed(desk: WorkflowDesk) -> None:
-    driver = desk.start("run", desk.write(SLOW), "--engine", "celery", "--cpus", "4")
-    wait_until(lambda: len(desk.lines("ran")) >= 2, what="two jobs that run")
+def test_an_interrupt_lets_running_jobs_end_and_the_others_run_when_it_is_resumed(cli: WorkflowCli) -> None:
+    driver = cli.start("run", cli.write(SLOW), "--engine", "celery", "--cpus", "4")
+    wait_until(lambda: len(cli.lines("ran")) >= 2, what="two jobs that run")
     interrupt(driver)
-    (desk.folder / "go").touch()
+    (cli.folder / "go").touch()
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 130, output
-    assert "last" not in desk.lines("ran")
-    desk.call("resume", "slow", code=0)
-    ended = Counter(line for line in desk.lines("ran") if line.startswith("end"))
+    assert "last" not in cli.lines("ran")
+    cli.call("resume", "slow", code=0)
+    ended = Counter(line for line in cli.lines("ran") if line.startswith("end"))
     assert ended == Counter(f"end_{i}" for i in range(1, 5))
 
 
-def test_a_job_that_is_cancelled_while_it_waits_is_not_queued_again(desk: WorkflowDesk) -> None:
-    driver = desk.start("run", desk.write(SLOW), "--engine", "celery", "--cpus", "4")
-    wait_until(lambda: len(desk.lines("ran")) == min(4, usable()), what="jobs that run")
-    wait_until(lambda: len(desk.results()) == 4, what="all of them queued")
-    waiting = [one for one in desk.results() if one.status is Status.QUEUED]
+def test_a_job_that_is_cancelled_while_it_waits_is_not_queued_again(cli: WorkflowCli) -> None:
+    driver = cli.start("run", cli.write(SLOW), "--engine", "celery", "--cpus", "4")
+    wait_until(lambda: len(cli.lines("ran")) == min(4, usable()), what="jobs that run")
+    wait_until(lambda: len(cli.results()) == 4, what="all of them queued")
+    waiting = [one for one in cli.results() if one.status is Status.QUEUED]
     for one in waiting:
-        desk.call("cancel", f"job:{one.number}", code=0)
-    (desk.folder / "go").touch()
+        cli.call("cancel", f"job:{one.number}", code=0)
+    (cli.folder / "go").touch()
     driver.communicate(timeout=60)
-    assert len([line for line in desk.lines("ran") if line.startswith("end")]) == 4 - len(waiting)
+    assert len([line for line in cli.lines("ran") if line.startswith("end")]) == 4 - len(waiting)
     assert driver.returncode == (1 if waiting else 0)
 
 
-def queued(desk: WorkflowDesk) -> list[Record]:
-    store = desk.store()
+def queued(cli: WorkflowCli) -> list[Record]:
+    store = cli.store()
     try:
         return [record for record in store.running() if record.status is Status.QUEUED]
     finally:
@@ -231,49 +231,47 @@ def usable() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def test_in_the_background_it_goes_on_by_itself(desk: WorkflowDesk) -> None:
-    desk.call("submit", desk.write(MANY.replace("queue: other", "")), "--engine", "celery", code=0)
-    desk.call("wait", "many", code=0)
-    assert {one.status for one in desk.results()} == {Status.SUCCESS}
-    assert all(record.job.queue for record in desk.records().values())
+def test_in_the_background_it_goes_on_by_itself(cli: WorkflowCli) -> None:
+    cli.call("submit", cli.write(MANY.replace("queue: other", "")), "--engine", "celery", code=0)
+    cli.call("wait", "many", code=0)
+    assert {one.status for one in cli.results()} == {Status.SUCCESS}
+    assert all(record.job.queue for record in cli.records().values())
 
 
-def test_with_a_broker_workers_that_were_started_by_hand_run_it(
-    desk: WorkflowDesk, redis_server: Any
-) -> None:
+def test_with_a_broker_workers_that_were_started_by_hand_run_it(cli: WorkflowCli, redis_server: Any) -> None:
     broker = ("--broker", redis_server.url)
-    worker = desk.start("worker", *broker, "--concurrency", "3", "--queues", "default,other")
+    worker = cli.start("worker", *broker, "--concurrency", "3", "--queues", "default,other")
     try:
-        wait_until(lambda: has_worker(desk), what="the worker")
-        document = desk.run(MANY, "--engine", "celery", *broker)
+        wait_until(lambda: has_worker(cli), what="the worker")
+        document = cli.run(MANY, "--engine", "celery", *broker)
         assert set(states(document).values()) == {"completed"}
-        assert len(desk.lines("ran")) == 30
-        desk.call("submit", desk.folder / "flow.yaml", *broker, code=0)
-        desk.call("wait", "many", code=0)
-        assert desk.newest_run().options.engine == "celery", "with a broker it goes to the queue"
-        assert len(desk.lines("ran")) == 60
+        assert len(cli.lines("ran")) == 30
+        cli.call("submit", cli.folder / "flow.yaml", *broker, code=0)
+        cli.call("wait", "many", code=0)
+        assert cli.newest_run().options.engine == "celery", "with a broker it goes to the queue"
+        assert len(cli.lines("ran")) == 60
     finally:
         worker.terminate()
         worker.communicate(timeout=30)
 
 
-def test_a_run_is_resumed_with_its_broker_and_other_options(desk: WorkflowDesk, redis_server: Any) -> None:
+def test_a_run_is_resumed_with_its_broker_and_other_options(cli: WorkflowCli, redis_server: Any) -> None:
     url = redis_server.url
-    worker = desk.start("worker", "--broker", url, "--concurrency", "2", "--queues", "side")
+    worker = cli.start("worker", "--broker", url, "--concurrency", "2", "--queues", "side")
     try:
-        wait_until(lambda: has_worker(desk), what="the worker")
+        wait_until(lambda: has_worker(cli), what="the worker")
         options = ("--engine", "celery", "--broker", url, "--queue", "side", "--retry-lost", "never")
-        driver = desk.start("run", desk.write(SLOW), *options, "--jobs", "2")
-        wait_until(lambda: len(desk.lines("ran")) == 2, what="two jobs that run")
+        driver = cli.start("run", cli.write(SLOW), *options, "--jobs", "2")
+        wait_until(lambda: len(cli.lines("ran")) == 2, what="two jobs that run")
         driver.kill()
         driver.communicate(timeout=30)
-        (desk.folder / "go").touch()
-        told = desk.call("resume", "slow", "--jobs", "3", code=0)
-        assert "no worker serves" not in told.stderr
-        found = desk.newest_run().options
+        (cli.folder / "go").touch()
+        result = cli.call("resume", "slow", "--jobs", "3", code=0)
+        assert "no worker serves" not in result.stderr
+        found = cli.newest_run().options
         assert (found.broker, found.queue, found.retry_lost, found.most_jobs) == (url, "side", "never", 3)
-        assert len([line for line in desk.lines("ran") if line.startswith("end")]) == 4
-        assert {record.job.queue for record in desk.records().values()} == {"side"}
+        assert len([line for line in cli.lines("ran") if line.startswith("end")]) == 4
+        assert {record.job.queue for record in cli.records().values()} == {"side"}
     finally:
         worker.terminate()
         worker.communicate(timeout=30)
@@ -281,38 +279,38 @@ def test_a_run_is_resumed_with_its_broker_and_other_options(desk: WorkflowDesk, 
 
 @pytest.mark.needs("celery")
 def test_the_password_of_a_broker_is_not_recorded_and_is_asked_for_at_resume(
-    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOBLENS_QUEUE_BROKER", "redis://ann:gehe1m@127.0.0.1:1/0")
-    driver = desk.start("run", desk.write(SLOW), "--engine", "celery")
-    wait_until(lambda: queued(desk), what="a queued job")
+    driver = cli.start("run", cli.write(SLOW), "--engine", "celery")
+    wait_until(lambda: queued(cli), what="a queued job")
     driver.kill()
     driver.communicate(timeout=30)
-    assert desk.newest_run().options.broker == "redis://ann:***@127.0.0.1:1/0"
-    assert b"gehe1m" not in desk.store_path.read_bytes()
+    assert cli.newest_run().options.broker == "redis://ann:***@127.0.0.1:1/0"
+    assert b"gehe1m" not in cli.store_path.read_bytes()
     monkeypatch.setenv("JOBLENS_QUEUE_BROKER", "redis://other:6379/0")
-    other = desk.call("resume", "slow", code=2).stderr
+    other = cli.call("resume", "slow", code=2).stderr
     assert "using the run's broker redis://127.0.0.1:1/0, not redis://other:6379/0" in other
     monkeypatch.delenv("JOBLENS_QUEUE_BROKER")
     for command in (("resume", "slow"), ("resume", "slow", "--detach"), ("run-jobs", "slow")):
-        told = desk.call(*command, code=2)
-        assert "redis://ann@127.0.0.1:1/0" in told.stderr
-        assert "JOBLENS_QUEUE_BROKER" in told.stderr
-    desk.call("cancel", "slow", code=0)
+        result = cli.call(*command, code=2)
+        assert "redis://ann@127.0.0.1:1/0" in result.stderr
+        assert "JOBLENS_QUEUE_BROKER" in result.stderr
+    cli.call("cancel", "slow", code=0)
 
 
 @pytest.mark.needs("celery")
 def test_workers_that_join_later_are_given_jobs_of_their_own(
-    desk: WorkflowDesk, tmp_path: Path, processes_to_end: "list[subprocess.Popen[Any]]", monkeypatch: Any
+    cli: WorkflowCli, tmp_path: Path, processes_to_end: "list[subprocess.Popen[Any]]", monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("JOBLENS_QUEUE_BROKER", str(tmp_path / "broker"))
 
     def start_worker(concurrency: int) -> None:
         command = [sys.executable, "-m", "joblens", "worker", "--concurrency", str(concurrency)]
-        processes_to_end.append(subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=desk.folder))
+        processes_to_end.append(subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=cli.folder))
 
     def workers() -> int:
-        store = desk.store()
+        store = cli.store()
         try:
             return len(store.workers())
         finally:
@@ -320,37 +318,37 @@ def test_workers_that_join_later_are_given_jobs_of_their_own(
 
     start_worker(1)
     wait_until(lambda: workers() == 1, what="the first worker")
-    driver = desk.start("run", desk.write(SLOW), "--engine", "celery")
-    wait_until(lambda: len(desk.lines("ran")) == 1, what="a job that runs")
+    driver = cli.start("run", cli.write(SLOW), "--engine", "celery")
+    wait_until(lambda: len(cli.lines("ran")) == 1, what="a job that runs")
     start_worker(3)
-    wait_until(lambda: len(desk.lines("ran")) == 4, what="the others on the second worker")
-    (desk.folder / "go").touch()
+    wait_until(lambda: len(cli.lines("ran")) == 4, what="the others on the second worker")
+    (cli.folder / "go").touch()
     driver.communicate(timeout=60)
     assert driver.returncode == 0
-    assert desk.lines("ran")[-1] == "last"
+    assert cli.lines("ran")[-1] == "last"
 
 
 def test_a_database_that_goes_away_for_a_while_costs_no_job(
-    desk: WorkflowDesk, own_postgres: Any, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, own_postgres: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOBLENS_STORE", own_postgres.new_database())
     monkeypatch.setenv("JOBLENS_QUEUE_LEASE", "30s")
     text = MANY.replace("queue: other", "").replace("echo x >> ran", "echo {i} >> ran; sleep 0.05")
-    driver = desk.start("run", desk.write(text), "--engine", "celery")
-    wait_until(lambda: len(desk.lines("ran")) >= 4, what="a few jobs")
+    driver = cli.start("run", cli.write(text), "--engine", "celery")
+    wait_until(lambda: len(cli.lines("ran")) >= 4, what="a few jobs")
     own_postgres.stop()
     own_postgres.start()
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 0, output
-    assert sorted(map(int, desk.lines("ran"))) == list(range(1, 31))
+    assert sorted(map(int, cli.lines("ran"))) == list(range(1, 31))
     worker = SupervisorLock(spool_dir(os.environ["JOBLENS_STORE"]), "worker")
     wait_until(lambda: worker.holder() is None, what="the worker to end")
 
 
-def has_worker(desk: WorkflowDesk) -> bool:
-    if not desk.store_path.exists():
+def has_worker(cli: WorkflowCli) -> bool:
+    if not cli.store_path.exists():
         return False
-    store = desk.store()
+    store = cli.store()
     try:
         return bool(store.workers())
     finally:
@@ -358,7 +356,7 @@ def has_worker(desk: WorkflowDesk) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "name: x\njobs:\n  - {name: a, command: 'true', queue: 'no way'}\n",
@@ -368,46 +366,46 @@ def has_worker(desk: WorkflowDesk) -> bool:
         ("name: x\njobs:\n  - {name: a, command: 'true', num_cpus: 5000}\n", "5000 CPUs"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_runs(desk: WorkflowDesk, text: str, told: str) -> None:
-    done = desk.call("run", desk.write(text), "--engine", "celery", code=2)
-    assert told in done.stderr
+def test_what_cannot_work_is_refused_before_anything_runs(cli: WorkflowCli, text: str, message: str) -> None:
+    done = cli.call("run", cli.write(text), "--engine", "celery", code=2)
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
-    left = desk.call("results", code=2).stderr
+    left = cli.call("results", code=2).stderr
     assert "there is no store" in left or "no workflow has been run" in left
 
 
 @pytest.mark.parametrize("queue", ["", "no way"])
-def test_a_queue_that_cannot_be_leaves_no_run(desk: WorkflowDesk, queue: str) -> None:
-    done = desk.call("run", desk.write(MANY), "--engine", "celery", "--queue", queue, code=2)
+def test_a_queue_that_cannot_be_leaves_no_run(cli: WorkflowCli, queue: str) -> None:
+    done = cli.call("run", cli.write(MANY), "--engine", "celery", "--queue", queue, code=2)
     assert done.stderr.startswith(f"joblens: error: {queue!r} cannot be the name of a queue")
-    assert "there is no store" in desk.call("results", code=2).stderr, "nothing was written"
+    assert "there is no store" in cli.call("results", code=2).stderr, "nothing was written"
 
 
 def test_a_broker_without_celery_leaves_no_run(
-    desk: WorkflowDesk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / "celery.py").write_text("raise ImportError('celery is hidden')\n")
     monkeypatch.setenv("PYTHONPATH", python_path(tmp_path / "hidden"))
     broker = ("--engine", "celery", "--broker", "redis://127.0.0.1:1/0")
-    done = desk.call("run", desk.write(MANY), *broker, code=2)
+    done = cli.call("run", cli.write(MANY), *broker, code=2)
     assert "a broker needs Celery, which is not installed" in done.stderr
     assert "Traceback" not in done.stderr
-    assert "there is no store" in desk.call("results", code=2).stderr, "nothing was written"
+    assert "there is no store" in cli.call("results", code=2).stderr, "nothing was written"
 
 
 @pytest.mark.needs("celery")
-def test_a_broker_that_is_away_is_warned_of_as_everywhere(desk: WorkflowDesk) -> None:
+def test_a_broker_that_is_away_is_warned_of_as_everywhere(cli: WorkflowCli) -> None:
     text = "name: x\njobs:\n  - {name: a, command: 'true'}\n"
     away = ("--engine", "celery", "--broker", "redis://127.0.0.1:1/0", "--time", "3s")
-    said = desk.call("run", desk.write(text), *away, code=1).stderr
-    (line,) = [line for line in said.splitlines() if "queued anyway" in line]
+    printed = cli.call("run", cli.write(text), *away, code=1).stderr
+    (line,) = [line for line in printed.splitlines() if "queued anyway" in line]
     assert line.startswith("joblens: warning: the broker at redis://127.0.0.1:1/0")
 
 
-def test_queue_and_broker_need_their_engine(desk: WorkflowDesk) -> None:
-    assert "celery" in desk.call("run", "x.yaml", "--engine", "slurmy", code=2).stderr
-    assert "--engine celery" in desk.call("run", desk.write(MANY), "--queue", "x", code=2).stderr
-    assert "--engine celery" in desk.call("run", "--queue", "x", "--", "true", code=2).stderr
-    nonsense = desk.call("run", desk.write(MANY), "--engine", "celery", "--broker", "ftp://x", code=2)
+def test_queue_and_broker_need_their_engine(cli: WorkflowCli) -> None:
+    assert "celery" in cli.call("run", "x.yaml", "--engine", "slurmy", code=2).stderr
+    assert "--engine celery" in cli.call("run", cli.write(MANY), "--queue", "x", code=2).stderr
+    assert "--engine celery" in cli.call("run", "--queue", "x", "--", "true", code=2).stderr
+    nonsense = cli.call("run", cli.write(MANY), "--engine", "celery", "--broker", "ftp://x", code=2)
     assert "broker" in nonsense.stderr

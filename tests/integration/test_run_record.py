@@ -18,8 +18,8 @@ def run(tmp_path: Path) -> Iterator[Runner]:
 
 
 def test_what_the_user_says_about_the_job_is_recorded(run: Runner) -> None:
-    said = ("--name", "nightly", "--tool", "blender", "--script", "scene.py", "--id", "my-task-123")
-    ran = run(*said, "--tag", "a", "--tag", "b", "-p", "frames=250", "-p", "mode=fast", "--", "true")
+    result = ("--name", "nightly", "--tool", "blender", "--script", "scene.py", "--id", "my-task-123")
+    ran = run(*result, "--tag", "a", "--tag", "b", "-p", "frames=250", "-p", "mode=fast", "--", "true")
     record = ran.record
     assert (record["name"], record["tool"], record["script"]) == ("nightly", "blender", "scene.py")
     assert record["task_id"] == "my-task-123"

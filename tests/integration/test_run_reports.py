@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import RunJoblens, wait_until
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 
 SPEC = f"""\
 name: reports
@@ -93,10 +93,10 @@ resource_monitor: {sample_interval_seconds: 0.2}
 """
 
 
-def test_a_job_that_runs_shows_its_time_and_use_so_far(desk: WorkflowDesk) -> None:
-    running = desk.start("run", desk.write(BUSY))
-    wait_until(lambda: (_spin(desk).get("peak_mem_gb") or 0) > 0.04)
-    row = _spin(desk)
+def test_a_job_that_runs_shows_its_time_and_use_so_far(cli: WorkflowCli) -> None:
+    running = cli.start("run", cli.write(BUSY))
+    wait_until(lambda: (_spin(cli).get("peak_mem_gb") or 0) > 0.04)
+    row = _spin(cli)
     assert (row["status"], row["return_code"]) == ("running", None)
     assert row["duration_seconds"] > 0
     assert row["peak_cpu_percent"] >= row["avg_cpu_percent"] > 0
@@ -105,6 +105,6 @@ def test_a_job_that_runs_shows_its_time_and_use_so_far(desk: WorkflowDesk) -> No
     running.communicate(timeout=30)
 
 
-def _spin(desk: WorkflowDesk) -> dict[str, Any]:
-    answer = desk.call("results", "busy", "--json")
+def _spin(cli: WorkflowCli) -> dict[str, Any]:
+    answer = cli.call("results", "busy", "--json")
     return dict(answer.json["results"][0]) if answer.code == 0 else {}

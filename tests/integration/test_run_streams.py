@@ -61,12 +61,12 @@ def test_fifty_megabytes_go_through_a_pipe_unchanged(run: Runner) -> None:
     while block := job.stdout.read(1 << 20):
         digest.update(block)
         count += len(block)
-    told = job.stderr.read()
+    output = job.stderr.read()
     assert job.wait() == 0
     job.stdout.close()
     job.stderr.close()
     assert count == 800 * 65536
-    assert digest.hexdigest().encode() == told
+    assert digest.hexdigest().encode() == output
 
 
 def test_closed_input_is_the_end_of_input(run: Runner) -> None:

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from tests.integration.workflow_desk import JOBLENS, WorkflowDesk
+from tests.integration.workflow_cli import JOBLENS, WorkflowCli
 
 LIAR = """
 name: lies
@@ -27,21 +27,21 @@ jobs:
 """
 
 
-def test_a_job_that_did_not_make_its_files_is_told_once(desk: WorkflowDesk) -> None:
-    told = desk.call("run", desk.write(LIAR), code=1).stdout
-    lines = [line for line in told.splitlines() if "liar:" in line]
+def test_a_job_that_did_not_make_its_files_is_told_once(cli: WorkflowCli) -> None:
+    output = cli.call("run", cli.write(LIAR), code=1).stdout
+    lines = [line for line in output.splitlines() if "liar:" in line]
     assert len(lines) == 1
     assert "✗ liar" in lines[0]
     assert "output files are missing" in lines[0]
-    assert "✓ honest: done in" in told
+    assert "✓ honest: done in" in output
 
 
-def test_a_signal_has_the_same_words_while_it_runs_and_at_the_end(desk: WorkflowDesk) -> None:
-    told = desk.call("run", desk.write(CRASH), code=1).stdout
-    assert "✗ seg: killed by signal 11, retrying (1 of 1)" in told
-    assert "seg failed: killed by signal 11 after 1 retry" in told
+def test_a_signal_has_the_same_words_while_it_runs_and_at_the_end(cli: WorkflowCli) -> None:
+    output = cli.call("run", cli.write(CRASH), code=1).stdout
+    assert "✗ seg: killed by signal 11, retrying (1 of 1)" in output
+    assert "seg failed: killed by signal 11 after 1 retry" in output
     assert (
-        desk.call("results", "crash", "--json").json["results"][0]["reason"]
+        cli.call("results", "crash", "--json").json["results"][0]["reason"]
         == "killed by signal 11 after 1 retry"
     )
 
@@ -49,12 +49,12 @@ def test_a_signal_has_the_same_words_while_it_runs_and_at_the_end(desk: Workflow
 @pytest.mark.parametrize("options", [(), ("--follow",)])
 @pytest.mark.parametrize("number", ["1", "2", "3"])
 def test_logs_of_a_job_that_printed_nothing_are_empty(
-    desk: WorkflowDesk, number: str, options: tuple[str, ...]
+    cli: WorkflowCli, number: str, options: tuple[str, ...]
 ) -> None:
-    desk.run(QUIET)
-    done = desk.call("logs", number, *options, code=0)
+    cli.run(QUIET)
+    done = cli.call("logs", number, *options, code=0)
     assert done.stdout == ""
-    name = desk.call("show", number, "--json").json["record"]["job"]["name"]
+    name = cli.call("show", number, "--json").json["record"]["job"]["name"]
     assert done.stderr.endswith("\n")
     if name == "other":  # nobody has to know where it printed
         assert done.stderr.count("\n") == 1
@@ -63,25 +63,25 @@ def test_logs_of_a_job_that_printed_nothing_are_empty(
         assert done.stderr == "joblens: the job printed nothing\n"
 
 
-def test_logs_of_a_failed_job_have_both_streams_each_on_its_own(desk: WorkflowDesk) -> None:
-    told = desk.call(
-        "run", desk.write("{name: bad, jobs: [{name: a, command: 'echo out; echo why >&2; exit 3'}]}"), code=1
+def test_logs_of_a_failed_job_have_both_streams_each_on_its_own(cli: WorkflowCli) -> None:
+    result = cli.call(
+        "run", cli.write("{name: bad, jobs: [{name: a, command: 'echo out; echo why >&2; exit 3'}]}"), code=1
     )
-    assert "joblens logs 1" in told.stdout
-    done = desk.call("logs", "a", code=0)
+    assert "joblens logs 1" in result.stdout
+    done = cli.call("logs", "a", code=0)
     assert done.stdout == "out\n"
     assert done.stderr == "why\n"  # the only one of that name: nothing to tell
 
 
-def test_nothing_to_run_again_is_told_to_programs_too(desk: WorkflowDesk) -> None:
-    done = desk.run("{name: fine, jobs: [{name: a, command: 'true'}]}")
-    told = desk.call("rerun", "fine", "--failed", "--json", code=0).json
-    assert told == {"run": None, "base_run_uuid": done["run_uuid"], "again": []}
+def test_nothing_to_run_again_is_told_to_programs_too(cli: WorkflowCli) -> None:
+    done = cli.run("{name: fine, jobs: [{name: a, command: 'true'}]}")
+    document = cli.call("rerun", "fine", "--failed", "--json", code=0).json
+    assert document == {"run": None, "base_run_uuid": done["run_uuid"], "again": []}
 
 
-def test_a_reader_that_has_enough_is_no_failure(desk: WorkflowDesk) -> None:
+def test_a_reader_that_has_enough_is_no_failure(cli: WorkflowCli) -> None:
     jobs = "\n".join(f"  - {{name: job_{place}, command: echo {place}}}" for place in range(5000))
-    path = desk.write(f"name: many\njobs:\n{jobs}\n")
+    path = cli.write(f"name: many\njobs:\n{jobs}\n")
     with subprocess.Popen([*JOBLENS, "expand", str(path)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "# many: 5,000 jobs in 1 stage\n"

@@ -221,7 +221,7 @@ def test_a_manager_that_hangs_delays_jobs_by_two_seconds_once(
         waited_s.append(time.monotonic() - started_s)
         assert result.ok
         assert result.record.attempt is not None
-        assert "has not answered within 2 s" in result.record.attempt.accounting_reason
+        assert "has not answered within 2s" in result.record.attempt.accounting_reason
     listener.close()
     assert 2 <= waited_s[0] < 3.5
     assert waited_s[1] < 1.5

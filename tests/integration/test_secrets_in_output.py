@@ -8,7 +8,7 @@ import pytest
 
 import joblens
 from joblens.model.history import HistoryQuery
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 
 SECRET = "S3CRETparam2"
 PRINTS = f"echo {'x' * 192} {SECRET} >&2; exit 1"  # the text of an error ends within it
@@ -19,8 +19,8 @@ WAYS = {
 }
 
 
-def stored(desk: WorkflowDesk) -> str:
-    store = desk.store()
+def stored(cli: WorkflowCli) -> str:
+    store = cli.store()
     try:
         return repr(list(store.records(HistoryQuery(limit=100))))
     finally:
@@ -28,37 +28,37 @@ def stored(desk: WorkflowDesk) -> str:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_last_lines_of_a_job_have_no_secret_of_its_command(desk: WorkflowDesk, way: str) -> None:
-    script = desk.write(PRINTS, "fails.sh")
-    desk.call(*WAYS[way], "--", "sh", script, code=1)
-    text = stored(desk)
+def test_the_last_lines_of_a_job_have_no_secret_of_its_command(cli: WorkflowCli, way: str) -> None:
+    script = cli.write(PRINTS, "fails.sh")
+    cli.call(*WAYS[way], "--", "sh", script, code=1)
+    text = stored(cli)
     assert "exit code 1: xxx" in text
     assert "S3CR" not in text
-    desk.call("export", "history", "-o", "h.jsonl", code=0)
-    assert "S3CR" not in (desk.folder / "h.jsonl").read_text()
+    cli.call("export", "history", "-o", "h.jsonl", code=0)
+    assert "S3CR" not in (cli.folder / "h.jsonl").read_text()
 
 
-def test_nor_do_those_of_the_python_api(desk: WorkflowDesk) -> None:
-    script, url = str(desk.write(PRINTS, "fails.sh")), str(desk.store_path)
+def test_nor_do_those_of_the_python_api(cli: WorkflowCli) -> None:
+    script, url = str(cli.write(PRINTS, "fails.sh")), str(cli.store_path)
     result = joblens.run(["sh", script], env={"API_TOKEN": SECRET}, store=url)
     assert "S3CR" not in repr(result.record)
     (one,) = joblens.map_commands([["sh", script]], env={"API_TOKEN": SECRET}, store=url)
     assert "S3CR" not in repr(one.record)
-    assert "xxx" in stored(desk)
-    assert "S3CR" not in stored(desk)
+    assert "xxx" in stored(cli)
+    assert "S3CR" not in stored(cli)
 
 
 def test_user_data_that_another_job_has_set_is_hidden(
-    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    (desk.folder / "token.json").write_text(f'"{SECRET}"')
-    desk.run(
+    (cli.folder / "token.json").write_text(f'"{SECRET}"')
+    cli.run(
         "name: x\nuser_data: [{name: api_token}]\njobs:\n"
         "  - name: a\n    command: joblens user-data set api_token - < token.json\n"
         "    output_user_data: [api_token]\n"
         "  - {name: b, command: 'cat token.json >&2; exit 1', depends_on: [a]}\n",
         code=1,
     )
-    assert "exit code 1: " in stored(desk)
-    assert "S3CR" not in stored(desk)
+    assert "exit code 1: " in stored(cli)
+    assert "S3CR" not in stored(cli)

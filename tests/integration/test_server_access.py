@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -9,18 +10,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+import msgspec
 import pytest
 
 pytest.importorskip("starlette")
 
 from joblens.app.server.access import local_owner
 from joblens.model.access import Role, Scope
+from joblens.model.runs.run import Run, Workflow
 from joblens.model.values.ids import new_uuid
-from joblens.model.writes import JobQueued
+from joblens.model.writes import JobQueued, RunCreated, WorkflowCreated
+from joblens.web.application import all_endpoints
 from joblens.web.auth import Sessions
+from joblens.web.stream_api import STREAMS
 from tests.builders.tickets import LEASE_S, ticketed, worker
 from tests.builders.writes import NOON_US, SECOND, ended, queued, started
-from tests.integration.served import Served
+from tests.integration.served import Served, certificate
 
 API = "/api/v1"
 
@@ -148,6 +153,29 @@ def test_own_scope_hides_jobs_of_others_everywhere(server: Served) -> None:
     assert answers[0].replace("2", "77") == answers[1]
 
 
+def test_own_scope_is_answered_as_if_there_were_no_job_run_or_workflow_of_others(server: Served) -> None:
+    """Every path: a new one is in this test without being named here."""
+    workflow = Workflow(uuid=new_uuid(), name="secret-workflow", created_at_us=NOON_US, user="bob")
+    run = Run(uuid=new_uuid(), workflow_uuid=workflow.uuid, created_at_us=NOON_US, user="bob")
+    server.apply(WorkflowCreated(workflow), RunCreated(run))
+    uuid = job(server, "bob", name="secret-job", tags=("secret-tag",))
+    token = server.token(Role.ADMIN, Scope.OWN, "ana")
+    names = {"job": uuid, "run": run.uuid, "workflow": workflow.uuid, "stream": "stdout", "token": "x"}
+    required = {"text": "x", "host": "host", "name": "secret*", "job": uuid}
+    asked = [each for each in all_endpoints() if each.method == "GET"]
+    for path, query in [
+        *((each.path, each.query) for each in asked),
+        *((each.path, each.query) for each in STREAMS),
+    ]:
+        fields = {each.encode_name: each.required for each in msgspec.structs.fields(query)}
+        words = "&".join(f"{name}={required[name]}" for name in fields if fields[name])
+        answer = server.get(f"{API}{path.format(**names)}?{words}", token)
+        if {"{job}", "{run}", "{workflow}"} & set(re.findall("{.*?}", path)):
+            assert answer.status == 404, path
+        else:
+            assert "secret" not in answer.text, path
+
+
 def test_own_scope_counts_only_own_jobs_of_a_tag(server: Served) -> None:
     later_us = NOON_US + 60 * SECOND
     theirs, mine = queued(user="bob", tags=("t=1",)), queued(user="ana", tags=("t=1",), at_us=later_us)
@@ -223,6 +251,29 @@ def test_a_session_cookie_is_for_this_server_alone(server: Served) -> None:
     cookie = server.get(f"{place.path}?{place.query}", "").headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
+
+
+@pytest.mark.parametrize("is_tls", [True, False])
+def test_a_session_cookie_travels_only_encrypted_under_tls_and_behind_a_proxy(
+    tmp_path: Path, *, is_tls: bool
+) -> None:
+    cert, key = certificate(tmp_path, "server")
+    options = {"certificate": cert, "key": key} if is_tls else {"is_behind_proxy": True}
+    with Served(tmp_path, options=options) as server:
+        place = urlsplit(server.started.sign_in_url)
+        cookie = server.get(f"{place.path}?{place.query}").headers["set-cookie"]
+    assert cookie.startswith("__Host-joblens=")
+    assert {"Path=/", "HttpOnly", "SameSite=Strict", "Secure"} <= set(cookie.split("; "))
+
+
+@pytest.mark.parametrize("other", ['{"a": 1}', '"2|1:0|10:x', "a b", "\xe9", "[1,2]; =; ;; b", "joblen=x"])
+def test_cookies_of_other_programs_on_this_machine_do_not_hide_the_session(
+    server: Served, other: str
+) -> None:
+    """A browser sends the cookies of all ports of a host."""
+    cookie = signed_in(server)["cookie"]
+    for header in (f"other={other}; {cookie}", f"{cookie}; other={other}"):
+        assert server.get(f"{API}/session", "", cookie=header).status == 200, header
 
 
 def test_a_change_with_a_cookie_needs_the_csrf_token(server: Served) -> None:

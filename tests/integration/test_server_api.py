@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from joblens.model.access import Role, Scope
 from joblens.model.jobs.job import Finding, Severity, Status
 from joblens.model.writes import CancelAsked, JobStarted
+from tests.builders.tickets import LEASE_S, worker
 from tests.builders.writes import NOON_US, SECOND, ended, queued, samples, started
 from tests.integration.served import Served
 
@@ -242,6 +243,7 @@ def test_hostile_names_are_only_text(server: Served, name: str) -> None:
         assert [each["job"]["uuid"] for each in found] == [uuid], filter_name
     for other in ("tool", "host", "finding", "id"):
         assert server.get(f"{API}/jobs?{other}={quote(name)}").json["items"] == []
+    assert server.get(f"{API}/jobs/{uuid}/series?field={quote(name)}").status == 400
     assert server.get(f"{API}/jobs/{quote(name, safe='')}").status in (200, 404)
     assert len(server.get(f"{API}/jobs").json["items"]) == 2
 
@@ -490,3 +492,39 @@ def test_a_workflow_runs_and_its_parts_can_be_read(
 def test_a_workflow_with_mistakes_is_refused(server: Served, body: dict[str, Any], status: int) -> None:
     answer = server.post(f"{API}/runs", body)
     assert (answer.status, bool(answer.json["detail"])) == (status, True)
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_running_jobs_come_in_pages_oldest_first(server: Served, scope: Scope) -> None:
+    made = [queued(user="ana", at_us=NOON_US + number * SECOND) for number in range(5)]
+    server.apply(*made, queued(user="bob", at_us=NOON_US + 9 * SECOND), started(made[2].job.uuid))
+    token = server.token(scope=scope, user="ana")
+    found: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = server.get(f"{API}/running?limit=2{cursor and f'&cursor={cursor}'}", token).json
+        assert len(page["items"]) <= 2
+        found += [each["job"]["uuid"] for each in page["items"]]
+        cursor = page["next"]
+    assert len(found) == len(set(found)) == (5 if scope is Scope.OWN else 6)
+    assert found[0] == made[0].job.uuid
+
+
+@pytest.mark.parametrize("part", ["/jobs/1/annotations", "/tools", "/workers"])
+def test_parts_and_lists_of_the_machine_come_in_pages(server: Served, part: str) -> None:
+    made = queued()
+    server.apply(made)
+    for number in range(3):
+        server.post(f"{API}/jobs/1/annotations", {"text": f"note {number}"})
+        with server.store() as store:
+            store.renew(worker(f"w{number}"), {}, LEASE_S)
+    whole = server.get(f"{API}{part}").json["items"]
+    found, after = [], ""
+    while True:
+        page = server.get(f"{API}{part}?limit=2{after}").json
+        assert len(page["items"]) <= 2
+        found += page["items"]
+        if page["next"] is None:
+            break
+        after = f"&after={page['next']}"
+    assert (found, len(found) >= 3) == (whole, True)

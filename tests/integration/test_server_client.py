@@ -1,6 +1,7 @@
 """`joblens.Client` and `joblens.AsyncClient` with a real server: values, streams, changes and errors."""
 
 import asyncio
+import gzip
 import http.server
 import json
 import re
@@ -331,6 +332,7 @@ def test_a_server_of_another_version_is_noted_or_refused(server: Served) -> None
         (404, b"<html>not found</html>", InputError),
         (404, b'{"status": 404, "title": "Not Found"}', IncompatibleServer),
         (502, b'{"status": 502, "title": "Bad Gateway"}', ServerUnreachable),
+        (503, b"<html>of a proxy whose server is restarted</html>", ServerUnreachable),
         (302, b"", InputError),
     ],
 )
@@ -343,3 +345,32 @@ def test_what_is_no_joblens_server_is_an_error_that_says_so(
         pytest.raises(error, match=url),
     ):
         client.job(1)
+
+
+@pytest.mark.parametrize(
+    "body", [b"no gzip", gzip.compress(b"{}")[:-5], gzip.compress(b"{}")[:10] + b"\xff" * 20]
+)
+def test_an_answer_that_is_compressed_wrongly_is_an_error(body: bytes) -> None:
+    with (
+        answering(body=body, extra={"content-encoding": "gzip"}) as url,
+        joblens.Client(url) as client,
+        pytest.raises(ServerUnreachable, match="cannot be decompressed"),
+    ):
+        client.job(1)
+
+
+@pytest.mark.parametrize("status", [429, 502, 503])
+def test_a_stream_waits_for_a_server_that_has_too_many_requests_or_is_restarted(status: int) -> None:
+    class Busy(Answers):
+        asked = 0
+
+        def do_GET(self) -> None:
+            type(self).asked += 1
+            self.status = status if self.asked <= 2 else 200
+            self.body = (
+                b"<html></html>" if self.asked <= 2 else b'id: 3\nevent: end\ndata: {"reason": "x"}\n\n'
+            )
+            self.do_POST()
+
+    with answering(do_GET=Busy.do_GET, asked=0) as url, joblens.Client(url) as client:
+        assert [event.name for event in client.stream_of_samples(1)] == ["end"]

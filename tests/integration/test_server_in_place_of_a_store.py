@@ -52,6 +52,7 @@ READING = [
     "plan pair.1",
     "watch pair.1",
     "wait job:2",
+    "health",
     "user-data list pair.1",
     "datasets list pair.1",
     "export csv --output -",
@@ -103,6 +104,8 @@ def test_reading_commands_answer_as_on_the_store(joblens: RunJoblens, remote: Ru
         assert without_ages(there.stdout) == without_ages(here.stdout), line
     query = "SELECT number, name, status FROM jobs ORDER BY number"
     assert remote("sql", query, code=0).stdout == joblens("sql", query, code=0).stdout
+    queues = remote("health", "--broker", "redis://127.0.0.1:1", code=2)
+    assert "--broker" in queues.stderr
     assert "0 running" in remote("top", "--once", code=0).stdout
 
 
@@ -146,8 +149,8 @@ def test_runs_are_submitted_repeated_and_watched(remote: RunJoblens, joblens: Ru
     assert "second" in remote("logs", "b", code=0).stdout
     repeated = remote("rerun", run, "--failed")
     assert (repeated.code, "failed" in repeated.stdout) == (1, True)
-    refused = remote("resume", run)
-    assert (refused.code, "cannot be resumed" in refused.stderr) == (2, True)
+    refused, here = remote("resume", run, code=1), joblens("resume", run, code=1)
+    assert (refused.stdout, "cannot be resumed" in refused.stdout) == (here.stdout, True)
     assert remote("cancel", run).code == joblens("cancel", run).code
 
 

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("starlette")
 
 from joblens.model.errors import InputError, ServeError
+from joblens.web.application import all_endpoints
 from joblens.web.guard import Rates, host_name
 from joblens.web.listeners import ServeOptions, allowed_hosts, check_options, listen_unix, url_to_open
 from tests.integration.served import Served, certificate
@@ -247,5 +248,19 @@ def test_slow_questions_do_not_delay_others(tmp_path: Path) -> None:
         slow = [pool.submit(server.post, f"{API}/store/sql", body) for _ in range(4)]
         time.sleep(0.3)
         assert server.get(f"{API}/jobs", server.token()).status == 200  # its token must be looked up, too
+        assert server.get(f"{API}/overview").status == 200  # questions that take long on their own
         assert not any(each.done() for each in slow)
         assert [each.result().status for each in slow] == [400] * 4
+
+
+def test_questions_that_read_all_jobs_have_threads_of_their_own() -> None:
+    slow = {each.name for each in all_endpoints() if each.is_slow}
+    assert slow >= {
+        "countJobs",
+        "getStatistics",
+        "storeCount",
+        "storeStatistics",
+        "storeTagged",
+        "getOverview",
+    }
+    assert slow >= {"startRun", "resumeRun", "rerunRun"}  # they start a process and wait for it

@@ -224,6 +224,9 @@ def test_a_recipe_has_a_grid_keep_rates_and_rejects_with_examples(
     assert (operator["name"], set(operator["cells"]) <= set("ds")) == ("text_length_filter", True)
     assert (found["rows_in"], found["rows_out"], found["rejected_rows"]) == (219, 199, 1)
     assert operator["keep_rate"] == pytest.approx(199 / 219)
+    shown = server.get(f"{API}/jobs/1").json  # the same time as `joblens show` has
+    assert found["duration_s"] == shown["outcome"]["duration_s"]
+    assert found["rows_per_second"] == pytest.approx(219 / found["duration_s"])
     (reject,) = found["rejects"]
     assert (reject["rows"], reject["examples"][0]["position"]) == (1, "line 51")
     assert "{broken" in reject["examples"][0]["row"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 pytest.importorskip("starlette")
 
@@ -16,10 +17,12 @@ from joblens.app.server.streams import LogSource, RunEventSource
 from joblens.model.errors import UnknownRun
 from joblens.model.runs.run import Run, RunEnded, RunEvent, RunStarted, RunStatus, Workflow
 from joblens.model.values.ids import new_uuid
-from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated
+from joblens.model.writes import JobStarted, RunCreated, RunNoted, WorkflowCreated
 from joblens.web import streams
+from tests.builders.tickets import LEASE_S, begun, done, ticketed, under, worker
 from tests.builders.writes import NOON_US, ended, queued, samples, started
 from tests.integration.served import EventReader, Served
+from tests.servers import PostgresServer
 
 API = "/api/v1"
 
@@ -107,6 +110,71 @@ def test_a_position_that_never_was_starts_again(server: Served) -> None:
     assert names == ["reset", "sample0", "sample1", "sample2"]
 
 
+def requeued_job(server: Served, folder: Path) -> str:
+    """A job that a worker has begun, with 5 samples and 5 lines."""
+    uuid = new_uuid()
+    with server.store() as store:
+        store.apply(ticketed(uuid, queue="q"))
+        store.claim(worker(), [uuid], LEASE_S)
+        store.apply([attempt_in(folder, uuid, 1), under(1, samples(uuid, 0, 5))])
+    (folder / "1" / "stdout.log").write_text("old\n" * 5)
+    return uuid
+
+
+def attempt_in(folder: Path, uuid: str, fence: int) -> JobStarted:
+    """The start of an attempt that prints into a folder of its own."""
+    logs = folder / str(fence)
+    logs.mkdir()
+    begin = begun(uuid, fence)
+    return replace(begin, attempt=replace(begin.attempt, logs_dir=str(logs)))
+
+
+def begin_again(server: Served, folder: Path, uuid: str, *, is_ended: bool) -> None:
+    """Takes the job from its worker; the next one claims it at once."""
+    with server.store() as store:
+        store.take_back(uuid, 1)
+        store.claim(worker("w2"), [uuid], LEASE_S)
+        begin = attempt_in(folder, uuid, 2)
+        (folder / "2" / "stdout.log").write_text("new\n" * 8)
+        store.apply([begin, under(2, samples(uuid, 0, 8))])
+        if is_ended:
+            store.apply([done(uuid, 2, stdout_bytes=32)])
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_a_job_that_begins_again_at_once_is_told_and_sent_from_its_first_sample(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_ended: bool
+) -> None:
+    """All between two looks of the server at the store."""
+    monkeypatch.setattr(streams, "_POLL_S", 0.6)
+    uuid = requeued_job(server, tmp_path)
+    reader = EventReader(server, f"{API}/jobs/{uuid}/samples/stream")
+    events = iter(reader)
+    assert [next(events)[1] for _ in range(5)] == list("01234")
+    begin_again(server, tmp_path, uuid, is_ended=is_ended)
+    assert next(events)[::2] == ("reset", {"reason": "job-queued-again"})
+    assert [next(events)[1] for _ in range(8)] == list("01234567")
+    server.apply(done(uuid, 2))
+    assert next(events)[::2] == ("end", {"reason": "job-ended", "status": "success"})
+    reader.close()
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_output_of_a_job_that_begins_again_starts_again(
+    server: Served, tmp_path: Path, *, is_ended: bool
+) -> None:
+    uuid = requeued_job(server, tmp_path)
+    reader = EventReader(server, f"{API}/jobs/{uuid}/logs/stdout/stream")
+    events = iter(reader)
+    assert next(events)[2]["text"] == "old\n" * 5
+    begin_again(server, tmp_path, uuid, is_ended=is_ended)
+    assert next(events)[::2] == ("reset", {"reason": "job-queued-again"})
+    assert next(events)[2] == {"offset": 0, "text": "new\n" * 8}
+    server.apply(done(uuid, 2, stdout_bytes=32))
+    assert next(events)[0] == "end"
+    reader.close()
+
+
 @pytest.mark.parametrize("wrong", ["x", "1.5", "-2", "9" * 30, "1 OR 1=1"])
 def test_a_wrong_position_is_refused(server: Served, wrong: str) -> None:
     uuid = running_job(server)
@@ -142,6 +210,25 @@ def test_streams_outlast_a_store_that_disappears(
     server.apply(samples(uuid, 2, 2))
     assert [next(events)[1], next(events)[1]] == ["2", "3"]
     reader.close()
+
+
+def test_streams_outlast_a_database_that_is_restarted(
+    own_postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "_LONGEST_PAUSE_S", 0.2)
+    with Served(tmp_path, store=own_postgres.new_database()) as server:
+        uuid = running_job(server, 2)
+        reader = EventReader(server, f"{API}/jobs/{uuid}/samples/stream")
+        events = iter(reader)
+        assert [next(events)[1], next(events)[1]] == ["0", "1"]
+        own_postgres.kill()
+        assert server.get(f"{API}/jobs/{uuid}").status == 503
+        stranger = server.get(f"{API}/jobs/{uuid}", "jl_wrong")
+        assert (stranger.status, "postgresql" in stranger.text) == (503, False)
+        own_postgres.start()
+        server.apply(samples(uuid, 2, 2), ended(uuid))
+        assert [next(events)[1], next(events)[1], next(events)[0]] == ["2", "3", "end"]
+        reader.close()
 
 
 def test_more_streams_than_allowed_are_refused(tmp_path: Path) -> None:

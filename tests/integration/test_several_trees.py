@@ -73,14 +73,14 @@ def test_a_door_hears_of_a_task_and_answers() -> None:
         return "joined"
 
     door = TaskDoor("a-job", "n1", take)
-    told = {"SLURMD_NODENAME": "n1", "SLURM_TASK_PID": str(os.getpid()), "SLURM_PROCID": "3"}
+    result = {"SLURMD_NODENAME": "n1", "SLURM_TASK_PID": str(os.getpid()), "SLURM_PROCID": "3"}
     try:
-        assert tell("a-job", 5.0, told) == "joined"
+        assert tell("a-job", 5.0, result) == "joined"
         assert (taken, door.ranks, door.taken) == ([os.getpid()], {3}, 1)
-        assert tell("another", 0.0, told) == ""
+        assert tell("another", 0.0, result) == ""
     finally:
         door.close()
-    assert tell("a-job", 0.0, told) == ""
+    assert tell("a-job", 0.0, result) == ""
 
 
 def test_a_task_that_cannot_be_taken_runs_all_the_same_and_the_reason_is_kept() -> None:
@@ -89,8 +89,8 @@ def test_a_task_that_cannot_be_taken_runs_all_the_same_and_the_reason_is_kept() 
 
     door = TaskDoor("a-job", "n9", refuse)
     try:
-        told = {"SLURMD_NODENAME": "n9", "SLURM_TASK_PID": str(os.getpid())}
-        assert tell("a-job", 5.0, told) == "no such luck"
+        result = {"SLURMD_NODENAME": "n9", "SLURM_TASK_PID": str(os.getpid())}
+        assert tell("a-job", 5.0, result) == "no such luck"
         assert door.errors == ["no such luck"]
         assert door.taken == 0
     finally:
@@ -99,8 +99,8 @@ def test_a_task_that_cannot_be_taken_runs_all_the_same_and_the_reason_is_kept() 
 
 def test_a_task_may_come_before_the_door_is_open() -> None:
     answers: list[str] = []
-    told = {"SLURMD_NODENAME": "n7", "SLURM_TASK_PID": str(os.getpid())}
-    early = threading.Thread(target=lambda: answers.append(tell("early", 20.0, told)))
+    result = {"SLURMD_NODENAME": "n7", "SLURM_TASK_PID": str(os.getpid())}
+    early = threading.Thread(target=lambda: answers.append(tell("early", 20.0, result)))
     early.start()
     door = TaskDoor("early", "n7", lambda pid: "joined")
     early.join(20)

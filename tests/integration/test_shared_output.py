@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tests.conftest import RunJoblens, wait_until
-from tests.integration.workflow_desk import JOBLENS
+from tests.integration.workflow_cli import JOBLENS
 
 FLOW = 'name: w\njobs: [{{name: a, command: "echo {text}"}}]\n'
 SERIES = (

@@ -73,24 +73,29 @@ def _submit(slurm: SlurmServer, name: str, *options: str, line: str) -> str:
 def test_memory_of_several_nodes_is_that_of_the_one_with_most(
     slurm: SlurmServer, past: Past, joblens: RunJoblens
 ) -> None:
-    (told,) = joblens("seff", past.wide, "--json", code=0).json
-    assert (told["state"], told["nodes"], told["cpus"], told["cluster"]) == ("COMPLETED", 2, 4, CLUSTER)
+    (result,) = joblens("seff", past.wide, "--json", code=0).json
+    assert (result["state"], result["nodes"], result["cpus"], result["cluster"]) == (
+        "COMPLETED",
+        2,
+        4,
+        CLUSTER,
+    )
     # Two tasks of 60 MB and their interpreters on each node; four together would be 240 MB at least.
-    assert 110 * _MIB < told["memory_bytes"] < 220 * _MIB
-    assert told["asked_memory_bytes_per_node"] == 400 * _MIB
-    assert told["memory_is_estimated"]
-    assert told["memory_is_lower_bound"]
-    assert 1.9 < told["cpu_seconds"] < 8.0
+    assert 110 * _MIB < result["memory_bytes"] < 220 * _MIB
+    assert result["asked_memory_bytes_per_node"] == 400 * _MIB
+    assert result["memory_is_estimated"]
+    assert result["memory_is_lower_bound"]
+    assert 1.9 < result["cpu_seconds"] < 8.0
 
 
 def test_steps_one_after_the_other_are_not_counted_twice(
     slurm: SlurmServer, past: Past, joblens: RunJoblens
 ) -> None:
-    (told,) = joblens("seff", past.steps, "--json", code=0).json
-    assert (told["state"], told["exit_code"]) == ("FAILED", 3)
-    assert 60_000_000 < told["memory_bytes"] < 110_000_000
-    assert 0.9 < told["cpu_seconds"] < 4.0
-    assert "--mem=" in told["sbatch"]  # it was over what it had asked for
+    (result,) = joblens("seff", past.steps, "--json", code=0).json
+    assert (result["state"], result["exit_code"]) == ("FAILED", 3)
+    assert 60_000_000 < result["memory_bytes"] < 110_000_000
+    assert 0.9 < result["cpu_seconds"] < 4.0
+    assert "--mem=" in result["sbatch"]  # it was over what it had asked for
 
 
 def test_an_array_is_all_its_tasks_and_a_task_is_one_of_them(
@@ -117,9 +122,9 @@ def test_the_lines_are_in_the_order_that_users_of_seff_know(
 
 
 def test_a_job_that_nobody_knows_is_bad_input(slurm: SlurmServer, joblens: RunJoblens) -> None:
-    told = joblens("seff", "987654", code=2)
-    assert "Slurm knows no job 987654" in told.stderr
-    assert "Traceback" not in told.stderr
+    result = joblens("seff", "987654", code=2)
+    assert "Slurm knows no job 987654" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -129,9 +134,9 @@ def test_a_job_that_nobody_knows_is_bad_input(slurm: SlurmServer, joblens: RunJo
 def test_a_past_of_somebody_that_does_not_exist_is_bad_input(
     slurm: SlurmServer, joblens: RunJoblens, option: str, name: str, words: str
 ) -> None:
-    told = joblens("import", "slurm", option, name, code=2)
-    assert f"{option} {name}" in told.stderr
-    assert words in told.stderr
+    result = joblens("import", "slurm", option, name, code=2)
+    assert f"{option} {name}" in result.stderr
+    assert words in result.stderr
 
 
 def test_a_job_that_runs_is_told_with_what_it_used_so_far(slurm: SlurmServer, joblens: RunJoblens) -> None:
@@ -139,14 +144,14 @@ def test_a_job_that_runs_is_told_with_what_it_used_so_far(slurm: SlurmServer, jo
     job_id = _submit(slurm, "running", "--mem=200M", line=f'exec python3 -c "{held}"')
 
     def seen() -> bool:
-        (told,) = joblens("seff", job_id, "--json", code=0).json
-        return told["state"] == "RUNNING" and (told["memory_bytes"] or 0) > 60_000_000
+        (result,) = joblens("seff", job_id, "--json", code=0).json
+        return result["state"] == "RUNNING" and (result["memory_bytes"] or 0) > 60_000_000
 
     try:
         wait_until(seen, timeout=_LONG_S, what="Slurm to see its memory")
-        told = joblens("seff", job_id, code=0)
-        assert "Running: numbers so far." in told.stdout
-        assert "Next time" not in told.stdout
+        result = joblens("seff", job_id, code=0)
+        assert "Running: numbers so far." in result.stdout
+        assert "Next time" not in result.stdout
     finally:
         slurm.ask("scancel", job_id)
 
@@ -213,9 +218,9 @@ def test_our_own_numbers_and_those_of_slurm_stand_beside_each_other(
         found: dict[str, object] | None = details.get("cluster")
         return found if found and found.get("state") == "COMPLETED" else None
 
-    told = wait_until(account, timeout=_LONG_S, what="Slurm's account of it") or {}
+    result = wait_until(account, timeout=_LONG_S, what="Slurm's account of it") or {}
     assert "Slurm says" in joblens("show", "busy", code=0).stdout
-    (ours,) = joblens("seff", str(told["job_id"]), "--json", code=0).json
+    (ours,) = joblens("seff", str(result["job_id"]), "--json", code=0).json
     assert (ours["memory_source"], ours["cpu_source"]) == ("joblens", "joblens")
     assert 60_000_000 < ours["memory_bytes"] < 110_000_000
     assert ours["slurm_cpu_seconds"] >= 0.5
@@ -228,20 +233,20 @@ def test_our_own_numbers_and_those_of_slurm_stand_beside_each_other(
 def test_doctor_tells_which_slurm_it_is(slurm: SlurmServer, joblens: RunJoblens) -> None:
     rows = joblens("doctor", "--json").json
     rows = rows if isinstance(rows, list) else rows["capabilities"]
-    told = {row["name"]: row for row in rows if row["area"] == "clusters"}
-    assert told["slurm"]["available"]
-    assert CLUSTER in told["slurm"]["mechanism"]
-    assert "every 1 s" in told["slurm accounting"]["mechanism"]
+    result = {row["name"]: row for row in rows if row["area"] == "clusters"}
+    assert result["slurm"]["available"]
+    assert CLUSTER in result["slurm"]["mechanism"]
+    assert "every 1s" in result["slurm accounting"]["mechanism"]
 
 
 def test_without_a_cluster_the_way_out_is_told(
     joblens: RunJoblens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    told = joblens("import", "slurm", code=2)
-    assert "there is no sacct here" in told.stderr
-    told = joblens("seff", "12", code=2)
-    assert "there is no sacct here" in told.stderr
+    result = joblens("import", "slurm", code=2)
+    assert "there is no sacct here" in result.stderr
+    result = joblens("seff", "12", code=2)
+    assert "there is no sacct here" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -256,9 +261,9 @@ def test_text_that_is_not_enough_is_refused_with_what_to_write(
 ) -> None:
     file = tmp_path / "past.txt"
     file.write_text(text)
-    told = joblens("import", "slurm", file, code=2)
-    assert complaint in told.stderr
-    assert "sacct -P" in told.stderr
+    result = joblens("import", "slurm", file, code=2)
+    assert complaint in result.stderr
+    assert "sacct -P" in result.stderr
 
 
 def test_secrets_in_a_line_of_sbatch_are_not_kept(joblens: RunJoblens, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from joblens.model.history import HistoryQuery
 from tests.conftest import wait_until
 from tests.integration.run_jobs import PYTHON
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 from tests.slurm_server import SlurmServer
 
 MIB = 1 << 20
@@ -180,13 +180,13 @@ jobs:
     ],
 )
 def test_jobs_of_a_workflow_are_counted_with_what_srun_starts(
-    slurm: SlurmServer, desk: WorkflowDesk, needs: str, options: str, engine: tuple[str, ...]
+    slurm: SlurmServer, cli: WorkflowCli, needs: str, options: str, engine: tuple[str, ...]
 ) -> None:
     work = "import resource\nwhile sum(resource.getrusage(0)[:2]) < 0.6: sum(range(5000))\n"
-    (desk.folder / "work.py").write_text(work)
+    (cli.folder / "work.py").write_text(work)
     text = WIDE_AND_PACKED.format(name=needs, needs=needs, options=options, python=sys.executable)
-    desk.run(text, "--engine", "slurm", *engine)
-    store = desk.store()
+    cli.run(text, "--engine", "slurm", *engine)
+    store = cli.store()
     try:
         (record,) = store.records(HistoryQuery())
         nodes = store.details(record.job.uuid).nodes

@@ -12,7 +12,7 @@ from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Placement, Status
 from joblens.model.runs.run import AllocationEnded, WorkPlaced
 from tests.conftest import RunJoblens, wait_until
-from tests.integration.workflow_desk import WorkflowDesk, slurm_desk, states
+from tests.integration.workflow_cli import WorkflowCli, slurm_cli, states
 from tests.slurm_server import SlurmServer
 
 SLURM = ("--engine", "slurm")
@@ -68,13 +68,13 @@ jobs:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
-    with slurm_desk(tmp_path, joblens, store_path) as desk:
-        yield desk
+def cli(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowCli]:
+    with slurm_cli(tmp_path, joblens, store_path) as cli:
+        yield cli
 
 
-def placements(desk: WorkflowDesk) -> dict[str, Placement]:
-    store = desk.store()
+def placements(cli: WorkflowCli) -> dict[str, Placement]:
+    store = cli.store()
     try:
         found = {}
         for record in store.records(HistoryQuery(limit=1000)):
@@ -85,11 +85,11 @@ def placements(desk: WorkflowDesk) -> dict[str, Placement]:
         store.close()
 
 
-def places(desk: WorkflowDesk) -> tuple[list[Placement], list[AllocationEnded]]:
+def places(cli: WorkflowCli) -> tuple[list[Placement], list[AllocationEnded]]:
     """What the newest run asked of Slurm, and what it knows to be over."""
-    store = desk.store()
+    store = cli.store()
     try:
-        facts = [event.fact for _, event in store.run_events(desk.newest_run().uuid)]
+        facts = [event.fact for _, event in store.run_events(cli.newest_run().uuid)]
     finally:
         store.close()
     asked = [one.placement for fact in facts if isinstance(fact, WorkPlaced) for one in fact.placed]
@@ -112,8 +112,8 @@ def has_left(slurm: SlurmServer, *ids: str) -> bool:
     return not set(ids) & {word for job_id in left for word in (job_id, job_id.partition("_")[0])}
 
 
-def test_sweeps_become_arrays_and_other_jobs_an_sbatch_each(slurm: SlurmServer, desk: WorkflowDesk) -> None:
-    done = desk.call("run", desk.write(MIXED), "--json", *SLURM, code=1)
+def test_sweeps_become_arrays_and_other_jobs_an_sbatch_each(slurm: SlurmServer, cli: WorkflowCli) -> None:
+    done = cli.call("run", cli.write(MIXED), "--json", *SLURM, code=1)
     assert states(done.json) == {
         **{f"sweep_{number}": "completed" for number in (1, 2, 3)},
         "quick": "completed",
@@ -121,7 +121,7 @@ def test_sweeps_become_arrays_and_other_jobs_an_sbatch_each(slurm: SlurmServer, 
         "broken": "failed",
     }
     assert "slurm_defaults: wrap is not used" in done.stderr
-    found = placements(desk)
+    found = placements(cli)
     sweep = [found[f"sweep_{number}"] for number in (1, 2, 3)]
     assert [one.job_id.partition("_")[2] for one in sweep] == ["0", "1", "2"]
     assert len({one.job_id.partition("_")[0] for one in sweep}) == 1
@@ -130,28 +130,28 @@ def test_sweeps_become_arrays_and_other_jobs_an_sbatch_each(slurm: SlurmServer, 
     assert (quick.partition, quick.asked["account"], quick.asked["nice"]) == ("short", "biology", "5")
     assert quick.asked["time"] == "00:02:00"  # the limit of its partition, and more than it needs
     assert found["broken"].asked["account"] == "biology"  # the only scheduler is meant by everybody
-    folder = desk.folder / "output"
+    folder = cli.folder / "output"
     (two,) = folder.rglob("two/stdout*")
     assert two.read_text().strip() == "2"
     wait_until(lambda: state_in_slurm(slurm, found["broken"].job_id) == "FAILED")
 
 
 def test_many_small_jobs_share_one_allocation_which_ends_with_the_run(
-    slurm: SlurmServer, desk: WorkflowDesk
+    slurm: SlurmServer, cli: WorkflowCli
 ) -> None:
     text = 'name: many\njobs:\n  - {name: "j{i}", command: "true", parameters: {i: "1:40"}}\n'
-    document = desk.run(text, *SLURM, "--allocations", "1")
+    document = cli.run(text, *SLURM, "--allocations", "1")
     assert set(states(document).values()) == {"completed"}
-    found = placements(desk)
+    found = placements(cli)
     assert len({one.job_id for one in found.values()}) == 1
-    (allocation,) = places(desk)[0]
+    (allocation,) = places(cli)[0]
     assert allocation.is_allocation
     wait_until(lambda: has_left(slurm, allocation.job_id))
     wait_until(lambda: state_in_slurm(slurm, allocation.job_id) == "COMPLETED")
 
 
 def test_an_allocation_without_work_leaves_for_a_job_that_needs_its_node(
-    slurm: SlurmServer, desk: WorkflowDesk
+    slurm: SlurmServer, cli: WorkflowCli
 ) -> None:
     """Long before it would have been idle for long enough."""
     text = """
@@ -161,128 +161,124 @@ jobs:
   - {name: small, command: "true"}
   - {name: wide, command: "true", num_nodes: 2, num_cpus: 2, depends_on: [small]}
 """
-    document = desk.run(text, *SLURM, "--allocations", "1")
+    document = cli.run(text, *SLURM, "--allocations", "1")
     assert set(states(document).values()) == {"completed"}
-    allocation, _ = places(desk)[0]
+    allocation, _ = places(cli)[0]
     wait_until(lambda: state_in_slurm(slurm, allocation.job_id) == "COMPLETED")
 
 
-def test_an_allocation_of_two_nodes_has_a_worker_on_each(slurm: SlurmServer, desk: WorkflowDesk) -> None:
-    process = desk.start("run", desk.write(GATED % 4), *SLURM, "--nodes", "2")
-    wait_until(lambda: len(desk.lines("ran")) == 4, what="four jobs on two nodes of two CPUs")
-    (desk.folder / "go").touch()
+def test_an_allocation_of_two_nodes_has_a_worker_on_each(slurm: SlurmServer, cli: WorkflowCli) -> None:
+    process = cli.start("run", cli.write(GATED % 4), *SLURM, "--nodes", "2")
+    wait_until(lambda: len(cli.lines("ran")) == 4, what="four jobs on two nodes of two CPUs")
+    (cli.folder / "go").touch()
     assert ended(process) == 0
-    assert {one.nodes for one in placements(desk).values()} == {("n1",), ("n2",)}
+    assert {one.nodes for one in placements(cli).values()} == {("n1",), ("n2",)}
 
 
-def test_actions_ask_for_their_allocations_and_workers_here(slurm: SlurmServer, desk: WorkflowDesk) -> None:
-    document = desk.run(ACTIONS, *SLURM)
+def test_actions_ask_for_their_allocations_and_workers_here(slurm: SlurmServer, cli: WorkflowCli) -> None:
+    document = cli.run(ACTIONS, *SLURM)
     assert set(states(document).values()) == {"completed"}
-    asked, _ = places(desk)
+    asked, _ = places(cli)
     assert [one.partition for one in asked] == ["short", "short", ""]
     assert asked[2].job_id.startswith("here-")
-    assert {placements(desk)[name].partition for name in ("a_1", "a_2")} == {"short"}
+    assert {placements(cli)[name].partition for name in ("a_1", "a_2")} == {"short"}
     wait_until(lambda: has_left(slurm, *(one.job_id for one in asked)))
 
 
-def test_what_no_node_has_is_refused_before_anything_is_written(
-    slurm: SlurmServer, desk: WorkflowDesk
-) -> None:
-    path = desk.write('name: x\njobs: [{name: g, command: "true", num_gpus: 1}]\n')
-    done = desk.call("run", path, *SLURM, code=2)
+def test_what_no_node_has_is_refused_before_anything_is_written(slurm: SlurmServer, cli: WorkflowCli) -> None:
+    path = cli.write('name: x\njobs: [{name: g, command: "true", num_gpus: 1}]\n')
+    done = cli.call("run", path, *SLURM, code=2)
     assert "g: needs 1 GPU, 0 are offered" in done.stderr
-    done = desk.call("run", path, *SLURM, "--partition", "nowhere", code=2)
+    done = cli.call("run", path, *SLURM, "--partition", "nowhere", code=2)
     assert "Slurm has no partition 'nowhere'" in done.stderr
     assert "main" in done.stderr
-    assert not desk.store_path.exists()
+    assert not cli.store_path.exists()
 
 
 def test_a_dry_run_tells_of_nodes_and_of_which_jobs_share_allocations(
-    slurm: SlurmServer, desk: WorkflowDesk
+    slurm: SlurmServer, cli: WorkflowCli
 ) -> None:
-    path = desk.write(
+    path = cli.write(
         'name: x\njobs: [{name: "a_{i}", command: "true", parameters: {i: "1:3"}},'
         ' {name: b, command: "true", num_nodes: 2}]\n'
     )
-    done = desk.call("run", path, *SLURM, "--packing", "allocations", "--dry-run", code=0)
+    done = cli.call("run", path, *SLURM, "--packing", "allocations", "--dry-run", code=0)
     assert "Nodes" in done.stdout
     assert "1 allocation x:allocation for 3 jobs: " in done.stdout
     assert "job x:b: 2 nodes with 1 CPU per node" in done.stdout
-    done = desk.call("run", path, *SLURM, "--packing", "jobs", "--dry-run", code=0)
+    done = cli.call("run", path, *SLURM, "--packing", "jobs", "--dry-run", code=0)
     assert "array x:a of 3, each 1 CPU" in done.stdout
     assert "allocation" not in done.stdout
 
 
 def test_what_sbatch_would_refuse_is_told_in_its_own_words_before_anything_is_written(
-    slurm: SlurmServer, desk: WorkflowDesk
+    slurm: SlurmServer, cli: WorkflowCli
 ) -> None:
-    path = desk.write('name: x\njobs: [{name: "a_{i}", command: "true", parameters: {i: "1:3"}}]\n')
-    done = desk.call("run", path, *SLURM, "--sbatch=--reservation=none", code=2)
+    path = cli.write('name: x\njobs: [{name: "a_{i}", command: "true", parameters: {i: "1:3"}}]\n')
+    done = cli.call("run", path, *SLURM, "--sbatch=--reservation=none", code=2)
     assert "Requested reservation is invalid" in done.stderr
-    done = desk.call("run", path, *SLURM, "--sbatch=--bogus=1", code=2)
+    done = cli.call("run", path, *SLURM, "--sbatch=--bogus=1", code=2)
     assert done.stderr.count("unrecognized option '--bogus=1'") == 1
     assert "sbatch --help" not in done.stderr
-    assert not desk.store_path.exists()
-    done = desk.call("run", path, *SLURM, "--sbatch=--array=1-9", code=2)
+    assert not cli.store_path.exists()
+    done = cli.call("run", path, *SLURM, "--sbatch=--array=1-9", code=2)
     assert "--array cannot be chosen" in done.stderr
 
 
-def test_without_slurms_commands_it_is_said(desk: WorkflowDesk, joblens: RunJoblens) -> None:
-    path = desk.write('name: x\njobs: [{name: a, command: "true"}]\n')
+def test_without_slurms_commands_it_is_said(cli: WorkflowCli, joblens: RunJoblens) -> None:
+    path = cli.write('name: x\njobs: [{name: a, command: "true"}]\n')
     done = joblens("run", path, *SLURM, env={"PATH": "/nowhere"}, code=2)
     assert "there is no sinfo here" in done.stderr
 
 
 def test_cancelling_takes_waiting_jobs_out_of_slurm_and_ends_those_that_run(
-    slurm: SlurmServer, desk: WorkflowDesk
+    slurm: SlurmServer, cli: WorkflowCli
 ) -> None:
-    process = desk.start("run", desk.write(GATED % 6), *SLURM, "--sbatch=--exclusive")
-    wait_until(lambda: len(desk.lines("ran")) >= 1, what="a first job that runs")
-    desk.call("cancel", "part_6", code=0)
-    desk.call("cancel", desk.newest_run().uuid, code=0)
+    process = cli.start("run", cli.write(GATED % 6), *SLURM, "--sbatch=--exclusive")
+    wait_until(lambda: len(cli.lines("ran")) >= 1, what="a first job that runs")
+    cli.call("cancel", "part_6", code=0)
+    cli.call("cancel", cli.newest_run().uuid, code=0)
     assert ended(process) != 0
-    asked, _ = places(desk)
+    asked, _ = places(cli)
     wait_until(lambda: has_left(slurm, *(one.job_id for one in asked)))
-    assert not any(line.startswith("end") for line in desk.lines("ran"))
+    assert not any(line.startswith("end") for line in cli.lines("ran"))
 
 
 def test_a_driver_that_is_killed_leaves_its_jobs_and_the_next_one_follows_them(
-    slurm: SlurmServer, desk: WorkflowDesk
+    slurm: SlurmServer, cli: WorkflowCli
 ) -> None:
-    process = desk.start("run", desk.write(GATED % 2), *SLURM)
-    wait_until(lambda: len(desk.lines("ran")) == 2)
+    process = cli.start("run", cli.write(GATED % 2), *SLURM)
+    wait_until(lambda: len(cli.lines("ran")) == 2)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=10)
-    run = desk.newest_run()
-    again = desk.start("resume", run.uuid)
-    (desk.folder / "go").touch()
+    run = cli.newest_run()
+    again = cli.start("resume", run.uuid)
+    (cli.folder / "go").touch()
     assert ended(again) == 0
-    assert sorted(desk.lines("ran")) == ["end_1", "end_2", "part_1", "part_2"]
-    assert len(places(desk)[0]) == 2
+    assert sorted(cli.lines("ran")) == ["end_1", "end_2", "part_1", "part_2"]
+    assert len(places(cli)[0]) == 2
 
 
-def test_a_job_whose_place_slurm_ends_runs_again_in_another(slurm: SlurmServer, desk: WorkflowDesk) -> None:
-    process = desk.start("run", desk.write(GATED % 1), *SLURM)
-    wait_until(lambda: len(desk.lines("ran")) == 1)
-    (first,) = places(desk)[0]
+def test_a_job_whose_place_slurm_ends_runs_again_in_another(slurm: SlurmServer, cli: WorkflowCli) -> None:
+    process = cli.start("run", cli.write(GATED % 1), *SLURM)
+    wait_until(lambda: len(cli.lines("ran")) == 1)
+    (first,) = places(cli)[0]
     slurm.ask("scancel", "--signal=KILL", "--batch", first.job_id)  # Slurm calls that FAILED
-    wait_until(lambda: len(desk.lines("ran")) == 2, what="another worker", timeout=40)
-    (desk.folder / "go").touch()
+    wait_until(lambda: len(cli.lines("ran")) == 2, what="another worker", timeout=40)
+    (cli.folder / "go").touch()
     assert ended(process) == 0
-    asked, over = places(desk)
+    asked, over = places(cli)
     assert len(asked) == 2
     assert [one.job_id for one in over if one.is_gone] == [first.job_id]
 
 
-def test_an_allocation_that_is_told_to_end_gives_its_jobs_back(
-    slurm: SlurmServer, desk: WorkflowDesk
-) -> None:
-    process = desk.start("run", desk.write(GATED % 1), *SLURM, "--packing", "allocations")
-    wait_until(lambda: len(desk.lines("ran")) == 1)
-    (first,) = places(desk)[0]
+def test_an_allocation_that_is_told_to_end_gives_its_jobs_back(slurm: SlurmServer, cli: WorkflowCli) -> None:
+    process = cli.start("run", cli.write(GATED % 1), *SLURM, "--packing", "allocations")
+    wait_until(lambda: len(cli.lines("ran")) == 1)
+    (first,) = places(cli)[0]
     slurm.ask("scancel", "--signal=TERM", "--full", first.job_id)
-    wait_until(lambda: len(desk.lines("ran")) == 2, what="another allocation", timeout=40)
-    (desk.folder / "go").touch()
+    wait_until(lambda: len(cli.lines("ran")) == 2, what="another allocation", timeout=40)
+    (cli.folder / "go").touch()
     assert ended(process) == 0
     wait_until(lambda: state_in_slurm(slurm, first.job_id) == "COMPLETED")
 
@@ -293,76 +289,76 @@ def test_an_allocation_that_is_told_to_end_gives_its_jobs_back(
     ids=["failed", "cancelled"],
 )
 def test_a_lost_allocation_of_several_is_replaced_while_jobs_are_left(
-    slurm: SlurmServer, desk: WorkflowDesk, options: tuple[str, ...], word: str, ended_jobs: int
+    slurm: SlurmServer, cli: WorkflowCli, options: tuple[str, ...], word: str, ended_jobs: int
 ) -> None:
     """A job in a cancelled allocation ends with it; a lost job runs again."""
     flow = (GATED % 5).replace("memory: 100m", "num_cpus: 2")  # as much as a node has
-    driver = desk.start("run", desk.write(flow), *SLURM, "--allocations", "2", "--walltime", "5m")
-    wait_until(lambda: len(desk.lines("ran")) == 2, timeout=60, what="a job in each of them")
-    first, _ = sorted(_allocations(desk))
+    driver = cli.start("run", cli.write(flow), *SLURM, "--allocations", "2", "--walltime", "5m")
+    wait_until(lambda: len(cli.lines("ran")) == 2, timeout=60, what="a job in each of them")
+    first, _ = sorted(_allocations(cli))
     slurm.ask("scancel", *options, first)
-    wait_until(lambda: len(_allocations(desk)) == 3, timeout=60, what="another allocation")
-    wait_until(lambda: len(desk.lines("ran")) == 3, timeout=60, what="a job in the new one")
-    (desk.folder / "go").touch()
+    wait_until(lambda: len(_allocations(cli)) == 3, timeout=60, what="another allocation")
+    wait_until(lambda: len(cli.lines("ran")) == 3, timeout=60, what="a job in the new one")
+    (cli.folder / "go").touch()
     output, _ = driver.communicate(timeout=90)
     assert driver.returncode == (ended_jobs < 5), output
     assert f"allocation {first} of slurm ended ({word}" in output
     assert "asking for another" in output
-    assert len(_allocations(desk)) == 3, "no more than were lost"
-    assert len({line for line in desk.lines("ran") if line.startswith("end")}) == ended_jobs
-    cancelled = [one for one in desk.records().values() if one.status is Status.CANCELLED]
+    assert len(_allocations(cli)) == 3, "no more than were lost"
+    assert len({line for line in cli.lines("ran") if line.startswith("end")}) == ended_jobs
+    cancelled = [one for one in cli.records().values() if one.status is Status.CANCELLED]
     assert len(cancelled) == 5 - ended_jobs
 
 
-def _allocations(desk: WorkflowDesk) -> set[str]:
-    store = desk.store()
+def _allocations(cli: WorkflowCli) -> set[str]:
+    store = cli.store()
     try:
-        facts = [event.fact for _, event in store.run_events(desk.newest_run().uuid)]
+        facts = [event.fact for _, event in store.run_events(cli.newest_run().uuid)]
     finally:
         store.close()
     return {one.placement.job_id for fact in facts if isinstance(fact, WorkPlaced) for one in fact.placed}
 
 
-def test_a_walltime_costs_a_job_one_attempt(slurm: SlurmServer, desk: WorkflowDesk) -> None:
+def test_a_walltime_costs_a_job_one_attempt(slurm: SlurmServer, cli: WorkflowCli) -> None:
     """Slurm tells a place of its end where that is far enough away; else its time is simply up. It looks
     every half minute."""
-    process = desk.start("run", desk.write(WALLTIMES), *SLURM, "--packing", "allocations")
-    wait_until(lambda: sorted(desk.lines("ran")) == ["long", "short"])
-    first = {one.asked["time"]: one.job_id for one in places(desk)[0]}
-    reached, told = first["00:02:00"], first["00:30:00"]
-    for job_id, left_s in ((reached, 1), (told, 40)):
+    process = cli.start("run", cli.write(WALLTIMES), *SLURM, "--packing", "allocations")
+    wait_until(lambda: sorted(cli.lines("ran")) == ["long", "short"])
+    first = {one.asked["time"]: one.job_id for one in places(cli)[0]}
+    reached, result = first["00:02:00"], first["00:30:00"]
+    for job_id, left_s in ((reached, 1), (result, 40)):
         end = dt.datetime.now().astimezone() + dt.timedelta(seconds=left_s)
         slurm.ask("scontrol", "update", f"jobid={job_id}", f"endtime={end:%Y-%m-%dT%H:%M:%S}")
     again = ["long", "long", "short", "short"]
-    wait_until(lambda: sorted(desk.lines("ran")) == again, what="other allocations", timeout=70)
-    (desk.folder / "go").touch()
+    wait_until(lambda: sorted(cli.lines("ran")) == again, what="other allocations", timeout=70)
+    (cli.folder / "go").touch()
     assert ended(process) == 0
     wait_until(lambda: state_in_slurm(slurm, reached) == "TIMEOUT")
-    wait_until(lambda: state_in_slurm(slurm, told) == "COMPLETED")
+    wait_until(lambda: state_in_slurm(slurm, result) == "COMPLETED")
 
 
-def test_a_lost_node_costs_its_jobs_one_attempt(own_slurm: SlurmServer, desk: WorkflowDesk) -> None:
-    process = desk.start("run", desk.write(GATED % 1), *SLURM)
-    wait_until(lambda: len(desk.lines("ran")) == 1)
+def test_a_lost_node_costs_its_jobs_one_attempt(own_slurm: SlurmServer, cli: WorkflowCli) -> None:
+    process = cli.start("run", cli.write(GATED % 1), *SLURM)
+    wait_until(lambda: len(cli.lines("ran")) == 1)
     (node,) = own_slurm.ask("squeue", "--noheader", "--format=%N").split()
     own_slurm.ask("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
-    wait_until(lambda: len(desk.lines("ran")) == 2, what="another place", timeout=40)
-    (desk.folder / "go").touch()
+    wait_until(lambda: len(cli.lines("ran")) == 2, what="another place", timeout=40)
+    (cli.folder / "go").touch()
     assert ended(process) == 0
-    _, over = places(desk)
+    _, over = places(cli)
     assert [one.word for one in over if one.is_gone] == ["NODE_FAIL"]
 
 
-def test_nothing_secret_is_in_what_slurm_shows(slurm: SlurmServer, desk: WorkflowDesk) -> None:
-    process = desk.start("run", desk.write(GATED % 1), *SLURM)
-    wait_until(lambda: len(desk.lines("ran")) == 1)
-    (one,) = places(desk)[0]
+def test_nothing_secret_is_in_what_slurm_shows(slurm: SlurmServer, cli: WorkflowCli) -> None:
+    process = cli.start("run", cli.write(GATED % 1), *SLURM)
+    wait_until(lambda: len(cli.lines("ran")) == 1)
+    (one,) = places(cli)[0]
     shown = slurm.ask("scontrol", "show", "job", one.job_id)
     script = slurm.ask("scontrol", "write", "batch_script", one.job_id, "-")
-    assert f"joblens run={desk.newest_run().uuid}" in shown
-    assert str(desk.store_path) not in shown + script
-    (hire,) = (desk.store_path.parent / "hires").rglob("*.json")
-    assert hire.stat().st_mode & 0o077 == 0
-    (desk.folder / "go").touch()
+    assert f"joblens run={cli.newest_run().uuid}" in shown
+    assert str(cli.store_path) not in shown + script
+    (config_file,) = (cli.store_path.parent / "hires").rglob("*.json")
+    assert config_file.stat().st_mode & 0o077 == 0
+    (cli.folder / "go").touch()
     assert ended(process) == 0
-    assert not list(hire.parent.parent.rglob("*.json"))
+    assert not list(config_file.parent.parent.rglob("*.json"))

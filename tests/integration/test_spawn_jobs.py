@@ -47,7 +47,7 @@ from joblens.plan.workflows.spawning import MOST_JOBS, MOST_STATE_BYTES
 from joblens.spec.workflows.file import read_spawn
 from joblens.stores.sqlite import SqliteStore
 from tests.conftest import wait_until
-from tests.integration.workflow_desk import WorkflowDesk, states
+from tests.integration.workflow_cli import WorkflowCli, states
 
 FLOW = """
 name: loop
@@ -64,7 +64,7 @@ jobs:
 """
 
 
-class Desk:
+class OpenRun:
     """A run that nobody drives, and calls as its jobs would make them."""
 
     def __init__(self, folder: Path, options: RunOptions | None = None) -> None:
@@ -99,10 +99,10 @@ class Desk:
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path)
-    yield desk
-    desk.store.close()
+def one(tmp_path: Path) -> Iterator[OpenRun]:
+    cli = OpenRun(tmp_path)
+    yield cli
+    cli.store.close()
 
 
 def job(name: str, command: str = "true", **more: Any) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def job(name: str, command: str = "true", **more: Any) -> dict[str, Any]:
 # ---- one call --------------------------------------------------------------------------------------------
 
 
-def test_jobs_are_added_with_everything_a_file_can_say(one: Desk) -> None:
+def test_jobs_are_added_with_everything_a_file_can_say(one: OpenRun) -> None:
     answer = one.spawn(
         job("next", "echo ${files.input.made}", depends_on=["work"], cancel_on_blocking_job_failure=False),
         job(
@@ -152,7 +152,7 @@ def test_jobs_are_added_with_everything_a_file_can_say(one: Desk) -> None:
     assert one.store.runs(run.workflow_uuid)[-1].jobs == 5
 
 
-def test_the_same_batch_again_changes_nothing(one: Desk) -> None:
+def test_the_same_batch_again_changes_nothing(one: OpenRun) -> None:
     first = one.spawn(job("a"), job("b", depends_on=["a"]), state=1)
     before = one.run
     again = one.spawn(job("a"), job("b", depends_on=["a"]), state=2, attempt=2)
@@ -162,7 +162,7 @@ def test_the_same_batch_again_changes_nothing(one: Desk) -> None:
     assert one.run == before
 
 
-def test_the_same_batch_with_nested_values_changes_nothing(one: Desk) -> None:
+def test_the_same_batch_with_nested_values_changes_nothing(one: OpenRun) -> None:
     first = job(
         "a",
         container={"image": "i", "volumes": ["/tmp:/x"]},
@@ -176,38 +176,38 @@ def test_the_same_batch_with_nested_values_changes_nothing(one: Desk) -> None:
     assert container.volumes == ("/tmp:/x",)
 
 
-def test_another_content_under_the_same_name_is_refused(one: Desk) -> None:
+def test_another_content_under_the_same_name_is_refused(one: OpenRun) -> None:
     one.spawn(job("a", "echo 1", priority=1))
     assert "'a' was already added with different content (command)" in one.refused(
         job("a", "echo 2", priority=1)
     )
 
 
-def test_a_batch_that_is_half_there_is_refused(one: Desk) -> None:
+def test_a_batch_that_is_half_there_is_refused(one: OpenRun) -> None:
     one.spawn(job("a"))
     assert "'b' is new" in one.refused(job("a"), job("b"))
     assert "the workflow file has it" in one.refused(job("other"))
     assert "'seed' has added it" in one.refused(job("a"), by="other")
 
 
-def test_a_second_batch_of_one_attempt_is_another_iteration(one: Desk) -> None:
+def test_a_second_batch_of_one_attempt_is_another_iteration(one: OpenRun) -> None:
     assert one.spawn(job("a")).iteration == 1
     assert one.spawn(job("b", depends_on=["a"])).iteration == 2
     assert plan_of_run(one.run).jobs[3].depends_on == (0, 2)
 
 
-def test_each_lineage_has_a_limit_of_its_own(one: Desk) -> None:
+def test_each_lineage_has_a_limit_of_its_own(one: OpenRun) -> None:
     for place in range(3):
         one.spawn(job(f"a{place}"))
-    told = one.refused(job("a3"))
-    assert "lineage 'seed' has added jobs 3 times" in told
-    assert "max_iterations" in told
+    result = one.refused(job("a3"))
+    assert "lineage 'seed' has added jobs 3 times" in result
+    assert "max_iterations" in result
     assert one.spawn(job("b"), lineage="another").iteration == 1
     assert one.spawn(state="end").iteration == 3  # a final state is no iteration
     assert one.spawn(job("a0")).existing == ("a0",)  # neither is a batch that is there
 
 
-def test_an_empty_batch_stores_the_final_state(one: Desk) -> None:
+def test_an_empty_batch_stores_the_final_state(one: OpenRun) -> None:
     one.spawn(job("a"), state={"at": 1})
     one.spawn(state={"value": 7.5})
     found = lineage_state(one.run, "seed", one.settings)
@@ -217,8 +217,8 @@ def test_an_empty_batch_stores_the_final_state(one: Desk) -> None:
     assert one.run == before
 
 
-def test_all_mistakes_are_told_at_once_and_nothing_is_written(one: Desk) -> None:
-    told = one.refused(
+def test_all_mistakes_are_told_at_once_and_nothing_is_written(one: OpenRun) -> None:
+    result = one.refused(
         job("a", resource_requirements="smal"),
         job("a"),
         job("b", depends_on=["c", "nobody"]),
@@ -236,13 +236,13 @@ def test_all_mistakes_are_told_at_once_and_nothing_is_written(one: Desk) -> None
         "parameters is only for jobs of a workflow file",
         "the run has a job 'seed' already: the workflow file has it",
     ):
-        assert text in told
-    told = one.refused(job("b", depends_on=["c"]), job("c", depends_on=["b"]), job("d", depends_on=["d"]))
-    assert "jobs wait for each other: 'b' needs 'c' needs 'b'" in told
-    assert "'d' needs 'd'" in told
+        assert text in result
+    result = one.refused(job("b", depends_on=["c"]), job("c", depends_on=["b"]), job("d", depends_on=["d"]))
+    assert "jobs wait for each other: 'b' needs 'c' needs 'b'" in result
+    assert "'d' needs 'd'" in result
 
 
-def test_sizes_have_limits(one: Desk) -> None:
+def test_sizes_have_limits(one: OpenRun) -> None:
     jobs = tuple(JobSpec(name=f"j{place}", command="true") for place in range(MOST_JOBS + 1))
     caller = Caller(one.uuid, "seed", 1, "", "seed")
     with pytest.raises(InputError, match="at most 10,000"):
@@ -257,7 +257,7 @@ def test_sizes_have_limits(one: Desk) -> None:
     assert one.spawn(job("a"), state=(1, 2)).state == [1, 2]
 
 
-def test_two_calls_at_the_same_moment_both_count(one: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_calls_at_the_same_moment_both_count(one: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between reading the run and writing to it another job adds its own."""
     apply = one.store.apply
     calls: list[int] = []
@@ -276,7 +276,7 @@ def test_two_calls_at_the_same_moment_both_count(one: Desk, monkeypatch: pytest.
 
 
 def test_a_batch_that_comes_at_the_moment_the_run_ends_can_still_be_run(
-    one: Desk, monkeypatch: pytest.MonkeyPatch
+    one: OpenRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     apply = one.store.apply
 
@@ -291,7 +291,7 @@ def test_a_batch_that_comes_at_the_moment_the_run_ends_can_still_be_run(
 
 
 def test_a_driver_finds_jobs_that_were_added_after_its_last_question(
-    one: Desk, monkeypatch: pytest.MonkeyPatch
+    one: OpenRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_to_its_end = RunDriver.run
 
@@ -318,7 +318,7 @@ def test_a_driver_adopts_a_queued_job_that_was_added_after_it_had_read_the_run(
     pytest.importorskip("celery")
     monkeypatch.setenv("JOBLENS_STORE", str(tmp_path / "store.db"))
     monkeypatch.setenv("JOBLENS_QUEUE_IDLE", "500ms")
-    one = Desk(tmp_path, RunOptions(cwd=str(tmp_path), engine="celery"))
+    one = OpenRun(tmp_path, RunOptions(cwd=str(tmp_path), engine="celery"))
     run = one.run
     plan = plan_of_run(run)
     one.spawn(job("late"))
@@ -342,19 +342,19 @@ def test_a_driver_adopts_a_queued_job_that_was_added_after_it_had_read_the_run(
     one.store.close()
 
 
-def test_a_job_that_could_never_fit_is_refused(one: Desk) -> None:
+def test_a_job_that_could_never_fit_is_refused(one: OpenRun) -> None:
     owner = Owner(host="h", boot_id="b", pid=1, start_ticks=1)
     started = RunStarted(owner, 2.0, 1 << 30)
     one.store.apply([RunNoted(RunEvent("11111111-1111-4111-8111-111111111111", one.uuid, 1, started))])
-    told = one.refused(job("a", num_cpus=3), job("b", memory="2g"), job("c", num_gpus=1))
+    result = one.refused(job("a", num_cpus=3), job("b", memory="2g"), job("c", num_gpus=1))
     for name in ("a", "b", "c"):
-        assert name in told
+        assert name in result
 
 
-def test_labels_of_added_jobs_mean_the_same_as_in_a_file(tmp_path: Path, one: Desk) -> None:
+def test_labels_of_added_jobs_mean_the_same_as_in_a_file(tmp_path: Path, one: OpenRun) -> None:
     assert "'gpu'; no worker of this run serves it" in one.refused(job("a", label="gpu"))
     (tmp_path / "celery").mkdir()
-    many = Desk(tmp_path / "celery", RunOptions(cwd=str(tmp_path), engine="celery"))
+    many = OpenRun(tmp_path / "celery", RunOptions(cwd=str(tmp_path), engine="celery"))
     owner = Owner(host="h", boot_id="b", pid=1, start_ticks=1)
     many.store.apply([RunNoted(RunEvent("started", many.uuid, 1, RunStarted(owner, 2.0, 1 << 30)))])
     assert "b: needs 64 CPUs" in many.refused(job("b", num_cpus=64))
@@ -362,7 +362,7 @@ def test_labels_of_added_jobs_mean_the_same_as_in_a_file(tmp_path: Path, one: De
     many.store.close()
 
 
-def test_secrets_of_added_jobs_stay_out_of_the_store(one: Desk) -> None:
+def test_secrets_of_added_jobs_stay_out_of_the_store(one: OpenRun) -> None:
     secret = "hunter2-hunter2"
     one.spawn(
         job("a", f"curl -H {secret} x", env={"API_TOKEN": secret, "PLAIN": "1"}), state={"api_key": secret}
@@ -422,9 +422,9 @@ def loop(last: int, more: str = "") -> str:
     return LOOP.format(python=sys.executable, last=last, more=more)
 
 
-def test_a_loop_runs_until_it_has_converged(desk: WorkflowDesk) -> None:
-    (desk.folder / "loop.py").write_text(ORCHESTRATOR)
-    document = desk.run(loop(3), timeout=180.0)
+def test_a_loop_runs_until_it_has_converged(cli: WorkflowCli) -> None:
+    (cli.folder / "loop.py").write_text(ORCHESTRATOR)
+    document = cli.run(loop(3), timeout=180.0)
     assert states(document) == dict.fromkeys(LOOP_OF_THREE, "completed")
     assert document["counts"] == {"completed": 7}
     assert [row["added_by"] for row in document["results"]] == [
@@ -434,47 +434,47 @@ def test_a_loop_runs_until_it_has_converged(desk: WorkflowDesk) -> None:
         *["check1"] * 2,
         *["check2"] * 2,
     ]
-    trace = (desk.folder / "trace").read_text().splitlines()
+    trace = (cli.folder / "trace").read_text().splitlines()
     assert trace == ["check0 0", "work1 case", "check1 1", "work2 case", "check2 2", "work3 case", "check3 3"]
-    [shown] = desk.call("spawn-jobs", "--show", "--run", "loop", "--json", code=0).json
+    [shown] = cli.call("spawn-jobs", "--show", "--run", "loop", "--json", code=0).json
     assert shown == {
         "lineage": "case",
         "iteration": 3,
         "state": {"generations": 3, "token": None},
         "is_final": True,
     }
-    assert b"not-for-the-store" not in desk.store_path.read_bytes()
-    assert "check3" in desk.call("graph", "loop", code=0).stdout
-    assert desk.call("workflows", "--json", code=0).json[0]["last_run"]["jobs"] == 7
-    watched = desk.call("watch", "loop", "--once", code=0).stdout
+    assert b"not-for-the-store" not in cli.store_path.read_bytes()
+    assert "check3" in cli.call("graph", "loop", code=0).stdout
+    assert cli.call("workflows", "--json", code=0).json[0]["last_run"]["jobs"] == 7
+    watched = cli.call("watch", "loop", "--once", code=0).stdout
     assert "7 of 7 done" in watched
 
 
-def test_an_orchestrator_that_is_tried_again_adds_its_jobs_once(desk: WorkflowDesk) -> None:
-    (desk.folder / "loop.py").write_text(ORCHESTRATOR)
-    document = desk.run(loop(1, " && test $JOBLENS_ATTEMPT = 2 || exit 7"), timeout=180.0)
+def test_an_orchestrator_that_is_tried_again_adds_its_jobs_once(cli: WorkflowCli) -> None:
+    (cli.folder / "loop.py").write_text(ORCHESTRATOR)
+    document = cli.run(loop(1, " && test $JOBLENS_ATTEMPT = 2 || exit 7"), timeout=180.0)
     assert states(document) == dict.fromkeys(["check0", "work1", "check1"], "completed")
-    trace = (desk.folder / "trace").read_text().splitlines()
+    trace = (cli.folder / "trace").read_text().splitlines()
     # The second attempt finds the batch of the first: the lineage has come to its end, so it adds nothing.
     assert trace == ["check0 0", "check0 1", "work1 case", "check1 1"]
 
 
-def test_jobs_of_an_orchestrator_that_fails_stay_blocked_until_it_is_run_again(desk: WorkflowDesk) -> None:
-    (desk.folder / "loop.py").write_text(ORCHESTRATOR)
-    document = desk.run(loop(1, " && test -e fixed"), code=1, timeout=180.0)
+def test_jobs_of_an_orchestrator_that_fails_stay_blocked_until_it_is_run_again(cli: WorkflowCli) -> None:
+    (cli.folder / "loop.py").write_text(ORCHESTRATOR)
+    document = cli.run(loop(1, " && test -e fixed"), code=1, timeout=180.0)
     assert states(document) == {"check0": "failed", "work1": "blocked", "check1": "blocked"}
-    (desk.folder / "fixed").touch()
-    again = desk.call("rerun", "loop", "--failed", "--json", code=0, timeout=180.0).json
+    (cli.folder / "fixed").touch()
+    again = cli.call("rerun", "loop", "--failed", "--json", code=0, timeout=180.0).json
     assert states(again) == dict.fromkeys(["check0", "work1", "check1"], "completed")
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_driver_killed_at_any_moment_loses_and_repeats_no_added_job(desk: WorkflowDesk, seed: int) -> None:
-    (desk.folder / "loop.py").write_text(ORCHESTRATOR)
-    path = desk.write(loop(3))
+def test_a_driver_killed_at_any_moment_loses_and_repeats_no_added_job(cli: WorkflowCli, seed: int) -> None:
+    (cli.folder / "loop.py").write_text(ORCHESTRATOR)
+    path = cli.write(loop(3))
     chance = random.Random(seed)
-    driver = desk.start("run", path)
-    wait_until((desk.folder / "trace").exists, timeout=60.0, what="the first job to begin")
+    driver = cli.start("run", path)
+    wait_until((cli.folder / "trace").exists, timeout=60.0, what="the first job to begin")
     kills = 0
     while kills < 3 and driver.poll() is None:
         time.sleep(chance.uniform(0.5, 3.0))
@@ -483,17 +483,17 @@ def test_a_driver_killed_at_any_moment_loses_and_repeats_no_added_job(desk: Work
         assert driver.stdout is not None
         driver.stdout.close()  # launchers may hold the other end
         kills += 1
-        driver = desk.start("resume", "loop")
+        driver = cli.start("resume", "loop")
     printed, _ = driver.communicate(timeout=180)
     assert driver.returncode == 0, printed
-    results = desk.call("results", "loop", "--json", code=0).json["results"]
+    results = cli.call("results", "loop", "--json", code=0).json["results"]
     assert {row["job_name"]: row["status"] for row in results} == dict.fromkeys(LOOP_OF_THREE, "completed")
-    works = [line for line in (desk.folder / "trace").read_text().splitlines() if line.startswith("work")]
+    works = [line for line in (cli.folder / "trace").read_text().splitlines() if line.startswith("work")]
     assert works == ["work1 case", "work2 case", "work3 case"]
-    assert [batch.iteration for batch in desk.newest_run().spawned] == [1, 2, 3, 3]
+    assert [batch.iteration for batch in cli.newest_run().spawned] == [1, 2, 3, 3]
 
 
-def test_a_part_of_a_run_keeps_the_jobs_that_were_added_to_it(desk: WorkflowDesk) -> None:
+def test_a_part_of_a_run_keeps_the_jobs_that_were_added_to_it(cli: WorkflowCli) -> None:
     batch = {
         "jobs": [
             job("good", "echo good >> trace"),
@@ -501,69 +501,69 @@ def test_a_part_of_a_run_keeps_the_jobs_that_were_added_to_it(desk: WorkflowDesk
             job("last", "echo last >> trace", depends_on=["good", "bad"]),
         ]
     }
-    (desk.folder / "batch.json").write_text(json.dumps(batch))
+    (cli.folder / "batch.json").write_text(json.dumps(batch))
     command = f"{sys.executable} -m joblens spawn-jobs batch.json"
-    document = desk.run(FLOW.replace('command: "true"', f'command: "{command}"', 1), code=1, timeout=180.0)
+    document = cli.run(FLOW.replace('command: "true"', f'command: "{command}"', 1), code=1, timeout=180.0)
     assert states(document)["bad"] == "failed"
-    (desk.folder / "fixed").touch()
-    again = desk.call("rerun", "loop", "--failed", "--json", code=0, timeout=180.0).json
+    (cli.folder / "fixed").touch()
+    again = cli.call("rerun", "loop", "--failed", "--json", code=0, timeout=180.0).json
     assert set(states(again).values()) == {"completed"}
-    assert sorted((desk.folder / "trace").read_text().split()) == ["bad", "good", "last"]
-    assert desk.call("rerun", "loop", "--changed", "--json", code=0, timeout=180.0).json["again"] == []
+    assert sorted((cli.folder / "trace").read_text().split()) == ["bad", "good", "last"]
+    assert cli.call("rerun", "loop", "--changed", "--json", code=0, timeout=180.0).json["again"] == []
 
 
-def test_requests_raised_for_added_jobs_hold_in_a_later_run(desk: WorkflowDesk) -> None:
+def test_requests_raised_for_added_jobs_hold_in_a_later_run(cli: WorkflowCli) -> None:
     """Also where a job has another index there."""
     for name in ("seed", "other"):
         jobs = [job(f"{name}_{one}", "test -e fixed", resource_requirements="small") for one in "ab"]
-        (desk.folder / f"{name}.json").write_text(json.dumps({"jobs": jobs}))
+        (cli.folder / f"{name}.json").write_text(json.dumps({"jobs": jobs}))
     spawn = f"{sys.executable} -m joblens spawn-jobs"
     text = FLOW.replace('command: "true"', f'command: "{spawn} seed.json && test -e fixed"', 1)
     text = text.replace('command: "true"', f'command: "sleep 0.1; {spawn} other.json"', 1)
-    desk.run(text, code=1, timeout=180.0)
-    before = desk.newest_run()
+    cli.run(text, code=1, timeout=180.0)
+    before = cli.newest_run()
     there = [one.name for one in plan_of_run(before).jobs].index("other_b")
     raised = RequirementsRaised((RaisedRequest(there, 1, memory_bytes=100 << 20),))
-    store = desk.store()
+    store = cli.store()
     store.apply([RunNoted(RunEvent("raised", before.uuid, 1, raised))])
     store.close()
-    (desk.folder / "fixed").touch()
-    (desk.folder / "seed.json").write_text(json.dumps({"jobs": [job("seed_c"), job("seed_d")]}))
-    again = desk.call("rerun", "loop", "--failed", "--json", code=0, timeout=180.0).json
+    (cli.folder / "fixed").touch()
+    (cli.folder / "seed.json").write_text(json.dumps({"jobs": [job("seed_c"), job("seed_d")]}))
+    again = cli.call("rerun", "loop", "--failed", "--json", code=0, timeout=180.0).json
     assert set(states(again).values()) == {"completed"}
-    asked = {one.name: one.requirements.memory_bytes for one in plan_of_run(desk.newest_run()).jobs}
+    asked = {one.name: one.requirements.memory_bytes for one in plan_of_run(cli.newest_run()).jobs}
     assert asked["other_b"] == 100 << 20
     assert asked["other_a"] == 64 << 20
-    assert desk.records_of(desk.newest_run())["other_b"].job.requirements.memory_bytes == 100 << 20
+    assert cli.records_of(cli.newest_run())["other_b"].job.requirements.memory_bytes == 100 << 20
     assert asked["seed_c"] is None
     assert asked["seed_d"] is None
 
 
-def test_mistakes_in_a_file_are_shown_with_their_lines(desk: WorkflowDesk) -> None:
+def test_mistakes_in_a_file_are_shown_with_their_lines(cli: WorkflowCli) -> None:
     batch = "jobs:\n  - {name: a, command: x, depends_on: [nobody]}\n  - {name: b, command: y, num_cpu: 1}\n"
-    (desk.folder / "batch.yaml").write_text(batch)
+    (cli.folder / "batch.yaml").write_text(batch)
     command = f"{sys.executable} -m joblens spawn-jobs batch.yaml"
-    document = desk.run(FLOW.replace('command: "true"', f'command: "{command}"', 1), code=1, timeout=180.0)
+    document = cli.run(FLOW.replace('command: "true"', f'command: "{command}"', 1), code=1, timeout=180.0)
     rows = {row["job_name"]: row for row in document["results"]}
     assert rows["seed"]["return_code"] == 2
-    printed = desk.call("logs", rows["seed"]["job_uuid"], "--stderr", code=0).stdout
+    printed = cli.call("logs", rows["seed"]["job_uuid"], "--stderr", code=0).stdout
     assert "batch.yaml:3:" in printed
     assert "num_cpus" in printed
     assert "Traceback" not in printed
 
 
-def test_outside_of_a_job_nothing_can_be_added(desk: WorkflowDesk) -> None:
-    (desk.folder / "batch.json").write_text('{"jobs": []}')
-    refused = desk.call("spawn-jobs", "batch.json", code=2)
+def test_outside_of_a_job_nothing_can_be_added(cli: WorkflowCli) -> None:
+    (cli.folder / "batch.json").write_text('{"jobs": []}')
+    refused = cli.call("spawn-jobs", "batch.json", code=2)
     assert "only a job of a running workflow" in refused.stderr
-    assert "--final" in desk.call("spawn-jobs", code=2).stderr
+    assert "--final" in cli.call("spawn-jobs", code=2).stderr
 
 
-def test_who_watches_a_run_sees_the_jobs_that_are_added(desk: WorkflowDesk) -> None:
-    (desk.folder / "loop.py").write_text(ORCHESTRATOR)
-    driver = desk.start("run", desk.write(loop(5)), "--quiet")  # lasts longer than it takes to start watching
-    wait_until((desk.folder / "trace").exists, timeout=60.0, what="the first job to begin")
-    watching = desk.start("watch", "loop")
+def test_who_watches_a_run_sees_the_jobs_that_are_added(cli: WorkflowCli) -> None:
+    (cli.folder / "loop.py").write_text(ORCHESTRATOR)
+    driver = cli.start("run", cli.write(loop(5)), "--quiet")  # lasts longer than it takes to start watching
+    wait_until((cli.folder / "trace").exists, timeout=60.0, what="the first job to begin")
+    watching = cli.start("watch", "loop")
     printed, _ = watching.communicate(timeout=180)
     driver.communicate(timeout=60)
     assert watching.returncode == 0, printed
@@ -584,7 +584,7 @@ jobs:
 """
 
 
-def test_added_jobs_datasets_and_recovered_jobs_work_together(desk: WorkflowDesk) -> None:
+def test_added_jobs_datasets_and_recovered_jobs_work_together(cli: WorkflowCli) -> None:
     joblens = f"{sys.executable} -m joblens"
     much = f"{sys.executable} -c \"import time; x = b'x' * (80 << 20); time.sleep(1)\""
     jobs = [
@@ -593,39 +593,39 @@ def test_added_jobs_datasets_and_recovered_jobs_work_together(desk: WorkflowDesk
         job("hears", "echo ${user_data.input.word} >> trace", depends_on=["join"]),
         job("much", much, resource_requirements={"memory": "40m"}),
     ]
-    (desk.folder / "batch.json").write_text(json.dumps({"jobs": jobs}))
-    (desk.folder / "raw").mkdir()
-    (desk.folder / "raw" / "x").write_text("x\n")
-    first = desk.run(TOGETHER.format(joblens=joblens), code=1, timeout=180.0)
+    (cli.folder / "batch.json").write_text(json.dumps({"jobs": jobs}))
+    (cli.folder / "raw").mkdir()
+    (cli.folder / "raw" / "x").write_text("x\n")
+    first = cli.run(TOGETHER.format(joblens=joblens), code=1, timeout=180.0)
     assert {name: state for name, state in states(first).items() if state != "completed"} == {
         "two": "failed",
         "join": "blocked",
         "hears": "blocked",
         "much": "failed",
     }
-    (desk.folder / "ok").touch()
-    recovering = desk.start(
+    (cli.folder / "ok").touch()
+    recovering = cli.start(
         "recover", "together", "--retry-unknown", "--memory-multiplier", "4", "--no-prompts"
     )
-    wait_until(lambda: any(one.index == 6 and one.attempt == 2 for one in desk.results()), timeout=60.0)
+    wait_until(lambda: any(one.index == 6 and one.attempt == 2 for one in cli.results()), timeout=60.0)
     recovering.send_signal(signal.SIGKILL)
     recovering.communicate(timeout=30)
-    last = desk.call("resume", "together", "--json", code=0, timeout=180.0).json
+    last = cli.call("resume", "together", "--json", code=0, timeout=180.0).json
     assert set(states(last).values()) == {"completed"}
-    assert desk.lines("trace") == ["1", "2", "x", "5"]
-    tried = [one for one in desk.results() if one.index == 6]
+    assert cli.lines("trace") == ["1", "2", "x", "5"]
+    tried = [one for one in cli.results() if one.index == 6]
     assert tried[-1].attempt >= 2
-    store = desk.store()
+    store = cli.store()
     limits = [store.find(one.job_uuid).job.requirements.memory_bytes for one in tried]
     store.close()
     assert limits == [40 << 20] + [160 << 20] * (len(tried) - 1)
-    again = desk.call("rerun", "together", "--only", "two", "--json", code=0, timeout=180.0).json
+    again = cli.call("rerun", "together", "--only", "two", "--json", code=0, timeout=180.0).json
     assert set(states(again).values()) == {"completed"}
-    assert desk.lines("trace") == ["1", "2", "x", "5"] * 2
-    assert [one.index for one in desk.results()] == [2, 3, 5]
+    assert cli.lines("trace") == ["1", "2", "x", "5"] * 2
+    assert [one.index for one in cli.results()] == [2, 3, 5]
 
 
-def test_the_last_answer_about_actions_of_workers_hides_no_added_jobs(one: Desk) -> None:
+def test_the_last_answer_about_actions_of_workers_hides_no_added_jobs(one: OpenRun) -> None:
     """It is asked for when the run is over: jobs in it are for a resumed run."""
     facts = RunFacts(FakeKit(one.store), one.uuid, plan_of_run(one.run))  # type: ignore[arg-type]
     driver = RunDriver.__new__(RunDriver)
@@ -661,7 +661,7 @@ class FakeKit:
         work()
 
 
-def test_an_added_reader_of_a_dataset_that_an_earlier_run_finalized_has_its_stamp(one: Desk) -> None:
+def test_an_added_reader_of_a_dataset_that_an_earlier_run_finalized_has_its_stamp(one: OpenRun) -> None:
     """Else each `rerun --changed` would run it again: the dataset would be new to it."""
     plan = Plan(
         name="w",

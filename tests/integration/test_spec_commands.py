@@ -31,7 +31,7 @@ jobs:
 """
 
 
-def said(path: Path | str, **given: Any) -> list[str]:
+def problems_of(path: Path | str, **given: Any) -> list[str]:
     with pytest.raises(SpecError) as caught:
         load_spec(str(path), **given)
     return list(caught.value.problems)
@@ -140,7 +140,7 @@ def test_problems_are_told_in_the_order_of_the_file_with_their_places(tmp_path: 
         "    resource_requirements: big\n"
         "    parameters_file: gone.csv\n"
     )
-    assert said(spec, parameters={"q": "1"}) == [
+    assert problems_of(spec, parameters={"q": "1"}) == [
         "--param q: the workflow has no parameter or variable 'q'; the workflow has none",
         f"{spec}:5:18: there is no job 'bb'; did you mean 'b'?",
         f"{spec}:5:22: there is no job 'c'; there are 'a', 'b'",
@@ -150,7 +150,7 @@ def test_problems_are_told_in_the_order_of_the_file_with_their_places(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("case,value\na\n", "cases.csv:2: 1 values for 2 columns"),
         ("", "cases.csv is empty"),
@@ -159,20 +159,20 @@ def test_problems_are_told_in_the_order_of_the_file_with_their_places(tmp_path: 
         ('case,value\n"a,1\n', "cases.csv:2: unexpected end of data"),
     ],
 )
-def test_a_table_that_cannot_be_used_says_why(tmp_path: Path, content: str, told: str) -> None:
+def test_a_table_that_cannot_be_used_says_why(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "s.yaml").write_text(SWEEP)
     (tmp_path / "cases.csv").write_text(content)
     (tmp_path / "xs.txt").write_text("1\n")
-    (problem,) = said(tmp_path / "s.yaml")
-    assert told in problem
+    (problem,) = problems_of(tmp_path / "s.yaml")
+    assert message in problem
 
 
 def test_files_that_are_no_workflow_are_told_plainly(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("\n \n")
     (tmp_path / "latin.yaml").write_bytes(b"name: a\nx: \xe9\n")
-    assert said(tmp_path / "empty.yaml") == [f"{tmp_path}/empty.yaml:1:1: the file is empty"]
-    assert said(tmp_path / "latin.yaml") == [f"{tmp_path}/latin.yaml:2:4: not UTF-8 text"]
-    assert said(tmp_path) == [f"'{tmp_path}' is a directory, not a workflow file"]
+    assert problems_of(tmp_path / "empty.yaml") == [f"{tmp_path}/empty.yaml:1:1: the file is empty"]
+    assert problems_of(tmp_path / "latin.yaml") == [f"{tmp_path}/latin.yaml:2:4: not UTF-8 text"]
+    assert problems_of(tmp_path) == [f"'{tmp_path}' is a directory, not a workflow file"]
     with pytest.raises(SpecError) as caught:
         load_spec(str(tmp_path / "emty.yaml"))
     assert caught.value.hint == f"did you mean {tmp_path}/empty.yaml?"

@@ -125,7 +125,7 @@ TOLD = [
 ]
 
 
-def said(path: Path) -> list[str]:
+def problems_of(path: Path) -> list[str]:
     with pytest.raises(SpecError) as caught:
         load_spec(str(path))
     return list(caught.value.problems)
@@ -163,7 +163,7 @@ def kdl_node(name: str, value: Any) -> list[str]:
 def test_one_mistake_of_every_kind_is_told_in_one_go(form: str, tmp_path: Path) -> None:
     text = kdl_workflow(MISTAKES) if form == "kdl" else spell(MISTAKES, form, random.Random(7))
     path = written(tmp_path, text, form)
-    problems = [one.removeprefix(f"{path}:").split(": ", 1) for one in said(path)]
+    problems = [one.removeprefix(f"{path}:").split(": ", 1) for one in problems_of(path)]
     assert sorted(message for _, message in problems) == sorted(TOLD)
     places = [tuple(map(int, place.split(":"))) for place, _ in problems]
     assert places == sorted(places)
@@ -181,7 +181,7 @@ jobs:
     blocked_by: zz
 """
     path = written(tmp_path, text)
-    assert said(path) == [
+    assert problems_of(path) == [
         f"{path}:4:5: unknown key 'comand' in job 'a'; did you mean 'command'?",
         f"{path}:4:5: there is no file 'x'; declare it under files:",
         f"{path}:5:5: unknown key 'dependson' in job 'a'; did you mean 'depends_on'?",
@@ -217,12 +217,12 @@ FOLLOWING = [
 
 @pytest.mark.parametrize(("text", "count"), FOLLOWING)
 def test_nothing_is_told_that_only_follows(text: str, count: int, tmp_path: Path) -> None:
-    assert len(said(written(tmp_path, f"name: w\n{text}\n"))) == count
+    assert len(problems_of(written(tmp_path, f"name: w\n{text}\n"))) == count
 
 
 def test_mistakes_under_a_misspelt_key_are_told_too(tmp_path: Path) -> None:
     path = written(tmp_path, "name: w\ntasks:\n  - name: a\n    cmd: ls\n    memory: 1q\n    needs: [b]\n")
-    assert said(path) == [
+    assert problems_of(path) == [
         f"{path}:2:1: unknown key 'tasks'; did you mean 'jobs'?",
         f"{path}:4:5: unknown key 'cmd' in job 'a'; did you mean 'command'?",
         f"{path}:5:5: memory in job 'a' must be a size such as 512m, 2g or 1.5GiB, not '1q'",
@@ -236,7 +236,7 @@ def test_a_node_of_kdl_is_named_as_kdl_names_it(tmp_path: Path) -> None:
         'name "w"\njobb "a" {\n    command "ls"\n}\njob "b" {\n    command "ls"\n    depends_on "a" "x"\n}\n'
     )
     path = written(tmp_path, text, "kdl")
-    assert said(path) == [
+    assert problems_of(path) == [
         f"{path}:2:1: unknown key 'jobb'; did you mean 'job'?",
         f"{path}:7:20: there is no job 'x'; there is only 'b'",
     ]
@@ -277,7 +277,7 @@ def test_mistakes_of_form_are_told_in_words_that_help(
     text: str, form: str, message: str, tmp_path: Path
 ) -> None:
     path = written(tmp_path, text, form)
-    assert said(path) == [f"{path}:{message}"]
+    assert problems_of(path) == [f"{path}:{message}"]
 
 
 ODD: st.SearchStrategy[Any] = st.sampled_from(

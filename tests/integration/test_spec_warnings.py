@@ -1,6 +1,6 @@
 """Warnings about a workflow file reach the person who runs it: on standard error, and in every document."""
 
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 
 FLOW = """\
 name: quiet
@@ -12,27 +12,27 @@ jobs:
 MESSAGE = "flow.yaml:2:1: access_groups has no effect: everyone who can read the store sees its workflows"
 
 
-def test_every_command_that_reads_a_file_to_run_it_warns(desk: WorkflowDesk) -> None:
-    desk.write(FLOW)
+def test_every_command_that_reads_a_file_to_run_it_warns(cli: WorkflowCli) -> None:
+    cli.write(FLOW)
     for words in (("run", "flow.yaml"), ("run", "flow.yaml", "--dry-run"), ("submit", "flow.yaml")):
-        done = desk.call(*words, code=0)
+        done = cli.call(*words, code=0)
         assert done.stderr.count(f"joblens: warning: {MESSAGE}") == 1, words
         assert MESSAGE not in done.stdout
-    assert f"warning: {MESSAGE}" in desk.call("validate", "flow.yaml", code=0).stdout
+    assert f"warning: {MESSAGE}" in cli.call("validate", "flow.yaml", code=0).stdout
 
 
-def test_documents_have_the_warnings(desk: WorkflowDesk) -> None:
-    desk.write(FLOW)
+def test_documents_have_the_warnings(cli: WorkflowCli) -> None:
+    cli.write(FLOW)
     for words in (("run", "flow.yaml"), ("run", "flow.yaml", "--dry-run"), ("submit", "flow.yaml")):
-        document = desk.call(*words, "--json", code=0).json
+        document = cli.call(*words, "--json", code=0).json
         assert document["warnings"] == [MESSAGE], words
-    [checked] = desk.call("validate", "flow.yaml", "--json", code=0).json
+    [checked] = cli.call("validate", "flow.yaml", "--json", code=0).json
     assert MESSAGE in checked["warnings"]
 
 
-def test_quiet_means_quiet(desk: WorkflowDesk) -> None:
-    desk.write(FLOW)
-    assert desk.call("run", "flow.yaml", "--quiet", code=0).stderr == ""
+def test_quiet_means_quiet(cli: WorkflowCli) -> None:
+    cli.write(FLOW)
+    assert cli.call("run", "flow.yaml", "--quiet", code=0).stderr == ""
 
 
 NODES = """\
@@ -43,27 +43,27 @@ jobs:
 """
 
 
-def test_several_nodes_without_a_cluster_are_warned_of_where_they_stand(desk: WorkflowDesk) -> None:
-    desk.write(NODES)
+def test_several_nodes_without_a_cluster_are_warned_of_where_they_stand(cli: WorkflowCli) -> None:
+    cli.write(NODES)
     where = "flow.yaml:3:32: num_nodes in job 'a' has no effect with this engine"
     for words in (("run", "flow.yaml"), ("run", "flow.yaml", "--engine", "celery", "--dry-run")):
-        done = desk.call(*words, code=0)
+        done = cli.call(*words, code=0)
         assert done.stderr.count(where) == 1, done.stderr
         assert "more like it" not in done.stderr
         assert "--engine slurm or ray" in done.stderr
 
 
-def test_a_warning_is_for_the_engine_of_the_run(desk: WorkflowDesk) -> None:
-    desk.write(FLOW.replace("access_groups: [team]", "slurm_defaults: {constraint: ib}"))
+def test_a_warning_is_for_the_engine_of_the_run(cli: WorkflowCli) -> None:
+    cli.write(FLOW.replace("access_groups: [team]", "slurm_defaults: {constraint: ib}"))
     message = "slurm_defaults has no effect with this engine: only for --engine slurm"
-    assert message in desk.call("validate", "flow.yaml", code=0).stdout
-    assert message in desk.call("run", "flow.yaml", "--dry-run", code=0).stderr
-    assert message not in desk.call("validate", "flow.yaml", "--engine", "slurm", code=0).stdout
+    assert message in cli.call("validate", "flow.yaml", code=0).stdout
+    assert message in cli.call("run", "flow.yaml", "--dry-run", code=0).stderr
+    assert message not in cli.call("validate", "flow.yaml", "--engine", "slurm", code=0).stdout
 
 
-def test_a_rerun_with_the_file_as_it_is_now_warns_too(desk: WorkflowDesk) -> None:
-    desk.run(FLOW)
-    desk.write(FLOW.replace('command: "true"', "command: ls"))
-    done = desk.call("rerun", "1.1", "--changed", "--dry-run", code=0)
-    assert f"warning: {desk.folder}/{MESSAGE}" in done.stderr
-    assert MESSAGE not in desk.call("rerun", "1.1", "--all", "--dry-run", code=0).stderr
+def test_a_rerun_with_the_file_as_it_is_now_warns_too(cli: WorkflowCli) -> None:
+    cli.run(FLOW)
+    cli.write(FLOW.replace('command: "true"', "command: ls"))
+    done = cli.call("rerun", "1.1", "--changed", "--dry-run", code=0)
+    assert f"warning: {cli.folder}/{MESSAGE}" in done.stderr
+    assert MESSAGE not in cli.call("rerun", "1.1", "--all", "--dry-run", code=0).stderr

@@ -46,9 +46,9 @@ def test_arrow_goes_to_a_file(filled: RunJoblens, tmp_path: Path) -> None:
 
 
 def test_rows_beyond_the_limit_are_reported(filled: RunJoblens) -> None:
-    told = filled("sql", QUERY, "--limit", "1", "--json")
-    assert len(json.loads(told.stdout)) == 1
-    assert "stopped after 1 row;" in told.stderr
+    result = filled("sql", QUERY, "--limit", "1", "--json")
+    assert len(json.loads(result.stdout)) == 1
+    assert "stopped after 1 row;" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,8 @@ def test_rows_beyond_the_limit_are_reported(filled: RunJoblens) -> None:
         ("DELETE FROM jobs", "write one SELECT over the views jobs, attempts, runs"),
         (" ", "the query is empty"),
         ("SELECT 1); SELECT * FROM (SELECT 2, 3", "more than one statement"),
+        ("SELECT CAST(x'ff' AS TEXT)", "a value in the answer is not UTF-8 text"),
+        ("SELECT zeroblob(17000000)", "a value of the query has more than 16 MiB"),
     ],
 )
 def test_a_mistake_is_explained(filled: RunJoblens, text: str, message: str) -> None:
@@ -67,6 +69,19 @@ def test_a_mistake_is_explained(filled: RunJoblens, text: str, message: str) -> 
     assert refused.code == 2
     assert message in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_one_call_of_a_function_ends_in_time_too(filled: RunJoblens) -> None:
+    # SQLite compares each part of one text with another: many minutes in one call, which nothing interrupts.
+    text = "SELECT instr(hex(zeroblob(8000000)), hex(zeroblob(4000000)) || '1')"
+    refused = filled("sql", text, "--timeout", "1s")
+    assert (refused.code, "took longer than 1 s" in refused.stderr) == (2, True)
+
+
+def test_memory_of_a_query_is_bounded(filled: RunJoblens) -> None:
+    values = ", ".join(f"group_concat(hex(zeroblob(7000000)) || {number})" for number in range(60))
+    refused = filled("sql", f"SELECT {values}")
+    assert (refused.code, "needs more than 512 MiB of memory" in refused.stderr) == (2, True)
 
 
 def test_the_docs_have_every_view_with_its_columns() -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tests.integration.workflow_desk import WorkflowDesk, interrupt
+from tests.integration.workflow_cli import WorkflowCli, interrupt
 
 MIXED = """
 name: mixed
@@ -18,49 +18,49 @@ jobs:
 STATES = {"done": "completed", "long": "terminated", "held": "terminated", "after": "canceled"}
 
 
-def _stop(desk: WorkflowDesk, how: str) -> str:
+def _stop(cli: WorkflowCli, how: str) -> str:
     options = ["--time", "3s"] if how == "time" else ["--on-interrupt", "kill"]
-    process = desk.start("run", desk.write(MIXED), "--jobs", "3", *options)
+    process = cli.start("run", cli.write(MIXED), "--jobs", "3", *options)
     for line in ("done", "long", "held"):
-        desk.wait_for_line("order", line)
+        cli.wait_for_line("order", line)
     if how == "interrupt":
         interrupt(process)
     elif how == "terminate":
         process.terminate()
     elif how == "cancel":
-        desk.call("cancel", "mixed", code=0)
+        cli.call("cancel", "mixed", code=0)
     output, _ = process.communicate(timeout=30)
     return output
 
 
 @pytest.mark.parametrize("how", ["interrupt", "terminate", "cancel", "time"])
-def test_everyone_tells_the_same_of_a_run_that_was_ended(desk: WorkflowDesk, how: str) -> None:
-    summary = _stop(desk, how)
+def test_everyone_tells_the_same_of_a_run_that_was_ended(cli: WorkflowCli, how: str) -> None:
+    summary = _stop(cli, how)
     counts = Counter(STATES.values())
     for state, count in counts.items():
         assert f"{count} {state}" in summary
-    rows = desk.call("results", "mixed", "--json", code=0).json["results"]
+    rows = cli.call("results", "mixed", "--json", code=0).json["results"]
     assert {row["job_name"]: row["status"] for row in rows} == STATES
     for row in rows:
         if row["status"] in ("terminated", "canceled"):
-            told = re.sub(r"\s+", " ", summary)
-            assert f"{row['job_name']} {row['status']}: {row['reason']}" in told
-    watched = desk.call("watch", "mixed", code=1).stdout
+            result = re.sub(r"\s+", " ", summary)
+            assert f"{row['job_name']} {row['status']}: {row['reason']}" in result
+    watched = cli.call("watch", "mixed", code=1).stdout
     assert "1 of 4 done, 2 failed, 1 canceled: run stopped" in watched
     assert "retrying" not in watched
-    shown = desk.call("workflows", "show", "mixed", "--json", code=0).json["runs"][-1]
+    shown = cli.call("workflows", "show", "mixed", "--json", code=0).json["runs"][-1]
     assert (shown["completed"], shown["failed"], shown["left"]) == (1, 2, 1)
 
 
-def test_the_state_of_a_run_that_was_ended_says_what_a_resume_does(desk: WorkflowDesk) -> None:
-    _stop(desk, "time")
-    why = {row["job_name"]: row["reason"] for row in desk.call("results", "mixed", "--json").json["results"]}
+def test_the_state_of_a_run_that_was_ended_says_what_a_resume_does(cli: WorkflowCli) -> None:
+    _stop(cli, "time")
+    why = {row["job_name"]: row["reason"] for row in cli.call("results", "mixed", "--json").json["results"]}
     assert why["long"] == "the run timed out; `joblens resume` starts it again"
     assert why["after"] == "the run timed out before it started; `joblens resume` continues it"
 
 
-def test_watch_tells_programs_how_an_ended_run_ended(desk: WorkflowDesk) -> None:
-    desk.run("{name: fine, jobs: [{name: a, command: 'true'}]}")
-    desk.run("{name: bad, jobs: [{name: a, command: 'false'}]}", code=1)
-    assert desk.call("watch", "fine", "--json", code=0).json_lines[-1]["status"] == "completed"
-    assert desk.call("watch", "bad", "--json", code=1).json_lines[-1]["status"] == "failed"
+def test_watch_tells_programs_how_an_ended_run_ended(cli: WorkflowCli) -> None:
+    cli.run("{name: fine, jobs: [{name: a, command: 'true'}]}")
+    cli.run("{name: bad, jobs: [{name: a, command: 'false'}]}", code=1)
+    assert cli.call("watch", "fine", "--json", code=0).json_lines[-1]["status"] == "completed"
+    assert cli.call("watch", "bad", "--json", code=1).json_lines[-1]["status"] == "failed"

@@ -55,7 +55,7 @@ def test_a_store_that_may_not_be_written_is_read(
     before = sorted(os.listdir(store_path.parent))
     mount = READ_ONLY.format(shlex.quote(str(store_path.parent)))
     try:
-        for arguments, told in (
+        for arguments, result in (
             (("results", "flow"), "completed"),
             (("workflows",), "flow"),
             (("history",), "success"),
@@ -66,7 +66,7 @@ def test_a_store_that_may_not_be_written_is_read(
         ):
             done = _on(mount, *arguments, cwd=tmp_path)
             assert done.returncode == 0, done.stderr
-            assert told in done.stdout
+            assert result in done.stdout
             assert done.stderr == ""
     finally:
         if user is not None:

@@ -12,19 +12,19 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import wait_until
-from tests.integration.background_jobs import Desk, desk, kill
+from tests.integration.background_jobs import BackgroundCli, kill, open_cli
 from tests.integration.run_jobs import JOBLENS, PYTHON, is_gone, wait_for_file
 
 MIB = 1 << 20
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> Iterator[Desk]:
-    with desk("auto", tmp_path) as found:
+def one(tmp_path: Path) -> Iterator[BackgroundCli]:
+    with open_cli("auto", tmp_path) as found:
         yield found
 
 
-def test_a_submitted_job_is_recorded_like_one_that_was_run(one: Desk) -> None:
+def test_a_submitted_job_is_recorded_like_one_that_was_run(one: BackgroundCli) -> None:
     uuid = one.submit("--name", "greeting", "--tag", "x", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
     assert one.call("wait", uuid).code == 7
     record = one.record(uuid)
@@ -38,13 +38,13 @@ def test_a_submitted_job_is_recorded_like_one_that_was_run(one: Desk) -> None:
     assert one.call("logs", uuid, "--stderr").stdout == "err\n"
 
 
-def test_submit_with_wait_ends_with_the_jobs_exit_code_and_prints_its_record(one: Desk) -> None:
+def test_submit_with_wait_ends_with_the_jobs_exit_code_and_prints_its_record(one: BackgroundCli) -> None:
     done = one.call("submit", "--wait", "--json", "--", "sh", "-c", "exit 5")
     assert done.code == 5
     assert (done.json["status"], done.json["returncode"]) == ("failed", 5)
 
 
-def test_a_running_job_is_seen_by_every_command_that_shows_running_jobs(one: Desk) -> None:
+def test_a_running_job_is_seen_by_every_command_that_shows_running_jobs(one: BackgroundCli) -> None:
     go = one.folder / "go"
     wait = f"echo first; while [ ! -e {go} ]; do sleep 0.02; done; echo last"
     uuid = one.submit("--interval", "50ms", "--name", "seen", "--shell", wait)
@@ -65,7 +65,7 @@ def test_a_running_job_is_seen_by_every_command_that_shows_running_jobs(one: Des
     assert len(lines.splitlines()) == record.outcome.samples == len(one.samples(uuid))
 
 
-def test_a_cancelled_job_is_asked_first_and_has_time_to_clean_up(one: Desk) -> None:
+def test_a_cancelled_job_is_asked_first_and_has_time_to_clean_up(one: BackgroundCli) -> None:
     uuid = one.submit("--shell", "trap 'echo cleaned; exit 3' TERM; echo ready; while :; do sleep 0.05; done")
     one.running(uuid)
     wait_until(lambda: "ready" in one.call("logs", uuid).stdout, what="the trap to be set")
@@ -76,14 +76,14 @@ def test_a_cancelled_job_is_asked_first_and_has_time_to_clean_up(one: Desk) -> N
     assert one.call("logs", uuid).stdout == "ready\ncleaned\n"
 
 
-def test_a_job_that_does_not_listen_is_killed_after_its_grace_time(one: Desk) -> None:
+def test_a_job_that_does_not_listen_is_killed_after_its_grace_time(one: BackgroundCli) -> None:
     uuid = one.submit("--grace", "100ms", "--shell", "trap '' TERM; while :; do sleep 0.05; done")
     one.running(uuid)
     one.call("cancel", uuid, code=0)
     assert one.record(uuid).status == "cancelled"
 
 
-def test_cancelling_a_job_that_waits_keeps_it_from_starting(one: Desk) -> None:
+def test_cancelling_a_job_that_waits_keeps_it_from_starting(one: BackgroundCli) -> None:
     ran = one.folder / "ran"
     uuid = _queue_without_supervisor(one, "touch", str(ran))
     assert "cancelled" in one.call("cancel", uuid, code=0).stdout
@@ -96,13 +96,13 @@ def test_cancelling_a_job_that_waits_keeps_it_from_starting(one: Desk) -> None:
     assert not ran.exists()
 
 
-def test_a_background_job_has_its_time_out(one: Desk) -> None:
+def test_a_background_job_has_its_time_out(one: BackgroundCli) -> None:
     uuid = one.submit("--timeout", "200ms", "--", "sleep", "60")
     assert one.call("wait", uuid).code == 124
     assert one.record(uuid).status == "timeout"
 
 
-def test_what_outlives_the_main_process_is_counted_and_ended(one: Desk) -> None:
+def test_what_outlives_the_main_process_is_counted_and_ended(one: BackgroundCli) -> None:
     uuid = one.submit("--shell", f"sleep 300 & echo $! > {one.folder}/pid; exec true")
     record = one.ended(uuid)
     assert record.outcome is not None
@@ -114,7 +114,7 @@ def test_what_outlives_the_main_process_is_counted_and_ended(one: Desk) -> None:
     ("command", "code"), [(["/no/such/program"], 127), ([os.devnull], 126)], ids=["missing", "not executable"]
 )
 def test_a_command_that_cannot_be_started_is_an_error_with_its_reason(
-    one: Desk, command: list[str], code: int
+    one: BackgroundCli, command: list[str], code: int
 ) -> None:
     uuid = one.submit("--", *command)
     assert one.call("wait", uuid).code == code
@@ -124,7 +124,7 @@ def test_a_command_that_cannot_be_started_is_an_error_with_its_reason(
     assert command[0] in (record.outcome.error or "")
 
 
-def test_a_directory_that_vanished_before_the_start_is_an_error_with_its_reason(one: Desk) -> None:
+def test_a_directory_that_vanished_before_the_start_is_an_error_with_its_reason(one: BackgroundCli) -> None:
     gone = one.folder / "gone"
     gone.mkdir()
     uuid = _queue_without_supervisor(one, "--cwd", str(gone), "--", "true")
@@ -136,7 +136,9 @@ def test_a_directory_that_vanished_before_the_start_is_an_error_with_its_reason(
     assert str(gone) in (record.outcome.error or "")
 
 
-def test_output_files_that_cannot_be_made_are_an_error_and_not_the_end_of_the_supervisor(one: Desk) -> None:
+def test_output_files_that_cannot_be_made_are_an_error_and_not_the_end_of_the_supervisor(
+    one: BackgroundCli,
+) -> None:
     blocked = one.folder / "blocked"
     blocked.write_text("a file where a directory is needed")
     one.extra_env = {"JOBLENS_OUTPUT_DIR": str(blocked)}
@@ -150,7 +152,7 @@ def test_output_files_that_cannot_be_made_are_an_error_and_not_the_end_of_the_su
     assert str(blocked) in (record.outcome.error or "")
 
 
-def test_each_job_follows_the_settings_of_its_own_submit(one: Desk) -> None:
+def test_each_job_follows_the_settings_of_its_own_submit(one: BackgroundCli) -> None:
     first = one.submit("--", "echo", "a")
     one.extra_env = {"JOBLENS_OUTPUT_DIR": str(one.folder / "elsewhere")}
     second = one.submit("--", "echo", "b")
@@ -161,7 +163,7 @@ def test_each_job_follows_the_settings_of_its_own_submit(one: Desk) -> None:
     assert (one.folder / "elsewhere" / second / "stdout.log").read_text() == "b\n"
 
 
-def test_secrets_in_the_environment_reach_the_job_and_no_file_that_stays(one: Desk) -> None:
+def test_secrets_in_the_environment_reach_the_job_and_no_file_that_stays(one: BackgroundCli) -> None:
     one.extra_env = {"MY_TOKEN": "hush-hush-hush"}
     uuid = one.submit("--shell", 'test "$MY_TOKEN" = hush-hush-hush')
     one.extra_env = {}
@@ -171,7 +173,7 @@ def test_secrets_in_the_environment_reach_the_job_and_no_file_that_stays(one: De
             assert b"hush-hush-hush" not in path.read_bytes(), path
 
 
-def test_names_and_values_that_are_no_text_reach_the_job_as_they_are(one: Desk) -> None:
+def test_names_and_values_that_are_no_text_reach_the_job_as_they_are(one: BackgroundCli) -> None:
     done = subprocess.run(
         [os.fsencode(word) for word in (*JOBLENS, "submit", "--", "printf", "%s")] + [b"a\xffb"],
         env=one.env(),
@@ -186,7 +188,7 @@ def test_names_and_values_that_are_no_text_reach_the_job_as_they_are(one: Desk) 
 # ---- the supervisor ------------------------------------------------------------------------------
 
 
-def test_many_submits_at_once_share_one_supervisor(one: Desk) -> None:
+def test_many_submits_at_once_share_one_supervisor(one: BackgroundCli) -> None:
     # Long enough that it does not end between two submits of a busy machine and give way to a second one.
     one.extra_env["JOBLENS_SUPERVISOR_IDLE"] = "4s"
     command = [*JOBLENS, "submit", "--", "sh", "-c", "sleep 0.2; exit 4"]
@@ -200,14 +202,14 @@ def test_many_submits_at_once_share_one_supervisor(one: Desk) -> None:
     assert len(owners) == 1
 
 
-def test_the_supervisor_is_gone_when_it_has_been_idle(one: Desk) -> None:
+def test_the_supervisor_is_gone_when_it_has_been_idle(one: BackgroundCli) -> None:
     one.ended(one.submit("--", "true"))
     pid = one.supervisor_pid()
     wait_until(lambda: one.supervisor_pid() is None, what="the supervisor to end")
     assert pid is None or wait_until(lambda: is_gone(pid))
 
 
-def test_a_job_outlives_the_terminal_it_was_submitted_from(one: Desk) -> None:
+def test_a_job_outlives_the_terminal_it_was_submitted_from(one: BackgroundCli) -> None:
     job = f"sleep 0.6; touch {one.folder}/survived"
     submit = shlex.join([*JOBLENS, "submit", "--shell", job])
     pid, master = pty.fork()
@@ -222,7 +224,7 @@ def test_a_job_outlives_the_terminal_it_was_submitted_from(one: Desk) -> None:
     assert (one.folder / "survived").exists()
 
 
-def test_the_supervisor_does_not_hold_on_to_the_directory_it_was_started_from(one: Desk) -> None:
+def test_the_supervisor_does_not_hold_on_to_the_directory_it_was_started_from(one: BackgroundCli) -> None:
     folder = one.folder / "short-lived"
     folder.mkdir()
     done = subprocess.run(
@@ -234,7 +236,7 @@ def test_the_supervisor_does_not_hold_on_to_the_directory_it_was_started_from(on
     one.ended(done.stdout.strip())
 
 
-def test_a_supervisor_asked_to_end_ends_its_jobs_first(one: Desk) -> None:
+def test_a_supervisor_asked_to_end_ends_its_jobs_first(one: BackgroundCli) -> None:
     uuid = one.submit("--", "sleep", "60")
     one.running(uuid)
     pid = one.supervisor_pid()
@@ -244,7 +246,7 @@ def test_a_supervisor_asked_to_end_ends_its_jobs_first(one: Desk) -> None:
     wait_until(lambda: is_gone(pid), what="the supervisor to end")
 
 
-def test_a_supervisor_that_cannot_start_is_told_and_the_job_stays_queued(one: Desk) -> None:
+def test_a_supervisor_that_cannot_start_is_told_and_the_job_stays_queued(one: BackgroundCli) -> None:
     broken = one.folder / "joblens.yml"
     broken.write_text("logs: {level: WARNING}\n")
     uuid = _queue_without_supervisor(one, "true")
@@ -256,7 +258,7 @@ def test_a_supervisor_that_cannot_start_is_told_and_the_job_stays_queued(one: De
     assert one.ended(uuid).status == "success"
 
 
-def test_what_a_job_prints_beyond_the_bound_is_given_back_while_it_runs(one: Desk) -> None:
+def test_what_a_job_prints_beyond_the_bound_is_given_back_while_it_runs(one: BackgroundCli) -> None:
     one.extra_env = {"JOBLENS_OUTPUT_MAX_SIZE": "1m"}
     code = (
         "import os, sys, time\n"
@@ -281,7 +283,9 @@ def test_what_a_job_prints_beyond_the_bound_is_given_back_while_it_runs(one: Des
 
 
 @pytest.mark.slow
-def test_five_hundred_jobs_at_once_are_all_recorded_with_a_soft_limit_of_1024_files(one: Desk) -> None:
+def test_five_hundred_jobs_at_once_are_all_recorded_with_a_soft_limit_of_1024_files(
+    one: BackgroundCli,
+) -> None:
     code = (
         "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (1024, r.getrlimit(r.RLIMIT_NOFILE)[1]))\n"
         "from joblens.app.jobs.preparation import Request, prepare\n"
@@ -313,7 +317,7 @@ def test_five_hundred_jobs_at_once_are_all_recorded_with_a_soft_limit_of_1024_fi
     assert (one.folder / "store" / "logs" / some.job.uuid / "stdout.log").read_text() == "1024\n"
 
 
-def test_jobs_beyond_what_the_descriptors_allow_wait_for_their_turn(one: Desk) -> None:
+def test_jobs_beyond_what_the_descriptors_allow_wait_for_their_turn(one: BackgroundCli) -> None:
     """With 160 descriptors there is room for two at a time."""
     subprocess.run(
         ["sh", "-c", 'ulimit -n 160; for i in 1 2 3 4 5; do "$@"; done', "sh", *JOBLENS, "submit", "--",
@@ -331,7 +335,7 @@ def test_jobs_beyond_what_the_descriptors_allow_wait_for_their_turn(one: Desk) -
     assert most <= 2
 
 
-def _queue_without_supervisor(one: Desk, *arguments: str) -> str:
+def _queue_without_supervisor(one: BackgroundCli, *arguments: str) -> str:
     """As if the supervisor had been killed before it came to start the job."""
     code = (
         "import sys; from joblens.app.jobs import submission as submitting\n"
@@ -353,7 +357,7 @@ mv told.part told.txt
 """
 
 
-def notifier(one: Desk) -> Path:
+def notifier(one: BackgroundCli) -> Path:
     folder = one.folder / "place"
     folder.mkdir()
     script = folder / "note.sh"
@@ -362,7 +366,7 @@ def notifier(one: Desk) -> Path:
     return folder
 
 
-def test_a_notification_runs_where_the_job_ran_with_what_the_job_was_given(one: Desk) -> None:
+def test_a_notification_runs_where_the_job_ran_with_what_the_job_was_given(one: BackgroundCli) -> None:
     folder = notifier(one)
     notify = "./note.sh --token=hunter2!"
     arguments = ("--cwd", str(folder), "--env", "GREETING=hello", "--notify", notify)
@@ -373,7 +377,7 @@ def test_a_notification_runs_where_the_job_ran_with_what_the_job_was_given(one: 
 
 
 @pytest.mark.parametrize("ends", ["while nobody looks", "under the next supervisor"])
-def test_a_notification_comes_also_when_another_supervisor_took_over(one: Desk, ends: str) -> None:
+def test_a_notification_comes_also_when_another_supervisor_took_over(one: BackgroundCli, ends: str) -> None:
     folder = notifier(one)
     wait = f"touch here; while [ ! -e {one.folder}/go ]; do sleep 0.02; done; exit 4"
     arguments = ("--cwd", str(folder), "--env", "GREETING=hello", "--notify", "./note.sh --token=hunter2!")
@@ -394,12 +398,12 @@ def test_a_notification_comes_also_when_another_supervisor_took_over(one: Desk, 
     assert (folder / "told.txt").read_text() == "failed 4 hello --token=hunter2!\n"
 
 
-def test_what_a_notification_needs_is_cleared_away_when_everything_was_killed(one: Desk) -> None:
+def test_what_a_notification_needs_is_cleared_away_when_everything_was_killed(one: BackgroundCli) -> None:
     uuid = one.submit("--notify", "true", "--", "sleep", "60")
     record = one.running(uuid)
     assert record.attempt is not None
     one.kill_supervisor()
     kill(record.attempt.launcher_pid)
     one.call("list", code=0)
-    assert one.ended(uuid).status == "lost"  # and the desk looks that nothing is left
+    assert one.ended(uuid).status == "lost"  # and the open_cli looks that nothing is left
     one.call("list", code=0)

@@ -14,20 +14,20 @@ import pytest
 from joblens.agent.cgroups.placement import find_placement
 from joblens.probes.cgroup.layout import UNIFIED, read_layout
 from tests.conftest import REPOSITORY, RunJoblens, wait_until
-from tests.integration.background_jobs import Desk, desk, kill
+from tests.integration.background_jobs import BackgroundCli, kill, open_cli
 from tests.integration.run_jobs import JOBLENS
 
 UNITS = sorted((REPOSITORY / "contrib" / "systemd").glob("*.service"))
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> Iterator[Desk]:
-    with desk("auto", tmp_path) as found:
+def one(tmp_path: Path) -> Iterator[BackgroundCli]:
+    with open_cli("auto", tmp_path) as found:
         yield found
 
 
 @pytest.fixture
-def staying(one: Desk, processes_to_end: list[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+def staying(one: BackgroundCli, processes_to_end: list[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
     service = subprocess.Popen([*JOBLENS, "supervisor", "--stay"], env=one.env(), cwd=one.folder)
     processes_to_end.append(service)
     wait_until(lambda: one.supervisor_pid() == service.pid, what="the supervisor")
@@ -35,7 +35,7 @@ def staying(one: Desk, processes_to_end: list[subprocess.Popen[bytes]]) -> subpr
 
 
 def test_one_that_stays_looks_after_submitted_jobs_and_does_not_end_when_idle(
-    one: Desk, staying: subprocess.Popen[bytes]
+    one: BackgroundCli, staying: subprocess.Popen[bytes]
 ) -> None:
     record = one.ended(one.submit("--", "true"))
     assert record.attempt is not None
@@ -45,7 +45,9 @@ def test_one_that_stays_looks_after_submitted_jobs_and_does_not_end_when_idle(
     assert one.supervisor_pid() == staying.pid
 
 
-def test_told_to_end_it_ends_its_jobs_and_itself(one: Desk, staying: subprocess.Popen[bytes]) -> None:
+def test_told_to_end_it_ends_its_jobs_and_itself(
+    one: BackgroundCli, staying: subprocess.Popen[bytes]
+) -> None:
     uuid = one.submit("--", "sleep", "60")
     one.running(uuid)
     staying.send_signal(signal.SIGTERM)
@@ -57,14 +59,14 @@ def test_one_with_no_patience_at_all_still_runs_what_waits(joblens: RunJoblens) 
     joblens("submit", "--wait", "--", "true", env={"JOBLENS_SUPERVISOR_IDLE": "0"}, code=0, timeout=20)
 
 
-def test_a_second_one_is_told_that_there_is_one(one: Desk, staying: subprocess.Popen[bytes]) -> None:
+def test_a_second_one_is_told_that_there_is_one(one: BackgroundCli, staying: subprocess.Popen[bytes]) -> None:
     done = one.call("supervisor")
     assert done.code == 125
     assert "another supervisor is already running" in done.stderr
 
 
 def test_a_second_one_that_stays_takes_over_and_adopts(
-    one: Desk, staying: subprocess.Popen[bytes], processes_to_end: list[subprocess.Popen[bytes]]
+    one: BackgroundCli, staying: subprocess.Popen[bytes], processes_to_end: list[subprocess.Popen[bytes]]
 ) -> None:
     uuid = one.submit("--shell", f"while [ ! -e {one.folder}/go ]; do sleep 0.02; done; exit 4")
     one.running(uuid)
@@ -81,13 +83,13 @@ def test_a_second_one_that_stays_takes_over_and_adopts(
     assert (record.outcome.exit_code, record.attempt.owner.pid) == (4, second.pid)
 
 
-def _owner(one: Desk, uuid: str) -> int | None:
+def _owner(one: BackgroundCli, uuid: str) -> int | None:
     attempt = one.record(uuid).attempt
     return attempt.owner.pid if attempt else None
 
 
 def test_in_a_delegated_group_jobs_are_put_beside_it(
-    one: Desk, processes_to_end: list[subprocess.Popen[bytes]]
+    one: BackgroundCli, processes_to_end: list[subprocess.Popen[bytes]]
 ) -> None:
     unified = read_layout().unified
     if unified is None or unified.directory is None or not os.access(unified.directory, os.W_OK):
@@ -122,7 +124,7 @@ def _removed(folder: str) -> bool:
     return True
 
 
-def test_own_group_alone_is_refused(one: Desk) -> None:
+def test_own_group_alone_is_refused(one: BackgroundCli) -> None:
     assert one.call("supervisor", "--own-group").code == 2
 
 
@@ -150,7 +152,7 @@ def test_there_are_units() -> None:
 # ---- inside another job ------------------------------------------------------------------------------
 
 
-def test_a_job_cannot_start_the_supervisor_which_would_end_with_it(one: Desk) -> None:
+def test_a_job_cannot_start_the_supervisor_which_would_end_with_it(one: BackgroundCli) -> None:
     done = one.call("run", "--", *JOBLENS, "submit", "--", "true")
     assert done.code == 125
     assert "inside a job" in done.stderr
@@ -159,7 +161,7 @@ def test_a_job_cannot_start_the_supervisor_which_would_end_with_it(one: Desk) ->
     assert one.supervisor_pid() is None
 
 
-def test_a_daemon_of_a_job_cannot_start_it_either(one: Desk) -> None:
+def test_a_daemon_of_a_job_cannot_start_it_either(one: BackgroundCli) -> None:
     line = shlex.join([*JOBLENS, "submit", "--", "true"])
     wait = "for _ in $(seq 200); do [ -s code ] && break; sleep 0.1; done"
     done = one.call("run", "--shell", f"setsid sh -c '({line}; echo $? > code) 2>told &' & {wait}; cat told")
@@ -167,7 +169,7 @@ def test_a_daemon_of_a_job_cannot_start_it_either(one: Desk) -> None:
     assert (one.folder / "code").read_text() == "125\n"
 
 
-def test_a_job_may_submit_to_a_supervisor_that_was_there_before(one: Desk) -> None:
+def test_a_job_may_submit_to_a_supervisor_that_was_there_before(one: BackgroundCli) -> None:
     wait = f"while [ ! -e {one.folder}/go ]; do sleep 0.02; done"
     first = one.submit("--shell", wait)
     done = one.call("run", "--", *JOBLENS, "submit", "--shell", f"{wait}; exit 5", code=0)
@@ -180,7 +182,7 @@ def test_a_job_may_submit_to_a_supervisor_that_was_there_before(one: Desk) -> No
     assert one.ended(first).status == "success"
 
 
-def test_a_notification_may_start_the_supervisor(one: Desk) -> None:
+def test_a_notification_may_start_the_supervisor(one: BackgroundCli) -> None:
     """It runs for the job, not in it, though it is told the job's id in the same variable."""
     notify = shlex.join([*JOBLENS, "submit", "--name", "next", "--", "true"])
     one.call("run", "--notify", notify, "--", "true", code=0)

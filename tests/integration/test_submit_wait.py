@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Finished, RunJoblens
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 
 FLOW = """
 name: flow
@@ -56,8 +56,8 @@ def test_a_commands_result_is_printed(call: Any, options: tuple[str, ...]) -> No
         assert part in done.stdout
 
 
-def test_a_file_can_be_waited_for(desk: WorkflowDesk) -> None:
-    done = desk.call("submit", desk.write(FLOW), "--wait", code=1)
+def test_a_file_can_be_waited_for(cli: WorkflowCli) -> None:
+    done = cli.call("submit", cli.write(FLOW), "--wait", code=1)
     first, *others = done.stdout.splitlines()
     assert first == "1.1"
     text = "\n".join(others)
@@ -66,16 +66,16 @@ def test_a_file_can_be_waited_for(desk: WorkflowDesk) -> None:
     assert "failed" in text
 
 
-def test_a_file_that_was_waited_for_as_json(desk: WorkflowDesk) -> None:
-    document = desk.call("submit", desk.write(FLOW), "--wait", "--json", code=1).json
+def test_a_file_that_was_waited_for_as_json(cli: WorkflowCli) -> None:
+    document = cli.call("submit", cli.write(FLOW), "--wait", "--json", code=1).json
     assert document["run"] == "1.1"
     assert document["run_status"] == "failed"
     assert {row["job_name"]: row["return_code"] for row in document["results"]} == {"good": 0, "bad": 3}
 
 
-def test_waiting_for_a_file_has_an_end(desk: WorkflowDesk) -> None:
-    path = desk.write("name: long\njobs: [{name: long, command: 'while [ ! -e go ]; do sleep 0.05; done'}]\n")
-    done = desk.call("submit", path, "--wait", "-t", "300ms", code=124)
+def test_waiting_for_a_file_has_an_end(cli: WorkflowCli) -> None:
+    path = cli.write("name: long\njobs: [{name: long, command: 'while [ ! -e go ]; do sleep 0.05; done'}]\n")
+    done = cli.call("submit", path, "--wait", "-t", "300ms", code=124)
     assert "run 1.1 is still running after 300ms" in done.stderr
-    (desk.folder / "go").touch()
-    desk.call("wait", "1.1", code=0)
+    (cli.folder / "go").touch()
+    cli.call("wait", "1.1", code=0)

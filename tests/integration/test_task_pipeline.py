@@ -121,13 +121,13 @@ def test_a_parallel_workflow_goes_on_beside_a_failure(pipeline: TaskPipeline) ->
 
 
 def test_a_sweep_keeps_each_result_with_its_parameters(pipeline: TaskPipeline) -> None:
-    told: list[dict[str, Any]] = []
-    entries = pipeline.parameter_sweep("bash", "say.sh", {"x": [1, 2, 3], "y": ["a", "b"]}, told.append)
+    received: list[dict[str, Any]] = []
+    entries = pipeline.parameter_sweep("bash", "say.sh", {"x": [1, 2, 3], "y": ["a", "b"]}, received.append)
     assert [entry["params"] for entry in entries] == [{"x": x, "y": y} for x in (1, 2, 3) for y in "ab"]
     for entry in entries:
         assert entry["result"]["stdout"].strip() == f"x is {entry['params']['x']}"
         assert entry["result"]["params"] == entry["params"]
-    assert sorted(entry["task_id"] for entry in told) == sorted(entry["task_id"] for entry in entries)
+    assert sorted(entry["task_id"] for entry in received) == sorted(entry["task_id"] for entry in entries)
 
 
 def test_a_batch_begins_when_the_one_before_is_over(pipeline: TaskPipeline) -> None:
@@ -336,6 +336,6 @@ def test_all_of_a_workflow_is_cancelled_by_its_id(pipeline: TaskPipeline) -> Non
 def test_what_is_of_the_wrong_type_is_told_as_bad_input(
     pipeline: TaskPipeline, call: Callable[[TaskPipeline], Any]
 ) -> None:
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as found:
         call(pipeline)
-    assert not isinstance(told.value, UnknownJob)
+    assert not isinstance(found.value, UnknownJob)

@@ -81,9 +81,9 @@ def test_what_a_tool_says_of_its_scripts_defaults_is_what_the_script_does(
     ran = run_tool(name, tool.benchmark)
     assert ran.status == "success"
     defaults = {key: each.default for key, each in tool.scripts[tool.benchmark].parameters.items()}
-    told = {key: value for key, value in ran.result.items() if key in defaults and key != "temperature"}
-    assert told
-    assert told.items() <= defaults.items()
+    found = {key: value for key, value in ran.result.items() if key in defaults and key != "temperature"}
+    assert found
+    assert found.items() <= defaults.items()
 
 
 def test_the_error_of_poisson_falls_with_the_square_of_the_mesh_size(run_tool: RunTool) -> None:

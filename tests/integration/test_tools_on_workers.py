@@ -69,8 +69,8 @@ def test_the_worker_takes_the_program_that_passes_its_check_on_its_own_machine(
     solver_tool(tmp_path)
     assert missing_for(find_tool("mine", str(tmp_path)))  # nothing of it is where it is submitted
     result = TaskPipeline().submit_task("mine", "case.txt", {"x": "{program}"})
-    said = TaskPipeline().wait_for_task(result, timeout=60)
-    assert said["stdout"] == f"{tmp_path}/good/solver --in={tmp_path}/case.txt --x {{program}}\n", said
+    found = TaskPipeline().wait_for_task(result, timeout=60)
+    assert found["stdout"] == f"{tmp_path}/good/solver --in={tmp_path}/case.txt --x {{program}}\n", found
 
 
 def test_a_tool_that_is_not_on_the_worker_ends_as_a_command_that_is_not_there_with_what_to_do(
@@ -81,9 +81,9 @@ def test_a_tool_that_is_not_on_the_worker_ends_as_a_command_that_is_not_there_wi
     solver_tool(tmp_path)
     done = joblens("submit", "mine", "case.txt", "--wait", cwd=tmp_path)
     assert done.code == 127, done
-    said = joblens("status", done.stdout.split()[0], "--json", cwd=tmp_path)
-    assert "mine cannot run on this worker's machine" in said.stdout
-    assert "apt install solver" in said.stdout
+    lines = joblens("status", done.stdout.split()[0], "--json", cwd=tmp_path)
+    assert "mine cannot run on this worker's machine" in lines.stdout
+    assert "apt install solver" in lines.stdout
 
 
 def test_what_else_a_tool_needs_is_looked_for_by_the_worker(

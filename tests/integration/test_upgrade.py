@@ -11,16 +11,16 @@ import apsw
 import pytest
 
 from tests.conftest import REPOSITORY, python_path, wait_until
-from tests.integration.background_jobs import Desk, desk
+from tests.integration.background_jobs import BackgroundCli, open_cli
 
 MOVED = "last_words_of_jobs"
 
 
 class Installed:
-    """A copy of the package that commands of this desk are started from."""
+    """A copy of the package that commands of this open_cli are started from."""
 
-    def __init__(self, one: Desk) -> None:
-        self._desk = one
+    def __init__(self, one: BackgroundCli) -> None:
+        self._cli = one
         self._schema = 0
         self._package = one.folder / "site" / "joblens"
         shutil.copytree(
@@ -30,7 +30,7 @@ class Installed:
 
     def upgrade(self) -> None:
         """To version 99, which moved a module and changed the schema. The package is gone for a moment."""
-        new = self._desk.folder / "new"
+        new = self._cli.folder / "new"
         self._package.rename(new)
         first = new / "__init__.py"
         lines = first.read_text().splitlines()
@@ -50,13 +50,13 @@ class Installed:
         opening.write_text(text.replace(named.format(self._schema), named.format(self._schema + 1)))
         migration = sqlite / "migrations" / f"{self._schema + 1:04}_new.sql"
         migration.write_text("ALTER TABLE job ADD COLUMN of_version_99 TEXT;\n")
-        wait_until(lambda: "restarting in place" in self._desk.supervisor_log(), what="the restart to begin")
+        wait_until(lambda: "restarting in place" in self._cli.supervisor_log(), what="the restart to begin")
         new.rename(self._package)
 
     def downgrade(self) -> None:
         """For those who look into the store with the version that is tested."""
-        wait_until(lambda: self._desk.supervisor_pid() is None, what="the supervisor's end")
-        connection = apsw.Connection(str(self._desk.store))
+        wait_until(lambda: self._cli.supervisor_pid() is None, what="the supervisor's end")
+        connection = apsw.Connection(str(self._cli.store))
         # The supervisor gives up its lock before it exits: its last checkpoint may still hold the database.
         connection.set_busy_timeout(20_000)
         assert connection.pragma("user_version") == self._schema + 1
@@ -64,18 +64,18 @@ class Installed:
         connection.close()
 
     def wait_for_restart(self) -> None:
-        wait_until(
-            lambda: "adopted" in self._desk.supervisor_log(), what="the jobs to be adopted", timeout=60
-        )
+        wait_until(lambda: "adopted" in self._cli.supervisor_log(), what="the jobs to be adopted", timeout=60)
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> Iterator[Desk]:
-    with desk("auto", tmp_path) as found:
+def one(tmp_path: Path) -> Iterator[BackgroundCli]:
+    with open_cli("auto", tmp_path) as found:
         yield found
 
 
-def test_a_supervisor_whose_joblens_is_replaced_restarts_in_place_and_adopts_its_jobs(one: Desk) -> None:
+def test_a_supervisor_whose_joblens_is_replaced_restarts_in_place_and_adopts_its_jobs(
+    one: BackgroundCli,
+) -> None:
     installed = Installed(one)
     go = one.folder / "go"
     wait = f"while [ ! -e {go} ]; do sleep 0.02; done; echo gone >&2; exit 3"
@@ -103,7 +103,7 @@ def test_a_supervisor_whose_joblens_is_replaced_restarts_in_place_and_adopts_its
 
 
 def test_sigusr2_restarts_a_supervisor_without_ending_its_jobs(
-    one: Desk, processes_to_end: list[subprocess.Popen[bytes]]
+    one: BackgroundCli, processes_to_end: list[subprocess.Popen[bytes]]
 ) -> None:
     command = [sys.executable, "-P", "-m", "joblens", "supervisor", "--stay"]
     text = one.folder / "stay.log"
@@ -122,7 +122,7 @@ def test_sigusr2_restarts_a_supervisor_without_ending_its_jobs(
 
 
 def test_a_supervisor_that_is_asked_to_end_during_its_restart_ends_its_jobs_too(
-    one: Desk, processes_to_end: list[subprocess.Popen[bytes]]
+    one: BackgroundCli, processes_to_end: list[subprocess.Popen[bytes]]
 ) -> None:
     command = [sys.executable, "-P", "-m", "joblens", "supervisor", "--stay"]
     text = one.folder / "stay.log"
@@ -142,7 +142,7 @@ def test_a_supervisor_that_is_asked_to_end_during_its_restart_ends_its_jobs_too(
 
 @pytest.mark.needs("celery")
 def test_a_worker_that_is_asked_to_end_after_an_upgrade_finishes_its_job_and_ends(
-    one: Desk, processes_to_end: list[subprocess.Popen[bytes]]
+    one: BackgroundCli, processes_to_end: list[subprocess.Popen[bytes]]
 ) -> None:
     Installed(one)
     text = one.folder / "worker.log"

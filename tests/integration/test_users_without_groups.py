@@ -11,7 +11,7 @@ import pytest
 
 from joblens.model.jobs.job import Record
 from tests.conftest import wait_until
-from tests.integration.background_jobs import Desk, desk
+from tests.integration.background_jobs import BackgroundCli, open_cli
 from tests.integration.run_jobs import JOBLENS, is_gone, wait_for_file
 
 _FORKS = """
@@ -48,24 +48,24 @@ time.sleep(60)
 
 
 @pytest.fixture
-def user(tmp_path: Path) -> Iterator[Desk]:
-    with desk("nobody", tmp_path) as one:
+def user(tmp_path: Path) -> Iterator[BackgroundCli]:
+    with open_cli("nobody", tmp_path) as one:
         yield one
 
 
-def write_flow(user: Desk, *jobs: str) -> Path:
+def write_flow(user: BackgroundCli, *jobs: str) -> Path:
     path = user.folder / "flow.yaml"
     path.write_text("name: flow\njobs:\n" + "".join(f"  - {{{job}}}\n" for job in jobs))
     return path
 
 
-def script(user: Desk, name: str, code: str) -> str:
+def script(user: BackgroundCli, name: str, code: str) -> str:
     """Returns a command that runs the code with the interpreter that this user can start."""
     (user.folder / name).write_text(code)
     return f"{user.interpreter} -I -S {name}"
 
 
-def by_name(user: Desk) -> dict[str, Record]:
+def by_name(user: BackgroundCli) -> dict[str, Record]:
     records = {record.job.name: record for record in user.records()}
     for record in records.values():
         if record.attempt is not None:
@@ -78,7 +78,7 @@ def cpu_s(record: Record) -> float:
     return (record.outcome.usage.cpu_total_usec or 0) / 1e6
 
 
-def test_forks_and_daemons_of_jobs_in_slots_are_counted_and_ended(user: Desk) -> None:
+def test_forks_and_daemons_of_jobs_in_slots_are_counted_and_ended(user: BackgroundCli) -> None:
     forks, daemon = script(user, "forks.py", _FORKS), script(user, "daemon.py", _DAEMON)
     path = write_flow(user, f"name: forks, command: {forks}", f"name: daemon, command: {daemon}")
     user.call("run", path, code=0)
@@ -92,7 +92,7 @@ def test_forks_and_daemons_of_jobs_in_slots_are_counted_and_ended(user: Desk) ->
     assert outcome.leftovers == 1
 
 
-def test_a_job_over_its_memory_is_ended_and_the_others_run(user: Desk) -> None:
+def test_a_job_over_its_memory_is_ended_and_the_others_run(user: BackgroundCli) -> None:
     grows = script(user, "grows.py", _GROWS)
     path = write_flow(
         user,
@@ -113,7 +113,7 @@ def test_a_job_over_its_memory_is_ended_and_the_others_run(user: Desk) -> None:
 
 
 @pytest.mark.parametrize("limits", ["", ", memory: 200m"], ids=["in-a-slot", "with-limits"])
-def test_cancelling_a_run_ends_processes_that_left_their_session(user: Desk, limits: str) -> None:
+def test_cancelling_a_run_ends_processes_that_left_their_session(user: BackgroundCli, limits: str) -> None:
     line = "setsid sh -c 'echo $$ > pid; exec sleep 300' & wait"
     (user.folder / "leaves.sh").write_text(line)
     driver = start(user, write_flow(user, f"name: leaves, command: sh leaves.sh{limits}"))
@@ -123,7 +123,7 @@ def test_cancelling_a_run_ends_processes_that_left_their_session(user: Desk, lim
     wait_until(lambda: is_gone(pid), what="the process that left")
 
 
-def test_jobs_of_a_driver_that_was_killed_are_adopted(user: Desk) -> None:
+def test_jobs_of_a_driver_that_was_killed_are_adopted(user: BackgroundCli) -> None:
     command = "sh -c 'echo x >> ran; while [ ! -e go ]; do sleep 0.02; done'"
     path = write_flow(
         user, f'name: slot, command: "{command}"', f'name: limited, command: "{command}", memory: 200m'
@@ -141,7 +141,7 @@ def test_jobs_of_a_driver_that_was_killed_are_adopted(user: Desk) -> None:
     assert (user.folder / "ran").read_text() == "x\nx\n"
 
 
-def start(user: Desk, path: Path) -> "subprocess.Popen[bytes]":
+def start(user: BackgroundCli, path: Path) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         user.as_user(*JOBLENS, "run", "--cpus", "2", str(path)),
         env=user.env(),

@@ -14,7 +14,7 @@ import pytest
 from joblens.agent.launcher.slot_ledger import outcome_path
 from joblens.model.jobs.job import Attempt, Record, Status, Usage
 from tests.conftest import wait_until
-from tests.integration.background_jobs import Desk, desk, kill
+from tests.integration.background_jobs import BackgroundCli, kill, open_cli
 from tests.integration.run_jobs import MIB, PYTHON, is_gone, wait_for_file
 from tests.integration.vanishing_groups import remove, remove_when_over, stopped
 
@@ -45,12 +45,12 @@ os.setsid()
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> Iterator[Desk]:
-    with desk("cgroup", tmp_path) as found:
+def one(tmp_path: Path) -> Iterator[BackgroundCli]:
+    with open_cli("cgroup", tmp_path) as found:
         yield found
 
 
-def begun(one: Desk) -> Attempt:
+def begun(one: BackgroundCli) -> Attempt:
     """The attempt of the only job, once it waits."""
     wait_for_file(one.folder / "here")
     wait_until(lambda: one.status() == "running", what="the job's record")
@@ -58,11 +58,11 @@ def begun(one: Desk) -> Attempt:
     return attempt
 
 
-def let_go(one: Desk) -> None:
+def let_go(one: BackgroundCli) -> None:
     (one.folder / "go").touch()
 
 
-def truth_s(one: Desk) -> float:
+def truth_s(one: BackgroundCli) -> float:
     return float(wait_for_file(one.folder / "truth")[0])
 
 
@@ -71,7 +71,7 @@ def usage_of(record: Record) -> Usage:
     return record.outcome.usage
 
 
-def assert_exact(one: Desk, record: Record) -> None:
+def assert_exact(one: BackgroundCli, record: Record) -> None:
     usage = usage_of(record)
     truth = truth_s(one)
     assert truth * 0.99 - 0.01 <= (usage.cpu_total_usec or 0) / 1e6 <= truth * 1.01 + 0.05
@@ -87,7 +87,7 @@ def assert_exact(one: Desk, record: Record) -> None:
     assert all(text.endswith("was removed before the last reading: network") for text in bounds)
 
 
-def test_a_job_whose_joblens_was_killed_has_exact_totals(one: Desk) -> None:
+def test_a_job_whose_joblens_was_killed_has_exact_totals(one: BackgroundCli) -> None:
     joblens = one.start(*PYTHON, _JOB, stdin=subprocess.DEVNULL)
     attempt = begun(one)
     kill_child(joblens)
@@ -104,7 +104,7 @@ def kill_child(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def test_a_job_whose_supervisor_was_killed_has_exact_totals_when_it_was_adopted(one: Desk) -> None:
+def test_a_job_whose_supervisor_was_killed_has_exact_totals_when_it_was_adopted(one: BackgroundCli) -> None:
     uuid = one.submit("--interval", "50ms", "--", *PYTHON, _JOB)
     attempt = begun(one)
     one.kill_supervisor()
@@ -121,13 +121,15 @@ def owner_pid(record: Record) -> int | None:
     return record.attempt.owner.pid if record.attempt is not None else None
 
 
-def stop_then_remove(one: Desk, attempt: Attempt, reader: int) -> None:
+def stop_then_remove(one: BackgroundCli, attempt: Attempt, reader: int) -> None:
     with stopped(reader):
         let_go(one)
         remove_when_over(attempt)
 
 
-def test_a_job_that_ended_when_joblens_and_supervisor_were_killed_has_exact_totals(one: Desk) -> None:
+def test_a_job_that_ended_when_joblens_and_supervisor_were_killed_has_exact_totals(
+    one: BackgroundCli,
+) -> None:
     uuid = one.submit("--", *PYTHON, _JOB)
     attempt = begun(one)
     one.kill_supervisor()
@@ -143,7 +145,7 @@ def test_a_job_that_ended_when_joblens_and_supervisor_were_killed_has_exact_tota
     assert samples[-1].host_cpu_busy_usec is None  # read at another time than the rest
 
 
-def test_a_daemon_that_outlives_a_job_without_an_owner_is_in_its_totals(one: Desk) -> None:
+def test_a_daemon_that_outlives_a_job_without_an_owner_is_in_its_totals(one: BackgroundCli) -> None:
     joblens = one.start(*PYTHON, _DAEMON + _JOB, stdin=subprocess.DEVNULL)
     attempt = begun(one)
     kill_child(joblens)
@@ -156,7 +158,7 @@ def test_a_daemon_that_outlives_a_job_without_an_owner_is_in_its_totals(one: Des
     assert_exact(one, record)
 
 
-def test_totals_without_noted_counters_are_lower_bounds_from_the_waited_processes(one: Desk) -> None:
+def test_totals_without_noted_counters_are_lower_bounds_from_the_waited_processes(one: BackgroundCli) -> None:
     joblens = one.start("--interval", "50ms", *PYTHON, _JOB, stdin=subprocess.DEVNULL)
     attempt = begun(one)
     uuid = one.last_record().job.uuid
@@ -185,7 +187,7 @@ def lower_bound_text(record: Record) -> str:
     return finding.text
 
 
-def test_a_job_that_lost_its_launcher_too_is_lost_with_lower_bounds(one: Desk) -> None:
+def test_a_job_that_lost_its_launcher_too_is_lost_with_lower_bounds(one: BackgroundCli) -> None:
     uuid = one.submit("--interval", "50ms", "--", *PYTHON, _JOB)
     attempt = begun(one)
     wait_until(lambda: len(one.samples(uuid)) > 3, what="samples")
@@ -216,17 +218,17 @@ for place in range(0, len(block), 4096): block[place] = 1
 """
 
 
-def start_map(one: Desk, *codes: str) -> subprocess.Popen[bytes]:
+def start_map(one: BackgroundCli, *codes: str) -> subprocess.Popen[bytes]:
     env = {**one.env(), "JOBLENS_LIMITS_ACCOUNTING": "cgroup"}
     return subprocess.Popen([sys.executable, "-c", _MAP, *codes], env=env, cwd=one.folder)
 
 
-def of_command(one: Desk, code: str) -> Record:
+def of_command(one: BackgroundCli, code: str) -> Record:
     (found,) = (record for record in one.records() if record.job.argv[-1].strip() == code.strip())
     return found
 
 
-def test_a_slot_job_whose_driver_was_killed_has_exact_totals(one: Desk) -> None:
+def test_a_slot_job_whose_driver_was_killed_has_exact_totals(one: BackgroundCli) -> None:
     driver = start_map(one, _ENDS_FIRST, _JOB)
     wait_for_file(one.folder / "here")
     wait_until(lambda: len(one.records()) == 2, what="both records")
@@ -241,7 +243,7 @@ def test_a_slot_job_whose_driver_was_killed_has_exact_totals(one: Desk) -> None:
     assert_exact_in_slot(one, record)
 
 
-def assert_exact_in_slot(one: Desk, record: Record) -> None:
+def assert_exact_in_slot(one: BackgroundCli, record: Record) -> None:
     usage, truth = usage_of(record), truth_s(one)
     assert truth * 0.99 - 0.01 <= (usage.cpu_total_usec or 0) / 1e6 <= truth * 1.01 + 0.05
     assert (usage.memory_peak_bytes or 0) >= _SIZE_MIB * MIB
@@ -250,7 +252,7 @@ def assert_exact_in_slot(one: Desk, record: Record) -> None:
     assert "memory_peak_bytes" not in usage.lower_bounds
 
 
-def test_an_adopted_slot_job_has_exact_totals(one: Desk) -> None:
+def test_an_adopted_slot_job_has_exact_totals(one: BackgroundCli) -> None:
     driver = start_map(one, _ENDS_FIRST, _JOB)
     wait_for_file(one.folder / "here")
     wait_until(lambda: len(one.records()) == 2, what="both records")
@@ -267,7 +269,9 @@ def test_an_adopted_slot_job_has_exact_totals(one: Desk) -> None:
     assert_exact_in_slot(one, one.ended(uuid))
 
 
-def test_a_daemon_of_a_slot_job_whose_driver_was_killed_is_ended_and_in_its_totals(one: Desk) -> None:
+def test_a_daemon_of_a_slot_job_whose_driver_was_killed_is_ended_and_in_its_totals(
+    one: BackgroundCli,
+) -> None:
     daemon = f"""
 import os, time
 open("here", "w").write("here\\n")
@@ -298,7 +302,7 @@ time.sleep(300)
 # ---- an owner that lives, and a launcher that does not -----------------------------------------------------
 
 
-def test_a_job_that_lost_launcher_and_groups_under_its_owner_has_lower_bounds(one: Desk) -> None:
+def test_a_job_that_lost_launcher_and_groups_under_its_owner_has_lower_bounds(one: BackgroundCli) -> None:
     uuid = one.submit("--interval", "50ms", "--", *PYTHON, _JOB)
     attempt = begun(one)
     wait_until(lambda: len(one.samples(uuid)) > 3, what="samples")
@@ -311,7 +315,9 @@ def test_a_job_that_lost_launcher_and_groups_under_its_owner_has_lower_bounds(on
     assert "CPU time" in lower_bound_text(record)
 
 
-def test_a_slot_job_that_lost_launcher_and_groups_under_its_driver_has_lower_bounds(one: Desk) -> None:
+def test_a_slot_job_that_lost_launcher_and_groups_under_its_driver_has_lower_bounds(
+    one: BackgroundCli,
+) -> None:
     code = "open('pid', 'w').write(str(__import__('os').getpid()) + '\\n')\n" + _JOB
     driver = start_map(one, code)
     wait_for_file(one.folder / "here")

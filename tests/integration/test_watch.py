@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import RunJoblens, wait_until
-from tests.integration.workflow_desk import JOBLENS, WorkflowDesk
+from tests.integration.workflow_cli import JOBLENS, WorkflowCli
 
 GATED = """
 name: gated
@@ -29,8 +29,8 @@ jobs:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowDesk]:
-    one = WorkflowDesk(tmp_path, joblens, store_path)
+def cli(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[WorkflowCli]:
+    one = WorkflowCli(tmp_path, joblens, store_path)
     yield one
     (tmp_path / "open").touch()
     one.close()
@@ -39,62 +39,62 @@ def desk(tmp_path: Path, joblens: RunJoblens, store_path: Path) -> Iterator[Work
             process.stdout.close()
 
 
-def start_gated(desk: WorkflowDesk) -> None:
-    desk.start("run", desk.write(GATED))
-    wait_until(lambda: desk.store_path.exists() and _is_at_the_gate(desk), what="the gate")
+def start_gated(cli: WorkflowCli) -> None:
+    cli.start("run", cli.write(GATED))
+    wait_until(lambda: cli.store_path.exists() and _is_at_the_gate(cli), what="the gate")
 
 
-def _is_at_the_gate(desk: WorkflowDesk) -> bool:
-    answer = desk.call("watch", "gated", "--once", "--json")
+def _is_at_the_gate(cli: WorkflowCli) -> bool:
+    answer = cli.call("watch", "gated", "--once", "--json")
     if answer.code != 0:
         return False
     look = answer.json_lines[-1]
     return [job["name"] for job in look["running"]] == ["gate"] and look["jobs"]["failed"] == 1
 
 
-def test_watch_leaves_when_the_run_ends_and_tells_how(desk: WorkflowDesk) -> None:
-    start_gated(desk)
-    watching = desk.start("watch", "gated")
+def test_watch_leaves_when_the_run_ends_and_tells_how(cli: WorkflowCli) -> None:
+    start_gated(cli)
+    watching = cli.start("watch", "gated")
     assert watching.stdout is not None
     assert "✗ bad" in watching.stdout.readline()
-    (desk.folder / "open").touch()
+    (cli.folder / "open").touch()
     text, _ = watching.communicate(timeout=20)
     assert watching.returncode == 1
     assert "✓ gate: done in" in text
     assert text.rstrip().endswith("2 of 3 done, 1 failed: run failed")
 
 
-def test_interrupting_watch_leaves_the_run_alone(desk: WorkflowDesk) -> None:
-    start_gated(desk)
-    watching = desk.start("watch", "gated")
+def test_interrupting_watch_leaves_the_run_alone(cli: WorkflowCli) -> None:
+    start_gated(cli)
+    watching = cli.start("watch", "gated")
     assert watching.stdout is not None
     watching.stdout.readline()
     watching.send_signal(signal.SIGINT)
-    told, _ = watching.communicate(timeout=20)
+    result, _ = watching.communicate(timeout=20)
     assert watching.returncode == 130
-    assert told.rstrip().endswith("joblens: the run keeps running; joblens watch 1.1 shows it again")
-    assert _is_at_the_gate(desk)
+    assert result.rstrip().endswith("joblens: the run keeps running; joblens watch 1.1 shows it again")
+    assert _is_at_the_gate(cli)
 
 
-def test_a_run_that_is_over_is_shown_once(desk: WorkflowDesk) -> None:
-    desk.call("run", desk.write("name: w\njobs: [{name: a, command: 'true'}]\n"), code=0)
-    answer = desk.call("watch", "w", code=0)
+def test_a_run_that_is_over_is_shown_once(cli: WorkflowCli) -> None:
+    cli.call("run", cli.write("name: w\njobs: [{name: a, command: 'true'}]\n"), code=0)
+    answer = cli.call("watch", "w", code=0)
     assert answer.stdout.splitlines()[-1].endswith("1 of 1 done: run completed")
 
 
-def test_a_run_whose_driver_is_gone_is_told_so(desk: WorkflowDesk) -> None:
-    driver = desk.start("run", desk.write(GATED))
-    wait_until(lambda: desk.store_path.exists() and _is_at_the_gate(desk), what="the gate")
+def test_a_run_whose_driver_is_gone_is_told_so(cli: WorkflowCli) -> None:
+    driver = cli.start("run", cli.write(GATED))
+    wait_until(lambda: cli.store_path.exists() and _is_at_the_gate(cli), what="the gate")
     driver.kill()
     driver.wait()
-    answer = desk.call("watch", "gated", code=1)
+    answer = cli.call("watch", "gated", code=1)
     assert "the driver of this run is gone" in answer.stdout
-    (desk.folder / "open").touch()
+    (cli.folder / "open").touch()
 
 
-def test_a_run_nobody_knows_is_bad_input(desk: WorkflowDesk) -> None:
-    desk.call("run", "--", "true", code=0)
-    assert "error" in desk.call("watch", "nothing", code=2).stderr
+def test_a_run_nobody_knows_is_bad_input(cli: WorkflowCli) -> None:
+    cli.call("run", "--", "true", code=0)
+    assert "error" in cli.call("watch", "nothing", code=2).stderr
 
 
 BUSY = "import os\nheld = bytearray(20_000_000)\nwhile not os.path.exists('open'):\n    pass\n"
@@ -112,13 +112,13 @@ resource_requirements:
 class Terminal:
     """joblens on a terminal of its own that somebody looks at and types into."""
 
-    def __init__(self, desk: WorkflowDesk, *arguments: str) -> None:
+    def __init__(self, cli: WorkflowCli, *arguments: str) -> None:
         self.screen = b""
         self._master, slave = os.openpty()
-        self._process = desk.adopt(
+        self._process = cli.adopt(
             subprocess.Popen(
                 ["setsid", "--ctty", "--wait", *JOBLENS, *arguments],
-                cwd=desk.folder,
+                cwd=cli.folder,
                 stdin=slave,
                 stdout=slave,
                 stderr=slave,
@@ -153,65 +153,65 @@ class Terminal:
         return self._process.poll() is None or bool(ready)
 
 
-def write_seldom(desk: WorkflowDesk) -> Path:
-    desk.write(BUSY, "busy.py")
-    return desk.write(SELDOM)
+def write_seldom(cli: WorkflowCli) -> Path:
+    cli.write(BUSY, "busy.py")
+    return cli.write(SELDOM)
 
 
-def start_seldom(desk: WorkflowDesk) -> None:
-    desk.start("run", write_seldom(desk), "--cpus", "4")
-    wait_until(lambda: desk.store_path.exists() and len(desk.records()) == 2, what="both jobs")
+def start_seldom(cli: WorkflowCli) -> None:
+    cli.start("run", write_seldom(cli), "--cpus", "4")
+    wait_until(lambda: cli.store_path.exists() and len(cli.records()) == 2, what="both jobs")
 
 
-def test_q_quits_watch_and_leaves_the_run_alone(desk: WorkflowDesk) -> None:
-    start_gated(desk)
-    terminal = Terminal(desk, "watch", "gated")
+def test_q_quits_watch_and_leaves_the_run_alone(cli: WorkflowCli) -> None:
+    start_gated(cli)
+    terminal = Terminal(cli, "watch", "gated")
     terminal.wait_for(rb"gate")
     terminal.type(b"q")
     assert terminal.wait() == 0
     assert b"the run keeps running; joblens watch 1.1 shows it again" in terminal.screen
-    assert _is_at_the_gate(desk)
+    assert _is_at_the_gate(cli)
 
 
 @pytest.mark.parametrize("command", ["top", "watch seldom"])
-def test_jobs_that_are_sampled_seldom_are_shown_as_they_are_now(desk: WorkflowDesk, command: str) -> None:
-    start_seldom(desk)
-    terminal = Terminal(desk, *command.split())
+def test_jobs_that_are_sampled_seldom_are_shown_as_they_are_now(cli: WorkflowCli, command: str) -> None:
+    start_seldom(cli)
+    terminal = Terminal(cli, *command.split())
     for job in (rb"slot", rb"limited"):
         terminal.wait_for(job + rb"[^\n]*\d%[^\n]*\d+(\.\d)? ?(K|M|KiB|MiB)")
     terminal.type(b"q")
     assert terminal.wait() == 0
-    (desk.folder / "open").touch()
+    (cli.folder / "open").touch()
 
 
 @pytest.mark.parametrize(
     ("command", "jobs_key"), [("top --json", "jobs"), ("watch seldom --once --json", "running")]
 )
-def test_one_picture_has_current_values_too(desk: WorkflowDesk, command: str, jobs_key: str) -> None:
-    start_seldom(desk)
-    jobs = desk.call(*command.split(), code=0).json_lines[-1][jobs_key]
+def test_one_picture_has_current_values_too(cli: WorkflowCli, command: str, jobs_key: str) -> None:
+    start_seldom(cli)
+    jobs = cli.call(*command.split(), code=0).json_lines[-1][jobs_key]
     assert all(job["cpu_percent"] > 10 and job["memory_bytes"] > 0 for job in jobs), jobs
-    (desk.folder / "open").touch()
+    (cli.folder / "open").touch()
 
 
-def test_watch_as_json_has_current_values(desk: WorkflowDesk) -> None:
-    start_seldom(desk)
-    watching = desk.start("watch", "seldom", "--json")
+def test_watch_as_json_has_current_values(cli: WorkflowCli) -> None:
+    start_seldom(cli)
+    watching = cli.start("watch", "seldom", "--json")
     assert watching.stdout is not None
     looks = [json.loads(watching.stdout.readline()) for _ in range(2)]
     assert all(job["cpu_percent"] > 10 and job["memory_bytes"] > 0 for job in looks[1]["running"]), looks
-    (desk.folder / "open").touch()
+    (cli.folder / "open").touch()
     watching.communicate(timeout=20)
 
 
-def test_the_view_of_a_run_that_samples_seldom_shows_current_values(desk: WorkflowDesk) -> None:
-    terminal = Terminal(desk, "run", str(write_seldom(desk)), "--cpus", "4")
+def test_the_view_of_a_run_that_samples_seldom_shows_current_values(cli: WorkflowCli) -> None:
+    terminal = Terminal(cli, "run", str(write_seldom(cli)), "--cpus", "4")
     for job in (rb"slot", rb"limited"):
         terminal.wait_for(job + rb"[^\n]*\d%[^\n]*\d+(\.\d)? ?(K|M|KiB|MiB)")
-    (desk.folder / "open").touch()
+    (cli.folder / "open").touch()
     assert terminal.wait() == 0
     # Records have the samples that were asked for, and no others.
-    store = desk.store()
-    counts = {name: len(store.samples(one.job.uuid)) for name, one in desk.records().items()}
+    store = cli.store()
+    counts = {name: len(store.samples(one.job.uuid)) for name, one in cli.records().items()}
     store.close()
     assert counts["limited"] == 2  # at its start and its end

@@ -10,7 +10,7 @@ import pytest
 from joblens.model.jobs.job import Requirements, RetryLost, Status
 from tests.conftest import wait_until
 from tests.integration.run_jobs import is_gone
-from tests.integration.worker_jobs import WorkerDesk, worker_desk
+from tests.integration.worker_jobs import WorkerCli, worker_cli
 
 SLEEP = "echo $$ > {0}.part; mv {0}.part {0}; exec sleep 300"
 # Each stands in for the store that the worker asks for tickets.
@@ -88,15 +88,15 @@ Recorder._apply_waiting = late
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[WorkerDesk]:
-    with worker_desk("cgroup", tmp_path) as one:
+def cli(tmp_path: Path) -> Iterator[WorkerCli]:
+    with worker_cli("cgroup", tmp_path) as one:
         yield one
 
 
-def test_a_claim_whose_answer_was_lost_is_claimed_again(desk: WorkerDesk) -> None:
-    uuid = desk.queue("true", retry_lost=RetryLost.NEVER)
-    desk.start_worker(LOSES_THE_FIRST_CLAIM, JOBLENS_QUEUE_LEASE="1h")
-    record = desk.ended(uuid)
+def test_a_claim_whose_answer_was_lost_is_claimed_again(cli: WorkerCli) -> None:
+    uuid = cli.queue("true", retry_lost=RetryLost.NEVER)
+    cli.start_worker(LOSES_THE_FIRST_CLAIM, JOBLENS_QUEUE_LEASE="1h")
+    record = cli.ended(uuid)
     assert record.status is Status.SUCCESS
     assert record.attempt is not None
     assert record.attempt.number == 2
@@ -104,36 +104,36 @@ def test_a_claim_whose_answer_was_lost_is_claimed_again(desk: WorkerDesk) -> Non
     assert record.outcome.findings == ()  # it had not begun before
 
 
-def test_what_was_to_be_given_back_is_given_back_when_the_store_hears_again(desk: WorkerDesk) -> None:
-    pids = desk.folder / "pid"
+def test_what_was_to_be_given_back_is_given_back_when_the_store_hears_again(cli: WorkerCli) -> None:
+    pids = cli.folder / "pid"
     line = f"test $JOBLENS_ATTEMPT -gt 1 || {{ {SLEEP.format(pids)}; }}"
-    uuid = desk.queue("sh", "-c", line)
-    desk.start_worker(LOSES_THE_FIRST_RETURN, JOBLENS_QUEUE_LEASE="1h")
+    uuid = cli.queue("sh", "-c", line)
+    cli.start_worker(LOSES_THE_FIRST_RETURN, JOBLENS_QUEUE_LEASE="1h")
     wait_until(pids.exists, what="the job")
-    desk.running_on(uuid)
-    with desk.opened() as store:
+    cli.running_on(uuid)
+    with cli.opened() as store:
         assert store.take_back(uuid, 1) is Status.QUEUED
     # It claims what is still ending there, and has to give that back.
-    assert desk.ended(uuid).status is Status.SUCCESS
+    assert cli.ended(uuid).status is Status.SUCCESS
 
 
-def test_a_worker_that_slept_between_claim_and_start_asks_before_it_begins(desk: WorkerDesk) -> None:
-    began = desk.folder / "began"
-    uuid = desk.queue("sh", "-c", f"echo $JOBLENS_ATTEMPT >> {began}")
-    desk.start_worker(SLEEPS_AFTER_THE_FIRST_CLAIM, JOBLENS_QUEUE_LEASE="2s")
-    with desk.opened() as store:
+def test_a_worker_that_slept_between_claim_and_start_asks_before_it_begins(cli: WorkerCli) -> None:
+    began = cli.folder / "began"
+    uuid = cli.queue("sh", "-c", f"echo $JOBLENS_ATTEMPT >> {began}")
+    cli.start_worker(SLEEPS_AFTER_THE_FIRST_CLAIM, JOBLENS_QUEUE_LEASE="2s")
+    with cli.opened() as store:
         wait_until(store.holdings, what="the claim")
         assert store.take_back(uuid, 1) is Status.QUEUED
-    assert desk.ended(uuid).status is Status.SUCCESS
+    assert cli.ended(uuid).status is Status.SUCCESS
     (attempt,) = began.read_text().split()
     assert int(attempt) > 1  # the first was another's by then
 
 
-def test_a_worker_that_slept_and_still_has_its_job_begins_it(desk: WorkerDesk) -> None:
-    began = desk.folder / "began"
-    uuid = desk.queue("sh", "-c", f"echo $JOBLENS_ATTEMPT >> {began}")
-    desk.start_worker(SLEEPS_AFTER_THE_FIRST_CLAIM, JOBLENS_QUEUE_LEASE="2s")
-    assert desk.ended(uuid).status is Status.SUCCESS
+def test_a_worker_that_slept_and_still_has_its_job_begins_it(cli: WorkerCli) -> None:
+    began = cli.folder / "began"
+    uuid = cli.queue("sh", "-c", f"echo $JOBLENS_ATTEMPT >> {began}")
+    cli.start_worker(SLEEPS_AFTER_THE_FIRST_CLAIM, JOBLENS_QUEUE_LEASE="2s")
+    assert cli.ended(uuid).status is Status.SUCCESS
     assert began.read_text().split() == ["1"]
 
 
@@ -141,22 +141,22 @@ def test_a_worker_that_slept_and_still_has_its_job_begins_it(desk: WorkerDesk) -
     "requirements", [Requirements(), Requirements(timeout_s=300.0)], ids=["in-a-slot", "in-a-session"]
 )
 def test_a_job_that_has_only_just_begun_and_must_not_run_twice_is_not_given_back(
-    desk: WorkerDesk, requirements: Requirements
+    cli: WorkerCli, requirements: Requirements
 ) -> None:
-    pids = desk.folder / "pid"
-    once = desk.queue("sh", "-c", SLEEP.format(pids), retry_lost=RetryLost.NEVER, requirements=requirements)
-    worker = desk.start_worker(WRITES_LATE, JOBLENS_QUEUE_LEASE="60s")
+    pids = cli.folder / "pid"
+    once = cli.queue("sh", "-c", SLEEP.format(pids), retry_lost=RetryLost.NEVER, requirements=requirements)
+    worker = cli.start_worker(WRITES_LATE, JOBLENS_QUEUE_LEASE="60s")
     wait_until(pids.exists, what="the job", timeout=30)
     worker.terminate()
-    wait_until(lambda: "takes nothing more" in desk.worker_logs(), what="the worker to heed it")
+    wait_until(lambda: "takes nothing more" in cli.worker_logs(), what="the worker to heed it")
     worker.send_signal(signal.SIGTERM)
     worker.wait(30)
-    assert desk.status(once) is Status.LOST
+    assert cli.status(once) is Status.LOST
     assert is_gone(int(pids.read_text()))
 
 
-def test_a_job_that_nothing_can_be_made_of_ends_alone(desk: WorkerDesk) -> None:
-    odd = desk.queue_all(
+def test_a_job_that_nothing_can_be_made_of_ends_alone(cli: WorkerCli) -> None:
+    odd = cli.queue_all(
         [
             (("true",), {"cwd": "/tm\0p"}),
             (("true",), {"cwd": "", "files": {"a\0b": "x"}}),
@@ -164,24 +164,24 @@ def test_a_job_that_nothing_can_be_made_of_ends_alone(desk: WorkerDesk) -> None:
             (("true",), {"cwd": "", "files": {"x" * 300: "x"}}),
         ]
     )
-    good = desk.queue("true")
-    desk.start_worker()
+    good = cli.queue("true")
+    cli.start_worker()
     for uuid in odd:
-        record = desk.ended(uuid)
+        record = cli.ended(uuid)
         assert record.status is Status.ERROR
         assert record.outcome is not None
         assert "NUL" in (record.outcome.error or "") or "too long" in (record.outcome.error or "")
-    assert desk.ended(good).status is Status.SUCCESS
-    assert len(desk.workers) == 1
+    assert cli.ended(good).status is Status.SUCCESS
+    assert len(cli.workers) == 1
 
 
-def test_two_workers_do_not_both_tell_of_what_one_has_taken_back(desk: WorkerDesk) -> None:
+def test_two_workers_do_not_both_tell_of_what_one_has_taken_back(cli: WorkerCli) -> None:
     """The one who comes second finds nothing to take."""
-    pids = desk.folder / "pid"
-    uuid = desk.queue("sh", "-c", f"test $JOBLENS_ATTEMPT -gt 1 || {{ {SLEEP.format(pids)}; }}")
-    desk.start_worker()
-    desk.running_on(uuid)
-    desk.kill_worker()
+    pids = cli.folder / "pid"
+    uuid = cli.queue("sh", "-c", f"test $JOBLENS_ATTEMPT -gt 1 || {{ {SLEEP.format(pids)}; }}")
+    cli.start_worker()
+    cli.running_on(uuid)
+    cli.kill_worker()
     comes_second = _ASKS.format(
         oddity="""
     def take_back(self, *arguments):
@@ -189,23 +189,23 @@ def test_two_workers_do_not_both_tell_of_what_one_has_taken_back(desk: WorkerDes
         return self.store.take_back(*arguments)
 """
     )
-    desk.start_worker(comes_second)
-    assert desk.ended(uuid).status is Status.SUCCESS
-    assert "is gone" not in desk.worker_logs()
+    cli.start_worker(comes_second)
+    assert cli.ended(uuid).status is Status.SUCCESS
+    assert "is gone" not in cli.worker_logs()
 
 
-def test_an_engine_that_hangs_over_what_is_left_of_one_job_holds_up_no_other(desk: WorkerDesk) -> None:
-    pids, gate = desk.folder / "pid", desk.folder / "gate"
-    left = desk.queue("sh", "-c", f"test $JOBLENS_ATTEMPT -gt 1 || {{ {SLEEP.format(pids)}; }}")
-    desk.start_worker()
-    desk.running_on(left)
-    desk.kill_worker()
-    desk.start_worker(ENGINE_HANGS.format(gate=str(gate)), JOBLENS_QUEUE_LEASE="1s")
-    with desk.opened() as store:
+def test_an_engine_that_hangs_over_what_is_left_of_one_job_holds_up_no_other(cli: WorkerCli) -> None:
+    pids, gate = cli.folder / "pid", cli.folder / "gate"
+    left = cli.queue("sh", "-c", f"test $JOBLENS_ATTEMPT -gt 1 || {{ {SLEEP.format(pids)}; }}")
+    cli.start_worker()
+    cli.running_on(left)
+    cli.kill_worker()
+    cli.start_worker(ENGINE_HANGS.format(gate=str(gate)), JOBLENS_QUEUE_LEASE="1s")
+    with cli.opened() as store:
         wait_until(lambda: [one.fence for one in store.holdings()] == [2], what="another claim of it")
-        other = desk.queue("sleep", "2")  # for longer than a lease
-        assert desk.ended(other).status is Status.SUCCESS
+        other = cli.queue("sleep", "2")  # for longer than a lease
+        assert cli.ended(other).status is Status.SUCCESS
         assert [(one.uuid, one.expired_us) for one in store.holdings()] == [(left, 0)]
-    assert desk.status(left) is Status.QUEUED  # not begun: what was left is still there
+    assert cli.status(left) is Status.QUEUED  # not begun: what was left is still there
     gate.touch()
-    assert desk.ended(left).status is Status.SUCCESS
+    assert cli.ended(left).status is Status.SUCCESS

@@ -12,7 +12,7 @@ import pytest
 from joblens.model.jobs.job import Record, Status
 from tests.conftest import RunJoblens, python_path, wait_until
 from tests.integration.engines import IMAGE, Engine
-from tests.integration.workflow_desk import WorkflowDesk, states
+from tests.integration.workflow_cli import WorkflowCli, states
 
 ROOT = Path(__file__).parents[2]
 FLOW = """
@@ -41,18 +41,18 @@ jobs:
 """
 
 
-def write(desk: WorkflowDesk, text: str, engine: Engine) -> Path:
-    (desk.folder / "data").mkdir(exist_ok=True)
-    (desk.folder / "data" / "given").write_text("given\n")
-    return desk.write(text.format(image=IMAGE, socket=engine.socket))
+def write(cli: WorkflowCli, text: str, engine: Engine) -> Path:
+    (cli.folder / "data").mkdir(exist_ok=True)
+    (cli.folder / "data" / "given").write_text("given\n")
+    return cli.write(text.format(image=IMAGE, socket=engine.socket))
 
 
-def assert_no_container(desk: WorkflowDesk, engine: Engine) -> None:
-    for record in desk.records().values():
+def assert_no_container(cli: WorkflowCli, engine: Engine) -> None:
+    for record in cli.records().values():
         assert engine.containers_of(record.job.uuid) == []
 
 
-def check_results(desk: WorkflowDesk, engine: Engine, document: dict[str, object]) -> None:
+def check_results(cli: WorkflowCli, engine: Engine, document: dict[str, object]) -> None:
     rows = {row["job_name"]: row for row in document["results"]}  # type: ignore[attr-defined]
     found = {name: (row["status"], row["return_code"]) for name, row in rows.items()}
     assert found == {
@@ -65,62 +65,62 @@ def check_results(desk: WorkflowDesk, engine: Engine, document: dict[str, object
         "too_long": ("terminated", 152),
         "too_large": ("failed", 137),
     }
-    said = (desk.folder / "data" / "said_2").read_text()
-    assert said == "hello 2 says_2 in /data\n"
-    records = desk.records()
+    content = (cli.folder / "data" / "said_2").read_text()
+    assert content == "hello 2 says_2 in /data\n"
+    records = cli.records()
     assert records["outside"].job.container is None
     job = records["words"].job
     assert job.container is not None
-    assert (job.container.image, job.container.volumes) == (IMAGE, (f"{desk.folder}/data:/data",))
+    assert (job.container.image, job.container.volumes) == (IMAGE, (f"{cli.folder}/data:/data",))
     assert job.env == {"GREETING": "hello"}
     outcome = records["words"].outcome
     assert outcome is not None
     assert outcome.usage.cpu_total_usec
     assert outcome.usage.memory_peak_bytes
-    assert_no_container(desk, engine)
+    assert_no_container(cli, engine)
 
 
-def test_jobs_of_a_file_run_in_containers(desk: WorkflowDesk, engine: Engine) -> None:
-    path = write(desk, FLOW, engine)
-    document = desk.call("run", path, "--json", code=1, timeout=120).json
-    check_results(desk, engine, document)
+def test_jobs_of_a_file_run_in_containers(cli: WorkflowCli, engine: Engine) -> None:
+    path = write(cli, FLOW, engine)
+    document = cli.call("run", path, "--json", code=1, timeout=120).json
+    check_results(cli, engine, document)
 
 
-def test_they_do_so_on_workers(desk: WorkflowDesk, docker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_do_so_on_workers(cli: WorkflowCli, docker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBLENS_QUEUE_IDLE", "1s")
-    path = write(desk, FLOW, docker)
-    document = desk.call("run", path, "--json", "--engine", "celery", code=1, timeout=120).json
-    check_results(desk, docker, document)
+    path = write(cli, FLOW, docker)
+    document = cli.call("run", path, "--json", "--engine", "celery", code=1, timeout=120).json
+    check_results(cli, docker, document)
 
 
 def test_they_do_so_on_nodes_of_a_cluster(
-    desk: WorkflowDesk, docker: Engine, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, docker: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", python_path(ROOT))
-    path = write(desk, FLOW, docker)
+    path = write(cli, FLOW, docker)
     command = [sys.executable, "-m", "tests.local_backend", "run", str(path), "--json", "--engine", "slurm"]
-    done = subprocess.run(command, cwd=desk.folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=cli.folder, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1, done.stderr
-    check_results(desk, docker, json.loads(done.stdout))
+    check_results(cli, docker, json.loads(done.stdout))
 
 
-def test_one_of_them_can_run_again(desk: WorkflowDesk, docker: Engine) -> None:
-    desk.call("run", write(desk, FLOW, docker), code=1, timeout=120)
-    number = desk.records()["says_1"].number
-    (desk.folder / "data" / "said_1").unlink()
-    desk.call("rerun", f"job:{number}", code=0, timeout=60)
-    assert (desk.folder / "data" / "said_1").read_text().startswith("hello 1")
+def test_one_of_them_can_run_again(cli: WorkflowCli, docker: Engine) -> None:
+    cli.call("run", write(cli, FLOW, docker), code=1, timeout=120)
+    number = cli.records()["says_1"].number
+    (cli.folder / "data" / "said_1").unlink()
+    cli.call("rerun", f"job:{number}", code=0, timeout=60)
+    assert (cli.folder / "data" / "said_1").read_text().startswith("hello 1")
 
 
 def without_comments(text: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("#")]
 
 
-def test_the_expanded_file_says_the_same(desk: WorkflowDesk, docker: Engine) -> None:
-    path = write(desk, FLOW, docker)
-    text = desk.call("expand", path, code=0).stdout
-    (desk.folder / "expanded.yaml").write_text(text)
-    again = desk.call("expand", "expanded.yaml", code=0).stdout
+def test_the_expanded_file_says_the_same(cli: WorkflowCli, docker: Engine) -> None:
+    path = write(cli, FLOW, docker)
+    text = cli.call("expand", path, code=0).stdout
+    (cli.folder / "expanded.yaml").write_text(text)
+    again = cli.call("expand", "expanded.yaml", code=0).stdout
     assert without_comments(again) == without_comments(text)  # these name the sweeps of the file
     assert f"image: {IMAGE}" in text.replace('"', "").replace("'", "")
     assert "container: false" in text
@@ -128,59 +128,59 @@ def test_the_expanded_file_says_the_same(desk: WorkflowDesk, docker: Engine) -> 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_ended_leaves_no_container(
-    desk: WorkflowDesk, engine: Engine, number: signal.Signals
+    cli: WorkflowCli, engine: Engine, number: signal.Signals
 ) -> None:
-    driver = desk.start("run", write(desk, LONG, engine), "--on-interrupt", "kill")
-    wait_until((desk.folder / "data" / "begun").exists, timeout=30)
+    driver = cli.start("run", write(cli, LONG, engine), "--on-interrupt", "kill")
+    wait_until((cli.folder / "data" / "begun").exists, timeout=30)
     driver.send_signal(number)
     driver.communicate(timeout=60)
-    assert desk.records()["long"].status is Status.CANCELLED
-    assert_no_container(desk, engine)
+    assert cli.records()["long"].status is Status.CANCELLED
+    assert_no_container(cli, engine)
 
 
-def test_a_killed_driver_loses_no_container(desk: WorkflowDesk, docker: Engine) -> None:
-    driver = desk.start("run", write(desk, LONG, docker))
-    wait_until((desk.folder / "data" / "begun").exists, timeout=30)
+def test_a_killed_driver_loses_no_container(cli: WorkflowCli, docker: Engine) -> None:
+    driver = cli.start("run", write(cli, LONG, docker))
+    wait_until((cli.folder / "data" / "begun").exists, timeout=30)
     driver.kill()
     driver.communicate()
-    resumed = desk.start("resume", "1.1")
-    wait_until(lambda: _owner_pid(desk.records()["long"]) != driver.pid, timeout=30)
-    desk.call("cancel", "1.1", code=0, timeout=60)
+    resumed = cli.start("resume", "1.1")
+    wait_until(lambda: _owner_pid(cli.records()["long"]) != driver.pid, timeout=30)
+    cli.call("cancel", "1.1", code=0, timeout=60)
     resumed.communicate(timeout=60)
-    wait_until(lambda: desk.records()["long"].status.is_final, timeout=30)
-    assert_no_container(desk, docker)
+    wait_until(lambda: cli.records()["long"].status.is_final, timeout=30)
+    assert_no_container(cli, docker)
 
 
 def _owner_pid(record: Record) -> int:
     return record.attempt.owner.pid if record.attempt is not None else 0
 
 
-def test_an_engine_that_is_not_there_is_told(desk: WorkflowDesk) -> None:
+def test_an_engine_that_is_not_there_is_told(cli: WorkflowCli) -> None:
     text = (
         "name: x\njobs: [{name: a, command: 'true', container: {image: y, socket: /nowhere/engine.sock}}]\n"
     )
-    document = desk.run(text, code=1)
+    document = cli.run(text, code=1)
     (row,) = document["results"]
     assert row["return_code"] == 125
     assert "/nowhere/engine.sock" in row["reason"]
 
 
-def test_another_image_runs_a_job_again(desk: WorkflowDesk, docker: Engine) -> None:
+def test_another_image_runs_a_job_again(cli: WorkflowCli, docker: Engine) -> None:
     text = (
         "name: x\njobs: [{{name: a, command: 'true', container: {{image: '{image}', socket: '{socket}'}}}}]\n"
     )
-    path = write(desk, text, docker)
-    desk.call("run", path, code=0, timeout=60)
-    told = desk.call("run", path, "--rerun-changed", "--dry-run", code=0).stdout
-    assert "has changed" not in told
+    path = write(cli, text, docker)
+    cli.call("run", path, code=0, timeout=60)
+    output = cli.call("run", path, "--rerun-changed", "--dry-run", code=0).stdout
+    assert "has changed" not in output
     path.write_text(path.read_text().replace(IMAGE, f"docker.io/library/{IMAGE}"))
-    told = desk.call("run", path, "--rerun-changed", "--dry-run", code=0).stdout
-    assert "container has changed" in told
+    output = cli.call("run", path, "--rerun-changed", "--dry-run", code=0).stdout
+    assert "container has changed" in output
 
 
-def test_apptainer_runs_without_an_engine(desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apptainer_runs_without_an_engine(cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program in its place shows what it is asked for: Apptainer itself is not part of the tests."""
-    tools = desk.folder / "bin"
+    tools = cli.folder / "bin"
     tools.mkdir()
     program = tools / "apptainer"
     program.write_text('#!/bin/sh\necho "$@" > asked; echo "$APPTAINERENV_X" >> asked; exit 4\n')
@@ -194,30 +194,30 @@ jobs:
     env: {X: "5"}
     container: {image: model.sif, engine: apptainer, volumes: [".:/work"], workdir: /work}
 """
-    document = desk.run(text, code=1)
+    document = cli.run(text, code=1)
     assert document["results"][0]["return_code"] == 4
-    folder = desk.folder
+    folder = cli.folder
     asked = f"exec --bind {folder}:/work --pwd /work model.sif python train.py --rate 1\n5\n"
     assert (folder / "asked").read_text() == asked
 
 
-def test_a_missing_apptainer_is_a_missing_command(desk: WorkflowDesk, joblens: RunJoblens) -> None:
+def test_a_missing_apptainer_is_a_missing_command(cli: WorkflowCli, joblens: RunJoblens) -> None:
     text = "name: x\njobs: [{name: a, command: 'true', container: {image: a.sif, engine: apptainer}}]\n"
-    document = desk.run(text, code=1)
+    document = cli.run(text, code=1)
     assert states(document) == {"a": "failed"}
     assert document["results"][0]["return_code"] == 127
 
 
-def test_a_single_command_runs_in_apptainer(desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    tools = desk.folder / "bin"
+def test_a_single_command_runs_in_apptainer(cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = cli.folder / "bin"
     tools.mkdir()
     (tools / "apptainer").write_text('#!/bin/sh\necho "$@ with $APPTAINERENV_X"; exit 4\n')
     (tools / "apptainer").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     options = ("--container", "m.sif", "--container-engine", "apptainer", "--env", "X=5")
-    done = desk.call("run", *options, "--shell", "a | b", code=4)
+    done = cli.call("run", *options, "--shell", "a | b", code=4)
     assert done.stdout == "exec m.sif /bin/sh -c a | b with 5\n"
-    assert "docker and podman" in desk.call("run", *options, "--pull", "--", "true", code=2).stderr
-    (desk.folder / "say.sh").write_text("true\n")
-    refused = desk.call("submit", "bash", "say.sh", *options[:4], code=2).stderr
+    assert "docker and podman" in cli.call("run", *options, "--pull", "--", "true", code=2).stderr
+    (cli.folder / "say.sh").write_text("true\n")
+    refused = cli.call("submit", "bash", "say.sh", *options[:4], code=2).stderr
     assert "docker or podman" in refused

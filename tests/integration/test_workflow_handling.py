@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from tests.integration.workflow_desk import WorkflowDesk, states
+from tests.integration.workflow_cli import WorkflowCli, states
 
 
 @pytest.mark.cgroup
-def test_a_job_that_ran_out_of_memory_gets_more_of_it(desk: WorkflowDesk) -> None:
-    document = desk.run(
+def test_a_job_that_ran_out_of_memory_gets_more_of_it(cli: WorkflowCli) -> None:
+    document = cli.run(
         """
 name: oom
 failure_handlers:
@@ -24,16 +24,16 @@ jobs:
 """
     )
     assert states(document) == {"hungry": "completed"}
-    first, second = desk.results()
+    first, second = cli.results()
     assert (first.reason, first.attempt, second.attempt) == ("out-of-memory", 1, 2)
-    store = desk.store()
+    store = cli.store()
     asked = [store.find(one.job_uuid).job.requirements.memory_bytes for one in (first, second)]
     store.close()
     assert asked == [50 << 20, 150 << 20]
 
 
-def test_a_job_whose_time_is_up_is_terminated_with_the_code_of_the_workflow(desk: WorkflowDesk) -> None:
-    document = desk.run(
+def test_a_job_whose_time_is_up_is_terminated_with_the_code_of_the_workflow(cli: WorkflowCli) -> None:
+    document = cli.run(
         """
 name: late
 jobs:
@@ -45,8 +45,8 @@ jobs:
     assert (row["status"], row["return_code"]) == ("terminated", 152)
 
 
-def test_a_job_that_can_be_told_is_told_before_its_time_is_up(desk: WorkflowDesk) -> None:
-    desk.run(
+def test_a_job_that_can_be_told_is_told_before_its_time_is_up(cli: WorkflowCli) -> None:
+    cli.run(
         """
 name: told
 execution_config: {mode: direct, termination_signal: SIGUSR1, sigterm_lead_seconds: 30}
@@ -57,11 +57,11 @@ jobs:
     resource_requirements: {runtime: 2s}
 """
     )
-    assert desk.lines("said") == ["told"]
+    assert cli.lines("said") == ["told"]
 
 
-def test_a_job_that_was_told_and_goes_on_is_killed_when_its_time_is_up(desk: WorkflowDesk) -> None:
-    document = desk.run(
+def test_a_job_that_was_told_and_goes_on_is_killed_when_its_time_is_up(cli: WorkflowCli) -> None:
+    document = cli.run(
         """
 name: deaf
 execution_config: {mode: direct, sigterm_lead_seconds: 1}
@@ -74,13 +74,13 @@ jobs:
         code=1,
     )
     assert states(document) == {"deaf": "terminated"}
-    (result,) = desk.results()
+    (result,) = cli.results()
     assert result.duration_s is not None
     assert 1.9 < result.duration_s < 8  # not another ten seconds of grace
 
 
-def test_what_joblens_tells_jobs_wins_over_the_file(desk: WorkflowDesk) -> None:
-    desk.run(
+def test_what_joblens_tells_jobs_wins_over_the_file(cli: WorkflowCli) -> None:
+    cli.run(
         """
 name: liar
 env: {JOBLENS_RUN_ID: nope, JOBLENS_JOB_NAME: evil, MINE: kept}
@@ -90,19 +90,19 @@ jobs:
      resource_requirements: {cpus: 0.5, memory: 200m}}
 """
     )
-    run = desk.newest_run().uuid
-    assert sorted(desk.lines("said")) == [f"free:{run}:kept", f"held:{run}:kept"]
-    store = desk.store()
-    records = [store.find(result.job_uuid) for result in desk.results()]
+    run = cli.newest_run().uuid
+    assert sorted(cli.lines("said")) == [f"free:{run}:kept", f"held:{run}:kept"]
+    store = cli.store()
+    records = [store.find(result.job_uuid) for result in cli.results()]
     store.close()
     assert all(record.job.env.get("JOBLENS_JOB_NAME") != "evil" for record in records)
 
 
-def test_without_enforcing_nothing_is_ended(desk: WorkflowDesk) -> None:
+def test_without_enforcing_nothing_is_ended(cli: WorkflowCli) -> None:
     text = (
         'name: free\njobs:\n  - {name: slow, command: "sleep 0.6", resource_requirements: {runtime: 0.2s}}\n'
     )
-    assert states(desk.run(text, "--no-enforce")) == {"slow": "completed"}
+    assert states(cli.run(text, "--no-enforce")) == {"slow": "completed"}
 
 
 RECOVERY = """
@@ -116,23 +116,23 @@ jobs:
 """
 
 
-def test_a_recovery_script_repairs_what_the_next_attempt_needs(desk: WorkflowDesk) -> None:
+def test_a_recovery_script_repairs_what_the_next_attempt_needs(cli: WorkflowCli) -> None:
     script = "echo $JOBLENS_JOB_NAME:$JOBLENS_EXIT_CODE >> order; touch repaired"
-    document = desk.run(RECOVERY.format(script=script))
-    assert desk.lines("order") == ["tried", "fragile:9", "tried", "after"]
-    first, second, _ = desk.results()[-3:]
+    document = cli.run(RECOVERY.format(script=script))
+    assert cli.lines("order") == ["tried", "fragile:9", "tried", "after"]
+    first, second, _ = cli.results()[-3:]
     assert second.began_at_us - (first.began_at_us + (first.duration_s or 0) * 1e6) >= 290_000
     assert {row["job_name"]: row["attempts"] for row in document["results"]} == {"fragile": 2, "after": 1}
 
 
-def test_a_recovery_script_that_fails_ends_the_job(desk: WorkflowDesk) -> None:
-    document = desk.run(RECOVERY.format(script="exit 1"), code=1)
+def test_a_recovery_script_that_fails_ends_the_job(cli: WorkflowCli) -> None:
+    document = cli.run(RECOVERY.format(script="exit 1"), code=1)
     assert states(document) == {"fragile": "failed", "after": "blocked"}
-    assert desk.lines("order") == ["tried"]
+    assert cli.lines("order") == ["tried"]
 
 
-def test_retries_come_to_an_end(desk: WorkflowDesk) -> None:
-    document = desk.run(
+def test_retries_come_to_an_end(cli: WorkflowCli) -> None:
+    document = cli.run(
         """
 name: hopeless
 failure_handlers:
@@ -142,13 +142,13 @@ jobs:
 """,
         code=1,
     )
-    assert desk.lines("order") == ["tried"] * 3
+    assert cli.lines("order") == ["tried"] * 3
     assert document["results"][0]["attempts"] == 3
 
 
-def test_user_data_is_handed_on(desk: WorkflowDesk) -> None:
+def test_user_data_is_handed_on(cli: WorkflowCli) -> None:
     set_data = f"{sys.executable} -m joblens user-data set"
-    desk.run(
+    cli.run(
         """
 name: data
 user_data:
@@ -160,12 +160,12 @@ jobs:
   - {name: plain, command: "printf %s '${user_data.input.given}' > given"}
 """.replace("SET", set_data)
     )
-    assert (desk.folder / "said").read_text() == '{"best":7}\n'
-    assert (desk.folder / "given").read_text() == '{"a":[1,2],"text":"it\'s"}'
+    assert (cli.folder / "said").read_text() == '{"best":7}\n'
+    assert (cli.folder / "given").read_text() == '{"a":[1,2],"text":"it\'s"}'
 
 
-def test_actions_run_when_their_trigger_comes(desk: WorkflowDesk) -> None:
-    desk.run(
+def test_actions_run_when_their_trigger_comes(cli: WorkflowCli) -> None:
+    cli.run(
         """
 name: acting
 actions:
@@ -182,16 +182,16 @@ jobs:
   - {name: two, command: "sleep 0.3; echo two >> order", depends_on: [one]}
 """
     )
-    order = desk.lines("order")
+    order = cli.lines("order")
     assert order[:2] == ["start", "one"]
     assert order[-2:] == ["end", "last"]
     assert "one-done" in order[2:-2]
-    commands = [result for result in desk.results() if result.index < 0]
+    commands = [result for result in cli.results() if result.index < 0]
     assert len(commands) in (0, 4)  # whether they are listed is the store's choice
 
 
-def test_starts_are_as_far_apart_as_asked(desk: WorkflowDesk) -> None:
-    desk.run(
+def test_starts_are_as_far_apart_as_asked(cli: WorkflowCli) -> None:
+    cli.run(
         """
 name: staggered
 execution_config: {staggered_start: 0.6}
@@ -199,23 +199,23 @@ jobs:
   - {name: "j_{i}", command: "true", parameters: {i: "1:3"}}
 """
     )
-    began = sorted(result.began_at_us for result in desk.results())
+    began = sorted(result.began_at_us for result in cli.results())
     assert all(later - earlier >= 100_000 for earlier, later in itertools.pairwise(began))
 
 
-def test_the_time_for_a_run_ends_it(desk: WorkflowDesk) -> None:
+def test_the_time_for_a_run_ends_it(cli: WorkflowCli) -> None:
     text = """
 name: long
 jobs:
   - {name: one, command: "sleep 60"}
   - {name: two, command: "true", depends_on: [one]}
 """
-    document = desk.run(text, "--time", "1s", code=1)
+    document = cli.run(text, "--time", "1s", code=1)
     assert states(document)["one"] in ("terminated", "ready")
     assert document["run_status"] == "stopped"
 
 
-def test_user_data_arrives_in_strings_and_here_documents(desk: WorkflowDesk) -> None:
+def test_user_data_arrives_in_strings_and_here_documents(cli: WorkflowCli) -> None:
     text = """
 name: quoting
 user_data:
@@ -234,11 +234,11 @@ jobs:
   - name: arithmetic
     command: echo $((${user_data.input.n}))
 """
-    desk.call("run", desk.write(text), "-q", code=1)
+    cli.call("run", cli.write(text), "-q", code=1)
     expected = json.dumps({"say": 'it\'s $HOME `id` \\ "q"\n'}, separators=(",", ":"))
     for name in ("word", "quoted", "document"):
-        assert (desk.folder / name).read_text() == expected + "\n"
-    assert not (desk.folder / "broken").exists()
-    shown = desk.call("results", "1", "--json", code=0).stdout
+        assert (cli.folder / name).read_text() == expected + "\n"
+    assert not (cli.folder / "broken").exists()
+    shown = cli.call("results", "1", "--json", code=0).stdout
     assert states(json.loads(shown))["arithmetic"] == "failed"
-    assert "its value is no number" in desk.call("show", "arithmetic", code=0).stdout
+    assert "its value is no number" in cli.call("show", "arithmetic", code=0).stdout

@@ -17,7 +17,7 @@ from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery
 from joblens.model.runs.run import RunOptions
 from joblens.model.settings import Settings, StoreSettings
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 
 SECRETS = ("hunter2hunter2", "tok-abc-9876", "swordfish77", "s3cr3t-in-a-comment", "rowsecret55")
 FLOW = """
@@ -34,81 +34,81 @@ jobs:
 
 
 @pytest.fixture
-def desk(desk: WorkflowDesk, tmp_path: Path) -> WorkflowDesk:
+def cli(cli: WorkflowCli, tmp_path: Path) -> WorkflowCli:
     (tmp_path / "rows.csv").write_text("i,access_token\n1,rowsecret55\n")
-    return desk
+    return cli
 
 
-def kept_files(desk: WorkflowDesk) -> list[Path]:
-    return sorted(Path(spool_dir(str(desk.store_path))).glob("*.spec"))
+def kept_files(cli: WorkflowCli) -> list[Path]:
+    return sorted(Path(spool_dir(str(cli.store_path))).glob("*.spec"))
 
 
-def places_of_secrets(desk: WorkflowDesk) -> list[tuple[str, str]]:
+def places_of_secrets(cli: WorkflowCli) -> list[tuple[str, str]]:
     """In everything joblens has written, but for the private files that are there for it."""
     state = Path(os.environ["XDG_STATE_HOME"])
-    files = [path for root in (desk.store_path.parent, state) for path in root.rglob("*") if path.is_file()]
-    given = {desk.folder / "flow.yaml", desk.folder / "rows.csv", desk.folder / "used"}
+    files = [path for root in (cli.store_path.parent, state) for path in root.rglob("*") if path.is_file()]
+    given = {cli.folder / "flow.yaml", cli.folder / "rows.csv", cli.folder / "used"}
     texts = {path: path.read_bytes() for path in files if path.suffix != ".spec" and path not in given}
-    run = desk.newest_run()  # the store packs it
+    run = cli.newest_run()  # the store packs it
     texts[Path("run")] = repr(run).encode()
     return [(str(path), word) for path, text in texts.items() for word in SECRETS if word.encode() in text]
 
 
-def test_no_secret_of_a_file_reaches_the_store_and_a_resume_has_them(desk: WorkflowDesk) -> None:
-    process_path = desk.write(FLOW)
-    desk.call("run", process_path, "--json", code=1)
+def test_no_secret_of_a_file_reaches_the_store_and_a_resume_has_them(cli: WorkflowCli) -> None:
+    process_path = cli.write(FLOW)
+    cli.call("run", process_path, "--json", code=1)
     used = "hunter2hunter2 swordfish77 rowsecret55"
-    assert (desk.folder / "used").read_text() == f"{used}\n"
-    assert places_of_secrets(desk) == []
-    (kept,) = kept_files(desk)
+    assert (cli.folder / "used").read_text() == f"{used}\n"
+    assert places_of_secrets(cli) == []
+    (kept,) = kept_files(cli)
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    text = desk.newest_run().spec_text
+    text = cli.newest_run().spec_text
     assert "MODE: fast" in text, "what is no secret stays as it was written"
     assert "depends_on_regexes" in text
-    (desk.folder / "go").touch()
-    desk.write("changed: since\n")
-    desk.call("rerun", "1.1", "--failed", code=0)
-    assert (desk.folder / "used").read_text() == f"{used}\n{used}\nafter fast\n"
-    desk.call("run-jobs", "1", code=0)
-    assert (desk.folder / "used").read_text().count(used) == 3
-    assert places_of_secrets(desk) == []
-    assert len(kept_files(desk)) == 3
-    rows = desk.call("results", "1", "--json", code=0).json["results"]
+    (cli.folder / "go").touch()
+    cli.write("changed: since\n")
+    cli.call("rerun", "1.1", "--failed", code=0)
+    assert (cli.folder / "used").read_text() == f"{used}\n{used}\nafter fast\n"
+    cli.call("run-jobs", "1", code=0)
+    assert (cli.folder / "used").read_text().count(used) == 3
+    assert places_of_secrets(cli) == []
+    assert len(kept_files(cli)) == 3
+    rows = cli.call("results", "1", "--json", code=0).json["results"]
     assert [row["job_name"] for row in rows] == ["use_1", "after"]
 
 
-def test_a_run_in_the_background_has_its_secrets(desk: WorkflowDesk) -> None:
-    (desk.folder / "go").touch()
-    desk.write(FLOW.replace("swordfish77", "x"))
-    label = desk.call("submit", "flow.yaml", "--param", "password=swordfish77", code=0).stdout.strip()
-    desk.call("wait", label, code=0)
-    assert desk.lines("used")[:3] == ["hunter2hunter2", "swordfish77", "rowsecret55"]
-    assert places_of_secrets(desk) == []
+def test_a_run_in_the_background_has_its_secrets(cli: WorkflowCli) -> None:
+    (cli.folder / "go").touch()
+    cli.write(FLOW.replace("swordfish77", "x"))
+    label = cli.call("submit", "flow.yaml", "--param", "password=swordfish77", code=0).stdout.strip()
+    cli.call("wait", label, code=0)
+    assert cli.lines("used")[:3] == ["hunter2hunter2", "swordfish77", "rowsecret55"]
+    assert places_of_secrets(cli) == []
 
 
 def test_without_the_private_file_the_workflow_file_will_do_and_else_it_is_said_what_is_missing(
-    desk: WorkflowDesk,
+    cli: WorkflowCli,
 ) -> None:
-    desk.write(FLOW)
-    desk.call("workflows", "create-from-spec", "flow.yaml", code=0)
-    (kept,) = kept_files(desk)
+    cli.write(FLOW)
+    cli.call("workflows", "create-from-spec", "flow.yaml", code=0)
+    (kept,) = kept_files(cli)
     kept.unlink()
-    desk.write(FLOW.replace("MODE: fast", "MODE: slow"))
-    failed = desk.call("resume", "1.1", code=2)
+    cli.write(FLOW.replace("MODE: fast", "MODE: slow"))
+    failed = cli.call("resume", "1.1", code=2)
     assert "there are secrets in its workflow" in failed.stderr
     assert "joblens run FILE" in failed.stderr
-    assert desk.lines("used") == []
-    (desk.folder / "go").touch()
-    desk.write(FLOW)
-    desk.call("resume", "1.1", code=0)
-    assert desk.lines("used")[:3] == ["hunter2hunter2", "swordfish77", "rowsecret55"]
+    assert cli.lines("used") == []
+    (cli.folder / "go").touch()
+    cli.write(FLOW)
+    cli.call("resume", "1.1", code=0)
+    assert cli.lines("used")[:3] == ["hunter2hunter2", "swordfish77", "rowsecret55"]
 
 
-def test_a_file_without_secrets_is_stored_as_it_is(desk: WorkflowDesk) -> None:
+def test_a_file_without_secrets_is_stored_as_it_is(cli: WorkflowCli) -> None:
     text = 'name: plain\njobs:\n  - {name: tokens, command: "echo key >> ran"}  # the key to it\n'
-    desk.run(text)
-    assert desk.newest_run().spec_text == text
-    assert kept_files(desk) == []
+    cli.run(text)
+    assert cli.newest_run().spec_text == text
+    assert kept_files(cli) == []
 
 
 SHAPES = """
@@ -161,9 +161,9 @@ user-data list --run 1
 MARKED = re.compile(r"zz[0-9][0-9]|770001[12]")
 
 
-def everything_stored(desk: WorkflowDesk) -> dict[str, str]:
+def everything_stored(cli: WorkflowCli) -> dict[str, str]:
     """By where it is: the store unpacked, all that lies beside it, and what jobs left for joblens."""
-    store = desk.store()
+    store = cli.store()
     try:
         workflow = store.workflows()[0]
         runs = [store.find_run(run.uuid) for run in store.runs(workflow.uuid)]
@@ -174,75 +174,75 @@ def everything_stored(desk: WorkflowDesk) -> dict[str, str]:
     finally:
         store.close()
     state = Path(os.environ["XDG_STATE_HOME"])
-    for root in (desk.store_path.parent, state):
+    for root in (cli.store_path.parent, state):
         for path in root.rglob("*"):
             if path.is_file() and path.suffix not in (".spec", ".data"):
                 texts[str(path)] = path.read_bytes().decode("latin-1")
-    outputs = desk.folder / "output"
+    outputs = cli.folder / "output"
     texts["names in the output folder"] = repr(sorted(map(str, outputs.rglob("*"))))
     return texts
 
 
 @pytest.mark.needs("plotly", "matplotlib")
 def test_a_secret_of_any_shape_is_stored_and_shown_nowhere_and_jobs_have_it(
-    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    (desk.folder / "rows.csv").write_text("n,access_token\n1,zz11-row\n2,zz12-row\n")
-    (desk.folder / "tokens.json").write_text('["zz13-file", "zz14-file"]')
-    (desk.folder / "session.json").write_text('["zz16-set"]')
-    path = desk.write(SHAPES)
-    done = desk.call("run", path, "--param", "typed_token=zz15-typed", code=1)
-    used = set(MARKED.findall((desk.folder / "used").read_text()))
+    (cli.folder / "rows.csv").write_text("n,access_token\n1,zz11-row\n2,zz12-row\n")
+    (cli.folder / "tokens.json").write_text('["zz13-file", "zz14-file"]')
+    (cli.folder / "session.json").write_text('["zz16-set"]')
+    path = cli.write(SHAPES)
+    done = cli.call("run", path, "--param", "typed_token=zz15-typed", code=1)
+    used = set(MARKED.findall((cli.folder / "used").read_text()))
     assert used == {*(f"zz{number:02}" for number in range(1, 17)), "7700011", "7700012"}
     shown = [line for line in (done.stdout + done.stderr).splitlines() if "it was" not in line]  # a job's own
-    texts = everything_stored(desk) | {"the terminal": "\n".join(shown)}
-    exports = desk.folder / "exports"
+    texts = everything_stored(cli) | {"the terminal": "\n".join(shown)}
+    exports = cli.folder / "exports"
     exports.mkdir()
     for command in COMMANDS:
-        told = desk.call(*command.replace(" -o ", " -o exports/").split())
-        assert told.code in (0, 3), f"{command}: {told.stderr}"
-        texts[command] = told.stdout + told.stderr
+        result = cli.call(*command.replace(" -o ", " -o exports/").split())
+        assert result.code in (0, 3), f"{command}: {result.stderr}"
+        texts[command] = result.stdout + result.stderr
     for file in exports.rglob("*"):
         if file.is_file():
             texts[str(file)] = file.read_bytes().decode("latin-1")
     found = {where: set(MARKED.findall(text)) for where, text in texts.items() if MARKED.search(text)}
     assert found == {}
-    desk.call("rerun", "1.1", "--all", code=1)
-    assert not [where for where, text in everything_stored(desk).items() if MARKED.search(text)]
+    cli.call("rerun", "1.1", "--all", code=1)
+    assert not [where for where, text in everything_stored(cli).items() if MARKED.search(text)]
 
 
-def test_jobs_with_secrets_in_their_names_are_chosen_and_known_again(desk: WorkflowDesk) -> None:
-    flow = desk.write(
+def test_jobs_with_secrets_in_their_names_are_chosen_and_known_again(cli: WorkflowCli) -> None:
+    flow = cli.write(
         "name: named\njobs:\n  - name: 'job_{token}'\n    command: 'echo {token} >> used'\n"
         "    parameters: {token: [zz01-a, zz02-b]}\n"
     )
-    desk.call("run", flow, "-q", "--only", "job_zz01-a", code=0)
-    desk.call("rerun", "1.1", "--all", "-q", code=0)
-    assert desk.lines("used") == ["zz01-a", "zz01-a"]
-    desk.call("run", flow, "-q", "--rerun-changed", code=0)
-    desk.call("rerun", "1.3", "--changed", "-q", code=0)
-    assert desk.lines("used") == ["zz01-a", "zz01-a", "zz02-b"]
-    rows = desk.call("results", "1.3", "--json", code=0).json["results"]
+    cli.call("run", flow, "-q", "--only", "job_zz01-a", code=0)
+    cli.call("rerun", "1.1", "--all", "-q", code=0)
+    assert cli.lines("used") == ["zz01-a", "zz01-a"]
+    cli.call("run", flow, "-q", "--rerun-changed", code=0)
+    cli.call("rerun", "1.3", "--changed", "-q", code=0)
+    assert cli.lines("used") == ["zz01-a", "zz01-a", "zz02-b"]
+    rows = cli.call("results", "1.3", "--json", code=0).json["results"]
     assert [row["job_name"] for row in rows] == ["job_***1", "job_***2"]
 
 
 @pytest.mark.parametrize("word", ["name", "jobs"])
-def test_a_password_like_a_key_of_the_file_does_no_harm(desk: WorkflowDesk, word: str) -> None:
-    flow = desk.write(f"name: keyed\nenv: {{DB_PASSWORD: {word}}}\njobs: [{{name: a, command: 'true'}}]\n")
-    desk.call("run", flow, "-q", code=0)
-    assert desk.call("results", "1", "--json", code=0).json["results"][0]["job_name"] == "a"
+def test_a_password_like_a_key_of_the_file_does_no_harm(cli: WorkflowCli, word: str) -> None:
+    flow = cli.write(f"name: keyed\nenv: {{DB_PASSWORD: {word}}}\njobs: [{{name: a, command: 'true'}}]\n")
+    cli.call("run", flow, "-q", code=0)
+    assert cli.call("results", "1", "--json", code=0).json["results"][0]["job_name"] == "a"
 
 
 def test_no_workflow_stays_behind_a_run_that_could_not_be_stored(
-    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise StoreError("no place for its secrets")
 
     monkeypatch.setattr("joblens.app.runs.specs.keep_spec", fail)
-    store = desk.store()
-    flow = desk.write("name: x\nenv: {API_KEY: hunter2hunter2}\njobs: [{name: a, command: a}]\n")
+    store = cli.store()
+    flow = cli.write("name: x\nenv: {API_KEY: hunter2hunter2}\njobs: [{name: a, command: a}]\n")
     made = load_spec(str(flow))
     try:
         with pytest.raises(StoreError):
@@ -252,20 +252,20 @@ def test_no_workflow_stays_behind_a_run_that_could_not_be_stored(
         store.close()
 
 
-def test_jobs_named_by_different_secrets_stay_different(desk: WorkflowDesk) -> None:
-    flow = desk.write(
+def test_jobs_named_by_different_secrets_stay_different(cli: WorkflowCli) -> None:
+    flow = cli.write(
         "name: two\nvariables: {secret_one: eeee5xyz, secret_two: ffff5xyz}\njobs:\n"
         "  - {name: 'j_{api_token}', command: 'echo one', parameters: {api_token: [aaaa5xyz]}}\n"
         "  - {name: 'j_{db_password}', command: 'echo two', parameters: {db_password: [cccc5xyz]}}\n"
         "  - {name: 'j_{secret_one}', command: 'echo three'}\n"
         "  - {name: 'j_{secret_two}', command: 'echo four'}\n"
     )
-    desk.call("run", flow, "-q", code=0)
-    rows = desk.call("results", "1", "--json", code=0).json["results"]
+    cli.call("run", flow, "-q", code=0)
+    rows = cli.call("results", "1", "--json", code=0).json["results"]
     names = [row["job_name"] for row in rows]
     assert len({*names}) == 4
     assert not [name for name in names if "5xyz" in name]
-    printed = [desk.call("logs", name, code=0).stdout for name in names]
+    printed = [cli.call("logs", name, code=0).stdout for name in names]
     assert sorted(printed) == ["four\n", "one\n", "three\n", "two\n"]
 
 
@@ -273,54 +273,54 @@ def test_jobs_named_by_different_secrets_stay_different(desk: WorkflowDesk) -> N
     "secret",
     ["env: {POSTGRES_PASSWORD: postgres}", "variables: {db_password: postgres}"],
 )
-def test_a_name_that_was_written_with_a_word_that_is_a_secret_stays(desk: WorkflowDesk, secret: str) -> None:
-    flow = desk.write(
+def test_a_name_that_was_written_with_a_word_that_is_a_secret_stays(cli: WorkflowCli, secret: str) -> None:
+    flow = cli.write(
         f"name: load_postgres\n{secret}\nfiles: [{{name: table, path: out/postgres.csv}}]\njobs:\n"
         "  - {name: start_postgres, output_files: [table],\n"
         "     command: 'mkdir -p out; echo a > out/postgres.csv'}\n"
         "  - {name: 'read_postgres_{n}', command: 'cat out/postgres.csv', input_files: [table],\n"
         "     depends_on: [start_postgres], parameters: {n: [1, 2]}}\n"
     )
-    desk.call("run", flow, "-q", "--only", "*_postgres*", code=0)
-    rows = desk.call("results", "1", "--json", code=0).json["results"]
+    cli.call("run", flow, "-q", "--only", "*_postgres*", code=0)
+    rows = cli.call("results", "1", "--json", code=0).json["results"]
     assert [row["job_name"] for row in rows] == ["start_postgres", "read_postgres_1", "read_postgres_2"]
-    assert desk.call("logs", "read_postgres_2", code=0).stdout == "a\n"
+    assert cli.call("logs", "read_postgres_2", code=0).stdout == "a\n"
     assert "postgres" not in repr(
-        [desk.records()["start_postgres"].job.argv, desk.records()["start_postgres"].job.env]
+        [cli.records()["start_postgres"].job.argv, cli.records()["start_postgres"].job.env]
     )
-    assert "Nothing needs to run again" in desk.call("rerun", "1.1", "--changed", code=0).stdout
-    assert "PASSWORD: postgres" not in desk.newest_run().spec_text
+    assert "Nothing needs to run again" in cli.call("rerun", "1.1", "--changed", code=0).stdout
+    assert "PASSWORD: postgres" not in cli.newest_run().spec_text
 
 
-def test_a_file_named_by_a_secret_is_known_again(desk: WorkflowDesk) -> None:
-    flow = desk.write(
+def test_a_file_named_by_a_secret_is_known_again(cli: WorkflowCli) -> None:
+    flow = cli.write(
         "name: named\nvariables: {password: zz02-variable}\n"
         "files: [{name: made, path: 'made_{password}'}]\njobs:\n"
         "  - {name: a, command: 'touch made_{password}', output_files: [made]}\n"
         "  - {name: b, command: 'true', input_files: [made]}\n"
     )
-    desk.call("run", flow, "-q", code=0)
-    assert "zz02" not in repr(desk.records())
-    assert "Nothing needs to run again" in desk.call("rerun", "1.1", "--changed", code=0).stdout
+    cli.call("run", flow, "-q", code=0)
+    assert "zz02" not in repr(cli.records())
+    assert "Nothing needs to run again" in cli.call("rerun", "1.1", "--changed", code=0).stdout
 
 
-def test_user_data_that_is_set_before_a_run_begins_is_hidden(desk: WorkflowDesk) -> None:
-    flow = desk.write(
+def test_user_data_that_is_set_before_a_run_begins_is_hidden(cli: WorkflowCli) -> None:
+    flow = cli.write(
         "name: later\nuser_data: [{name: api_token}]\njobs:\n"
         "  - name: a\n    command: echo '${user_data.input.api_token}' >> used\n"
         "    input_user_data: [api_token]\n"
     )
-    desk.call("workflows", "create-from-spec", flow, code=0)
-    told = desk.call("user-data", "set", "--run", "1.1", "api_token", '"zz01-set"', "--json", code=0)
-    assert told.json["data"] == "***"
-    listed = desk.call("user-data", "list", "--run", "1.1", code=0).stdout
+    cli.call("workflows", "create-from-spec", flow, code=0)
+    result = cli.call("user-data", "set", "--run", "1.1", "api_token", '"zz01-set"', "--json", code=0)
+    assert result.json["data"] == "***"
+    listed = cli.call("user-data", "list", "--run", "1.1", code=0).stdout
     assert listed == 'api_token = "***"\n'
-    wrong = desk.call("user-data", "set", "--run", "1.1", "api_token", "zz02-set", code=2)
-    assert not [where for where, text in everything_stored(desk).items() if MARKED.search(text)]
+    wrong = cli.call("user-data", "set", "--run", "1.1", "api_token", "zz02-set", code=2)
+    assert not [where for where, text in everything_stored(cli).items() if MARKED.search(text)]
     assert not MARKED.search(wrong.stderr)
-    assert desk.call("user-data", "get", "--run", "1.1", "api_token", code=0).json == "zz01-set"
-    desk.call("resume", "1.1", "-q", code=0)
-    assert desk.lines("used") == ['"zz01-set"']
+    assert cli.call("user-data", "get", "--run", "1.1", "api_token", code=0).json == "zz01-set"
+    cli.call("resume", "1.1", "-q", code=0)
+    assert cli.lines("used") == ['"zz01-set"']
 
 
 @pytest.mark.parametrize(
@@ -333,11 +333,11 @@ def test_user_data_that_is_set_before_a_run_begins_is_hidden(desk: WorkflowDesk)
     ],
 )
 def test_only_the_store_carries_a_secret_to_another_host(
-    desk: WorkflowDesk, host: str, url: str | None, engine: str, is_in_store: bool
+    cli: WorkflowCli, host: str, url: str | None, engine: str, is_in_store: bool
 ) -> None:
-    settings = Settings(store=StoreSettings(url=url or str(desk.store_path)))
-    flow = desk.write("name: x\nuser_data: [{name: api_token}]\njobs: [{name: a, command: a}]\n")
-    store, made = desk.store(), load_spec(str(flow))
+    settings = Settings(store=StoreSettings(url=url or str(cli.store_path)))
+    flow = cli.write("name: x\nuser_data: [{name: api_token}]\njobs: [{name: a, command: a}]\n")
+    store, made = cli.store(), load_spec(str(flow))
     try:
         run = create_run(store, "", made, RunOptions(engine=engine), Settings())
         set_user_data(store, replace(run, host=host), "api_token", "zz01-set", settings)

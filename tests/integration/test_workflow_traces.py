@@ -13,7 +13,7 @@ from joblens.agent.slots.marks import SlotMark
 from joblens.app.wiring.drivers import spool_dir
 from joblens.files.processes import is_running
 from tests.conftest import wait_until
-from tests.integration.workflow_desk import WorkflowDesk
+from tests.integration.workflow_cli import WorkflowCli
 
 
 def _files(folder: Path) -> list[str]:
@@ -22,10 +22,10 @@ def _files(folder: Path) -> list[str]:
     )
 
 
-def test_after_a_kill_and_a_resume_nothing_of_the_slots_is_left(desk: WorkflowDesk) -> None:
-    desk.write('name: f\njobs: [{name: "a_{i}", command: "sleep 0.3", parameters: {i: "1:4"}}]\n')
-    spool = Path(spool_dir(str(desk.store_path)))
-    process = desk.start("run", "flow.yaml", "-q")
+def test_after_a_kill_and_a_resume_nothing_of_the_slots_is_left(cli: WorkflowCli) -> None:
+    cli.write('name: f\njobs: [{name: "a_{i}", command: "sleep 0.3", parameters: {i: "1:4"}}]\n')
+    spool = Path(spool_dir(str(cli.store_path)))
+    process = cli.start("run", "flow.yaml", "-q")
     wait_until(lambda: list(spool.glob("*.slot")))
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=30)
@@ -33,9 +33,9 @@ def test_after_a_kill_and_a_resume_nothing_of_the_slots_is_left(desk: WorkflowDe
     assert marks
     # Launchers end with their jobs.
     wait_until(lambda: not any(is_running(mark.launcher_pid, mark.launcher_start_ticks) for mark in marks))
-    desk.call("resume", "1.1", code=0)
+    cli.call("resume", "1.1", code=0)
     assert not spool.exists()
-    assert _files(desk.folder / "output" / "job_output") == []
+    assert _files(cli.folder / "output" / "job_output") == []
 
 
 @pytest.mark.parametrize(
@@ -48,10 +48,8 @@ def test_after_a_kill_and_a_resume_nothing_of_the_slots_is_left(desk: WorkflowDe
         ("none", []),
     ],
 )
-def test_only_the_files_that_something_goes_to_are_made(
-    desk: WorkflowDesk, mode: str, made: list[str]
-) -> None:
-    desk.write(
+def test_only_the_files_that_something_goes_to_are_made(cli: WorkflowCli, mode: str, made: list[str]) -> None:
+    cli.write(
         f"""
 name: modes
 execution_config: {{stdio: {{mode: {mode}}}}}
@@ -60,11 +58,11 @@ jobs:
   - {{name: held, command: "echo out; echo last words >&2; exit 3", resource_requirements: {{memory: 200m}}}}
 """
     )
-    desk.call("run", "flow.yaml", code=1)
-    folder = desk.folder / "output" / "job_output" / "1_1"
+    cli.call("run", "flow.yaml", code=1)
+    folder = cli.folder / "output" / "job_output" / "1_1"
     assert _files(folder) == sorted(f"{job}/{name}" for job in ("free", "held") for name in made)
-    store = desk.store()
-    tails = {store.find(result.job_uuid).outcome.stderr_tail for result in desk.results()}  # type: ignore[union-attr]
+    store = cli.store()
+    tails = {store.find(result.job_uuid).outcome.stderr_tail for result in cli.results()}  # type: ignore[union-attr]
     store.close()
     expected = {
         "separate": "last words\n",
@@ -74,8 +72,8 @@ jobs:
     assert tails == {expected.get(mode, "")}
 
 
-def test_a_folder_that_is_removed_during_the_run_is_told_and_made_again(desk: WorkflowDesk) -> None:
-    desk.write(
+def test_a_folder_that_is_removed_during_the_run_is_told_and_made_again(cli: WorkflowCli) -> None:
+    cli.write(
         """
 name: removed
 jobs:
@@ -84,24 +82,24 @@ jobs:
   - {name: c, command: "echo c", depends_on: [b], resource_requirements: {memory: 200m}}
 """
     )
-    process = desk.start("run", "flow.yaml")
-    desk.wait_for_line("order", "begun")
-    shutil.rmtree(desk.folder / "output")
-    wait_until((desk.folder / "output").exists)
-    (desk.folder / "go").touch()
+    process = cli.start("run", "flow.yaml")
+    cli.wait_for_line("order", "begun")
+    shutil.rmtree(cli.folder / "output")
+    wait_until((cli.folder / "output").exists)
+    (cli.folder / "go").touch()
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 0, output
     assert output.count("was removed during the run") == 1
-    kept = desk.folder / "output" / "job_output" / "1_1"
+    kept = cli.folder / "output" / "job_output" / "1_1"
     printed = {name: (kept / name / "stdout.log").read_text() for name in ("a", "b", "c")}
     assert printed == {"a": "early\nlate\n", "b": "b\n", "c": "c\n"}
 
 
 def test_a_third_ctrl_c_ends_an_action_that_does_not_listen(
-    desk: WorkflowDesk, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOBLENS_LIMITS_GRACE", "10m")
-    desk.write(
+    cli.write(
         """
 name: deaf
 actions:
@@ -111,8 +109,8 @@ actions:
 jobs: [{name: a, command: "true"}]
 """
     )
-    process = desk.start("run", "flow.yaml")
-    desk.wait_for_line("order", "begun")
+    process = cli.start("run", "flow.yaml")
+    cli.wait_for_line("order", "begun")
     for _ in range(3):
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)

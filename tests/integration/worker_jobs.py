@@ -17,7 +17,7 @@ from joblens.agent.runtime.ownership import SupervisorLock
 from joblens.model.jobs.job import Record, Requirements, RetryLost, Status
 from tests.conftest import wait_until
 from tests.integration import run_jobs
-from tests.integration.background_jobs import Desk
+from tests.integration.background_jobs import BackgroundCli
 from tests.integration.run_jobs import NOBODY
 
 MODES = ["cgroup", "nobody"]
@@ -49,7 +49,7 @@ store.close()
 """
 
 
-class WorkerDesk(Desk):
+class WorkerCli(BackgroundCli):
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.workers: list[subprocess.Popen[bytes]] = []
@@ -155,21 +155,21 @@ def _asked(
 
 
 @contextlib.contextmanager
-def worker_desk(mode: str, tmp_path: Path) -> Iterator[WorkerDesk]:
+def worker_cli(mode: str, tmp_path: Path) -> Iterator[WorkerCli]:
     if mode == "nobody":
         with run_jobs._nobodys_folder() as folder:
             prefix, interpreter = run_jobs._as_nobody()
-            yield from _used(WorkerDesk(mode, folder, prefix, interpreter=interpreter))
+            yield from _used(WorkerCli(mode, folder, prefix, interpreter=interpreter))
         return
     from tests.integration.cgroup_jobs import factory_or_skip
 
     factory_or_skip()
-    folder = tmp_path / "desk"
+    folder = tmp_path / "user"
     folder.mkdir()
-    yield from _used(WorkerDesk(mode, folder))
+    yield from _used(WorkerCli(mode, folder))
 
 
-def _used(one: WorkerDesk) -> Iterator[WorkerDesk]:
+def _used(one: WorkerCli) -> Iterator[WorkerCli]:
     try:
         yield one
     except BaseException:

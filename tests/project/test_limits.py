@@ -33,4 +33,4 @@ def test_more_skips_than_allowed_fail_the_run(tmp_path: Path, most: int, code: i
 def test_a_test_that_hangs_fails(tmp_path: Path) -> None:
     done = run(tmp_path, HANGS)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "no end after 0.3 s" in done.stdout
+    assert "no end after 0.3s" in done.stdout

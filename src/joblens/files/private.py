@@ -75,13 +75,14 @@ def untrusted_reason(path: str, opened: int | None = None) -> str:
     for place in dict.fromkeys((path, *folders)):
         about = os.stat(opened if opened is not None and place == path else place)
         if about.st_uid not in (os.geteuid(), 0):
-            return f"{place} belongs to another user ({_user_name(about.st_uid)})"
+            return f"{place} belongs to another user ({user_name(about.st_uid)})"
         if about.st_mode & stat.S_IWOTH:
             return f"{place} is writable by all users"
     return ""
 
 
-def _user_name(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """Returns the number as text for a user without a name."""
     import pwd
 
     try:

@@ -44,7 +44,7 @@ class RotatingFile:
             finally:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
 
-    def remove_lines(self, is_unwanted: Callable[[bytes], bool]) -> int:
+    def remove_lines(self, is_expendable: Callable[[bytes], bool]) -> int:
         """Rewrites the file, and those rotated before, without some lines. Processes that append continue
         with the new file. Returns how many lines went."""
         if not os.path.exists(self.path):
@@ -53,9 +53,9 @@ class RotatingFile:
         try:
             number, removed = 1, 0
             while os.path.exists(self._backup(number)):
-                removed += _rewrite(self._backup(number), is_unwanted)
+                removed += _rewrite(self._backup(number), is_expendable)
                 number += 1
-            return removed + _rewrite(self.path, is_unwanted)
+            return removed + _rewrite(self.path, is_expendable)
         finally:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
@@ -100,15 +100,15 @@ class RotatingFile:
         return f"{self.path}.{number}{self._suffix}"
 
 
-def _rewrite(path: str, is_unwanted: Callable[[bytes], bool]) -> int:
+def _rewrite(path: str, is_expendable: Callable[[bytes], bool]) -> int:
     with open(path, "rb") as source:
-        removed = sum(map(is_unwanted, source))
+        removed = sum(map(is_expendable, source))
         if removed:
             from joblens.files.atomic import atomic_file  # the log of most jobs is only appended to
 
             source.seek(0)
             with atomic_file(path) as part, open(part, "wb") as target:
-                target.writelines(line for line in source if not is_unwanted(line))
+                target.writelines(line for line in source if not is_expendable(line))
     return removed
 
 

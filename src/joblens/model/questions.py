@@ -4,7 +4,7 @@ The client (`stores.remote`) and the server (`app.server.questions`) share these
 about at once, and long answers come in parts, so that no command needs one request per row."""
 
 import hashlib
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field, json
 
@@ -240,6 +240,10 @@ class FormerWorkers(Struct, frozen=True):
 
 class Clock(Struct, frozen=True):
     now_us: int
+
+
+class QueueHealth(Struct, frozen=True):
+    health: dict[str, Any]  # as `joblens health --json` prints it
 
 
 class Notes(Struct, frozen=True):

@@ -28,7 +28,7 @@ class JobMetricsSettings(Struct, frozen=True, kw_only=True):
     enabled: Annotated[bool, _doc("Measure jobs while they run.")] = True
     default_sample_rate: Annotated[
         SampleInterval | None,
-        _doc("Default sampling interval, at least 50ms. Unset: 1 s per job."),
+        _doc("Default sampling interval, at least 50ms. Unset: 1s per job."),
     ] = None
     probes: Annotated[
         Probes,

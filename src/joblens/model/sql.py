@@ -62,6 +62,7 @@ class SqlLimits(Struct, frozen=True, kw_only=True):
     seconds: float = 30.0
     rows: int = 10_000
     bytes: int = 64 << 20  # of all values together
+    is_trusted: bool = False  # a query of joblens itself, which needs no process of its own
 
 
 class SqlAnswer(Struct, frozen=True, kw_only=True):

@@ -7,15 +7,15 @@ from joblens.model.clusters.placement import WorkerConfig
 
 
 class Notifier(Protocol):
-    """The side of those who submit."""
+    """Wakes workers when jobs are queued."""
 
     def notify(self, tickets: Sequence[tuple[str, str]]) -> None:
-        """(uuid, queue) of each. Raises BrokerError when the broker cannot be reached; the jobs are safe in
-        the store then and are found there by workers a little later."""
+        """Takes pairs of UUID and queue. Raises BrokerError if the broker cannot be reached; the jobs are in
+        the store, where workers find them at their next poll."""
         ...
 
     def check(self) -> str:
-        """One line about the broker that answered. Raises BrokerError."""
+        """Returns one line about the broker that answered. Raises BrokerError."""
         ...
 
     def close(self) -> None: ...
@@ -24,7 +24,7 @@ class Notifier(Protocol):
 class MessageHandler(Protocol):
     """Handles messages of a worker. Called on the consumer's thread; returns at once."""
 
-    def take(self, uuid: str, ack: Callable[[], None]) -> None:
+    def on_message(self, uuid: str, ack: Callable[[], None]) -> None:
         """`ack` is called once, from any thread, when the message has done its work: the job was claimed
         by this worker, or there was nothing to claim. Until then it counts as under way, so that no worker
         draws more messages than it can use."""
@@ -32,13 +32,13 @@ class MessageHandler(Protocol):
 
 
 class BrokerConsumer(Protocol):
-    """A worker's ear at the broker, on a thread of its own or on the main thread."""
+    """Receives a worker's messages, on a thread of its own or on the main thread."""
 
     def run(
-        self, taker: MessageHandler, has_connected: Callable[[], None], has_lost: Callable[[str], None]
+        self, handler: MessageHandler, has_connected: Callable[[], None], has_lost: Callable[[str], None]
     ) -> None:
         """Runs until `stop`. Reconnects without limit when the broker goes away: calls `has_lost` with the
-        reason, each reason once, and `has_connected` when it is there (again)."""
+        reason, each reason once, and `has_connected` when it is reachable (again)."""
         ...
 
     def stop(self) -> None:
@@ -47,13 +47,13 @@ class BrokerConsumer(Protocol):
 
 
 class WorkerConfigWriter(Protocol):
-    """Of one run. On the placer's thread."""
+    """Writes the worker configurations of one run. Called on the placement thread."""
 
     folder: str  # private and of this run: for scripts, and for what pilot workers print
     config: WorkerConfig  # the part that all workers of the run share; a backend adds the rest with `replace`
 
     def write(self, config: WorkerConfig) -> str:
-        """-> the path of a private file. Raises PlacingError when it cannot be written."""
+        """Returns the path of a private file. Raises PlacingError when it cannot be written."""
         ...
 
     def argv(self, path: str) -> list[str]:
@@ -62,13 +62,13 @@ class WorkerConfigWriter(Protocol):
         ...
 
     def last_words(self, path: str) -> str:
-        """Why the worker of that file could not do its work; '' when it has not complained."""
+        """Returns why the worker with that file failed; '' if it reported nothing."""
         ...
 
     def drop(self, path: str) -> None:
-        """Removes the configuration: no worker starts with it now. Does nothing where it is gone."""
+        """Removes the configuration: no worker starts with it any longer. Does nothing if it is gone."""
         ...
 
     def close(self) -> None:
-        """Nothing of the run is to stay."""
+        """Removes everything of the run."""
         ...

@@ -34,6 +34,7 @@ from joblens.web.streams import Hub
 
 _THREADS = 4
 _SLOW_THREADS = 4  # the page of a large run asks three such questions at once
+_QUERY_THREADS = 2
 _SMALLEST_COMPRESSED = 1000
 
 
@@ -61,6 +62,7 @@ class Application:
     def close(self) -> None:
         self.context.stores.close()
         self.context.slow_stores.close()
+        self.context.query_stores.close()
         self.context.live.close()
         self._metrics.close()
 
@@ -80,6 +82,7 @@ def create_application(
         config=config,
         stores=stores,
         slow_stores=StoreThreads(settings, warn, _SLOW_THREADS),
+        query_stores=StoreThreads(settings, warn, _QUERY_THREADS),
         auth=auth,
         warn=warn,
         base_path=options.base_path,

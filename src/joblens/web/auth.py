@@ -5,7 +5,6 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 
 from msgspec import Struct
 
@@ -18,8 +17,8 @@ from joblens.app.server.access import (
     principal_of,
 )
 from joblens.model.access import ApiToken
-from joblens.model.errors import AccessDenied, SignInRequired
-from joblens.web.guard import Rates, Scope, is_local_socket
+from joblens.model.errors import AccessDenied, SignInRequired, StoreError
+from joblens.web.guard import LOG, Rates, Scope, is_local_socket
 from joblens.web.problems import HttpProblem
 from joblens.web.store_threads import StoreThreads
 
@@ -162,6 +161,8 @@ class Authenticator:
                     {"retry-after": str(max(1, round(wait_s)))},
                 ) from None
             raise
+        except StoreError as error:
+            raise _unasked(error) from error
         if len(self._tokens) >= _CACHED:
             self._tokens.clear()
         self._tokens[digest] = (now + _TOKEN_CACHE_S, token)
@@ -177,6 +178,8 @@ class Authenticator:
         except SignInRequired:
             session.expires_s = 0.0
             raise
+        except StoreError as error:
+            raise _unasked(error) from error
         self._tokens[session.token] = (now + _TOKEN_CACHE_S, token)
 
     def owner_session(self) -> str:
@@ -188,17 +191,27 @@ class Authenticator:
         return self.sessions.open(principal_of(token), digest_of(secret))
 
     def cookie_of(self, header: str) -> str:
-        try:
-            found = SimpleCookie(header).get(self.cookie_name)
-        except CookieError:
-            return ""
-        return found.value if found is not None else ""
+        """http.cookies stops at the first cookie with JSON or other text in it; a browser sends those of all
+        ports of a host."""
+        pairs = (each.strip().partition("=") for each in header.split(";"))
+        return next((value for name, _, value in pairs if name == self.cookie_name), "")
 
     def set_cookie(self, value: str, path: str) -> str:
         """Returns a Set-Cookie header; an empty value removes the cookie."""
         secure = "; Secure" if self._is_tls else ""
         age = "" if value else "; Max-Age=0"
         return f"{self.cookie_name}={value}; Path={path}; HttpOnly; SameSite=Strict{secure}{age}"
+
+
+def _unasked(error: StoreError) -> HttpProblem:
+    """Who calls is not known: the place of the store is not for strangers."""
+    LOG.warning("a token cannot be checked: %s", error)
+    return HttpProblem(
+        503,
+        "the server cannot read its store, so it cannot check the token",
+        "try again; the server's log has the reason",
+        {"retry-after": "1"},
+    )
 
 
 def _check_same_site(headers: dict[bytes, str], session: Session) -> None:

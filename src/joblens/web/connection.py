@@ -101,7 +101,7 @@ class LimitedConnection(H11Protocol):
         self._header_timer = None
         self._refuse(
             408,
-            f"no complete request arrived within {self.limits.header_s:g} s",
+            f"no complete request arrived within {self.limits.header_s:g}s",
             "send the request line and all headers at once",
         )
 

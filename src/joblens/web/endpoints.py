@@ -50,6 +50,7 @@ class ServerContext(Struct, kw_only=True):
     config: str | None
     stores: StoreThreads
     slow_stores: StoreThreads  # for questions that may take seconds: others never wait for them
+    query_stores: StoreThreads  # for SQL of clients, which may take as long as it is allowed to
     auth: Authenticator
     warn: Callable[[str], None]
     base_path: str = ""
@@ -94,6 +95,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}  # that clients may send: name -> meaning
     role: Role = Role.READER
     is_slow: bool = False  # may take seconds
+    is_query: bool = False  # SQL of the client
     status: int = 200
     also: tuple[int, ...] = ()  # other statuses with the same result
     section: str = "jobs"
@@ -152,6 +154,7 @@ async def _respond(endpoint: Endpoint, server: ServerContext, request: Request) 
         return encode(reply.value), reply
 
     stores = server.slow_stores if endpoint.is_slow else server.stores
+    stores = server.query_stores if endpoint.is_query else stores
     content, reply = await stores.call(answer)
     status = reply.status or endpoint.status
     if endpoint.method != "GET" or status != 200:

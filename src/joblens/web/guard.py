@@ -135,7 +135,7 @@ class _Receiving:
                 message = await self._receive()
         except TimeoutError as error:
             raise HttpProblem(
-                408, f"the body did not arrive within {self._limits.body_s:g} s", "send it at once"
+                408, f"the body did not arrive within {self._limits.body_s:g}s", "send it at once"
             ) from error
         self._size += len(message.get("body", b""))
         if self._size > self._limits.max_body:

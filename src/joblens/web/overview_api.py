@@ -42,6 +42,7 @@ ENDPOINTS = (
         method="GET",
         path="/count",
         name="countJobs",
+        is_slow=True,
         summary="How many jobs match.",
         answer=lambda call: jobs.count_jobs(call.store, call.principal, call.query),
         returns=jobs.JobCount,

@@ -12,6 +12,7 @@ from starlette.routing import Route
 from joblens.app.dashboard.bundle import assets
 from joblens.model.errors import AccessDenied, JoblensError, SignInRequired
 from joblens.web.access_api import session_info
+from joblens.web.auth import Caller
 from joblens.web.endpoints import ServerContext, encode, failed
 from joblens.web.problems import HttpProblem
 
@@ -84,9 +85,8 @@ class Pages:
         return response
 
     async def dashboard(self, request: Request) -> Response:
-        try:
-            caller = await self._auth.caller(request.scope)
-        except JoblensError:
+        caller = await self._caller(request)
+        if caller is None:
             return RedirectResponse(f"{self._base}/sign-in{_next_query(request)}", 303)
         session = session_info(caller.principal, caller.session)
         boot = encode({"base": self._base, "session": session}).decode().replace("<", "\\u003c")
@@ -113,6 +113,8 @@ class Pages:
         if code:
             if self._auth.codes.take(code):
                 return self._signed_in_by_url(self._auth.owner_session())
+            if await self._caller(request) is not None:  # the URL was opened a second time
+                return RedirectResponse(self._path, 303)
             return self._form("This sign-in URL was used before, or has expired.", 401)
         return self._form(
             "Sign in with a token, or with the URL that the server printed at start.",
@@ -143,6 +145,12 @@ class Pages:
         response = RedirectResponse(f"{self._base}/sign-in", 303)
         response.headers["set-cookie"] = self._auth.set_cookie("", self._path)
         return response
+
+    async def _caller(self, request: Request) -> Caller | None:
+        try:
+            return await self._auth.caller(request.scope)
+        except JoblensError:
+            return None
 
     def _signed_in_by_url(self, cookie: str) -> Response:
         """The URL may come from a page of another site, such as a terminal in the browser. A redirect would

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from joblens.app.server import runs
 from joblens.app.server.changes import RunBody, RunRerun
-from joblens.app.server.machine import Health, Tools, Workers, get_health, get_tools, get_workers
+from joblens.app.server.machine import Health, NamePage, Tools, Workers, get_health, get_tools, get_workers
 from joblens.model.access import Role
 from joblens.model.runs.run import Run, Workflow
 from joblens.web.endpoints import Call, Endpoint
@@ -63,6 +63,7 @@ ENDPOINTS = (
         method="POST",
         path="/runs",
         name="startRun",
+        is_slow=True,
         summary="Start a workflow in the background.",
         answer=lambda call: changer(call).start_run(call.body),
         returns=Run,
@@ -126,6 +127,7 @@ ENDPOINTS = (
         method="POST",
         path="/runs/{run}/resume",
         name="resumeRun",
+        is_slow=True,
         summary="Continue a run that was stopped, in the background.",
         answer=lambda call: changer(call).resume_run(_run(call)),
         returns=Run,
@@ -137,6 +139,7 @@ ENDPOINTS = (
         method="POST",
         path="/runs/{run}/rerun",
         name="rerunRun",
+        is_slow=True,
         summary="Start a new run that repeats part of a run; other jobs keep their results.",
         answer=lambda call: changer(call).rerun_run(_run(call), call.body),
         returns=Run,
@@ -150,17 +153,19 @@ ENDPOINTS = (
         path="/tools",
         name="listTools",
         summary="Tools that run scripts with parameters on the server's machine.",
-        answer=lambda _call: get_tools(),
+        answer=lambda call: get_tools(call.query),
         returns=Tools,
+        query=NamePage,
         section="server",
     ),
     Endpoint(
         method="GET",
         path="/workers",
         name="listWorkers",
-        summary="Workers and queues.",
-        answer=lambda call: get_workers(call.store, call.principal, call.server.settings),
+        summary="Workers by name, and queues.",
+        answer=lambda call: get_workers(call.store, call.principal, call.server.settings, call.query),
         returns=Workers,
+        query=NamePage,
         section="server",
     ),
     Endpoint(

@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 import joblens
+from joblens.app.queue.health import queue_health
 from joblens.app.runs.control import LocalDrivers
-from joblens.app.server.bulk_changes import BulkChanger
-from joblens.app.server.changes import SubmitJob
+from joblens.app.server.changes import Changer, SubmitJob
 from joblens.app.server.machine import Recoveries
 from joblens.app.server.questions import Answering
 from joblens.model import questions as q
@@ -71,19 +72,19 @@ def _asking(method: Callable[[Answering, Any], Any]) -> Callable[[Call], Any]:
     return lambda call: method(Answering(call.store, call.principal), call.body)
 
 
-def _changing(method: Callable[[BulkChanger, Any], Any]) -> Callable[[Call], Any]:
-    def change(call: Call) -> Any:
-        server = call.server
-        changer = BulkChanger(call.store, call.principal, server.settings, server.config, server.warn)
-        return method(changer, call.body)
-
-    return change
+def _changing(method: Callable[[Changer, Any], Any]) -> Callable[[Call], Any]:
+    return lambda call: method(changer(call), call.body)
 
 
 def _driven(call: Call) -> q.Driven:
     run = Answering(call.store, call.principal).find_run(call.body)
     drivers = LocalDrivers(call.server.settings)
     return q.Driven(drivers.is_driven(run), drivers.host())
+
+
+def _queue_health(call: Call) -> q.QueueHealth:
+    call.principal.require_all("workers and queues")
+    return q.QueueHealth(queue_health(call.server.settings))
 
 
 def _recover(call: Call) -> q.Done:
@@ -100,9 +101,16 @@ def _submit(call: Call) -> Record:
 ENDPOINTS = (
     _question("find", "One job.", _asking(Answering.find), Record, q.OneJob),
     _question("page", "Jobs that match, up to 1,000 at a time.", _asking(Answering.page), Page, q.JobQuery),
-    _question("count", "How many jobs match.", _asking(Answering.count), q.Count, q.JobQuery),
-    _question("statistics", "Totals and percentiles.", _asking(Answering.statistics), Statistics, q.JobQuery),
-    _question("tagged", "Jobs by tag.", _asking(Answering.tagged), q.Tagged, q.TagPrefix),
+    _question("count", "How many jobs match.", _asking(Answering.count), q.Count, q.JobQuery, is_slow=True),
+    _question(
+        "statistics",
+        "Totals and percentiles.",
+        _asking(Answering.statistics),
+        Statistics,
+        q.JobQuery,
+        is_slow=True,
+    ),
+    _question("tagged", "Jobs by tag.", _asking(Answering.tagged), q.Tagged, q.TagPrefix, is_slow=True),
     _question(
         "running",
         "Queued and running jobs, without those that the client has.",
@@ -155,12 +163,17 @@ ENDPOINTS = (
         q.ManyJobs,
     ),
     _question("now", "The store's clock.", _asking(Answering.now), q.Clock),
+    replace(
+        _question(
+            "sql", "A query over the views of docs/sql.md.", _asking(Answering.sql), SqlAnswer, q.SqlQuery
+        ),
+        is_query=True,
+    ),
     _question(
-        "sql",
-        "A query over the views of docs/sql.md.",
-        _asking(Answering.sql),
-        SqlAnswer,
-        q.SqlQuery,
+        "queue-health",
+        "Whether the store, the broker and the workers of the server work.",
+        _queue_health,
+        q.QueueHealth,
         is_slow=True,
     ),
     _question("driven", "Whether a process drives a run.", _driven, q.Driven, q.OneRun),
@@ -177,7 +190,7 @@ ENDPOINTS = (
     _question(
         "cancel",
         "Ask many jobs to end.",
-        _changing(BulkChanger.cancel),
+        _changing(Changer.cancel_jobs),
         q.Done,
         q.CancelJobs,
         Role.OPERATOR,
@@ -186,7 +199,7 @@ ENDPOINTS = (
     _question(
         "delete",
         "Delete many jobs, and workflows without other jobs. This cannot be undone.",
-        _changing(BulkChanger.delete),
+        _changing(Changer.delete_jobs),
         q.Done,
         q.DeleteJobs,
         Role.ADMIN,

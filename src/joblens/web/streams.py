@@ -232,6 +232,9 @@ class Hub:
         except JoblensError:
             await asyncio.sleep(_LONGEST_PAUSE_S)  # the poller reports it
             return position, []
+        if batch.is_reset:
+            topic.add(batch)
+            return position, []
         if not batch.events and position < topic.last:
             return topic.next_boundary(position), []  # lost in a damaged block
         return position, list(batch.events)
@@ -261,18 +264,17 @@ class Hub:
 
     async def _poll(self, topics: dict[str, Topic]) -> None:
         positions = {key: topic.last for key, topic in topics.items()}
+        generations = {key: topic.generation for key, topic in topics.items()}
 
         def read(store: QueueStore) -> dict[str, Batch]:
             samples = {
-                topic.source.uuid: key
-                for key, topic in topics.items()
-                if isinstance(topic.source, SampleSource)
+                topic.source: key for key, topic in topics.items() if isinstance(topic.source, SampleSource)
             }
             found: dict[str, Batch] = {}
             if samples:
-                after = {uuid: positions[key] for uuid, key in samples.items()}
+                after = {source: positions[key] for source, key in samples.items()}
                 batches = read_samples(store, after, _RING)
-                found = {samples[uuid]: batch for uuid, batch in batches.items()}
+                found = {key: batches[source.uuid] for source, key in samples.items()}
             for key, topic in topics.items():
                 if key not in found:
                     found[key] = _read_one(topic.source, store, positions[key])
@@ -280,6 +282,8 @@ class Hub:
 
         for key, batch in (await self._stores.call(read)).items():
             topic = topics[key]
+            if topic.generation != generations[key]:
+                continue  # read behind a position that is void now
             if batch.events and isinstance(topic.source, SampleSource):
                 _skip_gap(topic, batch.events[0])
             topic.add(batch)

@@ -49,9 +49,9 @@ class Talk:
 
     def say(self, event: Event, after_s: float = 1.0) -> list[Command]:
         self.now_s += after_s
-        said = self.schedule.handle(event, self.now_s)
-        self.commands += said
-        return said
+        result = self.schedule.handle(event, self.now_s)
+        self.commands += result
+        return result
 
     def began(self, index: int) -> list[Command]:
         return self.say(AttemptBegan(index), 0.0)

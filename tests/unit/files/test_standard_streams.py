@@ -21,8 +21,8 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 def guarded(descriptor: int, errors: list[OSError] | None = None) -> GuardedStream:
-    told = [] if errors is None else errors
-    return GuardedStream(descriptor, "utf-8", told.append)
+    result = [] if errors is None else errors
+    return GuardedStream(descriptor, "utf-8", result.append)
 
 
 def test_text_arrives(pipe: tuple[int, int]) -> None:

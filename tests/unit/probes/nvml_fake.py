@@ -30,13 +30,13 @@ class FakeGpu:
     def answer(self, call: str, arguments: tuple[Any, ...]) -> Any:
         self.asked.append(call)
         if call in self.answers:
-            told = self.answers[call]
-            if isinstance(told, Exception):
-                raise told
-            return told
-        return self._told(call, arguments)
+            result = self.answers[call]
+            if isinstance(result, Exception):
+                raise result
+            return result
+        return self._answer(call, arguments)
 
-    def _told(self, call: str, arguments: tuple[Any, ...]) -> Any:
+    def _answer(self, call: str, arguments: tuple[Any, ...]) -> Any:
         match call:
             case "nvmlDeviceGetUUID":
                 return self.uuid
@@ -155,11 +155,11 @@ def _key(device: str, arguments: list[Any], call: str) -> str:
     return f"{device}{'' if moments else arguments}"
 
 
-def _answer(told: dict[str, Any]) -> Any:
-    if "error" in told:
-        raise NVMLError(told["error"], told["text"])
-    if "handle" in told:
-        return _Handle(told["handle"])
-    if "list" in told:
-        return [SimpleNamespace(**item) if isinstance(item, dict) else item for item in told["list"]]
-    return SimpleNamespace(**told["fields"]) if "fields" in told else told["value"]
+def _answer(result: dict[str, Any]) -> Any:
+    if "error" in result:
+        raise NVMLError(result["error"], result["text"])
+    if "handle" in result:
+        return _Handle(result["handle"])
+    if "list" in result:
+        return [SimpleNamespace(**item) if isinstance(item, dict) else item for item in result["list"]]
+    return SimpleNamespace(**result["fields"]) if "fields" in result else result["value"]

@@ -11,15 +11,15 @@ import pytest
 
 pytest.importorskip("celery")
 
-from joblens.runners.celery import consumer as celery_hearing
+from joblens.runners.celery import consumer
 
 
 class MessageHandler:
     def __init__(self) -> None:
-        self.settled: list[Callable[[], None]] = []
+        self.pending: list[Callable[[], None]] = []
 
-    def take(self, uuid: str, settled: Callable[[], None]) -> None:
-        self.settled.append(settled)
+    def on_message(self, uuid: str, pending: Callable[[], None]) -> None:
+        self.pending.append(pending)
 
 
 class Message:
@@ -34,31 +34,31 @@ class Message:
 
 
 @pytest.fixture
-def taker() -> MessageHandler:
+def handler() -> MessageHandler:
     return MessageHandler()
 
 
 @pytest.fixture
-def inbox(taker: MessageHandler) -> Iterator[Any]:
-    made = celery_hearing._Inbox(taker, threading.Event())
+def inbox(handler: MessageHandler) -> Iterator[Any]:
+    made = consumer._Inbox(handler, threading.Event())
     yield made
     made.close()
 
 
 def test_what_is_settled_while_the_waking_byte_is_read_does_not_silence_what_follows(
-    inbox: Any, taker: MessageHandler, monkeypatch: pytest.MonkeyPatch
+    inbox: Any, handler: MessageHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages = [Message() for _ in range(3)]
     for message in messages:
         inbox._on_message(message, None, None, None, None)
-    first, second, third = taker.settled
+    first, second, third = handler.pending
 
     def read(descriptor: int, count: int) -> bytes:
         second()  # another thread, at the worst moment
         return os.read(descriptor, count)
 
     first()
-    monkeypatch.setattr(celery_hearing, "os", SimpleNamespace(read=read, write=os.write, close=os.close))
+    monkeypatch.setattr(consumer, "os", SimpleNamespace(read=read, write=os.write, close=os.close))
     inbox._on_woken()
     third()
     readable, _, _ = select.select([inbox._read_end], [], [], 0)

@@ -159,7 +159,7 @@ class SystemdManager:
         # Only the bus may be silent: login_session asks it too. Earlier sockets are still usable.
         sockets = list(takewhile(lambda path: path not in _silent, sockets))
         if not sockets:
-            timeout = f"{self._timeout_s:g} s"
+            timeout = f"{self._timeout_s:g}s"
             raise ManagerError(
                 f"the systemd manager has not answered within {timeout}, and is not asked again"
             )
@@ -297,7 +297,7 @@ class _Connection:
 
     def _has_not_answered(self) -> ManagerError:
         _silent.add(self._path)
-        return ManagerError(f"the systemd manager has not answered within {self._timeout_s:g} s")
+        return ManagerError(f"the systemd manager has not answered within {self._timeout_s:g}s")
 
     def _send(self, data: bytes) -> None:
         self._set_timeout()

@@ -21,6 +21,7 @@ from msgspec import Struct
 from joblens.agent.cgroups.groups import GroupFactory
 from joblens.agent.cgroups.placement import limit_of, slurm_step
 from joblens.agent.cgroups.systemd_manager import NO_LIMIT, ManagerError, Scope, SystemdManager
+from joblens.files.private import user_name
 from joblens.model.errors import AccountingUnavailable, ProbeError
 from joblens.model.values.ids import new_uuid
 from joblens.probes.cgroup.layout import CgroupLayout, read_layout
@@ -77,15 +78,6 @@ def scope_terms(
         why = f"the systemd manager of {user} runs, and keeps its scopes, only while {user} is logged in"
         return ScopeTerms(refusal=why, needs_linger=True)
     return _with_limits(unified.directory, len(names) - shared, slice_name)
-
-
-def user_name(uid: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def is_lingering(user: str, folder: str = LINGER) -> bool:

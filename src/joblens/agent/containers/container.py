@@ -42,12 +42,12 @@ _OF_THE_PROGRAM = ("exec: ", "executable", "to invoke a command that")
 def code_for(text: str) -> int:
     """Returns the exit code of the engines' own command lines. A missing device or folder is 'no such
     file' too."""
-    said = text.lower()
-    if not any(words in said for words in _OF_THE_PROGRAM):
+    lowered = text.lower()
+    if not any(words in lowered for words in _OF_THE_PROGRAM):
         return REFUSED
-    if "not found" in said or "no such file" in said:
+    if "not found" in lowered or "no such file" in lowered:
         return NOT_FOUND
-    if "permission denied" in said or "is a directory" in said or "not a regular file" in said:
+    if "permission denied" in lowered or "is a directory" in lowered or "not a regular file" in lowered:
         return NOT_EXECUTABLE
     return REFUSED
 

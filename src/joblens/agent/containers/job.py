@@ -108,6 +108,12 @@ _NOT_YET = "the container's control group was not found"
 _GONE = "the container's control group was gone before its last numbers could be read"
 
 
+def _close(*probes: Probe | None) -> None:
+    for probe in probes:
+        if probe is not None:
+            probe.close()
+
+
 class NoteReader:
     """Reads the client's note as long as it may change."""
 
@@ -163,9 +169,7 @@ class ContainerProbe:
         return fields
 
     def close(self) -> None:
-        for probe in (self._ours, self._own):
-            if probe is not None:
-                probe.close()
+        _close(self._ours, self._own)
 
     def _counting(self) -> CgroupProbe | None:
         note = self._notes.latest()
@@ -263,9 +267,7 @@ class ContainerNetworkProbe:
         return self._own.read() if self._own is not None else {}
 
     def close(self) -> None:
-        for probe in (self._ours, self._own):
-            if probe is not None:
-                probe.close()
+        _close(self._ours, self._own)
 
     def _is_elsewhere(self) -> bool:
         note = self._notes.latest()

@@ -13,9 +13,10 @@ from msgspec import Struct, field
 from joblens.agent.cgroups.groups import JobGroups
 from joblens.agent.cgroups.placement import is_delegated, is_job_group, slurm_step
 from joblens.agent.cgroups.systemd_manager import manager_sockets
-from joblens.agent.cgroups.systemd_scope import scope_terms, user_name
+from joblens.agent.cgroups.systemd_scope import scope_terms
 from joblens.agent.launcher.launch import LauncherProcess
 from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant
+from joblens.files.private import user_name
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Accounting
 from joblens.model.jobs.probe_choice import Capability, Way

@@ -123,7 +123,7 @@ def gpu_capabilities(ask: Callable[[], Answer] = ask_gpus, timeout_s: float = _T
                 area=_AREA,
                 name="gpu",
                 available=False,
-                reason=f"the GPU's driver has not answered for {timeout_s:.0f} s",
+                reason=f"the GPU's driver has not answered for {timeout_s:.0f}s",
                 fix="see whether nvidia-smi answers; a driver that hangs often needs the machine restarted",
             )
         ]
@@ -248,7 +248,7 @@ def container_capabilities(
     deadline = time.monotonic() + timeout_s
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    silent = ContainerError(f"it has not answered for {timeout_s:g} s")
+    silent = ContainerError(f"it has not answered for {timeout_s:g}s")
     return [
         _containers_row(engine, found.get(engine, silent), group_advice, can_be_below=can_be_below)
         for engine in _PROGRAMS

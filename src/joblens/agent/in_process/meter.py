@@ -116,11 +116,6 @@ class InProcessMeter:
         with self._changed:
             return self._measure(window)
 
-    def is_under_way(self, window: Window) -> bool:
-        """Returns False in a forked child: there the window is the parent's."""
-        with self._changed:
-            return window in self._windows
-
     def pids(self) -> list[int]:
         """Returns this process and its descendants, as last read."""
         with self._changed:

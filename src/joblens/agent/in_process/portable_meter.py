@@ -115,10 +115,6 @@ class PortableMeter:
         with self._changed:
             return self._measure(window)
 
-    def is_under_way(self, window: PortableWindow) -> bool:
-        with self._changed:
-            return window in self._windows
-
     def pids(self) -> list[int]:
         with self._changed:
             return self._tree.pids

@@ -291,30 +291,32 @@ def usage_of(window: Window, level: Level, *, has_children: bool) -> Usage:
 
 def findings_of(window: Window) -> tuple[Finding, ...]:
     """Reports only numbers that could not be separated."""
-    said: list[str] = []
+    sentences: list[str] = []
     if window.has_rival_on_thread:
-        said.append("another measurement ran on the same thread at the same time, so both have its CPU time")
+        sentences.append(
+            "another measurement ran on the same thread at the same time, so both have its CPU time"
+        )
     if window.estimated_usec > _NOTICEABLE_USEC:
-        said.append(
-            f"{window.estimated_usec / 1e6:.2f} s of child processes' CPU time is an estimate:"
+        sentences.append(
+            f"{window.estimated_usec / 1e6:.2f}s of child processes' CPU time is an estimate:"
             " children of overlapping measurements ended together"
         )
     if window.unclaimed_usec > _NOTICEABLE_USEC:
-        said.append(
-            f"{window.unclaimed_usec / 1e6:.2f} s of CPU time of threads without a measurement"
+        sentences.append(
+            f"{window.unclaimed_usec / 1e6:.2f}s of CPU time of threads without a measurement"
             " during the overlap is in no record"
         )
     if window.has_thread_ended:
-        said.append("the thread it was started on ended before it did")
+        sentences.append("the thread it was started on ended before it did")
     if not window.rivals and _has_earlier_children(window):
-        said.append("child processes of the enclosing measurement were running when it started")
-    if not said:
+        sentences.append("child processes of the enclosing measurement were running when it started")
+    if not sentences:
         return ()
     return (
         Finding(
             code=Code.SHARED,
             severity=Severity.INFO,
-            text="Measurements overlapped in one process: " + "; ".join(said) + ".",
+            text="Measurements overlapped in one process: " + "; ".join(sentences) + ".",
             advice="Run such work as a separate command (joblens.run) to count it separately.",
         ),
     )

@@ -10,7 +10,7 @@ import importlib
 import os
 import threading
 import time
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -124,9 +124,17 @@ class OtherProbes:
         return sources, unknown, lower
 
     def close(self) -> None:
-        for probe in self._probes:
-            with contextlib.suppress(Exception):  # at worst a descriptor stays open
-                probe.close()
+        _close_all(self._probes)
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+def _close_all(probes: Iterable[_Closable]) -> None:
+    for probe in probes:
+        with contextlib.suppress(Exception):  # at worst a descriptor stays open
+            probe.close()
 
 
 def _reason_of(error: Exception) -> str:
@@ -192,9 +200,7 @@ class DetailTaker:
         return self.latest
 
     def close(self) -> None:
-        for probe in self._probes:
-            with contextlib.suppress(Exception):  # at worst a descriptor stays open
-                probe.close()
+        _close_all(self._probes)
 
     def _read_probe(self, probe: "DetailProbe", now_ns: int, *, final: bool) -> Details:
         cpu_before_ns = time.thread_time_ns()
@@ -223,10 +229,6 @@ def read_last(probe: "DetailProbe") -> Details:
 
 
 __all__ = ["ALL_PROBES", "DEFAULT_PROBES", "NO_INSTRUMENTS", "InstrumentSet", "Instruments", "Watched"]
-
-
-class _Closable(Protocol):
-    def close(self) -> None: ...
 
 
 T = TypeVar("T", bound=_Closable)
@@ -259,10 +261,7 @@ class InstrumentSet(Struct, frozen=True):
     details: tuple["DetailProbe", ...] = ()
 
     def close(self) -> None:
-        everyone: list[Probe | DetailProbe] = [*self.probes, *self.details]
-        for probe in everyone:
-            with contextlib.suppress(Exception):  # at worst a descriptor stays open
-                probe.close()
+        _close_all((*self.probes, *self.details))
 
 
 NO_INSTRUMENTS = InstrumentSet()

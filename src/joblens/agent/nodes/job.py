@@ -224,7 +224,7 @@ class MultiNodeJob:
         try:
             self._process = self._agents.start(self._others, words)
         except OSError as error:
-            self._reader.said.append(f"agents could not be started: {error}")
+            self._reader.messages.append(f"agents could not be started: {error}")
             self._is_silent = True
             return
         threading.Thread(target=self._listen, name="joblens-nodes", daemon=True).start()
@@ -350,10 +350,10 @@ class MultiNodeJob:
         return NodeTable(at_us=self._clock.now_us(), nodes=(first, *parts))
 
     def _why_missing(self, node: str) -> str:
-        said = f": {self._reader.said[-1]}" if self._reader.said else ""
+        reason = f": {self._reader.messages[-1]}" if self._reader.messages else ""
         if node not in self._reports:
-            return f"no agent of joblens came up there{said}"
-        return f"the agent of joblens there ended before the job did{said}"
+            return f"no agent of joblens came up there{reason}"
+        return f"the agent of joblens there ended before the job did{reason}"
 
     def _why_unseen(self) -> str:
         """Returns why tasks on that node could not be announced."""

@@ -35,7 +35,7 @@ class MultiNodeJobs:
         """A private folder that every node of the allocation sees."""
         self._shared_dir = folder
 
-    def lend(self, uuid: str, doors: NodeDoors) -> None:
+    def assign_devices(self, uuid: str, doors: NodeDoors) -> None:
         """Before the job is started; on any thread."""
         self._doors[uuid] = doors
 

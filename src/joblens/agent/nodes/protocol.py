@@ -64,7 +64,7 @@ class ReportReader:
     """Puts reports together again; lines that are none are kept as what else was said."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self._begun: dict[bytes, list[bytes]] = {}
 
     def feed(self, line: bytes) -> NodeReport | None:
@@ -92,7 +92,7 @@ class ReportReader:
     def _keep(self, line: bytes) -> None:
         text = line.decode(errors="replace").strip()
         if text:
-            self.said = [*self.said[-9:], text[:500]]
+            self.messages = [*self.messages[-9:], text[:500]]
 
 
 _TIMEOUT_S = 10.0

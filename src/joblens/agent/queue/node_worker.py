@@ -19,17 +19,17 @@ class NodeWorker:
         self._fences = fences
         self._nodes = nodes
 
-    def lend(
+    def assign_devices(
         self,
         uuid: str,
         gpus: tuple[str, ...] | None,
         placement: Placement | None,
         doors: NodeDoors | None = None,
     ) -> None:
-        """Before `take` of the same job: its devices, where it is according to the cluster, and a way to its
-        other nodes."""
+        """Called before `on_message` of the same job: its devices, where the cluster placed it, and a way to
+        its other nodes."""
         if doors is not None and self._nodes is not None:
-            self._nodes.lend(uuid, doors)
+            self._nodes.assign_devices(uuid, doors)
         if placement is not None:
             self._fences.place(uuid, placement)
         if gpus is not None:
@@ -38,8 +38,8 @@ class NodeWorker:
     def set_cpus(self, cpus: int) -> None:
         self._worker.post_soon(on.Resized(cpus))
 
-    def take(self, uuid: str, ack: Callable[[], None]) -> None:
-        self._worker.take(uuid, ack)
+    def on_message(self, uuid: str, ack: Callable[[], None]) -> None:
+        self._worker.on_message(uuid, ack)
 
     def let_go(self, uuid: str) -> None:
         """The task that brought it is gone: the job is killed and returned, if this worker has it."""

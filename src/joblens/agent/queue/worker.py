@@ -115,7 +115,7 @@ class QueueWorker:
         self._ended_by: tuple[AllocationEnding, dict[str, Job]] | None = None  # with the allocation
         self._commands = self._command_table()
         for uuid in plan.tickets:
-            self.take(uuid, lambda: None)
+            self.on_message(uuid, lambda: None)
 
     def _command_table(self) -> dict[type, Callable[[Any], None]]:
         return {
@@ -306,7 +306,7 @@ class QueueWorker:
         events = [self._inbox.popleft() for _ in range(len(self._inbox))]
         self._post(*events)
 
-    def take(self, uuid: str, ack: Callable[[], None]) -> None:
+    def on_message(self, uuid: str, ack: Callable[[], None]) -> None:
         """On the consumer's thread."""
         self.post_soon(on.Announced(on.Message(uuid, ack)))
 

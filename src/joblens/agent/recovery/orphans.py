@@ -23,7 +23,7 @@ from joblens.agent.recovery.finalization import (
 )
 from joblens.agent.runtime.ownership import is_gone, is_within_reach
 from joblens.agent.runtime.payload import payload_path, payloads
-from joblens.agent.runtime.recorder import pending_ends
+from joblens.agent.runtime.recorder import Recorder, pending_ends
 from joblens.agent.slots.after_kill import left_ledgers, read_left, remove_recorded, start_failure, unrecorded
 from joblens.agent.slots.marks import has_slots, sweep_slots
 from joblens.files.processes import is_running
@@ -186,6 +186,14 @@ class Recovery:
         in_reach = is_within_reach(attempt.owner, self._host)
         return Finalization(record, seen, end, tools, slot_job, is_within_reach=in_reach).writes()
 
+    def finalize_stored(self, record: Record, recorder: Recorder, *, owns_groups: bool) -> None:
+        """Finalizes a job of which only the store knows more."""
+        uuid = record.job.uuid
+        asked = recorder.read(lambda store: store.cancel_requests().get(uuid))
+        end = Circumstances(cancel_asked_at_us=asked.asked_at_us if asked else None, owns_groups=owns_groups)
+        recorder.write(self.finalize(record, read_history(recorder, uuid), end))
+        self.forget(uuid)
+
     def give_up(self, record: Record, why: str = NEVER_STARTED) -> list[Write]:
         """For a job that will never start."""
         now_us = self._clock.now_us()
@@ -198,6 +206,10 @@ class Recovery:
         self._slot_jobs.pop(uuid, None)
         with contextlib.suppress(OSError):
             os.unlink(outcome_path(self.spool_dir, uuid))
+
+
+def read_history(recorder: Recorder, uuid: str) -> History:
+    return recorder.read(lambda store: History(store.samples(uuid), store.details(uuid)))
 
 
 def _superseded(orphaned: list[Record]) -> frozenset[str]:

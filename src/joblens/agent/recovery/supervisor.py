@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.recovery.adoption import AdoptedJob
-from joblens.agent.recovery.finalization import Circumstances, History
-from joblens.agent.recovery.orphans import Recovery, sweep
+from joblens.agent.recovery.finalization import History
+from joblens.agent.recovery.orphans import Recovery, read_history, sweep
 from joblens.agent.runtime.loop import mono_s
 from joblens.agent.runtime.ownership import SupervisorLock, alone, waits_here
 from joblens.agent.runtime.payload import Payload, read_payload, remove_payload
@@ -256,7 +256,7 @@ class Supervisor:
         recorder, are_adopted = self._context.recorder, threading.Event()
         recorder.write(self._recovery.unrecorded(recorder.read))
         found = self._recovery.orphans(recorder.read(lambda store: store.running()))
-        adoptable = [(record, self._read_history(record.job.uuid)) for record in found.adoptable]
+        adoptable = [(record, read_history(recorder, record.job.uuid)) for record in found.adoptable]
         self._context.loop.call(partial(self._adopt_all, adoptable, are_adopted))
         for record in found.dead:
             self._finalize(record, owns_groups=record.job.uuid not in found.superseded)
@@ -264,9 +264,6 @@ class Supervisor:
             recorder.write(self._recovery.give_up(record))
         are_adopted.wait()
         recorder.wait_until_applied()  # from here on others know the owner
-
-    def _read_history(self, uuid: str) -> History:
-        return self._context.recorder.read(lambda store: History(store.samples(uuid), store.details(uuid)))
 
     def _adopt_all(self, adoptable: list[tuple[Record, History]], are_adopted: threading.Event) -> None:
         try:
@@ -294,10 +291,7 @@ class Supervisor:
 
     def _finalize(self, record: Record, *, owns_groups: bool) -> None:
         uuid, recorder = record.job.uuid, self._context.recorder
-        seen, asked = self._read_history(uuid), recorder.read(lambda store: store.cancel_requests().get(uuid))
-        how = Circumstances(cancel_asked_at_us=asked.asked_at_us if asked else None, owns_groups=owns_groups)
-        recorder.write(self._recovery.finalize(record, seen, how))
-        self._recovery.forget(uuid)
+        self._recovery.finalize_stored(record, recorder, owns_groups=owns_groups)
         self._log(f"job {uuid}: its owner and its launcher were gone")
         payload = read_payload(self._context.spool_dir, uuid) if record.job.notify else None
         with contextlib.suppress(JoblensError):  # it waits in the journal

@@ -9,8 +9,7 @@ from joblens.agent.attempts.hosts import AttemptHosts, QueueReports, RunReports
 from joblens.agent.attempts.preparation import BESIDE, AttemptMaker, PreparedAttempt, RunSetup, signal_number
 from joblens.agent.clusters.tickets import QueueSide, RunTickets
 from joblens.agent.recovery.adoption import AdoptedJob
-from joblens.agent.recovery.finalization import Circumstances, History
-from joblens.agent.recovery.orphans import Recovery
+from joblens.agent.recovery.orphans import Recovery, read_history
 from joblens.agent.runtime.ownership import alone
 from joblens.agent.session.context import AgentContext
 from joblens.agent.session.host import SessionHost
@@ -44,12 +43,12 @@ class RunAdopted:
             found = self._recovery.orphans(unfinished)
             for record in found.dead:
                 uuid = record.job.uuid
-                self._finalize(record, owns_groups=uuid not in found.superseded)
+                self._recovery.finalize_stored(record, recorder, owns_groups=uuid not in found.superseded)
             for record in found.never_started:
                 self._context.recorder.write(self._recovery.give_up(record))
             adopted: list[AdoptedJob] = []
             for record in found.adoptable:
-                seen = self._read_history(record.job.uuid)
+                seen = read_history(recorder, record.job.uuid)
                 adopted.append(AdoptedJob(record, seen, self._context, self._recovery, self._host.ended))
             left = self._unfinished(run_uuid)
             end_unknown(self._context.spool_dir, logs_dir, self._context.host, left)
@@ -60,18 +59,6 @@ class RunAdopted:
             if record.job.run is not None and record.job.run.index == BESIDE:
                 self.end(record.job.uuid, at_once=True)  # it was interrupted, and runs again
         return [one for one in left if one.job.run is not None and one.job.run.index != BESIDE]
-
-    def _finalize(self, record: Record, *, owns_groups: bool) -> None:
-        uuid = record.job.uuid
-        seen = self._read_history(uuid)
-        asked = self._context.recorder.read(lambda store: store.cancel_requests().get(uuid))
-        asked_at_us = asked.asked_at_us if asked else None
-        how = Circumstances(cancel_asked_at_us=asked_at_us, owns_groups=owns_groups)
-        self._context.recorder.write(self._recovery.finalize(record, seen, how))
-        self._recovery.forget(uuid)
-
-    def _read_history(self, uuid: str) -> History:
-        return self._context.recorder.read(lambda store: History(store.samples(uuid), store.details(uuid)))
 
     def _unfinished(self, run_uuid: str) -> list[Record]:
         return self._context.recorder.read(lambda store: store.running(run=run_uuid))

@@ -75,7 +75,7 @@ class DriverThread(Generic[T]):
             if self._asked_at_s is not None:
                 silent_s = time.monotonic() - self._asked_at_s
                 if silent_s > max(_SILENT_AFTER_S, _SILENT_AFTER * self.interval_s):
-                    return f"{self.driver.name} has not answered for {silent_s:.0f} s"
+                    return f"{self.driver.name} has not answered for {silent_s:.0f}s"
             return self._error
 
     def _run(self) -> None:

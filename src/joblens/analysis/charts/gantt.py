@@ -100,7 +100,8 @@ def gantt_of(
     facts: AttemptFacts = AttemptFacts(),  # noqa: B008 - frozen
 ) -> Gantt | None:
     """None when nothing has run yet. `now_us`: where the bars of running jobs end."""
-    begun = [result for result in results if result.began_at_us and 0 <= result.index < len(jobs)]
+    known = [result for result in results if result.began_at_us and not result.is_deleted]
+    begun = [result for result in known if 0 <= result.index < len(jobs)]
     if not begun:
         return None
     starts = sorted(event.at_us for event in events if isinstance(event.fact, RunStarted))

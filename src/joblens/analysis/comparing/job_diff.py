@@ -19,6 +19,7 @@ from joblens.analysis.comparing.job_differences import (
 from joblens.analysis.numbers.rates import cpu_percent, elapsed_usec, host_cpu_percent
 from joblens.model.jobs.job import Record
 from joblens.model.jobs.sample import Sample
+from joblens.model.values.lists import listed
 from joblens.model.values.units import format_bytes, format_duration
 
 _IDLE_PERCENT = 5.0  # of a core; less is idle
@@ -227,11 +228,11 @@ def causes(
 
 
 def how_much(number: NumberChange) -> str:
-    """wall time +44 %"""
+    """wall time +44%"""
     ratio = number.ratio
     if ratio is None:
         return number.title
-    return f"{number.title} x{ratio:.2g}" if ratio >= 2 else f"{number.title} {100 * (ratio - 1):+.0f} %"
+    return f"{number.title} x{ratio:.2g}" if ratio >= 2 else f"{number.title} {100 * (ratio - 1):+.0f}%"
 
 
 def _endings(before: Record, after: Record) -> Iterator[Cause]:
@@ -295,7 +296,7 @@ def _load(moved: _Moved) -> Iterator[Cause]:
         text = f"the machine was {'busier' if busy.after > busy.before else 'less busy'}"
         yield Cause(
             kind="measured",
-            text=f"{text}: {busy.before:.0f} % → {busy.after:.0f} % of all its CPUs, this job included",
+            text=f"{text}: {busy.before:.0f}% → {busy.after:.0f}% of all its CPUs, this job included",
             numbers=("duration_s",),
         )
 
@@ -380,9 +381,8 @@ def _possible(
             continue
         if group == "environment":  # threads and devices before values that merely differ
             here.sort(key=lambda one: one.name not in _THREADS)
-        names = ", ".join(one.name for one in here[:_NAMED])
-        more = f" and {len(here) - _NAMED} more" if len(here) > _NAMED else ""
-        text = f"{_SAID[group]} ({names}{more}): may have to do with {moved.describe(keys)}"
+        names = listed(here, _NAMED, lambda one: one.name)
+        text = f"{_SAID[group]} ({names}): may have to do with {moved.describe(keys)}"
         yield Cause(kind="possible", text=text, numbers=keys)
 
 

@@ -244,7 +244,7 @@ def _command(before: JobView, after: JobView) -> Iterator[Difference]:
                 name = one[index - 1] if is_value else f"word {index + 1}"
                 yield Difference(group="command", name=name, before=word, after=later)
     elif one != other:
-        yield Difference(group="command", name="line", before=shlex.join(one), after=shlex.join(other))
+        yield Difference(group="command", name="line", before=_line(before), after=_line(after))
     if before.record.job.cwd != after.record.job.cwd:
         yield Difference(
             group="command", name="directory", before=before.record.job.cwd, after=after.record.job.cwd
@@ -256,8 +256,13 @@ def _words(record: Record) -> list[str]:
     return job.argv[0].split() if job.is_shell and len(job.argv) == 1 else list(job.argv)
 
 
+def _line(view: JobView) -> str:
+    job = view.record.job
+    return " ".join(job.argv) if job.is_shell else shlex.join(job.argv)
+
+
 def _command_facts(view: JobView) -> Facts:
-    return {"line": shlex.join(view.record.job.argv)}
+    return {"line": _line(view)}
 
 
 def _parameters(view: JobView) -> Facts:

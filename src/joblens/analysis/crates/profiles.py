@@ -25,6 +25,7 @@ from joblens.model.crate import CrateAbout, CrateFile, CrateJob, CrateRun, Crate
 from joblens.model.redaction.secrets import redact_params, redact_text
 from joblens.model.runs.plan import PlannedJob
 from joblens.model.runs.run import RunStatus
+from joblens.model.values.lists import listed
 
 _WORKFLOW_PROFILE = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
 _STATUSES = {RunStatus.COMPLETED: COMPLETED, RunStatus.FAILED: FAILED, RunStatus.STOPPED: FAILED}
@@ -221,7 +222,7 @@ def _summary(found: CrateRun) -> str:
 
 
 def _failures(status: RunStatus, failed: list[str]) -> str:
-    named = ", ".join(failed[:10]) + (f" and {len(failed) - 10} more" if len(failed) > 10 else "")
+    named = listed(failed, 10)
     return f"{status.value}: {named}" if named else status.value
 
 

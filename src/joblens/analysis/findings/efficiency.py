@@ -169,7 +169,7 @@ def _memory_size(record: Record, outcome: Outcome, samples: Sequence[Sample]) ->
 
     share = 100 * peak / limit
     if share >= 90:
-        used = f"{format_bytes(peak)} of memory, {share:.0f} % of the {format_bytes(limit)}"
+        used = f"{format_bytes(peak)} of memory, {share:.0f}% of the {format_bytes(limit)}"
         text = f"used up to {used} it {'may use' if asked is None else 'requested'}"
         yield Finding(Code.MEMORY_NEAR_LIMIT, Severity.WARNING, text, memory_option(peak))
         return
@@ -203,7 +203,7 @@ def _cpu_size(
         yield Finding(Code.CPUS_UNUSED, Severity.INFO, text, _cpus_option(most))
     elif mean < 0.1 and not _explained_by_io(outcome) and not _worked_on_gpu(outcome):
         share = 100 * mean
-        text = f"used {share:.1f} % of one core: it spent most of its time waiting"
+        text = f"used {share:.1f}% of one core: it spent most of its time waiting"
         advice = "for the network, locks, sleep or another program: more CPUs will not help"
         yield Finding(Code.MOSTLY_WAITING, Severity.INFO, text, advice)
 
@@ -252,7 +252,7 @@ def _share(usec: int | None, outcome: Outcome) -> float | None:
 
 def _spent(usec: int | None, share: float) -> str:
     # Several CPUs can be throttled at once, so their sum may exceed the job's time.
-    part = f"{share:.0f} % of its time" if share <= 100 else "added up over its CPUs"
+    part = f"{share:.0f}% of its time" if share <= 100 else "added up over its CPUs"
     return f"{format_duration((usec or 0) / 1_000_000)} ({part})"
 
 
@@ -305,8 +305,8 @@ def _slow_start(outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding
         return
     if start_percent <= _QUIET * later_percent and busy_share >= _MOSTLY:
         text = (
-            f"slow start: used {start_percent:.0f} % CPU in its first {format_duration(start_s)} "
-            f"({100 * share:.0f} % of its time), {later_percent:.0f} % afterwards"
+            f"slow start: used {start_percent:.0f}% CPU in its first {format_duration(start_s)} "
+            f"({100 * share:.0f}% of its time), {later_percent:.0f}% afterwards"
         )
         advice = "load less at start-up, cache prepared data, or do more per start"
         yield Finding(Code.SLOW_START, Severity.INFO, text, advice)
@@ -328,7 +328,7 @@ def _many_processes(usage: Usage) -> Iterator[Finding]:
         and least <= faults / waits <= most
     ):
         text = (
-            f"{100 * system / total:.0f} % of its CPU time was spent in the kernel, with "
+            f"{100 * system / total:.0f}% of its CPU time was spent in the kernel, with "
             f"{faults / cpu_s:,.0f} page faults and {waits / cpu_s:,.0f} waits per CPU second: "
             "it starts very many short processes"
         )

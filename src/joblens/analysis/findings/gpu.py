@@ -28,7 +28,7 @@ def gpu_findings(job: Job, outcome: Outcome, samples: Sequence[Sample]) -> Itera
         share, reasons = slowed_share(samples, name)
         if share >= _SLOWED_SHARE:
             text = (
-                f"its GPU was throttled for {100 * share:.0f} % of the time it was used: "
+                f"its GPU was throttled for {100 * share:.0f}% of the time it was used: "
                 f"{', '.join(throttle_words(reasons))}"
             )
             advice = "check its cooling and power supply (nvidia-smi -q -d PERFORMANCE)"
@@ -53,8 +53,8 @@ def _idle(reserved: int, used: int, samples: Sequence[Sample]) -> Iterator[Findi
         return
     whose = "its GPU was" if used == 1 else f"its {used} GPUs were"
     text = (
-        f"{whose} idle for {100 * share.idle_s / share.observed_s:.0f} % of the time it was reserved "
-        f"({format_duration(share.idle_s)}), {share.mean_percent:.0f} % busy on average"
+        f"{whose} idle for {100 * share.idle_s / share.observed_s:.0f}% of the time it was reserved "
+        f"({format_duration(share.idle_s)}), {share.mean_percent:.0f}% busy on average"
     )
     advice = "prepare data before reserving the GPU, use larger batches, or share one GPU between jobs"
     yield Finding(Code.GPU_IDLE, Severity.WARNING, text, advice)

@@ -7,7 +7,7 @@ from joblens.model.jobs.job import Usage
 from joblens.model.jobs.sample import Sample
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-# Over a very short time counters do not move: a busy container would show 0 %.
+# Over a very short time counters do not move: a busy container would show 0%.
 _LEAST_SPAN_USEC = 50_000
 _DECIMAL = ("B", "KB", "MB", "GB", "TB", "PB")
 

@@ -219,7 +219,7 @@ def _share_of_reaped(
 _LEAST_BUSY_USEC = 100_000
 _UJ_PER_KWH = 3_600_000_000_000
 _ENERGIES = ("energy_package_uj", "energy_dram_uj", "gpu_energy_uj")
-TOO_SHORT = "too short: the machine's CPU time, of which it has a share, has a resolution of 10 ms"
+TOO_SHORT = "too short: the machine's CPU time, of which it has a share, has a resolution of 10ms"
 _Counters = tuple[int, int, int]  # energy, CPU time of the job, of the machine
 _NO_ENERGY = "the energy it used is not known"
 

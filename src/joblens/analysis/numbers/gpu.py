@@ -9,6 +9,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 from joblens.model.jobs.sample import GpuReading, Sample
+from joblens.model.values.sums import sum_of_all
 
 IDLE_PERCENT = 5.0  # below this a GPU is idle
 # Bits as NVML names them. Others are not a slowdown: idle, configured clocks, waiting for others.
@@ -220,11 +221,11 @@ def gpu_totals(samples: Iterable[Sample]) -> GpuTotals:
         for device, reading in gpus.items():
             by_device.setdefault(device, []).append((elapsed_us, reading))
     devices = {device: _device_totals(readings) for device, readings in by_device.items()}
-    together = [_sum([reading.job_memory_bytes for reading in gpus.values()]) for _, gpus in timed]
+    together = [sum_of_all([reading.job_memory_bytes for reading in gpus.values()]) for _, gpus in timed]
     return GpuTotals(
         memory_peak_bytes=_max(together),
-        busy_usec=_sum([device.job_busy_usec for device in devices.values()]),
-        energy_uj=_sum([device.job_energy_uj for device in devices.values()]),
+        busy_usec=sum_of_all([device.job_busy_usec for device in devices.values()]),
+        energy_uj=sum_of_all([device.job_energy_uj for device in devices.values()]),
         devices=devices,
     )
 
@@ -248,7 +249,7 @@ def _device_totals(timed: Sequence[_Reading]) -> GpuDeviceTotals:
         temperature_mean_c=_mean(timed, "temperature_c"),
         power_mean_mw=_mean(timed, "power_mw"),
         power_max_mw=_max([reading.power_mw for reading in readings]),
-        energy_uj=_sum(energy) if energy else None,
+        energy_uj=sum_of_all(energy) if energy else None,
         throttle_reasons=_all_bits(reasons) if reasons else None,
         job_processes_max=_max([reading.job_processes for reading in readings]),
         job_memory_peak_bytes=_max([reading.job_memory_bytes for reading in readings]),
@@ -258,7 +259,7 @@ def _device_totals(timed: Sequence[_Reading]) -> GpuDeviceTotals:
         if busy and observed_usec
         else None,
         job_idle_usec=_idle_usec(timed),
-        job_energy_uj=_sum(
+        job_energy_uj=sum_of_all(
             [
                 None if drawn is None or share is None else round(drawn * share)
                 for drawn, share in zip(energy, shares, strict=True)
@@ -327,12 +328,6 @@ def _all_bits(values: Sequence[int]) -> int:
     for value in values:
         bits |= value
     return bits
-
-
-def _sum(values: Sequence[int | None]) -> int | None:
-    """None where one of them is not known. Of nothing it is 0: no device was used."""
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
 
 
 def _max(values: Sequence[int | None]) -> int | None:

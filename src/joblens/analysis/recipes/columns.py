@@ -107,17 +107,30 @@ class _Times(Struct, frozen=True, gc=False):
     is_saved: bool
 
 
-class OperatorColumn:
+class _States:
+    """State of each row, and how many rows are in each state, except untouched ones."""
+
+    def __init__(self) -> None:
+        self.codes = bytearray()
+        self.counts = [0, 0, 0, 0, 0]
+
+    def _turn(self, row: int, code: int) -> None:
+        self.counts[self.codes[row]] -= 1
+        self.counts[code] += 1
+        self.codes[row] = code
+
+
+class OperatorColumn(_States):
     """One operator: a row per partition, or a single one for a global operator.
 
     Totals are updated with each change, so that reading them is cheap.
     """
 
     def __init__(self, index: int, name: str, *, is_global: bool) -> None:
+        super().__init__()
         self.index = index
         self.name = name
         self.is_global = is_global
-        self.codes = bytearray()
         self.starts = array("d")
         self.ends = array("d")
         self.durations = array("d")
@@ -125,7 +138,6 @@ class OperatorColumn:
         self.input_rows = array("q")
         self.output_rows = array("q")
         self.errors: dict[int, str] = {}
-        self.counts = [0, 0, 0, 0, 0]  # rows in each state, except untouched ones
         self._input_sum = self._output_sum = self._known_inputs = self._known_outputs = 0
         self._duration_sum = 0.0
         self._checkpoint_seconds = 0.0
@@ -147,11 +159,6 @@ class OperatorColumn:
             times.extend([UNKNOWN_TIME] * more)
         for numbers in (self.input_rows, self.output_rows):
             numbers.extend([_UNKNOWN_ROWS] * more)
-
-    def _turn(self, row: int, code: int) -> None:
-        self.counts[self.codes[row]] -= 1
-        self.counts[code] += 1
-        self.codes[row] = code
 
     def start(self, row: int, at: float) -> None:
         if self.codes[row] != UNSEEN:
@@ -403,14 +410,13 @@ def last_saved(columns: Sequence[OperatorColumn], row: int) -> int:
     return max((column.index for column in columns if column.codes[row] == SAVED), default=-1)
 
 
-class PartitionRows:
+class PartitionRows(_States):
     """`number`: row of a partition, wherever partitions are rows."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.ids = array("q")
         self.number: dict[int | None, int] = {}  # of None there is none
-        self.codes = bytearray()
-        self.counts = [0, 0, 0, 0, 0]
         self.creation_starts = array("d")
         self.creation_ends = array("d")
         self.starts = array("d")
@@ -428,11 +434,6 @@ class PartitionRows:
         for times in (self.creation_starts, self.creation_ends, self.starts, self.ends):
             times.append(UNKNOWN_TIME)
         return row
-
-    def _turn(self, row: int, code: int) -> None:
-        self.counts[self.codes[row]] -= 1
-        self.counts[code] += 1
-        self.codes[row] = code
 
     def start(self, row: int, at: float) -> None:
         """The first start counts, also when the partition is come back to."""

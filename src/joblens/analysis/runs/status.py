@@ -158,7 +158,7 @@ def driven_s(
 
 
 def _instants(results: Sequence[JobResult]) -> list[int]:
-    began = [result.began_at_us for result in results if result.began_at_us]
+    began = [result.began_at_us for result in results if result.began_at_us and not result.is_deleted]
     ended = [
         result.began_at_us + round(result.duration_s * 1_000_000)
         for result in results

@@ -163,7 +163,7 @@ def _memory_of_largest(group: Group) -> tuple[float, str] | None:
     advised: float = memory_for(enough)
     if killed and max(killed) * OOM_GROWTH > advised:
         times = f"{len(killed)} out of memory" if len(killed) > 1 else "out of memory"
-        reason = f"{times} at {format_bytes(max(killed))}: + 50 %"
+        reason = f"{times} at {format_bytes(max(killed))}: + 50%"
         return _already_more(current, rounded_memory(max(killed) * OOM_GROWTH), reason)
     if current is not None:
         uncertain = any(item.memory_is_least for item in group.observations)
@@ -171,8 +171,8 @@ def _memory_of_largest(group: Group) -> tuple[float, str] | None:
         if keep:
             return current, f"{text}{keep}"
     if is_sampled:
-        return advised, f"{text} in Slurm's samples + 30 to 40 %"
-    more = "8 to 16 MiB" if is_least_memory_spare(peak) else "10 to 20 %"
+        return advised, f"{text} in Slurm's samples + 30 to 40%"
+    more = "8 to 16 MiB" if is_least_memory_spare(peak) else "10 to 20%"
     return advised, f"{text} + {more}"
 
 
@@ -184,7 +184,7 @@ def _with_files(observations: Sequence[Observation], peak: int) -> str:
 
 def _smaller_first_try(group: Group, chosen: Allocation) -> tuple[float, str]:
     """If jobs that do not fit are retried, a killed job is no reason for more."""
-    share = f"{100 * chosen.retries:.0f} % need another try with {memory_text(chosen.retry_bytes)}"
+    share = f"{100 * chosen.retries:.0f}% need another try with {memory_text(chosen.retry_bytes)}"
     current = group.current.memory_bytes
     if current is not None and chosen.first_bytes < current:
         if any(item.memory_is_least for item in group.observations):
@@ -207,14 +207,14 @@ def _cpus(group: Group) -> Advice | None:
     cores = "1 core" if advised == 1 else f"{advised:g} cores"
     headroom = "up to the next core" if percent <= 100 * advised else f"hardly more than {cores}"
     level = "average" if any(item.is_sampled for item in observations) else "peak"
-    reason = f"{level} {percent} % CPU, {headroom}"
+    reason = f"{level} {percent}% CPU, {headroom}"
     held_back = [item.limits.cpus for item in observations if item.is_throttled and item.limits.cpus]
     if held_back and max(held_back) >= advised and (current is None or current <= max(held_back)):
         advised = cpus_for(max(held_back) + 1)
         reason = f"held back at {max(held_back):g}: one more"
     elif current is not None:
         keep = _why_kept(group, current, advised, (advised, advised), uncertain=False)
-        advised, reason = (current, f"{level} {percent} % CPU{keep}") if keep else (advised, reason)
+        advised, reason = (current, f"{level} {percent}% CPU{keep}") if keep else (advised, reason)
     use = spread(
         [item.peak_cores for item in observations if item.is_complete and item.peak_cores is not None]
     )
@@ -230,10 +230,10 @@ def _runtime(group: Group) -> Advice | None:
     times = f"{len(killed)} timed out" if len(killed) > 1 else "timed out"
     if killed and max(killed) * TIMEOUT_GROWTH > advised:
         advised = rounded_runtime(max(killed) * TIMEOUT_GROWTH)
-        reason = f"{times} after {format_duration(max(killed))}: + 40 %"
+        reason = f"{times} after {format_duration(max(killed))}: + 40%"
         advised, reason = _already_more(current, advised, reason)
         return _of("runtime", current, advised, runtime_text, reason, use)
-    more = " + 10 to 20 s" if is_least_spare(longest) else " + 15 to 30 %"
+    more = " + 10 to 20s" if is_least_spare(longest) else " + 15 to 30%"
     observations = (
         f"{times} after {format_duration(max(killed))}" if killed else f"longest {format_duration(longest)}"
     )

@@ -5,7 +5,7 @@ are per node, and steps may overlap. So it is combined by node and time.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from joblens.model.jobs.job import (
     Usage,
 )
 from joblens.model.values.ids import uuid_from
+from joblens.model.values.sums import sum_of_known
 
 SOURCE = "sacct"
 # Killed processes take the CPU time of children they had not reaped with them.
@@ -85,8 +86,10 @@ def slurm_use(job: SlurmJob) -> SlurmUse:
         memory_peak_bytes=peak,
         is_memory_estimated=is_estimated,
         asked_memory_bytes=asked_memory_bytes(row),
-        read_bytes=_sum(_disk(step.used_in_total, step.max_disk_read_bytes, step) for step in steps),
-        written_bytes=_sum(_disk(step.used_out_total, step.max_disk_write_bytes, step) for step in steps),
+        read_bytes=sum_of_known(_disk(step.used_in_total, step.max_disk_read_bytes, step) for step in steps),
+        written_bytes=sum_of_known(
+            _disk(step.used_out_total, step.max_disk_write_bytes, step) for step in steps
+        ),
         gpu_memory_peak_bytes=max(
             (size for step in steps if (size := slurm_bytes(step.used_in_max.get("gres/gpumem", "")))),
             default=None,
@@ -224,12 +227,7 @@ def _disk(total: dict[str, str], largest: int | None, step: SlurmRow) -> int | N
 
 def _whole(of_job: int | None, of_steps: Sequence[int | None]) -> int | None:
     """A job that runs has nothing in its own row yet."""
-    return of_job or _sum(of_steps) or of_job
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    return of_job or sum_of_known(of_steps) or of_job
 
 
 def cluster_account(job: SlurmJob, *, is_shared: bool = False) -> ClusterAccount:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from joblens.files.private import make_private_folder
 from joblens.model.errors import BenchmarkError
 from joblens.model.settings import Settings
 from joblens.model.values.json_text import decode_json
+from joblens.model.values.lists import listed
 
 LATEST = "latest"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]+")
@@ -84,7 +85,7 @@ def find(folder: str, text: str) -> Document:
     if len(matching) == 1:
         return load_file(os.path.join(folder, f"{matching[0]}.json"))
     if matching:
-        raise BenchmarkError(f"'{text}' is ambiguous: {_some(matching)}", hint="give more characters")
+        raise BenchmarkError(f"'{text}' is ambiguous: {listed(matching, 3)}", hint="give more characters")
     raise BenchmarkError(
         f"there is no result '{text}' in {folder}", hint="joblens bench list shows all results"
     )
@@ -109,8 +110,3 @@ def _what_is_wrong(document: Any) -> str:
         return f"kind '{document['kind']}' is unknown"
     lacking = [key for key in ("id", "created_time", "system_info", *needed) if key not in document]
     return f"{', '.join(lacking)} missing" if lacking else ""
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

@@ -70,7 +70,7 @@ def _accounting(commands: SlurmCommands, config: dict[str, str]) -> Capability:
         return Capability(area=_AREA, name=name, available=False, reason=_first_line(error), fix=fix)
     seconds = config.get("JobAcctGatherFrequency", "")
     gather = config.get("JobAcctGatherType", "").removeprefix("jobacct_gather/")
-    every = f"; memory sampled by {gather}, every {seconds} s" if gather not in ("", "none") else ""
+    every = f"; memory sampled by {gather}, every {seconds}s" if gather not in ("", "none") else ""
     return Capability(area=_AREA, name=name, available=True, mechanism=f"sacct{every}")
 
 

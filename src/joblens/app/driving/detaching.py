@@ -100,7 +100,7 @@ def main() -> None:
             raise driven_by_another(run, lock)
         is_there()
         driven = drive(run, plan, settings, log=own_log, lock=lock, config=options.config, store=store)
-        log(f"run {run.uuid} {driven.status} in {driven.wall_s:.1f} s")
+        log(f"run {run.uuid} {driven.status} in {driven.wall_s:.1f}s")
         if options.notify:
             notify_run(store, driven, options.notify, own_log.warn)
         store.close()

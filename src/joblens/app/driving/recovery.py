@@ -99,7 +99,7 @@ def with_dependants(state: RunState, indices: Collection[int], cancelled: Collec
 
 def cancelled_jobs(store: Store, run: Run) -> frozenset[int]:
     """Returns jobs that were cancelled and not reset since."""
-    return notes_of([event for _, event in store.run_events(run.uuid)]).unwanted
+    return notes_of([event for _, event in store.run_events(run.uuid)]).cancelled
 
 
 _FAILED = (JobState.FAILED, JobState.TERMINATED, JobState.PENDING_FAILED)
@@ -123,7 +123,7 @@ def failures_of(store: Store, run: Run) -> RunFailures:
     notes, allocations = notes_of(events), RunAllocations(events)
     failed = [job for job in state.jobs if job.state in _FAILED and not job.is_left and job.results]
     failures = tuple(_failure(store, job, notes.outputs_missing, allocations) for job in failed)
-    return RunFailures(state, failures, notes.unwanted)
+    return RunFailures(state, failures, notes.cancelled)
 
 
 def _failure(

@@ -52,7 +52,7 @@ def print_pdf(chromium: str, report: str, output: str) -> None:
                 command, capture_output=True, timeout=_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
             )
         except subprocess.TimeoutExpired as error:
-            raise PrintError(f"Chromium did not print the report within {_TIMEOUT_S} s") from error
+            raise PrintError(f"Chromium did not print the report within {_TIMEOUT_S}s") from error
         except OSError as error:
             raise PrintError(f"{chromium} cannot be started: {error.strerror}") from error
         if done.returncode or not os.path.exists(part):

@@ -5,6 +5,7 @@ have some."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ from joblens.model.redaction.secrets import (
 HIDDEN_FOLDER = "[…]"  # in place of the folders of a path
 # Absolute paths with at least one folder. A URL's path is none: something precedes its slash.
 _PATH = re.compile(r"(?<![\w.~/\]…-])(?:file://)?(?:~\w*)?(?:/[^\s/'\"<>|;,:()\[\]{}]+)+/?")
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\(?:[^\s\\'\"<>|;,:()]+\\)*[^\s\\'\"<>|;,:()]*")
 _NUMBERS = frozenset({int, float, bool, type(None)})
 _MOST_KNOWN = 5000  # texts
@@ -33,8 +35,12 @@ _NAMED = ("params", "seeds", "env")  # values whose names tell whether they are 
 class Redactor:
     """Removes secrets, and with `hides_paths` the folders of paths: the name of a file stays."""
 
-    def __init__(self, *, hides_paths: bool) -> None:
+    def __init__(self, *, hides_paths: bool, environ: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`environ`: values of secret variables in it are hidden wherever they occur. Records have only the
+        names of theirs."""
         self._hides_paths = hides_paths
+        self._environ = environ
+        self._inherited = secret_values(environ)
         self._folders: tuple[str, ...] = ()
         self._known: dict[str, str] = {}
 
@@ -55,7 +61,17 @@ class Redactor:
         found = secret_values({**job.params, **job.env})
         hidden = redact_argv(job.argv)
         words = {word: REDACTED for word, shown in zip(job.argv, hidden, strict=True) if shown == REDACTED}
-        return found | SecretValues(words) if words else found
+        if words:
+            found |= SecretValues(words)
+        return found | self._inherited if found else self._inherited
+
+    def unknown_secrets(self, record: Record) -> list[str]:
+        """Returns names of parameters and variables whose values may be in the output unrecognized."""
+        known = self._environ.keys()
+        names = [name for name, value in record.job.params.items() if value == REDACTED]
+        return names + [
+            name for name, value in record.job.env.items() if value == REDACTED and name not in known
+        ]
 
     def values(self, value: Any, secrets: SecretValues = NO_SECRETS) -> Any:
         """Returns lists, mappings and texts without what must not be shown; numbers as they are."""
@@ -81,7 +97,7 @@ class Redactor:
         """Most texts are those of the job before: names of fields, hosts, sources."""
         found = self._known.get(text)
         if found is None:
-            found = self._path_free(redact_text(text))
+            found = self._path_free(_secret_free(text))
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             self._known[text] = found
@@ -95,6 +111,16 @@ class Redactor:
             if text == folder or text.endswith(folder):
                 text = text.removesuffix(folder) + HIDDEN_FOLDER
         return _WINDOWS_PATH.sub(_without_windows_folders, _PATH.sub(_without_folders, text))
+
+
+def _secret_free(text: str) -> str:
+    """Colours between a name and its secret do not save the secret: then the line loses them."""
+    found = redact_text(text)
+    if "\x1b" in text:
+        plain = _COLOUR.sub("", found)
+        hidden = redact_text(plain)
+        return found if hidden == plain else hidden
+    return found
 
 
 def _without_folders(found: re.Match[str]) -> str:

@@ -1,5 +1,6 @@
 """Writes a report: asks the use cases of the server as a reader, and packs the answers."""
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
@@ -9,7 +10,14 @@ from msgspec import Struct, to_builtins
 import joblens
 from joblens.analysis.runs.status import run_label
 from joblens.app.dashboard.bundle import report_parts
-from joblens.app.html_report.answers import JobAnswers, ReadLog, amount_for, comparison_answer, run_answers
+from joblens.app.html_report.answers import (
+    STREAMS,
+    JobAnswers,
+    ReadLog,
+    amount_for,
+    comparison_answer,
+    run_answers,
+)
 from joblens.app.html_report.packing import ReportFile
 from joblens.app.html_report.redaction import Redactor
 from joblens.app.runs.lookup import records_of_run, reused_results
@@ -50,6 +58,7 @@ class Written(Struct, frozen=True, kw_only=True):
     jobs: int
     runs: int
     failed: int
+    unknown_secrets: tuple[str, ...]  # names whose values may be in the output that the report shows
 
 
 class Totals:
@@ -147,7 +156,8 @@ class _Writer:
         self._who = who
         self._out = out
         self._amount = amount_for(count, choice.points, choice.log_lines)
-        self._redactor = Redactor(hides_paths=choice.hides_paths)
+        self._redactor = Redactor(hides_paths=choice.hides_paths, environ=os.environ)
+        self._unknown_secrets: dict[str, None] = {}
         self._hides_paths = choice.hides_paths
         self._answers = JobAnswers(store, who, self._amount, self._redactor, read_log)
         self._now_us = time.time_ns() // 1000
@@ -157,7 +167,7 @@ class _Writer:
         self._rows: list[dict[str, Any]] = []
         self._runs: dict[str, dict[str, Any]] = {}  # by uuid: number of the item, label, workflow
         self._other_runs: dict[str, None] = {}
-        self._compared: list[str] = []
+        self._compared: dict[str, int] = {}  # first jobs: UUID -> number
 
     def write(self, selection: Selection, advance: Advance) -> Written:
         for record in _records(self._store, selection):
@@ -167,11 +177,16 @@ class _Writer:
         for run in (*selection.runs, *self._found_runs(selection)):
             self._add_run(run)
         comparisons = {
-            "jobs": self._comparison(jobs=self._compared),
+            "jobs": self._comparison(jobs=list(self._compared)),
             "runs": self._comparison(runs=list(self._runs)),
         }
         self._out.close(self._manifest(selection, comparisons))
-        return Written(jobs=self._totals.jobs, runs=len(self._runs), failed=self._totals.failed)
+        return Written(
+            jobs=self._totals.jobs,
+            runs=len(self._runs),
+            failed=self._totals.failed,
+            unknown_secrets=tuple(self._unknown_secrets),
+        )
 
     def _comparison(self, **subjects: list[str]) -> int | None:
         """Returns the number of its item; None: there are too few or too many to compare."""
@@ -189,13 +204,15 @@ class _Writer:
         if digest:
             answers["provenance"] = self._provenance(digest)
         self._out.add("jobs", answers)
+        if any(answers.get(f"logs/{stream}/window", {}).get("lines") for stream in STREAMS):
+            self._unknown_secrets |= dict.fromkeys(self._redactor.unknown_secrets(record))
         if len(self._rows) >= _TABLE_ROWS:
             self._flush_rows()
         if record.outcome is not None and record.status in FAILURES and len(self._failures) < _FAILURES:
             failure = to_builtins(failure_of(self._redactor.record(record)))
             self._failures.append(self._redactor.values(failure, self._redactor.secrets_of(record)))
-        if len(self._compared) <= MOST_COMPARED:
-            self._compared.append(record.job.uuid)
+        if record.number is not None and len(self._compared) <= MOST_COMPARED:
+            self._compared[record.job.uuid] = record.number
         if is_of_workflow(record.job) and record.job.run is not None and len(self._other_runs) < _MOST_RUNS:
             self._other_runs.setdefault(record.job.run.run_uuid)
 
@@ -246,6 +263,7 @@ class _Writer:
             "totals": self._totals.form(),
             "failures": self._failures,
             "runs": self._runs,
+            "numbers": list(self._compared.values()),
             "comparisons": comparisons,
             "amount": to_builtins(self._amount),
             "hides_paths": self._hides_paths,

@@ -332,7 +332,7 @@ def wait_for_end(store: Store, uuid: str, timeout_s: float | None, recover: Reco
 def records_until_final(store: Store, uuid: str, recover: Recover = _no_recovery) -> Iterator[Record]:
     """Yields the record repeatedly; the last one is final."""
     poll_s = _FIRST_POLL_S
-    cared_at = time.monotonic()
+    recovered_at = time.monotonic()
     while True:
         record = store.find(uuid)
         yield record
@@ -340,9 +340,9 @@ def records_until_final(store: Store, uuid: str, recover: Recover = _no_recovery
             return
         time.sleep(poll_s)
         poll_s = min(_LONGEST_POLL_S, poll_s * 1.3)
-        if time.monotonic() - cared_at >= _RECOVER_EVERY_S:
+        if time.monotonic() - recovered_at >= _RECOVER_EVERY_S:
             recover()
-            cared_at = time.monotonic()
+            recovered_at = time.monotonic()
 
 
 class SampleTails:

@@ -366,7 +366,7 @@ class TaskPipeline:
             yield states
             if deadline is not None and time.monotonic() >= deadline and not _all_final(states):
                 unfinished = sum(not status.is_final for status in states.values())
-                raise TimeoutError(f"{unfinished} of {len(uuids)} tasks have not ended after {timeout:g} s")
+                raise TimeoutError(f"{unfinished} of {len(uuids)} tasks have not ended after {timeout:g}s")
 
 
 def _all_final(states: Mapping[str, Status]) -> bool:

@@ -26,7 +26,7 @@ def allocation_of_waiting(store: Store, record: Record) -> JobAllocation | None:
 
 
 _TAIL = 1000  # characters of each stream in a result
-_ALMOST = 99.0  # an unfinished task never shows 100 %
+_ALMOST = 99.0  # an unfinished task never shows 100%
 
 # States of Celery. A failed job is a FAILURE, whatever ran it.
 _STATES = {

@@ -438,7 +438,7 @@ def _start_consumer(
     def consume() -> None:
         consumer.run(handler, worker.broker_is_there, worker.broker_is_away)
 
-    thread = threading.Thread(target=consume, name="joblens-hearing", daemon=True)
+    thread = threading.Thread(target=consume, name="joblens-consumer", daemon=True)
     thread.start()
     return thread
 

@@ -20,7 +20,7 @@ from joblens.model.settings import Settings
 
 if TYPE_CHECKING:
     from joblens.runners.celery.broker_url import Broker
-    from joblens.runners.celery.consumer import CeleryHearing
+    from joblens.runners.celery.consumer import CeleryConsumer
     from joblens.runners.celery.notifier import CeleryNotifier
 
 
@@ -84,16 +84,16 @@ def _check_name(name: str) -> None:
         )
 
 
-def _celery() -> "tuple[type[CeleryNotifier], type[CeleryHearing]]":
+def _celery() -> "tuple[type[CeleryNotifier], type[CeleryConsumer]]":
     try:
-        from joblens.runners.celery.consumer import CeleryHearing
+        from joblens.runners.celery.consumer import CeleryConsumer
         from joblens.runners.celery.notifier import CeleryNotifier
     except ImportError as error:
         raise MissingExtra(
             f"a worker needs Celery, which is not installed ({error.name})",
             hint=f"{how_to_install('celery')}; without it, submit starts a worker for its own jobs",
         ) from error
-    return CeleryNotifier, CeleryHearing
+    return CeleryNotifier, CeleryConsumer
 
 
 def queues_of(text: str | None) -> tuple[str, ...]:

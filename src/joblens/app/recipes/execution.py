@@ -87,7 +87,7 @@ class _Executing:
         self._uuid = ""
         self._next_tick_s = time.monotonic() + _TICK_S
         self._signals = _Signals(self._handle_soon)
-        self._is_unheeded = False
+        self._is_signal_pending = False
         self._loop: Loop | None = None
 
     def run(self) -> EndedRecipe:
@@ -145,15 +145,15 @@ class _Executing:
 
     def _handle_soon(self) -> None:
         """Called in a signal handler: between any two instructions of the main thread."""
-        self._is_unheeded = True
+        self._is_signal_pending = True
         if self._loop is not None:
             self._loop.call(self._on_cancel_request)
 
     def _on_cancel_request(self) -> None:
         pool, number = self._pool, self._signals.number
-        if not self._is_unheeded or pool is None or number is None or not pool.host.holds(self._uuid):
+        if not self._is_signal_pending or pool is None or number is None or not pool.host.holds(self._uuid):
             return  # not started yet: the next tick retries
-        self._is_unheeded = False
+        self._is_signal_pending = False
         pool.host.stop(self._uuid, number)
 
     def _remember(self, context: AgentContext, record: Record, snapshot: JobSnapshot) -> None:

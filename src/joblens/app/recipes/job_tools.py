@@ -128,7 +128,7 @@ def _end(descriptor: int, pid: int, timeout_s: float, *, force: bool) -> Stopped
     if _has_ended(descriptor, timeout_s):
         return Stopped(success=True, process_id=pid, was_running=True)
     if not force:
-        reason = f"it did not end within {timeout_s:g} s"
+        reason = f"it did not end within {timeout_s:g}s"
         return Stopped(success=False, process_id=pid, was_running=True, reason=reason)
     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     has_ended = _has_ended(descriptor, _AFTER_KILL_S)

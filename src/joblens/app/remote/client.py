@@ -404,7 +404,7 @@ def _polled(read: Callable[[], T], is_over: Callable[[T], bool], timeout_s: floa
     poll_s = _FIRST_POLL_S
     while not is_over(found := read()):
         if until_s is not None and time.monotonic() >= until_s:
-            raise TimeoutError(f"not ended within {timeout_s:g} s")
+            raise TimeoutError(f"not ended within {timeout_s:g}s")
         time.sleep(poll_s)
         poll_s = min(_LONGEST_POLL_S, poll_s * 1.3)
     return found

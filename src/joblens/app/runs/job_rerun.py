@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from joblens.analysis.comparing.job_diff import label_of
 from joblens.analysis.comparing.job_differences import Difference
 from joblens.model.errors import InputError, JoblensError
 from joblens.model.jobs.job import Job, Record, is_of_workflow
@@ -50,7 +51,7 @@ def job_again(
 
 
 def _refuse_what_never_ran(record: Record) -> None:
-    job, name = record.job, _name(record)
+    job, name = record.job, label_of(record)
     if job.attached:
         raise InputError(f"{name} was not started by joblens, only measured: {job.attached}")
     if not job.argv and job.container is None:
@@ -92,7 +93,7 @@ def _command_of_plan(record: Record, planned: PlannedJob | None) -> tuple[str, .
 
     if planned is None or "${user_data." in planned.command:
         raise InputError(
-            f"{_name(record)}: its recorded command had a secret, which was redacted",
+            f"{label_of(record)}: its recorded command had a secret, which was redacted",
             hint="type the command again",
         )
     line, is_shell, words = command_line(planned, {}, "/bin/sh")
@@ -105,8 +106,9 @@ def _environment(record: Record, planned: PlannedJob | None, given: Mapping[str,
     planned_env = {} if planned is None else planned.env
     missing = sorted(job.env.keys() - then.keys() - given.keys() - planned_env.keys())
     if missing:
+        names = ", ".join(missing)
         raise InputError(
-            f"{_name(record)}: the values of {', '.join(missing)} were not recorded, as they may be secret",
+            f"{label_of(record)}: the values of {names} were not recorded, as they may be secret",
             hint=" ".join(f"--env {name}=VALUE" for name in missing)
             + f" (--env {missing[0]} takes it from the environment)",
         )
@@ -138,12 +140,12 @@ def _folder(record: Record, asked: str | None) -> str:
         return asked or ""
     if not job.cwd:
         raise InputError(
-            f"{_name(record)} ran in a temporary directory on a worker, with files created there",
+            f"{label_of(record)} ran in a temporary directory on a worker, with files created there",
             hint="--cwd DIR runs its command in DIR",
         )
     if not os.path.isdir(job.cwd):
         raise InputError(
-            f"{_name(record)}: its directory {job.cwd} does not exist", hint="--cwd DIR runs it in DIR"
+            f"{label_of(record)}: its directory {job.cwd} does not exist", hint="--cwd DIR runs it in DIR"
         )
     return job.cwd
 
@@ -205,7 +207,3 @@ def _inputs_now(record: Record, cwd: str, largest: int) -> tuple[Any, ...]:
         here = stamp(then.path, cwd)
         now.append(with_digest(here, cwd, largest) if then.digest else here)
     return tuple(now)
-
-
-def _name(record: Record) -> str:
-    return f"job {record.number}" if record.number is not None else f"job {record.job.uuid[:8]}"

@@ -5,8 +5,8 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,18 +15,22 @@ from joblens.app.wiring.agent_context import current_user
 from joblens.model.access import ApiToken, AuditEntry, Role, Scope
 from joblens.model.errors import (
     AccessDenied,
+    AmbiguousJob,
+    AmbiguousRun,
     InputError,
     JoblensError,
     SignInRequired,
     UnknownJob,
     UnknownRun,
     UnknownToken,
+    UnknownWorkflow,
 )
 from joblens.model.history import HistoryQuery
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import AuditNoted
 from joblens.ports.store import QueueStore, Store
 
+T = TypeVar("T")
 _PREFIX = "jl_"  # makes a leaked token recognizable to scanners
 _RANKS = {Role.READER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
 _LONGEST_NAME = 100
@@ -59,6 +63,24 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     def may_see_user(self, user: str) -> bool:
         return self.scope is Scope.ALL or user == self.user
+
+    @property
+    def only_user(self) -> str | None:
+        """Returns the user whose jobs alone it may see; None: all jobs."""
+        return None if self.scope is Scope.ALL else self.user
+
+    def find(self, find: Callable[[], T], user_of: Callable[[T], str], unknown: JoblensError) -> T:
+        """Raises `unknown` for what is not found and for what belongs to others, which the error of the
+        store may list."""
+        if self.scope is Scope.ALL:
+            return find()
+        try:
+            found = find()
+        except (UnknownJob, AmbiguousJob, UnknownRun, AmbiguousRun, UnknownWorkflow) as error:
+            raise unknown from error
+        if not self.may_see_user(user_of(found)):
+            raise unknown
+        return found
 
     def visible(self, query: HistoryQuery) -> HistoryQuery:
         """Returns the query without jobs of others, where those are hidden."""

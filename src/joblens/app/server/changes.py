@@ -4,7 +4,7 @@ written to the audit log."""
 import hashlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,16 +14,18 @@ from msgspec.structs import replace
 from joblens.app.jobs.preparation import prepare
 from joblens.app.jobs.requests import Request
 from joblens.app.jobs.submission import ask_to_cancel, submit
-from joblens.app.runs.control import ask_run_to_end
+from joblens.app.runs.control import ask_job_to_end, ask_run_to_end
+from joblens.app.runs.state import state_of_run
 from joblens.app.server.access import Principal, audit
 from joblens.app.server.jobs import get_job
-from joblens.app.server.runs import find_run
+from joblens.app.server.runs import find_run, find_workflow
 from joblens.app.wiring.agent_context import current_user
 from joblens.app.wiring.drivers import StoreConnection, Warn
 from joblens.model.access import IdempotentRequest, Role, Scope
 from joblens.model.errors import AccessDenied, Conflict, InputError, UnknownJob
 from joblens.model.history import Annotation, Tombstone
 from joblens.model.jobs.job import Record, Requirements, RetryLost
+from joblens.model.questions import CancelJobs, DeleteJobs, Done
 from joblens.model.runs.run import Run, RunOptions
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
@@ -134,17 +136,18 @@ class Changer:
         """Asks a job to end; one that has ended stays as it is."""
         self._who.require(Role.OPERATOR)
         record = get_job(self._store, self._who, ident)
-        if record.status.is_final:
-            return record
-        if record.job.queue:
-            from joblens.app.queue.submission import cancel_all_queued
-
-            by = record.job.user or current_user()
-            cancel_all_queued([record], self._store, self._settings, self._config, by=by)
-        else:
-            ask_to_cancel(record, self._store, self._settings, self._who.who)
-        self._audit("job-cancel", record.job.uuid)
+        self._cancel([record])
         return self._store.find(record.job.uuid)
+
+    def cancel_jobs(self, asked: CancelJobs) -> Done:
+        """All jobs are checked before the first is asked to end."""
+        self._who.require(Role.OPERATOR)
+        if bool(asked.run) != bool(asked.indexes):
+            raise InputError("run and indexes belong together", hint="indexes count jobs in the plan of run")
+        records = self._jobs(asked.uuids)
+        if asked.run:
+            self._cancel_of_run(asked)
+        return Done(self._cancel(records) + len(asked.indexes))
 
     def rerun(self, ident: str, asked: RerunRequest, key: str | None) -> tuple[Record, bool]:
         """Submits the command of an earlier job again. Returns as `submit`."""
@@ -274,19 +277,65 @@ class Changer:
     def delete(self, ident: str) -> Tombstone:
         """Removes a job with everything that belongs to it. Raises Conflict for one that has not ended or
         that a run still needs. The store writes the audit entry."""
-        from joblens.app.jobs.deletion import Mirrors, delete, select
-
         self._who.require(Role.ADMIN)
         record = get_job(self._store, self._who, ident)
-        obstacles = select(self._store, [record], None).obstacles
-        if obstacles:
-            raise Conflict(f"job {record.number} {obstacles[0].reason}", hint=obstacles[0].hint)
-        mirrors = Mirrors.of(self._settings)
-        now_us = time.time_ns() // 1000
-        deleted = delete(self._store, [record], mirrors, by=self._who.who, at_us=now_us, warn=self._warn)
+        deleted = self._delete([record])
         if not deleted:
             raise UnknownJob(f"job {record.number} was deleted meanwhile")
         return deleted[0]
+
+    def delete_jobs(self, asked: DeleteJobs) -> Done:
+        """As `delete`, with workflows. Nothing is deleted if one of the jobs or workflows must stay."""
+        from joblens.app.jobs.deletion import refuse_resumable
+
+        self._who.require(Role.ADMIN)
+        workflows = [find_workflow(self._store, self._who, ident) for ident in asked.workflows]
+        for workflow in workflows:
+            refuse_resumable(self._store, workflow, None)
+        gone = self._delete(self._jobs(asked.uuids))
+        removed = [each for each in workflows if self._store.delete_workflow(each.uuid)]
+        for workflow in removed:
+            self._audit("workflow-delete", workflow.uuid, {"name": workflow.name})
+        return Done(len(gone) + len(removed))
+
+    # ---- jobs that were found
+
+    def _jobs(self, uuids: tuple[str, ...]) -> list[Record]:
+        return [get_job(self._store, self._who, uuid) for uuid in dict.fromkeys(uuids)]
+
+    def _cancel(self, records: Sequence[Record]) -> int:
+        """Returns how many had not ended."""
+        from joblens.app.queue.submission import cancel_all_queued
+
+        unfinished = [each for each in records if not each.status.is_final]
+        queued = [each for each in unfinished if each.job.queue]
+        for by in {each.job.user or current_user() for each in queued}:
+            own = [each for each in queued if (each.job.user or current_user()) == by]
+            cancel_all_queued(own, self._store, self._settings, self._config, by=by)
+        for record in unfinished:
+            if not record.job.queue:
+                ask_to_cancel(record, self._store, self._settings, self._who.who)
+            self._audit("job-cancel", record.job.uuid)
+        return len(unfinished)
+
+    def _cancel_of_run(self, asked: CancelJobs) -> None:
+        run = find_run(self._store, self._who, asked.run)
+        if max(asked.indexes) >= len(state_of_run(self._store, run).jobs):
+            raise InputError(f"run {asked.run} has no job with that index", hint="indexes count from 0")
+        for index in asked.indexes:
+            ask_job_to_end(run, index, self._store, self._settings, self._who.who)
+            self._audit("job-cancel", run.uuid, {"index": index})
+
+    def _delete(self, records: list[Record]) -> list[Tombstone]:
+        from joblens.app.jobs.deletion import Mirrors, delete, select
+
+        selection = select(self._store, records, None)
+        if selection.obstacles:
+            first = selection.obstacles[0]
+            raise Conflict(f"job {first.record.number} {first.reason}", hint=first.hint)
+        mirrors = Mirrors.of(self._settings)
+        now_us = time.time_ns() // 1000
+        return delete(self._store, selection.jobs, mirrors, by=self._who.who, at_us=now_us, warn=self._warn)
 
     # ---- submission
 

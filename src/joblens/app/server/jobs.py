@@ -18,7 +18,7 @@ from joblens.model.access import Scope
 from joblens.model.errors import AmbiguousJob, InputError, UnknownJob
 from joblens.model.history import BENCH_TAG, Annotation, HistoryQuery, SortKey, Statistics
 from joblens.model.jobs.details import Details, Provenance
-from joblens.model.jobs.job import Finding, Record, Status, is_of_workflow
+from joblens.model.jobs.job import Finding, Job, Record, Status, is_of_workflow
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import parse_instant
 from joblens.ports.store import QueueStore
@@ -27,6 +27,7 @@ _TEXT = r"^[^\x00-\x1f\x7f]*$"
 Instant = Annotated[str, Meta(max_length=40, pattern=_TEXT)]  # a time, or an age such as 2h
 Word = Annotated[str, Meta(min_length=1, max_length=200, pattern=_TEXT)]
 Part = Annotated[str, Meta(max_length=200, pattern=_TEXT)]
+Cursor = Annotated[str, Meta(max_length=500, pattern=r"^[A-Za-z0-9_-]+$")]
 _ADVICE_FROM = 20_000  # most jobs that advice is based on
 
 
@@ -52,7 +53,20 @@ class JobList(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sort: SortKey = SortKey.STARTED
     ascending: bool = False
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
-    cursor: Annotated[str, Meta(max_length=500, pattern=r"^[A-Za-z0-9_-]+$")] | None = None
+    cursor: Cursor | None = None
+
+
+class RunningList(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    cursor: Cursor | None = None
+
+
+class PartList(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    after: Annotated[int, Meta(ge=0, le=2**62)] = 0  # how many to skip
+
+
+_ALL = PartList()
 
 
 class JobPage(Struct, frozen=True, kw_only=True):
@@ -97,10 +111,6 @@ class JobCount(Struct, frozen=True, kw_only=True):
     count: int
 
 
-class RunningJobs(Struct, frozen=True, kw_only=True):
-    items: tuple[Record, ...]
-
-
 class IndexedSample(Struct, frozen=True, kw_only=True):
     index: int
     sample: Sample
@@ -130,10 +140,12 @@ class FindingPage(Struct, frozen=True, kw_only=True):
 
 class Attempts(Struct, frozen=True, kw_only=True):
     items: tuple[Record, ...]
+    next: int | None = None  # for `after`; None: this is the end
 
 
 class Annotations(Struct, frozen=True, kw_only=True):
     items: tuple[Annotation, ...]
+    next: int | None = None
 
 
 class JobAdvice(Struct, frozen=True, kw_only=True):
@@ -202,7 +214,7 @@ def summary_of(record: Record) -> JobSummary:
         host="" if attempt is None else attempt.owner.host,
         tool=job.tool,
         queue=job.queue,
-        run=job.run.run_uuid if job.run is not None and is_of_workflow(job) else "",
+        run=run_of(job),
         tags=job.tags,
         started_at_us=None if attempt is None else attempt.started_at_us,
         ended_at_us=None if outcome is None else outcome.ended_at_us,
@@ -219,14 +231,22 @@ def summary_of(record: Record) -> JobSummary:
     )
 
 
+def run_of(job: Job) -> str:
+    """Returns the uuid of its workflow's run; '' without one."""
+    return job.run.run_uuid if job.run is not None and is_of_workflow(job) else ""
+
+
 def count_jobs(store: QueueStore, who: Principal, asked: JobFilter) -> JobCount:
     return JobCount(count=store.count(job_query(store, who, asked)))
 
 
-def list_running(store: QueueStore, who: Principal) -> RunningJobs:
+def list_running(store: QueueStore, who: Principal, asked: RunningList) -> JobPage:
     """Returns queued and running jobs, oldest first."""
-    records = store.running()
-    return RunningJobs(items=tuple(each for each in records if who.may_see_user(each.job.user)))
+    unfinished = HistoryQuery(
+        statuses=(Status.QUEUED, Status.RUNNING), ascending=True, limit=asked.limit, after=asked.cursor
+    )
+    page = store.page(who.visible(unfinished))
+    return JobPage(items=page.records, next=page.next)
 
 
 def get_job(store: QueueStore, who: Principal, ident: str) -> Record:
@@ -251,14 +271,18 @@ def get_job(store: QueueStore, who: Principal, ident: str) -> Record:
         ) from error
 
 
-def get_attempts(store: QueueStore, who: Principal, ident: str) -> Attempts:
+def get_attempts(store: QueueStore, who: Principal, ident: str, part: PartList = _ALL) -> Attempts:
     """Returns all attempts of a workflow's job, oldest first; of another job itself."""
     record = get_job(store, who, ident)
     link = record.job.run
     if link is None or link.index < 0:
         return Attempts(items=(record,))
     uuids = [each.job_uuid for each in store.run_results(link.run_uuid) if each.index == link.index]
-    return Attempts(items=tuple(found for uuid in uuids if (found := _find(store, uuid)) is not None))
+    end = part.after + part.limit
+    found = (_find(store, uuid) for uuid in uuids[part.after : end])
+    return Attempts(
+        items=tuple(each for each in found if each is not None), next=end if end < len(uuids) else None
+    )
 
 
 def _find(store: QueueStore, uuid: str) -> Record | None:
@@ -330,8 +354,10 @@ def get_provenance(store: QueueStore, who: Principal, ident: str) -> Provenance:
     return found
 
 
-def get_annotations(store: QueueStore, who: Principal, ident: str) -> Annotations:
-    return Annotations(items=tuple(store.annotations(get_job(store, who, ident).job.uuid)))
+def get_annotations(store: QueueStore, who: Principal, ident: str, part: PartList = _ALL) -> Annotations:
+    found = store.annotations(get_job(store, who, ident).job.uuid)
+    end = part.after + part.limit
+    return Annotations(items=tuple(found[part.after : end]), next=end if end < len(found) else None)
 
 
 def get_statistics(store: QueueStore, who: Principal, asked: JobFilter) -> Statistics:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from joblens.analysis.numbers.rates import cpu_percent, host_cpu_percent, unreclaimable_bytes
 from joblens.app.server.access import Principal
+from joblens.app.server.jobs import run_of
 from joblens.model.jobs.job import Record, Status
 from joblens.model.jobs.sample import Sample
 from joblens.ports.store import QueueStore
@@ -278,7 +279,7 @@ def _live_job(record: Record) -> LiveJob:
         host="" if attempt is None else attempt.owner.host,
         tool=job.tool,
         queue=job.queue,
-        run="" if job.run is None or job.run.is_command else job.run.run_uuid,
+        run=run_of(job),
         command=" ".join(job.argv)[:200],
         since_us=record.began_at_us,
         cpus=asked.cpus,

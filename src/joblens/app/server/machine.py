@@ -3,14 +3,17 @@
 import os
 import threading
 import time
+from collections.abc import Iterable
+from typing import Annotated, TypeVar
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 import joblens
 from joblens.app.queue.notifiers import living_workers, remind_workers
 from joblens.app.queue.recovery import recover_dead_owners
 from joblens.app.queue.tools import list_tools
 from joblens.app.server.access import Principal
+from joblens.app.server.jobs import Part
 from joblens.app.wiring.drivers import Warn, spool_dir, store_name
 from joblens.model.access import Scope
 from joblens.model.delivery import Backlog, WorkerInfo
@@ -20,15 +23,23 @@ from joblens.model.tool import ToolStanding
 from joblens.ports.store import QueueStore
 
 _RECOVER_EVERY_S = 1.0
+N = TypeVar("N", ToolStanding, WorkerInfo)
+
+
+class NamePage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    after: Part = ""  # name of the last one of the page before
 
 
 class Tools(Struct, frozen=True, kw_only=True):
     items: tuple[ToolStanding, ...]
+    next: str | None = None  # for `after`; None: this is the end
 
 
 class Workers(Struct, frozen=True, kw_only=True):
     items: tuple[WorkerInfo, ...]
     backlog: tuple[Backlog, ...]
+    next: str | None = None
 
 
 class Health(Struct, frozen=True, kw_only=True):
@@ -42,16 +53,25 @@ def socket_path(settings: Settings) -> str:
     return settings.server.socket or os.path.join(spool_dir(store_name(settings)), "server.sock")
 
 
-def get_tools() -> Tools:
+def get_tools(page: NamePage) -> Tools:
     found, _ = list_tools()
-    return Tools(items=tuple(found))
+    items, following = _page(found, page)
+    return Tools(items=items, next=following)
 
 
-def get_workers(store: QueueStore, who: Principal, settings: Settings) -> Workers:
+def get_workers(store: QueueStore, who: Principal, settings: Settings, page: NamePage) -> Workers:
     """Queues count jobs of all users, so only those who may see all get them."""
-    workers = (each for each in living_workers(settings, store) if who.may_see_user(each.user))
+    workers = [each for each in living_workers(settings, store) if who.may_see_user(each.user)]
+    items, following = _page(workers, page)
     backlog = store.backlog() if who.scope is Scope.ALL else ()
-    return Workers(items=tuple(workers), backlog=tuple(backlog))
+    return Workers(items=items, backlog=tuple(backlog), next=following)
+
+
+def _page(found: Iterable[N], page: NamePage) -> tuple[tuple[N, ...], str | None]:
+    """By name, so that those that come and go meanwhile move no other."""
+    behind = sorted((each for each in found if each.name > page.after), key=lambda each: each.name)
+    items = tuple(behind[: page.limit])
+    return items, items[-1].name if len(behind) > page.limit else None
 
 
 def get_health(store: QueueStore) -> Health:

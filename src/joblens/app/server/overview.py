@@ -7,10 +7,11 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from joblens.app.server.access import Principal
+from joblens.app.server.jobs import run_of
 from joblens.model.access import Scope
 from joblens.model.delivery import Backlog
 from joblens.model.history import BENCH_TAG, HistoryQuery, SortKey
-from joblens.model.jobs.job import Finding, Record, Status
+from joblens.model.jobs.job import Record, Status
 from joblens.model.sql import SqlLimits
 from joblens.model.values.ids import short
 from joblens.ports.store import QueueStore
@@ -111,7 +112,7 @@ def get_overview(store: QueueStore, who: Principal, days: "DayCounts", midnight_
 def failure_of(record: Record) -> Failure:
     outcome, job = record.outcome, record.job
     assert outcome is not None
-    why = _main_finding(outcome.findings)
+    why = outcome.findings[0] if outcome.findings else None  # they begin with the most important one
     reason = why.text if why is not None else outcome.error or outcome.reason or record.status.value
     return Failure(
         number=record.number or 0,
@@ -122,13 +123,8 @@ def failure_of(record: Record) -> Failure:
         reason=reason,
         advice="" if why is None else why.advice,
         line=_line(record, "" if why is None else why.advice),
-        run="" if job.run is None or job.run.is_command else job.run.run_uuid,
+        run=run_of(job),
     )
-
-
-def _main_finding(findings: tuple[Finding, ...]) -> Finding | None:
-    """Returns why it ended: findings begin with the most important one."""
-    return findings[0] if findings else None
 
 
 def _line(record: Record, advice: str) -> str:
@@ -147,7 +143,7 @@ class DayCounts:
         self._kept: dict[tuple[str | None, int], tuple[float, Days]] = {}
 
     def answer(self, store: QueueStore, who: Principal, midnight_us: int) -> Days:
-        user = None if who.scope is Scope.ALL else who.user
+        user = who.only_user
         key = (user, midnight_us)
         with self._lock:
             found = self._kept.get(key)
@@ -168,7 +164,7 @@ def _days(store: QueueStore, user: str | None, midnight_us: int) -> Days:
     text = _TOTALS.format(first=first_us, now=now_us, day=_DAY_US, passed=passed_us, tag=BENCH_TAG)
     totals = [DayTotals(begins_at_us=first_us + day * _DAY_US) for day in range(_DAYS)]
     for day, has_failed, jobs, cpu_s, duration_s in store.sql(
-        text, SqlLimits(seconds=20.0), only_user=user
+        text, SqlLimits(seconds=20.0, is_trusted=True), only_user=user
     ).rows:
         if 0 <= int(day) < _DAYS:
             before = totals[int(day)]

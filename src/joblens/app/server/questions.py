@@ -6,15 +6,10 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from joblens.app.server.access import Principal
+from joblens.app.server.runs import find_workflow
 from joblens.model import questions as q
 from joblens.model.access import Scope
-from joblens.model.errors import (
-    AmbiguousJob,
-    AmbiguousRun,
-    UnknownJob,
-    UnknownRun,
-    UnknownWorkflow,
-)
+from joblens.model.errors import AmbiguousJob, UnknownJob, UnknownRun
 from joblens.model.history import HistoryQuery, Page, Statistics, TaggedJobs
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Record, Status
@@ -40,15 +35,11 @@ class Answering:
     # ---- jobs
 
     def find(self, asked: q.OneJob) -> Record:
-        if self._sees_all:
-            return self._store.find(asked.ident)
-        try:
-            record = self._store.find(asked.ident)
-        except (UnknownJob, AmbiguousJob) as error:
-            raise self._who.unknown_job(asked.ident) from error  # the message may list jobs of others
-        if not self._who.may_see_user(record.job.user):
-            raise self._who.unknown_job(asked.ident)
-        return record
+        return self._who.find(
+            lambda: self._store.find(asked.ident),
+            lambda record: record.job.user,
+            self._who.unknown_job(asked.ident),
+        )
 
     def page(self, asked: q.JobQuery) -> Page:
         limit = q.MOST_RECORDS if asked.limit is None else min(asked.limit, q.MOST_RECORDS)
@@ -129,16 +120,7 @@ class Answering:
         return q.WorkflowList(tuple(each for each in found if self._who.may_see_user(each.user)))
 
     def find_workflow(self, asked: q.OneRun) -> Workflow:
-        if self._sees_all:
-            return self._store.find_workflow(asked.ident)
-        unknown = UnknownWorkflow(f"no workflow of {self._who.user} has the ID '{asked.ident[:80]}'")
-        try:
-            found = self._store.find_workflow(asked.ident)
-        except (UnknownWorkflow, AmbiguousRun) as error:
-            raise unknown from error
-        if not self._who.may_see_user(found.user):
-            raise unknown
-        return found
+        return find_workflow(self._store, self._who, asked.ident)
 
     def workflow_of_source(self, asked: q.SourceQuery) -> q.WorkflowAnswer:
         if not self._who.may_see_user(asked.user):
@@ -150,15 +132,11 @@ class Answering:
         return q.RunsAnswer(tuple(each for each in found if self._who.may_see_user(each.user)))
 
     def find_run(self, asked: q.OneRun) -> Run:
-        if self._sees_all:
-            return self._store.find_run(asked.ident)
-        try:
-            run = self._store.find_run(asked.ident)
-        except (UnknownRun, AmbiguousRun, UnknownWorkflow) as error:
-            raise self._who.unknown_run(asked.ident) from error
-        if not self._who.may_see_user(run.user):
-            raise self._who.unknown_run(asked.ident)
-        return run
+        return self._who.find(
+            lambda: self._store.find_run(asked.ident),
+            lambda run: run.user,
+            self._who.unknown_run(asked.ident),
+        )
 
     def run_events(self, asked: q.EventsQuery) -> q.EventPart:
         found = self._store.run_events(asked.run, asked.after) if self._may_see_run(asked.run) else []

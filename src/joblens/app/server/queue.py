@@ -225,7 +225,7 @@ def _query(who: Principal, asked: TicketPage, *, is_held: bool) -> TicketQuery:
         limit=asked.limit,
         after=_after(asked.cursor),
         queue=asked.queue,
-        user=None if who.scope is Scope.ALL else who.user,
+        user=who.only_user,
     )
 
 

@@ -157,7 +157,9 @@ def _page(record: Record, folder: str, plan: RecipePlan, snapshot: JobSnapshot, 
     can_resume = snapshot.resumable and snapshot.overall_status is not ProcessingStatus.COMPLETED
     rejects, is_all = _rejects(snapshot, JobFolder.of_plan(plan).rejects)
     status = snapshot.overall_status
-    seconds = snapshot.total_duration
+    # The job's own time, as `joblens show` has it, unless it was resumed: then it is that of the last run.
+    is_whole = record.outcome is not None and snapshot.runs <= 1
+    seconds = record.outcome.duration_s if record.outcome and is_whole else snapshot.total_duration
     rows = snapshot.rows_in
     return RecipePage(
         number=record.number or 0,

@@ -88,7 +88,7 @@ def _most_important(view: RunView, members: tuple[int, ...]) -> tuple[int, ...]:
     if not view.rows:
         return members[:MOST_OPENED]
     urgency = {int(state): place for place, state in enumerate(_URGENT)}
-    order = sorted(members, key=lambda index: (urgency.get(view.rows[index][2], len(_URGENT)), index))
+    order = sorted(members, key=lambda index: (urgency.get(view.rows[index].state, len(_URGENT)), index))
     return tuple(order[:MOST_OPENED])
 
 

@@ -107,7 +107,22 @@ class TableQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     since: Annotated[int, Meta(ge=0, le=2**62)] = 0  # `turn` of the answer before; 0: everything
 
 
-_Row = tuple[int, str, int, int, int | None, int, int | None, float | None, float | None, int | None, str]
+class JobRow(Struct, frozen=True, kw_only=True):
+    """A job of a run, as a row of `RunRowColumns`."""
+
+    index: int
+    name: str
+    state: int
+    group: int
+    number: int | None = None
+    attempts: int = 0
+    began_us: int | None = None
+    duration_s: float | None = None
+    cpu_s: float | None = None
+    memory_bytes: int | None = None
+    why: str
+
+
 TimelineAt = tuple[int, Timeline | None]  # when it was computed; None: nothing has started
 STATES = tuple(state.label for state in JobState)
 
@@ -117,7 +132,7 @@ def get_run_page(store: QueueStore, who: Principal, ident: str) -> RunPage:
     run = find_run(store, who, ident)
     attempts = Attempts(store, run)
     records = _first_records(store, run, attempts)
-    rows: dict[int, _Row] = {}
+    rows: dict[int, JobRow] = {}
     for record in records:
         link = record.job.run
         if link is not None and link.index >= 0 and link.index not in rows:
@@ -234,21 +249,21 @@ def _label_of(store: QueueStore, uuid: str) -> str | None:
         return None
 
 
-def _row_of_record(record: Record, index: int, state: JobState) -> _Row:
+def _row_of_record(record: Record, index: int, state: JobState) -> JobRow:
     shown = summary_of(record)
     link = record.job.run
-    return (
-        index,
-        record.job.name,
-        int(state),
-        0,
-        record.number,
-        1 if link is None else link.attempt,
-        shown.started_at_us,
-        shown.duration_s,
-        shown.cpu_s,
-        shown.memory_peak_bytes,
-        reason_of(record),
+    return JobRow(
+        index=index,
+        name=record.job.name,
+        state=int(state),
+        group=0,
+        number=record.number,
+        attempts=1 if link is None else link.attempt,
+        began_us=shown.started_at_us,
+        duration_s=shown.duration_s,
+        cpu_s=shown.cpu_s,
+        memory_bytes=shown.memory_peak_bytes,
+        why=reason_of(record),
     )
 
 
@@ -260,19 +275,19 @@ def reason_of(record: Record) -> str:
     return outcome.findings[0].text if outcome.findings else with_last_words(ending(outcome), record)
 
 
-def _columns(rows: Sequence[_Row]) -> RunRowColumns:
+def _columns(rows: Sequence[JobRow]) -> RunRowColumns:
     return RunRowColumns(
-        index=[row[0] for row in rows],
-        name=[row[1] for row in rows],
-        state=[row[2] for row in rows],
-        group=[row[3] for row in rows],
-        number=[row[4] for row in rows],
-        attempts=[row[5] for row in rows],
-        began_us=[row[6] for row in rows],
-        duration_s=[row[7] for row in rows],
-        cpu_s=[row[8] for row in rows],
-        memory_bytes=[row[9] for row in rows],
-        why={row[0]: row[10] for row in rows if row[10]},
+        index=[row.index for row in rows],
+        name=[row.name for row in rows],
+        state=[row.state for row in rows],
+        group=[row.group for row in rows],
+        number=[row.number for row in rows],
+        attempts=[row.attempts for row in rows],
+        began_us=[row.began_us for row in rows],
+        duration_s=[row.duration_s for row in rows],
+        cpu_s=[row.cpu_s for row in rows],
+        memory_bytes=[row.memory_bytes for row in rows],
+        why={row.index: row.why for row in rows if row.why},
     )
 
 
@@ -304,7 +319,7 @@ class RunView:
         self.plan: Plan | None = None
         self.groups: JobGroups | None = None
         self.head: Computed[RunHead] | None = None
-        self.rows: list[_Row] = []
+        self.rows: list[JobRow] = []
         self.changed: list[int] = []
         self.turn = time.time_ns() // 1_000_000  # a server that was started again counts from a higher number
         self.at_us = 0
@@ -336,7 +351,7 @@ class RunView:
                 changed[place] = self.changed[place]
         counts: dict[str, int] = {}
         for row in rows:
-            counts[STATES[row[2]]] = counts.get(STATES[row[2]], 0) + 1
+            counts[STATES[row.state]] = counts.get(STATES[row.state], 0) + 1
         head = _head(store, run, Attempts(store, run), counts)
         self.rows, self.changed, self.at_us = rows, changed, store.now_us()
         self.head = Computed(run, head, began_s)
@@ -408,21 +423,21 @@ def _reasons(store: QueueStore, run: Run) -> dict[int, str]:
     }
 
 
-def _row(job: JobStanding, group: int, reasons: dict[int, str]) -> _Row:
+def _row(job: JobStanding, group: int, reasons: dict[int, str]) -> JobRow:
     last = job.results[-1] if job.results else None
     if last is None:
-        return (job.index, job.name, int(job.state), group, None, 0, None, None, None, None, job.why)
+        return JobRow(index=job.index, name=job.name, state=int(job.state), group=group, why=job.why)
     is_failed = job.state in (JobState.FAILED, JobState.TERMINATED, JobState.PENDING_FAILED)
-    return (
-        job.index,
-        job.name,
-        int(job.state),
-        group,
-        last.number,
-        sum(each.tries - (each.status is Status.QUEUED) for each in job.results),
-        last.began_at_us or None,
-        last.duration_s,
-        None if last.cpu_usec is None else last.cpu_usec / 1e6,
-        last.memory_bytes,
-        (reasons.get(last.number) or job.why) if is_failed else job.why,
+    return JobRow(
+        index=job.index,
+        name=job.name,
+        state=int(job.state),
+        group=group,
+        number=last.number,
+        attempts=sum(each.tries - (each.status is Status.QUEUED) for each in job.results),
+        began_us=None if last.is_deleted else last.began_at_us or None,
+        duration_s=last.duration_s,
+        cpu_s=None if last.cpu_usec is None else last.cpu_usec / 1e6,
+        memory_bytes=last.memory_bytes,
+        why=(reasons.get(last.number) or job.why) if is_failed else job.why,
     )

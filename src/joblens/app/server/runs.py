@@ -11,8 +11,7 @@ from joblens.app.runs.lookup import find_run as run_meant
 from joblens.app.runs.tables import listed_workflows, result_rows, run_rows, workflow_rows
 from joblens.app.server.access import Principal
 from joblens.app.workflows.loader import plan_of_run
-from joblens.model.access import Scope
-from joblens.model.errors import AmbiguousRun, UnknownRun, UnknownWorkflow
+from joblens.model.errors import UnknownWorkflow
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import Run, RunEvent, Workflow
 from joblens.ports.store import QueueStore
@@ -54,28 +53,12 @@ class RunEvents(Struct, frozen=True, kw_only=True):
 
 def find_run(store: QueueStore, who: Principal, ident: str) -> Run:
     """Raises UnknownRun or AmbiguousRun."""
-    if who.scope is Scope.ALL:
-        return run_meant(store, ident)
-    try:
-        run = run_meant(store, ident)
-    except (UnknownRun, AmbiguousRun, UnknownWorkflow) as error:
-        raise who.unknown_run(ident) from error
-    if not who.may_see_user(run.user):
-        raise who.unknown_run(ident)
-    return run
+    return who.find(lambda: run_meant(store, ident), lambda run: run.user, who.unknown_run(ident))
 
 
 def find_workflow(store: QueueStore, who: Principal, ident: str) -> Workflow:
-    if who.scope is Scope.ALL:
-        return store.find_workflow(ident)
     unknown = UnknownWorkflow(f"no workflow of {who.user} has the ID '{ident[:80]}', or several have it")
-    try:
-        workflow = store.find_workflow(ident)
-    except (UnknownWorkflow, AmbiguousRun) as error:
-        raise unknown from error
-    if not who.may_see_user(workflow.user):
-        raise unknown
-    return workflow
+    return who.find(lambda: store.find_workflow(ident), lambda workflow: workflow.user, unknown)
 
 
 def list_workflows(store: QueueStore, who: Principal, page: PageQuery) -> Workflows:

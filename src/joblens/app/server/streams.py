@@ -57,8 +57,10 @@ class SampleSource:
 
     def __init__(self, uuid: str) -> None:
         self.uuid = uuid
+        self.attempt = 0  # number of the attempt whose samples were read last; 0: not known
 
     def newest(self, store: QueueStore) -> int:
+        self.attempt = self.attempt or _attempt_number(store.find(self.uuid))
         tails = store.tails({self.uuid: self.first}, 1)
         return tails[self.uuid][-1][0] if self.uuid in tails else self.first
 
@@ -78,16 +80,32 @@ def sample_batch(found: Sequence[tuple[int, Sample]], status: Status | None) -> 
     return Batch(events, _job_end(status))
 
 
-def read_samples(store: QueueStore, after: Mapping[str, int], most: int) -> dict[str, Batch]:
-    """Returns new samples of many jobs in two queries. Whether a job has ended is asked first: its owner
-    writes the last samples before the outcome."""
-    states = store.states(list(after))
-    tails = store.tails(after, most)
-    batches = {uuid: sample_batch(tails.get(uuid, ()), states.get(uuid)) for uuid in after}
-    for uuid, last in after.items():
-        if states.get(uuid) is Status.QUEUED and last > SampleSource.first:
+def read_samples(store: QueueStore, after: Mapping[SampleSource, int], most: int) -> dict[str, Batch]:
+    """Returns new samples of many jobs, by uuid, in three queries. Whether a job has ended is asked first:
+    its owner writes the last samples before the outcome. Which attempt it is in is asked before its samples:
+    one that begins again meanwhile is noticed the next time."""
+    uuids = [source.uuid for source in after]
+    states = store.states(uuids)
+    fences = {holding.uuid: holding.fence for holding in store.holdings(of=uuids)}
+    tails = store.tails({source.uuid: last for source, last in after.items()}, most)
+    batches: dict[str, Batch] = {}
+    for source, last in after.items():
+        uuid, status = source.uuid, states.get(source.uuid)
+        attempt = fences.get(uuid, 0)
+        if status is not None and status.is_final and source.attempt:
+            attempt = _attempt_number(store.find(uuid))
+        has_restarted = status is Status.QUEUED or (attempt and attempt != source.attempt != 0)
+        source.attempt = attempt or source.attempt
+        if has_restarted and last > source.first:
             batches[uuid] = Batch((), is_reset=True)
+        else:
+            batches[uuid] = sample_batch(tails.get(uuid, ()), status)
     return batches
+
+
+def _attempt_number(record: Record) -> int:
+    """0: it has not begun."""
+    return 0 if record.attempt is None else record.attempt.number
 
 
 def _job_end(status: Status | None) -> dict[str, Any] | None:
@@ -128,6 +146,7 @@ class LogSource:
         self._stream = stream
         self._record: Record | None = None
         self._record_at = 0.0
+        self._attempt = 0  # number of the attempt whose output was read last; 0: none yet
         # While one thread reads, no other may close the file: its number would soon be another file's.
         self._lock = threading.Lock()
         self._is_closed = False
@@ -137,11 +156,14 @@ class LogSource:
     def newest(self, store: QueueStore) -> int:
         record = self._current(store)
         with self._lock:
+            self._attempt = self._attempt or _attempt_number(record)
             log = None if record.attempt is None else self._opened(record)
             return self.first if log is None else log.total
 
     def read(self, store: QueueStore, after: int) -> Batch:
         record = self._current(store)
+        if self._has_restarted(record):
+            return Batch((), is_reset=True)
         if record.attempt is None:
             return Batch((), _job_end(record.status))
         with self._lock:
@@ -158,6 +180,17 @@ class LogSource:
             if self._log is not None:
                 self._log.close()
                 self._log = None
+
+    def _has_restarted(self, record: Record) -> bool:
+        """Whether the job went back to its queue: a later attempt prints into another file."""
+        with self._lock:
+            before, self._attempt = self._attempt, _attempt_number(record)
+            if not before or before == self._attempt:
+                return False
+            if self._log is not None:
+                self._log.close()
+                self._log = None
+            return True
 
     def _opened(self, record: Record) -> LogFile | None:
         if self._log is None and not self._is_closed:

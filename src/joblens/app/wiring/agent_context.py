@@ -33,7 +33,7 @@ from joblens.app.wiring.drivers import (
     spool_dir,
     store_name,
 )
-from joblens.files.private import make_private_folder
+from joblens.files.private import make_private_folder, user_name
 from joblens.model.errors import JoblensError, LaunchError, UnknownJob
 from joblens.probes.host.machine_load import read_host
 
@@ -140,17 +140,12 @@ class OwnLog:
         outcome = record.outcome
         if outcome is not None:
             code = "" if outcome.exit_code is None else f", exit code {outcome.exit_code}"
-            took = f"{outcome.duration_s:.3f} s"
+            took = f"{outcome.duration_s:.3f}s"
             self.info(f"job {record.job.uuid} ({record.job.name}): {outcome.status}{code}, {took}")
 
 
 def current_user() -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
+    return user_name(os.getuid())
 
 
 def _check_descriptors() -> None:

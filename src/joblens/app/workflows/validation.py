@@ -12,6 +12,7 @@ from joblens.engine.schedule.capacity import RunCapacity
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import RunOptions
+from joblens.model.values.lists import listed
 from joblens.model.values.units import format_bytes
 from joblens.plan.workflows.graph import Graph
 
@@ -92,8 +93,7 @@ def _largest(plan: Plan) -> Requirements:
 
 
 def _named(names: list[str]) -> str:
-    shown = ", ".join(f"'{name}'" for name in names[:_MOST_NAMED])
-    return f"{shown} and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else shown
+    return listed(names, _MOST_NAMED, lambda name: f"'{name}'")
 
 
 def _without_requirements(plan: Plan) -> list[str]:

@@ -79,7 +79,7 @@ def command(session: Session, /, *, textfile: str | None, once: bool, **given: A
         raise InputError("--textfile cannot be combined with --listen or --token-file")
     interval_s = parse_duration(given["interval"])
     if interval_s < _SHORTEST_INTERVAL_S:
-        raise InputError(f"--interval {given['interval']} is too short", hint="1 s or more")
+        raise InputError(f"--interval {given['interval']} is too short", hint="1s or more")
     scraper = Scraper(session.store, _options(given))
     if textfile is None:
         _serve(session, scraper, given["listen"], given["token_file"])

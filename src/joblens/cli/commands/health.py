@@ -16,11 +16,17 @@ def command(session: Session, broker: str | None) -> None:
     """Check the store, the broker and the workers, and show the length of each queue. Exit code 1:
     something is down."""
     from joblens.app.queue.health import queue_health
+    from joblens.model.errors import InputError
     from joblens.views.runs.tasks import render_health
 
-    session.override("queue.broker", broker)
-    session.warn_of_broker(broker)
-    health = queue_health(session.settings)
+    if session.remote is not None:
+        if broker is not None:
+            raise InputError("--broker cannot be used on a server", hint="the server checks its own broker")
+        health = session.remote.queue_health()
+    else:
+        session.override("queue.broker", broker)
+        session.warn_of_broker(broker)
+        health = queue_health(session.settings)
     if session.json:
         session.write_json(health)
     else:

@@ -9,6 +9,7 @@ from joblens.cli.commands.other_names import CommandGroup
 from joblens.cli.context import Session
 from joblens.cli.options.common import complete_job_or_run, shared_options
 from joblens.model.errors import InputError
+from joblens.model.values.lists import listed
 
 if TYPE_CHECKING:
     from joblens.model.runs.run import Run
@@ -127,5 +128,4 @@ def _warn(session: Session, done: Sequence[str], *, no_prompts: bool) -> None:
 def _shown(names: Sequence[str]) -> str:
     from joblens.views.text.style import clean
 
-    more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(clean(name) for name in names[:_NAMES_SHOWN]) + more
+    return listed(names, _NAMES_SHOWN, clean)

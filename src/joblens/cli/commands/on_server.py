@@ -147,13 +147,9 @@ def rerun_run(session: Session, run: "Run", what: str, given: dict[str, Any]) ->
 
 def resume(session: Session, run: "Run", given: dict[str, Any]) -> None:
     """Continues a run on the server's machine, and waits for it unless --detach."""
-    from joblens.analysis.runs.status import run_label
-    from joblens.model.runs.run import Run, RunStatus
+    from joblens.model.runs.run import Run
 
     _refuse_other_options(given, _OF_RUNS)
-    if run.status is RunStatus.COMPLETED and not session.json:
-        session.write(f"Run {run_label(run)} is completed: nothing is left to do\n")
-        return
     resumed = _server(session).call("POST", f"/runs/{run.uuid}/resume", Run, is_repeatable=False)
     _report(session, resumed, waits=not given["detach"])
 

@@ -14,6 +14,7 @@ from joblens.cli.options.groups import FILTER_GROUPS, GroupedCommand
 from joblens.cli.terminal import ProgressBar
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery
+from joblens.model.values.lists import listed
 from joblens.model.values.units import format_bytes, format_instant
 from joblens.views.text.numbers import counted
 
@@ -112,6 +113,12 @@ def command(
     size = format_bytes(sum(sizes.values()))
     runs = f" and {counted(done.runs, 'run')}" if done.runs else ""
     session.note(f"report of {counted(done.jobs, 'job')}{runs}, {size}")
+    if done.unknown_secrets:
+        names = ", ".join(done.unknown_secrets[:5])
+        session.warn(
+            f"output may contain values of {names}, which are not stored and cannot be hidden there; "
+            "--log-lines 0 leaves output out"
+        )
 
 
 def _selection(
@@ -138,12 +145,11 @@ def _selection(
         *(f"Run {run_label(run)} of {store.find_workflow(run.workflow_uuid).name}" for run in runs),
         *(f"Job {record.number} {display_name(record.job)}".strip() for record in jobs),
     ]
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
-    return Selection(title=title or shown, jobs=jobs, runs=runs)
+    return Selection(title=title or listed(names, 3), jobs=jobs, runs=runs)
 
 
 def _words(query: HistoryQuery) -> str:
-    """Returns 'Jobs with status failed, since 2026-01-31T10:00'."""
+    """Returns 'Jobs: status failed, since 2026-01-31 10:00 UTC'."""
     parts = [
         *(f"status {each.value}" for each in query.statuses),
         *(f"name {each}" for each in query.names),
@@ -154,11 +160,15 @@ def _words(query: HistoryQuery) -> str:
         *(f"host {each}" for each in query.hosts),
         *(f"finding {each}" for each in query.findings),
         *([f"run {query.run_uuid}"] if query.run_uuid else []),
-        *([f"since {format_instant(query.since_us)[:16]}Z"] if query.since_us is not None else []),
-        *([f"until {format_instant(query.until_us)[:16]}Z"] if query.until_us is not None else []),
+        *([f"since {_minute(query.since_us)}"] if query.since_us is not None else []),
+        *([f"until {_minute(query.until_us)}"] if query.until_us is not None else []),
     ]
     jobs = "Jobs" if query.limit is None else f"The {counted(query.limit, 'newest job')}"
     return f"{jobs}: {', '.join(parts)}" if parts else jobs
+
+
+def _minute(at_us: int) -> str:
+    return f"{format_instant(at_us)[:16].replace('T', ' ')} UTC"
 
 
 def _log_reader(session: Session) -> "ReadLog":

@@ -1,6 +1,6 @@
 """`joblens resume`: continues a run that was stopped or killed."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
@@ -9,6 +9,23 @@ from joblens.cli.context import Session
 from joblens.cli.options.common import run_argument, shared_options
 from joblens.cli.options.groups import DRIVE_GROUPS, GroupedCommand
 from joblens.cli.options.run import offer_options, take_queue_options, warn_of_other_broker, with_offer
+
+if TYPE_CHECKING:
+    from joblens.model.runs.run import Run
+
+
+def _end_if_failed(session: Session, run: "Run") -> None:
+    """Of a run in which nothing can go on. Says what helps, and exits with 1."""
+    from joblens.analysis.runs.status import run_label
+    from joblens.model.runs.run import RunStatus
+
+    if run.status is RunStatus.FAILED and not session.json:
+        session.write(
+            f"Run {run_label(run)} failed and cannot be resumed\n"
+            f"  joblens rerun {run_label(run)} --failed runs failed jobs and their dependents again,\n"
+            f"  joblens recover {run_label(run)} with more memory or time for jobs that ran out of it\n"
+        )
+        raise SystemExit(1)
 
 
 @click.command(cls=GroupedCommand, groups=DRIVE_GROUPS)
@@ -34,13 +51,15 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     take_queue_options(session, given)
     run = find_named_run(session.store, ident, session.note)
     refuse_command(run, session.store)
+    if run.status is RunStatus.COMPLETED and not session.json:
+        session.write(f"Run {run_label(run)} is completed: nothing is left to do\n")
+        return
     if session.server_url is not None:
         from joblens.cli.commands import on_server
 
+        if run.status is RunStatus.FAILED and not unfinished_jobs(session.store, run)[1]:
+            _end_if_failed(session, run)
         on_server.resume(session, run, given)
-        return
-    if run.status is RunStatus.COMPLETED and not session.json:
-        session.write(f"Run {run_label(run)} is completed: nothing is left to do\n")
         return
     refuse_driven(run, session.settings)
     run = whole_run(run, session.store, session.settings)
@@ -51,13 +70,8 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     run = replace(run, options=hide_secrets(loaded, run.options))
     loaded.plan = grown_plan(loaded, run)
     unfinished, can_go_on = unfinished_jobs(session.store, run)
-    if run.status is RunStatus.FAILED and not can_go_on and not session.json:
-        session.write(
-            f"Run {run_label(run)} failed and cannot be resumed\n"
-            f"  joblens rerun {run_label(run)} --failed runs failed jobs and their dependents again,\n"
-            f"  joblens recover {run_label(run)} with more memory or time for jobs that ran out of it\n"
-        )
-        raise SystemExit(1)
+    if not can_go_on:
+        _end_if_failed(session, run)
     request = RunRequest(
         loaded=loaded, options=run.options, resumed=before, left=unfinished, detach=given["detach"]
     )

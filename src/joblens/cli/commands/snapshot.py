@@ -42,7 +42,7 @@ def command(
     """
     interval_s = parse_duration(interval)
     if interval_s < _FASTEST_S:
-        raise InputError(f"--interval {interval} is too short", hint=f"{_FASTEST_S} s or more")
+        raise InputError(f"--interval {interval} is too short", hint=f"{_FASTEST_S}s or more")
     if list_jobs and watch:
         raise InputError("--list and --watch cannot be combined", hint="give the directory of one job")
     if session.server_url is not None:

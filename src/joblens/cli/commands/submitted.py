@@ -18,7 +18,7 @@ TIMED_OUT = 124
 
 def with_unit(timeout: str | None) -> str:
     """Returns the time as typed; a bare number is seconds."""
-    return f"{timeout} s" if timeout and timeout[-1].isdigit() else f"{timeout}"
+    return f"{timeout}s" if timeout and timeout[-1].isdigit() else f"{timeout}"
 
 
 def report_submitted(

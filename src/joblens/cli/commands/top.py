@@ -31,7 +31,7 @@ def command(session: Session, interval: str, once: bool) -> None:
     """
     interval_s = parse_duration(interval)
     if interval_s < _FASTEST_S:
-        raise InputError(f"--interval {interval} is too short", hint=f"{_FASTEST_S} s or more")
+        raise InputError(f"--interval {interval} is too short", hint=f"{_FASTEST_S}s or more")
     readings = _Readings(session)
     if session.json:
         _print_json(session, readings)
@@ -87,13 +87,13 @@ def _print_json(session: Session, readings: _Readings) -> None:
 def _loop(session: Session, readings: _Readings, interval_s: float) -> None:
     from joblens.cli.terminal import Screen
 
-    cared_at = time.monotonic()
+    recovered_at = time.monotonic()
     with Screen() as screen:
         while True:
             lines = _picture(session, readings, screen.height)
             screen.draw([*lines, "", session.palette.paint("q quits", "dim")])
             if screen.wants_to_quit(interval_s):
                 return
-            if time.monotonic() - cared_at > _RECOVER_EVERY_S:
+            if time.monotonic() - recovered_at > _RECOVER_EVERY_S:
                 session.recover_orphans()
-                cared_at = time.monotonic()
+                recovered_at = time.monotonic()

@@ -120,7 +120,7 @@ class _Lines:
 
     def job(self, record: "Record", claim: "Claim") -> None:
         outcome = record.outcome
-        took = f" in {outcome.duration_s:.3f} s" if outcome is not None else ""
+        took = f" in {outcome.duration_s:.3f}s" if outcome is not None else ""
         again = f", attempt {claim.fence}" if claim.fence > 1 else ""
         self._tell(
             "job",

@@ -43,7 +43,7 @@ _ON_SERVER = frozenset(
             "graph",
             "workflows execution-plan",
         ),
-        *("plan", "mcp", "exporter"),
+        *("plan", "mcp", "exporter", "health"),
     }
 )
 _WITHOUT_STORE = frozenset(

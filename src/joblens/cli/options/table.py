@@ -70,7 +70,7 @@ JOB_OPTIONS = (
         "--signal",
         name="early_signal",
         metavar="SIG@TIME",
-        help="Send a signal before the time limit: USR1@60 (60 s before).",
+        help="Send a signal before the time limit: USR1@60 (60s before).",
     ),
     _row("--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL. Default: 10s."),
     _row("--no-enforce", kind="flag", help="Record the limits without enforcing them."),

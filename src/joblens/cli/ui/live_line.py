@@ -1,11 +1,11 @@
 """Live line of a job in the foreground: one line below its output, with the numbers of its last samples."""
 
 import os
-import select
 import time
 from collections.abc import Callable
 
 from joblens.agent.terminal.tty import GIVES_SCREEN_BACK, LONGEST_SEQUENCE, TAKES_SCREEN
+from joblens.cli.ui.screen import is_writable
 from joblens.model.jobs.sample import Sample
 
 _QUIET_S = 0.15
@@ -48,14 +48,8 @@ class LiveLine:
             return
         if not self._is_shown and time.monotonic() < self._last_output_s + _QUIET_S:
             return  # the job is just printing; do not flicker
-        if self._fits():
+        if is_writable(self._descriptor):
             self._is_shown = self._write(_ERASE + self._render(samples).encode(errors="replace"))
-
-    def _fits(self) -> bool:
-        """A blocked terminal must not block joblens."""
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLOUT)
-        return bool(poll.poll(0))
 
     def _write(self, data: bytes) -> bool:
         try:

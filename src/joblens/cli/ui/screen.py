@@ -11,6 +11,13 @@ _CLEAR_LINE, _CLEAR_BELOW = "\x1b[K", "\x1b[J"
 _USUAL = os.terminal_size((80, 24))
 
 
+def is_writable(descriptor: int) -> bool:
+    """A blocked terminal must not block joblens."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(0))
+
+
 class RunScreen:
     """Nothing is erased before it is drawn over, so nothing flickers. A blocked terminal (Ctrl-S) blocks
     nothing: the drawing is skipped."""
@@ -34,7 +41,7 @@ class RunScreen:
         self._messages.append(line)
 
     def draw(self, lines: list[str]) -> None:
-        if not self._is_writable():
+        if not is_writable(self._descriptor):
             return
         above = "".join(f"{line}{_CLEAR_LINE}\r\n" for line in self._messages)
         body = "\r\n".join(line + _CLEAR_LINE for line in lines)
@@ -57,11 +64,6 @@ class RunScreen:
 
     def _to_top(self) -> str:
         return "\r" if self._drawn <= 1 else f"\r\x1b[{self._drawn - 1}A"
-
-    def _is_writable(self) -> bool:
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLOUT)
-        return bool(poll.poll(0))
 
     def _write(self, text: str) -> bool:
         data = memoryview(text.encode(errors="replace"))

@@ -21,6 +21,7 @@ from joblens.data.base.reasons import encodable, message_of
 from joblens.data.partition.resources import ResourceDetector
 from joblens.model.errors import InputError, MissingExtra, how_to_install
 from joblens.model.recipes.recipe import ClusterResources, RecipePlan
+from joblens.runners.ray.cluster import first_line
 
 _encode = msgspec.msgpack.Encoder().encode
 _task_of = msgspec.msgpack.Decoder(Task).decode
@@ -121,7 +122,7 @@ class RayPool:
             return [Failed(task_id, type(error.cause).__name__, str(error.cause), str(error))]
         except self._ray.exceptions.RayError as error:
             for_memory = isinstance(error, self._ray.exceptions.OutOfMemoryError)
-            return [Lost(self._running.pop(stream), _first_line(error), is_out_of_memory=for_memory)]
+            return [Lost(self._running.pop(stream), first_line(error), is_out_of_memory=for_memory)]
         if messages and not isinstance(messages[-1], Happened):
             del self._running[stream]
         return messages
@@ -194,7 +195,7 @@ def _joined(ray: Any, address: str, quiet: dict[str, Any]) -> Any:
     except (OSError, RuntimeError, ValueError) as error:
         if isinstance(error, ConnectionError) and not named:
             raise
-        why = error.strerror if isinstance(error, OSError) and error.strerror else _first_line(error)
+        why = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
         raise InputError(
             f"cannot reach a Ray cluster at '{named or address}': {why}",
             hint="ray_address: HOST:PORT of the head node, auto for a running cluster, local for a new one",
@@ -263,7 +264,3 @@ def _unasked() -> Any:
             if threading.current_thread() is threading.main_thread():
                 for number, handler in handlers.items():
                     signal.signal(number, handler)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

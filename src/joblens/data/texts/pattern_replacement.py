@@ -96,7 +96,7 @@ def replace_in_rows(text: Text, pattern: Any, replacement: str) -> Any:
             if replaced != row:
                 changed[index] = replaced
     if slow:
-        reason = f"the pattern takes longer than {LONGEST_MATCH_S:g} s on this text"
+        reason = f"the pattern takes longer than {LONGEST_MATCH_S:g}s on this text"
         raise RowErrors(dict.fromkeys(slow, reason))
     return with_rows(text, changed)
 

@@ -338,7 +338,7 @@ class _Bounded:
             return str(self._pattern.sub(replacement, text, timeout=LONGEST_MATCH_S))
         except TimeoutError:
             raise JobCannotGoOn(
-                f"'ignore_pattern' takes longer than {LONGEST_MATCH_S:g} s on a text",
+                f"'ignore_pattern' takes longer than {LONGEST_MATCH_S:g}s on a text",
                 hint="nested repeats such as (a+)+ may never end",
             ) from None
 

@@ -129,10 +129,10 @@ class ClaimSearch:
             commands.append(LetGo(missing))
         return [*commands, *map(Ack, request.messages)]
 
-    def failed(self, request: ClaimRequest, unwanted: Container[str], now_s: float) -> None:
+    def failed(self, request: ClaimRequest, withdrawn: Container[str], now_s: float) -> None:
         """The worker is not idle, because the store may have jobs, unless the store is gone for good."""
         self.is_asking = False
-        self._messages.extendleft(one for one in reversed(request.messages) if one.uuid not in unwanted)
+        self._messages.extendleft(one for one in reversed(request.messages) if one.uuid not in withdrawn)
         if not request.messages and now_s - self._answered_at_s < _STORE_TIMEOUT_S:
             self.idle_since_s = now_s
 

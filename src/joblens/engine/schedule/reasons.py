@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from joblens.model.runs.run import JobState
 from joblens.model.runs.workflow_spec import WhenBlockedFails
+from joblens.model.values.lists import listed
 from joblens.model.values.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -52,11 +53,11 @@ def _blocked(schedule: "Schedule", index: int) -> str:
     if open_ones:
         return f"waits for {_names(schedule, open_ones)}"
     if awaited:
-        names = _listed([schedule.plan.datasets[number].name for number in awaited])
+        names = listed(awaited, NAMED, lambda number: schedule.plan.datasets[number].name)
         return f"waits until {'datasets' if len(awaited) > 1 else 'dataset'} {names} is finalized"
     data = [number for number in job.input_user_data if not schedule.table.has_value[number]]
-    listed = _listed([schedule.plan.user_data[number].name for number in data])
-    return f"waits for user data {listed}, which has no value yet"
+    names = listed(data, NAMED, lambda number: schedule.plan.user_data[number].name)
+    return f"waits for user data {names}, which has no value yet"
 
 
 def dataset_failed(name: str, error: str) -> str:
@@ -64,12 +65,7 @@ def dataset_failed(name: str, error: str) -> str:
 
 
 def _names(schedule: "Schedule", indexes: list[int]) -> str:
-    return _listed([schedule.plan.jobs[index].name for index in indexes])
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    return listed(indexes, NAMED, lambda index: schedule.plan.jobs[index].name)
 
 
 def _ready(schedule: "Schedule", index: int) -> str:

@@ -51,7 +51,7 @@ class Notes(Struct, frozen=True):
     outputs_missing: frozenset[tuple[int, int]]
     recoveries: dict[tuple[int, int], Status]
     ended: frozenset[tuple[int, int]]  # attempts that were cancelled with the run
-    unwanted: frozenset[int]  # cancelled jobs
+    cancelled: frozenset[int]  # cancelled jobs
     recovered_at_us: dict[tuple[int, int], int]  # when a recovery script ended
     resets: frozenset[tuple[int, int]]  # attempts after which the job was reset
     raised: dict[tuple[int, int], RaisedRequest]  # by the attempt after which it holds
@@ -87,7 +87,7 @@ def restore(
         if now_us is not None and past.again is not None and past.again.pause_s > 0:
             past = replace(past, again=_rest_of_pause(past.again, attempts[-1], notes, now_us))
         schedule.recall(index, replace(past, devices=devices.get(index, ())))
-    _cancel_unstarted(schedule, notes.unwanted - own.keys())
+    _cancel_unstarted(schedule, notes.cancelled - own.keys())
     _recall_events(schedule, [*base_events, *events] if base is not None else events, own_events=events)
     if base is not None:
         _restore_reused_datasets(schedule, base_events, frozenset(again) if again is not None else None)
@@ -157,7 +157,7 @@ def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes
                 requirements=asked,
                 failures=failures,
                 state=JobState.RUNNING,
-                is_cancelled=index in notes.unwanted,
+                is_cancelled=index in notes.cancelled,
             )
             continue
         missing = (index, result.attempt) in notes.outputs_missing
@@ -187,7 +187,7 @@ def past_of(schedule: Schedule, index: int, attempts: Sequence[JobResult], notes
             )
             if verdict.state is JobState.COMPLETED:
                 return past
-    if past.attempt and past.state is None and index in notes.unwanted:
+    if past.attempt and past.state is None and index in notes.cancelled:
         return replace(past, state=JobState.TERMINATED, again=None, why=CANCELLED)
     return past
 
@@ -218,9 +218,9 @@ def _ended_with_the_run(result: JobResult, notes: Notes) -> bool:
     return by_us and (result.index, result.attempt) in notes.ended
 
 
-def _cancel_unstarted(schedule: Schedule, unwanted: Iterable[int]) -> None:
+def _cancel_unstarted(schedule: Schedule, cancelled: Iterable[int]) -> None:
     """Cancels jobs that were cancelled before their first attempt."""
-    for index in unwanted:
+    for index in cancelled:
         if index < len(schedule.plan.jobs) and schedule.state_of(index) is JobState.UNINITIALIZED:
             asked = schedule.plan.jobs[index].requirements
             schedule.recall(

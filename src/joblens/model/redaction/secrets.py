@@ -393,13 +393,17 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
 def _assignments() -> re.Pattern[str]:
     """name=, name: and --name before a value, where the name might be a secret's."""
     words = "pass|pwd|secret|token|key|cred|auth|cookie|jwt|bearer|sig"
-    name = rf"""(?<![\w-])(?:--?)?+['"]?(?=[\w-]*(?:{words}))[\w-]++['"]?"""
+    quote = r"""(?:\\?['"])?"""  # \" in the JSON of a shell line
+    name = rf"""(?<![\w-])(?:--?)?+{quote}(?=[\w-]*(?:{words}))[\w-]++{quote}"""
     return re.compile(rf"(?P<name>{name})(?P<between>\s*[=:]\s*|\s+)(?=[^\s&;|)}}\]])", re.IGNORECASE)
 
 
 @cache
 def _values() -> re.Pattern[str]:
-    return re.compile(r"""\[[^\[\]]*\]|(?P<quote>")(?:[^"\\]|\\.)*"|(?P<single>')[^']*'|[^\s&;"'|)}\]]+""")
+    return re.compile(
+        r"""\[[^\[\]]*\]|(?P<quote>")(?:[^"\\]|\\.)*"|(?P<single>')[^']*'"""
+        r"""|(?P<escaped>\\["'])[^"'\\]*\\["']|[^\s&;"'|)}\]]+"""
+    )
 
 
 def _hide_assignments(text: str) -> str:
@@ -412,7 +416,7 @@ def _hide_assignments(text: str) -> str:
             parts.append(text[position:end])
         else:
             end = value.end()
-            quote = value["quote"] or value["single"] or ""
+            quote = value["quote"] or value["single"] or value["escaped"] or ""
             parts.append(f"{text[position : value.start()]}{quote}{REDACTED}{quote}")
         position = end
     return "".join([*parts, text[position:]])
@@ -420,8 +424,8 @@ def _hide_assignments(text: str) -> str:
 
 def _value_to_hide(text: str, match: re.Match[str]) -> re.Match[str] | None:
     """The name is judged before the value is read: a long value behind many names is then read once."""
-    name = match["name"].strip("'\"")
-    head = text[match.end() : match.end() + 8].lstrip("[ '\"")
+    name = match["name"].strip("'\"\\")
+    head = text[match.end() : match.end() + 8].lstrip("[ '\"\\")
     if not match["between"].strip() and (not name.startswith("-") or head.startswith("-")):
         return None  # two words of a sentence, or an option after an option
     if head.startswith(REDACTED) or not is_secret_name(name):
@@ -429,7 +433,7 @@ def _value_to_hide(text: str, match: re.Match[str]) -> re.Match[str] | None:
     value = _values().match(text, match.end())
     if value is None:
         return None
-    bare = value[0].strip("[ ]'\"")
+    bare = value[0].strip("[ ]'\"\\")
     if bare.lower() in ("bearer", "basic", "token", "digest"):
         return None  # the secret follows and is already removed
     return value if _hides(name, bare) else None

@@ -345,3 +345,8 @@ class JobResult(Struct, frozen=True, omit_defaults=True):
     cpu_usec: int | None = None
     memory_bytes: int | None = None
     tries: int = 1  # one more for each worker that did not finish it
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether only its state is left; `began_at_us` is then when it was deleted."""
+        return self.status.is_final and self.duration_s is None

@@ -122,7 +122,7 @@ def _program_of(pid: int) -> str:
 
 def _why_silent(socket_path: str, error: Exception, timeout_s: float | None) -> str:
     if isinstance(error, TimeoutError):
-        return f"the container engine at {socket_path} did not answer within {timeout_s:g} s"
+        return f"the container engine at {socket_path} did not answer within {timeout_s:g}s"
     if isinstance(error, FileNotFoundError):
         return f"there is no container engine at {socket_path}"
     if isinstance(error, ConnectionRefusedError):

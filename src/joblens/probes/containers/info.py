@@ -135,11 +135,11 @@ _GROUPS = ("cpu", "throttling", "memory_parts", "memory_current", "io", "io_ops"
 def counters_of(stats: Mapping[str, Any]) -> dict[str, Any]:
     """Returns sample fields from the engine's `stats`; omits missing ones."""
     return {
-        **_cpu(_counters_part(stats, "cpu_stats")),
-        **_memory(_counters_part(stats, "memory_stats")),
-        **_block_io(_counters_part(stats, "blkio_stats")),
+        **_cpu(_part(stats, "cpu_stats")),
+        **_memory(_part(stats, "memory_stats")),
+        **_block_io(_part(stats, "blkio_stats")),
         **_network(stats.get("networks")),
-        **_present(processes=_counters_part(stats, "pids_stats").get("current")),
+        **_present(processes=_part(stats, "pids_stats").get("current")),
     }
 
 
@@ -161,7 +161,7 @@ class EngineCounters:
 
 
 def _cpu(stats: Mapping[str, Any]) -> dict[str, int]:
-    used, held_back = _counters_part(stats, "cpu_usage"), _counters_part(stats, "throttling_data")
+    used, held_back = _part(stats, "cpu_usage"), _part(stats, "throttling_data")
     nanoseconds = {
         "cpu_total_usec": used.get("total_usage"),
         "cpu_user_usec": used.get("usage_in_usermode"),
@@ -174,7 +174,7 @@ def _cpu(stats: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _memory(stats: Mapping[str, Any]) -> dict[str, int]:
-    parts = _counters_part(stats, "stats")
+    parts = _part(stats, "stats")
     # cgroup v1 calls rss what v2 calls anon.
     fields = _present(
         memory_current_bytes=stats.get("usage"),
@@ -211,11 +211,6 @@ def _network(interfaces: Any) -> dict[str, int]:
     names = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
     stats = [one for one in interfaces.values() if isinstance(one, dict)]
     return {f"network_{name}": sum(int(one.get(name) or 0) for one in stats) for name in names}
-
-
-def _counters_part(stats: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = stats.get(name)
-    return part if isinstance(part, dict) else {}
 
 
 def _present(**values: Any) -> dict[str, int]:

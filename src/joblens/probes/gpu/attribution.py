@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from joblens.model.jobs.details import GpuFacts
 from joblens.model.jobs.job import EVERY_GPU
 from joblens.model.jobs.sample import GpuReading
+from joblens.model.values.sums import sum_of_all
 
 _WHOLE = 10_000  # hundredths of a percent
 
@@ -126,7 +127,7 @@ class GpuFollower:
         return replace(
             reading,
             job_processes=len(listed),
-            job_memory_bytes=sum_known([use.memory_bytes for use in listed]),
+            job_memory_bytes=sum_of_all([use.memory_bytes for use in listed]),
             job_utilization=_share([use.utilization for use in mine.values()]),
             job_busy_usec=self._busy(device, mine),
             job_encoder_utilization=_share([use.encoder_utilization for use in mine.values()]),
@@ -176,12 +177,6 @@ def is_named(facts: GpuFacts, name: str) -> bool:
     return name != "" and (facts.uuid.startswith(name) or name in (facts.id, facts.pci))
 
 
-def sum_known(values: Sequence[int | None]) -> int | None:
-    """None where one of them is not known."""
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
-
-
 def _share(values: Sequence[int | None]) -> int | None:
-    total = sum_known(values)
+    total = sum_of_all(values)
     return None if total is None else min(total, _WHOLE)

@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.details import GpuFacts
 from joblens.model.jobs.sample import GpuReading
-from joblens.probes.gpu.attribution import Followers, GpuProcess, GpuState, JobGpus, sum_known
+from joblens.model.values.sums import sum_of_all
+from joblens.probes.gpu.attribution import Followers, GpuProcess, GpuState, JobGpus
 from joblens.probes.gpu.nvml_calls import (
     DeviceCalls,
     find_devices,
@@ -271,7 +272,7 @@ class _Device:
         self._read_use(since_us, elapsed_us)
         if self._listed is not None:
             fields |= {"processes": len(self._listed)}
-        memory = sum_known(list(self._listed.values())) if self._listed is not None else None
+        memory = sum_of_all(self._listed.values()) if self._listed is not None else None
         reading = GpuReading(**fields, processes_memory_bytes=memory)
         if self._calls.unknown != self.facts.unknown:
             self.facts = replace(self.facts, unknown=dict(self._calls.unknown))

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.model.jobs.details import Details, ThreadTable, ThreadUse
+from joblens.model.values.sums import sum_of_known
 from joblens.model.values.units import format_cpu_list
 from joblens.probes.proc.kernel_files import USEC_PER_TICK
 
@@ -278,7 +279,7 @@ class ThreadsProbe:
         use = self._use_of(tid, state, ended_at_us=self._now_us())
         self._ended_cpu_ns += state.cpu_ns
         self._ended_wait_ns += state.wait_ns or 0
-        self._ended_migrations = _sum_known([self._ended_migrations, use.migrations])
+        self._ended_migrations = sum_of_known([self._ended_migrations, use.migrations])
         self._ended.append(use)
         if len(self._ended) > 2 * MOST_KEPT:
             self._ended = _hottest(self._ended)
@@ -288,7 +289,7 @@ class ThreadsProbe:
         self._seen += 1
         self._ended_cpu_ns += use.cpu_usec * 1000
         self._ended_wait_ns += (use.wait_usec or 0) * 1000
-        self._ended_migrations = _sum_known([self._ended_migrations, use.migrations])
+        self._ended_migrations = sum_of_known([self._ended_migrations, use.migrations])
         self._ended.append(replace(use, is_alive=False))
 
     # ---- telling -------------------------------------------------------------------------------------
@@ -305,7 +306,7 @@ class ThreadsProbe:
             unread=self._missed + len(self._unread),
             cpu_usec=cpu_ns // 1000,
             wait_usec=None if wait_ns is None else wait_ns // 1000,
-            migrations=_sum_known([self._ended_migrations, *(use.migrations for use in living)]),
+            migrations=sum_of_known([self._ended_migrations, *(use.migrations for use in living)]),
             source=_SOURCE
             if len(self._living) < _MOST_WATCHED
             else f"{_SOURCE} (of {_MOST_WATCHED} threads at a time)",
@@ -406,12 +407,6 @@ def _divided(cpu_usec: int, user_usec: int, system_usec: int) -> tuple[int | Non
 
 def _hottest(threads: list[ThreadUse]) -> list[ThreadUse]:
     return sorted(threads, key=lambda use: -use.cpu_usec)[:MOST_KEPT]
-
-
-def _sum_known(values: Sequence[int | None]) -> int | None:
-    """Returns None if details of a thread are unknown, or the kernel does not report them."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
 
 
 def _without_time(table: ThreadTable) -> tuple[object, ...]:

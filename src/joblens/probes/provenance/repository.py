@@ -231,7 +231,7 @@ class AskedChanges:
         except ChildProcessError:  # a host program must wait for all children
             status = 0
         if is_late:
-            return Changes(why=f"git did not list changed files within {timeout_s:g} s")
+            return Changes(why=f"git did not list changed files within {timeout_s:g}s")
         code = os.waitstatus_to_exitcode(status)
         if code != 0:
             return Changes(why=f"git status: {_first_line(complaint) or f'exit code {code}'}")

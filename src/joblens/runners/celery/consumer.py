@@ -28,10 +28,10 @@ class NoPool(BasePool):  # type: ignore[misc]  # Celery has no types
         self.app.joblens_inbox.listen(hub)
 
     def on_apply(self, target: Any, args: Any, kwargs: Any, **options: Any) -> Any:
-        raise NotImplementedError("messages go to the taker")
+        raise NotImplementedError("messages go to the handler")
 
 
-class HearingConsumer(Consumer):  # type: ignore[misc]
+class MessageConsumer(Consumer):  # type: ignore[misc]
     def ensure_connected(self, conn: Any) -> Any:
         stop_if_asked = self.controller.inbox.stop_if_asked
 
@@ -59,7 +59,7 @@ class HearingConsumer(Consumer):  # type: ignore[misc]
         self.controller.has_connected()
 
 
-class HearingWorker(WorkController):  # type: ignore[misc]
+class ConsumerWorker(WorkController):  # type: ignore[misc]
     def __init__(
         self,
         *,
@@ -72,7 +72,7 @@ class HearingWorker(WorkController):  # type: ignore[misc]
         self.inbox = app.joblens_inbox = inbox
         self.has_connected = has_connected
         self.has_lost = has_lost
-        super().__init__(app=app, pool_cls=NoPool, consumer_cls=HearingConsumer, **options)
+        super().__init__(app=app, pool_cls=NoPool, consumer_cls=MessageConsumer, **options)
 
 
 _PAUSE_S = 1.0
@@ -80,7 +80,7 @@ _MESSAGES_PER_JOB = 4  # under way for each job at a time …
 _LEAST_MESSAGES = 16  # … but so many that short jobs are not waited for
 
 
-class CeleryHearing:
+class CeleryConsumer:
     def __init__(self, broker: Broker, queues: Sequence[str], concurrency: int, name: str) -> None:
         self._broker = broker
         self._queues = tuple(queues)
@@ -91,7 +91,7 @@ class CeleryHearing:
         self._lock = threading.Lock()
 
     def run(
-        self, taker: MessageHandler, has_connected: Callable[[], None], has_lost: Callable[[str], None]
+        self, handler: MessageHandler, has_connected: Callable[[], None], has_lost: Callable[[str], None]
     ) -> None:
         last_reason = ""
 
@@ -109,7 +109,7 @@ class CeleryHearing:
                 has_lost(why)
 
         while not self._is_stopping.is_set():
-            inbox = _Inbox(taker, self._is_stopping)
+            inbox = _Inbox(handler, self._is_stopping)
             with self._lock:
                 self._inbox = inbox
             worker = self._make_worker(inbox, found, lost)
@@ -138,7 +138,7 @@ class CeleryHearing:
         app.task(name=TASK, Strategy=inbox.strategy, ignore_result=True, shared=False)(_only_a_name)
         set_event_loop(None)  # one that an earlier worker of this process has left is closed
         least = -(-_LEAST_MESSAGES // self._concurrency)
-        return HearingWorker(
+        return ConsumerWorker(
             app=app,
             hostname=f"joblens@{self._name}",
             inbox=inbox,
@@ -167,8 +167,8 @@ def _only_a_name(uuid: str) -> None:
 class _Inbox:
     """Messages between the broker's thread and the threads that acknowledge them."""
 
-    def __init__(self, taker: MessageHandler, is_stopping: threading.Event) -> None:
-        self._taker = taker
+    def __init__(self, handler: MessageHandler, is_stopping: threading.Event) -> None:
+        self._handler = handler
         self._is_stopping = is_stopping
         self._under_way: dict[int, Any] = {}  # by a number of ours: tags restart with each connection
         self._acked: deque[int] = deque()
@@ -214,7 +214,7 @@ class _Inbox:
         number = self._next_number
         self._next_number += 1
         self._under_way[number] = message
-        self._taker.take(uuid, lambda: self._ack(number))
+        self._handler.on_message(uuid, lambda: self._ack(number))
 
     def _ack(self, number: int) -> None:
         self._acked.append(number)

@@ -120,17 +120,17 @@ _LEFT_S = 2.0  # after the last of those who bring jobs has gone
 _MOST_WAITING = 64  # connections that were not accepted yet
 
 
-class NodeTaker(MessageHandler, Protocol):
+class NodeMessageHandler(MessageHandler, Protocol):
     """A worker whose capacity is set by its listener. All methods are called on the listener's thread."""
 
-    def lend(
+    def assign_devices(
         self,
         uuid: str,
         gpus: tuple[str, ...] | None,
         placement: Placement | None,
         doors: NodeDoors | None = None,
     ) -> None:
-        """Before `take` of the same job."""
+        """Before `on_message` of the same job."""
         ...
 
     def set_cpus(self, cpus: int) -> None:
@@ -157,8 +157,8 @@ class _Guest(Struct, eq=False):
 
 class NodeListener:
     """Receives the tickets of a worker that stays on a node (BrokerConsumer), from tasks that the cluster
-    starts there (`WorkerConfig.listen`). Calls `take` of the worker with each ticket, and before that `lend`
-    with the GPUs that the cluster assigned by name.
+    starts there (`WorkerConfig.listen`). Calls `on_message` of the worker with each ticket, and before that
+    `assign_devices` with the GPUs that the cluster assigned by name.
 
     `has_run`, `has_ended`, `has_let_go` and `prints_to` may be called from any thread and return at once; all
     else happens on the thread that calls `run`."""
@@ -215,7 +215,7 @@ class NodeListener:
     def run(
         self, taker: MessageHandler, has_connected: Callable[[], None], has_lost: Callable[[str], None]
     ) -> None:
-        node = cast(NodeTaker, taker)
+        node = cast(NodeMessageHandler, taker)
         node.set_cpus(0)
         try:
             listener = bind_at(self._path, _MOST_WAITING)
@@ -251,7 +251,7 @@ class NodeListener:
         ready: socket.socket,
         listener: socket.socket,
         selector: selectors.BaseSelector,
-        node: NodeTaker,
+        node: NodeMessageHandler,
     ) -> None:
         if ready is listener:
             with contextlib.suppress(OSError):
@@ -268,7 +268,7 @@ class NodeListener:
             if guest is not None:
                 self._listen_to(guest, selector, node)
 
-    def _listen_to(self, guest: _Guest, selector: selectors.BaseSelector, node: NodeTaker) -> None:
+    def _listen_to(self, guest: _Guest, selector: selectors.BaseSelector, node: NodeMessageHandler) -> None:
         try:
             data = guest.connection.recv(_READ_BYTES)
         except BlockingIOError:
@@ -286,7 +286,7 @@ class NodeListener:
         if not data:
             self._part_from(guest, selector, node)
 
-    def _part_from(self, guest: _Guest, selector: selectors.BaseSelector, node: NodeTaker) -> None:
+    def _part_from(self, guest: _Guest, selector: selectors.BaseSelector, node: NodeMessageHandler) -> None:
         if self._guests.pop(guest.connection.fileno(), None) is None:
             return
         selector.unregister(guest.connection)
@@ -294,16 +294,16 @@ class NodeListener:
         for group in list(guest.groups):
             self._remove(guest, Leave(group), node)
 
-    def _take(self, guest: _Guest, brought: Bring, node: NodeTaker) -> None:
+    def _take(self, guest: _Guest, brought: Bring, node: NodeMessageHandler) -> None:
         guest.groups[brought.group] = _Group(brought.cpus, set(brought.uuids))
         self._capacity += brought.cpus
         node.set_cpus(self._capacity)
         for uuid in brought.uuids:
             self._holder[uuid] = (guest, brought.group)
-            node.lend(uuid, brought.gpus, brought.placement, brought.doors)
-            node.take(uuid, _nothing)
+            node.assign_devices(uuid, brought.gpus, brought.placement, brought.doors)
+            node.on_message(uuid, _nothing)
 
-    def _remove(self, guest: _Guest, leave: Leave, node: NodeTaker) -> None:
+    def _remove(self, guest: _Guest, leave: Leave, node: NodeMessageHandler) -> None:
         group = guest.groups.pop(leave.group, None)
         if group is None:
             return
@@ -314,7 +314,7 @@ class NodeListener:
                 del self._holder[uuid]
                 node.let_go(uuid)
 
-    def _pass_on(self, selector: selectors.BaseSelector, node: NodeTaker) -> None:
+    def _pass_on(self, selector: selectors.BaseSelector, node: NodeMessageHandler) -> None:
         """Passes events of the worker to the guests that wait for them."""
         with self._lock:
             news = list(self._news)
@@ -327,7 +327,7 @@ class NodeListener:
             if guest.unsent:
                 self._send(guest, selector, node)
 
-    def _pass(self, message: FromNode, uuid: str, node: NodeTaker) -> None:
+    def _pass(self, message: FromNode, uuid: str, node: NodeMessageHandler) -> None:
         if uuid not in self._holder:
             return  # no task waits for it now
         guest, number = self._holder[uuid]
@@ -341,13 +341,13 @@ class NodeListener:
         guest.unsent += message_line(message if isinstance(message, Ran) else type(message)((uuid,)))
         self._has_less(guest, number, uuid, node)
 
-    def _has_less(self, guest: _Guest, number: int, uuid: str, node: NodeTaker) -> None:
+    def _has_less(self, guest: _Guest, number: int, uuid: str, node: NodeMessageHandler) -> None:
         group = guest.groups[number]
         group.left.discard(uuid)
         if not group.left:
             self._remove(guest, Leave(number), node)
 
-    def _send(self, guest: _Guest, selector: selectors.BaseSelector, node: NodeTaker) -> None:
+    def _send(self, guest: _Guest, selector: selectors.BaseSelector, node: NodeMessageHandler) -> None:
         try:
             sent = guest.connection.send(guest.unsent)
         except BlockingIOError:

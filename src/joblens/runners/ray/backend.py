@@ -373,7 +373,7 @@ class _Proxy:
             while not any(map(is_it, self._words)):
                 left_s = deadline_s - time.monotonic()
                 if self.is_gone or left_s <= 0:
-                    why = _last_words(self._folder) if self.is_gone else f"no answer for {most_s:g} s"
+                    why = _last_words(self._folder) if self.is_gone else f"no answer for {most_s:g}s"
                     raise PlacingError(f"Ray cannot be reached: {why}")
                 self._changed.wait(left_s)
         return self.received()

@@ -277,8 +277,8 @@ class RayProxy:
         assert self._cluster is not None
         message, reason, is_by_others = "", "", False
         try:
-            async for said in self._cluster.words_of(task.handle):
-                reason = self._take(task, said) or reason
+            async for event in self._cluster.words_of(task.handle):
+                reason = self._take(task, event) or reason
         except ClusterError as error:
             message, reason, is_by_others = error.word, str(error), error.is_by_others
         for uuid in [job.uuid for job in task.jobs if self._tasks.get(job.uuid) is task]:
@@ -297,29 +297,29 @@ class RayProxy:
         self._cluster.forget(task.handle)
         self._submit()
 
-    def _take(self, task: _Task, said: FromTask) -> str:
+    def _take(self, task: _Task, event: FromTask) -> str:
         """Returns why it cannot continue, if it says so."""
-        match said:
+        match event:
             case Begun():
-                task.began_on, task.node_id = said.host, said.node_id
+                task.began_on, task.node_id = event.host, event.node_id
                 self._bundling.began(task.need, task.kind, time.monotonic())
                 self._submit()
             case WorkerNotStarted():
-                return said.why
+                return event.why
             case Finished():
-                task.seconds, task.ended = said.seconds, len(said.ended)
-                task.left -= {*said.ended, *said.let_go}
-                if said.ended:
+                task.seconds, task.ended = event.seconds, len(event.ended)
+                task.left -= {*event.ended, *event.let_go}
+                if event.ended:
                     self._report(
-                        AllocationReport(state=AllocationState.ENDED, uuids=said.ended, word="FINISHED")
+                        AllocationReport(state=AllocationState.ENDED, uuids=event.ended, word="FINISHED")
                     )
-                if said.let_go:
+                if event.let_go:
                     self._report(
-                        AllocationReport(state=AllocationState.ENDED, uuids=said.let_go, word="GIVEN_BACK")
+                        AllocationReport(state=AllocationState.ENDED, uuids=event.let_go, word="GIVEN_BACK")
                     )
             case Printed():
                 try:
-                    _write(said)
+                    _write(event)
                 except OSError as error:
                     self._warn(f"what was printed on {task.began_on} cannot be kept: {error}")
         return ""

@@ -55,9 +55,9 @@ class SlurmCommands:
 
     def sbatch(self, options: Sequence[str], script: str, env: Mapping[str, str] | None = None) -> str:
         """-> the job's id. The script goes through a pipe: no file of it is left."""
-        said = self._ask(*sbatch_argv(options), stdin=script, base=_submitters_environment(), env=env)
+        output = self._ask(*sbatch_argv(options), stdin=script, base=_submitters_environment(), env=env)
         # 'N', or 'N;cluster'; a plug-in may have talked before.
-        return said.strip().rsplit("\n", 1)[-1].partition(";")[0].strip()
+        return output.strip().rsplit("\n", 1)[-1].partition(";")[0].strip()
 
     def test_sbatch(self, options: Sequence[str]) -> None:
         """Raises PlacingError for what sbatch would not take. Nothing is submitted."""
@@ -154,7 +154,7 @@ class SlurmCommands:
 
     def _ask_of_ids(self, program: str, *words: str, wait_s: float | None = None) -> str:
         """Ids that Slurm has forgotten are no error."""
-        return self._ask(program, *words, is_fine=lambda said: _UNKNOWN_ID in said, wait_s=wait_s)
+        return self._ask(program, *words, is_fine=lambda output: _UNKNOWN_ID in output, wait_s=wait_s)
 
     def _ask(
         self,
@@ -183,7 +183,7 @@ class SlurmCommands:
                 hint="Slurm's commands are on the login nodes of a cluster; a module may bring them",
             ) from None
         except subprocess.TimeoutExpired:
-            raise PlacingError(f"{program} did not answer within {wait_s or self._wait_s:g} s") from None
+            raise PlacingError(f"{program} did not answer within {wait_s or self._wait_s:g}s") from None
         except OSError as error:
             raise PlacingError(f"{program} cannot be started: {error}") from error
         if done.returncode != 0 and not (is_fine and is_fine(done.stderr)):

@@ -326,10 +326,10 @@ def allocation_options(terms: Terms, size: AllocationSize) -> Options:
         asked["gres"] = f"gpu:{size.gpus}"
     if size.time_s is not None:
         asked["time"] = format_walltime(size.time_s)
-    said = merged(terms.below, terms.written, terms.above)
-    if "ntasks-per-node" in said or "ntasks" in said or "exclusive" in said:
+    chosen = merged(terms.below, terms.written, terms.above)
+    if "ntasks-per-node" in chosen or "ntasks" in chosen or "exclusive" in chosen:
         del asked["cpus-per-task"]  # who says how many tasks there are says how many CPUs
-    return merged(asked, said)
+    return merged(asked, chosen)
 
 
 def seconds_asked(options: Mapping[str, str]) -> float | None:

@@ -167,7 +167,6 @@ class SpawnReading(Struct, frozen=True):
     jobs: tuple[JobSpec, ...] = ()
     lineage: str | None = None
     state: Any = None
-    has_state: bool = False
     problems: tuple[tuple[Path, str], ...] = ()
 
 
@@ -193,7 +192,7 @@ def read_spawn(value: Any) -> SpawnReading:
         found.append((("jobs",), f"jobs must be a list, not {shown(written)}"))
         written = []
     jobs, problems = _jobs(written)
-    return SpawnReading(jobs, lineage, value.get("state"), "state" in value, (*found, *problems))
+    return SpawnReading(jobs, lineage, value.get("state"), (*found, *problems))
 
 
 def _jobs(written: list[Any]) -> tuple[tuple[JobSpec, ...], list[tuple[Path, str]]]:

@@ -52,7 +52,7 @@ class TimeLimitedConnection(Connection):
             return waiting.wait(gen, fileno, interval=interval, timeout=timeout_s)
         except errors._WaitTimeout:  # noqa: SLF001 - raised by the call above, and by no other name
             self.pgconn.finish()  # a late answer could be taken for that of the next query
-            raise psycopg.OperationalError(f"no answer within {timeout_s:g} s") from None
+            raise psycopg.OperationalError(f"no answer within {timeout_s:g}s") from None
         except BaseException:
             if self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
                 self.pgconn.finish()  # interrupted half way through

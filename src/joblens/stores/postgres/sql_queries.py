@@ -16,7 +16,7 @@ from joblens.model.sql import QUERY_HINT, VIEWS, SqlAnswer, SqlLimits
 from joblens.stores.postgres.connection import Connection, Database, TimeLimitedConnection
 from joblens.stores.postgres.sql import queries_of
 
-_ROWS_AT_ONCE = 1000
+_ROWS_AT_ONCE = 200
 _TABLES = re.compile(r":relid (\d+)")
 _FUNCTIONS = re.compile(r":(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)")
 
@@ -82,18 +82,22 @@ def _check(connection: Connection) -> None:
 
 def _fetched(connection: Connection, limits: SqlLimits, until_s: float) -> SqlAnswer:
     rows: list[tuple[Any, ...]] = []
-    size = 0
+    size = largest = 0
+    count = 1
     while True:
-        cursor = connection.execute(f"FETCH {_ROWS_AT_ONCE} FROM joblens_rows".encode())
+        cursor = connection.execute(f"FETCH {count} FROM joblens_rows".encode())
         columns = tuple(column.name for column in cursor.description or ())
         part = cursor.fetchall()
         for row in part:
-            size += sum(len(value) if isinstance(value, (str, bytes)) else 8 for value in row)
+            row_size = sum(len(value) if isinstance(value, (str, bytes)) else 8 for value in row)
+            size, largest = size + row_size, max(largest, row_size)
             if len(rows) == limits.rows or size > limits.bytes:
                 return SqlAnswer(columns=columns, rows=rows, is_truncated=True)
             rows.append(tuple(_plain(value) for value in row))
-        if len(part) < _ROWS_AT_ONCE:
+        if len(part) < count:
             return SqlAnswer(columns=columns, rows=rows)
+        # Rows arrive together: no more of them than the limit has room for.
+        count = min(2 * count, _ROWS_AT_ONCE, 1 + (limits.bytes - size) // (largest or 1))
         if time.monotonic() > until_s:
             raise _too_long(limits)
 
@@ -106,7 +110,7 @@ def _plain(value: Any) -> Any:
 
 def _too_long(limits: SqlLimits) -> InputError:
     return InputError(
-        f"the query took longer than {limits.seconds:g} s", hint="ask for less, or allow more: --timeout"
+        f"the query took longer than {limits.seconds:g}s", hint="ask for less, or allow more: --timeout"
     )
 
 

@@ -239,12 +239,12 @@ def _claim(
     at_us = book.now_us() if rows else 0
     claims: list[Claim] = []
     numbers: list[int] = []
-    unwanted: list[Ending] = []
+    withdrawals: list[Ending] = []
     for number, uuid, fence, job, ticket, lost_worker, lost_attempt, is_cancelled in rows:
         if len(claims) >= most:
             break
         if is_cancelled:
-            unwanted.append((uuid, fence, withdrawn(at_us)))
+            withdrawals.append((uuid, fence, withdrawn(at_us)))
             continue
         try:
             claim = Claim(
@@ -255,7 +255,7 @@ def _claim(
                 lost_attempt=read_or_none(_attempt, lost_attempt),
             )
         except ValueError as error:  # otherwise every worker would find it again and again
-            unwanted.append((uuid, fence, unreadable(at_us, str(error))))
+            withdrawals.append((uuid, fence, unreadable(at_us, str(error))))
             continue
         if worker.serves(claim.ticket.label) and left.take(claim.job.requirements):
             numbers.append(number)
@@ -264,7 +264,7 @@ def _claim(
         until_us = at_us + round(lease_s * _SECOND)
         book.ask("take_tickets", numbers=numbers, worker=worker.name, until_us=until_us)
         book.ask("raise_fences", numbers=numbers)
-    end_jobs(book, unwanted)
+    end_jobs(book, withdrawals)
     return claims
 
 

@@ -5,6 +5,7 @@ import gzip
 import socket
 import threading
 import time
+import zlib
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from http import client as http_client
 from typing import Any, TypeVar
@@ -31,6 +32,7 @@ _ANSWER_S = 60.0
 _MOST_WAITS = 10  # for a server that has too many requests
 _LONGEST_WAIT_S = 5.0
 _HOW_TO_SIGN_IN = "set JOBLENS_TOKEN, or client.token_file to a file with it (joblens token create)"
+_AWAY = (502, 503, 504)
 _STALE = (http_client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 
 
@@ -140,7 +142,9 @@ class ServerConnection:
             opened(connection.sock)
             with contextlib.closing(connection.getresponse()) as response:
                 if response.status != 200:
-                    raise self._error_of(_read(response), API + path)
+                    error = self._error_of(_read(response), API + path)
+                    # Nothing is wrong with the question: the reader comes back.
+                    raise ServerUnreachable(str(error)) if response.status == 429 else error
                 while line := response.readline():
                     yield line
 
@@ -224,6 +228,11 @@ class ServerConnection:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             problem = None
         if problem is None or not problem.status:
+            if answer.status in _AWAY:
+                return ServerUnreachable(
+                    f"the server {self.url} cannot be reached: its proxy answered {answer.status}",
+                    hint="try again when it has started",
+                )
             return InputError(
                 f"{self.url} answered {answer.status}, and is not a joblens server",
                 hint="check the URL and its path; behind a proxy it includes the base path",
@@ -235,7 +244,7 @@ class ServerConnection:
         if answer.status == 401:
             return SignInRequired(message, hint=problem.hint if self._token else _HOW_TO_SIGN_IN)
         if not (isinstance(kind, type) and issubclass(kind, JoblensError)):
-            kind = ServerUnreachable if answer.status in (502, 503, 504) else _refused_as(answer.status)
+            kind = ServerUnreachable if answer.status in _AWAY else _refused_as(answer.status)
             message = f"the server {self.url} answered {answer.status}: {message}"
         return _made(kind, message, problem)
 
@@ -285,7 +294,10 @@ def _read(response: http_client.HTTPResponse) -> Response:
     headers = {name.lower(): value for name, value in response.getheaders()}
     body = response.read()
     if headers.get("content-encoding") == "gzip":
-        body = gzip.decompress(body)
+        try:
+            body = gzip.decompress(body)
+        except (OSError, EOFError, zlib.error) as error:
+            raise http_client.HTTPException(f"its answer cannot be decompressed: {error}") from error
     return Response(response.status, headers, body)
 
 

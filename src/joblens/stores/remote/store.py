@@ -216,6 +216,10 @@ class RemoteStore(_Refusing):  # type: ignore[misc]
 
     # ---- the server's machine, and changes
 
+    def queue_health(self) -> dict[str, Any]:
+        """Returns what `joblens health --json` prints on the server's machine."""
+        return self.server.ask("queue-health", q.Nothing(), q.QueueHealth).health
+
     def is_driven(self, run: Run) -> bool:
         found = self.server.ask("driven", q.OneRun(run.uuid), q.Driven)
         self._host = found.host

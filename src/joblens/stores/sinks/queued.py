@@ -64,7 +64,7 @@ class QueuedSink:
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
             self._warn_once(
-                f"the receiver took longer than {self._flush_s:g} s; some events are missing there"
+                f"the receiver took longer than {self._flush_s:g}s; some events are missing there"
             )
 
     def _put(self, event: "Callable[[Sink], None]") -> None:

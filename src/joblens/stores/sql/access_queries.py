@@ -141,25 +141,12 @@ class AccessQueries:
         ]
 
     def tombstones(self, idents: Sequence[str]) -> list[Tombstone]:
-        from joblens.model.history import Tombstone
-        from joblens.model.jobs.job import Status
+        from joblens.stores.sql.deletion import tombstone_of
 
         numbers = [int(each) for each in idents if each.isascii() and each.isdigit() and len(each) < 19]
         with self._asking_access() as ask:
             rows = ask("tombstones", list(idents), numbers)
-        return [
-            Tombstone(
-                uuid=uuid,
-                number=number,
-                external_id=external_id,
-                name=name,
-                user=user,
-                status=Status(status),
-                deleted_at_us=at_us,
-                deleted_by=by,
-            )
-            for uuid, number, external_id, name, user, status, at_us, by in rows
-        ]
+        return [tombstone_of(row) for row in rows]
 
 
 def _token(row: tuple[Any, ...]) -> ApiToken:

@@ -93,21 +93,24 @@ def _note(ask: Ask, deleted: DeletedJobs, row: tuple[Any, ...], by: str, at_us: 
         details={"number": number, "name": name, "status": status, "user": user},
     )
     ask("insert_one_audit_entry", *audit_row(AuditNoted(entry)))
-    deleted.tombstones.append(
-        Tombstone(
-            uuid=uuid,
-            number=number,
-            external_id=external_id,
-            name=name,
-            user=user,
-            status=Status(status),
-            deleted_at_us=at_us,
-            deleted_by=by,
-        )
-    )
+    deleted.tombstones.append(tombstone_of((uuid, number, external_id, name, user, status, at_us, by)))
     deleted.sums.append((tool, status, duration_us, cpu_usec, memory_bytes))
     if started.provenance:
         deleted.digests.add(started.provenance)
+
+
+def tombstone_of(row: Sequence[Any]) -> Tombstone:
+    uuid, number, external_id, name, user, status, at_us, by = row
+    return Tombstone(
+        uuid=uuid,
+        number=number,
+        external_id=external_id,
+        name=name,
+        user=user,
+        status=Status(status),
+        deleted_at_us=at_us,
+        deleted_by=by,
+    )
 
 
 def _read(text: bytes | None, usual: Document) -> Document:

@@ -60,12 +60,12 @@ def _transaction(connection: apsw.Connection, begin: str) -> Iterator[None]:
 
 def asker(connection: apsw.Connection, queries: Queries = QUERIES) -> Ask:
     def ask(query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        return connection.execute(queries[query], tuple(map(_parameter, parameters))).fetchall()
+        return connection.execute(queries[query], tuple(map(as_parameter, parameters))).fetchall()
 
     return ask
 
 
-def _parameter(value: Any) -> Any:
+def as_parameter(value: Any) -> Any:
     """Encodes a list for json_each."""
     return msgspec.json.encode(value).decode() if isinstance(value, list) else value
 

@@ -1,23 +1,34 @@
-"""Queries in SQL by people: on a connection of their own that can only read, and only views.
+"""Queries in SQL by people: in a process of their own, on a connection that can only read, and only views.
+
+One call of an SQL function can take hours (`instr` of two long texts), and nothing inside SQLite ends it or
+bounds its memory. So the kernel ends the process at the time limit, and refuses it more memory.
 
 The name of a view is no proof of who reads a table: a query can give the same name to a part of itself. So
 each view reads through another one with a secret name, and only that one may read tables."""
 
 import os
 import re
+import resource
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import apsw
+import msgspec
 
-from joblens.model.errors import InputError, StoreError
+from joblens.model import errors
+from joblens.model.errors import InputError, JoblensError, StoreError
 from joblens.model.sql import QUERY_HINT, VIEWS, SqlAnswer, SqlLimits
 from joblens.stores.sql import Queries
 from joblens.stores.sqlite.opening import open_connection
 from joblens.stores.sqlite.sql import QUERIES, read_text, store_errors
 
 _STEPS = 5000  # of SQLite between two readings of the clock
+_LEAST_S = 0.001  # 0 would be no limit
+_MEMORY_BYTES = 512 << 20
 _VALUE_BYTES = 16 << 20
 _TEXT_BYTES = 200_000
 _CACHE_KIB = 32 << 10
@@ -28,12 +39,78 @@ _OWN_TABLES = frozenset(("json_each", "json_tree", "generate_series"))
 _RUNS = frozenset((apsw.SQLITE_SELECT, apsw.SQLITE_RECURSIVE))
 
 
+class _Question(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    text: str
+    limits: SqlLimits
+    only_user: str | None
+
+
+class _Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer, or an error by its name in `model.errors`."""
+
+    answer: SqlAnswer | None = None
+    error: str = ""
+    message: str = ""
+    hint: str = ""
+
+
 def answer(path: str, text: str, limits: SqlLimits, only_user: str | None) -> SqlAnswer:
-    with store_errors(path):
-        connection = open_connection(path, read_only=True, busy_timeout_s=limits.seconds, warn=_no_warning)
+    question = _Question(path=os.path.abspath(path), text=text, limits=limits, only_user=only_user)
+    return _answered(question) if limits.is_trusted else _answered_elsewhere(question)
+
+
+def _answered_elsewhere(question: _Question) -> SqlAnswer:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", __name__],
+        input=msgspec.msgpack.encode(question),
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode == -signal.SIGALRM:
+        raise _too_long(question.limits)
     try:
-        _make_views(connection, text, only_user)
-        return _asked(connection, text, limits, time.monotonic() + limits.seconds)
+        reply = msgspec.msgpack.decode(done.stdout, type=_Reply)
+    except msgspec.MsgspecError as error:
+        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise StoreError(f"the process of the query ended with {done.returncode}: {last}") from error
+    if reply.answer is None:
+        raise getattr(errors, reply.error)(reply.message, hint=reply.hint)
+    return reply.answer
+
+
+def main() -> None:
+    """Answers the question on standard input."""
+    question = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=_Question)
+    _limit_process(question.limits.seconds)
+    try:
+        reply = _Reply(answer=_answered(question))
+    except MemoryError:
+        hint = "ask for less: fewer or shorter values at a time"
+        message = f"the query needs more than {_MEMORY_BYTES >> 20} MiB of memory"
+        reply = _Reply(error="InputError", message=message, hint=hint)
+    except JoblensError as error:
+        reply = _Reply(error=type(error).__name__, message=str(error), hint=error.hint)
+    sys.stdout.buffer.write(msgspec.msgpack.encode(reply))
+
+
+def _limit_process(seconds: float) -> None:
+    for number in (signal.SIGALRM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM, signal.SIGINT))
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
+    signal.setitimer(signal.ITIMER_REAL, max(_LEAST_S, seconds))
+
+
+def _answered(question: _Question) -> SqlAnswer:
+    with store_errors(question.path):
+        connection = open_connection(
+            question.path, read_only=True, busy_timeout_s=question.limits.seconds, warn=_no_warning
+        )
+    try:
+        _make_views(connection, question.text, question.only_user)
+        until_s = time.monotonic() + question.limits.seconds
+        return _asked(connection, question.text, question.limits, until_s)
     finally:
         connection.close()
 
@@ -112,22 +189,40 @@ def _asked(connection: apsw.Connection, text: str, limits: SqlLimits, until_s: f
                 is_truncated = True
                 break
             rows.append(row)
+    except apsw.InterruptError as error:
+        raise _too_long(limits) from error
+    except apsw.NoMemError as error:
+        raise MemoryError from error
     except apsw.Error as error:
-        raise _explained(error, limits) from error
+        raise _explained(error) from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            "a value in the answer is not UTF-8 text", hint="read its bytes: CAST(value AS BLOB), hex(value)"
+        ) from error
     return SqlAnswer(columns=tuple(columns), rows=rows, is_truncated=is_truncated)
 
 
-def _explained(error: apsw.Error, limits: SqlLimits) -> InputError | StoreError:
-    if isinstance(error, apsw.InterruptError):
-        return InputError(
-            f"the query took longer than {limits.seconds:g} s", hint="ask for less, or allow more: --timeout"
-        )
+def _too_long(limits: SqlLimits) -> InputError:
+    return InputError(
+        f"the query took longer than {limits.seconds:g}s", hint="ask for less, or allow more: --timeout"
+    )
+
+
+def _explained(error: apsw.Error) -> InputError | StoreError:
     if isinstance(error, apsw.ExecTraceAbort):
         return InputError("SQL: more than one statement", hint="give one SELECT")
     if isinstance(error, apsw.AuthError):
         return InputError(
             f"the query is not allowed: {error}", hint=f"only these views can be read: {', '.join(VIEWS)}"
         )
+    if isinstance(error, apsw.TooBigError):
+        return InputError(
+            f"a value of the query has more than {_VALUE_BYTES >> 20} MiB", hint="make it shorter"
+        )
     if isinstance(error, (apsw.BusyError, apsw.IOError, apsw.CorruptError)):
         return StoreError(f"the query failed: {error}")
     return InputError(f"SQL: {error}", hint=QUERY_HINT)
+
+
+if __name__ == "__main__":
+    main()

@@ -31,7 +31,7 @@ from joblens.stores.sql.batch import (
 )
 from joblens.stores.sqlite import statistics
 from joblens.stores.sqlite.sample_tables import SampleTables
-from joblens.stores.sqlite.sql import QUERIES, TICKET_QUERIES, access_queries
+from joblens.stores.sqlite.sql import QUERIES, TICKET_QUERIES, access_queries, as_parameter
 
 if TYPE_CHECKING:
     from joblens.model.jobs.details import Details
@@ -127,7 +127,7 @@ class SqliteTicketBook:
         self._apply = apply
 
     def ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
-        bound = {name: _parameter(value) for name, value in values.items()}
+        bound = {name: as_parameter(value) for name, value in values.items()}
         with self._secure_delete(query):
             return self._connection.execute(TICKET_QUERIES[query], bound).fetchall()
 
@@ -153,11 +153,6 @@ class SqliteTicketBook:
     def now_us(self) -> int:
         """Returns the time of the only host that may use the file."""
         return time.time_ns() // 1000
-
-
-def _parameter(value: Any) -> Any:
-    """Encodes a list for json_each."""
-    return msgspec.json.encode(value).decode() if isinstance(value, list) else value
 
 
 class KnownJob(msgspec.Struct):

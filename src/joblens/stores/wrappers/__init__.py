@@ -9,13 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from joblens.ports.store import Store
+    from joblens.ports.store import QueueStore, Store
 
-# Typed as Any: `__getattr__` provides what the ports ask for, which a type checker cannot see.
-_Forwarding: Any = object
+    # `__getattr__` is its implementation, which a type checker cannot see: Any says that nothing is missing.
+    class _Port(QueueStore, Any):  # type: ignore[misc]
+        pass
+else:
+    _Port = object
 
 
-class StoreWrapper(_Forwarding):  # type: ignore[misc]
+class StoreWrapper(_Port):
     """Implements ports.store.QueueStore: forwards to `_inner()` what a subclass does not define."""
 
     def _inner(self) -> Store:

@@ -14,6 +14,7 @@ from joblens.analysis.comparing.bench import (
     parameter_changes,
     variants_of,
 )
+from joblens.model.values.lists import listed
 from joblens.model.values.units import MIB, format_bytes
 from joblens.views.text.numbers import UNKNOWN, counted
 from joblens.views.text.style import PLAIN, Palette, clean, fit, wrap
@@ -242,11 +243,8 @@ def _outliers(variant: Form) -> str:
     if not numbers:
         return ""
     times = {run["run_number"]: run["duration_seconds"] for run in variant["runs"]}
-    shown = ", ".join(f"run {one} ({fine_duration(times[one])})" for one in numbers[:_SHOWN_OUTLIERS])
-    more = f" and {len(numbers) - _SHOWN_OUTLIERS} more" if len(numbers) > _SHOWN_OUTLIERS else ""
-    return (
-        f"{clean(variant['name'])}: {shown}{more} {'is an outlier' if len(numbers) == 1 else 'are outliers'}"
-    )
+    shown = listed(numbers, _SHOWN_OUTLIERS, lambda one: f"run {one} ({fine_duration(times[one])})")
+    return f"{clean(variant['name'])}: {shown} {'is an outlier' if len(numbers) == 1 else 'are outliers'}"
 
 
 def _span(low: float | None, high: float | None) -> str:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.run import JobState
+from joblens.model.values.lists import listed
 from joblens.plan.workflows.graph import Graph, stages_of
 from joblens.views.runs.plan import action_text
 from joblens.views.text.numbers import counted
@@ -285,10 +286,7 @@ def _states(box: Box) -> str:
 
 
 def _needs(names: list[str]) -> str:
-    if not names:
-        return ""
-    more = f" and {len(names) - _MOST_NEEDED:,} more" if len(names) > _MOST_NEEDED else ""
-    return f"← {', '.join(names[:_MOST_NEEDED])}{more}"
+    return f"← {listed(names, _MOST_NEEDED)}" if names else ""
 
 
 def render_mermaid(drawing: Drawing) -> list[str]:

@@ -49,7 +49,7 @@ def render_sample(
         ("Processes", _pair_lines(_processes(sample))),
         ("GPU", gpu_lines(sample, gpu_before or previous, gpus)),
         ("Network", _pair_lines(network_pairs(sample, previous))),
-        ("PSI (time spent waiting, average of the last 10 s)", _pair_lines(_pressure(sample))),
+        ("PSI (time spent waiting, average of the last 10s)", _pair_lines(_pressure(sample))),
         ("Energy", _pair_lines(energy_pairs(sample, previous))),
         ("Host", _pair_lines(_host(sample, previous))),
     ):

@@ -266,7 +266,7 @@ _MEMORY = _Subject(
 
 
 def cpu_chart(sources: Sequence[PlotSource]) -> Chart:
-    """The machine's own CPU has another 100 %, so it gets an axis of its own."""
+    """The machine's own CPU has another 100%, so it gets an axis of its own."""
     host = any(value is not None for source in sources for value in source.host.cpu_percent)
     axes = [Axis("CPU (%; 100 is one core)")]
     if host:

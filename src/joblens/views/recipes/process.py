@@ -9,6 +9,7 @@ from joblens.model.jobs.details import OperatorTable
 from joblens.model.jobs.job import Record
 from joblens.model.recipes.recipe import RecipePlan
 from joblens.model.recipes.snapshot import JobSnapshot, PartitionStatus, ProcessingStatus
+from joblens.model.values.lists import listed
 from joblens.model.values.units import format_bytes, format_duration
 from joblens.plan.recipes.job_folder import DiskNeed, disk_need, resumption_command
 from joblens.views.jobs.recipe_operators import cut_in, operator_lines, reject_lines
@@ -328,9 +329,7 @@ def _planned(plan: RecipePlan) -> list[tuple[str, str]]:
     size = format_bytes(plan.total_bytes)
     rows = "" if plan.total_rows is None else f", {plan.total_rows:,} rows"
     files = f"{counted(len(plan.inputs), 'file')}, {size}{rows}"
-    first = [clean(each.path) for each in plan.inputs[:_FILES_SHOWN]]
-    more = len(plan.inputs) - len(first)
-    named = ", ".join(first) + (f" and {more:,} more" if more else "")
+    named = listed(plan.inputs, _FILES_SHOWN, lambda each: clean(each.path))
     cut = []
     if plan.partitions:
         largest = format_bytes(max(each.size_bytes for each in plan.partitions))

@@ -14,6 +14,7 @@ from joblens.analysis.comparing.job_differences import (
     is_too_small,
 )
 from joblens.analysis.comparing.run_diff import Change, JobChange, RunDiff
+from joblens.model.values.lists import listed
 from joblens.model.values.units import format_bytes, format_duration
 from joblens.views.text.numbers import INSIGNIFICANT, UNKNOWN, counted
 from joblens.views.text.style import Palette, clean, fit, pad, visible_width, wrap
@@ -161,7 +162,7 @@ def _totals(found: RunDiff, width: int, paint: Palette) -> list[str]:
         rows.append([name, *(_number(value, form) for value in (change.before, change.after)), by])
     lines = render_table(columns, rows, width, paint)
     if any(row[-1] == INSIGNIFICANT for row in rows):
-        lines.append(paint.paint(f"{INSIGNIFICANT} less than 0.1 s or 8 MiB apart", "dim"))
+        lines.append(paint.paint(f"{INSIGNIFICANT} less than 0.1s or 8 MiB apart", "dim"))
     return lines
 
 
@@ -216,8 +217,7 @@ def _both(change: Change, form: Any, unit: str) -> str:
 def _names(title: str, names: Sequence[str], width: int) -> list[str]:
     if not names:
         return []
-    more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
-    return ["", fit(f"{title}: {', '.join(map(clean, names[:_NAMES_SHOWN]))}{more}", width)]
+    return ["", fit(f"{title}: {listed(names, _NAMES_SHOWN, clean)}", width)]
 
 
 def _plain(value: object) -> str:
@@ -379,20 +379,20 @@ def _rest(found: JobDiff, width: int, paint: Palette) -> list[str]:
     judged = max((one.earlier_runs for one in found.numbers), default=0)
     notes = []
     if not any(one.has_moved for one in found.numbers):
-        limit = "more than is usual" if judged else "10 % or more"
+        limit = "more than is usual" if judged else "10% or more"
         notes.append(f"No number changed by {limit}.")
     if found.same:
         notes.append(f"The same: {', '.join(found.same)}.")
     if found.unknown:
         notes.append(f"Not known of both: {', '.join(found.unknown)}.")
     notes.append(
-        f"▲▼ more than {counted(judged, 'earlier run')} of this job differ by (USUAL; else 10 % and more)."
+        f"▲▼ more than {counted(judged, 'earlier run')} of this job differ by (USUAL; else 10% and more)."
         if judged
-        else "▲▼ 10 % and more: too few earlier runs to know the usual difference."
+        else "▲▼ 10% and more: too few earlier runs to know the usual difference."
     )
     if any(_is_number_insignificant(one) for one in found.numbers):
-        where_known = " (0.02 s or 1 MiB beside a USUAL)" if judged else ""
-        notes.append(f"{INSIGNIFICANT} less than 0.1 s or 8 MiB apart{where_known}: too little to tell.")
+        where_known = " (0.02s or 1 MiB beside a USUAL)" if judged else ""
+        notes.append(f"{INSIGNIFICANT} less than 0.1s or 8 MiB apart{where_known}: too little to tell.")
     lines = [line for note in notes for line in wrap(note, min(width, 110))]
     return ["", *(paint.paint(line, "dim") for line in lines)]
 

@@ -19,6 +19,7 @@ from joblens.model.clusters.placement import (
 from joblens.model.jobs.job import Requirements
 from joblens.model.runs.plan import Plan
 from joblens.model.runs.workflow_spec import ActionSpec, ActionType, TriggerType
+from joblens.model.values.lists import listed
 from joblens.model.values.units import format_bytes, format_duration
 from joblens.plan.workflows.graph import Stage, jobs_by_kind, kind_name
 from joblens.views.text.numbers import UNKNOWN, counted
@@ -274,9 +275,8 @@ def render_dry_run(planned: DryRun, *, width: int, paint: Palette = PLAIN) -> li
 
 def _not_started(planned: DryRun) -> str:
     indexes = planned.not_started
-    names = ", ".join(clean(planned.plan.jobs[index].name) for index in indexes[:_DRY_RUN_MOST_NAMES])
-    more = f" and {len(indexes) - _DRY_RUN_MOST_NAMES:,} more" if len(indexes) > _DRY_RUN_MOST_NAMES else ""
-    return f"{counted(len(indexes), 'job')} may not start within the time of the run: {names}{more}."
+    names = listed(indexes, _DRY_RUN_MOST_NAMES, lambda index: clean(planned.plan.jobs[index].name))
+    return f"{counted(len(indexes), 'job')} may not start within the time of the run: {names}."
 
 
 def _begin(position: int, start: RehearsedStart, planned: DryRun) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from joblens.analysis.findings.failure_causes import Cause
 from joblens.engine.life.recovery_plan import JobRecovery
+from joblens.model.values.lists import listed
 from joblens.model.values.units import format_bytes, format_duration
 from joblens.views.text.numbers import UNKNOWN, counted
 from joblens.views.text.style import Palette, clean, wrap
@@ -95,6 +96,4 @@ def _changes(jobs: Sequence[JobRecovery]) -> dict[str, list[str]]:
 
 
 def _names(names: Iterable[str]) -> str:
-    every = [clean(name) for name in names]
-    more = f" and {len(every) - _NAMES_SHOWN:,} more" if len(every) > _NAMES_SHOWN else ""
-    return ", ".join(every[:_NAMES_SHOWN]) + more
+    return listed(list(names), _NAMES_SHOWN, clean)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from joblens.analysis.runs.status import FailedAction, FailedJob, RunEnding, run_label
 from joblens.analysis.runs.table import ResultRow, RunSummary
 from joblens.model.runs.run import JobState, RunStatus
+from joblens.model.values.lists import listed
 from joblens.model.values.units import UNITS_NOTE, format_bytes, format_duration, format_instant, in_gb
 from joblens.views.text.numbers import UNKNOWN, mark_bound
 from joblens.views.text.style import PLAIN, Palette, clean, pad, visible_width, wrap
@@ -71,8 +72,7 @@ def _whole_reasons(rows: Sequence[ResultRow], lines: Sequence[str], width: int) 
             jobs_of.setdefault(reason, []).append(clean(row.name))
     lines_found: list[str] = []
     for why, names in list(jobs_of.items())[:_MOST_REASONS]:
-        more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-        first, *rest = wrap(f"{', '.join(names[:_MOST_NAMES])}{more}: {why}", width, "  ")
+        first, *rest = wrap(f"{listed(names, _MOST_NAMES)}: {why}", width, "  ")
         lines_found += [first[2:], *rest]
     if len(jobs_of) > _MOST_REASONS:
         lines_found.append(f"… and {len(jobs_of) - _MOST_REASONS:,} more reasons: --json has them all")

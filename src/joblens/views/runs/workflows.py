@@ -5,6 +5,7 @@ from typing import Any
 
 from joblens.analysis.runs.status import INTERRUPTED, RunRow, TaskGroupRow, WorkflowRow, run_label
 from joblens.model.runs.run import RunStatus, Workflow
+from joblens.model.values.lists import listed
 from joblens.model.values.units import format_bytes, format_duration, format_instant
 from joblens.views.jobs.labels import ago
 from joblens.views.text.numbers import UNKNOWN, counted
@@ -185,6 +186,5 @@ def render_dataset(row: dict[str, Any], paint: Palette = PLAIN) -> list[str]:
 
 
 def _with_names(text: str, names: Sequence[str], most: int = 5) -> str:
-    shown = ", ".join(clean(name) for name in names[:most])
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return f"{text}: {shown}{more}" if text and shown else text or f"{shown}{more}"
+    shown = listed(names, most, clean)
+    return f"{text}: {shown}" if text and shown else text or shown

@@ -288,7 +288,7 @@ async def read(rpc: Any, timeout_s: float) -> bytes:
         async with asyncio.timeout(timeout_s):
             data = await rpc.read()
     except TimeoutError as error:
-        raise HttpProblem(408, f"no request arrived within {timeout_s:g} s", "send it at once") from error
+        raise HttpProblem(408, f"no request arrived within {timeout_s:g}s", "send it at once") from error
     if not isinstance(data, bytes):
         raise InputError("the call has no request", hint="send one message")
     return data

@@ -43,7 +43,7 @@ def kept() -> Kept:
 
 
 @pytest.fixture
-def desk(kept: Kept) -> Any:
+def collector(kept: Kept) -> Any:
     one = ProvenanceCollector(kept, read_host(), "9.9", largest_hashed=1 << 20)  # type: ignore[arg-type]
     yield one
     one.close()
@@ -59,17 +59,17 @@ def ended(one: Job) -> Record:
 
 
 def test_a_commit_in_between_is_seen(
-    desk: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    collector: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "_timeout_s", 30.0)
+    monkeypatch.setattr(collector, "_timeout_s", 30.0)
     git = ("git", "-C", str(tmp_path), "-c", "user.name=ada", "-c", "user.email=ada@example.org")
     subprocess.run([*git, "init", "-q"], check=True)
     commits = []
     for number in range(3):
         subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", str(number)], check=True)
         one = job("true", cwd=str(tmp_path))
-        desk.begin(one)
-        attempt = desk.complete(ended(one)).attempt
+        collector.begin(one)
+        attempt = collector.complete(ended(one)).attempt
         assert attempt is not None
         code = kept.seen[attempt.provenance].code
         assert code is not None
@@ -79,9 +79,9 @@ def test_a_commit_in_between_is_seen(
 
 
 def test_changes_of_a_program_that_git_knows_are_seen_at_once(
-    desk: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    collector: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "_timeout_s", 30.0)
+    monkeypatch.setattr(collector, "_timeout_s", 30.0)
     git = ("git", "-C", str(tmp_path), "-c", "user.name=ada", "-c", "user.email=ada@example.org")
     script = tmp_path / "s.sh"
     script.write_text("true\n")
@@ -91,8 +91,8 @@ def test_changes_of_a_program_that_git_knows_are_seen_at_once(
     for text in ("true\n", "true again\n"):
         script.write_text(text)
         one = job("sh", "s.sh", cwd=str(tmp_path))
-        desk.begin(one)
-        attempt = desk.complete(ended(one)).attempt
+        collector.begin(one)
+        attempt = collector.complete(ended(one)).attempt
         assert attempt is not None
         code = kept.seen[attempt.provenance].code
         assert code is not None

@@ -18,10 +18,12 @@ def test_a_folder_that_may_not_be_searched_is_no_folder_without_files(tmp_path: 
         "find_files(['inner/x.jsonl' if sys.argv[1:] else '.'])\n"
     )
     folder.chmod(0o755)
-    told = []
+    messages = []
     for arguments in ((), ("file",)):
         command = [sys.executable, "-c", code, *arguments]
-        told.append(subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stderr)
+        messages.append(
+            subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stderr
+        )
     (folder / "inner").chmod(0o700)
-    assert "./inner cannot be listed: Permission denied" in told[0]
-    assert "inner/x.jsonl cannot be read: Permission denied" in told[1]
+    assert "./inner cannot be listed: Permission denied" in messages[0]
+    assert "inner/x.jsonl cannot be read: Permission denied" in messages[1]

@@ -8,14 +8,14 @@ from joblens.data.logging.operator_output import captured_output
 
 
 def test_a_program_in_the_background_is_not_waited_for_and_can_still_write(tmp_path: Path) -> None:
-    said = [tmp_path / "first.log", tmp_path / "second.log"]
+    result = [tmp_path / "first.log", tmp_path / "second.log"]
     script = "echo here; while [ ! -e go ]; do sleep 0.01; done; yes | head -c 300000; echo there"
-    with captured_output(str(said[0])):
+    with captured_output(str(result[0])):
         program = subprocess.Popen(["sh", "-c", script], cwd=tmp_path)
-        while not said[0].exists():
+        while not result[0].exists():
             time.sleep(0.01)
-    with captured_output(str(said[1])):
+    with captured_output(str(result[1])):
         (tmp_path / "go").touch()
         assert program.wait() == 0
-    assert said[0].read_text() == "here\n"
-    assert said[1].read_text().endswith("y\nthere\n")
+    assert result[0].read_text() == "here\n"
+    assert result[1].read_text().endswith("y\nthere\n")

@@ -23,6 +23,6 @@ def test_the_worker_knows_when_its_time_is_up() -> None:
     script = batch_script(["/bin/sh", "-c", "echo $SLURM_JOB_END_TIME"], time_s=120)
     done = subprocess.run(["/bin/sh"], input=script, env={}, capture_output=True, text=True, check=True)
     assert 100 < int(done.stdout) - time.time() < 140
-    told = {"SLURM_JOB_END_TIME": "77"}
-    done = subprocess.run(["/bin/sh"], input=script, env=told, capture_output=True, text=True, check=True)
+    result = {"SLURM_JOB_END_TIME": "77"}
+    done = subprocess.run(["/bin/sh"], input=script, env=result, capture_output=True, text=True, check=True)
     assert done.stdout == "77\n"

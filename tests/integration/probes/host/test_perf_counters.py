@@ -137,15 +137,15 @@ def test_who_may_not_count_the_kernel_gets_a_reason_and_no_zeros() -> None:
             os.setgid(65534)
             os.setuid(65534)
             probe = PerfCountersProbe(os.getpid(), list)
-            told = (
+            document = (
                 f"{sorted({'cpu_migrations', 'context_switches'}.intersection(probe.read()))} {probe.unknown}"
             )
-            os.write(writer, told.encode())
+            os.write(writer, document.encode())
         finally:
             os._exit(0)
     os.close(writer)
     os.waitpid(child, 0)
-    told = os.read(reader, 10_000).decode()
+    document = os.read(reader, 10_000).decode()
     os.close(reader)
-    assert told.startswith("[]")
-    assert "kernel.perf_event_paranoid at 1 or below (it is " in told
+    assert document.startswith("[]")
+    assert "kernel.perf_event_paranoid at 1 or below (it is " in document

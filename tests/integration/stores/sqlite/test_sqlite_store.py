@@ -104,11 +104,11 @@ def test_eight_processes_write_500_jobs_while_another_reads(path: str) -> None:
 def test_what_was_acknowledged_survives_a_kill(path: str) -> None:
     writer = _start_writer(path, "w", 100_000)
     assert writer.stdout is not None
-    told = [writer.stdout.readline().strip() for _ in range(20)]
+    output = [writer.stdout.readline().strip() for _ in range(20)]
     writer.send_signal(signal.SIGKILL)
     rest, _ = writer.communicate()
-    told += rest.split()
+    output += rest.split()
     store = SqliteStore(path)
-    assert all(store.find(uuid).status is Status.SUCCESS for uuid in told)
+    assert all(store.find(uuid).status is Status.SUCCESS for uuid in output)
     assert store.check().problems == ()
     store.close()

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.cgroups.systemd_scope import ScopeTerms, scope_terms, user_name
+from joblens.agent.cgroups.systemd_scope import ScopeTerms, scope_terms
+from joblens.files.private import user_name
 from joblens.probes.cgroup.layout import CgroupLayout, parse_layout
 
 ALICE = 1000

@@ -54,11 +54,11 @@ def test_a_detail_that_cannot_be_opened_is_told_once(instruments: FakeInstrument
         raise OSError("no netlink")
 
     instruments.offer("endpoints", broken)
-    told: list[DetailsTaken] = []
-    taker = DetailTaker("u", Instruments().open(watched()).details, told.extend)
+    received: list[DetailsTaken] = []
+    taker = DetailTaker("u", Instruments().open(watched()).details, received.extend)
     taker.tick()
     taker.tick()
-    (taken,) = told
+    (taken,) = received
     assert taken.details == Details(
         unknown={"endpoints": "the endpoints probe could not be opened: no netlink"}
     )

@@ -49,13 +49,13 @@ def test_more_cpus_than_there_are_is_no_limit() -> None:
 
 
 def test_a_configured_parent_that_cannot_be_used_is_told_once() -> None:
-    said: list[str] = []
-    accountant = Accountant(FakeClock(), "/no/such/group", said.append)
+    messages: list[str] = []
+    accountant = Accountant(FakeClock(), "/no/such/group", messages.append)
     assert accountant.groups_for_process("a", Accounting.PROCESS_TREE, None) is None
-    assert said == []
+    assert messages == []
     assert accountant.groups_for_process("b", Accounting.AUTO, None) is None
     assert accountant.groups_for_process("c", Accounting.AUTO, None) is None
-    (warning,) = said
+    (warning,) = messages
     assert "limits.cgroup_parent /no/such/group" in warning
     assert "process tree" in warning
     with pytest.raises(AccountingUnavailable):

@@ -25,7 +25,7 @@ def test_reports_of_several_nodes_may_be_mixed() -> None:
 def test_what_is_no_report_is_kept_as_what_was_said() -> None:
     reader = ReportReader()
     assert reader.feed(b"srun: error: n2: task 0: Killed\n") is None
-    assert reader.said == ["srun: error: n2: task 0: Killed"]
+    assert reader.messages == ["srun: error: n2: task 0: Killed"]
 
 
 def test_a_report_whose_beginning_is_lost_is_dropped_and_the_next_one_read() -> None:

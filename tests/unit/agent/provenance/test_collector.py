@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from joblens.agent.provenance import collector as provenance_desk
+from joblens.agent.provenance import collector as collector_module
 from joblens.agent.provenance.collector import ProvenanceCollector
 from joblens.agent.provenance.parts import NOT_ANSWERED, TOO_MANY, ProvenanceParts
 from joblens.model.jobs.details import Provenance
@@ -47,7 +47,7 @@ def kept() -> Kept:
 
 
 @pytest.fixture
-def desk(kept: Kept) -> Any:
+def collector(kept: Kept) -> Any:
     one = ProvenanceCollector(kept, read_host(), "9.9", largest_hashed=1 << 20)  # type: ignore[arg-type]
     yield one
     one.close()
@@ -62,21 +62,23 @@ def ended(one: Job) -> Record:
     return Record(status=Status.SUCCESS, job=one, attempt=_ATTEMPT, outcome=_OUTCOME)
 
 
-def test_jobs_of_one_kind_share_a_look(desk: ProvenanceCollector, kept: Kept) -> None:
+def test_jobs_of_one_kind_share_a_look(collector: ProvenanceCollector, kept: Kept) -> None:
     first = job("true", "1")
-    assert desk.begin(first) == ""
-    attempt = desk.complete(ended(first)).attempt
+    assert collector.begin(first) == ""
+    attempt = collector.complete(ended(first)).attempt
     assert attempt is not None
-    later = {desk.begin(job("true", str(number))) for number in range(50)}
+    later = {collector.begin(job("true", str(number))) for number in range(50)}
     assert later == {attempt.provenance}
     assert list(kept.seen) == [attempt.provenance]
     assert kept.seen[attempt.provenance].versions == {"joblens": "9.9"}
 
 
-def test_what_is_known_later_than_its_start_is_written_then(desk: ProvenanceCollector, kept: Kept) -> None:
+def test_what_is_known_later_than_its_start_is_written_then(
+    collector: ProvenanceCollector, kept: Kept
+) -> None:
     one = job("true")
-    desk.begin(one)
-    desk.follow(one.uuid, _ATTEMPT)
+    collector.begin(one)
+    collector.follow(one.uuid, _ATTEMPT)
     wait_until(lambda: any(isinstance(each, JobStarted) for each in kept.writes), what="the attempt again")
     seen, again = kept.writes
     assert isinstance(seen, ProvenanceSeen)
@@ -84,7 +86,7 @@ def test_what_is_known_later_than_its_start_is_written_then(desk: ProvenanceColl
 
 
 def test_ends_wait_for_a_slow_look_once_and_go_on_with_what_is_known(
-    desk: ProvenanceCollector, kept: Kept, monkeypatch: pytest.MonkeyPatch
+    collector: ProvenanceCollector, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = threading.Event()
     whole = ProvenanceParts.collect
@@ -101,11 +103,13 @@ def test_ends_wait_for_a_slow_look_once_and_go_on_with_what_is_known(
     monkeypatch.setattr(ProvenanceParts, "with_changes", with_changes)
     jobs = [job("true") for _ in range(200)]
     for one in jobs:
-        desk.begin(one)
-    wait_until(lambda: desk._lookups and next(iter(desk._lookups.values())).partial, what="the first half")
-    records = [desk.complete(ended(one)) for one in jobs]  # each a tenth of a second would be too much
+        collector.begin(one)
+    wait_until(
+        lambda: collector._lookups and next(iter(collector._lookups.values())).partial, what="the first half"
+    )
+    records = [collector.complete(ended(one)) for one in jobs]  # each a tenth of a second would be too much
     digests = {record.attempt.provenance for record in records if record.attempt}
-    assert desk._timeout_s <= 0
+    assert collector._timeout_s <= 0
     assert [kept.seen[digest].unknown for digest in digests] == [{"changes": NOT_ANSWERED}]
     slow.set()
 
@@ -118,17 +122,17 @@ def programs_of(kept: Kept, record: Record) -> dict[str, str]:
 
 
 def test_a_program_that_was_changed_in_between_is_looked_at_again(
-    desk: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    collector: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "_timeout_s", 30.0)
+    monkeypatch.setattr(collector, "_timeout_s", 30.0)
     script = tmp_path / "s.sh"
     found = []
     for text in ("one", "another"):
         script.write_text(f"echo {text}\n")
         os.utime(script, ns=(1, len(text)))
         one = job("sh", "s.sh", cwd=str(tmp_path))
-        digest = desk.begin(one)
-        record = desk.complete(ended(one))
+        digest = collector.begin(one)
+        record = collector.complete(ended(one))
         assert record.attempt is not None
         found.append(programs_of(kept, record)["s.sh"])
         assert not digest
@@ -161,22 +165,22 @@ def test_a_script_in_the_name_of_python_is_none(tmp_path: Path) -> None:
 
 
 def test_lines_of_a_workflow_are_read_by_bash(
-    desk: ProvenanceCollector, kept: Kept, monkeypatch: pytest.MonkeyPatch
+    collector: ProvenanceCollector, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "_timeout_s", 30.0)
+    monkeypatch.setattr(collector, "_timeout_s", 30.0)
     found: list[str] = []
     for link in (RunLink("r", 0), None):
         one = job("true; true", is_shell=True, run=link)
-        desk.begin(one)
-        found += programs_of(kept, desk.complete(ended(one)))
+        collector.begin(one)
+        found += programs_of(kept, collector.complete(ended(one)))
     assert found == ["bash", "sh"]
 
 
 def test_too_many_kinds_are_not_told_apart(
-    desk: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    collector: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provenance_desk, "_MOST_KINDS", 3)
-    monkeypatch.setattr(desk, "_timeout_s", 30.0)
+    monkeypatch.setattr(collector_module, "_MOST_KINDS", 3)
+    monkeypatch.setattr(collector, "_timeout_s", 30.0)
     jobs = []
     for number in range(6):
         script = tmp_path / f"script{number}"
@@ -184,8 +188,8 @@ def test_too_many_kinds_are_not_told_apart(
         script.chmod(0o755)
         jobs.append(job(str(script)))
     for one in jobs:
-        desk.begin(one)
-    records = [desk.complete(ended(one)) for one in jobs]
+        collector.begin(one)
+    records = [collector.complete(ended(one)) for one in jobs]
     digests = [record.attempt.provenance for record in records if record.attempt]
     assert len(set(digests[:3])) == 3
     assert len(set(digests[3:])) == 1
@@ -193,7 +197,7 @@ def test_too_many_kinds_are_not_told_apart(
 
 
 def test_inputs_that_changed_before_they_were_read_are_not_hashed(
-    desk: ProvenanceCollector, tmp_path: Path
+    collector: ProvenanceCollector, tmp_path: Path
 ) -> None:
     path = tmp_path / "in"
     path.write_text("abc")
@@ -202,24 +206,24 @@ def test_inputs_that_changed_before_they_were_read_are_not_hashed(
     stale = FileStamp(str(path), found.st_size, found.st_mtime_ns - 1)
     gone = FileStamp("nobody")
     one = job("cat", "in", cwd=str(tmp_path), inputs=(good, stale, gone))
-    desk.begin(one)
-    record = desk.complete(ended(one))
+    collector.begin(one)
+    record = collector.complete(ended(one))
     assert [bool(each.digest) for each in record.inputs] == [True, False, False]
 
 
 def test_words_that_a_job_of_a_workflow_names_are_not_its_outputs(
-    desk: ProvenanceCollector, tmp_path: Path
+    collector: ProvenanceCollector, tmp_path: Path
 ) -> None:
     (tmp_path / "made").write_text("new")
     single = job("touch", "made", cwd=str(tmp_path))
     planned = job("touch", "made", cwd=str(tmp_path), run=RunLink("r", 0))
-    outcomes = [desk.complete(ended(one)).outcome for one in (single, planned)]
+    outcomes = [collector.complete(ended(one)).outcome for one in (single, planned)]
     assert [[each.path for each in one.outputs] for one in outcomes if one] == [["made"], []]
 
 
-def test_a_job_that_never_began_is_let_go(desk: ProvenanceCollector) -> None:
+def test_a_job_that_never_began_is_let_go(collector: ProvenanceCollector) -> None:
     one = job("true")
-    desk.begin(one)
+    collector.begin(one)
     record = Record(status=Status.ERROR, job=one, outcome=_OUTCOME)
-    assert desk.complete(record) is record
-    assert desk._asked == {}
+    assert collector.complete(record) is record
+    assert collector._asked == {}

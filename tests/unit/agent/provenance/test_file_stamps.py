@@ -9,11 +9,11 @@ from joblens.model.jobs.job import FileStamp
 
 
 def stamps_of(stamps: FileStamps, loop: Loop, *paths: str) -> tuple[FileStamp, ...]:
-    told: list[tuple[FileStamp, ...]] = []
-    stamps.stamp(paths, told.append)
-    while not told:
+    received: list[tuple[FileStamp, ...]] = []
+    stamps.stamp(paths, received.append)
+    while not received:
         loop.run_once()
-    return told[0]
+    return received[0]
 
 
 def test_the_same_content_has_the_same_digest_whatever_the_time(tmp_path: Path) -> None:
@@ -35,14 +35,14 @@ def test_a_large_file_is_read_beside_the_loop(tmp_path: Path) -> None:
     loop = Loop()
     (tmp_path / "big").write_bytes(bytes(3 << 20))
     stamps = FileStamps(loop, str(tmp_path))
-    told: list[tuple[FileStamp, ...]] = []
-    stamps.stamp(["big"], told.append)
-    assert told == []
-    while not told:
+    received: list[tuple[FileStamp, ...]] = []
+    stamps.stamp(["big"], received.append)
+    assert received == []
+    while not received:
         loop.run_once()
-    assert told[0][0].digest
-    stamps.stamp(["big"], told.append)  # known by now
-    assert told[1] == told[0]
+    assert received[0][0].digest
+    stamps.stamp(["big"], received.append)  # known by now
+    assert received[1] == received[0]
     stamps.close()
     loop.close()
 

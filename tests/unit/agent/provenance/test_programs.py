@@ -60,10 +60,10 @@ def test_programs_are_put_into_their_words_and_nowhere_else(asked: Path) -> None
 
 def test_what_is_missing_is_told_with_what_to_do() -> None:
     sought = SoughtProgram(index=0, around=("", ""), names=("no-such-a", "no-such-b"))
-    for wanted, told in (
+    for wanted, result in (
         (ToolPrograms(tool="t", sought=(sought,)), "there is no program no-such-a or no-such-b"),
         (ToolPrograms(tool="t", needs=("sh", "no-such-c"), install="get it"), "no-such-c; get it"),
     ):
-        with pytest.raises(CommandNotFound, match=told) as raised:
+        with pytest.raises(CommandNotFound, match=result) as raised:
             Programs().command_of(Order(argv=("x",), programs=wanted))
         assert raised.value.exit_code == 127

@@ -11,7 +11,7 @@ from tests.conftest import wait_until
 NOBODY = cast("Deliveries", None)  # these questions ask nothing of it
 
 
-def open_desk(loop: Loop, watch: StoreWatch | None = None) -> AsyncStoreClient:
+def open_client(loop: Loop, watch: StoreWatch | None = None) -> AsyncStoreClient:
     return AsyncStoreClient(NOBODY, loop, lambda _: None, watch)
 
 
@@ -25,22 +25,22 @@ def test_a_store_that_does_not_answer_is_not_asked_for_long_at_the_end() -> None
 
         return ask
 
-    desk = open_desk(Loop())
+    client = open_client(Loop())
     for number in range(20):
-        desk.ask(question(number), lambda _: None)
-    desk.close()  # before the first was answered
-    desk.start()
-    desk.close()
+        client.ask(question(number), lambda _: None)
+    client.close()  # before the first was answered
+    client.start()
+    client.close()
     assert asked == [0, 1]
 
 
 def test_all_that_was_asked_is_answered_before_the_end() -> None:
     loop, answers = Loop(), list[int]()
-    desk = open_desk(loop)
+    client = open_client(loop)
     for number in range(20):
-        desk.ask(lambda _, number=number: number, answers.append)  # type: ignore[misc]
-    desk.start()
-    desk.close()
+        client.ask(lambda _, number=number: number, answers.append)  # type: ignore[misc]
+    client.start()
+    client.close()
     loop.run_once()
     assert answers == list(range(20))
 
@@ -54,8 +54,8 @@ def test_who_watches_the_store_hears_that_it_is_away() -> None:
     def fail(_: Deliveries) -> None:
         raise StoreError("it is away")
 
-    desk = open_desk(Loop(), watch)
-    desk.ask(fail, lambda _: None)
-    desk.start()
+    client = open_client(Loop(), watch)
+    client.ask(fail, lambda _: None)
+    client.start()
     wait_until(lambda: not watch.may_judge, what="the watch to hear of it")
-    desk.close()
+    client.close()

@@ -24,46 +24,46 @@ class Facts:
 
 
 def question(away: int, *, may_wait: bool = True) -> tuple[JobsQuestion, Facts, list[Any]]:
-    facts, told = Facts(away), list[Any]()
+    facts, result = Facts(away), list[Any]()
     asking = JobsQuestion(
-        cast(RunFacts, facts), told.extend, lambda: told.append("answered"), lambda: may_wait
+        cast(RunFacts, facts), result.extend, lambda: result.append("answered"), lambda: may_wait
     )
-    return asking, facts, told
+    return asking, facts, result
 
 
 def test_news_come_before_the_answer() -> None:
-    asking, _, told = question(0)
+    asking, _, result = question(0)
     asking.ask()
-    assert told == ["news", "answered"]
+    assert result == ["news", "answered"]
     assert asking.next_wake_s is None
 
 
 def test_a_store_that_is_away_is_asked_until_it_answers() -> None:
-    asking, facts, told = question(2)
+    asking, facts, result = question(2)
     asking.ask()
     for _ in range(2):
-        assert told == []
+        assert result == []
         due_s = asking.next_wake_s
         assert due_s is not None
         asking.wake(due_s - 0.5)
         asking.wake(due_s)
-    assert told == ["news", "answered"]
+    assert result == ["news", "answered"]
     assert facts.asked == 3
 
 
 def test_a_run_to_which_no_job_adds_others_does_not_wait_for_the_store() -> None:
-    asking, _, told = question(1, may_wait=False)
+    asking, _, result = question(1, may_wait=False)
     asking.ask()
-    assert told == ["answered"]
+    assert result == ["answered"]
 
 
 def test_a_store_that_stays_away_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [100.0]
     monkeypatch.setattr("joblens.agent.runs.facts.time.monotonic", lambda: now_s[0])
-    asking, facts, told = question(10_000)
+    asking, facts, result = question(10_000)
     asking.ask()
     while asking.next_wake_s is not None:
         now_s[0] = asking.next_wake_s
         asking.wake(now_s[0])
-    assert told == ["answered"]
+    assert result == ["answered"]
     assert 50 <= facts.asked <= 70

@@ -24,7 +24,7 @@ class SlowFiles:
     def close(self) -> None: ...
 
 
-class Desk:
+class Harness:
     def __init__(self, plan: Plan) -> None:
         self.files = SlowFiles()
         self.handed: list[int] = []
@@ -39,10 +39,10 @@ class Desk:
 
 
 def test_without_files_and_without_a_pause_a_start_is_handed_over_at_once() -> None:
-    desk = Desk(plan_of(job("a"), job("b")))
-    desk.add(0, 1)
-    assert desk.handed == [0, 1]
-    assert desk.starts.next_wake_s() is None
+    harness = Harness(plan_of(job("a"), job("b")))
+    harness.add(0, 1)
+    assert harness.handed == [0, 1]
+    assert harness.starts.next_wake_s() is None
 
 
 def test_starts_that_are_spread_come_one_after_the_other_and_can_be_taken_out(
@@ -51,15 +51,15 @@ def test_starts_that_are_spread_come_one_after_the_other_and_can_be_taken_out(
     now_s = 100.0
     monkeypatch.setattr("joblens.agent.runs.in_flight.time.monotonic", lambda: now_s)
     plan = plan_of(job("a"), job("b"), job("c"), execution=ExecutionSpec(staggered_start_s=2.0))
-    desk = Desk(plan)
-    desk.add(0, 1, 2)
-    assert (desk.handed, desk.starts.next_wake_s()) == ([0], 102.0)
-    assert desk.starts.take_out(1) is not None
-    desk.starts.wake()
-    assert desk.handed == [0], "its turn has not come"
+    harness = Harness(plan)
+    harness.add(0, 1, 2)
+    assert (harness.handed, harness.starts.next_wake_s()) == ([0], 102.0)
+    assert harness.starts.take_out(1) is not None
+    harness.starts.wake()
+    assert harness.handed == [0], "its turn has not come"
     now_s = 102.0
-    desk.starts.wake()
-    assert (desk.handed, desk.starts.next_wake_s()) == ([0, 2], None)
+    harness.starts.wake()
+    assert (harness.handed, harness.starts.next_wake_s()) == ([0, 2], None)
 
 
 def test_a_job_that_is_stopped_while_its_files_are_read_is_not_handed_over() -> None:
@@ -68,12 +68,12 @@ def test_a_job_that_is_stopped_while_its_files_are_read_is_not_handed_over() -> 
         job("b", input_files=(0,)),
         files=(PlannedFile(name="f", path="f.txt"),),
     )
-    desk = Desk(plan)
-    desk.add(0, 1)
-    assert desk.handed == []
-    assert desk.starts.take_out(0) is not None
-    for paths, then in desk.files.asked:
+    harness = Harness(plan)
+    harness.add(0, 1)
+    assert harness.handed == []
+    assert harness.starts.take_out(0) is not None
+    for paths, then in harness.files.asked:
         assert paths == ["f.txt"]
         then(())
-    assert desk.handed == [1]
-    assert desk.starts.take_out(1) is None, "it has been handed over"
+    assert harness.handed == [1]
+    assert harness.starts.take_out(1) is None, "it has been handed over"

@@ -11,19 +11,19 @@ from joblens.model.runs.run import JobState, RunStatus
 
 class Listening:
     def __init__(self) -> None:
-        self.heard: list[Any] = []
+        self.calls: list[Any] = []
 
     def state_changed(self, index: int, state: JobState, why: str = "") -> None:
-        self.heard.append((index, state))
+        self.calls.append((index, state))
 
     def attempt_began(self, index: int, attempt: int, job_uuid: str, at_us: int) -> None:
-        self.heard.append((index, "began"))
+        self.calls.append((index, "began"))
 
     def attempt_ended(self, index: int, attempt: int, record: Record) -> None:
-        self.heard.append((index, record.status))
+        self.calls.append((index, record.status))
 
     def jobs_added(self, jobs: Sequence[PlannedJob]) -> None:
-        self.heard.append([job.name for job in jobs])
+        self.calls.append([job.name for job in jobs])
 
     def note(self, text: str) -> None: ...
 
@@ -43,11 +43,11 @@ def test_nothing_is_told_before_the_record_of_an_end_that_came_before_it() -> No
     feed.ended(0, 1, "a")
     feed.state(0, JobState.COMPLETED)
     feed.ended(1, 1, "b")
-    assert view.heard == [(0, "began")]
+    assert view.calls == [(0, "began")]
     feed.recorded(record("b"))
-    assert len(view.heard) == 1
+    assert len(view.calls) == 1
     feed.recorded(record("a"))
-    assert view.heard[1:] == [(0, Status.SUCCESS), (0, JobState.COMPLETED), (1, Status.SUCCESS)]
+    assert view.calls[1:] == [(0, Status.SUCCESS), (0, JobState.COMPLETED), (1, Status.SUCCESS)]
 
 
 def test_an_end_without_a_record_holds_nothing_up_in_the_end() -> None:
@@ -56,7 +56,7 @@ def test_an_end_without_a_record_holds_nothing_up_in_the_end() -> None:
     feed.ended(0, 1, "a")
     feed.state(0, JobState.FAILED)
     feed.flush()
-    assert view.heard == [(0, JobState.FAILED)]
+    assert view.calls == [(0, JobState.FAILED)]
 
 
 def test_added_jobs_are_told_before_their_states_and_after_ends_before_them() -> None:
@@ -65,6 +65,6 @@ def test_added_jobs_are_told_before_their_states_and_after_ends_before_them() ->
     feed.ended(0, 1, "a")
     feed.jobs_added([PlannedJob(name="next", command="true")])
     feed.state(1, JobState.READY)
-    assert view.heard == []
+    assert view.calls == []
     feed.recorded(record("a"))
-    assert view.heard == [(0, Status.SUCCESS), ["next"], (1, JobState.READY)]
+    assert view.calls == [(0, Status.SUCCESS), ["next"], (1, JobState.READY)]

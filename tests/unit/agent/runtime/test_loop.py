@@ -52,13 +52,13 @@ def test_a_time_far_ahead_can_be_waited_for(ahead_s: float) -> None:
 def test_room_to_write_is_told() -> None:
     loop = Loop()
     reader, writer = os.pipe()
-    told: list[int] = []
-    loop.watch_writable(writer, lambda: told.append(1))
+    received: list[int] = []
+    loop.watch_writable(writer, lambda: received.append(1))
     loop.run_once()
     loop.unwatch(writer)
     loop.call(lambda: None)
     loop.run_once()
-    assert told == [1]
+    assert received == [1]
     os.close(reader)
     os.close(writer)
     loop.close()

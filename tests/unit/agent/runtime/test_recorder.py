@@ -26,22 +26,22 @@ class Notebook(SelectiveSink):
     """Sink that notes what it gets."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, object]] = []
+        self.written: list[tuple[str, str, object]] = []
 
     def job_started(self, record: Record) -> None:
-        self.told.append(("started", record.job.uuid, record.status.value))
+        self.written.append(("started", record.job.uuid, record.status.value))
 
     def samples_taken(self, uuid: str, samples: Sequence[Sample]) -> None:
-        self.told.append(("samples", uuid, len(samples)))
+        self.written.append(("samples", uuid, len(samples)))
 
     def details_taken(self, uuid: str, details: Details) -> None:
-        self.told.append(("details", uuid, details))
+        self.written.append(("details", uuid, details))
 
     def jobs_ended(self, records: Sequence[Record]) -> None:
-        self.told += [("ended", record.job.uuid, record.status.value) for record in records]
+        self.written += [("ended", record.job.uuid, record.status.value) for record in records]
 
     def close(self) -> None:
-        self.told.append(("closed", "", None))
+        self.written.append(("closed", "", None))
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_sinks_are_told_everything_in_order(recorder: Recorder, notebook: Notebo
     details = threads("a1")
     recorder.write([queued("a1"), started("a1"), samples("a1", 0, 2), details])
     recorder.write([samples("a1", 2, 1), ended("a1")])
-    assert notebook.told == [
+    assert notebook.written == [
         ("started", "a1", "running"),
         ("samples", "a1", 2),
         ("details", "a1", details.details),
@@ -73,7 +73,7 @@ def test_sinks_are_told_everything_in_order(recorder: Recorder, notebook: Notebo
 def test_a_start_that_is_said_again_is_told_once(recorder: Recorder, notebook: Notebook) -> None:
     recorder.write([queued("a1"), started("a1")])
     recorder.write([queued("a1"), started("a1")])
-    assert [what for what, _, _ in notebook.told] == ["started"]
+    assert [what for what, _, _ in notebook.written] == ["started"]
 
 
 class SlowServer:
@@ -262,7 +262,7 @@ class Poller:
     def __init__(self) -> None:
         self.asked: list[set[str]] = []
 
-    def heed(self, asked: Mapping[str, CancelAsked]) -> None:
+    def on_cancels(self, asked: Mapping[str, CancelAsked]) -> None:
         self.asked.append(set(asked))
 
 
@@ -270,8 +270,8 @@ def test_one_who_polls_for_cancels_does_not_silence_another() -> None:
     server, pollers = SlowServer(), (Poller(), Poller())
     recorder = Recorder(server)  # type: ignore[arg-type]
     for _ in range(3):
-        recorder.poll_cancels(pollers[0].heed)
-        recorder.poll_cancels(pollers[1].heed, Calls().call)
+        recorder.poll_cancels(pollers[0].on_cancels)
+        recorder.poll_cancels(pollers[1].on_cancels, Calls().call)
     server.may_answer.set()
     recorder.close()
     assert [poller.asked for poller in pollers] == [[{"a1"}], [{"a1"}]]
@@ -280,12 +280,12 @@ def test_one_who_polls_for_cancels_does_not_silence_another() -> None:
 def test_a_poll_calls_a_loop_only_where_there_are_requests(recorder: Recorder) -> None:
     calls: list[object] = []
     answered: list[int] = []
-    recorder.poll_cancels(Poller().heed, calls.append)
+    recorder.poll_cancels(Poller().on_cancels, calls.append)
     recorder.ask(lambda store: 1, answered.append)  # in order, behind the poll
     wait_until(lambda: answered, what="the answer")
     assert calls == []
     recorder.write([queued("a1"), CancelAsked("a1", 1)])
-    recorder.poll_cancels(Poller().heed, calls.append)
+    recorder.poll_cancels(Poller().on_cancels, calls.append)
     wait_until(lambda: calls, what="the call")
 
 

@@ -152,7 +152,7 @@ def test_one_thread_looks_at_all_jobs() -> None:
 
 def test_a_look_that_fails_stops_neither_the_others_nor_the_end_of_its_own_job() -> None:
     seen: list[str] = []
-    said: list[str] = []
+    messages: list[str] = []
 
     def take(uuid: str) -> None:
         seen.append(uuid)
@@ -163,7 +163,7 @@ def test_a_look_that_fails_stops_neither_the_others_nor_the_end_of_its_own_job()
         return seen.count("sound") == times
 
     clock = FakeClock()
-    sampler = Sampler(clock, said.append)
+    sampler = Sampler(clock, messages.append)
     sampler.add("broken", 1.0, partial(take, "broken"))
     sampler.add("sound", 1.0, partial(take, "sound"))
     for round_number in (1, 2, 3):
@@ -173,7 +173,7 @@ def test_a_look_that_fails_stops_neither_the_others_nor_the_end_of_its_own_job()
     sampler.remove("broken")
     sampler.close()
     assert seen.count("broken") == 3
-    (warning,) = said
+    (warning,) = messages
     assert "broken" in warning
     assert "a file that nobody expected" in warning
 

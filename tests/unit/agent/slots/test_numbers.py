@@ -88,16 +88,16 @@ def test_no_reading_of_a_job_is_above_its_peak(
 ) -> None:
     peak = sum(base)
     numbers = SlotNumbers(a_reading(base, peak), can_reset_peak=can_reset_peak)
-    told = [0]
+    result = [0]
     for holds in held:
         peak = max(peak, sum(holds))
         found = numbers.since_start(a_reading(holds, peak))
         whole = found["memory_anon_bytes"] + found["memory_file_bytes"] + found["memory_kernel_bytes"]
         assert whole <= found["memory_current_bytes"]
         if "memory_kernel_peak_bytes" in found:
-            told.append(found["memory_kernel_peak_bytes"])
-            assert told[-1] >= max(told[-2], whole)
-            assert told[-1] <= peak
+            result.append(found["memory_kernel_peak_bytes"])
+            assert result[-1] >= max(result[-2], whole)
+            assert result[-1] <= peak
 
 
 def a_reading(held: tuple[int, ...], peak: int) -> dict[str, int]:

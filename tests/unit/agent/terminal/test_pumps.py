@@ -104,25 +104,25 @@ def test_a_reader_that_is_gone_closes_the_jobs_pipe(loop: Loop) -> None:
 
 def test_a_target_that_fails_is_told_and_the_job_goes_on(loop: Loop, kept: CappedFile) -> None:
     job = Pipe()
-    told: list[str] = []
+    messages: list[str] = []
     with open("/dev/full", "wb", buffering=0) as full:
-        pump = OutputPump(loop, job.read, full.fileno(), kept, warn=told.append)
+        pump = OutputPump(loop, job.read, full.fileno(), kept, warn=messages.append)
     pump.start()
     for _ in range(3):
         os.write(job.write, b"x")
         loop.run_once()
     pump.close()
-    assert len(told) == 1
-    assert "cannot be passed on" in told[0]
+    assert len(messages) == 1
+    assert "cannot be passed on" in messages[0]
     assert Path(kept.path).read_bytes() == b"xxx"
 
 
 def test_a_full_disk_is_told_once_and_showing_goes_on(loop: Loop, tmp_path: Path) -> None:
     (tmp_path / "full").symlink_to("/dev/full")
     job, ours = Pipe(), Pipe()
-    told: list[str] = []
+    messages: list[str] = []
     pump = OutputPump(
-        loop, job.read, ours.write, CappedFile(str(tmp_path / "full"), 1 << 20), warn=told.append
+        loop, job.read, ours.write, CappedFile(str(tmp_path / "full"), 1 << 20), warn=messages.append
     )
     pump.start()
     for _ in range(3):
@@ -130,8 +130,8 @@ def test_a_full_disk_is_told_once_and_showing_goes_on(loop: Loop, tmp_path: Path
         loop.run_once()
     pump.close()
     assert ours.taken() == b"xxx"
-    assert len(told) == 1
-    assert "no longer recorded" in told[0]
+    assert len(messages) == 1
+    assert "no longer recorded" in messages[0]
 
 
 @pytest.mark.parametrize("pieces", [[b"a\r\nb"], [b"a\r", b"\nb"], [b"a", b"\r", b"\n", b"b"]])

@@ -81,6 +81,12 @@ def test_the_bar_of_a_running_job_ends_now() -> None:
     assert gantt.bars[0].state is JobState.RUNNING
 
 
+def test_a_deleted_job_whose_times_are_gone_has_no_bar() -> None:
+    gantt = chart([PlotJob("a"), PlotJob("b")], [result(0, 1, 5), result(1, 2000, None)], now_s=9000)
+    assert [bar.name for bar in gantt.bars] == ["a"]
+    assert gantt.end_us == T0 + 6 * SECOND
+
+
 def test_after_a_resume_a_job_waits_from_then_on() -> None:
     events = [event(0, RunStarted(OWNER)), event(50, RunStarted(OWNER))]
     gantt = chart([PlotJob("a"), PlotJob("b", (0,))], [result(0, 0, 5), result(1, 51, 5)], events)

@@ -35,7 +35,7 @@ def view(
     return JobView(record=record, provenance=provenance, samples=tuple(samples))
 
 
-def told(found: JobDiff) -> list[tuple[str, str | None, str | None]]:
+def changes_of(found: JobDiff) -> list[tuple[str, str | None, str | None]]:
     return [(f"{one.group} {one.name}", one.before, one.after) for one in found.differences]
 
 
@@ -56,12 +56,18 @@ def test_jobs_that_are_the_same_have_no_differences_and_no_causes() -> None:
 
 def test_single_words_of_a_command_are_named_by_their_option() -> None:
     found = compare_jobs(view(), view(job={"argv": ("python", "poisson.py", "--mesh", "128")}), {})
-    assert told(found) == [("command --mesh", "64", "128")]
+    assert changes_of(found) == [("command --mesh", "64", "128")]
 
 
 def test_a_command_of_another_length_is_told_as_a_whole() -> None:
     found = compare_jobs(view(), view(job={"argv": ("python", "other file.py")}), {})
-    assert told(found) == [("command line", "python poisson.py --mesh 64", "python 'other file.py'")]
+    assert changes_of(found) == [("command line", "python poisson.py --mesh 64", "python 'other file.py'")]
+
+
+def test_a_line_for_the_shell_is_told_as_it_was_typed() -> None:
+    typed = view(job={"argv": ("seq 9 | sort > out.txt",), "is_shell": True})
+    found = compare_jobs(view(), typed, {})
+    assert changes_of(found) == [("command line", "python poisson.py --mesh 64", "seq 9 | sort > out.txt")]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +83,7 @@ def test_a_command_of_another_length_is_told_as_a_whole() -> None:
 )
 def test_what_a_job_ran_in_is_compared(changes: dict[str, Any], expected: str) -> None:
     found = compare_jobs(view(), view(provenance=replace(PROVENANCE, **changes)), {})
-    assert expected in [name for name, _, _ in told(found)]
+    assert expected in [name for name, _, _ in changes_of(found)]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +99,7 @@ def test_what_a_job_ran_in_is_compared(changes: dict[str, Any], expected: str) -
     ],
 )
 def test_what_was_asked_for_is_compared(job: dict[str, Any], expected: tuple[str, ...]) -> None:
-    assert expected in told(compare_jobs(view(), view(job=job), {}))
+    assert expected in changes_of(compare_jobs(view(), view(job=job), {}))
 
 
 def test_a_file_with_another_time_and_the_same_content_is_the_same() -> None:
@@ -105,7 +111,7 @@ def test_a_file_with_another_time_and_the_same_content_is_the_same() -> None:
 def test_outputs_are_compared_by_content() -> None:
     one, other = (view(artifacts=(Artifact("out", 3, digest * 64),)) for digest in "ab")
     assert "outputs" in compare_jobs(one, one, {}).same
-    assert [name for name, _, _ in told(compare_jobs(one, other, {}))] == ["outputs out"]
+    assert [name for name, _, _ in changes_of(compare_jobs(one, other, {}))] == ["outputs out"]
 
 
 def test_what_one_side_has_no_record_of_is_said_to_be_unknown() -> None:
@@ -190,7 +196,7 @@ def test_a_machine_that_was_busier_is_told() -> None:
         ]
 
     found = compare_jobs(view(samples=samples(20)), view(wall_s=150, samples=samples(95)), {})
-    assert any(text.startswith("the machine was busier: 20 % → 95 %") for _, text in causes(found))
+    assert any(text.startswith("the machine was busier: 20% → 95%") for _, text in causes(found))
 
 
 def test_time_without_computing_comes_from_samples() -> None:
@@ -219,7 +225,7 @@ def test_a_job_that_has_not_begun_can_be_compared() -> None:
 def test_what_only_one_side_was_looked_at_for_is_not_known() -> None:
     looked = replace(PROVENANCE, limits={"stack": "8388608"}, system="Debian 12")
     found = compare_jobs(view(provenance=None), view(provenance=looked), {})
-    assert told(found) == []
+    assert changes_of(found) == []
     assert {"code", "programs", "versions", "limits", "processor"} <= set(found.unknown)
 
 
@@ -229,7 +235,7 @@ def test_variables_of_a_session_differ_only_where_they_were_given() -> None:
     found = compare_jobs(
         view(job={"env": before, "env_given": given}), view(job={"env": after, "env_given": given}), {}
     )
-    assert told(found) == [("environment SLURM_X", "1", "2")]
+    assert changes_of(found) == [("environment SLURM_X", "1", "2")]
 
 
 def test_names_that_every_run_on_a_cluster_makes_anew_are_no_difference() -> None:
@@ -240,12 +246,14 @@ def test_names_that_every_run_on_a_cluster_makes_anew_are_no_difference() -> Non
             worker=f"slurm-{number}-ab",
         )
 
-    assert told(compare_jobs(placed("1", "n1"), placed("2", "n2"), {})) == [("placement nodes", "n1", "n2")]
+    assert changes_of(compare_jobs(placed("1", "n1"), placed("2", "n2"), {})) == [
+        ("placement nodes", "n1", "n2")
+    ]
 
 
 def test_queues_and_workers_that_people_named_are() -> None:
     found = compare_jobs(view(job={"queue": "a"}, worker="w1"), view(job={"queue": "b"}, worker="w2"), {})
-    assert told(found) == [("placement queue", "a", "b"), ("placement worker", "w1", "w2")]
+    assert changes_of(found) == [("placement queue", "a", "b"), ("placement worker", "w1", "w2")]
 
 
 def shown(found: JobDiff) -> str:
@@ -258,8 +266,8 @@ def test_a_change_that_is_too_small_to_tell_has_no_percentage() -> None:
     for percentage in ("-72%", "-50%"):
         assert percentage in large
         assert percentage not in text
-    assert "No number changed by 10 % or more." in text
-    assert "≈ less than 0.1 s or 8 MiB apart" in text
+    assert "No number changed by 10% or more." in text
+    assert "≈ less than 0.1s or 8 MiB apart" in text
 
 
 def test_every_change_of_a_tenth_is_marked_and_no_other() -> None:
@@ -268,7 +276,7 @@ def test_every_change_of_a_tenth_is_marked_and_no_other() -> None:
     (cpu,) = [line for line in text.splitlines() if line.startswith("CPU time")]
     assert wall.split()[-2:] == ["-55%", "▼"]
     assert cpu.split()[-1] == "+9%"
-    assert "▲▼ 10 % and more" in text
+    assert "▲▼ 10% and more" in text
     assert "No number changed" not in text
 
 

@@ -113,4 +113,4 @@ def test_runs_and_jobs_have_the_same_rule_for_a_change() -> None:
     lines = render_run_diff(found, width=None, paint=PLAIN, shows_all=False)
     (wall,) = [line for line in lines if line.startswith("wall time")]
     assert wall.split()[-1] == "≈"
-    assert "≈ less than 0.1 s or 8 MiB apart" in "\n".join(lines)
+    assert "≈ less than 0.1s or 8 MiB apart" in "\n".join(lines)

@@ -201,7 +201,7 @@ def test_waiting_for_a_resource_is_told_as_a_share_of_time(number: str, code: st
     record = a_record(
         duration_s=100.0, usage=replace(Usage(cpu_total_usec=90 * SECOND), **{number: 40 * SECOND})
     )
-    assert "40 % of its time" in found(record)[code].text
+    assert "40% of its time" in found(record)[code].text
 
 
 @pytest.mark.parametrize(("threads", "is_others"), [(1, True), (4, True), (5, False), (None, False)])
@@ -227,8 +227,10 @@ def test_a_job_that_was_not_in_its_own_way_is_told_that_others_were(
 )
 def test_more_gpus_than_there_are_are_told(asked: int, there: int | None, words: str) -> None:
     job = {"requirements": Requirements(gpus=asked)}
-    told = found(a_record(job=job, attempt={"gpu_count": there})).get(Code.MORE_THAN_THERE_IS)
-    assert (told.text if told else "") == (f"requested more than this machine has: {words}" if words else "")
+    result = found(a_record(job=job, attempt={"gpu_count": there})).get(Code.MORE_THAN_THERE_IS)
+    assert (result.text if result else "") == (
+        f"requested more than this machine has: {words}" if words else ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -283,7 +285,7 @@ def test_a_limit_in_force_that_nobody_asked_joblens_for_counts_too(peak_mib: int
     findings = found(record, a_sample(0), a_sample(1, memory_limit_bytes=GIB))
     assert (Code.MEMORY_NEAR_LIMIT in findings) is is_told
     if is_told:
-        assert "90 % of the 1.0 GiB it may use" in findings[Code.MEMORY_NEAR_LIMIT].text
+        assert "90% of the 1.0 GiB it may use" in findings[Code.MEMORY_NEAR_LIMIT].text
 
 
 def test_a_limit_nobody_asked_for_is_no_reason_to_ask_for_less() -> None:
@@ -310,11 +312,11 @@ def test_less_memory_is_never_advised_from_a_lower_bound() -> None:
 )
 def test_a_job_that_did_not_succeed_is_never_advised_to_ask_for_less(status: Status) -> None:
     wasteful = asking(memory_bytes=8 * GIB, cpus=8.0)
-    for cpu_usec, told in ((99 * SECOND, Code.ONE_CORE_ONLY), (200 * SECOND, Code.CPUS_UNUSED)):
+    for cpu_usec, result in ((99 * SECOND, Code.ONE_CORE_ONLY), (200 * SECOND, Code.CPUS_UNUSED)):
         usage = Usage(cpu_total_usec=cpu_usec, memory_peak_bytes=50 * MIB)
         completed = found(a_record(duration_s=100.0, usage=usage, **wasteful))
         cut_short = found(a_record(status=status, duration_s=100.0, usage=usage, **wasteful))
-        assert {Code.MEMORY_UNUSED, told} <= set(completed)
+        assert {Code.MEMORY_UNUSED, result} <= set(completed)
         assert not {Code.MEMORY_UNUSED, Code.ONE_CORE_ONLY, Code.CPUS_UNUSED} & set(cut_short)
 
 
@@ -371,7 +373,7 @@ def test_a_limit_the_machine_could_not_hold_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpus", "mechanism", "told"),
+    ("cpus", "mechanism", "message"),
     [
         (0.5, "CPU affinity (1 whole CPU)", "--cpus 0.5, only 1 whole CPU"),
         (2.5, "CPU affinity (3 whole CPUs)", "--cpus 2.5, only 3 whole CPUs"),
@@ -379,14 +381,14 @@ def test_a_limit_the_machine_could_not_hold_is_told() -> None:
         (0.5, "cgroup cpu.max", ""),
     ],
 )
-def test_a_part_of_a_cpu_that_became_a_whole_one_is_told(cpus: float, mechanism: str, told: str) -> None:
+def test_a_part_of_a_cpu_that_became_a_whole_one_is_told(cpus: float, mechanism: str, message: str) -> None:
     record = a_record(
         job={"requirements": Requirements(cpus=cpus)},
         attempt={"enforced_by": {"cpus": mechanism}},
         usage=Usage(cpu_total_usec=600 * SECOND),
     )
     finding = found(record).get(Code.LIMIT_NOT_ENFORCED)
-    assert told in finding.text if finding else not told
+    assert message in finding.text if finding else not message
 
 
 def test_asking_for_more_than_the_machine_has_is_told() -> None:

@@ -50,7 +50,7 @@ def test_a_gpu_at_work_is_nothing_to_tell() -> None:
 
 def test_a_gpu_that_mostly_waits_is_told_with_the_share() -> None:
     finding = found(on_gpu(*[0] * 22, *[50] * 8))[Code.GPU_IDLE]
-    assert "its GPU was idle for 73 % of the time it was reserved (44.0s), 13 % busy on average" in (
+    assert "its GPU was idle for 73% of the time it was reserved (44.0s), 13% busy on average" in (
         finding.text
     )
     assert "batches" in finding.advice
@@ -109,7 +109,7 @@ def test_where_nobody_looked_nothing_is_told() -> None:
 def test_time_before_the_job_had_opened_its_gpu_is_idle_time() -> None:
     before = [a_sample(second, gpus={}) for second in range(40)]
     finding = found([*before, *on_gpu(*[90] * 15, start=20)])[Code.GPU_IDLE]
-    assert "idle for 57 %" in finding.text
+    assert "idle for 57%" in finding.text
 
 
 def test_the_drivers_own_share_stands_in_where_no_time_is_counted() -> None:

@@ -24,7 +24,7 @@ def codes(samples: list[Sample], usage: Usage | None = None, status: Status = St
 def test_a_long_quiet_beginning_is_told() -> None:
     [finding] = start_findings(an_outcome(duration_s=20.0), curve(*[3] * 8, *[390] * 12))
     assert finding.code == "slow-start"
-    assert "used 3 % CPU in its first 8.0s (40 % of its time), 390 % afterwards" in finding.text
+    assert "used 3% CPU in its first 8.0s (40% of its time), 390% afterwards" in finding.text
 
 
 def test_a_job_at_work_from_the_start_has_no_finding() -> None:

@@ -100,10 +100,10 @@ def test_co2_is_that_of_processors_memory_and_gpus() -> None:
         gpu_energy_uj=900_000 * S,
         unknown={"co2_mg": "not measured"},
     )
-    told = with_co2(usage, 250)
-    assert told.co2_mg == 250_000
-    assert told.unknown == {}
-    assert told.sources == {"co2": "energy x 250 g/kWh"}
+    result = with_co2(usage, 250)
+    assert result.co2_mg == 250_000
+    assert result.unknown == {}
+    assert result.sources == {"co2": "energy x 250 g/kWh"}
 
 
 def test_co2_of_a_lower_bound_is_one_too() -> None:

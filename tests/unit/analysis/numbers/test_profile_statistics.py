@@ -21,9 +21,9 @@ FLOATS = st.floats(min_value=-1e6, max_value=1e6)
 
 def test_every_number_gets_its_spread_in_the_shape_of_a_profile() -> None:
     profiles = [{"duration_seconds": seconds, "cpu": {"mean_percent": 10 * seconds}} for seconds in (1, 2, 6)]
-    told = aggregate_profiles(profiles)
-    assert told["profiles"] == 3
-    assert told["duration_seconds"] == {
+    result = aggregate_profiles(profiles)
+    assert result["profiles"] == 3
+    assert result["duration_seconds"] == {
         "n": 3,
         "mean": 3.0,
         "min": 1,
@@ -31,23 +31,26 @@ def test_every_number_gets_its_spread_in_the_shape_of_a_profile() -> None:
         "stdev": pytest.approx(statistics.stdev([1, 2, 6]), abs=1e-6),
         "median": 2,
     }
-    assert told["cpu"]["mean_percent"]["max"] == 60
+    assert result["cpu"]["mean_percent"]["max"] == 60
 
 
 def test_what_a_profile_does_not_know_does_not_count() -> None:
     known, unknown = {"energy": {"cpu_joules": 4.0}}, {"energy": {"cpu_joules": None}}
     profiles: list[dict[str, Any]] = [known, unknown, {"energy": {}}, {}]
-    told = aggregate_profiles(profiles)
-    assert (told["profiles"], told["energy"]["cpu_joules"]["n"]) == (4, 1)
-    assert told["energy"]["cpu_joules"]["stdev"] is None
+    result = aggregate_profiles(profiles)
+    assert (result["profiles"], result["energy"]["cpu_joules"]["n"]) == (4, 1)
+    assert result["energy"]["cpu_joules"]["stdev"] is None
 
 
 def test_strings_that_are_numbers_count_and_others_do_not() -> None:
     stats = {"cpu_percent": "45.23", "memory_usage": "2.5GiB / 16GiB"}
     gpu = {"available": True, "devices": [{"memory_used_mb": 1}]}
-    told = aggregate_profiles([{"container_stats": stats, "gpu_stats": gpu, "snapshot_time": "nan"}])
-    assert told == {"profiles": 1, "container_stats": {"cpu_percent": told["container_stats"]["cpu_percent"]}}
-    assert told["container_stats"]["cpu_percent"]["mean"] == 45.23
+    result = aggregate_profiles([{"container_stats": stats, "gpu_stats": gpu, "snapshot_time": "nan"}])
+    assert result == {
+        "profiles": 1,
+        "container_stats": {"cpu_percent": result["container_stats"]["cpu_percent"]},
+    }
+    assert result["container_stats"]["cpu_percent"]["mean"] == 45.23
 
 
 def test_no_profiles_add_up_to_nothing() -> None:
@@ -55,14 +58,14 @@ def test_no_profiles_add_up_to_nothing() -> None:
 
 
 def test_numbers_stand_in_the_order_of_a_profile_also_where_the_first_does_not_know_them() -> None:
-    told = aggregate_profiles([{"a": None, "b": {"c": None}, "d": 1}, {"a": 1, "b": {"c": 2}, "d": 3}])
-    assert [path for path, _ in spreads_in(told)] == [("a",), ("b", "c"), ("d",)]
+    result = aggregate_profiles([{"a": None, "b": {"c": None}, "d": 1}, {"a": 1, "b": {"c": 2}, "d": 3}])
+    assert [path for path, _ in spreads_in(result)] == [("a",), ("b", "c"), ("d",)]
 
 
 @given(st.lists(FLOATS, min_size=1, max_size=20))
 def test_a_spread_lies_within_its_extremes(values: list[float]) -> None:
-    told = aggregate_profiles({"a": {"b": value}} for value in values)
-    [(path, spread)] = spreads_in(told)
+    result = aggregate_profiles({"a": {"b": value}} for value in values)
+    [(path, spread)] = spreads_in(result)
     assert path == ("a", "b")
     assert tuple(spread) == SPREAD
     assert spread["n"] == len(values)

@@ -569,7 +569,7 @@ def test_energy_that_was_seen_from_start_to_end_is_no_lower_bound() -> None:
 def test_a_job_too_short_for_its_share_of_the_energy_has_a_reason() -> None:
     usage = usage_in_group(energy_sample(0, 0), energy_sample(0, 3))
     assert usage.energy_package_uj is None
-    assert "resolution of 10 ms" in usage.unknown["energy_package_uj"]
+    assert "resolution of 10ms" in usage.unknown["energy_package_uj"]
     assert usage.unknown["energy_dram_uj"] == NOT_MEASURED
 
 

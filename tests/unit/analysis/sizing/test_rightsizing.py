@@ -118,7 +118,7 @@ def test_a_job_held_back_by_its_cpus_gets_one_more() -> None:
 
 @pytest.mark.parametrize(
     ("peak_cores", "cpus", "why"),
-    [(0.97, 1, "97 % CPU, up to the next core"), (1.06, 1, "106 % CPU, hardly more than 1 core")],
+    [(0.97, 1, "97% CPU, up to the next core"), (1.06, 1, "106% CPU, hardly more than 1 core")],
 )
 def test_cores_are_told_as_they_were_counted(peak_cores: float, cpus: int, why: str) -> None:
     advice = part(advice_for(seen(peak_cores=peak_cores)), "cpus")
@@ -139,7 +139,7 @@ def test_another_strategy_asks_for_less_at_first() -> None:
     jobs = [seen(job=f"j{place}", memory_bytes=GIB, duration_s=100) for place in range(99)]
     found = advice_for(*jobs, seen(memory_bytes=64 * GIB, duration_s=100), strategy=Strategy.MIN_WASTE)
     assert part(found, "memory").recommended_text == "1152m"
-    assert "1 % need another try with 72g" in part(found, "memory").reason
+    assert "1% need another try with 72g" in part(found, "memory").reason
 
 
 def test_a_group_nobody_saw_is_left_out() -> None:
@@ -216,7 +216,7 @@ def test_a_success_with_a_process_killed_inside_wanted_more() -> None:
     observation = observation_of(killed, 1)
     assert observation is not None
     found = part(advice_for(observation, current=asked(memory=64 * MIB)), "memory")
-    assert (found.recommended, found.reason) == (96 * MIB, "out of memory at 64.0 MiB: + 50 %")
+    assert (found.recommended, found.reason) == (96 * MIB, "out of memory at 64.0 MiB: + 50%")
 
 
 def test_how_use_was_spread_comes_from_jobs_that_completed() -> None:
@@ -248,7 +248,7 @@ def test_after_a_first_try_that_was_too_small_for_one_the_advice_is_the_same() -
     assert least.retries == 0.1
     memory = part(found, "memory")
     assert (memory.recommended, memory.retry_at) == (40 * MIB, 288 * MIB)
-    assert memory.reason == "min-waste: 10 % need another try with 288m"
+    assert memory.reason == "min-waste: 10% need another try with 288m"
 
 
 def test_a_killed_job_that_never_came_through_is_tried_again_with_half_as_much_again() -> None:
@@ -261,7 +261,7 @@ def test_the_reason_for_a_short_time_tells_of_the_time_out_and_the_least_spare()
     late = seen(status=Status.TIMEOUT, duration_s=1.0, limits=asked(runtime_s=1))
     done = seen(job="other", duration_s=0.5)
     found = part(advice_for(late, done, current=asked(runtime_s=1)), "runtime")
-    assert (found.recommended_text, found.reason) == ("PT20S", "timed out after 1.0s + 10 to 20 s")
+    assert (found.recommended_text, found.reason) == ("PT20S", "timed out after 1.0s + 10 to 20s")
 
 
 @pytest.mark.parametrize("limit", [40, 100, 128, 200, 333, 1000])
@@ -283,7 +283,7 @@ def test_a_peak_that_slurm_sampled_gets_more_on_top() -> None:
     assert part(measured, "memory").recommended_text == "12g"
     assert 13 * GIB <= part(sampled, "memory").recommended <= 14.5 * GIB
     assert "Slurm's samples" in part(sampled, "memory").reason
-    assert part(sampled, "cpus").reason.startswith("average 720 % CPU")
+    assert part(sampled, "cpus").reason.startswith("average 720% CPU")
 
 
 def _imported(duration_s: float) -> Observation:
@@ -319,7 +319,7 @@ def test_a_peak_of_an_older_joblens_counts_only_where_a_job_has_no_other() -> No
     assert part(advice_for(older, newer), "memory").quantiles["max"] == 2 * GIB
     memory = part(advice_for(older, newer, other), "memory")
     assert memory.quantiles["max"] == 12 * GIB
-    assert memory.reason == "peak 12.0 GiB (older record, may include mapped files) + 10 to 20 %"
+    assert memory.reason == "peak 12.0 GiB (older record, may include mapped files) + 10 to 20%"
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,8 @@ def test_memory_cpu_and_runtime_are_compared_with_what_was_written() -> None:
             profile={"process_cpu": {"max_percent": 720.3}},
         )
     )
-    told = [(item.resource, specified_text(item), over_text(item)) for item in report.violations]
-    assert told == [(Resource.MEMORY, "8.00 GB", "+31.3%"), (Resource.RUNTIME, "2h 0m 0s", "+37.5%")]
+    result = [(item.resource, specified_text(item), over_text(item)) for item in report.violations]
+    assert result == [(Resource.MEMORY, "8.00 GB", "+31.3%"), (Resource.RUNTIME, "2h 0m 0s", "+37.5%")]
     within = [(item.resource, specified_text(item), over_text(item)) for item in report.within]
     assert within == [(Resource.CPU, "800% (8 cores)", "-10.0%")]
 
@@ -274,8 +274,8 @@ def test_gpu_memory_is_told_of_jobs_that_used_some_and_compared_with_nothing() -
         record(NONE, number=1, gpu_memory_peak_bytes=10 * GB), record(NONE, number=2, gpu_memory_peak_bytes=0)
     )
     assert (report.violations, report.within) == ((), ())
-    (told,) = report_form(report, workflow_id=1, run_id=1, show_all=False)["gpu_memory"]
-    assert (told["job_id"], told["peak_used"], told["peak_value"]) == (1, "10.00 GB", 10 * GB)
+    (result,) = report_form(report, workflow_id=1, run_id=1, show_all=False)["gpu_memory"]
+    assert (result["job_id"], result["peak_used"], result["peak_value"]) == (1, "10.00 GB", 10 * GB)
     assert "  job 1 train_model: 10.00 GB" in render_utilization(report, show_all=True)
 
 

@@ -8,7 +8,7 @@ _S = 1_000_000
 
 
 def _job(state: str = "COMPLETED", exit_code: str = "0:0", **more: object) -> SlurmJob:
-    said: dict[str, object] = {
+    result: dict[str, object] = {
         "job_id": "7",
         "cluster": "big",
         "name": "align",
@@ -29,7 +29,7 @@ def _job(state: str = "COMPLETED", exit_code: str = "0:0", **more: object) -> Sl
         **more,
     }
     step = SlurmRow(job_id="7.batch", max_rss_bytes=2**30, nodes=("n1",), node_count=1, task_count=1)
-    return SlurmJob(row=SlurmRow(**said), steps=(step,))  # type: ignore[arg-type]
+    return SlurmJob(row=SlurmRow(**result), steps=(step,))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

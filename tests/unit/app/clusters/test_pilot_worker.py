@@ -37,27 +37,27 @@ def settings_at(folder: Path) -> Settings:
 
 
 def test_a_configuration_comes_back_as_it_was_written_and_is_nobody_elses_to_read(tmp_path: Path) -> None:
-    desk = WorkerConfigFiles(settings_at(tmp_path), None, "run")
-    path = desk.write(replace(desk.config, tickets=("a",), concurrency=3))
+    cli = WorkerConfigFiles(settings_at(tmp_path), None, "run")
+    path = cli.write(replace(cli.config, tickets=("a",), concurrency=3))
     config = read_worker_config(path)
     assert config is not None
     assert (config.tickets, config.concurrency, config.run_uuid) == (("a",), 3, "run")
     assert os.stat(path).st_mode & 0o777 == 0o600
-    assert os.stat(desk.folder).st_mode & 0o777 == 0o700
-    assert path in desk.argv(path)
-    desk.close()
+    assert os.stat(cli.folder).st_mode & 0o777 == 0o700
+    assert path in cli.argv(path)
+    cli.close()
     assert read_worker_config(path) is None
 
 
 def test_the_last_words_of_a_worker_are_found_beside_its_file(tmp_path: Path) -> None:
-    desk = WorkerConfigFiles(settings_at(tmp_path), None, "run")
-    path = desk.write(desk.config)
-    assert desk.last_words(path) == ""
+    cli = WorkerConfigFiles(settings_at(tmp_path), None, "run")
+    path = cli.write(cli.config)
+    assert cli.last_words(path) == ""
     write_error(path, "no store")
-    assert desk.last_words(path) == "no store"
-    desk.drop(path)
-    desk.drop(path)
-    assert os.listdir(desk.folder) == []
+    assert cli.last_words(path) == "no store"
+    cli.drop(path)
+    cli.drop(path)
+    assert os.listdir(cli.folder) == []
 
 
 def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path) -> None:

@@ -29,11 +29,11 @@ def test_co2_needs_its_factor_where_energy_is_known() -> None:
 
 
 def test_where_no_energy_is_known_the_factor_is_told_all_the_same() -> None:
-    for factor, told in ((None, "no factor is set"), (380.0, "380 g/kWh")):
+    for factor, result in ((None, "no factor is set"), (380.0, "380 g/kWh")):
         row = co2_capability(factor, energy(available=False))
         assert not row.is_gap
         assert not row.available
-        assert told in row.reason
+        assert result in row.reason
 
 
 def test_a_gpu_that_tells_its_energy_is_enough_for_co2() -> None:

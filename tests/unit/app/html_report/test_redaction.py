@@ -56,3 +56,29 @@ def test_texts_in_a_list_that_begins_with_a_number_are_redacted() -> None:
 def test_parameters_are_redacted_by_name_in_every_answer() -> None:
     found = Redactor(hides_paths=False).values({"job": {"params": {"api_key": "x1y2z3", "epochs": 4}}})
     assert found == {"job": {"params": {"api_key": "***", "epochs": 4}}}
+
+
+def test_values_of_secret_variables_of_this_environment_are_hidden_in_output() -> None:
+    redactor = Redactor(hides_paths=False, environ={"DB_TOKEN": "swordfish", "LANG": "swordfight"})
+    secrets = redactor.secrets_of(a_record(job={"params": {"password": "hunter22"}}))
+    assert redactor.values("swordfish hunter22 swordfight", secrets) == "*** *** swordfight"
+    assert redactor.values("swordfish", redactor.secrets_of(a_record())) == "***"
+
+
+def test_names_of_secrets_are_returned_whose_values_are_nowhere() -> None:
+    redactor = Redactor(hides_paths=False, environ={"DB_TOKEN": "swordfish"})
+    env = {"DB_TOKEN": "***", "MY_PASSWORD": "***", "LANG": "C"}
+    record = a_record(job={"env": env, "params": {"api_key": "***"}})
+    assert redactor.unknown_secrets(record) == ["api_key", "MY_PASSWORD"]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("\x1b[1mpassword\x1b[0m: swordfish", "password: ***"),
+        ("pass\x1b[31mword=swordfish\x1b[0m", "password=***"),
+        ("\x1b[32mpassed\x1b[0m 12 tests", "\x1b[32mpassed\x1b[0m 12 tests"),
+    ],
+)
+def test_colours_do_not_save_a_secret(line: str, shown: str) -> None:
+    assert Redactor(hides_paths=False).text(line) == shown

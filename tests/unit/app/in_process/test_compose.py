@@ -26,11 +26,11 @@ def resources(text: str, service: str) -> Any:
 
 def test_limits_have_room_above_the_peak_and_reservations_are_what_is_usual() -> None:
     text = compose_advice([a_profile(900, 330), a_profile(1700, 210)], service="fenicsx")
-    told = resources(text, "fenicsx")
-    assert told["limits"]["cpus"] == "4"
-    assert told["limits"]["memory"] in ("1.9G", "1920M", "2G", "1900M")
-    assert told["reservations"]["cpus"] == "1.5"  # the median of 1.65 and 1.05 is 1.35
-    assert told["reservations"]["memory"].endswith("M")
+    result = resources(text, "fenicsx")
+    assert result["limits"]["cpus"] == "4"
+    assert result["limits"]["memory"] in ("1.9G", "1920M", "2G", "1900M")
+    assert result["reservations"]["cpus"] == "1.5"  # the median of 1.65 and 1.05 is 1.35
+    assert result["reservations"]["memory"].endswith("M")
 
 
 def test_records_say_which_service_they_are() -> None:
@@ -49,8 +49,8 @@ def test_one_profile_alone_will_do_and_has_a_name() -> None:
 
 
 def test_a_reservation_is_never_above_its_limit() -> None:
-    told = resources(compose_advice([a_profile(100, 20, mean_mb=5000)]), "job")
-    assert told["reservations"]["memory"] == told["limits"]["memory"]
+    result = resources(compose_advice([a_profile(100, 20, mean_mb=5000)]), "job")
+    assert result["reservations"]["memory"] == result["limits"]["memory"]
 
 
 def test_nobody_is_given_more_cpus_than_the_machine_has() -> None:
@@ -61,9 +61,9 @@ def test_nobody_is_given_more_cpus_than_the_machine_has() -> None:
     assert record.outcome is not None
     record = replace(record, outcome=replace(record.outcome, profile=profile))
     text = compose_advice([record])
-    told = resources(text, "solver")
-    assert (told["limits"]["cpus"], told["reservations"]["cpus"]) == ("2", "2")
-    assert "# peak 215 % CPU, and the machine has no more\n" in text
+    result = resources(text, "solver")
+    assert (result["limits"]["cpus"], result["reservations"]["cpus"]) == ("2", "2")
+    assert "# peak 215% CPU, and the machine has no more\n" in text
 
 
 def test_of_what_nothing_is_known_nothing_is_said() -> None:

@@ -75,7 +75,7 @@ def test_mistakes_of_a_python_program_are_told(given: dict[str, Any], words: str
 
 
 def test_options_of_containers_go_with_a_container_only(joblens: RunJoblens) -> None:
-    told = joblens("run", "--volume", "/a:/b", "--", "true", code=2).stderr
-    assert "--volume needs --container IMAGE" in told
-    told = joblens("run", "--container", "img", "--cwd", "/tmp", "--", "true", code=2).stderr
-    assert "--container-workdir" in told
+    output = joblens("run", "--volume", "/a:/b", "--", "true", code=2).stderr
+    assert "--volume needs --container IMAGE" in output
+    output = joblens("run", "--container", "img", "--cwd", "/tmp", "--", "true", code=2).stderr
+    assert "--container-workdir" in output

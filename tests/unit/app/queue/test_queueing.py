@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from joblens.agent.runtime.ownership import this_process
 from joblens.app.jobs.preparation import parse_params
 from joblens.app.jobs.requests import Request
-from joblens.app.queue import notifiers as bells
+from joblens.app.queue import notifiers
 from joblens.app.queue.notifiers import (
     NoNotifier,
     StartedWorker,
@@ -120,11 +120,11 @@ def test_parameters_that_cannot_be_read_or_stand_twice_are_refused(given: list[s
         parse_params(given)
 
 
-# ---- bells
+# ---- notifiers
 
 
-class Desk:
-    """The part of a store that bells look at."""
+class FakeStore:
+    """The part of a store that notifiers read."""
 
     def __init__(self, *workers: WorkerInfo, waiting: Sequence[str] = ()) -> None:
         self._workers = workers
@@ -140,8 +140,8 @@ class Desk:
         return [Backlog(queue, 1, 0) for queue in self._waiting]
 
 
-def desk(*workers: WorkerInfo, waiting: Sequence[str] = ()) -> Any:
-    return Desk(*workers, waiting=waiting)
+def store_with(*workers: WorkerInfo, waiting: Sequence[str] = ()) -> Any:
+    return FakeStore(*workers, waiting=waiting)
 
 
 def worker(**fields: Any) -> WorkerInfo:
@@ -162,11 +162,11 @@ def worker(**fields: Any) -> WorkerInfo:
 
 
 def test_without_a_broker_and_a_worker_one_is_started() -> None:
-    assert isinstance(open_notifier(SETTINGS, desk(), None, ["default"]), StartedWorker)
+    assert isinstance(open_notifier(SETTINGS, store_with(), None, ["default"]), StartedWorker)
 
 
 def test_a_living_worker_with_another_broker_is_left_to_look_by_itself() -> None:
-    assert isinstance(open_notifier(SETTINGS, desk(worker()), None, ["default"]), NoNotifier)
+    assert isinstance(open_notifier(SETTINGS, store_with(worker()), None, ["default"]), NoNotifier)
 
 
 @pytest.mark.parametrize(
@@ -180,18 +180,18 @@ def test_a_living_worker_with_another_broker_is_left_to_look_by_itself() -> None
     ],
 )
 def test_a_worker_that_cannot_take_the_job_does_not_count(fields: dict[str, Any]) -> None:
-    assert isinstance(open_notifier(SETTINGS, desk(worker(**fields)), None, ["default"]), StartedWorker)
+    assert isinstance(open_notifier(SETTINGS, store_with(worker(**fields)), None, ["default"]), StartedWorker)
 
 
 def test_a_worker_for_any_user_counts() -> None:
-    found = open_notifier(SETTINGS, desk(worker(user="alice", any_user=True)), None, ["default"])
+    found = open_notifier(SETTINGS, store_with(worker(user="alice", any_user=True)), None, ["default"])
     assert isinstance(found, NoNotifier)
 
 
 def test_a_worker_on_another_machine_lives_for_as_long_as_its_lease() -> None:
     far = worker(host="far", pid=1, boot_id="other", seen_at_us=NOW_US - 29_000_000)
-    assert living_workers(SETTINGS, desk(far)) == [far]
-    assert living_workers(with_queue(lease=10.0), desk(far)) == []
+    assert living_workers(SETTINGS, store_with(far)) == [far]
+    assert living_workers(with_queue(lease=10.0), store_with(far)) == []
 
 
 class FakeNotifier:
@@ -213,28 +213,28 @@ class FakeNotifier:
 
 
 def test_a_broker_that_is_away_costs_a_warning_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    bell, said = FakeNotifier(BrokerError("the broker is away")), list[str]()
-    monkeypatch.setattr(bells, "configured_notifier", lambda _settings: bell)
-    call_workers([("u1", "default")], with_queue(broker="redis://x"), desk(), None, said.append)
-    assert bell.is_closed
-    assert len(said) == 1
-    assert "the broker is away" in said[0]
-    assert said[0].endswith("the job is queued anyway, and workers will find it in the store")
+    notifier, result = FakeNotifier(BrokerError("the broker is away")), list[str]()
+    monkeypatch.setattr(notifiers, "configured_notifier", lambda _settings: notifier)
+    call_workers([("u1", "default")], with_queue(broker="redis://x"), store_with(), None, result.append)
+    assert notifier.is_closed
+    assert len(result) == 1
+    assert "the broker is away" in result[0]
+    assert result[0].endswith("the job is queued anyway, and workers will find it in the store")
 
 
 def test_a_queue_that_nobody_serves_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    bell, said = FakeNotifier(), list[str]()
-    monkeypatch.setattr(bells, "configured_notifier", lambda _settings: bell)
+    notifier, result = FakeNotifier(), list[str]()
+    monkeypatch.setattr(notifiers, "configured_notifier", lambda _settings: notifier)
     tickets = [("u1", "default"), ("u2", "night")]
-    call_workers(tickets, with_queue(broker="redis://x:1"), desk(worker()), None, said.append)
-    assert bell.notified == tickets
-    assert said == ["no worker serves the queue night: start one with joblens worker --broker redis://x:1"]
+    call_workers(tickets, with_queue(broker="redis://x:1"), store_with(worker()), None, result.append)
+    assert notifier.notified == tickets
+    assert result == ["no worker serves the queue night: start one with joblens worker --broker redis://x:1"]
 
 
 def test_who_waits_has_a_dead_worker_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     woken: list[Any] = []
     monkeypatch.setattr(StartedWorker, "notify", lambda _self, tickets: woken.append(tickets))
-    remind_workers(SETTINGS, desk(waiting=["default"]))
-    remind_workers(SETTINGS, desk(worker(), waiting=["default"]))
-    remind_workers(with_queue(broker="redis://x"), desk(waiting=["default"]))
+    remind_workers(SETTINGS, store_with(waiting=["default"]))
+    remind_workers(SETTINGS, store_with(worker(), waiting=["default"]))
+    remind_workers(with_queue(broker="redis://x"), store_with(waiting=["default"]))
     assert woken == [()]

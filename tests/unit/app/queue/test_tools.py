@@ -76,11 +76,11 @@ def test_a_folder_that_everybody_may_write_to_is_not_used(project: Path) -> None
     write_tool(folder, "python", "command: [evil]\n")
     folder.chmod(0o777)
     assert load_tools(str(project))["python"].command != ("evil",)
-    (said,) = list_tools(str(project))[1]
-    assert said.startswith(f"{folder} is not used: {folder} is writable by all users; copy what")
+    (result,) = list_tools(str(project))[1]
+    assert result.startswith(f"{folder} is not used: {folder} is writable by all users; copy what")
     with pytest.raises(UnknownTool) as raised:
         find_tool("solver", str(project))
-    assert raised.value.hint == said
+    assert raised.value.hint == result
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
@@ -89,8 +89,8 @@ def test_a_folder_of_somebody_else_is_not_used(project: Path, monkeypatch: pytes
     write_tool(folder, "mine")
     os.chown(folder, 12345, 12345)
     assert "mine" not in load_tools(str(project))
-    (said,) = list_tools(str(project))[1]
-    assert said.startswith(f"{folder} is not used: {folder} belongs to another user (12345); copy ")
+    (result,) = list_tools(str(project))[1]
+    assert result.startswith(f"{folder} is not used: {folder} belongs to another user (12345); copy ")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
@@ -309,7 +309,7 @@ def test_the_first_program_in_the_path_that_passes_its_check_is_taken(
 
 
 @pytest.mark.parametrize(
-    ("tool", "script", "told"),
+    ("tool", "script", "message"),
     [
         ("fenicsx", "poison.py", "did you mean 'poisson.py'?"),
         ("fenicsx", "", "no script given"),
@@ -317,10 +317,10 @@ def test_the_first_program_in_the_path_that_passes_its_check_is_taken(
         ("bash", "/", "/ is a directory"),
     ],
 )
-def test_a_script_that_cannot_be_run_is_told(tool: str, script: str, told: str) -> None:
+def test_a_script_that_cannot_be_run_is_told(tool: str, script: str, message: str) -> None:
     with pytest.raises(ToolError) as raised:
         tool_request(tool, script, here=False)
-    assert told in f"{raised.value} {raised.value.hint}"
+    assert message in f"{raised.value} {raised.value.hint}"
 
 
 def test_parameters_that_are_no_mapping_are_refused(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ def test_each_disk_has_to_have_room_for_its_part() -> None:
     recipe = replace(PLAN.recipe, checkpoint_dir="/fast/kept", export_path="/far/out.jsonl")
     plan = replace(PLAN, recipe=recipe)
     assert disk_warnings(plan, KINDS, disks(data=200, fast=600, far=200)) == []
-    said = disk_warnings(plan, KINDS, disks(data=199, fast=599, far=199))
-    assert [warning.split(",")[0].rpartition("need ")[2] for warning in said] == [
+    result = disk_warnings(plan, KINDS, disks(data=199, fast=599, far=199))
+    assert [warning.split(",")[0].rpartition("need ")[2] for warning in result] == [
         "200.0 MiB at /far",
         "600.0 MiB at /fast",
         "200.0 MiB at /data",

@@ -69,28 +69,28 @@ def test_a_run_number_is_one_of_the_workflow_that_was_named(store: SqliteStore) 
 
 
 def test_of_workflows_of_one_name_the_newest_is_meant_and_that_is_told(store: SqliteStore) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     store.apply([workflow("aaa1"), run("r1", "aaa1"), workflow("bbb2"), run("r2", "bbb2")])
-    assert find_named_run(store, "flow", told.append).uuid == "r2"
-    assert told == ["joblens: 'flow' is workflow 2, the newest of that name; 1 has it as well"]
-    told.clear()
-    assert find_named_run(store, "1", told.append).uuid == "r1"
-    assert find_named_run(store, "1.1", told.append).uuid == "r1"
-    assert told == []
+    assert find_named_run(store, "flow", messages.append).uuid == "r2"
+    assert messages == ["joblens: 'flow' is workflow 2, the newest of that name; 1 has it as well"]
+    messages.clear()
+    assert find_named_run(store, "1", messages.append).uuid == "r1"
+    assert find_named_run(store, "1.1", messages.append).uuid == "r1"
+    assert messages == []
 
 
 def test_a_name_of_several_runs_that_are_not_over_does_not_say_which_to_end(store: SqliteStore) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     store.apply([workflow("aaa1"), run("r1", "aaa1"), run("r2", "aaa1"), begun("r1"), begun("r2")])
     newest = store.find_run("flow")
     for name in ("flow", "1", "workflow:flow"):
         with pytest.raises(AmbiguousRun, match=r"has 2 unfinished runs: 1\.1, 1\.2") as caught:
-            run_to_end(store, name, newest, told.append)
+            run_to_end(store, name, newest, messages.append)
         assert caught.value.hint == "all of them: joblens cancel 1.1 1.2"
-    assert run_to_end(store, "1.2", newest, told.append).uuid == "r2"
+    assert run_to_end(store, "1.2", newest, messages.append).uuid == "r2"
     store.apply([over("r2")])
-    assert run_to_end(store, "flow", newest, told.append).uuid == "r1"
-    assert told == ["joblens: 'flow' is run 1.1, the only unfinished one of that name"]
+    assert run_to_end(store, "flow", newest, messages.append).uuid == "r1"
+    assert messages == ["joblens: 'flow' is run 1.1, the only unfinished one of that name"]
 
 
 def test_commands_of_actions_are_no_records_of_jobs(store: SqliteStore) -> None:

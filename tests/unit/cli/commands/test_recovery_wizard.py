@@ -14,7 +14,7 @@ class Script:
     def __init__(self, *answers: str) -> None:
         self._answers = list(answers)
         self.questions: list[str] = []
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def ask(self, question: str) -> str:
         self.questions.append(question)
@@ -27,7 +27,7 @@ class Script:
             Failure(index, f"job{index}", 1, Diagnosis(cause=cause, evidence="why"))
             for index, cause in enumerate(causes)
         ]
-        return ask_for_choice(failures, usual or RecoveryChoice(), self.ask, self.said.append)
+        return ask_for_choice(failures, usual or RecoveryChoice(), self.ask, self.messages.append)
 
 
 ALL = (Cause.OUT_OF_MEMORY, Cause.OUT_OF_MEMORY, Cause.TIMEOUT, Cause.UNKNOWN, Cause.LOST)
@@ -59,7 +59,7 @@ def test_multipliers_can_be_changed_and_causes_skipped() -> None:
 def test_what_cannot_be_read_is_asked_for_again() -> None:
     script = Script("x", "adjust", "much", "0.1", "3", "", "")
     assert script.choose(*ALL).memory_multiplier == 3.0
-    assert len(script.said) == 3
+    assert len(script.messages) == 3
 
 
 def test_an_empty_multiplier_is_the_usual_one() -> None:

@@ -118,8 +118,8 @@ def test_a_lost_worker_is_told_with_what_it_was_doing() -> None:
     class PlacementEvents(ScriptedPool):
         def messages(self, timeout_s: float) -> Sequence[Message]:
             start = event(EventType.OP_START, partition_id=0, operation_idx=2, operation_name="words_filter")
-            told = [Happened(task.id, start) for task in self._running[:1]]
-            return [*told, *super().messages(timeout_s)]
+            result = [Happened(task.id, start) for task in self._running[:1]]
+            return [*result, *super().messages(timeout_s)]
 
     pool = PlacementEvents(1, lambda task, tries: Lost(task.id, "worker 7 was killed"))
     results, logged = run(pool, 1, max_retries=0)

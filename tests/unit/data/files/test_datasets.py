@@ -46,7 +46,7 @@ def test_only_files_with_the_wished_suffixes_are_taken_from_a_folder(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
         ("docs.jsonI", "; did you mean docs.jsonl?"),
         ("doc.jsonl", "; did you mean docs.jsonl?"),
@@ -58,13 +58,13 @@ def test_only_files_with_the_wished_suffixes_are_taken_from_a_folder(tmp_path: P
         ("not.parquet", "is not a Parquet file"),
     ],
 )
-def test_what_names_nothing_readable_is_refused(tmp_path: Path, written: str, said: str) -> None:
+def test_what_names_nothing_readable_is_refused(tmp_path: Path, written: str, message: str) -> None:
     (tmp_path / "docs.jsonl").write_bytes(ROW)
     (tmp_path / "docs.bin").write_bytes(ROW)
     (tmp_path / "not.parquet").write_bytes(ROW)
     (tmp_path / "empty").mkdir()
     pattern = written.replace("*", "q*")
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         find_files([pattern if ":" in pattern else str(tmp_path / pattern)])
 
 
@@ -94,7 +94,7 @@ def test_a_field_that_no_row_has_is_refused_with_the_nearest(tmp_path: Path, nam
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "message"),
     [
         (["text", "n", "text"], "has a duplicate column 'text'"),
         (["text", "__line__"], "has a column '__line__', a name that joblens reserves"),
@@ -103,14 +103,14 @@ def test_a_field_that_no_row_has_is_refused_with_the_nearest(tmp_path: Path, nam
 )
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_columns_that_cannot_be_worked_with_are_refused(
-    tmp_path: Path, kind: str, names: list[str], said: str
+    tmp_path: Path, kind: str, names: list[str], message: str
 ) -> None:
     path = tmp_path / f"a.{kind}"
     if kind == "csv":
         path.write_text(",".join(names) + "\n" + ",".join("x" for _ in names) + "\n")
     else:
         pq.write_table(pa.Table.from_arrays([pa.array(["x"])] * len(names), names=names), path)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         check_fields(find_files([str(path)]), ["text"])
 
 

@@ -80,7 +80,7 @@ def test_logs_are_private(tmp_path: Path) -> None:
 
 
 def test_events_are_also_logged_as_text(tmp_path: Path) -> None:
-    told = RecipeEvent(
+    result = RecipeEvent(
         event_type=EventType.OP_COMPLETE,
         timestamp=1754712053.4966,
         partition_id=3,
@@ -95,7 +95,7 @@ def test_events_are_also_logged_as_text(tmp_path: Path) -> None:
         event_type=EventType.JOB_FAILED, timestamp=0.0, message="ended", error_message="a\nb"
     )
     with EventLog(str(tmp_path / "e.jsonl"), text_path=str(tmp_path / "events.log")) as log:
-        log.append(told, failed)
+        log.append(result, failed)
     assert (tmp_path / "events.log").read_text().splitlines() == [
         "2025-08-09 04:00:53.496 op_complete partition 3 operator 2 words_filter retry 1 rows 5 -> 4 0.123 s",
         "1970-01-01 00:00:00.000 job_failed: ended: a b",

@@ -139,7 +139,7 @@ def test_handlers_that_were_there_do_not_become_talkative(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"filename": "a/b.txt"}, "without a folder"),
         ({"filename": ""}, "without a folder"),
@@ -149,9 +149,9 @@ def test_handlers_that_were_there_do_not_become_talkative(tmp_path: Path) -> Non
     ],
 )
 def test_settings_that_make_no_sense_are_refused(
-    tmp_path: Path, options: dict[str, object], told: str
+    tmp_path: Path, options: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         joblens.setup_logger(tmp_path, **options)  # type: ignore[arg-type]
     assert not list(tmp_path.glob("*.txt"))
 

@@ -13,9 +13,9 @@ def test_a_file_has_its_size_at_most_over_all_tries(tmp_path: Path) -> None:
     for _ in range(3):
         with captured_output(str(path), most_bytes=1000):
             os.write(1, b"x" * 700)
-    said = path.read_text()
-    assert said.startswith("x" * 1000 + "\n(400 more bytes dropped)\n")
-    assert len(said) < 1200
+    text = path.read_text()
+    assert text.startswith("x" * 1000 + "\n(400 more bytes dropped)\n")
+    assert len(text) < 1200
 
 
 def test_nothing_printed_leaves_no_file(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_a_model_may_be_compressed_and_named_by_language(small: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (SMALL.replace("-0.7\tthe\t-0.3", "the"), r"line 8 of .*: expected a probability and 1 words"),
         (SMALL.replace("<s> the", "<s> dog"), r"line 13 of .*: expected a probability and 2 words"),
@@ -135,9 +135,9 @@ def test_a_model_may_be_compressed_and_named_by_language(small: str, tmp_path: P
         (SMALL.replace("ngram 1=5", "ngram 1=4"), r"line 10 of .*\\2-grams: expected here"),
     ],
 )
-def test_a_broken_model_is_told_with_its_line(tmp_path: Path, text: str, told: str) -> None:
+def test_a_broken_model_is_told_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "model.arpa").write_text(text)
-    with pytest.raises(FormatError, match=told):
+    with pytest.raises(FormatError, match=message):
         ArpaModel.read(str(tmp_path / "model.arpa"))
 
 

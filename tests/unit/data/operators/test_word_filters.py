@@ -114,17 +114,19 @@ def test_an_unknown_language_is_refused_with_those_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "told"),
+    ("files", "message"),
     [
         ({}, "no word list in"),
         ({"stopwords.json": "[1]"}, r"stopwords\.json is not a word list"),
         ({"stopwords.json": "{"}, r"stopwords\.json is not a word list"),
     ],
 )
-def test_a_folder_without_usable_lists_is_refused(tmp_path: Path, files: dict[str, str], told: str) -> None:
+def test_a_folder_without_usable_lists_is_refused(
+    tmp_path: Path, files: dict[str, str], message: str
+) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    with pytest.raises(RecipeError, match=told):
+    with pytest.raises(RecipeError, match=message):
         make("stopwords_filter", stopwords_dir=str(tmp_path))
 
 

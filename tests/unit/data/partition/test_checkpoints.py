@@ -42,7 +42,7 @@ def restored(texts: list[str], deltas: list[Any]) -> PartitionState:
     return state
 
 
-def told(state: PartitionState) -> tuple[Any, list[int]]:
+def described(state: PartitionState) -> tuple[Any, list[int]]:
     rows = next(state.pieces())
     return rows.batch.to_pylist(), rows.ids.to_pylist()
 
@@ -94,7 +94,7 @@ def test_a_chain_of_deltas_restores_the_state(texts: list[str], steps: list[tupl
             deltas.append(checkpoints.delta_of(state))
             state.saved(f"after {number}")
     again = restored(texts, deltas)
-    assert told(again) == told(state)
+    assert described(again) == described(state)
     assert again.changed_columns == state.changed_columns or not state.count
 
 

@@ -104,9 +104,9 @@ def test_a_fraction_where_a_whole_number_is_wanted_is_refused() -> None:
 
 
 def test_settings_of_other_systems_that_change_no_row_are_taken_and_told() -> None:
-    told = call("text_length_filter", num_proc=4, batch_size=100, min_len=2)
-    registry.make(told, OperatorContext())
-    assert registry.ignored_parameters(told) == ("num_proc", "batch_size")
+    result = call("text_length_filter", num_proc=4, batch_size=100, min_len=2)
+    registry.make(result, OperatorContext())
+    assert registry.ignored_parameters(result) == ("num_proc", "batch_size")
 
 
 def test_filters_take_how_their_range_is_read() -> None:

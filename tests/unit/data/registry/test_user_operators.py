@@ -130,7 +130,7 @@ def test_a_file_is_run_once_a_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "import joblens\n\n1 / 0\n",
@@ -166,8 +166,10 @@ def test_a_file_is_run_once_a_process(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused_with_its_reason(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(RecipeError, match=told):
+def test_a_file_that_cannot_be_used_is_refused_with_its_reason(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(RecipeError, match=message):
         registry.load_custom([written(tmp_path / "mine.py", text)])
 
 

@@ -34,7 +34,9 @@ def _events(*facts: RunFact) -> list[RunEvent]:
     return [RunEvent(f"e{index}", "r", index, fact) for index, fact in enumerate(facts)]
 
 
-def _told(status: RunStatus, facts: tuple[RunFact, ...], results: list[JobResult]) -> list[tuple[str, str]]:
+def _states_and_reasons(
+    status: RunStatus, facts: tuple[RunFact, ...], results: list[JobResult]
+) -> list[tuple[str, str]]:
     spec = read_workflow(SPEC, "yaml", "f").spec
     assert spec is not None
     plan = make_plan(spec).plan
@@ -45,8 +47,8 @@ def _told(status: RunStatus, facts: tuple[RunFact, ...], results: list[JobResult
     schedule.stopping = StopMode.DRAIN
     schedule.begin(0.0)
     last = {result.index: result for result in results}
-    told = [standing(schedule, index, status, last_stop(events), last.get(index)) for index in (A, B)]
-    return [(state.label, why) for state, why in told]
+    found = [standing(schedule, index, status, last_stop(events), last.get(index)) for index in (A, B)]
+    return [(state.label, why) for state, why in found]
 
 
 def _result(status: Status, exit_code: int | None = None, reason: str = "exited") -> JobResult:
@@ -55,19 +57,19 @@ def _result(status: Status, exit_code: int | None = None, reason: str = "exited"
 
 def test_what_was_ended_with_the_run_is_terminated_and_resume_starts_it_again() -> None:
     facts = (RunStarted(OWNER), StopAskedFor("kill", "SIGTERM", ended=((A, 1),)))
-    a, b = _told(RunStatus.STOPPED, facts, [_result(Status.CANCELLED, 143, "cancelled")])
+    a, b = _states_and_reasons(RunStatus.STOPPED, facts, [_result(Status.CANCELLED, 143, "cancelled")])
     assert a == ("terminated", "the run was cancelled; `joblens resume` starts it again")
     assert b == ("canceled", "the run was cancelled before it started; `joblens resume` continues it")
 
 
 def test_a_job_that_waited_for_its_next_attempt_has_failed_when_the_run_was_ended() -> None:
     facts = (RunStarted(OWNER), StopAskedFor("kill", "time"))
-    a, _ = _told(RunStatus.STOPPED, facts, [_result(Status.FAILED, 1)])
+    a, _ = _states_and_reasons(RunStatus.STOPPED, facts, [_result(Status.FAILED, 1)])
     assert a == ("failed", "the run timed out before its next attempt; `joblens resume` continues it")
 
 
 def test_a_run_that_was_drained_leaves_jobs_as_they_were() -> None:
-    a, b = _told(RunStatus.STOPPED, (RunStarted(OWNER), StopAskedFor("drain", "SIGINT")), [])
+    a, b = _states_and_reasons(RunStatus.STOPPED, (RunStarted(OWNER), StopAskedFor("drain", "SIGINT")), [])
     assert a == ("ready", "was not started before the run ended; `joblens resume` continues it")
     assert b == ("blocked", "waits for a")
 
@@ -75,7 +77,10 @@ def test_a_run_that_was_drained_leaves_jobs_as_they_were() -> None:
 def test_an_end_that_was_asked_for_holds_until_the_run_is_started_again() -> None:
     facts = (RunStarted(OWNER), StopAskedFor("kill", "SIGTERM"), RunStarted(OWNER))
     assert last_stop(_events(*facts)) is None
-    assert _told(RunStatus.RUNNING, facts, [])[A] == (JobState.READY.label, "waits for its turn")
+    assert _states_and_reasons(RunStatus.RUNNING, facts, [])[A] == (
+        JobState.READY.label,
+        "waits for its turn",
+    )
 
 
 def test_ending_the_jobs_counts_more_than_draining_whichever_came_last() -> None:

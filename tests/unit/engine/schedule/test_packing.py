@@ -48,8 +48,8 @@ def test_devices_are_given_by_name_and_given_back() -> None:
     given = [start.gpus for start in talk.commands if isinstance(start, StartAttempt)]
     assert given == [("gpu0",), ("gpu1",)]
     assert talk.schedule.occupancy.held[1].devices == ("gpu1",)
-    said = talk.ended(1)
-    assert [start.gpus for start in said if isinstance(start, StartAttempt)] == [("gpu1",)]
+    result = talk.ended(1)
+    assert [start.gpus for start in result if isinstance(start, StartAttempt)] == [("gpu1",)]
 
 
 def test_free_devices_are_given_in_the_order_offered() -> None:
@@ -158,6 +158,6 @@ def test_turns_are_for_jobs_of_the_same_priority() -> None:
 
 def test_jobs_that_become_ready_and_have_to_wait_are_told() -> None:
     talk = Talk(plan_of(job("a"), job("b", 0), job("c", 0, cpus=4.0)))
-    said = talk.ended(0)
-    assert starts(said) == [2]
-    assert StateChanged(1) in said
+    result = talk.ended(0)
+    assert starts(result) == [2]
+    assert StateChanged(1) in result

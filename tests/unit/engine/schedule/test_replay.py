@@ -37,8 +37,8 @@ def result(index: int, status: Status, attempt: int = 1, **how: Any) -> JobResul
     return JobResult(index, attempt, index * 10 + attempt, f"{index}.{attempt}", status, **how)
 
 
-def facts(*said: RunFact, at_us: int = 12 * SECOND) -> list[RunEvent]:
-    return [RunEvent(f"event{index}", "run", at_us, fact) for index, fact in enumerate(said)]
+def facts(*found: RunFact, at_us: int = 12 * SECOND) -> list[RunEvent]:
+    return [RunEvent(f"event{index}", "run", at_us, fact) for index, fact in enumerate(found)]
 
 
 def resumed(
@@ -102,8 +102,8 @@ def test_an_attempt_that_still_runs_holds_its_place_and_devices() -> None:
     assert schedule.running() == [0]
     assert schedule.occupancy.held[0].devices == ("gpu1",)
     assert starts(commands) == []
-    said = schedule.handle(AttemptEnded(0, 2, Status.SUCCESS, 0, "exited", 5.0), 5.0)
-    assert starts(said) == [2, 1] or starts(said) == [1, 2]
+    found = schedule.handle(AttemptEnded(0, 2, Status.SUCCESS, 0, "exited", 5.0), 5.0)
+    assert starts(found) == [2, 1] or starts(found) == [1, 2]
     assert schedule.occupancy.held[1].devices == ("gpu0",)
 
 

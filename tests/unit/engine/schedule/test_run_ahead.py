@@ -33,16 +33,16 @@ def test_nothing_goes_ahead_before_a_duration_was_seen() -> None:
 )
 def test_about_thirty_milliseconds_of_work_go_ahead_in_each_lane(duration_s: float, expected: int) -> None:
     talk = tiny(100)
-    said = talk.ended(0, duration_s=duration_s)
-    assert starts(said)[0] == 2
-    assert len(ahead(said)) == expected
+    result = talk.ended(0, duration_s=duration_s)
+    assert starts(result)[0] == 2
+    assert len(ahead(result)) == expected
 
 
 def test_the_last_few_are_kept_back() -> None:
     talk = tiny(8)
-    said = talk.ended(0, duration_s=0.001)
-    assert starts(said) == [2, 3, 4, 5]
-    assert ahead(said) == [3, 4, 5]
+    result = talk.ended(0, duration_s=0.001)
+    assert starts(result) == [2, 3, 4, 5]
+    assert ahead(result) == [3, 4, 5]
 
 
 def test_one_that_lined_up_has_the_place_of_the_one_that_ended() -> None:

@@ -45,19 +45,19 @@ def talk(*jobs: PlannedJob, offer: RunCapacity = OFFER, **choices: Any) -> Talk:
     return Talk(growing(plan), offer, may_grow=True, **choices)
 
 
-def add(said: Talk, *jobs: PlannedJob) -> list[Command]:
-    first = len(said.schedule.plan.jobs)
-    grow(said.schedule.plan, jobs)
-    return said.say(JobsAdded(first))
+def add(result: Talk, *jobs: PlannedJob) -> list[Command]:
+    first = len(result.schedule.plan.jobs)
+    grow(result.schedule.plan, jobs)
+    return result.say(JobsAdded(first))
 
 
 def spawned(name: str, *depends_on: int, **more: Any) -> PlannedJob:
     return job(name, *depends_on, spawned_by=more.pop("by", 0), **more)
 
 
-def one_after_the_other(said: Talk, order: list[int]) -> list[int]:
-    for _ in said.schedule.plan.jobs:
-        order += starts(said.ended(order[-1]))
+def one_after_the_other(result: Talk, order: list[int]) -> list[int]:
+    for _ in result.schedule.plan.jobs:
+        order += starts(result.ended(order[-1]))
     return order
 
 
@@ -66,33 +66,33 @@ def asks(commands: list[Command]) -> bool:
 
 
 def test_added_jobs_wait_for_the_job_that_added_them() -> None:
-    said = talk(job("orchestrator"))
-    said.began(0)
-    assert starts(add(said, spawned("a", 0), spawned("b", 0, 1))) == []
-    assert said.states[1:] == [JobState.BLOCKED, JobState.BLOCKED]
-    assert starts(said.ended(0)) == [1]
-    assert starts(said.ended(1)) == [2]
-    assert asks(said.ended(2))
-    said.say(JobsAsked())
-    assert said.is_over
+    result = talk(job("orchestrator"))
+    result.began(0)
+    assert starts(add(result, spawned("a", 0), spawned("b", 0, 1))) == []
+    assert result.states[1:] == [JobState.BLOCKED, JobState.BLOCKED]
+    assert starts(result.ended(0)) == [1]
+    assert starts(result.ended(1)) == [2]
+    assert asks(result.ended(2))
+    result.say(JobsAsked())
+    assert result.is_over
 
 
 def test_jobs_that_come_after_the_end_of_their_orchestrator_start_at_once() -> None:
-    said = talk(job("orchestrator"))
-    assert asks(said.ended(0))
-    assert not said.is_over
-    assert starts(add(said, spawned("a", 0))) == [1]
-    said.say(JobsAsked())
-    assert not said.is_over
-    assert asks(said.ended(1))
-    said.say(JobsAsked())
-    assert said.is_over
+    result = talk(job("orchestrator"))
+    assert asks(result.ended(0))
+    assert not result.is_over
+    assert starts(add(result, spawned("a", 0))) == [1]
+    result.say(JobsAsked())
+    assert not result.is_over
+    assert asks(result.ended(1))
+    result.say(JobsAsked())
+    assert result.is_over
 
 
 def test_a_run_that_cannot_grow_asks_nobody() -> None:
-    said = Talk(plan_of(job("a")))
-    assert not asks(said.ended(0))
-    assert said.is_over
+    result = Talk(plan_of(job("a")))
+    assert not asks(result.ended(0))
+    assert result.is_over
 
 
 def test_actions_of_the_end_wait_for_added_jobs() -> None:
@@ -103,64 +103,64 @@ def test_actions_of_the_end_wait_for_added_jobs() -> None:
             commands=("echo end",),
         )
     )
-    said = talk(plan=plan_of(job("orchestrator"), actions=(last,)))
-    said.ended(0)
-    assert not said.schedule.triggers.any_running
-    add(said, spawned("a", 0))
-    said.say(JobsAsked())
-    said.ended(1)
-    said.say(JobsAsked())
-    assert said.schedule.triggers.any_running
+    result = talk(plan=plan_of(job("orchestrator"), actions=(last,)))
+    result.ended(0)
+    assert not result.schedule.triggers.any_running
+    add(result, spawned("a", 0))
+    result.say(JobsAsked())
+    result.ended(1)
+    result.say(JobsAsked())
+    assert result.schedule.triggers.any_running
 
 
 @pytest.mark.parametrize("rule", list(WhenBlockedFails))
 def test_jobs_of_an_orchestrator_that_failed_never_run(rule: WhenBlockedFails) -> None:
-    said = talk(job("orchestrator"))
-    add(said, spawned("a", 0, when_blocked_fails=rule))
-    assert starts(said.ended(0, exit_code=1)) == []
+    result = talk(job("orchestrator"))
+    add(result, spawned("a", 0, when_blocked_fails=rule))
+    assert starts(result.ended(0, exit_code=1)) == []
     is_cancelled = rule is WhenBlockedFails.CANCEL
-    assert said.state(1) is (JobState.CANCELED if is_cancelled else JobState.BLOCKED)
+    assert result.state(1) is (JobState.CANCELED if is_cancelled else JobState.BLOCKED)
     late = talk(job("orchestrator"))
     late.ended(0, exit_code=1)
     assert starts(add(late, spawned("a", 0, when_blocked_fails=rule))) == []
-    assert late.state(1) is said.state(1)
+    assert late.state(1) is result.state(1)
 
 
 def test_a_continuation_that_runs_all_the_same_runs_after_a_sibling_failed() -> None:
-    said = talk(job("orchestrator"))
-    add(said, spawned("work", 0), spawned("next", 0, 1, when_blocked_fails=WhenBlockedFails.RUN))
-    said.ended(0)
-    assert starts(said.ended(1, exit_code=1)) == [2]
+    result = talk(job("orchestrator"))
+    add(result, spawned("work", 0), spawned("next", 0, 1, when_blocked_fails=WhenBlockedFails.RUN))
+    result.ended(0)
+    assert starts(result.ended(1, exit_code=1)) == [2]
 
 
 def test_jobs_of_an_orchestrator_that_is_tried_again_wait_for_its_success() -> None:
-    said = talk(job("orchestrator", failure_handler=handler(match_all_exit_codes=True, max_retries=2)))
-    add(said, spawned("a", 0))
-    assert starts(said.ended(0, exit_code=1)) == [0]
-    assert said.state(1) is JobState.BLOCKED
-    assert starts(said.ended(0)) == [1]
+    result = talk(job("orchestrator", failure_handler=handler(match_all_exit_codes=True, max_retries=2)))
+    add(result, spawned("a", 0))
+    assert starts(result.ended(0, exit_code=1)) == [0]
+    assert result.state(1) is JobState.BLOCKED
+    assert starts(result.ended(0)) == [1]
 
 
 def test_added_jobs_may_need_jobs_that_were_there_before() -> None:
-    said = talk(job("orchestrator"), job("slow"))
-    add(said, spawned("a", 0, 1))
-    assert starts(said.ended(0)) == []
-    assert starts(said.ended(1)) == [2]
+    result = talk(job("orchestrator"), job("slow"))
+    add(result, spawned("a", 0, 1))
+    assert starts(result.ended(0)) == []
+    assert starts(result.ended(1)) == [2]
 
 
 def test_priorities_hold_among_old_and_added_jobs() -> None:
     one = RunCapacity(cpus=1, memory_bytes=GIB)
-    said = talk(
+    result = talk(
         job("orchestrator", priority=9), job("low"), job("high", priority=5), offer=one, may_go_ahead=False
     )
     add(
-        said,
+        result,
         spawned("between", 0, priority=3),
         spawned("first", 0, priority=7),
         spawned("last", 0, priority=-1),
     )
-    order = one_after_the_other(said, starts(said.ended(0)))
-    assert [said.schedule.plan.jobs[index].name for index in order] == [
+    order = one_after_the_other(result, starts(result.ended(0)))
+    assert [result.schedule.plan.jobs[index].name for index in order] == [
         "first",
         "high",
         "between",
@@ -170,13 +170,13 @@ def test_priorities_hold_among_old_and_added_jobs() -> None:
 
 
 def test_a_stop_leaves_added_jobs_for_the_next_driver() -> None:
-    said = talk(job("orchestrator"))
-    said.say(StopWanted(StopMode.DRAIN))
-    assert asks(said.ended(0))
-    add(said, spawned("a", 0))
-    said.say(JobsAsked())
-    assert said.is_over
-    assert said.state(1) is JobState.READY
+    result = talk(job("orchestrator"))
+    result.say(StopWanted(StopMode.DRAIN))
+    assert asks(result.ended(0))
+    add(result, spawned("a", 0))
+    result.say(JobsAsked())
+    assert result.is_over
+    assert result.state(1) is JobState.READY
 
 
 def test_no_selection_leaves_out_added_jobs() -> None:
@@ -189,16 +189,16 @@ def test_no_selection_leaves_out_added_jobs() -> None:
 def test_an_added_job_waits_for_user_data_without_a_value() -> None:
     from joblens.engine.schedule.events import DataChanged
 
-    said = talk(plan=plan_of(job("orchestrator"), user_data=(PlannedData("x"), PlannedData("y"))))
+    result = talk(plan=plan_of(job("orchestrator"), user_data=(PlannedData("x"), PlannedData("y"))))
     add(
-        said,
+        result,
         spawned("a", 0, input_user_data=(0,)),
         spawned("maker", 0, output_user_data=(1,)),
         spawned("reader", 0, 2, input_user_data=(1,)),
     )
-    assert starts(said.ended(0)) == [2]
-    assert starts(said.say(DataChanged(0))) == [1]
-    assert starts(said.ended(2)) == [3]  # its data comes with the end of its maker
+    assert starts(result.ended(0)) == [2]
+    assert starts(result.say(DataChanged(0))) == [1]
+    assert starts(result.ended(2)) == [3]  # its data comes with the end of its maker
 
 
 # ---- the same from facts ---------------------------------------------------------------------------------
@@ -213,38 +213,38 @@ def histories(draw: st.DrawFn) -> list[tuple[str, int]]:
 @settings(max_examples=150, deadline=None)
 def test_what_is_replayed_from_any_prefix_is_what_was_live(history: list[tuple[str, int]]) -> None:
     """Live, batch by batch and end by end; replayed, from the plan and the results as they are then."""
-    said = talk(job("orchestrator"), job("other"))
+    result = talk(job("orchestrator"), job("other"))
     results: list[JobResult] = []
     for what, choice in history:
-        running = said.schedule.running()
-        if said.schedule.is_over:
+        running = result.schedule.running()
+        if result.schedule.is_over:
             break
         if what == "add" and running:
             by = running[choice % len(running)]
-            count = len(said.schedule.plan.jobs)
+            count = len(result.schedule.plan.jobs)
             rule = list(WhenBlockedFails)[choice % 3]
             add(
-                said,
+                result,
                 spawned(f"a{count}", by, by=by, when_blocked_fails=rule, priority=choice % 4),
                 spawned(f"b{count}", *sorted({by, count, choice % count}), by=by),
             )
         elif running:
             index = running[choice % len(running)]
             status = Status.FAILED if what == "fail" else Status.SUCCESS
-            attempt = said.schedule.attempt_of(index)
+            attempt = result.schedule.attempt_of(index)
             results.append(
                 JobResult(index, attempt, len(results), f"u{len(results)}", status, int(what == "fail"))
             )
-            said.ended(index, int(what == "fail"))
-        plan = growing(said.schedule.plan)
+            result.ended(index, int(what == "fail"))
+        plan = growing(result.schedule.plan)
         again = Schedule(plan, OFFER, Choices(may_grow=True))
         under_way = [
-            JobResult(index, said.schedule.attempt_of(index), 0, "r", Status.RUNNING)
-            for index in said.schedule.running()
+            JobResult(index, result.schedule.attempt_of(index), 0, "r", Status.RUNNING)
+            for index in result.schedule.running()
         ]
         restore(again, [*results, *under_way], [])
-        again.begin(said.now_s)
-        live = [_settled(state) for state in said.states]
+        again.begin(result.now_s)
+        live = [_settled(state) for state in result.states]
         assert [_settled(again.state_of(index)) for index in range(len(plan.jobs))] == live
 
 
@@ -278,25 +278,29 @@ def test_numbers_of_the_order_are_made_anew_when_a_gap_is_full() -> None:
 
 def test_waiting_jobs_keep_their_order_when_numbers_are_made_anew() -> None:
     one = RunCapacity(cpus=1, memory_bytes=GIB)
-    said = talk(job("orchestrator", priority=1000), job("low", priority=-1), offer=one, may_go_ahead=False)
+    result = talk(job("orchestrator", priority=1000), job("low", priority=-1), offer=one, may_go_ahead=False)
     for place in range(40):
-        add(said, spawned(f"j{place}", 0, priority=place))
-    order = [*starts(said.ended(0))]
+        add(result, spawned(f"j{place}", 0, priority=place))
+    order = [*starts(result.ended(0))]
     for place in range(40, 60):  # while the others wait for their turn
-        add(said, spawned(f"j{place}", 0, priority=place))
-    order = one_after_the_other(said, order)
-    priorities = [said.schedule.plan.jobs[index].priority for index in order]
+        add(result, spawned(f"j{place}", 0, priority=place))
+    order = one_after_the_other(result, order)
+    priorities = [result.schedule.plan.jobs[index].priority for index in order]
     assert priorities == [39, *range(59, 39, -1), *range(38, -1, -1), -1]
 
 
 def test_thousands_of_batches_cost_little_in_a_large_run() -> None:
     count = 20_000
-    said = talk(*[job("orchestrator"), *(job(f"j{place}", 0) for place in range(count))])
+    result = talk(*[job("orchestrator"), *(job(f"j{place}", 0) for place in range(count))])
     began_s = time.process_time()
     for place in range(2_000):
-        add(said, spawned(f"a{place}", 0, priority=place % 3), spawned(f"b{place}", 0, count + 1 + 2 * place))
+        add(
+            result,
+            spawned(f"a{place}", 0, priority=place % 3),
+            spawned(f"b{place}", 0, count + 1 + 2 * place),
+        )
     assert time.process_time() - began_s < 5.0  # 2.5 ms for each: far less than working it all out again
-    assert said.schedule.counts()[JobState.BLOCKED] == count + 4_000
+    assert result.schedule.counts()[JobState.BLOCKED] == count + 4_000
 
 
 def test_progress_counts_added_jobs_in_stages_of_their_own() -> None:
@@ -343,48 +347,48 @@ def finalized(commands: list[Command]) -> list[int]:
 
 
 def test_an_added_reader_waits_for_every_producer_of_its_dataset() -> None:
-    said = with_producers()
-    said.ended(1)
-    said.ended(0)
-    assert finalized(add(said, reader(0, 1, 2))) == []  # the second producer still runs
-    assert said.state(3) is JobState.BLOCKED
-    commands = said.ended(2)
+    result = with_producers()
+    result.ended(1)
+    result.ended(0)
+    assert finalized(add(result, reader(0, 1, 2))) == []  # the second producer still runs
+    assert result.state(3) is JobState.BLOCKED
+    commands = result.ended(2)
     assert (finalized(commands), starts(commands)) == ([0], [])
-    assert starts(said.say(FinalizationEnded(0))) == [3]
+    assert starts(result.say(FinalizationEnded(0))) == [3]
 
 
 def test_jobs_added_behind_a_producer_count_it_once() -> None:
-    said = with_producers()
-    said.ended(1)
-    said.ended(0)
-    assert finalized(add(said, spawned("a", 0, 1), spawned("b", 0, 1))) == []
-    assert finalized(said.ended(2)) == [0]
+    result = with_producers()
+    result.ended(1)
+    result.ended(0)
+    assert finalized(add(result, spawned("a", 0, 1), spawned("b", 0, 1))) == []
+    assert finalized(result.ended(2)) == [0]
 
 
 def test_an_added_reader_of_a_finalized_dataset_starts_at_once() -> None:
-    said = with_producers()
+    result = with_producers()
     for index in (0, 1, 2):
-        said.ended(index)
-    said.say(FinalizationEnded(0))
-    commands = add(said, reader(0, 1, 2))
+        result.ended(index)
+    result.say(FinalizationEnded(0))
+    commands = add(result, reader(0, 1, 2))
     assert (finalized(commands), starts(commands)) == ([], [3])
 
 
 def test_an_added_reader_of_a_dataset_that_is_being_finalized_waits_for_that() -> None:
-    said = with_producers()
+    result = with_producers()
     for index in (0, 1, 2):
-        said.ended(index)
-    commands = add(said, reader(0, 1, 2))
+        result.ended(index)
+    commands = add(result, reader(0, 1, 2))
     assert (finalized(commands), starts(commands)) == ([], [])
-    assert starts(said.say(FinalizationEnded(0))) == [3]
+    assert starts(result.say(FinalizationEnded(0))) == [3]
 
 
 def test_the_first_reader_of_a_dataset_that_nobody_makes_has_it_finalized() -> None:
-    said = talk(plan=plan_of(job("orchestrator"), datasets=(PlannedDataset("raw", "raw"),)))
-    said.ended(0)
-    commands = add(said, reader(0), reader(0, name="second"))
+    result = talk(plan=plan_of(job("orchestrator"), datasets=(PlannedDataset("raw", "raw"),)))
+    result.ended(0)
+    commands = add(result, reader(0), reader(0, name="second"))
     assert (finalized(commands), starts(commands)) == ([0], [])
-    assert starts(said.say(FinalizationEnded(0))) == [1, 2]
+    assert starts(result.say(FinalizationEnded(0))) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -393,17 +397,17 @@ def test_the_first_reader_of_a_dataset_that_nobody_makes_has_it_finalized() -> N
 def test_producers_that_failed_mean_the_same_for_a_reader_that_comes_later(
     policy: WhenBlockedFails, state: JobState
 ) -> None:
-    said = with_producers()
-    said.ended(1, exit_code=1)
-    said.ended(2, exit_code=1)
-    said.ended(0)
-    assert finalized(add(said, reader(0, 1, 2, when_blocked_fails=policy))) == []
-    assert said.state(3) is state
+    result = with_producers()
+    result.ended(1, exit_code=1)
+    result.ended(2, exit_code=1)
+    result.ended(0)
+    assert finalized(add(result, reader(0, 1, 2, when_blocked_fails=policy))) == []
+    assert result.state(3) is state
     early = with_producers()
     add(early, reader(0, 1, 2, when_blocked_fails=policy))
     for index, exit_code in ((1, 1), (2, 1), (0, 0)):
         early.ended(index, exit_code)
-    assert early.states == said.states
+    assert early.states == result.states
 
 
 @pytest.mark.parametrize(
@@ -412,26 +416,26 @@ def test_producers_that_failed_mean_the_same_for_a_reader_that_comes_later(
 def test_a_dataset_that_could_not_be_finalized_means_the_same_for_a_reader_that_comes_later(
     policy: WhenBlockedFails, state: JobState
 ) -> None:
-    said = with_producers(1)
-    said.ended(1)
-    said.say(FinalizationEnded(0, "out/parts: gone"))
-    said.ended(0)
-    add(said, reader(0, 1, when_blocked_fails=policy), spawned("behind", 0, 2, when_blocked_fails=CANCEL))
-    assert said.state(2) is state
+    result = with_producers(1)
+    result.ended(1)
+    result.say(FinalizationEnded(0, "out/parts: gone"))
+    result.ended(0)
+    add(result, reader(0, 1, when_blocked_fails=policy), spawned("behind", 0, 2, when_blocked_fails=CANCEL))
+    assert result.state(2) is state
     if policy is not RUN:
-        assert "dataset 'parts', which could not be finalized: out/parts: gone" in said.schedule.why(2)
-        assert said.state(3) is (JobState.CANCELED if policy is CANCEL else JobState.BLOCKED)
-        said.say(JobsAsked())
-        assert said.is_over
+        assert "dataset 'parts', which could not be finalized: out/parts: gone" in result.schedule.why(2)
+        assert result.state(3) is (JobState.CANCELED if policy is CANCEL else JobState.BLOCKED)
+        result.say(JobsAsked())
+        assert result.is_over
 
 
 def test_a_tiny_job_in_a_container_is_never_sent_behind_another() -> None:
     def behind(container: ContainerJob | None) -> list[int]:
-        said = talk(job("orchestrator"), offer=RunCapacity(cpus=1, memory_bytes=GIB))
-        add(said, *(spawned(f"j{number}", 0, container=container) for number in range(20)))
-        said.ended(0, duration_s=0.001)
-        said.ended(1, duration_s=0.001)
-        return [one.index for one in said.commands if isinstance(one, StartAttempt) and one.behind]
+        result = talk(job("orchestrator"), offer=RunCapacity(cpus=1, memory_bytes=GIB))
+        add(result, *(spawned(f"j{number}", 0, container=container) for number in range(20)))
+        result.ended(0, duration_s=0.001)
+        result.ended(1, duration_s=0.001)
+        return [one.index for one in result.commands if isinstance(one, StartAttempt) and one.behind]
 
     assert behind(None)
     assert behind(ContainerJob(image="i")) == []

@@ -58,8 +58,8 @@ def result(index: int) -> JobResult:
 def test_a_reader_waits_for_all_producers_and_for_the_finalization() -> None:
     talk = Talk(fan_in())
     assert finalized(talk.ended(0)) == []
-    said = talk.ended(1)
-    assert (finalized(said), starts(said)) == ([0], [])
+    found = talk.ended(1)
+    assert (finalized(found), starts(found)) == ([0], [])
     assert talk.state(2) is JobState.BLOCKED
     assert talk.schedule.why(2) == "waits until dataset parts is finalized"
     assert starts(talk.say(FinalizationEnded(0))) == [2]
@@ -71,9 +71,9 @@ def test_a_run_is_not_over_before_its_datasets_are_finalized() -> None:
         job("make", output_datasets=(0,)), datasets=(PlannedDataset("parts", "out", producers=(0,)),)
     )
     talk = Talk(plan)
-    said = talk.ended(0)
-    assert finalized(said) == [0]
-    assert RunIsOver() not in said
+    found = talk.ended(0)
+    assert finalized(found) == [0]
+    assert RunIsOver() not in found
     assert talk.say(FinalizationEnded(0))[-1] == RunIsOver()
 
 
@@ -108,14 +108,14 @@ def test_a_dataset_that_cannot_be_finalized_holds_its_readers_back(
 ) -> None:
     talk = Talk(fan_in(1, when_blocked_fails=policy))
     talk.ended(0)
-    said = talk.say(FinalizationEnded(0, "out/parts/a: Permission denied"))
+    found = talk.say(FinalizationEnded(0, "out/parts/a: Permission denied"))
     assert talk.state(1) is state
     assert talk.schedule.failed_datasets() == [0]
     if policy is not RUN:
         why = "dataset 'parts', which could not be finalized: out/parts/a: Permission denied"
         assert why in talk.schedule.why(1)
-        assert any(isinstance(one, StateChanged) and why in one.why for one in said)
-        assert said[-1] == RunIsOver()
+        assert any(isinstance(one, StateChanged) and why in one.why for one in found)
+        assert found[-1] == RunIsOver()
 
 
 def test_a_canceled_reader_takes_those_behind_it_along() -> None:
@@ -158,15 +158,15 @@ def test_a_run_that_drains_still_finalizes_and_one_that_is_killed_does_not() -> 
     talk = Talk(fan_in())
     talk.ended(0)
     talk.say(StopWanted(StopMode.DRAIN))
-    said = talk.ended(1)
-    assert finalized(said) == [0]
+    found = talk.ended(1)
+    assert finalized(found) == [0]
     assert talk.say(FinalizationEnded(0))[-1] == RunIsOver()
     killed = Talk(fan_in())
     killed.ended(0)
     killed.say(StopWanted(StopMode.KILL))
-    said = killed.ended(1, status=Status.SUCCESS)
-    assert finalized(said) == []
-    assert said[-1] == RunIsOver()
+    found = killed.ended(1, status=Status.SUCCESS)
+    assert finalized(found) == []
+    assert found[-1] == RunIsOver()
 
 
 # ---- what was recorded before ------------------------------------------------------------------------
@@ -179,13 +179,13 @@ def begun(plan: Plan, results: list[JobResult], *facts: RunFact, **base: Any) ->
 
 
 def test_a_driver_that_was_killed_before_the_finalization_is_followed_by_one_that_does_it() -> None:
-    said = begun(fan_in(), [result(0), result(1)])
-    assert (finalized(said), starts(said)) == ([0], [])
+    found = begun(fan_in(), [result(0), result(1)])
+    assert (finalized(found), starts(found)) == ([0], [])
 
 
 def test_a_dataset_that_was_finalized_is_not_finalized_again() -> None:
-    said = begun(fan_in(), [result(0), result(1)], fact())
-    assert (finalized(said), starts(said)) == ([], [2])
+    found = begun(fan_in(), [result(0), result(1)], fact())
+    assert (finalized(found), starts(found)) == ([], [2])
 
 
 def test_a_finalization_that_failed_is_tried_again_by_a_resume() -> None:

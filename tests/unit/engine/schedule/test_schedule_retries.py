@@ -113,9 +113,9 @@ def test_the_pause_grows_up_to_its_maximum(retry: int, expected_s: float) -> Non
 
 def test_the_recovery_script_comes_first_and_the_pause_after_it() -> None:
     talk = retried(match_all_exit_codes=True, recovery_script="fix", backoff_s=5.0)
-    said = talk.ended(0, 1)
-    assert RunRecovery(0, 1, "fix") in said
-    assert starts(said) == []
+    result = talk.ended(0, 1)
+    assert RunRecovery(0, 1, "fix") in result
+    assert starts(result) == []
     assert "its recovery script runs" in talk.schedule.why(0)
     assert starts(talk.say(CommandEnded(Status.SUCCESS, index=0))) == []
     assert starts(talk.say(Tick(), after_s=5.0)) == [0]
@@ -214,8 +214,8 @@ def test_lost_attempts_do_not_count_but_not_for_ever() -> None:
 def test_while_draining_a_retry_waits_for_the_run_to_go_on() -> None:
     talk = retried(match_all_exit_codes=True, recovery_script="fix")
     talk.say(StopWanted(StopMode.DRAIN))
-    said = talk.ended(0, 1)
-    assert not any(isinstance(command, RunRecovery | StartAttempt) for command in said)
+    result = talk.ended(0, 1)
+    assert not any(isinstance(command, RunRecovery | StartAttempt) for command in result)
     assert talk.states == [JobState.READY]
     assert talk.is_over
 

@@ -72,9 +72,9 @@ def test_behind_a_failure_jobs_are_canceled_one_after_the_other() -> None:
     talk = Talk(
         plan_of(job("a"), job("b", 0, when_blocked_fails=CANCEL), job("c", 1, when_blocked_fails=CANCEL))
     )
-    said = talk.ended(0, 3)
+    result = talk.ended(0, 3)
     assert talk.states == [JobState.FAILED, JobState.CANCELED, JobState.CANCELED]
-    assert StateChanged(2, "b, which it depends on, did not succeed") in said
+    assert StateChanged(2, "b, which it depends on, did not succeed") in result
     assert talk.is_over
 
 
@@ -137,8 +137,8 @@ def test_an_end_that_is_told_twice_or_of_another_attempt_changes_nothing() -> No
 
 def test_a_job_that_was_not_started_is_ready_again_under_the_same_number() -> None:
     talk = Talk(plan_of(job("a")))
-    said = talk.ended(0, status=Status.CANCELLED, reason="not-started")
-    assert [(start.index, start.attempt) for start in said if isinstance(start, StartAttempt)] == [(0, 1)]
+    result = talk.ended(0, status=Status.CANCELLED, reason="not-started")
+    assert [(start.index, start.attempt) for start in result if isinstance(start, StartAttempt)] == [(0, 1)]
 
 
 # user data
@@ -193,8 +193,8 @@ def test_draining_with_nothing_running_is_the_end() -> None:
 
 def test_killing_stops_all_and_a_second_time_at_once() -> None:
     talk = Talk(plan_of(job("a"), job("b"), job("c", 0)))
-    said = talk.say(StopWanted(StopMode.KILL))
-    assert said[:2] == [StopAttempt(0), StopAttempt(1)]
+    result = talk.say(StopWanted(StopMode.KILL))
+    assert result[:2] == [StopAttempt(0), StopAttempt(1)]
     assert talk.state(2) is JobState.CANCELED
     assert talk.say(StopWanted(StopMode.KILL)) == [StopAttempt(0, True), StopAttempt(1, True)]
     assert RunIsOver() not in talk.ended(0, 143, status=Status.CANCELLED, reason="cancelled")

@@ -93,6 +93,10 @@ def test_names_that_only_look_like_secrets_are_left(name: str) -> None:
         (["sh", "-c", "run --token 'hunter2! x' y"], ["sh", "-c", "run --token '***' y"]),
         (["get", "http://h/?token=hunter2!&n=1"], ["get", "http://h/?token=***&n=1"]),
         (["put", '{"api_key": "hunter2!", "n": 1}'], ["put", '{"api_key": "***", "n": 1}']),
+        (
+            ["sh", "-c", r'put "{\"api_key\": \"hunter2! x\", \"n\": 1}"'],
+            ["sh", "-c", r'put "{\"api_key\": \"***\", \"n\": 1}"'],
+        ),
     ],
 )
 def test_secrets_on_a_command_line_are_taken_out(argv: list[str], kept: list[str]) -> None:

@@ -52,7 +52,7 @@ def test_what_is_written_stands_for_values(written: Any, values: list[Any]) -> N
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
         ("1:10:0", "the step of '1:10:0' is 0"),
         ("10:1", "has no values; write 10:1:-1 to count down"),
@@ -71,8 +71,8 @@ def test_what_is_written_stands_for_values(written: Any, values: list[Any]) -> N
         ("1:1e12", "more than 2,000,000 values"),
     ],
 )
-def test_what_stands_for_nothing_says_why(written: Any, said: str) -> None:
-    with pytest.raises(BadParameter, match=said.replace("[", r"\[")):
+def test_what_stands_for_nothing_says_why(written: Any, message: str) -> None:
+    with pytest.raises(BadParameter, match=message.replace("[", r"\[")):
         values_of(written, {})
 
 

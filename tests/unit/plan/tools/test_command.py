@@ -117,7 +117,7 @@ def test_values_of_the_right_kind_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "told"),
+    ("params", "message"),
     [
         ({"siz": 1}, "s.py has no parameter 'siz'; did you mean 'size'?"),
         ({"size": "64"}, "parameter size of s.py: must be a whole number, not '64'"),
@@ -137,10 +137,10 @@ def test_values_of_the_right_kind_pass() -> None:
         ({"a b": 1}, "parameter 'a b': a name has letters, digits, '_', '-' and '.', a letter first"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_told(params: dict[str, Any], told: str) -> None:
+def test_a_value_that_cannot_be_used_is_told(params: dict[str, Any], message: str) -> None:
     with pytest.raises(ToolError) as raised:
         check_parameters("s.py", params, KNOWN)
-    assert str(raised.value) == told
+    assert str(raised.value) == message
 
 
 def test_a_script_of_which_nothing_is_known_takes_anything() -> None:

@@ -9,7 +9,7 @@ from joblens.plan.workflows.checks import loose_names
 from joblens.plan.workflows.expansion import make_plan
 
 
-def told(*, command: str = "x", parameters: dict[str, Any] | None = None, **fields: Any) -> list[str]:
+def warnings_of(*, command: str = "x", parameters: dict[str, Any] | None = None, **fields: Any) -> list[str]:
     given = {"lr": [0.1, 0.2]} if parameters is None else parameters
     job = JobSpec(name="t_{lr}" if given else "t", command=command, parameters=given)
     spec = WorkflowSpec(name="w", jobs=(job,), **fields)
@@ -20,14 +20,14 @@ def told(*, command: str = "x", parameters: dict[str, Any] | None = None, **fiel
 
 def test_a_slip_in_a_name_is_told_with_the_one_that_was_meant() -> None:
     parameters = {"lr": [0.1, 0.2], "mb": [1]}
-    assert told(command="echo lr={lr} mb={mbb}", parameters=parameters) == [
+    assert warnings_of(command="echo lr={lr} mb={mbb}", parameters=parameters) == [
         "job 't_{lr}': {mbb} in its command is not a parameter and stays unchanged; did you mean {mb}?",
         "job 't_{lr}' uses its parameter 'mb' nowhere",
     ]
 
 
 def test_a_form_behind_the_name_changes_nothing() -> None:
-    [warning] = told(command="echo {lrr:.3f} {lrr}")
+    [warning] = warnings_of(command="echo {lrr:.3f} {lrr}")
     assert "{lrr} in its command" in warning
     assert warning.endswith("did you mean {lr}?")
 
@@ -49,11 +49,11 @@ def test_a_form_behind_the_name_changes_nothing() -> None:
     ],
 )
 def test_braces_of_others_are_left_in_peace(command: str) -> None:
-    assert told(command=command) == []
+    assert warnings_of(command=command) == []
 
 
 def test_a_job_without_parameters_may_have_any_braces() -> None:
-    assert told(command="jq '{name}' f", parameters={}) == []
+    assert warnings_of(command="jq '{name}' f", parameters={}) == []
 
 
 def test_a_shared_parameter_that_no_entry_uses_is_told() -> None:

@@ -47,7 +47,7 @@ def test_each_choice_narrows_what_the_others_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "message"),
     [
         ("clean_3", "--only: there is no job 'clean_3'; did you mean 'clean_"),
         ("x*", "--only: no job's name matches 'x*'"),
@@ -56,9 +56,9 @@ def test_each_choice_narrows_what_the_others_left() -> None:
         ("label:gpuu", "--only: no job has the label 'gpuu'; did you mean 'gpu'?"),
     ],
 )
-def test_a_word_that_stands_for_no_job_is_told(word: str, said: str) -> None:
+def test_a_word_that_stands_for_no_job_is_told(word: str, message: str) -> None:
     (problem,) = select(PLAN, (word,), (), ()).problems
-    assert problem.startswith(said)
+    assert problem.startswith(message)
 
 
 def test_leaving_out_everything_is_told() -> None:

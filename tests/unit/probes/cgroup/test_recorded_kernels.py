@@ -72,9 +72,9 @@ def test_the_layout_is_recognised(recording: Path, tmp_path: Path) -> None:
 
 def test_cpu_time_is_what_the_job_and_wait4_said(recording: Path) -> None:
     truth = truth_of(recording)
-    for instant, said in zip(("1", "2"), truth["instants"], strict=True):
+    for instant, result in zip(("1", "2"), truth["instants"], strict=True):
         # The job asked the clock in ticks of 10 ms, four of them.
-        assert read_at(recording, instant)["cpu_total_usec"] == pytest.approx(said["cpu_usec"], abs=60_000)
+        assert read_at(recording, instant)["cpu_total_usec"] == pytest.approx(result["cpu_usec"], abs=60_000)
     end = read_at(recording, "end")
     assert end["cpu_total_usec"] == pytest.approx(truth["end"]["cpu_usec"], rel=0.01, abs=15_000)
     assert end["cpu_user_usec"] + end["cpu_system_usec"] == pytest.approx(end["cpu_total_usec"], abs=10)
@@ -93,9 +93,9 @@ def test_counters_never_go_back(recording: Path) -> None:
 
 
 def test_memory_is_what_the_job_held(recording: Path) -> None:
-    for instant, said in zip(("1", "2"), truth_of(recording)["instants"], strict=True):
+    for instant, result in zip(("1", "2"), truth_of(recording)["instants"], strict=True):
         reading = read_at(recording, instant)
-        assert reading["memory_anon_bytes"] == pytest.approx(said["anon_bytes"], rel=0.1)
+        assert reading["memory_anon_bytes"] == pytest.approx(result["anon_bytes"], rel=0.1)
         assert reading["memory_current_bytes"] >= reading["memory_anon_bytes"]
     second = read_at(recording, "2")
     assert 96 * MIB < second["memory_kernel_peak_bytes"] < second["memory_limit_bytes"] == 512 * MIB

@@ -82,7 +82,7 @@ def test_who_was_asked_is_told_when_nobody_answers(tmp_path: Path) -> None:
     with pytest.raises(ContainerError, match="nothing listens at"):
         connect(socket=f"unix://{deaf}")
     listener.listen()
-    with pytest.raises(ContainerError, match=r"did not answer within 0\.1 s"):
+    with pytest.raises(ContainerError, match=r"did not answer within 0\.1s"):
         connect("docker", str(deaf), timeout_s=0.1)
     listener.close()
     with pytest.raises(ContainerError, match="expected docker or podman"):

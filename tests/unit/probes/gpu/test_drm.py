@@ -24,9 +24,9 @@ class Watching:
         self.driver.followers.add("job", GpuFollower(lambda: self.pids, given))
 
     def readings(self) -> dict[str, GpuReading]:
-        told = self.driver.read()
-        assert told is not None
-        readings = told["job"].readings
+        result = self.driver.read()
+        assert result is not None
+        readings = result["job"].readings
         assert readings is not None
         return readings
 
@@ -221,26 +221,26 @@ def test_time_of_work_that_goes_through_rocm_is_unknown_and_not_none(amd: GpuTre
     job = Watching(amd, 4001, 4010)
     job.only()
     job.now_ns += 2 * 10**9
-    told = job.driver.read()
-    assert told is not None
-    readings = told["job"].readings
+    result = job.driver.read()
+    assert result is not None
+    readings = result["job"].readings
     assert readings is not None
     (reading,) = readings.values()
     assert (reading.job_utilization, reading.job_busy_usec) == (None, None)
     assert (reading.job_processes, reading.job_memory_bytes) == (2, (2048 + 512) * MIB)
-    assert "ROCm" in told["job"].facts[0].unknown["job_busy_usec"]
+    assert "ROCm" in result["job"].facts[0].unknown["job_busy_usec"]
 
 
 def test_a_driver_that_counts_no_time_leaves_a_reason(xe: GpuTree) -> None:
     path = xe.folder / "proc/6001/fdinfo/8"
     path.write_text("\n".join(line for line in path.read_text().splitlines() if "cycles" not in line))
-    told = Watching(xe, 6001).driver.read()
-    assert told is not None
-    readings = told["job"].readings
+    result = Watching(xe, 6001).driver.read()
+    assert result is not None
+    readings = result["job"].readings
     assert readings is not None
     assert readings["0000:03:00.0"].job_busy_usec is None
     assert readings["0000:03:00.0"].job_memory_bytes == 480 * MIB
-    assert "does not count" in told["job"].facts[0].unknown["job_utilization"]
+    assert "does not count" in result["job"].facts[0].unknown["job_utilization"]
 
 
 def test_a_client_that_cannot_be_understood_is_passed_over(amd: GpuTree) -> None:
@@ -252,9 +252,9 @@ def test_a_client_that_cannot_be_understood_is_passed_over(amd: GpuTree) -> None
 def test_an_xe_card_tells_what_its_package_tells(xe: GpuTree) -> None:
     (card,) = find_cards(xe.sys)
     assert card.facts.power_limit_mw == 190_000  # what it may draw for long, not for a moment
-    told = read_card(card.directory)
-    assert (told["temperature_c"], told["energy_mj"], told["sm_clock_mhz"]) == (61, 987_654_321, 2850)
-    assert "fan_speed" not in told  # turns a minute, and nobody says of how many
+    result = read_card(card.directory)
+    assert (result["temperature_c"], result["energy_mj"], result["sm_clock_mhz"]) == (61, 987_654_321, 2850)
+    assert "fan_speed" not in result  # turns a minute, and nobody says of how many
 
 
 def test_sensors_of_a_part_of_a_card_are_not_the_cards(intel: GpuTree) -> None:
@@ -299,13 +299,13 @@ def test_a_gpu_that_was_given_is_told_of_although_it_is_not_used(amd: GpuTree) -
 
 def test_a_driver_that_says_nothing_of_processes_leaves_a_reason(intel: GpuTree) -> None:
     job = Watching(intel, 5002)
-    told = job.driver.read()
-    assert told is not None
-    readings = told["job"].readings
+    result = job.driver.read()
+    assert result is not None
+    readings = result["job"].readings
     assert readings is not None
     reading = readings["0000:00:02.0"]
     assert (reading.job_processes, reading.job_memory_bytes, reading.job_busy_usec) == (1, None, None)
-    assert "fdinfo" in told["job"].facts[0].unknown["job_memory_bytes"]
+    assert "fdinfo" in result["job"].facts[0].unknown["job_memory_bytes"]
 
 
 def test_a_descriptor_that_is_closed_in_the_middle_of_a_look_does_no_harm(
@@ -333,12 +333,12 @@ def test_numbers_that_only_a_program_tells_are_taken_from_it(intel: GpuTree) -> 
 
     driver = DrmDriver(intel.proc, intel.sys, Top())
     driver.followers.add("job", GpuFollower(lambda: [5001]))
-    told = driver.read()
-    assert told is not None
-    readings = told["job"].readings
+    result = driver.read()
+    assert result is not None
+    readings = result["job"].readings
     assert readings is not None
     assert (readings["0000:00:02.0"].utilization, readings["0000:00:02.0"].power_mw) == (8725, 11_403)
-    assert "utilization" not in told["job"].facts[0].unknown
+    assert "utilization" not in result["job"].facts[0].unknown
 
 
 def test_readings_come_less_often_when_they_cost_much(amd: GpuTree) -> None:

@@ -34,10 +34,10 @@ def replayed(recorded: dict[str, Any]) -> Series:
         driver.followers.add(job, GpuFollower(lambda pid=pid: [pid]))  # type: ignore[misc]
     series: Series = {job: [] for job in recorded["pids"]}
     while True:
-        told = driver.read()
-        assert told is not None
+        result = driver.read()
+        assert result is not None
         for job, readings in series.items():
-            found = told[job].readings
+            found = result[job].readings
             assert found is not None
             readings.extend(found.values())
         try:
@@ -48,8 +48,8 @@ def replayed(recorded: dict[str, Any]) -> Series:
 
 @pytest.mark.parametrize("job", ["heavy", "light"])
 def test_a_jobs_memory_is_what_nvidia_smi_says(recorded: dict[str, Any], replayed: Series, job: str) -> None:
-    told = {reading.job_memory_bytes for reading in replayed[job]}
-    assert told == {recorded["nvidia_smi"][job]["memory_bytes"]}
+    result = {reading.job_memory_bytes for reading in replayed[job]}
+    assert result == {recorded["nvidia_smi"][job]["memory_bytes"]}
 
 
 def test_a_jobs_utilisation_is_what_nvidia_smi_says(recorded: dict[str, Any], replayed: Series) -> None:

@@ -38,7 +38,7 @@ def test_a_broker_is_known_by_its_url_and_shown_without_user_and_password(
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "hint"),
+    ("text", "message", "hint"),
     [
         ("sqs://host", "no broker is known by sqs://", "redis://"),
         ("postgresql://host/db", "no broker is known by postgresql://", "redis://"),
@@ -54,11 +54,11 @@ def test_a_broker_is_known_by_its_url_and_shown_without_user_and_password(
         ("file://host/folder", "has no host", "/FOLDER"),
     ],
 )
-def test_what_is_no_broker_is_refused_with_what_to_write_instead(text: str, said: str, hint: str) -> None:
+def test_what_is_no_broker_is_refused_with_what_to_write_instead(text: str, message: str, hint: str) -> None:
     with pytest.raises(InputError) as refused:
         parse_broker(text, HOME_FOLDER)
 
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert hint in refused.value.hint
     assert "s3cret" not in f"{refused.value} {refused.value.hint}"
 

@@ -181,8 +181,8 @@ def test_keys_of_a_run_that_have_no_use_are_told() -> None:
         jobs=(job(0, nodes=2),),
         actions=(nodes_action(), nodes_action(trigger=TriggerType.ON_WORKFLOW_COMPLETE)),
     )
-    told = unused_keys(plan, SlurmChoice())
-    assert [line.split(" ")[0] for line in told] == ["jobs", "action"]
+    result = unused_keys(plan, SlurmChoice())
+    assert [line.split(" ")[0] for line in result] == ["jobs", "action"]
     assert "--packing jobs" in " ".join(unused_keys(plan, SlurmChoice(packing="jobs")))
     assert unused_keys(Plan(name="test", jobs=(job(),)), SlurmChoice()) == []
 

@@ -64,7 +64,7 @@ def test_an_allocation_that_jobs_share_is_called_after_its_workflow_and_schedule
             "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Job violates accounting/QOS policy",
             False,
         ),
-        ("sbatch did not answer within 60 s", False),
+        ("sbatch did not answer within 60s", False),
     ],
 )
 def test_what_sbatch_would_say_again_is_final_and_the_rest_is_not(complaint: str, is_final: bool) -> None:

@@ -154,8 +154,8 @@ def test_values_that_say_nothing_new_are_not_warned_of(lines: str) -> None:
     ],
 )
 def test_a_value_without_effect_is_warned_of(lines: str, message: str) -> None:
-    [(_, told)] = warned(TOP + lines + "\n")
-    assert told.startswith(message)
+    [(_, result)] = warned(TOP + lines + "\n")
+    assert result.startswith(message)
 
 
 def test_every_format_has_the_same_warnings() -> None:

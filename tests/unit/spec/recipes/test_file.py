@@ -23,7 +23,7 @@ def recipe_of(text: str, **given: object) -> Recipe:
     return reading.recipe
 
 
-def told(text: str, **given: object) -> list[str]:
+def problems_of(text: str, **given: object) -> list[str]:
     return [f"{one.mark.line}:{one.mark.column}: {one.message}" for one in read(text, **given).problems]
 
 
@@ -126,7 +126,7 @@ def test_keys_that_change_nothing_are_remembered() -> None:
 
 def test_keys_that_would_change_the_rows_are_refused_unless_they_are_off() -> None:
     recipe_of(f"{LEAST}keep_hashes_in_res_ds: false\nvalidators: []\n")
-    (problem,) = told(f"{LEAST}keep_hashes_in_res_ds: true\n")
+    (problem,) = problems_of(f"{LEAST}keep_hashes_in_res_ds: true\n")
     assert problem.startswith("5:1: keep_hashes_in_res_ds is not supported")
 
 
@@ -142,7 +142,7 @@ def test_every_mistake_is_told_with_its_place() -> None:
         "dataset_pth: a\nexport_path: out\nnp: zero\npartition: {target_size: 1}\n"
         "process:\n  - b:\n    x: 1\n  - b: 5\n  - {}\njob_id: a/b\n"
     )
-    assert told(text) == [
+    assert problems_of(text) == [
         "1:1: unknown key 'dataset_pth'; did you mean 'dataset_path'?",
         "3:1: np must be a whole number, not 'zero'",
         "4:13: unknown key 'target_size' in partition; did you mean 'target_size_mb'?",
@@ -173,19 +173,19 @@ def test_every_mistake_is_told_with_its_place() -> None:
     ],
 )
 def test_what_cannot_be_together_is_told(more: str, problem: str) -> None:
-    assert told(LEAST + more) == [problem]
+    assert problems_of(LEAST + more) == [problem]
 
 
 @pytest.mark.parametrize("path", ["out.txt", "folder"])
 def test_an_export_of_no_known_format_is_refused(path: str) -> None:
-    (problem,) = told(f"dataset_path: a\nexport_path: {path}\nprocess: [a]\n")
+    (problem,) = problems_of(f"dataset_path: a\nexport_path: {path}\nprocess: [a]\n")
     assert "use .jsonl, .json or .parquet, or set export_type" in problem
-    said = recipe_of(f"dataset_path: a\nexport_path: {path}\nexport_type: jsonl\nprocess: [a]\n")
-    assert said.export_type == "jsonl"
+    result = recipe_of(f"dataset_path: a\nexport_path: {path}\nexport_type: jsonl\nprocess: [a]\n")
+    assert result.export_type == "jsonl"
 
 
 def test_an_export_inside_of_a_work_dir_that_is_not_there_is_refused() -> None:
-    (problem,) = told("dataset_path: a\nexport_path: '{work_dir}/x.jsonl'\nprocess: [a]\n")
+    (problem,) = problems_of("dataset_path: a\nexport_path: '{work_dir}/x.jsonl'\nprocess: [a]\n")
     assert "there is no work_dir" in problem
 
 
@@ -201,7 +201,7 @@ def test_an_export_inside_of_a_work_dir_that_is_not_there_is_refused() -> None:
     ],
 )
 def test_files_that_are_no_recipes_say_what_is_missing(text: str, problem: str) -> None:
-    assert any(problem in each for each in told(text))
+    assert any(problem in each for each in problems_of(text))
 
 
 @pytest.mark.parametrize(
@@ -222,15 +222,15 @@ def test_files_that_are_no_recipes_say_what_is_missing(text: str, problem: str) 
     ],
 )
 def test_places_and_ids_that_cannot_be_are_told_with_why(line: str, words: str) -> None:
-    (said,) = told(f"{LEAST}{line}\n")
-    assert said.startswith("5:1: ")
-    assert words in said
+    (result,) = problems_of(f"{LEAST}{line}\n")
+    assert result.startswith("5:1: ")
+    assert words in result
 
 
 def test_a_dataset_elsewhere_is_told_as_that() -> None:
     text = "dataset_path:\n  - a.jsonl\n  - hdfs://x/b.jsonl\nexport_path: b.jsonl\nprocess: [a]\n"
-    (said,) = told(text)
-    assert said.startswith("3:5: dataset_path: hdfs://x/b.jsonl is a URL")
+    (result,) = problems_of(text)
+    assert result.startswith("3:5: dataset_path: hdfs://x/b.jsonl is a URL")
 
 
 @pytest.mark.parametrize(
@@ -285,5 +285,5 @@ def test_weights_are_told_to_change_nothing() -> None:
     ],
 )
 def test_loading_that_would_give_other_rows_is_refused(line: str, problem: str) -> None:
-    (said,) = told(f"{LEAST}load_dataset_kwargs:\n  {line}\n")
-    assert problem in said
+    (result,) = problems_of(f"{LEAST}load_dataset_kwargs:\n  {line}\n")
+    assert problem in result

@@ -142,8 +142,8 @@ def test_an_empty_file_or_section_sets_nothing(text: str) -> None:
     ],
 )
 def test_a_mistake_is_told_with_its_place_and_the_way_out(text: str, problem: str) -> None:
-    (told,) = problems(text)
-    assert told.startswith(problem)
+    (result,) = problems(text)
+    assert result.startswith(problem)
 
 
 def test_all_mistakes_of_a_file_are_told_at_once_in_its_order() -> None:

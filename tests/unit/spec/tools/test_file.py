@@ -159,10 +159,10 @@ def test_a_tool_is_called_by_its_file_unless_it_says_otherwise() -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_place(text: str, told: str) -> None:
+def test_a_mistake_is_told_with_its_place(text: str, problems_of: str) -> None:
     reading = read_tool(text, "/tools/t.yaml")
     assert reading.tool is None
-    assert [f"{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems] == [told]
+    assert [f"{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems] == [problems_of]
 
 
 def test_all_mistakes_are_told_at_once() -> None:
@@ -170,7 +170,7 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert len(reading.problems) == 3
 
 
-def told(text: str) -> list[str]:
+def problems_of(text: str) -> list[str]:
     return [one.message for one in read_tool(text, "/tools/t.yaml").problems]
 
 
@@ -179,7 +179,7 @@ def test_mistakes_between_keys_are_told_beside_those_of_single_keys() -> None:
         'command: ["{program}", "{scrip}"]\nprograms: [a]\nparameters: arguments\nfoo: 1\n'
         "requirements: {cpus: lots}\n"
     )
-    first, second, third, fourth = told(text)
+    first, second, third, fourth = problems_of(text)
     assert first == "command: {scrip} is unknown; did you mean {script}?"
     assert second == "parameters: arguments needs {params...} in the command"
     assert third.startswith("unknown key 'foo'")
@@ -199,7 +199,7 @@ def test_mistakes_between_keys_are_told_beside_those_of_single_keys() -> None:
     ],
 )
 def test_nothing_is_missed_that_was_only_written_wrongly(text: str) -> None:
-    assert len(told(text)) == 1
+    assert len(problems_of(text)) == 1
 
 
 VALUES = st.recursive(

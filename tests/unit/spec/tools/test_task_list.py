@@ -61,14 +61,14 @@ def test_every_mistake_is_told_with_its_place() -> None:
   tool: x
   params: [1]
 """
-    told = problems(text)
-    assert told[0] == "3:3: unknown key 'parms' in a task; did you mean 'params'?"
-    assert told[1].startswith("4:3: a task has no 'script'")
-    assert any(line.startswith("7:3: params must be a mapping of names to values") for line in told)
+    result = problems(text)
+    assert result[0] == "3:3: unknown key 'parms' in a task; did you mean 'params'?"
+    assert result[1].startswith("4:3: a task has no 'script'")
+    assert any(line.startswith("7:3: params must be a mapping of names to values") for line in result)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "is empty"),
         ("[]", "at least one"),
@@ -81,8 +81,8 @@ def test_every_mistake_is_told_with_its_place() -> None:
         ("- {tool: a, script: ", ""),
     ],
 )
-def test_what_is_no_list_of_tasks_is_refused(text: str, said: str) -> None:
-    assert said in "\n".join(problems(text))
+def test_what_is_no_list_of_tasks_is_refused(text: str, message: str) -> None:
+    assert message in "\n".join(problems(text))
 
 
 def test_the_place_of_a_task_is_known_in_both_forms() -> None:

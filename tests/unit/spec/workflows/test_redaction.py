@@ -43,8 +43,8 @@ def test_what_is_given_away_has_only_the_variables_that_records_keep() -> None:
         "name: x  # mine\nenv: {OMP_NUM_THREADS: 4, DB_PW: abc}\n"
         "jobs:\n  - {name: a, command: run, env: {STRIPE: def}}\n"
     )
-    told, form = redact_spec(text, "yaml", depth=Depth.FOR_OTHERS)
+    result, form = redact_spec(text, "yaml", depth=Depth.FOR_OTHERS)
     assert form == "yaml"
-    assert "# mine" in told
-    assert read_document(told, "yaml").value["env"] == {"OMP_NUM_THREADS": 4, "DB_PW": "***"}
-    assert "def" not in told
+    assert "# mine" in result
+    assert read_document(result, "yaml").value["env"] == {"OMP_NUM_THREADS": 4, "DB_PW": "***"}
+    assert "def" not in result

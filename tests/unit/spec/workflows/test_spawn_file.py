@@ -10,7 +10,7 @@ from joblens.spec.workflows.file import read_spawn
 def test_a_batch_is_a_mapping_or_a_list_of_jobs() -> None:
     one = {"name": "a", "command": "x", "num_cpus": 2, "blocked_by": ["b"]}
     whole = read_spawn({"jobs": [one], "lineage": "l", "state": None})
-    assert (whole.lineage, whole.state, whole.has_state) == ("l", None, True)
+    assert (whole.lineage, whole.state) == ("l", None)
     assert whole.jobs == read_spawn([one]).jobs
     assert whole.jobs[0].depends_on == ("b",)
     assert read_spawn({"jobs": []}).problems == ()

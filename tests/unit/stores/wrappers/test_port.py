@@ -1,4 +1,4 @@
-"""Store wrappers forward by name, unseen by type checkers: their own methods must match the port."""
+"""Store wrappers forward by name: their own methods must match the port, and all others reach the store."""
 
 import inspect
 from collections.abc import Callable

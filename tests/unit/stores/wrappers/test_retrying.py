@@ -29,8 +29,8 @@ def inner(tmp_path: Path) -> SometimesAway:
     return SometimesAway(str(tmp_path / "joblens.db"))
 
 
-def _patient(inner: SometimesAway, said: list[str], until: float | None = None) -> RetryingStore:
-    return RetryingStore(inner, said.append, until=until, pause_s=0.001)
+def _patient(inner: SometimesAway, messages: list[str], until: float | None = None) -> RetryingStore:
+    return RetryingStore(inner, messages.append, until=until, pause_s=0.001)
 
 
 def _away(times: int) -> list[StoreError]:
@@ -38,11 +38,11 @@ def _away(times: int) -> list[StoreError]:
 
 
 def test_a_store_that_is_away_is_asked_until_it_answers_and_that_is_told_once(inner: SometimesAway) -> None:
-    said: list[str] = []
-    store = _patient(inner, said)
+    messages: list[str] = []
+    store = _patient(inner, messages)
     inner.outages = _away(3)
     store.apply([queued("a1"), ended("a1")])
-    assert said == [
+    assert messages == [
         "the store is away; retrying until it answers",
         f"the store {inner.url} answers again",
     ]
@@ -50,18 +50,18 @@ def test_a_store_that_is_away_is_asked_until_it_answers_and_that_is_told_once(in
     assert store.find("a1").job.uuid == "a1"
     inner.outages = _away(2)
     assert [record.job.uuid for record in store.records(HistoryQuery())] == ["a1"]
-    assert len(said) == 6
+    assert len(messages) == 6
     assert store.states(["a1"]).keys() == {"a1"}
-    assert len(said) == 6
+    assert len(messages) == 6
 
 
 def test_it_is_not_asked_beyond_the_time(inner: SometimesAway) -> None:
-    said: list[str] = []
-    store = _patient(inner, said, until=time.monotonic())
+    messages: list[str] = []
+    store = _patient(inner, messages, until=time.monotonic())
     inner.outages = _away(1)
     with pytest.raises(StoreError, match="is away"):
         store.running()
-    assert said == []
+    assert messages == []
 
 
 def test_what_no_waiting_helps_against_is_told_at_once(inner: SometimesAway) -> None:

@@ -41,9 +41,9 @@ def test_a_container_is_told_with_its_image_and_what_the_engine_used_for_it() ->
     facts = ContainerFacts(
         engine="docker", id="c0ffee", image="alpine:3", image_id="sha256:abc", overhead=overhead
     )
-    told = dict(container_pairs(facts))
-    assert (told["image"], told["image id"]) == ("alpine:3", "sha256:abc")
-    assert (told["its helper"], told["its engine"], told["its client"]) == (
+    result = dict(container_pairs(facts))
+    assert (result["image"], result["image id"]) == ("alpine:3", "sha256:abc")
+    assert (result["its helper"], result["its engine"], result["its client"]) == (
         "CPU 250ms, 8.0 MiB memory",
         "CPU 500ms",
         "",
@@ -52,8 +52,8 @@ def test_a_container_is_told_with_its_image_and_what_the_engine_used_for_it() ->
 
 def test_a_number_that_is_cut_keeps_its_unit() -> None:
     spread = {"n": 3, "mean": 1234.5, "min": 1000.25, "max": 2000.5, "stdev": 100.125, "median": 1100.5}
-    told = {"profiles": 3, "io_stats": {"max_written_mb_per_second": spread}}
-    line = render_profile_statistics(told, width=72, paint=PLAIN)[-1]
+    result = {"profiles": 3, "io_stats": {"max_written_mb_per_second": spread}}
+    line = render_profile_statistics(result, width=72, paint=PLAIN)[-1]
     assert line.split()[0].endswith("second")
     assert len(line) <= 72
 
@@ -67,11 +67,11 @@ def test_a_long_variable_goes_on_below_its_beginning() -> None:
     assert f"PATH={path}" in "".join(line[19:] for line in lines[first:])
 
 
-@pytest.mark.parametrize(("factor", "told"), [(None, False), (380.0, True)])
-def test_the_factor_for_co2_is_told_where_it_is_set(factor: float | None, told: bool) -> None:
+@pytest.mark.parametrize(("factor", "result"), [(None, False), (380.0, True)])
+def test_the_factor_for_co2_is_told_where_it_is_set(factor: float | None, result: bool) -> None:
     record = Record(status=Status.QUEUED, job=structs.replace(_JOB, grid_co2_g_per_kwh=factor))
     lines = render_show(record, [], now_us=2, width=80, paint=PLAIN)
-    assert any(line.split() == ["CO2", "factor", "380", "g/kWh"] for line in lines) is told
+    assert any(line.split() == ["CO2", "factor", "380", "g/kWh"] for line in lines) is result
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ LONG = {
 }
 
 
-def told(**more: Any) -> dict[str, Any]:
+def statistics(**more: Any) -> dict[str, Any]:
     profiles = [{"duration_seconds": seconds, "io_stats": LONG} for seconds in (1.5, 2.25)]
     return {**aggregate_profiles(profiles), **more}
 
 
 def test_in_a_pipe_every_name_is_whole() -> None:
-    lines = render_profile_statistics(told(), width=None, paint=PLAIN)
+    lines = render_profile_statistics(statistics(), width=None, paint=PLAIN)
     assert [line.split()[0] for line in lines[3:]] == [
         "duration_seconds",
         *(f"io_stats.{name}" for name in LONG),
@@ -31,7 +31,7 @@ def test_in_a_pipe_every_name_is_whole() -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_on_a_terminal_sections_are_headings_and_columns_go_before_names_are_cut(width: int) -> None:
-    lines = render_profile_statistics(told(), width=width, paint=PLAIN)
+    lines = render_profile_statistics(statistics(), width=width, paint=PLAIN)
     assert [line.split()[0] for line in lines[3:]] == ["duration_seconds", "io_stats", *LONG]
     assert lines[4] == "io_stats"
     assert {"MEAN", "MAX"} <= set(lines[2].split())
@@ -41,7 +41,7 @@ def test_on_a_terminal_sections_are_headings_and_columns_go_before_names_are_cut
 
 def test_why_jobs_have_no_profile_is_said() -> None:
     without = {"never_ran": 2, "too_short": 7}
-    lines = render_profile_statistics(told(without_profile=without), width=80, paint=PLAIN)
+    lines = render_profile_statistics(statistics(without_profile=without), width=80, paint=PLAIN)
     assert lines[:2] == [
         "2 profiles of 11 jobs",
         "Without one: 7 too short, no sample was taken between start and end; 2 never ran.",

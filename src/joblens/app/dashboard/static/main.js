@@ -62,7 +62,7 @@ export function start(routes, source, where, own = {}) {
   const router = new Router(routes, where, (match, place) => {
     leaving.abort();
     leaving = new AbortController();
-    const root = frame.newRoot(match?.route.page.nav ?? "");
+    const root = frame.newRoot(match?.route.page.nav ?? "", place.path);
     if (!match) {
       frame.setTitle("Not found");
       fill(
@@ -98,6 +98,7 @@ export function start(routes, source, where, own = {}) {
         if (!signal.aborted)
           fill(
             root,
+            el("h1", null, page.title),
             errorBox(error, isLasting(error) ? undefined : () => location.reload()),
             isLasting(error) ? el("p", null, el("a", { href: router.href("/") }, "Overview")) : null,
           );

@@ -16,6 +16,10 @@ function startReport() {
   /** @type {import("./report/source.js").Manifest} */
   const manifest = JSON.parse(node.textContent ?? "{}");
   const source = new ReportSource(manifest);
+  const [only, ...others] = manifest.numbers;
+  if (!location.hash && only !== undefined && !others.length && manifest.totals.jobs === 1) {
+    location.replace(`#/jobs/${only}`); // one job: the summary says less than its page
+  }
   const runs = Object.entries(manifest.runs).slice(0, 3);
   const routes = ROUTES.filter((route) => PAGES.includes(route.path));
   start(
@@ -26,13 +30,24 @@ function startReport() {
       entries: [
         { path: "/", label: "Summary", nav: "summary" },
         { path: "/jobs", label: "Jobs", nav: "jobs" },
-        ...(manifest.comparisons.jobs === null ? [] : [{ path: "/compare", label: "Compare", nav: "compare" }]),
-        ...runs.map(([uuid, run]) => ({ path: `/runs/${uuid}`, label: `Run ${run.label}`, nav: `run-${uuid}` })),
+        ...comparisonOf(manifest),
+        ...runs.map(([uuid, run]) => ({ path: `/runs/${uuid}`, label: `Run ${run.label}`, nav: `/runs/${uuid}` })),
       ],
       has: (path) => path === "/" || (routes.some((route) => match([route], path)) && source.has(path)),
       foot: `Report of ${format.time(manifest.created_at_us)} · ${manifest.title}`,
     },
   );
+}
+
+/**
+ * Leads to the comparison of everything; there the reader leaves out what is not of interest.
+ * @param {import("./report/source.js").Manifest} manifest
+ */
+function comparisonOf({ comparisons, numbers, runs }) {
+  const labels = Object.values(runs).map((run) => run.label);
+  const all =
+    comparisons.jobs !== null ? { ids: numbers.join() } : comparisons.runs !== null ? { runs: labels.join() } : null;
+  return all ? [{ path: `/compare?${new URLSearchParams(all)}`, label: "Compare", nav: "compare" }] : [];
 }
 
 startReport();

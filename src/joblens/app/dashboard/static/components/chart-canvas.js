@@ -1,5 +1,6 @@
 /** Lines, texts and ticks on the canvas of a chart. */
 
+import { plain } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { colourOf } from "./sparkline.js";
 
@@ -40,7 +41,7 @@ export function halo(context, text, x, y, width) {
   context.fillRect(left - 2, y - box.actualBoundingBoxAscent - 2, box.width + 4, height);
   context.globalAlpha = 1;
   context.fillStyle = fillStyle;
-  context.fillText(words, x, y);
+  context.fillText(plain(words), x, y);
 }
 
 /**
@@ -58,6 +59,33 @@ export function timeTicks(_plot, ticks, _axis, _space, step) {
     if (step >= 60) return clock.slice(0, 5);
     return step >= 1 ? clock : `${clock.slice(3)}.${String(Math.round((tick % 1) * 1000)).padStart(3, "0")}`;
   });
+}
+
+const POWERS = Array.from({ length: 51 }, (_, power) => 2 ** power);
+const WHOLE = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((each) => each * 10 ** power)).flat();
+
+/**
+ * Distances of ticks that read well in a unit: powers of two for bytes, whole numbers for counts.
+ * @param {(value: number | null) => string} unit  From `format`.
+ */
+export function stepsOf(unit) {
+  if (unit === format.bytes || unit === format.rate) return { incrs: POWERS };
+  return unit === format.count ? { incrs: WHOLE } : {};
+}
+
+/**
+ * Values without a neighbour that a line would lead to: they are drawn as dots, or they would not be seen.
+ * @param {any} plot
+ * @param {readonly (number | null | undefined)[]} values
+ * @param {number} bridged  Pixels of the canvas across which a line leads.
+ * @returns {number[]}
+ */
+export function lonePoints(plot, values, bridged) {
+  const known = [...values.keys()].filter((at) => values[at] !== null && values[at] !== undefined);
+  const isNear = (/** @type {number | undefined} */ one, /** @type {number | undefined} */ other) =>
+    one !== undefined && other !== undefined && (other - one === 1 || xOf(other) - xOf(one) <= bridged);
+  const xOf = (/** @type {number} */ at) => plot.valToPos(plot.data[0][at], "x", true);
+  return known.filter((at, place) => !isNear(known[place - 1], at) && !isNear(at, known[place + 1]));
 }
 
 /**

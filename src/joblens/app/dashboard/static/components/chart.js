@@ -5,7 +5,7 @@
 
 import { el, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
-import { halo, line, textScale, timeTicks, withAlpha } from "./chart-canvas.js";
+import { halo, line, lonePoints, stepsOf, textScale, timeTicks, withAlpha } from "./chart-canvas.js";
 import { panWithPointer } from "./chart-group.js";
 import { colourOf } from "./sparkline.js";
 
@@ -38,7 +38,6 @@ import { colourOf } from "./sparkline.js";
  * @property {(value: number | null) => string} unit  From `format`.
  * @property {import("./chart-group.js").ChartGroup} [group]
  * @property {number} [height]
- * @property {readonly number[]} [steps]  Allowed distances of ticks. Default: 1, 2, 2.5, 5, 10, …
  * @property {number} [least]  The scale reaches at least this far.
  * @property {string} [help]  What the number means.
  * @property {(us: number) => string} [time]  Words for a time, where times are not those of the clock.
@@ -228,12 +227,13 @@ export class Chart {
         {
           ...axis,
           size: 80 * textScale(),
-          ...(this._options.steps ? { incrs: this._options.steps } : {}),
+          ...stepsOf(unit),
           values: (/** @type {any} */ _plot, /** @type {number[]} */ ticks) => ticks.map((tick) => unit(tick)),
         },
       ],
       series: [
         {
+          label: "Time",
           value: (/** @type {any} */ _plot, /** @type {number | null} */ at) =>
             at === null ? format.UNKNOWN : (time ?? format.time)(at * 1e6),
         },
@@ -244,6 +244,7 @@ export class Chart {
         setCursor: [
           (/** @type {any} */ plot) => {
             const index = plot.cursor.idx;
+            plot.root.classList.toggle("is-pointing", index !== null && index !== undefined);
             group?.point(index === null || index === undefined ? null : (this._data?.at_us[index] ?? null));
           },
         ],
@@ -277,12 +278,9 @@ export class Chart {
       points: {
         size: 5,
         fill: colour,
-        show: (
-          /** @type {any} */ plot,
-          /** @type {number} */ at,
-          /** @type {number} */ from,
-          /** @type {number} */ to,
-        ) => isLonePoint(plot.data[at], from, to),
+        show: false,
+        filter: (/** @type {any} */ plot, /** @type {number} */ at) =>
+          lonePoints(plot, plot.data[at], BRIDGED_PX * (devicePixelRatio || 1)),
       },
       spanGaps: false,
       gaps: (
@@ -319,9 +317,10 @@ export class Chart {
       context.strokeStyle = context.fillStyle = colourOf("--limit");
       if (isInside) line(context, left, y, left + width, y, [6 * ratio, 4 * ratio]);
       const words = `${limit.label} ${this._options.unit(limit.value)}${isInside ? "" : " ↑"}`;
-      context.textAlign = "right";
-      const above = isInside ? Math.max(y - 4 * ratio, top + 11 * ratio) : top + 12 * ratio;
-      halo(context, words, left + width - 4 * ratio, above, width);
+      context.textAlign = "left"; // where most curves are low
+      const hasRoomAbove = isInside && y - 15 * ratio > top;
+      const beside = hasRoomAbove ? y - 4 * ratio : (isInside ? y : top) + 13 * ratio;
+      halo(context, words, left + 4 * ratio, beside, width);
     }
     let row = 0;
     for (const marker of this._data?.markers ?? []) {
@@ -409,18 +408,4 @@ export function unmeasured(title, reason) {
 /** @param {readonly number[]} numbers */
 function largest(numbers) {
   return numbers.reduce((most, each) => (each > most ? each : most), Number.NEGATIVE_INFINITY);
-}
-
-/**
- * Whether a line has a single point in view, which would be drawn as nothing.
- * @param {readonly (number | null)[]} values
- * @param {number} from
- * @param {number} to
- */
-function isLonePoint(values, from, to) {
-  let found = 0;
-  for (let at = from; at <= to && found < 2; at += 1) {
-    if (values[at] !== null && values[at] !== undefined) found += 1;
-  }
-  return found === 1;
 }

@@ -19,7 +19,11 @@ export function failureItem(failure, context) {
       { class: "failure-what" },
       stateBadge(failure.status),
       el("a", { href: context.href(`/jobs/${failure.number}`) }, `${failure.number} ${failure.name}`),
-      el("span", { class: "muted", title: format.time(failure.ended_at_us) }, format.ago(failure.ended_at_us)),
+      el(
+        "span",
+        { class: "muted", title: format.time(failure.ended_at_us) },
+        context.source.isLive ? format.ago(failure.ended_at_us) : format.time(failure.ended_at_us),
+      ),
     ),
     el(
       "div",

@@ -8,7 +8,7 @@ import { forgetColours } from "./sparkline.js";
  * @typedef {object} Entry
  * @property {string} path
  * @property {string} label
- * @property {string} nav  Pages with it mark this entry.
+ * @property {string} nav  Pages with it mark this entry, or the page with this path.
  * @property {"admin"} [role]  Only for those who may.
  */
 
@@ -81,10 +81,11 @@ export class Frame {
   /**
    * An empty element for the next page.
    * @param {string} nav
+   * @param {string} path
    */
-  newRoot(nav) {
+  newRoot(nav, path) {
     for (const link of this._links) {
-      if (link.dataset.nav === nav) {
+      if (link.dataset.nav === nav || link.dataset.nav === path) {
         link.setAttribute("aria-current", "page");
         showWithin(link);
       } else link.removeAttribute("aria-current");

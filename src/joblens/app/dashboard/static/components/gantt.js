@@ -3,7 +3,7 @@
  * the critical path. Drag to zoom; with the keyboard arrows move, Enter opens, + and − zoom.
  */
 
-import { el, fill } from "../core/dom.js";
+import { el, fill, plain } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { clipped, cross, font, prepared, textScale, ticks } from "./canvas.js";
 import { announce } from "./feedback.js";
@@ -268,7 +268,7 @@ export class Gantt {
     const opens = row.lane ? (row.lane.group === this._opened ? "▾ " : "▸ ") : "";
     clipped(context, 0, row.y, this._left() - 6, row.height, () => {
       context.fillStyle = colourOf(row.lane ? "--ink" : "--muted");
-      context.fillText(opens + row.name, left, row.y + (row.lane ? 13 * this._scale : row.height / 2));
+      context.fillText(opens + plain(row.name), left, row.y + (row.lane ? 13 * this._scale : row.height / 2));
       if (!row.lane) return;
       const failed = row.lane.failed ? `, ${format.count(row.lane.failed)} failed` : "";
       context.fillStyle = colourOf(row.lane.failed ? "--bad" : "--muted");

@@ -15,8 +15,9 @@ import { el, fill } from "../core/dom.js";
  * @property {(row: R) => string} [key]  The content changes only when this does.
  * @property {string} [sort]  The server's name of the order.
  * @property {"right"} [align]
- * @property {string} [width]  A CSS width; without one the column takes the rest.
- * @property {boolean} [isWide]  Hidden on narrow screens.
+ * @property {number} [width]  In rem, as text is larger on very large screens; without one the column shares the rest.
+ * @property {number} [narrow]  The width on phones, if it is another.
+ * @property {"wide" | "roomy"} [needs]  Hidden on tablets and phones, or on phones.
  */
 
 /**
@@ -37,7 +38,8 @@ import { el, fill } from "../core/dom.js";
  */
 
 const BEYOND = 8; // rows rendered above and below the view
-const FLEXIBLE_PX = 150; // of a column without a width
+const FLEXIBLE = 10.7; // at least, of a column without a width
+const FLEXIBLE_NARROW = 8.4;
 
 /** @template R */
 export class Table {
@@ -126,8 +128,9 @@ export class Table {
     const cells = this._columns.map((column) => {
       const isSorted = Boolean(column.sort && sorted?.sort === column.sort);
       const order = isSorted ? (sorted?.ascending ? "ascending" : "descending") : null;
-      const classes = `${column.align === "right" ? "right" : ""} ${column.isWide ? "wide" : ""}`;
-      const style = column.width ? { width: column.width } : {};
+      const classes = `${column.align === "right" ? "right" : ""} ${column.needs ?? ""}`;
+      const { width, narrow = width } = column;
+      const style = width ? { "--width": `${width}rem`, "--narrow": `${narrow}rem` } : {};
       const label =
         column.sort && onSort
           ? el(
@@ -138,7 +141,7 @@ export class Table {
                 onclick: () => onSort(column.sort ?? "", isSorted ? !sorted?.ascending : false),
               },
               column.label,
-              el("span", { "aria-hidden": "true" }, isSorted ? (sorted?.ascending ? " ↑" : " ↓") : ""),
+              el("span", { "aria-hidden": "true" }, isSorted ? (sorted?.ascending ? "↑" : "↓") : ""),
             )
           : column.label;
       return el("th", { scope: "col", class: classes, style, "aria-sort": order }, label);
@@ -147,9 +150,17 @@ export class Table {
     all.addEventListener("change", () => this._selectAll(all.checked));
     this._all = all;
     // Columns without a width share the rest: narrower than this, the table scrolls instead of hiding them.
-    this._table.style.setProperty("--table-width", `${leastWidth(this._columns)}px`);
-    const always = this._columns.filter((column) => !column.isWide);
-    this._table.style.setProperty("--table-narrow-width", `${leastWidth(always)}px`);
+    const tablet = this._columns.filter((column) => column.needs !== "wide");
+    const phone = this._columns.filter((column) => !column.needs);
+    /** @type {[string, number[]][]} */
+    const screens = [
+      ["--table-width", this._columns.map((column) => column.width ?? FLEXIBLE)],
+      ["--table-tablet-width", tablet.map((column) => column.width ?? FLEXIBLE)],
+      ["--table-phone-width", phone.map((column) => column.narrow ?? column.width ?? FLEXIBLE_NARROW)],
+    ];
+    for (const [name, widths] of screens) {
+      this._table.style.setProperty(name, `${widths.reduce((sum, each) => sum + each, 0)}rem`);
+    }
     fill(this._head, el("tr", null, onSelect ? el("th", { class: "check", scope: "col" }, all) : null, cells));
   }
 
@@ -188,7 +199,7 @@ export class Table {
       node.append(el("td", { class: "check" }, box));
     }
     for (const column of this._columns) {
-      const classes = `${column.align === "right" ? "right" : ""} ${column.isWide ? "wide" : ""}`;
+      const classes = `${column.align === "right" ? "right" : ""} ${column.needs ?? ""}`;
       node.append(el("td", { class: classes, data: { column: column.id } }));
     }
     return node;
@@ -303,11 +314,6 @@ export class Table {
     this._options.onSelect?.(this.selected);
     this._schedule();
   }
-}
-
-/** @param {readonly Column<any>[]} columns */
-function leastWidth(columns) {
-  return columns.reduce((sum, column) => sum + (Number.parseInt(column.width ?? "", 10) || FLEXIBLE_PX), 0);
 }
 
 /**

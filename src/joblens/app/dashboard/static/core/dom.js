@@ -6,6 +6,9 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const FORBIDDEN = new Set(["innerHTML", "outerHTML", "srcdoc", "insertAdjacentHTML"]);
+// Control characters, and marks that reverse the text around them: a name could look like another.
+const DECEPTIVE = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+const READ_ALOUD = new Set(["title", "aria-label"]);
 const PROPERTIES = new Set(["value", "checked", "disabled", "selected", "indeterminate", "hidden", "open"]);
 
 /**
@@ -55,7 +58,16 @@ export function fill(node, ...children) {
  * @param {string} text
  */
 export function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  const shown = plain(text);
+  if (node.textContent !== shown) node.textContent = shown;
+}
+
+/**
+ * The text as it may be shown: with a replacement for characters that are not what they seem.
+ * @param {string} text
+ */
+export function plain(text) {
+  return text.replace(DECEPTIVE, "\ufffd");
 }
 
 /**
@@ -89,7 +101,8 @@ function setAttributes(node, attributes) {
     } else if (name === "href" || name === "src" || name === "action") {
       node.setAttribute(name, safeUrl(String(value)));
     } else {
-      node.setAttribute(name, value === true ? "" : String(value));
+      const text = value === true ? "" : String(value);
+      node.setAttribute(name, READ_ALOUD.has(name) ? plain(text) : text);
     }
   }
 }
@@ -113,7 +126,7 @@ function append(node, children) {
     if (Array.isArray(child)) append(node, child);
     else if (child instanceof Node) node.appendChild(child);
     else if (child !== null && child !== undefined && child !== false) {
-      node.appendChild(document.createTextNode(String(child)));
+      node.appendChild(document.createTextNode(plain(String(child))));
     }
   }
 }

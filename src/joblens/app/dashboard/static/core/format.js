@@ -56,6 +56,13 @@ export function percent(value) {
   return value >= 10 || value === 0 ? `${value.toFixed(0)}%` : `${value.toFixed(1)}%`;
 }
 
+/** Of all, in the precision of the command line: '100%' is all of them. @param {Maybe} part  0 to 1 */
+export function share(part) {
+  if (part === null || part === undefined) return UNKNOWN;
+  const percents = Math.min(99.9, Math.max(0.1, 100 * part)); // never rounded to all or nothing
+  return part === 1 || part === 0 ? `${100 * part}%` : `${percents.toFixed(1)}%`;
+}
+
 /** @param {Maybe} value */
 export function count(value) {
   return value === null || value === undefined ? UNKNOWN : value.toLocaleString("en-US");

@@ -133,7 +133,7 @@ function waitingTable(context, chosen) {
         {
           id: "position",
           label: "Position",
-          width: "84px",
+          width: 6,
           align: "right",
           key: (job) => String(job.position),
           cell: (job) => format.count(job.position),
@@ -142,14 +142,13 @@ function waitingTable(context, chosen) {
         {
           id: "since",
           label: "Waits",
-          width: "92px",
+          width: 6.6,
           align: "right",
           cell: (job, cell) => setText(cell, format.duration(Math.max(0, Date.now() / 1000 - job.since_us / 1e6))),
         },
         {
           id: "reason",
           label: "Why it waits",
-          width: "46%",
           key: (job) => job.reason + job.after,
           cell: (job) => [
             el("span", { title: job.reason }, job.reason),
@@ -205,22 +204,21 @@ function leaseTable(context, chosen) {
         {
           id: "worker",
           label: "Worker",
-          width: "26%",
           key: (job) => job.worker,
           cell: (job) => el("span", { title: job.worker }, job.worker),
         },
         {
           id: "host",
           label: "Host",
-          width: "130px",
-          isWide: true,
+          width: 9.3,
+          needs: "wide",
           key: (job) => job.host,
           cell: (job) => job.host || format.UNKNOWN,
         },
         {
           id: "lease",
           label: "Lease",
-          width: "132px",
+          width: 9.4,
           align: "right",
           key: (job) => String(Math.round(job.left_us / 1e6)),
           cell: (job) =>
@@ -231,9 +229,9 @@ function leaseTable(context, chosen) {
         {
           id: "deliveries",
           label: "Delivery",
-          width: "84px",
+          width: 6,
           align: "right",
-          isWide: true,
+          needs: "wide",
           key: (job) => String(job.deliveries),
           cell: (job) => format.count(job.deliveries),
         },
@@ -264,11 +262,11 @@ function jobColumns(context) {
     {
       id: "queue",
       label: "Queue",
-      width: "120px",
-      isWide: true,
+      width: 8.6,
+      needs: "wide",
       key: (job) => `${job.queue} ${job.label}`,
       cell: (job) => (job.label ? `${job.queue} · ${job.label}` : job.queue),
     },
-    { id: "user", label: "User", width: "90px", isWide: true, key: (job) => job.user, cell: (job) => job.user },
+    { id: "user", label: "User", width: 6.4, needs: "wide", key: (job) => job.user, cell: (job) => job.user },
   ];
 }

@@ -148,7 +148,7 @@ class RecipeView {
     const failed = found.failed_partitions ? `${format.count(found.failed_partitions)} failed` : "";
     const keep =
       found.rows_in && found.rows_out !== null && found.rows_out !== undefined
-        ? `${format.percent((100 * found.rows_out) / found.rows_in)} of rows in`
+        ? `${format.share(found.rows_out / found.rows_in)} of rows in`
         : "";
     const tiles = [
       ["Partitions", done, [failed, waiting].filter(Boolean).join(", ")],
@@ -240,9 +240,7 @@ class RecipeView {
     const numbers = [
       `${format.count(operator.completed)} of ${format.count(operator.planned)}`,
       format.count(operator.input_rows),
-      operator.keep_rate === null || operator.keep_rate === undefined
-        ? format.UNKNOWN
-        : format.percent(100 * operator.keep_rate),
+      format.share(operator.keep_rate),
       format.count(operator.rejected_rows),
       operator.rows_per_second ? format.count(Math.round(operator.rows_per_second)) : format.UNKNOWN,
       format.duration(operator.cpu_s),

@@ -4,7 +4,7 @@ import { stateBadge } from "../components/state.js";
 import { el } from "../core/dom.js";
 import * as format from "../core/format.js";
 import { match } from "../core/router.js";
-import { page as summary } from "./report.js";
+import { LONGEST, page as summary } from "./report.js";
 
 const MOST_ROWS = 1000;
 const QUIET_MS = 100;
@@ -22,6 +22,7 @@ export function page(routes) {
     async mount(context) {
       const source = /** @type {import("../report/source.js").ReportSource} */ (context.source);
       const done = holdLoading();
+      context.setTitle(source.manifest.title);
       globalThis.IntersectionObserver = /** @type {any} */ (AllInView);
       const places = [
         ...Object.keys(source.manifest.runs)
@@ -30,7 +31,8 @@ export function page(routes) {
         ...(await jobsToPrint(source)).map((job) => `/jobs/${job.number}`),
       ];
       await printPage(summary, {}, context);
-      context.root.append(await jobTable(source));
+      // Of a few jobs the summary has the table, and its failures the reasons.
+      if (source.manifest.totals.jobs > LONGEST) context.root.append(await jobTable(source));
       for (const place of places) {
         const found = match(routes, place);
         if (found) await printPage(found.route.page, found.params, context);
@@ -145,7 +147,7 @@ async function jobTable(source) {
             "tr",
             null,
             el("td", null, String(job.number)),
-            el("td", null, job.name || job.command),
+            el("td", null, job.name.trim() || job.command),
             el("td", null, stateBadge(job.status)),
             el("td", null, format.time(job.started_at_us)),
             el("td", { class: "right" }, format.duration(job.duration_s)),

@@ -5,7 +5,7 @@ import { stateBadge } from "../components/state.js";
 import { el, fill } from "../core/dom.js";
 import * as format from "../core/format.js";
 
-const LONGEST = 10;
+export const LONGEST = 10; // jobs that the first page lists
 const FAILED = "status=failed&status=timeout&status=error&status=lost";
 
 /** @type {import("../core/page.js").Page} */
@@ -37,7 +37,8 @@ export const page = {
 function aboutOf(manifest) {
   const { first_us, last_us } = manifest.totals;
   const span = first_us === null ? "" : ` · jobs from ${format.time(first_us)} to ${format.time(last_us)}`;
-  return `Written ${format.time(manifest.created_at_us)} by joblens ${manifest.version}${span}`;
+  const zone = `times in ${format.timeZone()}`;
+  return `Written ${format.time(manifest.created_at_us)} by joblens ${manifest.version}${span} · ${zone}`;
 }
 
 /**
@@ -147,7 +148,7 @@ function fillLongest(card, jobs, total, context) {
         el(
           "a",
           { href: context.href(`/jobs/${job.number}`), title: job.command ?? "" },
-          `${job.number} ${job.name || job.command}`,
+          `${job.number} ${job.name.trim() || job.command}`,
         ),
       ),
       el("td", null, stateBadge(job.status)),
@@ -169,7 +170,7 @@ function fillLongest(card, jobs, total, context) {
     ),
     el(
       "div",
-      { class: "scroll", tabindex: "0", role: "group", "aria-label": "Jobs, scrolls" },
+      { class: "scroll-x", tabindex: "0", role: "group", "aria-label": "Jobs, scrolls" },
       el(
         "table",
         { class: "plain-table report-jobs" },

@@ -15,6 +15,7 @@ import { filtered, rowsOf, sorted } from "./job-list.js";
  *     last_us: number | null }} totals
  * @property {Api.Failure[]} failures
  * @property {Record<string, { item: number, label: string, workflow: string, status: string }>} runs  By uuid.
+ * @property {number[]} numbers  Of the first jobs: of all that can be compared.
  * @property {{ jobs: number | null, runs: number | null }} comparisons  null: too few or too many.
  * @property {{ points: number, log_lines: number, earlier: number }} amount
  * @property {boolean} hides_paths

@@ -22,9 +22,6 @@ const UNITS = {
   count: format.count,
   watts: (value) => (value === null ? format.UNKNOWN : `${value.toFixed(0)} W`),
 };
-const POWERS = Array.from({ length: 51 }, (_, power) => 2 ** power);
-const WHOLE = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((each) => each * 10 ** power)).flat();
-
 /** @typedef {import("../../components/chart-group.js").Range} Range */
 
 export class ChartPanel {
@@ -125,7 +122,7 @@ export class ChartPanel {
         limits: chart.limit ? [{ label: chart.limit_title || "limit", value: chart.limit }] : [],
         markers: markers.map((marker) => ({
           at_us: marker.at_us ?? 0,
-          label: marker.text.slice(0, 48),
+          label: marker.kind === "finding" ? marker.code : marker.text.slice(0, 48), // its words are below the charts
           colour: marker.severity === "problem" ? "--bad" : marker.severity === "warning" ? "--late" : "--muted",
           isSilent: index > 0 || (marker.kind === "event" && marker.severity === "info"),
         })),
@@ -145,13 +142,7 @@ export class ChartPanel {
     this._charts.clear();
     const nodes = found.charts.map((chart) => {
       if (chart.unknown) return unmeasured(chart.title, chart.unknown);
-      const steps = chart.unit.startsWith("bytes") ? POWERS : chart.unit === "count" ? WHOLE : null;
-      const made = new Chart({
-        title: chart.title,
-        unit: UNITS[chart.unit] ?? format.count,
-        group: this._group,
-        ...(steps ? { steps } : {}),
-      });
+      const made = new Chart({ title: chart.title, unit: UNITS[chart.unit] ?? format.count, group: this._group });
       this._charts.set(chart.key, made);
       return made.node;
     });

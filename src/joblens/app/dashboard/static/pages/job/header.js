@@ -37,7 +37,7 @@ export class Header {
     fill(
       this._name,
       el("span", { class: "muted job-number" }, `${record.number ?? ""} `),
-      el("bdi", null, job.name || line.slice(0, 120)),
+      el("bdi", null, job.name?.trim() || line.slice(0, 120)),
     );
     fill(this._state, stateBadge(record.status));
     fill(this._where, this._facts(record));

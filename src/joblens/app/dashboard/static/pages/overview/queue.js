@@ -1,7 +1,7 @@
 /** Queues and the workers that serve them. */
 
 import { emptyBox } from "../../components/feedback.js";
-import { plainTable } from "../../components/plain-table.js";
+import { wideTable } from "../../components/plain-table.js";
 import { el, fill } from "../../core/dom.js";
 import * as format from "../../core/format.js";
 
@@ -19,7 +19,8 @@ export function showQueue(card, found) {
       "div",
       { class: "card-body" },
       found.backlog.length
-        ? plainTable(
+        ? wideTable(
+            "Queues",
             ["Queue", "Waiting", "On workers", "Oldest waits"],
             found.backlog.map((each) => [
               each.queue || "default",
@@ -30,7 +31,8 @@ export function showQueue(card, found) {
           )
         : emptyBox("No job waits for a worker."),
       found.workers.length
-        ? plainTable(
+        ? wideTable(
+            "Workers",
             ["Worker", "Jobs", "Seen"],
             found.workers.map((each) => [
               each.name,

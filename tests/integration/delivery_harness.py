@@ -25,7 +25,7 @@ _NOTE_START = 'printf "%s %s\\n" "$(date +%s%6N)" "$$" > "$RUNS/$NAME.$$.$(date 
 _UNLIMITED = Requirements()
 
 
-class DeliveryDesk:
+class DeliveryHarness:
     def __init__(
         self, folder: Path, store: str, broker: str | None, *, lease_s: float, patch: pytest.MonkeyPatch
     ) -> None:

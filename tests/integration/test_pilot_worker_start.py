@@ -26,14 +26,14 @@ input()
 """
 
 
-def hired(home: NodeHome, program: str) -> None:
+def start_pilot(home: NodeHome, program: str) -> None:
     reach_worker(home, WorkerConfig(store=""), ["python", "-c", program], dict(os.environ)).close()
 
 
 def test_a_worker_that_leaves_takes_its_folder_along_and_the_next_one_makes_it_anew(tmp_path: Path) -> None:
     home = home_of("run", "node", {"XDG_STATE_HOME": str(tmp_path)})
     for _ in range(2):
-        hired(home, LISTENS)
+        start_pilot(home, LISTENS)
         os.unlink(home.socket)
         os.makedirs(os.path.join(home.files, "job_output", "a"))
         leave_home(home.socket)
@@ -42,7 +42,7 @@ def test_a_worker_that_leaves_takes_its_folder_along_and_the_next_one_makes_it_a
 
 def test_what_jobs_have_made_there_stays(tmp_path: Path) -> None:
     home = home_of("run", "node", {"XDG_STATE_HOME": str(tmp_path)})
-    hired(home, LISTENS)
+    start_pilot(home, LISTENS)
     os.unlink(home.socket)
     made = Path(home.files) / "a" / "work" / "made"
     made.parent.mkdir(parents=True)
@@ -53,7 +53,7 @@ def test_what_jobs_have_made_there_stays(tmp_path: Path) -> None:
 
 def test_while_another_is_started_the_folder_stays(tmp_path: Path) -> None:
     home = home_of("run", "node", {"XDG_STATE_HOME": str(tmp_path)})
-    hired(home, LISTENS)
+    start_pilot(home, LISTENS)
     os.unlink(home.socket)
     argv = [sys.executable, "-c", WAITS, os.path.join(home.folder, "lock")]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
@@ -67,7 +67,7 @@ def test_while_another_is_started_the_folder_stays(tmp_path: Path) -> None:
 def test_a_worker_that_cannot_start_is_told_of_in_its_own_words(tmp_path: Path) -> None:
     home = home_of("run", "node", {"XDG_STATE_HOME": str(tmp_path)})
     with pytest.raises(WorkerStartError, match="no room here"):
-        hired(home, "raise SystemExit('no room here')")
+        start_pilot(home, "raise SystemExit('no room here')")
 
 
 def test_a_home_is_left_without_marks_and_with_all_that_jobs_have_made(tmp_path: Path) -> None:

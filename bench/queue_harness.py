@@ -25,7 +25,7 @@ class DurablePostgres(PostgresServer):
         return [word.replace("fsync=off", "fsync=on") for word in super().command()]
 
 
-class QueueDesk:
+class QueueHarness:
     def __init__(self, bench: Workbench, store: str, broker: str) -> None:
         self._bench = bench
         self._env = {**bench.env, "JOBLENS_STORE": store, "JOBLENS_QUEUE_BROKER": broker}

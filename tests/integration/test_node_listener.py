@@ -29,10 +29,10 @@ class Worker:
         self.dropped: list[str] = []
         self.cpus: list[int] = []
 
-    def take(self, uuid: str, settled: Any) -> None:
+    def on_message(self, uuid: str, ack: Any) -> None:
         self.taken.append(uuid)
 
-    def lend(self, *_: object) -> None:
+    def assign_devices(self, *_: object) -> None:
         pass
 
     def set_cpus(self, cpus: int) -> None:
@@ -52,10 +52,10 @@ class Guest:
         self._connection.sendall(message_line(Bring(1, uuids, cpus=cpus)))
 
     def hears(self, count: int) -> list[FromNode]:
-        heard: list[FromNode] = []
-        while len(heard) < count:
-            heard += self._messages.feed(self._connection.recv(4096))
-        return heard
+        received: list[FromNode] = []
+        while len(received) < count:
+            received += self._messages.feed(self._connection.recv(4096))
+        return received
 
     def leave(self) -> None:
         self._connection.close()
@@ -66,12 +66,12 @@ def listening(tmp_path: Path) -> Iterator[tuple[NodeListener, Worker, str]]:
     folder = tmp_path / ("deep" * 30)  # longer than the kernel takes for a socket
     folder.mkdir()
     path, worker, there = str(folder / "socket"), Worker(), threading.Event()
-    ear = NodeListener(path)
-    thread = threading.Thread(target=ear.run, args=(worker, there.set, lambda _: None))
+    listener = NodeListener(path)
+    thread = threading.Thread(target=listener.run, args=(worker, there.set, lambda _: None))
     thread.start()
     assert there.wait(10)
-    yield ear, worker, path
-    ear.stop()
+    yield listener, worker, path
+    listener.stop()
     thread.join(10)
     assert not thread.is_alive()
     assert not Path(path).exists()
@@ -80,27 +80,27 @@ def listening(tmp_path: Path) -> Iterator[tuple[NodeListener, Worker, str]]:
 def test_jobs_are_taken_with_their_room_and_the_room_goes_when_they_have_run(
     listening: tuple[NodeListener, Worker, str],
 ) -> None:
-    ear, worker, path = listening
+    listener, worker, path = listening
     guest = Guest(path)
     guest.bring("a", "b", cpus=2)
     wait_until(lambda: worker.taken == ["a", "b"])
-    ear.has_run("a", 0.5)
-    ear.has_ended(["a"])
+    listener.has_run("a", 0.5)
+    listener.has_ended(["a"])
     assert guest.hears(1) == [Ran("a", 0.5)], "once is enough"
     assert worker.cpus == [0, 2]
-    ear.has_let_go(["b"])
+    listener.has_let_go(["b"])
     assert guest.hears(1) == [LetGo(("b",))]
     wait_until(lambda: worker.cpus == [0, 2, 0])
     guest.leave()
 
 
 def test_who_goes_away_leaves_no_job_behind(listening: tuple[NodeListener, Worker, str]) -> None:
-    ear, worker, path = listening
+    listener, worker, path = listening
     stays, goes = Guest(path), Guest(path)
     stays.bring("a")
     goes.bring("b", "c")
     wait_until(lambda: len(worker.taken) == 3)
-    ear.has_run("b", 0.1)
+    listener.has_run("b", 0.1)
     goes.hears(1)
     goes.leave()
     wait_until(lambda: worker.dropped == ["c"])
@@ -111,13 +111,13 @@ def test_who_goes_away_leaves_no_job_behind(listening: tuple[NodeListener, Worke
 def test_a_job_whose_files_are_sent_home_keeps_its_room_until_they_are_whole(
     listening: tuple[NodeListener, Worker, str],
 ) -> None:
-    ear, worker, path = listening
+    listener, worker, path = listening
     guest = Guest(path)
     guest.bring("a")
     wait_until(lambda: worker.taken == ["a"])
-    ear.prints_to("a", "/here", "/meant")
-    ear.has_run("a", 0.1)
-    ear.has_ended(["a"])
+    listener.prints_to("a", "/here", "/meant")
+    listener.has_run("a", 0.1)
+    listener.has_ended(["a"])
     first, second = guest.hears(2)
     assert first == PrintsTo("a", "/here", "/meant")
     assert not isinstance(second, Ran)

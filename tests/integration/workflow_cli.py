@@ -25,19 +25,19 @@ def local_cluster(*arguments: str | Path) -> list[str]:
 
 
 @contextmanager
-def slurm_desk(folder: Path, joblens: RunJoblens, store_path: Path) -> Iterator["WorkflowDesk"]:
+def slurm_cli(folder: Path, joblens: RunJoblens, store_path: Path) -> Iterator["WorkflowCli"]:
     """For a real Slurm: settings that notice changes soon, in a folder that jobs of other users can read."""
     folder.chmod(0o755)
     (folder / "joblens.yml").write_text("slurm:\n  poll: 1s\nqueue:\n  lease: 5s\n")
-    desk = WorkflowDesk(folder, joblens, store_path)
+    cli = WorkflowCli(folder, joblens, store_path)
     try:
-        yield desk
+        yield cli
     finally:
         (folder / "go").touch()
-        desk.close()
+        cli.close()
 
 
-class WorkflowDesk:
+class WorkflowCli:
     """One folder with workflow files, one store."""
 
     def __init__(self, folder: Path, joblens: RunJoblens, store_path: Path) -> None:
