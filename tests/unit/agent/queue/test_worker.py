@@ -194,7 +194,7 @@ class Bench:
         self.deliveries.waiting.append(Claim(job=one, ticket=ticket, fence=fence))
 
     def announce(self, uuid: str) -> None:
-        self.worker.take(uuid, lambda: self.acknowledged.append(uuid))
+        self.worker.on_message(uuid, lambda: self.acknowledged.append(uuid))
         self.client.answer()
 
     def pass_s(self, seconds: float) -> None:
@@ -243,7 +243,7 @@ def test_a_job_that_another_worker_has_is_acknowledged_and_dropped(bench: Bench)
 def test_an_announcement_that_the_store_did_not_answer_is_kept(bench: Bench) -> None:
     bench.queue("a")
     bench.deliveries.is_away = True
-    bench.worker.take("a", lambda: bench.acknowledged.append("a"))
+    bench.worker.on_message("a", lambda: bench.acknowledged.append("a"))
     bench.client.answer()
     assert bench.acknowledged == []
     bench.deliveries.is_away = False
@@ -293,7 +293,7 @@ def test_a_job_that_another_worker_took_is_killed_and_nothing_is_written_of_it(b
     assert bench.hosts.stopped == []  # it may just have ended
     bench.pass_s(2.0)
     assert bench.hosts.stopped == [("a", True)]
-    assert "job a was taken by another worker; it is ended here" in bench.view.notes
+    assert "job a was claimed by another worker; stopping it here" in bench.view.notes
     outcome = Outcome(status=Status.FAILED, ended_at_us=1, duration_s=1.0)
     bench._put([JobEnded("a", outcome)])
     assert bench.written == []

@@ -158,17 +158,17 @@ class Bench:
         self.store()
         self.done.clear()
 
-    def hear(self, *message: Any) -> None:
+    def receive(self, *message: Any) -> None:
         """From the launcher."""
         self.messages.append(message)
         self.session._on_message()
 
     def main_process_exits(self, code: int = 0) -> None:
-        self.hear("exited", code << 8, NOTHING_USED, self.clock.mono_ns())
+        self.receive("exited", code << 8, NOTHING_USED, self.clock.mono_ns())
 
     def last_process_ends(self) -> None:
         self.pids = []
-        self.hear("empty", NOTHING_USED)
+        self.receive("empty", NOTHING_USED)
 
     def pass_s(self, seconds: float) -> None:
         """Wakes the session as the loop would."""
@@ -268,11 +268,11 @@ def test_processes_that_are_just_going_are_no_leftovers() -> None:
     assert one.outcome.leftovers == 0
 
 
-def test_a_process_that_somebody_put_into_the_group_is_killed_at_the_end() -> None:
+def test_a_process_that_another_put_into_the_group_is_killed_at_the_end() -> None:
     one = bench()
     one.begin()
     one.main_process_exits()
-    one.hear("empty", NOTHING_USED)  # none of ours is left
+    one.receive("empty", NOTHING_USED)  # none of ours is left
     assert one.done == ["kill", "outcome known"]
 
 
@@ -285,7 +285,7 @@ def test_a_job_beyond_its_time_is_asked_and_then_killed() -> None:
     assert one.done == ["main SIGTERM"]
     one.pass_s(9.6)
     assert one.done[:2] == ["main SIGTERM", "kill"]
-    one.hear("exited", int(signal.SIGKILL), NOTHING_USED, one.clock.mono_ns())
+    one.receive("exited", int(signal.SIGKILL), NOTHING_USED, one.clock.mono_ns())
     one.last_process_ends()
     assert one.outcome.status is Status.TIMEOUT
 
@@ -296,7 +296,7 @@ def test_a_limit_that_no_kernel_enforces_is_watched_and_kills() -> None:
     one.clock.pass_s(1)
     one.samplers["a (limits)"]()
     assert one.done == ["kill"]
-    one.hear("exited", int(signal.SIGKILL), NOTHING_USED, one.clock.mono_ns())
+    one.receive("exited", int(signal.SIGKILL), NOTHING_USED, one.clock.mono_ns())
     one.last_process_ends()
     assert one.outcome.reason == "out-of-memory"
 
