@@ -709,7 +709,7 @@ def test_jobs_of_every_tag_that_begins_so_are_counted_newest_first(store: Store)
     assert store.tagged("none") == []
 
 
-def test_who_types_digits_of_an_id_is_told_that_they_are_a_number(store: Store) -> None:
+def test_who_types_digits_of_an_id_learns_that_they_are_a_number(store: Store) -> None:
     store.apply([queued("6105236d-0000-4000-8000-000000000000")])
     with pytest.raises(UnknownJob) as raised:
         store.find("6105")

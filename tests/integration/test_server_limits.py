@@ -265,3 +265,11 @@ def test_questions_that_read_all_jobs_have_threads_of_their_own() -> None:
         "getOverview",
     }
     assert slow >= {"startRun", "resumeRun", "rerunRun"}  # they start a process and wait for it
+
+
+def test_a_question_in_sql_ends_in_time_also_inside_a_function(tmp_path: Path) -> None:
+    endless = "SELECT instr(hex(zeroblob(8000000)), hex(zeroblob(4000000)) || '1')"
+    body = {"text": endless, "limits": {"seconds": 1.0, "is_trusted": True}}  # only joblens itself is
+    with Served(tmp_path) as server:
+        answer = server.post(f"{API}/store/sql", body)
+    assert (answer.status, "took longer than 1" in answer.json["detail"]) == (400, True)

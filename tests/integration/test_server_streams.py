@@ -115,7 +115,7 @@ def test_a_position_that_never_was_starts_again(server: Served) -> None:
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
-def test_a_job_that_begins_again_at_once_is_told_and_sent_from_its_first_sample(
+def test_a_job_that_begins_again_at_once_is_reported_and_sent_from_its_first_sample(
     server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_ended: bool
 ) -> None:
     """All between two looks of the server at the store."""

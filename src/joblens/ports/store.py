@@ -210,8 +210,8 @@ class Deliveries(Protocol):
         ...
 
     def release_after(self, uuid: str) -> list[tuple[str, str]]:
-        """The job has ended: -> (uuid, queue) of those that waited for it and may go now. When it did not
-        succeed they are ended as cancelled (reason 'blocked'), and those after them too."""
+        """Returns (uuid, queue) of the jobs that waited for this ended job and may start now. If it did not
+        succeed, they and their dependents are cancelled instead (reason 'blocked')."""
         ...
 
     def released_by(self, uuids: Sequence[str]) -> list[tuple[str, str]]:

@@ -204,7 +204,7 @@ class Authenticator:
 
 
 def _unasked(error: StoreError) -> HttpProblem:
-    """Who calls is not known: only callers who are known learn the store's address."""
+    """The caller is unknown, so the message does not name the path of the store."""
     LOG.warning("a token cannot be checked: %s", error)
     return HttpProblem(
         503,

@@ -96,7 +96,8 @@ def find_job(ask: Ask, ident: str) -> Record:
     numbers = _matching_numbers(ask, ident)
     records = list(read_records(ask, numbers))
     if not records:
-        for number, at_us, by in ask("deleted_as", ident) if ident else []:
+        prefix = ident.lower() if may_be_prefix(ident) else "-"  # no id begins with it
+        for number, at_us, by in ask("deleted_as", ident, prefix) if ident else []:
             raise DeletedJob(
                 f"job {number} was deleted by {by or 'someone'} at {format_instant(at_us)[:19]} UTC",
                 hint="deleted jobs cannot be restored; 'joblens history' lists the others",
