@@ -136,6 +136,25 @@ def test_new_jobs_and_states_appear_by_themselves(dashboard: Watched) -> None:
     expect(page.locator(".jobs-table td[data-column=why]")).to_have_text("exit code 3")
 
 
+def test_running_jobs_have_their_numbers_so_far(dashboard: Watched) -> None:
+    page, server = dashboard.page, dashboard.server
+    jobs = SyntheticJob.many(server, 60, age_s=100)
+    server.apply(*(job.samples(2) for job in jobs))
+    jobs[0].take(1)
+    dashboard.open("/jobs?sort=name&ascending=true")
+    row = page.locator(".jobs-table tbody tr[data-key]").first
+    expect(row.locator("td[data-column=cpu]")).to_have_text("1.5s so far")
+    expect(row.locator("td[data-column=memory]")).to_have_text("24.0 MiB in use now")
+    dashboard.requests.clear()
+    jobs[0].take(2)
+    expect(row.locator("td[data-column=cpu]")).to_have_text("2.5s so far")
+    asked = [each for each in dashboard.requests if "/api/" in each]
+    assert all("/summaries?" in each for each in asked)
+    assert len(asked) < 10  # not one per row
+    jobs[0].end()
+    expect(row.locator("td[data-column=cpu]")).to_have_text("500ms")
+
+
 def test_readers_cannot_change_jobs(open_page: OpenPage, server: Served) -> None:
     SyntheticJob(server, name="one")
     SyntheticJob(server, name="two")
