@@ -167,6 +167,35 @@ def test_readers_cannot_change_jobs(open_page: OpenPage, server: Served) -> None
     expect(bar.get_by_role("button")).to_have_text(["Compare", "Clear"])
 
 
+def test_a_phone_shows_names_and_whole_states(open_page: OpenPage, server: Served) -> None:
+    SyntheticJob(server, name="train on all data of the year").end(Status.CANCELLED)
+    phone = open_page(viewport={"width": 320, "height": 700})
+    phone.sign_in()
+    phone.open("/jobs")
+    row = phone.page.locator(".jobs-table tbody tr[data-key]")
+    name = row.locator("td[data-column=name]").bounding_box()
+    state = row.locator("td[data-column=status] .state").bounding_box()
+    table = phone.page.locator(".jobs-table").bounding_box()
+    assert name is not None
+    assert state is not None
+    assert table is not None
+    assert name["width"] > 110
+    assert state["x"] + state["width"] < table["x"] + table["width"]
+    assert row.locator("td[data-column=status]").evaluate("node => node.scrollWidth <= node.clientWidth")
+
+
+@pytest.mark.parametrize("width", [1265, 1920])  # 1280 with a scroll bar
+def test_filters_are_one_line_on_a_desktop(open_page: OpenPage, width: int) -> None:
+    visitor = open_page(viewport={"width": width, "height": 800})
+    visitor.sign_in()
+    visitor.open("/jobs")
+    tops = visitor.page.locator(".filters > :not(.more-filters)").evaluate_all(
+        "nodes => nodes.map(node => node.getBoundingClientRect().top)"
+    )
+    assert len(tops) == 5
+    assert max(tops) - min(tops) < 10
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (320, "light")])
 def test_it_is_accessible_and_takes_hostile_text(
     open_page: OpenPage, server: Served, tmp_path: Path, width: int, scheme: str
