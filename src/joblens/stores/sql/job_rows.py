@@ -48,7 +48,7 @@ def read_changed(ask: Ask, known: Mapping[int, Record], most_queued: int | None)
         record.number: record
         for record in read_records(ask, [number for number, _ in standing if number not in same])
     }
-    both = {**same, **found}
+    both: dict[int | None, Record] = {**same, **found}
     return [both[number] for number, _ in standing if number in both]
 
 
