@@ -119,6 +119,8 @@ def store_name(settings: Settings) -> str:
         raise InputError(
             f"store '{url}' is a directory", hint=f"give a file in it: {os.path.join(path, 'joblens.db')}"
         )
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise InputError(f"store '{url}' is not a regular file", hint="give the path of a file")
     path = os.path.abspath(path)
     _check_folder(url, os.path.dirname(path))
     return path
