@@ -339,9 +339,10 @@ def open_event_sinks(settings: Settings, warn: Warn) -> list[Sink]:
         def make() -> Sink:
             from joblens.stores.sinks.otel import OtelSink
 
-            return OtelSink(settings.otel)
+            return OtelSink(settings.otel, queued.warn_once)
 
-        sinks.append(QueuedSink("OpenTelemetry", make, warn, settings.otel.flush))
+        queued = QueuedSink("OpenTelemetry", make, warn, settings.otel.flush)
+        sinks.append(queued)
     return sinks
 
 

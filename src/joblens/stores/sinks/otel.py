@@ -4,10 +4,11 @@ Runs behind a QueuedSink. The SDK's processors have queues and threads of their 
 them.
 """
 
+import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from joblens import __version__
@@ -47,8 +48,9 @@ _MOST_CODES = 1000
 
 
 class OtelSink(SelectiveSink):
-    def __init__(self, settings: OtelSettings) -> None:
+    def __init__(self, settings: OtelSettings, warn: Callable[[str], None]) -> None:
         self._settings = settings
+        logging.getLogger("opentelemetry").addHandler(_Failures(warn))
         self._dashboard = settings.dashboard_url or ""
         self._caller = parse_traceparent(os.environ.get(TRACE_VARIABLE))
         self._codes: dict[str, CodeVersion | None] = {}
@@ -105,6 +107,30 @@ class OtelSink(SelectiveSink):
     def _export(self, value: SpanValue) -> None:
         if self._spans is not None and value.context.own.is_sampled:
             self._spans.on_end(_span(value, self._resource))
+
+
+class _Failures(logging.Handler):
+    """Gets the SDK's messages, so that they do not reach standard error, and reports them as warnings."""
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._report = warn
+
+    def emit(self, record: logging.LogRecord) -> None:
+        given = record.args if isinstance(record.args, tuple) else ()
+        errors = [one for one in given if isinstance(one, BaseException)]
+        text = _innermost(errors[0]) if errors else record.getMessage()
+        self._report(f"{text}; events may be missing there")
+
+
+def _innermost(error: BaseException) -> str:
+    """Libraries wrap the reason of the operating system several times."""
+    text = str(error)
+    seen: BaseException | None = error
+    while seen is not None:
+        text = getattr(seen, "strerror", None) or text
+        seen = seen.__cause__ or seen.__context__
+    return text
 
 
 def _own_attributes() -> dict[str, Any]:
