@@ -118,7 +118,7 @@ def test_a_port_in_use_is_named_with_what_to_do(joblens: RunJoblens) -> None:
     joblens("run", "--", "true", code=0)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
-        done = joblens("exporter", "--listen", listen, code=2)
+        done = joblens("exporter", "--listen", listen, code=125)
     assert f"--listen {listen}: Address already in use" in done.stderr
     assert "choose another" in done.stderr
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from joblens.app.metrics.scraper import Scraper
 from joblens.files.atomic import write_atomically
-from joblens.model.errors import InputError, JoblensError
+from joblens.model.errors import InputError, JoblensError, ServeError
 from joblens.model.values.hosts import is_loopback
 from joblens.views.prometheus.exposition import OPENMETRICS_TYPE, TEXT_TYPE
 
@@ -199,7 +199,7 @@ def _names_loopback(host_header: str) -> bool:
 @contextlib.contextmanager
 def serving(address: Address, scraper: Scraper, token: str = "") -> Iterator[Address]:
     """Serves on a thread until the block ends. Yields the address with the port that was chosen for port 0.
-    Raises InputError where it cannot listen, or must not."""
+    Raises ServeError where it cannot listen, InputError where it must not."""
     if not address.is_loopback and not token:
         raise InputError(
             f"--listen {address.host}: every machine that reaches this address could read the metrics",
@@ -209,7 +209,7 @@ def serving(address: Address, scraper: Scraper, token: str = "") -> Iterator[Add
         with _private_socket(address):
             server = _Bounded(address, scraper, token)
     except OSError as error:
-        raise InputError(
+        raise ServeError(
             f"--listen {address.text}: {error.strerror or error}",
             hint="stop what listens there, or choose another with --listen, such as 127.0.0.1:9751"
             if error.errno == errno.EADDRINUSE
