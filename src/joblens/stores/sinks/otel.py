@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from joblens import __version__
 from joblens.analysis.formats.spans import RESULTS, RUN_RESULTS, SpanValue, span_of_job, span_of_run
-from joblens.model.errors import InputError
+from joblens.model.errors import MissingExtra, how_to_install
 from joblens.model.jobs.details import CodeVersion, Details, GpuFacts, Provenance
 from joblens.model.jobs.job import Record, is_of_workflow
 from joblens.model.jobs.sample import Sample
@@ -34,8 +34,8 @@ try:
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
     from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 except ImportError as error:
-    raise InputError(
-        f"otel.enabled needs the extra 'otel' ({error})", hint="pip install 'joblens[otel]'"
+    raise MissingExtra(
+        f"otel.enabled needs the extra 'otel' ({error})", hint=how_to_install("otel")
     ) from error
 
 if TYPE_CHECKING:
