@@ -181,7 +181,7 @@ def test_a_receiver_that_is_down_changes_nothing_for_the_job(joblens: RunJoblens
     done = joblens("run", "--", "sh", "-c", "echo fine; exit 7", env=failing("http://127.0.0.1:9"), code=7)
     assert done.stdout == "fine\n"
     assert done.stderr == (
-        "joblens: warning: OpenTelemetry: Connection refused; events may be missing there\n"
+        "joblens: warning: OpenTelemetry: 127.0.0.1:9: Connection refused; events may be missing there\n"
     )
     assert joblens("show", "1", "--json", code=0).json["record"]["outcome"]["exit_code"] == 7
 

@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ _MOST_CODES = 1000
 class OtelSink(SelectiveSink):
     def __init__(self, settings: OtelSettings, warn: Callable[[str], None]) -> None:
         self._settings = settings
-        logging.getLogger("opentelemetry").addHandler(_Failures(warn))
+        logging.getLogger("opentelemetry").addHandler(_Failures(_receiver(settings), warn))
         self._dashboard = settings.dashboard_url or ""
         self._caller = parse_traceparent(os.environ.get(TRACE_VARIABLE))
         self._codes: dict[str, CodeVersion | None] = {}
@@ -112,15 +113,22 @@ class OtelSink(SelectiveSink):
 class _Failures(logging.Handler):
     """Gets the SDK's messages, so that they do not reach standard error, and reports them as warnings."""
 
-    def __init__(self, warn: Callable[[str], None]) -> None:
+    def __init__(self, receiver: str, warn: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
+        self._where = f"{receiver}: " if receiver else ""
         self._report = warn
 
     def emit(self, record: logging.LogRecord) -> None:
         given = record.args if isinstance(record.args, tuple) else ()
         errors = [one for one in given if isinstance(one, BaseException)]
         text = _innermost(errors[0]) if errors else record.getMessage()
-        self._report(f"{text}; events may be missing there")
+        self._report(f"{self._where}{text}; events may be missing there")
+
+
+def _receiver(settings: OtelSettings) -> str:
+    """Its host and port; the rest of a URL may have a key. '': not known here."""
+    url = settings.endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+    return urllib.parse.urlsplit(url).netloc.rpartition("@")[2]
 
 
 def _innermost(error: BaseException) -> str:
