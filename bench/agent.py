@@ -13,13 +13,13 @@ from bench.goals import Figure
 
 PROBES = "all,-gpu"
 WATCHED_S = 30
-SETTLES_S = 5.0
+REST_S = 5.0
 MANY = 100
 BLOCKS_S = 10
 
 
 def figures(bench: Workbench) -> Iterator[Figure]:
-    alone = [_watch(bench, _one(bench), SETTLES_S) for _ in range(3)]
+    alone = [_watch(bench, _one(bench), REST_S) for _ in range(3)]
     cpu = median(one.cpu_percent for one in alone)
     memory = max(one.memory_mb for one in alone)
     everything = "all probes but the GPU's, sampled every second"
@@ -49,7 +49,7 @@ class _Watched:
 
 
 def _one(bench: Workbench) -> list[str]:
-    seconds = str(SETTLES_S + WATCHED_S + 10)
+    seconds = str(REST_S + WATCHED_S + 10)
     return [
         *JOBLENS,
         "--store",
@@ -65,13 +65,13 @@ def _one(bench: Workbench) -> list[str]:
 
 
 def _owner(bench: Workbench, jobs: int) -> _Watched:
-    begins_s = SETTLES_S + jobs * 0.1
+    begins_s = REST_S + jobs * 0.1
     script = str(WORKLOADS / "many_jobs.py")
     command = [sys.executable, script, str(jobs), str(begins_s + WATCHED_S + 10)]
     return _watch(bench, command, begins_s)
 
 
-def _watch(bench: Workbench, command: list[str], settles_s: float) -> _Watched:
+def _watch(bench: Workbench, command: list[str], rest_time_s: float) -> _Watched:
     env = {
         **bench.env,
         "JOBLENS_STORE": bench.path("agent.db"),
@@ -79,7 +79,7 @@ def _watch(bench: Workbench, command: list[str], settles_s: float) -> _Watched:
     }
     process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        time.sleep(settles_s)
+        time.sleep(rest_time_s)
         began_s, before_s = time.monotonic(), _cpu_s(process.pid)
         time.sleep(WATCHED_S)
         used_s, took_s = _cpu_s(process.pid) - before_s, time.monotonic() - began_s

@@ -22,7 +22,7 @@ WORK = "i=0; while [ $i -lt 900000 ]; do i=$((i+1)); done; cat /proc/$$/schedsta
 
 
 class Run(Struct, frozen=True):
-    told_s: float  # by the kernel, to the job itself
+    reported_s: float  # by the kernel, to the job itself
     measured_s: float
     facts: dict[str, float]
 
@@ -44,8 +44,8 @@ def _figures_of(bench: Workbench, engine: Engine) -> Iterator[Figure]:
     for _ in range(REPEATS):  # turn and turn about, so that a busy moment hits both
         outside.append(_run(bench, ["/bin/busybox", "sh", "-c", WORK]))
         inside.append(_run(bench, ["sh", "-c", WORK], *engine.options))
-    off = median(abs(run.measured_s / run.told_s - 1) for run in inside) * 100
-    note = f"{inside[0].measured_s:.3f} s against {inside[0].told_s:.3f} s told by the job"
+    off = median(abs(run.measured_s / run.reported_s - 1) for run in inside) * 100
+    note = f"{inside[0].measured_s:.3f} s against {inside[0].reported_s:.3f} s told by the job"
     yield Figure(f"{name}: CPU time of a job, off what it says itself", off, "%", 2.0, note=note)
     # The minimum of each: other load only ever adds (shared caches, hyper-threads).
     ratio = min(run.measured_s for run in inside) / min(run.measured_s for run in outside)

@@ -46,7 +46,7 @@ VIEWS = 5
 FILTERS = 12  # names that are typed, key by key
 TRACED_S = 15.0
 LONGEST_MS = 50.0
-SETTLED_S = 60.0  # then every curve has all its points
+REST_S = 60.0  # then every curve has all its points
 BATCH = 2000
 _TRACED = ["toplevel", "devtools.timeline", "disabled-by-default-devtools.timeline"]
 _VIEWPORT: Any = {"width": 1280, "height": 900}
@@ -216,7 +216,7 @@ def _watched(browser: Browser, server: Server, bench: Workbench, jobs: int) -> I
         yield _longest_task(what, browser, page, bench, lambda: page.wait_for_timeout(TRACED_S * 1000))
         if jobs != LIVE_JOBS[0]:
             return
-        page.wait_for_timeout(SETTLED_S * 1000)
+        page.wait_for_timeout(REST_S * 1000)
         before = _heap_mb(page)
         page.wait_for_timeout(LIVE_S * 1000)
         after = _heap_mb(page)

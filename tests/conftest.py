@@ -52,7 +52,7 @@ hypothesis.settings.register_profile("joblens", deadline=None)
 hypothesis.settings.load_profile("joblens")
 
 
-def heed_ignored_signals() -> None:
+def restore_ignored_signals() -> None:
     """Commands under test get the usual dispositions, also where the tests were started by nohup or in the
     background of a shell: what a process ignores, its children ignore as well. Handlers are not handed down,
     so this process has some that do nothing; interrupting itself is what some tests do."""
@@ -68,7 +68,7 @@ def heed_ignored_signals() -> None:
         signal.signal(number, signal.default_int_handler if is_interrupt else lambda *_: None)
 
 
-heed_ignored_signals()
+restore_ignored_signals()
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -125,7 +125,7 @@ def test_the_baseline_can_be_chosen_and_a_job_left_out(dashboard: Watched) -> No
     expect(page).to_have_url(re.compile("ids=3%2C1%2C2"))
     expect(page.get_by_text("Changes are against 3 train-2.")).to_be_visible()
     expect(cell(dashboard, "wall time", 1)).to_contain_text("significantly less")
-    page.get_by_role("button", name=f"Leave out 2 {HOSTILE}").click()
+    page.get_by_role("button", name=f"Remove 2 {HOSTILE}").click()
     expect(page.get_by_role("heading", name="Compare 2 jobs")).to_be_visible()
 
 

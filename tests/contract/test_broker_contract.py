@@ -104,7 +104,7 @@ def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]
     one.close()
 
 
-def test_each_job_that_was_rung_for_is_heard_of_once_and_in_order(harness: Harness) -> None:
+def test_each_job_that_was_rung_for_is_known_once_and_in_order(harness: Harness) -> None:
     listener = harness.listener()
     jobs = harness.jobs(300)
 
@@ -114,7 +114,7 @@ def test_each_job_that_was_rung_for_is_heard_of_once_and_in_order(harness: Harne
     assert listener.received == [one for one, _ in jobs]
 
 
-def test_a_bell_may_ring_before_any_worker_is_there(harness: Harness) -> None:
+def test_a_notification_may_come_before_any_worker_is_there(harness: Harness) -> None:
     jobs = harness.jobs(3)
     harness.notifier().notify(jobs)
 
@@ -123,7 +123,7 @@ def test_a_bell_may_ring_before_any_worker_is_there(harness: Harness) -> None:
     wait_until(lambda: len(listener.received) == 3, what="3 messages")
 
 
-def test_a_worker_hears_of_its_own_queues_only(harness: Harness) -> None:
+def test_a_worker_learns_of_its_own_queues_only(harness: Harness) -> None:
     other = f"{harness.queue}.other"
     listener, other_listener = harness.listener(), harness.listener(other)
 
@@ -133,7 +133,9 @@ def test_a_worker_hears_of_its_own_queues_only(harness: Harness) -> None:
     assert (listener.received, other_listener.received) == (["a" * 32], ["b" * 32])
 
 
-def test_a_worker_draws_no_more_messages_than_it_can_use_until_some_are_settled(harness: Harness) -> None:
+def test_a_worker_draws_no_more_messages_than_it_can_use_until_some_are_acknowledged(
+    harness: Harness,
+) -> None:
     listener = harness.listener(concurrency=2, holds=True)
     harness.notifier().notify(harness.jobs(60))
     wait_until(lambda: len(listener.received) >= 16, what="the first messages")
@@ -150,7 +152,7 @@ def test_a_worker_draws_no_more_messages_than_it_can_use_until_some_are_settled(
     wait_until(lambda: len(listener.received) > 16, what="more after some were settled")
 
 
-def test_messages_that_were_not_settled_go_back_when_a_worker_stops(harness: Harness) -> None:
+def test_messages_that_were_not_acknowledged_go_back_when_a_worker_stops(harness: Harness) -> None:
     jobs = harness.jobs(5)
     first = harness.listener(holds=True)
     harness.notifier().notify(jobs)
@@ -165,7 +167,9 @@ def test_messages_that_were_not_settled_go_back_when_a_worker_stops(harness: Har
     assert sorted(second.received) == sorted(one for one, _ in jobs[1:])
 
 
-def test_messages_are_settled_from_other_threads_also_after_the_worker_has_stopped(harness: Harness) -> None:
+def test_messages_are_acknowledged_from_other_threads_also_after_the_worker_has_stopped(
+    harness: Harness,
+) -> None:
     listener = harness.listener(holds=True)
     harness.notifier().notify(harness.jobs(2))
     wait_until(lambda: len(listener.received) == 2, what="2 messages")
@@ -287,7 +291,7 @@ def test_a_broker_that_is_not_there_is_an_error_that_says_where_the_jobs_are(url
     notifier.close()
 
 
-def test_a_wrong_password_is_told_without_the_password(shared_rabbitmq: RabbitServer) -> None:
+def test_a_wrong_password_is_reported_without_the_password(shared_rabbitmq: RabbitServer) -> None:
     url = shared_rabbitmq.url.replace("guest:guest@", "guest:wr0ng-pass@")
     notifier = CeleryNotifier(parse_broker(url, ""))
 

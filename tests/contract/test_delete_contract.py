@@ -47,13 +47,17 @@ def test_everything_about_a_deleted_job_goes(store: QueueStore) -> None:
 
 
 def test_a_deleted_job_is_reported_as_such(store: QueueStore) -> None:
-    store.apply(whole_job("a1", external_id="own"))
-    number = store.number_of("a1")
-    store.delete_jobs(["a1"], by="ann", at_us=LATER)
-    for ident in ("a1", "own", str(number)):
+    uuid = "a1b2c3d4-0000-4000-8000-000000000000"
+    store.apply(whole_job(uuid, external_id="own"))
+    number = store.number_of(uuid)
+    store.delete_jobs([uuid], by="ann", at_us=LATER)
+    for ident in (uuid, "own", str(number), uuid[:8], "a1b2"):
         with pytest.raises(UnknownJob, match=f"job {number} was deleted by ann at 2025-11-15T12:00:00 UTC"):
             store.find(ident)
-        assert [each.uuid for each in store.tombstones([ident])] == ["a1"]
+    for ident in (uuid, "own", str(number)):
+        assert [each.uuid for each in store.tombstones([ident])] == [uuid]
+    with pytest.raises(UnknownJob, match="no job has the ID 'a1'"):
+        store.find("a1")
 
 
 def test_each_deletion_is_in_the_audit_log(store: QueueStore) -> None:

@@ -417,7 +417,7 @@ def test_what_was_given_back_counts_for_nothing(store: QueueStore) -> None:
     assert (claim.fence, claim.former) == (4, None)
 
 
-def test_a_job_that_was_ended_to_be_given_back_begins_anew(store: QueueStore) -> None:
+def test_a_job_that_was_ended_to_be_given_back_starts_over(store: QueueStore) -> None:
     store.apply([*ticketed("a1"), *ticketed("b1", retry_lost=RetryLost.NEVER)])
     held = _claimed(store)
     store.apply([begun("a1", 1), under(1, samples("a1", 0, 3)), begun("b1", 1)])
@@ -597,7 +597,7 @@ def test_a_ticket_goes_with_the_end_of_its_job(store: QueueStore) -> None:
     assert (store.backlog(), store.holdings()) == ([], [])
 
 
-def test_of_all_that_is_held_only_what_is_asked_for_is_told(store: QueueStore) -> None:
+def test_of_all_that_is_held_only_what_is_asked_for_is_reported(store: QueueStore) -> None:
     for name in ("one", "two", "three"):
         store.apply(ticketed(name))
         store.claim(_on("here", "me"), [name], LEASE_S)
@@ -639,7 +639,7 @@ def test_the_workers_of_one_host_can_be_asked_for(store: QueueStore) -> None:
     assert store.workers(host="nowhere") == []
 
 
-def test_sooner_or_later_a_worker_hears_how_many_there_are(store: QueueStore) -> None:
+def test_sooner_or_later_a_worker_learns_how_many_there_are(store: QueueStore) -> None:
     store.renew(worker("w2"), {}, LEASE_S)
     counts = {store.renew(worker("w1"), {}, LEASE_S).workers for _ in range(400)}
     assert counts == {0, 2}

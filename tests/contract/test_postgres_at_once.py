@@ -35,7 +35,7 @@ class Gate:
         self._server = psycopg.connect(url, autocommit=True)
         self._server.execute("SELECT pg_advisory_lock(%s)", (_GATE,))
 
-    def wait_for_somebody(self) -> None:
+    def wait_for_someone(self) -> None:
         deadline = time.monotonic() + _TIMEOUT_S
         waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND NOT granted"
         while not self._server.execute(waiting, (_GATE,)).fetchall():
@@ -66,7 +66,7 @@ def test_a_ticket_that_went_and_came_back_meanwhile_is_claimed_under_its_present
         target=lambda: claims.extend(slow.claim_waiting(worker("slow"), 4, LEASE_S)), daemon=True
     )
     looking.start()
-    gate.wait_for_somebody()
+    gate.wait_for_someone()
     assert [claim.fence for claim in quick.claim(worker("quick"), ["a1"], LEASE_S)] == [1]
     quick.give_back("quick", {"a1": 1})
     gate.open()

@@ -325,7 +325,7 @@ def test_results_are_every_attempt_by_place_and_attempt(store: Store) -> None:
     assert store.run_results("nothing") == []
 
 
-def test_what_is_unfinished_of_one_run_is_told_without_the_rest(store: Store) -> None:
+def test_what_is_unfinished_of_one_run_is_reported_without_the_rest(store: Store) -> None:
     store.apply([workflow(A), run(R1, A), run(R2, A), *attempt(R1, 0, uuid="over")])
     store.apply([queued("q1", run=RunLink(R1, 5)), queued("s1", run=RunLink(R1, 4)), started("s1")])
     store.apply([queued("q2", run=RunLink(R2, 0)), queued("alone")])
@@ -420,7 +420,7 @@ def test_writes_about_a_run_may_come_in_any_order(store: Store, seed: int, at_on
     assert store.check().problems == ()
 
 
-def test_a_run_that_is_only_heard_of_cannot_be_found_and_is_told_by_the_check(store: Store) -> None:
+def test_a_run_that_is_only_known_cannot_be_found_and_is_reported_by_the_check(store: Store) -> None:
     store.apply(attempt(R1, 0))
     with pytest.raises(UnknownRun):
         store.find_run(R1)

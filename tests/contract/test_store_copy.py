@@ -130,7 +130,7 @@ def test_a_copy_that_was_interrupted_goes_on_with_the_same_numbers(
         assert two.target.samples(uuid) == two.source.samples(uuid)
 
 
-def test_jobs_that_have_not_ended_are_left_out_and_told_of(two: Two) -> None:
+def test_jobs_that_have_not_ended_are_left_out_and_reported(two: Two) -> None:
     two.source.apply([queued("a1"), started("a1"), queued("b1"), *whole_job("c1")])
     copied = two.copy()
     assert (copied.jobs, copied.unfinished_jobs) == (1, 2)

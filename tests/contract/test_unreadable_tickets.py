@@ -116,7 +116,7 @@ def test_a_worker_that_cannot_be_read_hides_no_other(store: QueueStore) -> None:
     assert [each.name for each in store.workers()] == ["w2"]
 
 
-def test_an_outcome_that_cannot_be_read_is_told_with_the_job_it_is_of(store: QueueStore) -> None:
+def test_an_outcome_that_cannot_be_read_is_reported_with_the_job_it_is_of(store: QueueStore) -> None:
     from joblens.model.errors import StoreCorrupt
     from tests.builders.writes import ended
 

@@ -27,6 +27,13 @@ NOT_IN_NAMES = re.compile(
     r"|parcels?|places|rooms?|settled?|settles|settling|somebody|told|untold|vain|whoever)(?![a-z])"
 )
 
+# In tests, `nobody` is a user, and a thing may be in its place.
+NOT_IN_NAMES_OF_TESTS = re.compile(
+    NOT_IN_NAMES.pattern.replace("|nobody", "")
+    .replace("|places|rooms?", "")
+    .replace("|looks?|looked|looking", "")
+)
+
 DOCS = REPOSITORY / "docs"
 GLOSSARY = DOCS / "glossary.md"
 SOURCE = REPOSITORY / "src" / "joblens"
@@ -39,6 +46,8 @@ SETTING = re.compile(r"^\| `[a-z_0-9]+\.[a-z_0-9.]+` \|.*$", re.MULTILINE)
 OPENER = re.compile(
     r"(?:^|(?<=[.!?] )|(?<=\| )|(?<=- ))((?:What(?! to\b)|Whoever|Those)\b[^.?!|]*[.?!|]?)", re.MULTILINE
 )
+# A string of JavaScript or a comment; templates are searched without what is inserted.
+SCRIPT_TEXT = re.compile(r'"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`|/\*.*?\*/|(?:^|(?<=\s))//[^\n]*', re.DOTALL)
 Texts = Iterator[tuple[str, str]]
 
 
@@ -135,8 +144,21 @@ def prose_in(files: list[Path]) -> Texts:
                 yield f"{where}:{token.start[0]}", INLINE.sub("", token.string.lstrip("# "))
 
 
+def scripts() -> Texts:
+    """Yields texts and comments of the dashboard."""
+    for path in sorted(SOURCE.rglob("*.js")):
+        text = path.read_text(encoding="utf-8")
+        for match in SCRIPT_TEXT.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            plain = re.sub(r"\s+\*? *|\$\{[^}]*\}", " ", match[0].strip('"`/*'))
+            yield f"{path.relative_to(SOURCE)}:{line}", INLINE.sub("", plain)
+
+
 AREAS: dict[str, Callable[[], Texts]] = {
-    "README": lambda: pages([REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]),
+    "README": lambda: pages(
+        [REPOSITORY / f"{name}.md" for name in ("README", "CONTRIBUTING", "ARCHITECTURE")]
+    ),
+    "dashboard": scripts,
     "examples": lambda: pages([REPOSITORY / "examples" / "README.md"]),
     "pages": lambda: pages(sorted(DOCS.glob("*.md"))),
     "command pages": lambda: pages(sorted((DOCS / "commands").glob("*.md"))),
@@ -168,19 +190,31 @@ def words_of(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name).lower()
 
 
+def names_with(pattern: re.Pattern[str], folder: Path) -> Iterator[str]:
+    for path in sorted(folder.rglob("*.py")):
+        if path == Path(__file__):
+            continue
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
+            if token.type == tokenize.NAME and pattern.search(words_of(token.string)):
+                yield f"{path.relative_to(REPOSITORY)}:{token.start[0]}: {token.string}"
+
+
 def test_names_in_the_code_have_none_of_them() -> None:
-    found = {
-        f"{path.relative_to(SOURCE)}:{token.start[0]}: {token.string}"
-        for path in sorted(SOURCE.rglob("*.py"))
-        for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
-        if token.type == tokenize.NAME and NOT_IN_NAMES.search(words_of(token.string))
-    }
+    found = set(names_with(NOT_IN_NAMES, SOURCE))
+    assert not found, "\n".join(sorted(found))
+
+
+@pytest.mark.parametrize("folder", ["tests", "bench"])
+def test_names_in_tests_have_none_of_them(folder: str) -> None:
+    found = set(names_with(NOT_IN_NAMES_OF_TESTS, REPOSITORY / folder))
     assert not found, "\n".join(sorted(found))
 
 
 def test_a_word_in_a_name_is_found() -> None:
     assert NOT_IN_NAMES.search(words_of("_LookedAt"))
     assert NOT_IN_NAMES.search(words_of("_was_told"))
+    assert NOT_IN_NAMES_OF_TESTS.search(words_of("test_it_is_told"))
+    assert not NOT_IN_NAMES_OF_TESTS.search(words_of("as_nobody_in_places"))
     assert not NOT_IN_NAMES.search(words_of("ProcessLookupError.headroom_replaces"))
 
 
@@ -193,6 +227,13 @@ def test_a_phrase_is_found_and_a_word_that_contains_one_is_not() -> None:
     assert DONT_SAY.search("The job is gone on with.")
     assert DONT_SAY.search("Placed; 5 rows a second")
     assert not DONT_SAY.search("mushrooms are replaced by bells' makers".replace("bells'", "label"))
+
+
+def test_texts_and_comments_of_a_script_are_searched() -> None:
+    script = 'a = "one"; // two\nb = `three ${four}`; /* five\n * six */'
+    assert [match[0] for match in SCRIPT_TEXT.finditer(script)] == [
+        '"one"', "// two", "`three ${four}`", "/* five\n * six */"
+    ]  # fmt: skip
 
 
 def test_a_statement_that_begins_with_a_clause_is_found_and_a_question_is_not() -> None:

@@ -22,7 +22,7 @@ def test_every_public_name_can_be_imported(name: str) -> None:
     assert name in dir(joblens)
 
 
-def test_a_name_that_is_not_public_is_told_apart() -> None:
+def test_a_name_that_is_not_public_is_distinguished() -> None:
     with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
         joblens.no_such_name  # noqa: B018
 

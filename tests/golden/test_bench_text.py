@@ -41,7 +41,7 @@ def test_named_results_are_compared_with_the_first() -> None:
     assert "Compared" not in markdown_report([before, after], "Heat")[0]
 
 
-def test_each_machine_is_told_where_they_differ_and_one_only_once() -> None:
+def test_each_machine_is_reported_where_they_differ_and_one_only_once() -> None:
     one, two = tool_result(), tool_result(seed=6)
     two["system_info"] = {**two["system_info"], "load_1min": 5.0}
     assert markdown_report([one, two], "Heat")[0].count("| host |") == 1
@@ -56,7 +56,7 @@ def test_wide_tables_of_the_page_scroll_by_themselves() -> None:
     assert page.count("solver heat.py on cpu</h") == 1
 
 
-def test_a_first_round_that_takes_all_the_time_is_told() -> None:
+def test_a_first_round_that_takes_all_the_time_is_reported() -> None:
     document = {**two_commands(1), "stopped": "time"}
     assert "which the first round used up" in " ".join(render_result(document, 200))
 

@@ -232,7 +232,7 @@ def test_rejects_of_a_job_that_was_stopped_are_not_said_to_lie_there() -> None:
     assert "rejected   once their partition is done, with reasons in /" in _end(stopped)
 
 
-def test_partitions_that_failed_alike_are_told_together() -> None:
+def test_partitions_that_failed_alike_are_reported_together() -> None:
     failed = ProcessingStatus.FAILED
     parts = {
         number: PartitionStatus(
@@ -252,7 +252,7 @@ def test_partitions_that_failed_alike_are_told_together() -> None:
     )
 
 
-def test_a_reason_is_told_once() -> None:
+def test_a_reason_is_reported_once() -> None:
     part = PartitionStatus(partition_id=2, status=ProcessingStatus.FAILED, error_message="bad luck")
     failed = replace(
         SNAPSHOT,
@@ -273,7 +273,7 @@ def test_the_table_of_the_end_fits_terminals_with_its_names_whole_where_it_can()
         assert "document_deduplicator" in table
 
 
-def test_what_runs_and_what_waits_for_a_worker_are_told_apart() -> None:
+def test_what_runs_and_what_waits_for_a_worker_are_distinguished() -> None:
     first, *others = SNAPSHOT.operators
     later = replace(others[0], in_progress=2)
     snapshot = replace(

@@ -65,7 +65,7 @@ def test_a_job_that_works_its_gpu_has_no_finding_about_it() -> None:
     assert [finding.code for finding in findings_for(record, samples) if "gpu" in finding.code] == []
 
 
-def test_two_gpus_of_which_it_uses_one_are_told() -> None:
+def test_two_gpus_of_which_it_uses_one_are_reported() -> None:
     samples, _ = recorded("heavy")
     record = a_record(job={"requirements": Requirements(gpus=2)}, duration_s=32.0)
     result = [finding for finding in findings_for(record, samples) if "gpu" in finding.code]

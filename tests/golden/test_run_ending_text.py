@@ -43,7 +43,7 @@ def test_the_end_of_a_run_that_failed() -> None:
     same_as_golden("run-ending-failed", render_ending(FAILED, width=100))
 
 
-def test_jobs_that_never_began_for_one_reason_are_told_of_together() -> None:
+def test_jobs_that_never_began_for_one_reason_are_reported_together() -> None:
     why = "it could not be started: Ray is not installed"
     alike = tuple(FailedJob(name, JobState.FAILED, why) for name in ("a", "b"))
     logged = tuple(FailedJob(name, JobState.FAILED, "exit code 1", f"/out/{name}", 1) for name in ("c", "d"))

@@ -156,7 +156,7 @@ def test_results_without_a_failure_have_no_reasons() -> None:
     assert "Reason" not in render_results(ROWS[:1], width=None, paint=PLAIN)[0]
 
 
-def test_the_memory_of_small_jobs_is_told_with_three_digits() -> None:
+def test_the_memory_of_small_jobs_is_reported_with_three_digits() -> None:
     tiny = replace(ROWS[0], peak_memory_bytes=300 * 1024, avg_memory_bytes=5 * 1024**2)
     [line] = render_results([tiny], width=None, paint=PLAIN)[1:]
     assert line.split()[-3:-1] == ["0.000286", "0.00488"]

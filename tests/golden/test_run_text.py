@@ -118,7 +118,7 @@ def test_what_is_left_says_how_sure_it_is(unknown: int, expected_message: str) -
     assert expected_message in head
 
 
-def test_while_nothing_runs_nobody_is_told_how_long_it_takes() -> None:
+def test_while_nothing_runs_nobody_is_reported_how_long_it_takes() -> None:
     waiting = replace(PROGRESS, running=(), stages=(StageProgress("train", 4),))
     assert "left" not in summary_line(waiting)
     soon = replace(PROGRESS, estimate=Estimate(0.4, ("earlier runs",)))

@@ -175,7 +175,7 @@ def gpu_names(one: BackgroundCli, uuid: str) -> list[Any]:
     return [gpu["name"] for gpu in outcome.profile["gpu_stats"]["nvidia"]["devices"]]
 
 
-def test_reasons_are_those_of_whoever_looked_last(one: BackgroundCli, tmp_path: Path) -> None:
+def test_reasons_are_those_of_anyone_who_looked_last(one: BackgroundCli, tmp_path: Path) -> None:
     uuid = one.submit("--interval", "100ms", "--probes", "-gpu", "--", *PYTHON, _WAITING.format(one.folder))
     wait_for_file(one.folder / "here")
     first = one.running(uuid)

@@ -131,7 +131,7 @@ def test_a_command_that_cannot_be_one_is_bad_input_for_one_job_and_for_many(
     [{"cpus": -1}, {"memory": "much"}, {"env": {"A": 1}}, {"tags": "abc"}, {"jobs": "2"}],
     ids=str,
 )
-def test_bad_input_for_many_jobs_is_told_at_the_call(store_path: Path, arguments: dict[str, Any]) -> None:
+def test_bad_input_for_many_jobs_is_reported_at_the_call(store_path: Path, arguments: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         joblens.map_commands([["true"]], **arguments)
 

@@ -248,7 +248,7 @@ def test_a_container_is_measured_and_its_exit_code_known(engine: Engine, joblens
         api.remove(container)
 
 
-def test_a_container_that_somebody_kills_is_not_said_to_have_lacked_memory(
+def test_a_container_that_someone_kills_is_not_said_to_have_lacked_memory(
     docker: Engine, joblens: RunJoblens
 ) -> None:
     api = docker.api()
@@ -301,7 +301,7 @@ def test_an_engine_that_stops_answering_does_not_hold_up_the_end(
         ("no-such-container", "no container no-such-container was found"),
     ],
 )
-def test_what_is_not_there_is_told(joblens: RunJoblens, target: str, words: str) -> None:
+def test_what_is_not_there_is_reported(joblens: RunJoblens, target: str, words: str) -> None:
     answer = joblens("attach", target, "--container-socket", "/nonexistent/engine.sock")
     assert answer.code == 2
     assert words in answer.stderr

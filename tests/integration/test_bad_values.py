@@ -71,7 +71,7 @@ def test_memory_in_bytes_from_python_too(memory: int | str) -> None:
         api.run(["true"], memory=memory)
 
 
-def test_a_limit_that_no_program_starts_in_is_told_with_a_reason(joblens: RunJoblens) -> None:
+def test_a_limit_that_no_program_starts_in_is_reported_with_a_reason(joblens: RunJoblens) -> None:
     done = joblens("run", "--memory", "100k", "--", "true", code=125)
     assert "could not start: it was killed before its command ran" in done.stderr
 

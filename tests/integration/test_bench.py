@@ -49,7 +49,7 @@ def solver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_path: Path) ->
     return folder
 
 
-def test_two_commands_run_in_turns_and_the_slower_one_is_told(joblens: RunJoblens) -> None:
+def test_two_commands_run_in_turns_and_the_slower_one_is_reported(joblens: RunJoblens) -> None:
     slow = f"{sys.executable} -S -c 'import time; time.sleep(0.3)'"
     fast = f"{sys.executable} -S -c 'import time; time.sleep(0.02)'"
     done = joblens("bench", "--json", "-n", "6", "--baseline", fast, "--command", slow, code=0).json
@@ -148,7 +148,7 @@ def test_a_report_is_not_written_into_a_folder_that_is_not_there(joblens: RunJob
     assert not place.parent.exists()
 
 
-def test_a_command_that_is_not_there_is_told(joblens: RunJoblens) -> None:
+def test_a_command_that_is_not_there_is_reported(joblens: RunJoblens) -> None:
     done = joblens("bench", "--", "no-such-command-here", code=1)
     (found,) = done.stderr.splitlines()
     assert "no-such-command-here" in found
@@ -273,7 +273,7 @@ def test_a_report_is_written_with_its_pictures(solver: Path, tmp_path: Path) -> 
         runner.generate_report(result, tmp_path / "report.pdf")
 
 
-def test_bad_input_is_told_before_anything_runs(solver: Path, tmp_path: Path) -> None:
+def test_bad_input_is_reported_before_anything_runs(solver: Path, tmp_path: Path) -> None:
     runner = public.BenchmarkRunner(results_dir=tmp_path / "results")
     with pytest.raises(UnknownTool, match="solver"):
         runner.run_benchmark("sovler")

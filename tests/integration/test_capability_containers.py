@@ -40,7 +40,7 @@ def silent(tmp_path: Path) -> Iterator[str]:
         yield path
 
 
-def test_an_engine_that_answers_is_told_with_its_version_and_driver(
+def test_an_engine_that_answers_is_reported_with_its_version_and_driver(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLES[engine.name], f"unix://{engine.socket}")
@@ -74,7 +74,7 @@ def test_where_they_cannot_the_row_says_what_is_missed(
     assert row.fix == "ask"
 
 
-def test_groups_that_systemd_makes_are_told_with_what_would_help(
+def test_groups_that_systemd_makes_are_reported_with_what_would_help(
     docker: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{docker.socket}")

@@ -275,7 +275,7 @@ def test_page_cache_of_an_earlier_job_can_be_given_back(groups: JobGroups, tmp_p
     assert int(usage.read_text()) < cached / 4
 
 
-def test_on_v1_the_peak_can_start_anew(v1_groups: JobGroups) -> None:
+def test_on_v1_the_peak_can_starts_over(v1_groups: JobGroups) -> None:
     assert start_python_in(v1_groups, "x = bytearray(b'x') * (50 << 20)").wait() == 0
     peak = Path(v1_groups.paths["memory"], "memory.max_usage_in_bytes")
     assert int(peak.read_text()) > 50 * MIB
@@ -292,7 +292,7 @@ def test_an_explicit_parent_that_does_not_exist_is_refused_with_its_name() -> No
 
 
 @pytest.mark.root
-def test_someone_without_rights_is_told_so() -> None:
+def test_someone_without_rights_learns_so() -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root to become someone else")
     code = """

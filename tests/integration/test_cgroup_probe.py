@@ -77,7 +77,7 @@ def test_a_short_spike_between_two_readings_is_in_the_peak(groups: JobGroups, pr
     assert after["memory_anon_bytes"] < 20 * MIB
 
 
-def test_anonymous_memory_shared_memory_and_page_cache_are_told_apart(
+def test_anonymous_memory_shared_memory_and_page_cache_are_distinguished(
     groups: JobGroups, probe: CgroupProbe, tmp_path: Path, wait_until: Callable[..., Any]
 ) -> None:
     needs(probe, "memory_parts")

@@ -44,7 +44,7 @@ def test_an_export_whose_reader_goes_away_ends_quietly(past: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["history", "export csv", "export history", "history --json", "--help"])
-def test_a_full_disk_under_standard_output_is_told_in_one_line(past: Path, command: str) -> None:
+def test_a_full_disk_under_standard_output_is_reported_in_one_line(past: Path, command: str) -> None:
     done = in_shell(f"joblens {command} > /dev/full")
     assert done.stderr == ("joblens: error: standard output cannot be written: No space left on device\n")
     assert done.returncode == 125
@@ -162,7 +162,7 @@ def test_doctor_works_with_a_broken_file(joblens: RunJoblens, tmp_path: Path) ->
     assert "nosuch" in done.stderr
 
 
-def test_a_file_that_is_no_store_is_told_once(joblens: RunJoblens, tmp_path: Path) -> None:
+def test_a_file_that_is_no_store_is_reported_once(joblens: RunJoblens, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("some text that is no database " * 100)
     done = joblens("store", "check", "--store", tmp_path / "notes.txt", code=125)
     assert done.stderr.count("is not a joblens store") == 1

@@ -143,7 +143,7 @@ def test_a_job_is_found_by_its_own_id(past: Path, joblens: RunJoblens) -> None:
     assert joblens("job-details", "my-task-123", code=0).stdout.startswith("Job Details: my-task-123\n")
 
 
-def test_a_name_stands_for_the_newest_job_of_that_name_and_it_is_told_which(
+def test_a_name_stands_for_the_newest_job_of_that_name_and_it_is_reported_which(
     store_path: Path, joblens: RunJoblens
 ) -> None:
     store = SqliteStore(str(store_path))
@@ -457,7 +457,9 @@ def test_parquet_has_typed_columns(past: Path, joblens: RunJoblens, tmp_path: Pa
     assert table.column("cpu_total_usec")[59].as_py() == samples(60)[59].cpu_total_usec
 
 
-def test_bad_lines_are_told_by_number_and_the_rest_is_imported(joblens: RunJoblens, tmp_path: Path) -> None:
+def test_bad_lines_are_reported_by_number_and_the_rest_is_imported(
+    joblens: RunJoblens, tmp_path: Path
+) -> None:
     good = '{"task_id":"first","tool":"t","script":"s","params":{},"start_time":"2025-10-15T10:30:00.000000",'
     good += (
         '"end_time":"2025-10-15T10:35:30.123456","duration_seconds":330.12,"status":"success","returncode":0}'

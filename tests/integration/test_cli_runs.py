@@ -67,7 +67,7 @@ def test_without_a_run_results_are_those_of_the_newest(twice: Path, joblens: Run
     assert joblens("results", code=0).stdout == joblens("results", "1.2", code=0).stdout
 
 
-def test_a_run_that_is_not_there_is_told_with_the_command_that_lists_those_that_are(
+def test_a_run_that_is_not_there_is_reported_with_the_command_that_lists_those_that_are(
     twice: Path, joblens: RunJoblens
 ) -> None:
     assert "`joblens workflows show 1` lists its runs" in joblens("results", "1.7", code=2).stderr

@@ -88,7 +88,7 @@ def test_a_short_jobs_files_are_no_memory_of_it_and_its_processes_are_seen(
         assert ran.usage[number], unknown  # looked at as soon as it had started
 
 
-def test_limits_are_the_containers_too_and_told(user: ContainerCli, engine: Engine) -> None:
+def test_limits_are_the_containers_too_and_reported(user: ContainerCli, engine: Engine) -> None:
     limits = ["--cpus", "0.1", "--memory", "64m", "--pids", "50"]
     ran = user.run(engine, *limits, "--", "sh", "-c", BURN)
     facts = user.details(ran.record["job_uuid"]).container
@@ -104,13 +104,13 @@ def test_limits_are_the_containers_too_and_told(user: ContainerCli, engine: Engi
     assert ran.usage["cpu_throttled_usec"] > 0
 
 
-def test_without_limits_none_are_told(user: ContainerCli, docker: Engine) -> None:
+def test_without_limits_none_are_reported(user: ContainerCli, docker: Engine) -> None:
     ran = user.run(docker, "--", "true")
     facts = user.details(ran.record["job_uuid"]).container
     assert (facts.cpus, facts.memory_bytes, facts.memory_swap_bytes, facts.pids) == (None, None, None, None)
 
 
-def test_too_little_memory_is_told_as_such(user: ContainerCli, engine: Engine) -> None:
+def test_too_little_memory_is_reported_as_such(user: ContainerCli, engine: Engine) -> None:
     ran = user.run(engine, "--memory", "16m", "--", "tail", "/dev/zero")
     assert (ran.record["status"], ran.record["reason"]) == ("failed", "out-of-memory")
     assert (ran.code, ran.usage["oom_kills"]) == (137, 1)
@@ -153,14 +153,14 @@ def test_a_missing_image_says_how_to_get_it(user: ContainerCli, engine: Engine) 
     assert "no image" in ran.record["error"]
 
 
-def test_what_an_engine_refuses_is_told_in_its_words(user: ContainerCli, docker: Engine) -> None:
+def test_what_an_engine_refuses_is_reported_in_its_words(user: ContainerCli, docker: Engine) -> None:
     ran = user.run(docker, "--container-network", "no-such-network", "--", "true")
     assert ran.code == 125
     assert b"no-such-network" in ran.stderr
     assert ran.record["status"] == "error"
 
 
-def test_an_engine_that_is_not_there_is_told_with_what_was_tried(user: ContainerCli) -> None:
+def test_an_engine_that_is_not_there_is_reported_with_what_was_tried(user: ContainerCli) -> None:
     ran = user("--container", IMAGE, "--container-socket", "/nowhere/engine.sock", "--", "true")
     assert ran.code == 125
     assert b"nothing listens at /nowhere/engine.sock" in ran.stderr
@@ -516,7 +516,7 @@ def test_a_container_without_an_engine_is_a_plain_child_and_measured_exactly(
         *("chroot", root, "/bin/sh", "-c", inside),
     )
     assert (ran.code, ran.record["reason"]) == (6, "exited")
-    told_s = int(ran.stdout.split()[0]) / 1e9
-    assert told_s <= ran.usage["cpu_total_seconds"] <= told_s * 1.1 + 0.15
+    reported_s = int(ran.stdout.split()[0]) / 1e9
+    assert reported_s <= ran.usage["cpu_total_seconds"] <= reported_s * 1.1 + 0.15
     assert not {"cpu_total_usec", "io_read_bytes"} & set(ran.record["accounting"]["lower_bounds"])
     assert ran.usage["context_switches_voluntary"] > 0

@@ -208,7 +208,7 @@ def test_a_job_in_a_container_has_its_strings_in_its_profile(engine: Engine, job
     assert stats["memory_usage"].endswith(" / 64MiB")
 
 
-def test_without_an_engine_the_rest_is_measured_and_the_reason_told(
+def test_without_an_engine_the_rest_is_measured_and_the_reason_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(

@@ -214,7 +214,7 @@ def test_records_of_a_crate_can_be_imported_elsewhere(ran: WorkflowCli, crate: P
     assert names.count("flaky") == 2
 
 
-def test_a_file_that_changed_since_is_told_of_and_not_copied(cli: WorkflowCli) -> None:
+def test_a_file_that_changed_since_is_reported_and_not_copied(cli: WorkflowCli) -> None:
     before = hashlib.sha256(b"a,b\n").hexdigest()
     (cli.folder / "in.csv").write_text("a,b\n")
     cli.run(
@@ -230,7 +230,7 @@ def test_a_file_that_changed_since_is_told_of_and_not_copied(cli: WorkflowCli) -
     assert not (crate / "files" / "in.csv").exists()
 
 
-def test_a_file_above_the_limit_is_told_of_with_its_hash(ran: WorkflowCli) -> None:
+def test_a_file_above_the_limit_is_reported_with_its_hash(ran: WorkflowCli) -> None:
     crate = ran.folder / "crate"
     done = ran.call("export", "ro-crate", "1.1", "-o", crate, "--with-files", "--files-limit", "3", code=0)
     assert "too large to include" in done.stderr
@@ -264,7 +264,7 @@ def test_a_script_beside_the_data_is_taken_along(joblens: RunJoblens, tmp_path: 
     assert copied == {"sim.sh", "data", "out"}
 
 
-def test_a_licence_is_told_as_given(joblens: RunJoblens, tmp_path: Path) -> None:
+def test_a_licence_is_reported_as_given(joblens: RunJoblens, tmp_path: Path) -> None:
     joblens("run", "-q", "--", "true", code=0)
     url = "https://spdx.org/licenses/CC-BY-4.0"
     joblens("export", "ro-crate", "job:1", "-o", tmp_path / "crate", "--license", url, code=0)
@@ -295,7 +295,7 @@ def test_a_folder_that_is_there_is_left_alone(ran: WorkflowCli) -> None:
         (("ro-crate", "job:1", "-o", "/proc/crate"), "/proc/crate: cannot be written"),
     ],
 )
-def test_what_makes_no_sense_is_told(
+def test_what_makes_no_sense_is_reported(
     joblens: RunJoblens, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     joblens("run", "-q", "--", "true", code=0)

@@ -79,7 +79,7 @@ def test_a_job_that_repeats_another_is_compared_with_that(cli: WorkflowCli) -> N
     assert cli.call("diff", "job:3", code=0).stdout.startswith("job 1 → job 3  a\n")
 
 
-def test_what_differs_is_told_in_words(cli: WorkflowCli) -> None:
+def test_what_differs_is_reported_in_words(cli: WorkflowCli) -> None:
     cli.call("run", "-q", "--name", "a", "--", "sh", "-c", "exit 3", code=3)
     cli.call(
         "run",
@@ -102,7 +102,7 @@ def test_what_differs_is_told_in_words(cli: WorkflowCli) -> None:
     assert "the first ended as failed" in text
 
 
-def test_code_that_was_committed_in_between_is_told_of_jobs_and_runs(cli: WorkflowCli) -> None:
+def test_code_that_was_committed_in_between_is_reported_jobs_and_runs(cli: WorkflowCli) -> None:
     def commit(word: str) -> None:
         (cli.folder / "code.py").write_text(word)
         for arguments in (("add", "code.py"), ("commit", "-q", "-m", word)):
@@ -120,7 +120,7 @@ def test_code_that_was_committed_in_between_is_told_of_jobs_and_runs(cli: Workfl
     assert "code commit (all jobs): " in cli.call("diff", "1.1", "1.2", code=0).stdout
 
 
-def test_input_files_that_changed_are_told_of_runs(cli: WorkflowCli) -> None:
+def test_input_files_that_changed_are_reported_of_runs(cli: WorkflowCli) -> None:
     text = """
 name: reads
 files: [{name: data, path: data.csv}]

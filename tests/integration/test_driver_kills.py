@@ -31,7 +31,7 @@ list(joblens.map_commands([["sh", "-c", line] for line in sys.argv[1:]], jobs=1)
 
 
 @pytest.mark.parametrize("accounting", ["cgroup", "process_tree"])
-def test_a_job_of_which_the_store_never_heard_is_recorded_with_its_outcome(
+def test_a_job_of_which_the_store_never_noticed_is_recorded_with_its_outcome(
     accounting: str, tmp_path: Path
 ) -> None:
     with open_cli("auto", tmp_path) as one:

@@ -148,7 +148,7 @@ def test_the_first_looks_come_in_time_though_one_was_dear(driver: SocketDriver) 
     assert driver._pause_s(now_s + 1000, 0.001) == 0
 
 
-def test_the_last_look_of_somebody_who_goes_while_the_job_does_not_is_taken_at_once(
+def test_the_last_look_of_someone_who_goes_while_the_job_does_not_is_taken_at_once(
     groups: JobGroups,
 ) -> None:
     again = "input()\nclient.sendall(bytes(77))\nserved.recv(100)\nprint(flush=True)\n"
@@ -206,7 +206,7 @@ def test_the_probe_hands_out_what_the_thread_has_seen_and_ends_it_when_it_is_clo
     wait_until(lambda: thread._thread is None, what="the thread to end")
 
 
-def test_what_was_exchanged_before_somebody_began_to_look_is_not_counted(groups: JobGroups) -> None:
+def test_what_was_exchanged_before_someone_began_to_look_is_not_counted(groups: JobGroups) -> None:
     again = "input()\nclient.sendall(bytes(77))\nserved.recv(100)\nprint(flush=True)\n"
     job, port = started(
         groups, tcp(1_000_000) + "print(server.getsockname()[1], flush=True)\n" + again + WAIT

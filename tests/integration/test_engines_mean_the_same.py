@@ -206,7 +206,7 @@ def test_jobs_end_alike_and_use_as_much(flow: str, here: Engine, there: Engine) 
     assert found["too_long"].status is Status.TIMEOUT
 
 
-def test_a_job_that_somebody_cancels_ends_alike(here: Engine, there: Engine) -> None:
+def test_a_job_that_someone_cancels_ends_alike(here: Engine, there: Engine) -> None:
     ends = []
     for engine in (here, there):
         cli = engine.cli

@@ -80,7 +80,7 @@ def group(tmp_path: Path) -> Iterator[Path]:
 
 # A few of them here; the fault run has all.
 @pytest.mark.parametrize("limit", [12, 16, 24, 32, 63])
-def test_few_descriptors_are_told_before_a_job_begins(folder: Path, limit: int) -> None:
+def test_few_descriptors_are_reported_before_a_job_begins(folder: Path, limit: int) -> None:
     words = COMMANDS[limit % 3]
     done = with_descriptors(limit, words, folder)
     assert "Traceback" not in done.stderr

@@ -86,7 +86,7 @@ def test_groups_of_a_job_that_is_not_over_stay(place: Place) -> None:
     assert place.left() == [True]
 
 
-def test_groups_that_somebody_is_in_stay(place: Place, wait_until: Callable[..., Any]) -> None:
+def test_groups_that_someone_is_in_stay(place: Place, wait_until: Callable[..., Any]) -> None:
     groups = place.make(new_uuid())
     job = start_in(groups, "sleep", "60")
     try:

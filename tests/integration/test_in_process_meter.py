@@ -191,7 +191,7 @@ def test_a_process_that_loses_its_parent_is_followed_once_seen(
     assert 0.45 <= cpu_s(meter.end(window)) <= 0.75
 
 
-def test_threads_that_overlap_are_told_apart(meter: InProcessMeter) -> None:
+def test_threads_that_overlap_are_distinguished(meter: InProcessMeter) -> None:
     results: dict[float, Measurement] = {}
     together = threading.Barrier(3)
 
@@ -205,7 +205,7 @@ def test_threads_that_overlap_are_told_apart(meter: InProcessMeter) -> None:
         assert measured.usage.shared is True
 
 
-def test_children_of_overlapping_threads_are_told_apart(meter: InProcessMeter) -> None:
+def test_children_of_overlapping_threads_are_distinguished(meter: InProcessMeter) -> None:
     results: dict[float, Measurement] = {}
     together = threading.Barrier(2)
 
@@ -248,7 +248,7 @@ def test_a_measurement_inside_another_is_part_of_it_and_neither_is_shared(meter:
     assert not inner[0].usage.shared
 
 
-def test_asyncio_tasks_on_one_thread_cannot_be_told_apart_and_say_so(meter: InProcessMeter) -> None:
+def test_asyncio_tasks_on_one_thread_cannot_be_distinguished_and_say_so(meter: InProcessMeter) -> None:
     async def task() -> Measurement:
         window = meter.begin(0.1, lambda first, samples: None)
         await asyncio.sleep(0.02)

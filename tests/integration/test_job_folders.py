@@ -59,7 +59,7 @@ def planned(folder: Path, data: Path, *, start_over: bool = False) -> Any:
 # ---- one at a time -----------------------------------------------------------------------------------------
 
 
-def test_a_job_that_runs_is_not_planned_anew(tmp_path: Path, data: Path) -> None:
+def test_a_job_that_runs_is_not_planned_again(tmp_path: Path, data: Path) -> None:
     first = planned(tmp_path, data)
     make_job(first)
     again = planned(tmp_path, data, start_over=True)  # nobody is at it yet
@@ -169,7 +169,7 @@ def test_the_time_between_runs_is_none_of_the_job(tmp_path: Path, data: Path) ->
     assert second["duration"] == pytest.approx(first["duration"] + second["run_duration"])
 
 
-def test_all_that_was_used_belongs_to_somebody(tmp_path: Path, data: Path) -> None:
+def test_all_that_was_used_belongs_to_someone(tmp_path: Path, data: Path) -> None:
     job = executors.plan(tmp_path, data, MAPPERS, partition=PARTS)
     assert executors.carry_out(job) == 0
     steps = {step["name"]: step for step in executors.summary_of(job)["steps"]}
@@ -218,7 +218,7 @@ def test_a_job_whose_folder_is_removed_ends_soon_and_says_so(tmp_path: Path, dat
     assert f"the job's folder {job.job_dir} was removed while the job ran" in result.decode()
 
 
-def test_a_full_disk_is_told_with_its_place_and_what_to_do(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_with_its_place_and_what_to_do(tmp_path: Path) -> None:
     nameless = OSError(28, "No space left on device")
     result = with_location(nameless, (str(tmp_path),))
     assert result.startswith(f"no space left for {tmp_path} (")
@@ -232,7 +232,7 @@ def test_log_lines_have_one_time_and_no_line_of_a_program(tmp_path: Path, data: 
     assert first[23:] == f" | INFO     | joblens.job - job_start: job {job.job_id} starts"
 
 
-def test_the_end_of_a_job_is_told_although_its_events_could_not_be_written(
+def test_the_end_of_a_job_is_reported_although_its_events_could_not_be_written(
     tmp_path: Path, data: Path
 ) -> None:
     job = executors.plan(tmp_path, data, MAPPERS)

@@ -87,7 +87,7 @@ def test_the_last_lines_are_found_across_pieces_of_a_large_file(tmp_path: Path) 
     reader.close()
 
 
-def test_output_that_was_pruned_is_told_from_output_that_was_never_kept(tmp_path: Path) -> None:
+def test_output_that_was_pruned_is_reported_from_output_that_was_never_kept(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no longer exists"):
         output_file_of(record_of(past_jobs.poisson(str(tmp_path / "gone")), 1), "stdout")
     with pytest.raises(InputError, match="was not recorded"):

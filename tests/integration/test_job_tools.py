@@ -148,7 +148,7 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
         joblens.JobUtils("job", base_dir=str(tmp_path))
 
 
-def test_progress_partitions_and_operators_are_told(running: Path) -> None:
+def test_progress_partitions_and_operators_are_reported(running: Path) -> None:
     jobs = joblens.JobUtils(str(running))
     progress = jobs.calculate_overall_progress()
     assert (progress["completed_partitions"], progress["total_partitions"]) == (1, 2)
@@ -183,7 +183,7 @@ def test_a_job_is_stopped(running: Path, processes: list[subprocess.Popen[str]])
     assert processes[0].wait() == -15
 
 
-def test_a_job_that_does_not_end_is_killed_only_when_told(
+def test_a_job_that_does_not_end_is_killed_only_when_reported(
     tmp_path: Path, processes: list[subprocess.Popen[str]]
 ) -> None:
     jobs = joblens.JobUtils(str(make_job(tmp_path / "job", start(processes, _STUBBORN))))

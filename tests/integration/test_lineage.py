@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY, RunJoblens
+from tests.servers import free_port
 
 jsonschema = pytest.importorskip("jsonschema")
 
@@ -224,6 +225,20 @@ def test_a_receiver_that_refuses_is_warned_of_once_and_the_file_has_all_events(
         done = joblens("run", "--", "sh", "-c", "exit 4", env={"JOBLENS_LINEAGE_URL": url}, code=4)
     assert done.stderr.count("OpenLineage:") == 1
     assert [one["eventType"] for one in events(events_file)] == ["START", "FAIL"]
+
+
+def test_a_receiver_that_is_down_is_named(joblens: RunJoblens) -> None:
+    host = f"127.0.0.1:{free_port()}"
+    done = joblens("run", "--", "true", env={"JOBLENS_LINEAGE_URL": f"http://{host}/api?key=secret"}, code=0)
+    assert f"OpenLineage: {host}: Connection refused;" in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_a_url_with_a_password_is_refused_without_showing_it(joblens: RunJoblens) -> None:
+    url = "http://ann:secret@127.0.0.1/api"
+    done = joblens("run", "--", "true", env={"JOBLENS_LINEAGE_URL": url}, code=2)
+    assert "OPENLINEAGE_API_KEY" in done.stderr
+    assert "secret" not in done.stderr
 
 
 def test_a_url_that_is_none_is_refused(joblens: RunJoblens) -> None:

@@ -59,7 +59,7 @@ def test_events_come_whole_in_order_and_before_the_end(pool: LocalPool) -> None:
 
 
 @pytest.mark.parametrize(("task", "reason"), [("die", "SIGKILL"), ("exit 7", "exited with 7")])
-def test_a_worker_that_dies_is_told_of_and_replaced(pool: LocalPool, task: str, reason: str) -> None:
+def test_a_worker_that_dies_is_reported_and_replaced(pool: LocalPool, task: str, reason: str) -> None:
     lost = answers(pool, [task])[-1]
     assert isinstance(lost, Lost)
     assert lost.task_id == task

@@ -39,7 +39,7 @@ def ran(one: BackgroundCli, name: str) -> bool:
     return True
 
 
-def test_a_log_that_is_moved_away_is_made_anew(one: BackgroundCli, service: subprocess.Popen[bytes]) -> None:
+def test_a_log_that_is_moved_away_is_made_again(one: BackgroundCli, service: subprocess.Popen[bytes]) -> None:
     own = one.folder / "own.log"
     own.rename(one.folder / "own.log.1")
     service.send_signal(signal.SIGHUP)  # as rotating programs do; it is not needed

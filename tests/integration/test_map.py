@@ -34,7 +34,7 @@ def test_values_stay_in_their_quotes(joblens: RunJoblens, tmp_path: Path) -> Non
     assert not (tmp_path / "broken").exists()
 
 
-def test_a_failure_is_told_and_the_others_run(joblens: RunJoblens) -> None:
+def test_a_failure_is_reported_and_the_others_run(joblens: RunJoblens) -> None:
     done = joblens("map", "-k", "[ {} != 2 ] && echo {}", ":::", "1", "2", "3", code=1)
     assert done.stdout.split() == ["1", "3"]
     assert "✗ job_2: exit code 1" in done.stderr
@@ -113,7 +113,7 @@ def test_a_time_out_holds_for_each_job(joblens: RunJoblens) -> None:
         (["--memory", "lots", "echo {}", ":::", "1"], "lots"),
     ],
 )
-def test_bad_input_is_told_before_anything_runs(
+def test_bad_input_is_reported_before_anything_runs(
     joblens: RunJoblens, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     (tmp_path / "empty.txt").write_text("\n\n")

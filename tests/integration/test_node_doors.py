@@ -51,7 +51,7 @@ def test_who_does_not_know_the_token_starts_nothing(door: NodeDoor, tmp_path: Pa
     assert not made.exists()
 
 
-def test_a_command_ends_with_whoever_asked_for_it(door: NodeDoor, tmp_path: Path) -> None:
+def test_a_command_ends_with_anyone_who_asked_for_it(door: NodeDoor, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     call = DoorCall(address(door), TOKEN, Command(argv=("sh", "-c", f"echo $$ > {pid_file}; sleep 600")))
     wait_until(lambda: pid_file.exists() and pid_file.read_text().strip() != "")
@@ -60,14 +60,14 @@ def test_a_command_ends_with_whoever_asked_for_it(door: NodeDoor, tmp_path: Path
     wait_until(lambda: not os.path.exists(f"/proc/{pid}"))
 
 
-def test_a_program_that_is_not_there_is_told_of(door: NodeDoor) -> None:
+def test_a_program_that_is_not_there_is_reported(door: NodeDoor) -> None:
     err: list[bytes] = []
     call = DoorCall(address(door), TOKEN, Command(argv=("no-such-program",)))
     assert call.follow(bytes, err.append) == 127
     assert b"no-such-program: No such file" in b"".join(err)
 
 
-def test_agents_on_several_nodes_hear_the_same_and_their_lines_stay_whole() -> None:
+def test_agents_on_several_nodes_learn_the_same_and_their_lines_stay_whole() -> None:
     doors = [NodeDoor(TOKEN) for _ in range(2)]
     for each in doors:
         threading.Thread(target=each.serve, daemon=True).start()

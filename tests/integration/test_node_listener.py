@@ -51,7 +51,7 @@ class Guest:
     def bring(self, *uuids: str, cpus: int = 1) -> None:
         self._connection.sendall(message_line(Bring(1, uuids, cpus=cpus)))
 
-    def hears(self, count: int) -> list[FromNode]:
+    def receive(self, count: int) -> list[FromNode]:
         received: list[FromNode] = []
         while len(received) < count:
             received += self._messages.feed(self._connection.recv(4096))
@@ -86,10 +86,10 @@ def test_jobs_are_taken_with_their_room_and_the_room_goes_when_they_have_run(
     wait_until(lambda: worker.taken == ["a", "b"])
     listener.has_run("a", 0.5)
     listener.has_ended(["a"])
-    assert guest.hears(1) == [Ran("a", 0.5)], "once is enough"
+    assert guest.receive(1) == [Ran("a", 0.5)], "once is enough"
     assert worker.cpus == [0, 2]
     listener.has_let_go(["b"])
-    assert guest.hears(1) == [LetGo(("b",))]
+    assert guest.receive(1) == [LetGo(("b",))]
     wait_until(lambda: worker.cpus == [0, 2, 0])
     guest.leave()
 
@@ -101,7 +101,7 @@ def test_who_goes_away_leaves_no_job_behind(listening: tuple[NodeListener, Worke
     goes.bring("b", "c")
     wait_until(lambda: len(worker.taken) == 3)
     listener.has_run("b", 0.1)
-    goes.hears(1)
+    goes.receive(1)
     goes.leave()
     wait_until(lambda: worker.dropped == ["c"])
     assert worker.cpus[-1] == 1
@@ -118,7 +118,7 @@ def test_a_job_whose_files_are_sent_home_keeps_its_room_until_they_are_whole(
     listener.prints_to("a", "/here", "/meant")
     listener.has_run("a", 0.1)
     listener.has_ended(["a"])
-    first, second = guest.hears(2)
+    first, second = guest.receive(2)
     assert first == PrintsTo("a", "/here", "/meant")
     assert not isinstance(second, Ran)
     guest.leave()

@@ -63,7 +63,7 @@ def test_errors_only_means_no_warnings(joblens: RunJoblens) -> None:
     assert done.stderr == ""
 
 
-def test_a_log_that_cannot_be_written_is_told_before_anything_is_begun(
+def test_a_log_that_cannot_be_written_is_reported_before_anything_is_begun(
     joblens: RunJoblens, tmp_path: Path, store_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")

@@ -215,7 +215,7 @@ def test_operators_are_listed_with_ones_own(joblens: RunJoblens, own: Path) -> N
     assert {info["kind"] for info in listed} == {"mapper", "filter", "deduplicator", "selector"}
 
 
-def test_one_operator_is_told_with_all_its_parameters(joblens: RunJoblens, own: Path) -> None:
+def test_one_operator_is_reported_with_all_its_parameters(joblens: RunJoblens, own: Path) -> None:
     output = json.loads(joblens("operators", "shorten", "--path", str(own), "--json").stdout)
     assert output["summary"] == "Cuts texts."
     assert output["parameters"] == [

@@ -30,7 +30,7 @@ def start_pilot(home: NodeHome, program: str) -> None:
     reach_worker(home, WorkerConfig(store=""), ["python", "-c", program], dict(os.environ)).close()
 
 
-def test_a_worker_that_leaves_takes_its_folder_along_and_the_next_one_makes_it_anew(tmp_path: Path) -> None:
+def test_a_worker_that_leaves_takes_its_folder_along_and_the_next_one_makes_it_again(tmp_path: Path) -> None:
     home = home_of("run", "node", {"XDG_STATE_HOME": str(tmp_path)})
     for _ in range(2):
         start_pilot(home, LISTENS)
@@ -64,7 +64,7 @@ def test_while_another_is_started_the_folder_stays(tmp_path: Path) -> None:
         other.communicate(b"\n")
 
 
-def test_a_worker_that_cannot_start_is_told_of_in_its_own_words(tmp_path: Path) -> None:
+def test_a_worker_that_cannot_start_is_reported_in_its_own_words(tmp_path: Path) -> None:
     home = home_of("run", "node", {"XDG_STATE_HOME": str(tmp_path)})
     with pytest.raises(WorkerStartError, match="no room here"):
         start_pilot(home, "raise SystemExit('no room here')")

@@ -120,7 +120,7 @@ def test_jobs_of_different_times_begin_at_their_own_start_and_those_of_one_time_
     assert begins == {"1 first": 0.0, "2 beside": 2.0, "3 later": 0.0}
 
 
-def test_a_job_without_a_sample_between_start_and_end_is_told_instead_of_drawn(
+def test_a_job_without_a_sample_between_start_and_end_is_reported_instead_of_drawn(
     joblens: RunJoblens, store_path: Path, tmp_path: Path
 ) -> None:
     keep_jobs(store_path, [("tiny", 0, 2), ("whole", 0, 5), ("tiny too", 0, 2)])
@@ -195,7 +195,7 @@ def test_what_cannot_be_plotted_is_refused_and_nothing_is_written(
     assert not (tmp_path / "plots").exists()
 
 
-def test_a_number_that_is_both_can_be_told_apart(joblens: RunJoblens, run: Run) -> None:
+def test_a_number_that_is_both_can_be_distinguished(joblens: RunJoblens, run: Run) -> None:
     assert "resource_plot_job_1.html" in joblens("plot", "job:1", code=0).stdout
     assert (
         "resource_plot_gantt.svg"
@@ -203,7 +203,7 @@ def test_a_number_that_is_both_can_be_told_apart(joblens: RunJoblens, run: Run) 
     )
 
 
-def test_without_the_extra_the_line_to_install_it_is_told(joblens: RunJoblens, tmp_path: Path) -> None:
+def test_without_the_extra_the_line_to_install_it_is_reported(joblens: RunJoblens, tmp_path: Path) -> None:
     torc_file(tmp_path / "good.db")
     for module, form in (("plotly", "html"), ("matplotlib", "png")):
         (tmp_path / module).mkdir()
@@ -302,7 +302,7 @@ print(len(list(read_time_series(sys.argv[1]))), len(read_host_series(sys.argv[1]
     assert done.stdout == "3 16\n"
 
 
-def test_a_job_is_plotted_by_its_name_and_it_is_told_which_of_several(
+def test_a_job_is_plotted_by_its_name_and_it_is_reported_which_of_several(
     joblens: RunJoblens, store_path: Path
 ) -> None:
     store = SqliteStore(str(store_path))

@@ -201,7 +201,7 @@ def test_a_recipe_is_remembered_there(joblens: RunJoblens, url: str, tmp_path: P
     assert record["status"] == "success"
 
 
-def test_jobs_whose_owner_was_killed_are_settled(
+def test_jobs_whose_owner_was_killed_are_acknowledged(
     joblens: RunJoblens, url: str, tmp_path: Path, processes_to_end: "list[subprocess.Popen[Any]]"
 ) -> None:
     owner = subprocess.Popen([sys.executable, "-m", "joblens", "run", "--", "sleep", "600"], cwd=tmp_path)

@@ -270,7 +270,7 @@ def test_a_password_is_in_no_message(url: str) -> None:
         error = error.__cause__ or error.__context__
 
 
-def test_a_database_that_is_not_there_is_told(
+def test_a_database_that_is_not_there_is_reported(
     shared_postgres: PostgresServer,
 ) -> None:
     with pytest.raises(StoreError, match="does not exist"), Database(shared_postgres.url("no_such")).use():

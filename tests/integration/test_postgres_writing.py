@@ -229,7 +229,7 @@ def test_a_name_with_a_character_that_the_server_cannot_hold_is_kept_whole_in_th
     assert ask(store, "SELECT name FROM job") == [("be\N{REPLACEMENT CHARACTER}fore",)]
 
 
-def test_numbers_are_learnt_anew_after_the_database_was_replaced(
+def test_numbers_are_learnt_again_after_the_database_was_replaced(
     postgres_url: str, store: PostgresStore
 ) -> None:
     store.apply([queued("first"), queued("a"), started("a"), samples("a", 0, 1)])

@@ -130,7 +130,7 @@ def test_a_dry_run_tells_what_would_be_done_and_does_nothing(place: Path, joblen
 
 
 @pytest.mark.parametrize("options", [("--dry-run",), ()])
-def test_a_disk_that_is_too_small_is_told_before_the_run(
+def test_a_disk_that_is_too_small_is_reported_before_the_run(
     place: Path, joblens: RunJoblens, options: tuple[str, ...]
 ) -> None:
     small = place / "small"
@@ -164,20 +164,20 @@ def test_mistakes_end_with_2_and_nothing_is_written(place: Path, joblens: RunJob
     assert not (place / "out").exists()
 
 
-def test_keys_that_change_nothing_are_told(place: Path, joblens: RunJoblens) -> None:
+def test_keys_that_change_nothing_are_reported(place: Path, joblens: RunJoblens) -> None:
     recipe = write_recipe(place, ["text_length_filter"], use_cache=True)
     done = joblens("process", recipe, cwd=place, code=0)
     assert "these keys have no effect: use_cache" in done.stderr
     assert joblens("process", recipe, "-q", cwd=place, code=0).stdout == ""
 
 
-def test_logs_of_a_recipe_are_told_where_they_lie(place: Path, joblens: RunJoblens) -> None:
+def test_logs_of_a_recipe_are_reported_where_they_lie(place: Path, joblens: RunJoblens) -> None:
     joblens("process", write_recipe(place, ["text_length_filter"]), "--job-id", "monday", cwd=place, code=0)
     output = joblens("logs", "monday", cwd=place, code=0).stderr
     assert f"writes its logs to {place / 'out' / 'monday'}/logs" in output
 
 
-def test_what_is_known_of_rows_is_told_without_events(place: Path, joblens: RunJoblens) -> None:
+def test_what_is_known_of_rows_is_reported_without_events(place: Path, joblens: RunJoblens) -> None:
     recipe = write_recipe(place, [{"text_length_filter": {"min_len": 15}}], event_logging={"enabled": False})
     document = joblens("process", recipe, "--json", cwd=place, code=0).json
     assert (document["rows_in"], document["rows_out"], document["rejected_rows"]) == (61, 50, 1)
@@ -201,7 +201,7 @@ def test_a_strict_job_ends_with_its_first_bad_row(place: Path, joblens: RunJoble
     assert not (place / "out" / "rows.jsonl").exists()
 
 
-def test_a_strict_job_that_failed_is_begun_anew_not_gone_on_with(place: Path, joblens: RunJoblens) -> None:
+def test_a_strict_job_that_failed_is_started_over_not_resumed(place: Path, joblens: RunJoblens) -> None:
     recipe = write_recipe(place, ["text_length_filter"])
     output = joblens("process", recipe, "--strict", "--job-id", "monday", cwd=place, code=1).stdout
     assert "Resuming would fail at the same row." in output
@@ -389,7 +389,7 @@ def test_a_program_can_insist_on_a_whole_result(place: Path) -> None:
         public.process("no_such.yaml")
 
 
-def test_operators_of_a_path_that_is_not_there_are_told_by_the_option(
+def test_operators_of_a_path_that_is_not_there_are_reported_by_the_option(
     place: Path, joblens: RunJoblens
 ) -> None:
     output = joblens("operators", "--path", "nix.py", cwd=place, code=2).stderr

@@ -464,7 +464,7 @@ class _HiddenAtFirst:
         """Nothing is open."""
 
 
-def test_sums_that_could_not_be_read_at_first_are_not_told_later() -> None:
+def test_sums_that_could_not_be_read_at_first_are_not_reported_later() -> None:
     probe = BaselinedProbe(_HiddenAtFirst())
     probe.read()
     assert "io_write_bytes" not in probe.unknown

@@ -230,7 +230,7 @@ def test_an_unknown_metric_is_refused_with_the_known_ones(metrics: Any) -> None:
         ContainerResourceMonitor("c", metrics=metrics)
 
 
-def test_a_gpu_that_nobody_uses_is_told_of_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_nobody_uses_is_reported_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = FakeGpu("GPU-a")
     kinds = {"nvml": (lambda: True, lambda: NvmlDriver(lambda: FakeNvml(gpu)))}
     monkeypatch.setattr(instrument_gpu, "_KINDS", kinds)
@@ -315,7 +315,7 @@ def test_a_block_is_profiled_to_its_end_also_when_it_fails() -> None:
     assert stopped.profile["samples_collected"] >= 2
 
 
-def test_a_forked_child_begins_anew_and_the_parent_goes_on() -> None:
+def test_a_forked_child_starts_over_and_the_parent_goes_on() -> None:
     code = """
 import os, sys
 from joblens import ResourceProfiler

@@ -123,7 +123,7 @@ def test_a_plain_command_may_be_given_to_a_queue(cli: RunJoblens) -> None:
         (("bash", "say.sh", "--retry-lost", "maybe"), "--retry-lost"),
     ],
 )
-def test_mistakes_are_told_and_nothing_is_queued(
+def test_mistakes_are_reported_and_nothing_is_queued(
     joblens: RunJoblens, tmp_path: Path, store_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     (tmp_path / "say.sh").write_text("echo hello\n")
@@ -195,14 +195,14 @@ def test_tasks_of_a_file_may_run_side_by_side(cli: RunJoblens, tmp_path: Path) -
     assert [task["state"] for task in status["tasks"]] == ["FAILURE", "SUCCESS"]
 
 
-def test_mistakes_of_a_file_are_told_with_their_places(cli: RunJoblens, tmp_path: Path) -> None:
+def test_mistakes_of_a_file_are_reported_with_their_places(cli: RunJoblens, tmp_path: Path) -> None:
     (tmp_path / "tasks.yaml").write_text("- {tool: bsh, script: say.sh}\n- {tool: bash, script: no.sh}\n")
     done = cli("submit-workflow", "tasks.yaml", code=2)
     assert "tasks.yaml:1:3: task 1: there is no tool 'bsh'" in done.stderr
     assert "tasks.yaml:2:3: task 2: script no.sh" in done.stderr
 
 
-def test_mistakes_of_keys_tools_and_parameters_are_told_together(cli: RunJoblens, tmp_path: Path) -> None:
+def test_mistakes_of_keys_tools_and_parameters_are_reported_together(cli: RunJoblens, tmp_path: Path) -> None:
     (tmp_path / "tasks.yaml").write_text(
         "- {tool: bsh, script: say.sh}\n"
         "- {tool: python, script: primes.py, params: {limt: 3, repeats: 2}, timeout: never}\n"
@@ -262,7 +262,7 @@ def test_a_broker_in_the_settings_that_is_none_is_refused_and_nothing_is_queued(
 
 
 @pytest.mark.needs("celery")
-def test_a_broker_that_is_away_is_told_and_jobs_stay_queued(cli: RunJoblens, tmp_path: Path) -> None:
+def test_a_broker_that_is_away_is_reported_and_jobs_stay_queued(cli: RunJoblens, tmp_path: Path) -> None:
     url = f"redis+socket://{tmp_path}/nobody.sock"
     health = cli("health", "--broker", url, "--json", code=1).json
     assert not health["broker"]["ok"]
@@ -298,7 +298,7 @@ def test_tasks_go_over_redis_to_a_worker(
 # ---- waiting, and whole workflows
 
 
-def test_the_id_is_told_before_the_waiting(cli: RunJoblens, tmp_path: Path) -> None:
+def test_the_id_is_reported_before_the_waiting(cli: RunJoblens, tmp_path: Path) -> None:
     """Whoever waits may be killed."""
     for words in (
         ("submit", "bash", "slow.sh"),
@@ -363,7 +363,7 @@ def test_waiting_gives_what_status_gives(cli: RunJoblens) -> None:
     assert waited["result"]["stdout"] == "x is 1 and y \n"
 
 
-def test_an_empty_file_of_tasks_is_told_what_to_write(cli: RunJoblens, tmp_path: Path) -> None:
+def test_an_empty_file_of_tasks_is_reported_what_to_write(cli: RunJoblens, tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("")
     output = cli("submit-workflow", "empty.yaml", code=2).stderr
     assert "each with tool and script" in output

@@ -76,7 +76,7 @@ def test_what_no_node_has_is_refused_before_anything_runs(cli: WorkflowCli, clus
     assert not cli.store_path.exists(), "nothing was written"
 
 
-def test_a_cluster_that_is_not_there_is_told(cli: WorkflowCli) -> None:
+def test_a_cluster_that_is_not_there_is_reported(cli: WorkflowCli) -> None:
     refused = cli.call("run", cli.write(MANY), "--engine", "ray", "--address", "127.0.0.1:1", timeout=120)
     assert refused.code != 0
     assert "127.0.0.1:1" in refused.stderr

@@ -111,7 +111,7 @@ def test_an_error_is_an_answer_and_the_pool_goes_on(pool: RayPool) -> None:
     assert isinstance(messages_of(pool, "next")["next"][-1], Ended)
 
 
-def test_a_killed_worker_is_told_once_and_replaced(pool: RayPool) -> None:
+def test_a_killed_worker_is_reported_once_and_replaced(pool: RayPool) -> None:
     pool.submit(task("wait"))
     messages = messages_of(pool, "wait", events=3)["wait"]
     os.kill(process_of(messages), signal.SIGKILL)
@@ -180,14 +180,14 @@ def test_a_connection_of_the_program_itself_is_used_and_kept(cluster: Any) -> No
         ray.shutdown()
 
 
-def test_a_cluster_that_is_not_there_is_told() -> None:
+def test_a_cluster_that_is_not_there_is_reported() -> None:
     with pytest.raises(InputError, match="on a machine of the cluster"):
         cluster_at("ray://somewhere:10001")
     with pytest.raises(InputError, match="cannot reach a Ray cluster at 'nonsense'"):
         RayPool(1, PLAN, "nonsense", carry)
 
 
-def test_who_is_no_cluster_is_told_at_once_and_without_rays_own_words(
+def test_who_is_no_cluster_learns_at_once_and_without_rays_own_words(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with socket.socket() as door:
@@ -202,9 +202,9 @@ def test_who_is_no_cluster_is_told_at_once_and_without_rays_own_words(
             visitor.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             visitor.close()
 
-        somebody = threading.Thread(target=answer)
-        somebody.start()
+        thread = threading.Thread(target=answer)
+        thread.start()
         with pytest.raises(InputError, match="the server there is not a Ray cluster"):
             cluster_at(address)
-        somebody.join()
+        thread.join()
     assert capfd.readouterr().err == ""

@@ -352,7 +352,7 @@ def test_no_words_and_no_leaving_of_an_operator_cost_more_than_its_row(
     assert "partition_retry" not in kinds(job)
 
 
-def test_rows_that_are_rejected_while_a_file_is_cut_are_told(tmp_path: Path) -> None:
+def test_rows_that_are_rejected_while_a_file_is_cut_are_reported(tmp_path: Path) -> None:
     data = tmp_path / "rows.csv"
     data.write_text("id,text\n1,some words here\n2,one,too many\n3,more words here\n")
     job = executors.plan(tmp_path, data, [{"whitespace_normalization_mapper": None}])

@@ -45,7 +45,7 @@ def small_group(request: pytest.FixtureRequest) -> Iterator[JobGroups]:
     assert next(groups, None) is None
 
 
-def test_a_worker_that_runs_out_of_memory_is_told_of_as_such_and_costs_its_partition_only(
+def test_a_worker_that_runs_out_of_memory_is_reported_as_such_and_costs_its_partition_only(
     tmp_path: Path, small_group: JobGroups
 ) -> None:
     data = write_lines(tmp_path / "in.jsonl", [{"id": n, "text": f"row {n} of these"} for n in range(100)])

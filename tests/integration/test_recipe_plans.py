@@ -134,7 +134,7 @@ def test_a_job_that_is_there_goes_on_with_its_plan_and_other_workers(place: Path
     assert after.plan.created_at_us == before.plan.created_at_us
 
 
-def test_a_changed_recipe_is_refused_with_what_changed_and_starts_over_when_told(place: Path) -> None:
+def test_a_changed_recipe_is_refused_with_what_changed_and_starts_over_when_reported(place: Path) -> None:
     make_job(plan(recipe(), job_id="monday").job)
     changed = recipe(process=[{"text_length_filter": {"min_len": 6}}, "document_deduplicator"])
     with pytest.raises(RecipeError) as caught:
@@ -217,7 +217,7 @@ def test_a_job_never_writes_where_the_next_one_reads(
         plan(other)
 
 
-def test_somebody_elses_job_is_told_as_that(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anothers_job_is_reported_as_that(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make_job(plan(recipe(), job_id="monday").job)
     really_stat = os.stat
 
@@ -275,7 +275,7 @@ def test_a_job_that_was_moved_is_not_gone_on_with(place: Path) -> None:
         plan(None, resume="./moved")
 
 
-def test_a_workflow_file_is_told_from_a_recipe(place: Path) -> None:
+def test_a_workflow_file_is_reported_from_a_recipe(place: Path) -> None:
     (place / "flow.yaml").write_text("name: w\njobs: [{name: a, command: ls}]\n")
     with pytest.raises(RecipeError, match="is a workflow file"):
         plan("flow.yaml")

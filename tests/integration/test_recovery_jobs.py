@@ -27,7 +27,7 @@ def by_group(tmp_path: Path) -> Iterator[BackgroundCli]:
         yield found
 
 
-def until_told(one: BackgroundCli, before: str = "", after: str = "") -> tuple[str, ...]:
+def until_reported(one: BackgroundCli, before: str = "", after: str = "") -> tuple[str, ...]:
     """A job that says it is there, waits for the file `go`, and ends."""
     go, here = one.folder / "go", one.folder / "here"
     code = (
@@ -56,7 +56,9 @@ def assert_samples_in_order(one: BackgroundCli, uuid: str) -> int:
 
 
 def test_a_job_whose_supervisor_was_killed_is_adopted_and_has_its_true_outcome(one: BackgroundCli) -> None:
-    uuid = one.submit("--interval", "50ms", "--", *until_told(one, BURN.format(seconds=0.3), "os._exit(9)"))
+    uuid = one.submit(
+        "--interval", "50ms", "--", *until_reported(one, BURN.format(seconds=0.3), "os._exit(9)")
+    )
     first = started(one, uuid)
     wait_until(lambda: len(one.samples(uuid)) > 3, what="samples")
     killed = one.kill_supervisor()
@@ -78,7 +80,7 @@ def test_a_job_whose_supervisor_was_killed_is_adopted_and_has_its_true_outcome(o
 
 
 def test_a_job_that_ended_while_nobody_looked_has_its_true_outcome_and_exact_time(one: BackgroundCli) -> None:
-    uuid = one.submit("--", *until_told(one, BURN.format(seconds=0.3), "os._exit(9)"))
+    uuid = one.submit("--", *until_reported(one, BURN.format(seconds=0.3), "os._exit(9)"))
     record = started(one, uuid)
     assert record.attempt is not None
     one.kill_supervisor()
@@ -101,7 +103,7 @@ def test_nothing_that_a_job_with_a_secret_printed_is_stored_by_a_process_that_do
     by_group: BackgroundCli,
 ) -> None:
     ends = "os.write(2, os.environ['API_TOKEN'].encode()); os._exit(9)"
-    uuid = by_group.submit("--env", "API_TOKEN=S3CRETenv77", "--", *until_told(by_group, after=ends))
+    uuid = by_group.submit("--env", "API_TOKEN=S3CRETenv77", "--", *until_reported(by_group, after=ends))
     record = started(by_group, uuid)
     by_group.kill_supervisor()
     (by_group.folder / "go").touch()
@@ -114,7 +116,7 @@ def test_nothing_that_a_job_with_a_secret_printed_is_stored_by_a_process_that_do
 
 
 def test_a_foreground_job_whose_joblens_was_killed_is_adopted(one: BackgroundCli) -> None:
-    joblens = one.start(*until_told(one, after="os._exit(6)"), stdin=subprocess.DEVNULL)
+    joblens = one.start(*until_reported(one, after="os._exit(6)"), stdin=subprocess.DEVNULL)
     wait_for_file(one.folder / "here")
     _kill_joblens(one, joblens)
     uuid = one.last_record().job.uuid
@@ -128,7 +130,7 @@ def test_a_foreground_job_whose_joblens_was_killed_is_adopted(one: BackgroundCli
 
 
 def test_an_adopted_job_keeps_its_time_out(one: BackgroundCli) -> None:
-    uuid = one.submit("--timeout", "1s", "--", *until_told(one))
+    uuid = one.submit("--timeout", "1s", "--", *until_reported(one))
     started(one, uuid)
     one.kill_supervisor()
     one.call("list", code=0)
@@ -145,12 +147,14 @@ _NOTES_USR1 = (
 )
 
 
-def test_an_adopted_job_is_told_some_time_before_its_time_out(one: BackgroundCli) -> None:
+def test_an_adopted_job_is_reported_some_time_before_its_time_out(one: BackgroundCli) -> None:
     """Its main process alone, as it would have been before."""
     child = "subprocess.Popen(['sleep', '300'], start_new_session=True)"
     uuid = one.submit(
         *("--timeout", "1h", "--signal", "USR1@3596s", "--"),
-        *until_told(one, f"{_NOTES_USR1}\nimport subprocess\nchild = {child}", "os._exit(child.poll() or 0)"),
+        *until_reported(
+            one, f"{_NOTES_USR1}\nimport subprocess\nchild = {child}", "os._exit(child.poll() or 0)"
+        ),
     )
     started(one, uuid)
     assert not (one.folder / "told").exists()
@@ -164,10 +168,10 @@ def test_an_adopted_job_is_told_some_time_before_its_time_out(one: BackgroundCli
     assert (one.folder / "told").read_text() == "USR1\n"
 
 
-def test_an_adopted_job_that_was_told_already_is_not_told_again(one: BackgroundCli) -> None:
+def test_an_adopted_job_that_was_reported_already_is_not_reported_again(one: BackgroundCli) -> None:
     uuid = one.submit(
         *("--timeout", "1h", "--signal", "USR1@3599900ms", "--interval", "50ms", "--"),
-        *until_told(one, _NOTES_USR1),
+        *until_reported(one, _NOTES_USR1),
     )
     started(one, uuid)
     wait_for_file(one.folder / "told")
@@ -185,7 +189,7 @@ def test_an_adopted_job_that_was_told_already_is_not_told_again(one: BackgroundC
 def test_an_adopted_job_can_be_cancelled_and_is_asked_first(one: BackgroundCli) -> None:
     clean_up = "lambda *_: (print('cleaned', flush=True), os._exit(3))"
     trap = f"import signal\nsignal.signal(signal.SIGTERM, {clean_up})"
-    uuid = one.submit("--", *until_told(one, trap))
+    uuid = one.submit("--", *until_reported(one, trap))
     started(one, uuid)
     one.kill_supervisor()
     one.call("cancel", uuid, code=0)
@@ -199,7 +203,7 @@ def test_an_adopted_job_can_be_cancelled_and_is_asked_first(one: BackgroundCli) 
 def test_leftovers_of_an_adopted_job_are_counted_and_ended(one: BackgroundCli) -> None:
     pid = "subprocess.Popen(['sleep', '300']).pid"
     leave = f"import subprocess\nopen({str(one.folder / 'left')!r}, 'w').write(str({pid}))"
-    uuid = one.submit("--", *until_told(one, after=leave + "\nos._exit(0)"))
+    uuid = one.submit("--", *until_reported(one, after=leave + "\nos._exit(0)"))
     started(one, uuid)
     one.kill_supervisor()
     one.call("list", code=0)
@@ -214,7 +218,7 @@ def test_leftovers_of_an_adopted_job_are_counted_and_ended(one: BackgroundCli) -
 
 
 def test_a_job_whose_launcher_was_killed_is_ended_and_lost_and_its_usage_is_known(one: BackgroundCli) -> None:
-    uuid = one.submit("--interval", "50ms", "--", *until_told(one, BURN.format(seconds=0.3)))
+    uuid = one.submit("--interval", "50ms", "--", *until_reported(one, BURN.format(seconds=0.3)))
     record = started(one, uuid)
     assert record.attempt is not None
     wait_until(lambda: len(one.samples(uuid)) > 3, what="samples")
@@ -231,7 +235,7 @@ def test_a_job_whose_launcher_was_killed_is_ended_and_lost_and_its_usage_is_know
 
 def test_supervisor_and_launcher_killed_leave_the_exact_total_of_the_group(by_group: BackgroundCli) -> None:
     one = by_group
-    uuid = one.submit("--", *until_told(one, BURN.format(seconds=0.4)))
+    uuid = one.submit("--", *until_reported(one, BURN.format(seconds=0.4)))
     record = started(one, uuid)
     assert record.attempt is not None
     one.kill_supervisor()
@@ -262,7 +266,7 @@ def test_supervisor_and_launcher_killed_leave_the_exact_total_of_the_group(by_gr
 def test_supervisor_and_launcher_killed_leave_no_process_without_a_group(tmp_path: Path) -> None:
     with open_cli("nobody", tmp_path) as one:
         child = "import subprocess\nsubprocess.Popen(['sleep', '301'])"
-        uuid = one.submit("--interval", "50ms", "--", *until_told(one, child))
+        uuid = one.submit("--interval", "50ms", "--", *until_reported(one, child))
         record = started(one, uuid)
         assert record.attempt is not None
         wait_until(lambda: len(one.samples(uuid)) > 2, what="samples")
@@ -278,7 +282,7 @@ def test_supervisor_and_launcher_killed_leave_no_process_without_a_group(tmp_pat
 
 
 def test_everything_killed_long_ago_says_when_the_job_was_last_seen(one: BackgroundCli) -> None:
-    uuid = one.submit("--interval", "50ms", "--", *until_told(one))
+    uuid = one.submit("--interval", "50ms", "--", *until_reported(one))
     record = started(one, uuid)
     assert record.attempt is not None
     wait_until(lambda: len(one.samples(uuid)) > 3, what="samples")
@@ -317,7 +321,7 @@ def test_a_supervisor_killed_around_the_start_loses_nothing(one: BackgroundCli, 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.01, 0.03])
 def test_a_supervisor_killed_around_the_end_loses_nothing(one: BackgroundCli, delay_s: float) -> None:
-    uuid = one.submit("--", *until_told(one, after="os._exit(9)"))
+    uuid = one.submit("--", *until_reported(one, after="os._exit(9)"))
     started(one, uuid)
     pid = one.wait_for_supervisor()
     (one.folder / "go").touch()
@@ -332,7 +336,7 @@ def test_a_supervisor_killed_around_the_end_loses_nothing(one: BackgroundCli, de
 
 
 def test_a_queued_job_is_started_by_the_next_supervisor(one: BackgroundCli) -> None:
-    uuid = one.submit("--", *until_told(one))
+    uuid = one.submit("--", *until_reported(one))
     started(one, uuid)
     pid = one.wait_for_supervisor()
     os.kill(pid, signal.SIGSTOP)  # it cannot start the next one any more
@@ -345,8 +349,8 @@ def test_a_queued_job_is_started_by_the_next_supervisor(one: BackgroundCli) -> N
     assert one.ended(uuid).status == "success"
 
 
-def test_a_killed_job_is_a_failed_job_whoever_kills_it(one: BackgroundCli) -> None:
-    uuid = one.submit("--", *until_told(one))
+def test_a_killed_job_is_a_failed_job_anyone_who_kills_it(one: BackgroundCli) -> None:
+    uuid = one.submit("--", *until_reported(one))
     record = started(one, uuid)
     assert record.attempt is not None
     kill(record.attempt.pid)
@@ -356,7 +360,7 @@ def test_a_killed_job_is_a_failed_job_whoever_kills_it(one: BackgroundCli) -> No
 
 
 def test_two_commands_that_recover_at_once_do_it_once(one: BackgroundCli) -> None:
-    uuid = one.submit("--interval", "50ms", "--", *until_told(one))
+    uuid = one.submit("--interval", "50ms", "--", *until_reported(one))
     record = started(one, uuid)
     assert record.attempt is not None
     one.kill_supervisor()

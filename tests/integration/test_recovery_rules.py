@@ -204,7 +204,7 @@ def test_a_folder_that_only_looks_like_a_job_group_kills_nobody(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_nothing_is_recovered_from_a_store_that_belongs_to_somebody_else(
+def test_nothing_is_recovered_from_a_store_that_belongs_to_someone_else(
     store: SqliteStore, settings: Settings, store_path: Path, processes_to_end: list[subprocess.Popen[bytes]]
 ) -> None:
     uuid = put(store)
@@ -261,7 +261,7 @@ def test_a_torn_outcome_file_is_as_good_as_none(store: SqliteStore, settings: Se
     assert recovered(store, settings, uuid).status is Status.LOST
 
 
-def test_jobs_that_one_slot_ran_one_after_the_other_are_told_apart(
+def test_jobs_that_one_slot_ran_one_after_the_other_are_distinguished(
     store: SqliteStore, settings: Settings, bystander: subprocess.Popen[bytes]
 ) -> None:
     """The launcher lives and runs the newer one; the older one has ended, its record unsaid."""

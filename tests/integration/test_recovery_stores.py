@@ -13,7 +13,7 @@ from tests.integration.background_jobs import BackgroundCli, open_cli
 from tests.integration.run_jobs import JOBLENS, PYTHON, wait_for_file
 
 WAIT = "while not os.path.exists('go'): time.sleep(0.02)"
-UNTIL_TOLD = (*PYTHON, f"import os, time; open('here', 'w').write('x\\n')\n{WAIT}\nos._exit(3)")
+UNTIL_REPORTED = (*PYTHON, f"import os, time; open('here', 'w').write('x\\n')\n{WAIT}\nos._exit(3)")
 
 
 @pytest.fixture
@@ -84,8 +84,8 @@ def test_a_damaged_store_leaves_the_exit_code_alone_and_the_record_comes_in_late
     assert known_codes(one) == [3]
 
 
-def test_a_store_that_vanishes_while_the_job_runs_is_made_anew(one: BackgroundCli) -> None:
-    joblens = one.start("--", *UNTIL_TOLD, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def test_a_store_that_vanishes_while_the_job_runs_is_made_again(one: BackgroundCli) -> None:
+    joblens = one.start("--", *UNTIL_REPORTED, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
     wait_for_file(one.folder / "here")
     wait_until(lambda: one.status() == "running", what="the job to run")
     shutil.rmtree(one.store.parent)
@@ -96,8 +96,8 @@ def test_a_store_that_vanishes_while_the_job_runs_is_made_anew(one: BackgroundCl
     assert known_codes(one) == [3]
 
 
-def test_a_store_that_vanishes_under_the_supervisor_is_made_anew(one: BackgroundCli) -> None:
-    one.submit("--", *UNTIL_TOLD)
+def test_a_store_that_vanishes_under_the_supervisor_is_made_again(one: BackgroundCli) -> None:
+    one.submit("--", *UNTIL_REPORTED)
     wait_for_file(one.folder / "here")
     shutil.rmtree(one.store.parent)
     (one.folder / "go").touch()
@@ -190,7 +190,7 @@ def test_a_background_job_on_a_full_disk_comes_to_its_outcome_when_there_is_room
 
 
 @pytest.mark.root
-def test_where_not_even_a_journal_can_be_written_the_loss_is_told(small_disk: SmallDisk) -> None:
+def test_where_not_even_a_journal_can_be_written_the_loss_is_reported(small_disk: SmallDisk) -> None:
     home = str(small_disk.disk / "home")
     done = small_disk.run(
         "fill; joblens run -- sh -c 'echo works; exit 3'; echo code $?",

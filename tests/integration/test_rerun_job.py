@@ -52,7 +52,7 @@ def test_it_ends_with_the_exit_code_of_the_job(joblens: RunJoblens) -> None:
     joblens("rerun", "n", code=7)
 
 
-def test_what_is_different_now_is_told(joblens: RunJoblens, store_path: Path, tmp_path: Path) -> None:
+def test_what_is_different_now_is_reported(joblens: RunJoblens, store_path: Path, tmp_path: Path) -> None:
     script, data = tmp_path / "fit.py", tmp_path / "data.csv"
     script.write_text("print(1)\n")
     data.write_text("1\n")
@@ -72,7 +72,7 @@ def test_what_is_different_now_is_told(joblens: RunJoblens, store_path: Path, tm
     assert "data.csv" in joblens("rerun", "fit", code=0).stderr
 
 
-def test_an_input_that_is_gone_is_told_and_not_in_the_way(joblens: RunJoblens, tmp_path: Path) -> None:
+def test_an_input_that_is_gone_is_reported_and_not_in_the_way(joblens: RunJoblens, tmp_path: Path) -> None:
     data = tmp_path / "data.csv"
     data.write_text("1\n")
     joblens("run", "--name", "n", "--", "cat", "data.csv", code=0)

@@ -197,7 +197,7 @@ def test_a_file_that_cannot_be_read_any_more_stays_as_it_is(cli: WorkflowCli) ->
     assert path.read_text() == "name: night\njbos: []\n"
 
 
-def test_a_file_that_is_gone_is_told(cli: WorkflowCli) -> None:
+def test_a_file_that_is_gone_is_reported(cli: WorkflowCli) -> None:
     run_file(cli, "yaml").unlink()
     assert "cannot be read" in cli.call("rightsize", "night", "--write", code=2).stderr
     assert cli.call("rightsize", "night", code=0).stdout.startswith("Workflow night (1), 1 run")
@@ -262,7 +262,7 @@ def test_a_job_that_did_not_make_its_output_takes_nothing_away(cli: WorkflowCli)
     assert "none completed" in memory["reason"]
 
 
-def test_short_jobs_by_the_dozen_are_told(cli: WorkflowCli) -> None:
+def test_short_jobs_by_the_dozen_are_reported(cli: WorkflowCli) -> None:
     text = "name: w\njobs:\n  - name: j_{i}\n    command: sleep 0.05\n    parameters: {i: '1:60'}\n"
     cli.call("run", cli.write(text), "-q", code=0)
     assert [one["code"] for one in cli.call("rightsize", "w", "--json", code=0).json["findings"]] == [

@@ -77,7 +77,7 @@ def test_a_kill_is_not_taken_for_lack_of_memory(cgroup: Runner) -> None:
     assert ran.usage["oom_kills"] == 0
 
 
-def test_a_leak_that_ends_out_of_memory_within_a_second_is_told_as_one(cgroup: Runner) -> None:
+def test_a_leak_that_ends_out_of_memory_within_a_second_is_reported_as_one(cgroup: Runner) -> None:
     ran = cgroup("--interval", "200ms", "--memory", "100m", "--", *PYTHON, GROW, "60", "0.08")
     (leak,) = [finding for finding in ran.record["findings"] if finding["code"] == "leak-suspected"]
     assert "until it ran out" in leak["text"]
@@ -90,7 +90,7 @@ def test_a_job_within_its_memory_is_left_alone(cgroup: Runner) -> None:
     assert 32 * MIB < ran.usage["memory_peak_mb"] * MIB < 64 * MIB
 
 
-def test_a_child_that_was_killed_for_memory_is_told_though_the_job_went_on(cgroup: Runner) -> None:
+def test_a_child_that_was_killed_for_memory_is_reported_though_the_job_went_on(cgroup: Runner) -> None:
     ran = cgroup("--memory", "64m", "--", "sh", "-c", '"$@"; exit 0', "sh", *PYTHON, GROW, "40", "0")
     assert ran.code == 0
     assert ran.record["status"] == "success"
@@ -221,7 +221,7 @@ def test_without_groups_the_choice_is_the_process_tree(nobody: Runner) -> None:
     assert "oom_kills" in ran.record["accounting"]["unknown"]
 
 
-def test_more_gpus_than_the_machine_has_are_told(cgroup: Runner) -> None:
+def test_more_gpus_than_the_machine_has_are_reported(cgroup: Runner) -> None:
     cgroup("--gpus", "99", "--", "true")
     outcome = cgroup.last_record().outcome
     assert outcome is not None

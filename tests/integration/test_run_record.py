@@ -150,7 +150,7 @@ def test_a_notification_in_front_runs_where_the_job_ran_too(run: Runner) -> None
     assert (run.folder / "below" / "told.txt").read_text() == "b\n"
 
 
-def test_a_report_follows_no_link_that_somebody_laid_beside_it(run: Runner) -> None:
+def test_a_report_follows_no_link_that_someone_laid_beside_it(run: Runner) -> None:
     precious = run.folder / "precious"
     precious.write_text("mine")
     (run.folder / "report.json.part").symlink_to(precious)

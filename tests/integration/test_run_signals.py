@@ -173,7 +173,7 @@ def test_nothing_of_the_family_survives_a_time_out(run: Runner) -> None:
     assert [pid for pid in pids if not is_gone(pid)] == []
 
 
-def test_children_that_outlive_the_main_process_are_counted_told_and_ended(run: Runner) -> None:
+def test_children_that_outlive_the_main_process_are_counted_reported_and_ended(run: Runner) -> None:
     wait_for_all = "\nwhile len(open('pids').read().split()) < 4: time.sleep(0.01)"
     ran = run("--grace", "0.3", "--", *PYTHON, FAMILY + wait_for_all)
     assert ran.code == 0
@@ -219,7 +219,7 @@ def test_a_signal_before_the_time_out_may_end_the_job_well(root_run: Runner) -> 
     assert (root_run.folder / "saved").exists()
 
 
-def test_a_killed_launcher_ends_the_job_and_is_told(run: Runner) -> None:
+def test_a_killed_launcher_ends_the_job_and_is_reported(run: Runner) -> None:
     job = _start(run, "--interval", "0.1", "--", *PYTHON, FAMILY + "stay()")
     pids = [int(line) for line in wait_for_file(run.folder / "pids", lines=4)]
     wait_until(lambda: run.last_record().attempt is not None, what="the record")

@@ -27,7 +27,7 @@ jobs:
 """
 
 
-def test_a_job_that_did_not_make_its_files_is_told_once(cli: WorkflowCli) -> None:
+def test_a_job_that_did_not_make_its_files_is_reported_once(cli: WorkflowCli) -> None:
     output = cli.call("run", cli.write(LIAR), code=1).stdout
     lines = [line for line in output.splitlines() if "liar:" in line]
     assert len(lines) == 1
@@ -73,7 +73,7 @@ def test_logs_of_a_failed_job_have_both_streams_each_on_its_own(cli: WorkflowCli
     assert done.stderr == "why\n"  # the only one of that name: nothing to tell
 
 
-def test_nothing_to_run_again_is_told_to_programs_too(cli: WorkflowCli) -> None:
+def test_nothing_to_run_again_is_asked_to_programs_too(cli: WorkflowCli) -> None:
     done = cli.run("{name: fine, jobs: [{name: a, command: 'true'}]}")
     document = cli.call("rerun", "fine", "--failed", "--json", code=0).json
     assert document == {"run": None, "base_run_uuid": done["run_uuid"], "again": []}

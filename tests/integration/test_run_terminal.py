@@ -101,7 +101,7 @@ def test_lines_end_right_when_input_is_not_the_terminal(start: StartOnTerminal) 
     assert on.screen == Path("/etc/hostname").read_bytes().replace(b"\n", b"\r\n")
 
 
-def test_the_job_has_the_window_size_and_hears_of_changes(start: StartOnTerminal) -> None:
+def test_the_job_has_the_window_size_and_learns_of_changes(start: StartOnTerminal) -> None:
     code = """
 import os, signal, time
 def show(*_):
@@ -415,14 +415,14 @@ def test_the_terminal_has_its_modes_again_when_joblens_is_killed(start: StartOnT
     on.type(b"\r")
     on.wait()
     wait_until(lambda: _launcher_is_gone(run), what="the launcher's end")
-    _settle(run)
+    _wait_until_idle(run)
 
 
 def _launcher_is_gone(run: Runner) -> bool:
     return is_gone(run.last_record().attempt.launcher_pid)
 
 
-def _settle(run: Runner) -> None:
+def _wait_until_idle(run: Runner) -> None:
     """The next command finds what is left and brings it to its end."""
 
     subprocess.run(

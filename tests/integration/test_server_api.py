@@ -331,7 +331,7 @@ def test_the_description_names_every_path_and_needs_a_token(server: Served) -> N
     assert server.get(f"{API}/openapi.json", "").status == 401
 
 
-def test_a_store_that_disappears_is_told_and_comes_back(server: Served, tmp_path: Path) -> None:
+def test_a_store_that_disappears_is_reported_and_comes_back(server: Served, tmp_path: Path) -> None:
     uuid = job(server)
     store = tmp_path / "joblens.db"
     store.rename(tmp_path / "away.db")
@@ -354,7 +354,7 @@ def test_an_unexpected_error_shows_nothing_of_itself(server: Served, monkeypatch
     assert "Traceback" not in answer.text
 
 
-def test_somebody_who_could_not_see_the_job_may_not_submit_it(server: Served) -> None:
+def test_someone_who_could_not_see_the_job_may_not_submit_it(server: Served) -> None:
     token = server.token(Role.OPERATOR, Scope.OWN, user="somebody-else")
     answer = server.post(f"{API}/jobs", {"argv": ["true"]}, token)
     assert (answer.status, answer.json["code"]) == (403, "AccessDenied")

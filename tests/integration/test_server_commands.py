@@ -169,7 +169,7 @@ def test_serve_refuses_what_would_expose_it(
     assert "Traceback" not in done.stderr
 
 
-def test_a_port_that_is_taken_is_told(joblens: RunJoblens, store_path: Path) -> None:
+def test_a_port_that_is_taken_is_reported(joblens: RunJoblens, store_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         done = joblens("serve", "--port", str(listener.getsockname()[1]))
     assert (done.code, "cannot listen" in done.stderr) == (125, True)

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("starlette")
 
 from joblens.model.errors import InputError, ServeError
+from joblens.model.values.ids import new_uuid
 from joblens.web.application import all_endpoints
 from joblens.web.guard import Rates, host_name
 from joblens.web.listeners import ServeOptions, allowed_hosts, check_options, listen_unix, url_to_open
@@ -54,6 +55,7 @@ def test_more_connections_than_allowed_are_refused(tmp_path: Path) -> None:
         until = time.monotonic() + 10
         while b"503" not in server.raw(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"):
             assert time.monotonic() < until
+        assert server.get(f"{API}/session").status == 200  # the owner's socket has a number of its own
         for each in held:
             each.close()
         while b"303" not in server.raw(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"):
@@ -264,3 +266,18 @@ def test_questions_that_read_all_jobs_have_threads_of_their_own() -> None:
         "getOverview",
     }
     assert slow >= {"startRun", "resumeRun", "rerunRun"}  # they start a process and wait for it
+
+
+def test_a_question_in_sql_ends_in_time_also_inside_a_function(tmp_path: Path) -> None:
+    endless = "SELECT instr(hex(zeroblob(8000000)), hex(zeroblob(4000000)) || '1')"
+    body = {"text": endless, "limits": {"seconds": 1.0, "is_trusted": True}}  # only joblens itself is
+    with Served(tmp_path) as server:
+        answer = server.post(f"{API}/store/sql", body)
+    assert (answer.status, "took longer than 1" in answer.json["detail"]) == (400, True)
+
+
+def test_a_column_that_samples_do_not_have_is_refused(tmp_path: Path) -> None:
+    body = {"uuid": new_uuid(), "names": ["processes", "procesess"], "from_us": 0, "to_us": 1}
+    with Served(tmp_path) as server:
+        answer = server.post(f"{API}/store/series", body)
+    assert (answer.status, "unknown field 'procesess'" in answer.json["detail"]) == (400, True)

@@ -120,9 +120,9 @@ def test_a_fault_after_the_first_instruction_ends_the_job_and_its_record(
 
     other = session_of(a_job(tmp_path, "sleep", "60"), context, on_sample=fail)
     session = session_of(a_job(tmp_path, "sleep", "60"), context, on_sample=fail)
-    begin_in_vain(other, context)  # opens what all jobs share
+    begin_without_success(other, context)  # opens what all jobs share
     before = open_files()
-    begin_in_vain(session, context)
+    begin_without_success(session, context)
     assert open_files() == before
     assert session.is_over
     assert context.loop._callbacks.keys() == {context.loop._wake_read}
@@ -132,7 +132,7 @@ def test_a_fault_after_the_first_instruction_ends_the_job_and_its_record(
     assert [path for path in record.attempt.groups.values() if os.path.exists(path)] == []
 
 
-def begin_in_vain(session: JobSession, context: AgentContext) -> None:
+def begin_without_success(session: JobSession, context: AgentContext) -> None:
     session.start()
     with pytest.raises(RuntimeError, match="no room"):
         context.loop.run_until(lambda: session.is_over)

@@ -65,7 +65,7 @@ def test_a_task_that_is_gone_already_cannot_be_followed(trees: SeveralTrees) -> 
     assert trees.lower_bounds == set()
 
 
-def test_a_door_hears_of_a_task_and_answers() -> None:
+def test_a_door_learns_of_a_task_and_answers() -> None:
     taken: list[int] = []
 
     def take(pid: int) -> str:

@@ -131,7 +131,7 @@ def test_a_job_that_nobody_knows_is_bad_input(slurm: SlurmServer, joblens: RunJo
     ("option", "name", "words"),
     [("--cluster", "nope", f"it knows {CLUSTER}"), ("--user", "nobody-of-that-name", "no such user")],
 )
-def test_a_past_of_somebody_that_does_not_exist_is_bad_input(
+def test_a_past_of_someone_that_does_not_exist_is_bad_input(
     slurm: SlurmServer, joblens: RunJoblens, option: str, name: str, words: str
 ) -> None:
     result = joblens("import", "slurm", option, name, code=2)
@@ -139,7 +139,9 @@ def test_a_past_of_somebody_that_does_not_exist_is_bad_input(
     assert words in result.stderr
 
 
-def test_a_job_that_runs_is_told_with_what_it_used_so_far(slurm: SlurmServer, joblens: RunJoblens) -> None:
+def test_a_job_that_runs_is_reported_with_what_it_used_so_far(
+    slurm: SlurmServer, joblens: RunJoblens
+) -> None:
     held = "import time; held = b'1' * 60_000_000; time.sleep(120)"
     job_id = _submit(slurm, "running", "--mem=200M", line=f'exec python3 -c "{held}"')
 
@@ -239,7 +241,7 @@ def test_doctor_tells_which_slurm_it_is(slurm: SlurmServer, joblens: RunJoblens)
     assert "every 1s" in result["slurm accounting"]["mechanism"]
 
 
-def test_without_a_cluster_the_way_out_is_told(
+def test_without_a_cluster_the_way_out_is_reported(
     joblens: RunJoblens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

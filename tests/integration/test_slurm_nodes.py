@@ -136,7 +136,7 @@ def test_a_job_of_one_node_is_counted_with_what_srun_starts(inside: Inside) -> N
     assert "io_call_reads" in record["accounting"]["lower_bounds"]
 
 
-def test_the_command_is_told_its_nodes(inside: Inside) -> None:
+def test_the_command_learns_its_nodes(inside: Inside) -> None:
     line = 'echo "$JOBLENS_NODES $JOBLENS_NODE_LIST"; cat "$JOBLENS_NODE_FILE"'
     record = inside.run("--", "sh", "-c", line)
     assert inside.printed == ["2 n1,n2", "n1", "n2"]

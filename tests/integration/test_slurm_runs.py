@@ -211,7 +211,7 @@ def test_a_dry_run_tells_of_nodes_and_of_which_jobs_share_allocations(
     assert "allocation" not in done.stdout
 
 
-def test_what_sbatch_would_refuse_is_told_in_its_own_words_before_anything_is_written(
+def test_what_sbatch_would_refuse_is_reported_in_its_own_words_before_anything_is_written(
     slurm: SlurmServer, cli: WorkflowCli
 ) -> None:
     path = cli.write('name: x\njobs: [{name: "a_{i}", command: "true", parameters: {i: "1:3"}}]\n')
@@ -272,7 +272,9 @@ def test_a_job_whose_place_slurm_ends_runs_again_in_another(slurm: SlurmServer, 
     assert [one.job_id for one in over if one.is_gone] == [first.job_id]
 
 
-def test_an_allocation_that_is_told_to_end_gives_its_jobs_back(slurm: SlurmServer, cli: WorkflowCli) -> None:
+def test_an_allocation_that_is_asked_to_stop_gives_its_jobs_back(
+    slurm: SlurmServer, cli: WorkflowCli
+) -> None:
     process = cli.start("run", cli.write(GATED % 1), *SLURM, "--packing", "allocations")
     wait_until(lambda: len(cli.lines("ran")) == 1)
     (first,) = places(cli)[0]

@@ -276,7 +276,7 @@ def job_metrics(job_dir: str) -> dict[str, Any]:
     }
 
 
-def test_an_automation_script_and_a_dashboard_are_told_the_same(tmp_path: Path) -> None:
+def test_an_automation_script_and_a_dashboard_are_reported_the_same(tmp_path: Path) -> None:
     job = resumed(tmp_path)
     status, summary = monitor_job(job.job_dir), summary_of(job)
     assert f"{status['status']}, {status['progress']:.1f}%" == "completed, 100.0%"

@@ -217,7 +217,7 @@ def test_an_empty_batch_stores_the_final_state(one: OpenRun) -> None:
     assert one.run == before
 
 
-def test_all_mistakes_are_told_at_once_and_nothing_is_written(one: OpenRun) -> None:
+def test_all_mistakes_are_reported_at_once_and_nothing_is_written(one: OpenRun) -> None:
     result = one.refused(
         job("a", resource_requirements="smal"),
         job("a"),

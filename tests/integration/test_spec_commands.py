@@ -127,7 +127,7 @@ def test_a_job_of_several_nodes_is_planned_as_one_and_warned_of(tmp_path: Path) 
     assert warning not in " ".join(check_spec(loaded, engine="slurm").warnings)
 
 
-def test_problems_are_told_in_the_order_of_the_file_with_their_places(tmp_path: Path) -> None:
+def test_problems_are_reported_in_the_order_of_the_file_with_their_places(tmp_path: Path) -> None:
     spec = tmp_path / "s.yaml"
     spec.write_text(
         "name: s\n"
@@ -167,7 +167,7 @@ def test_a_table_that_cannot_be_used_says_why(tmp_path: Path, content: str, mess
     assert message in problem
 
 
-def test_files_that_are_no_workflow_are_told_plainly(tmp_path: Path) -> None:
+def test_files_that_are_no_workflow_are_reported_plainly(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("\n \n")
     (tmp_path / "latin.yaml").write_bytes(b"name: a\nx: \xe9\n")
     assert problems_of(tmp_path / "empty.yaml") == [f"{tmp_path}/empty.yaml:1:1: the file is empty"]

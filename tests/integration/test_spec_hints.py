@@ -21,7 +21,9 @@ jobs:
 """
 
 
-def test_a_slip_in_a_sweep_is_told_by_validate_and_when_it_runs(joblens: RunJoblens, tmp_path: Path) -> None:
+def test_a_slip_in_a_sweep_is_reported_by_validate_and_when_it_runs(
+    joblens: RunJoblens, tmp_path: Path
+) -> None:
     (tmp_path / "flow.yaml").write_text(SLIP)
     checked = joblens("validate", "flow.yaml", cwd=tmp_path, code=0)
     assert "did you mean {mb}?" in checked.stdout
@@ -30,7 +32,7 @@ def test_a_slip_in_a_sweep_is_told_by_validate_and_when_it_runs(joblens: RunJobl
     assert "uses its parameter 'mb' nowhere" in ran.stderr
 
 
-def test_a_script_beside_the_file_is_told_of_when_the_run_starts_elsewhere(
+def test_a_script_beside_the_file_is_reported_when_the_run_starts_elsewhere(
     joblens: RunJoblens, tmp_path: Path
 ) -> None:
     folder = tmp_path / "w"
@@ -67,7 +69,7 @@ def test_a_file_of_another_kind_is_called_no_workflow_file(tmp_path: Path, name:
         load_spec(str(path))
 
 
-def test_a_workflow_of_another_ending_is_told_its_mistakes(tmp_path: Path) -> None:
+def test_a_workflow_of_another_ending_is_reported_its_mistakes(tmp_path: Path) -> None:
     path = tmp_path / "flow.txt"
     path.write_text("name: x\njobs:\n- {name: a, comand: x}\n")
     with pytest.raises(SpecError, match="did you mean 'command'"):

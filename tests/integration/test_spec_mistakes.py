@@ -83,7 +83,7 @@ MISTAKES: dict[str, Any] = {
     ],
 }
 
-TOLD = [
+REPORTED = [
     "unknown key 'desription'; did you mean 'description'?",
     "parameters.lr must be text, a number or a list of them, not a mapping",
     "parameter 'upside': the range '5:1' has no values; write 5:1:-1 to count down",
@@ -160,11 +160,11 @@ def kdl_node(name: str, value: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_one_mistake_of_every_kind_is_told_in_one_go(form: str, tmp_path: Path) -> None:
+def test_one_mistake_of_every_kind_is_reported_in_one_go(form: str, tmp_path: Path) -> None:
     text = kdl_workflow(MISTAKES) if form == "kdl" else spell(MISTAKES, form, random.Random(7))
     path = written(tmp_path, text, form)
     problems = [one.removeprefix(f"{path}:").split(": ", 1) for one in problems_of(path)]
-    assert sorted(message for _, message in problems) == sorted(TOLD)
+    assert sorted(message for _, message in problems) == sorted(REPORTED)
     places = [tuple(map(int, place.split(":"))) for place, _ in problems]
     assert places == sorted(places)
 
@@ -216,11 +216,11 @@ FOLLOWING = [
 
 
 @pytest.mark.parametrize(("text", "count"), FOLLOWING)
-def test_nothing_is_told_that_only_follows(text: str, count: int, tmp_path: Path) -> None:
+def test_nothing_is_reported_that_only_follows(text: str, count: int, tmp_path: Path) -> None:
     assert len(problems_of(written(tmp_path, f"name: w\n{text}\n"))) == count
 
 
-def test_mistakes_under_a_misspelt_key_are_told_too(tmp_path: Path) -> None:
+def test_mistakes_under_a_misspelt_key_are_reported_too(tmp_path: Path) -> None:
     path = written(tmp_path, "name: w\ntasks:\n  - name: a\n    cmd: ls\n    memory: 1q\n    needs: [b]\n")
     assert problems_of(path) == [
         f"{path}:2:1: unknown key 'tasks'; did you mean 'jobs'?",
@@ -273,7 +273,7 @@ def test_a_node_of_kdl_is_named_as_kdl_names_it(tmp_path: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_mistakes_of_form_are_told_in_words_that_help(
+def test_mistakes_of_form_are_reported_in_words_that_help(
     text: str, form: str, message: str, tmp_path: Path
 ) -> None:
     path = written(tmp_path, text, form)

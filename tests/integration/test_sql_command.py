@@ -75,7 +75,7 @@ def test_one_call_of_a_function_ends_in_time_too(filled: RunJoblens) -> None:
     # SQLite compares each part of one text with another: many minutes in one call, which nothing interrupts.
     text = "SELECT instr(hex(zeroblob(8000000)), hex(zeroblob(4000000)) || '1')"
     refused = filled("sql", text, "--timeout", "1s")
-    assert (refused.code, "took longer than 1 s" in refused.stderr) == (2, True)
+    assert (refused.code, "took longer than 1s" in refused.stderr) == (2, True)
 
 
 def test_memory_of_a_query_is_bounded(filled: RunJoblens) -> None:

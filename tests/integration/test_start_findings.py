@@ -15,7 +15,7 @@ done
 
 
 @pytest.mark.slow
-def test_a_loop_around_a_small_program_is_told(joblens: RunJoblens) -> None:
+def test_a_loop_around_a_small_program_is_reported(joblens: RunJoblens) -> None:
     record = joblens("run", "--json", "--", "bash", "-c", _LOOP, code=0).json
     assert "many-processes" in [finding["code"] for finding in record["findings"]]
 

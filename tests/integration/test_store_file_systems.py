@@ -75,7 +75,7 @@ def test_a_store_that_may_not_be_written_is_read(
         assert sorted(os.listdir(store_path.parent)) == before
 
 
-def test_a_new_store_on_a_full_disk_is_told_as_such_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_new_store_on_a_full_disk_is_reported_as_such_and_leaves_nothing_behind(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     flow = tmp_path / "flow.yaml"

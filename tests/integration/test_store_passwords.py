@@ -53,14 +53,14 @@ def test_jobs_of_the_worker_that_is_started_for_them_do_not_see_the_stores_passw
     monkeypatch.delenv("JOBLENS_STORE")
     (tmp_path / "tell.sh").write_text(f"({TELL}) > {tmp_path}/told")
 
-    def told(*words: str) -> str:
+    def output_of(*words: str) -> str:
         done = joblens(*words, "submit", "bash", "tell.sh", "--wait", cwd=tmp_path)
         assert done.code == 0, done.stderr
         return (tmp_path / "told").read_text()
 
-    by_option = told("--store", locked_store)
+    by_option = output_of("--store", locked_store)
     monkeypatch.setenv("JOBLENS_STORE", locked_store)
-    by_variable = told()
+    by_variable = output_of()
     for words in (by_option, by_variable):
         assert "JOBLENS_JOB_ID=" in words
         assert PASSWORD not in words
@@ -109,20 +109,20 @@ def test_jobs_of_a_run_have_the_stores_password_only_where_their_user_has_set_it
     monkeypatch.delenv("JOBLENS_STORE")
     (tmp_path / "tell.yaml").write_text(RUN)
 
-    def told(*words: str) -> str:
+    def output_of(*words: str) -> str:
         done = joblens(*words, "run", "tell.yaml", cwd=tmp_path)
         assert done.code == 0, done.stderr
         return (tmp_path / "told").read_text()
 
-    by_option = told("--store", locked_store)
+    by_option = output_of("--store", locked_store)
     assert PASSWORD not in by_option
     assert "refused" in by_option
     (tmp_path / "joblens.yml").write_text(f"store:\n  url: {locked_store}\n")
-    by_file = told()
+    by_file = output_of()
     assert PASSWORD not in by_file
     assert "refused" not in by_file  # it finds the password where its user has it
     (tmp_path / "joblens.yml").unlink()
     monkeypatch.setenv("JOBLENS_STORE", locked_store)
-    by_variable = told()
+    by_variable = output_of()
     assert f"JOBLENS_STORE={locked_store}" in by_variable
     assert "refused" not in by_variable

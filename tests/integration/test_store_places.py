@@ -29,7 +29,7 @@ def test_a_directory_is_no_store_and_nothing_is_written_beside_it(
         ("JOBLENS_JOB_METRICS_STORAGE_DIR", "file/samples"),
     ],
 )
-def test_a_file_beside_the_store_that_cannot_be_written_is_told_in_one_plain_line(
+def test_a_file_beside_the_store_that_cannot_be_written_is_reported_in_one_plain_line(
     joblens: RunJoblens, tmp_path: Path, setting: str, blocked: str
 ) -> None:
     (tmp_path / "file").write_text("a file where a directory is needed")

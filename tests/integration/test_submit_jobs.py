@@ -246,7 +246,7 @@ def test_a_supervisor_asked_to_end_ends_its_jobs_first(one: BackgroundCli) -> No
     wait_until(lambda: is_gone(pid), what="the supervisor to end")
 
 
-def test_a_supervisor_that_cannot_start_is_told_and_the_job_stays_queued(one: BackgroundCli) -> None:
+def test_a_supervisor_that_cannot_start_is_reported_and_the_job_stays_queued(one: BackgroundCli) -> None:
     broken = one.folder / "joblens.yml"
     broken.write_text("logs: {level: WARNING}\n")
     uuid = _queue_without_supervisor(one, "true")

@@ -45,7 +45,7 @@ def test_one_that_stays_looks_after_submitted_jobs_and_does_not_end_when_idle(
     assert one.supervisor_pid() == staying.pid
 
 
-def test_told_to_end_it_ends_its_jobs_and_itself(
+def test_asked_to_stop_it_ends_its_jobs_and_itself(
     one: BackgroundCli, staying: subprocess.Popen[bytes]
 ) -> None:
     uuid = one.submit("--", "sleep", "60")
@@ -59,7 +59,9 @@ def test_one_with_no_patience_at_all_still_runs_what_waits(joblens: RunJoblens) 
     joblens("submit", "--wait", "--", "true", env={"JOBLENS_SUPERVISOR_IDLE": "0"}, code=0, timeout=20)
 
 
-def test_a_second_one_is_told_that_there_is_one(one: BackgroundCli, staying: subprocess.Popen[bytes]) -> None:
+def test_a_second_one_is_reported_that_there_is_one(
+    one: BackgroundCli, staying: subprocess.Popen[bytes]
+) -> None:
     done = one.call("supervisor")
     assert done.code == 125
     assert "another supervisor is already running" in done.stderr

@@ -81,7 +81,7 @@ def test_an_id_that_no_task_has_is_an_error(pipeline: TaskPipeline) -> None:
         pipeline.get_workflow_status("wf-000000000000")
 
 
-def test_what_cannot_run_is_told_before_anything_is_queued(pipeline: TaskPipeline) -> None:
+def test_what_cannot_run_is_reported_before_anything_is_queued(pipeline: TaskPipeline) -> None:
     with pytest.raises(UnknownTool, match="did you mean 'fenicsx'"):
         pipeline.submit_task("fenics", "poisson.py")
     with pytest.raises(ToolError):
@@ -144,7 +144,7 @@ def test_a_batch_begins_when_the_one_before_is_over(pipeline: TaskPipeline) -> N
     assert all(end <= start for end, start in zip(ends, starts[1:], strict=False))
 
 
-def test_the_first_that_ends_is_told_and_the_others_go_on(pipeline: TaskPipeline, tmp_path: Path) -> None:
+def test_the_first_that_ends_is_reported_and_the_others_go_on(pipeline: TaskPipeline, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     held, quick = pipeline.submit_workflow(
         [bash("gate.sh", gate=str(gate)), bash("say.sh")], sequential=False
@@ -157,7 +157,7 @@ def test_the_first_that_ends_is_told_and_the_others_go_on(pipeline: TaskPipeline
     assert pipeline.wait_for_task(held, timeout=40)["status"] == "success"
 
 
-def test_a_monitored_task_is_told_until_its_end(pipeline: TaskPipeline, tmp_path: Path) -> None:
+def test_a_monitored_task_is_reported_until_its_end(pipeline: TaskPipeline, tmp_path: Path) -> None:
     gate, seen = tmp_path / "gate", list[str]()
 
     def callback(status: dict[str, Any]) -> None:
@@ -189,7 +189,9 @@ def test_cancelling_one_that_waits_ends_those_behind_it(pipeline: TaskPipeline, 
     assert pipeline.wait_for_task(ids[0], timeout=40)["status"] == "success"
 
 
-def test_progress_is_told_from_earlier_tasks_of_the_same_kind(pipeline: TaskPipeline, tmp_path: Path) -> None:
+def test_progress_is_reported_from_earlier_tasks_of_the_same_kind(
+    pipeline: TaskPipeline, tmp_path: Path
+) -> None:
     gate = tmp_path / "gate"
     gate.touch()
     pipeline.wait_for_task(pipeline.submit_task("bash", "gate.sh", {"gate": str(gate)}), timeout=40)
@@ -209,7 +211,7 @@ def test_progress_is_told_from_earlier_tasks_of_the_same_kind(pipeline: TaskPipe
     assert pipeline.wait_for_task(task_id, timeout=40)["status"] == "success"
 
 
-def test_a_worker_that_was_killed_is_replaced_while_somebody_waits(
+def test_a_worker_that_was_killed_is_replaced_while_someone_waits(
     pipeline: TaskPipeline, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -262,7 +264,7 @@ def test_without_a_broker_everything_is_healthy(pipeline: TaskPipeline, store_pa
     assert health["store"]["ok"]
 
 
-def test_a_store_that_cannot_be_opened_is_told_and_not_raised(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_opened_is_reported_and_not_raised(tmp_path: Path) -> None:
     (tmp_path / "broken.db").write_text("this is no store at all, and long enough to be read as one" * 40)
     health = TaskPipeline(store=str(tmp_path / "broken.db")).health_check()
     assert health["status"] == "unhealthy"
@@ -270,7 +272,7 @@ def test_a_store_that_cannot_be_opened_is_told_and_not_raised(tmp_path: Path) ->
     assert health["problems"]
 
 
-def test_a_broker_that_cannot_be_understood_is_told_at_once() -> None:
+def test_a_broker_that_cannot_be_understood_is_reported_at_once() -> None:
     with pytest.raises(InputError):
         TaskPipeline("nonsense")
 
@@ -333,7 +335,7 @@ def test_all_of_a_workflow_is_cancelled_by_its_id(pipeline: TaskPipeline) -> Non
         lambda one: one.monitor_task("a", poll_interval=None),
     ],
 )
-def test_what_is_of_the_wrong_type_is_told_as_bad_input(
+def test_what_is_of_the_wrong_type_is_reported_as_bad_input(
     pipeline: TaskPipeline, call: Callable[[TaskPipeline], Any]
 ) -> None:
     with pytest.raises(InputError) as found:

@@ -114,7 +114,7 @@ def test_a_mesh_that_cannot_carry_the_solution_is_a_failure(run_tool: RunTool) -
     assert ran.result["l2_error"] == pytest.approx(0.5, abs=0.01)
 
 
-def test_a_melt_has_the_atoms_it_was_told_and_keeps_its_energy(run_tool: RunTool) -> None:
+def test_a_melt_has_the_atoms_it_was_reported_and_keeps_its_energy(run_tool: RunTool) -> None:
     small = run_tool("lammps", "example.lammps", {"cells": 4, "steps": 200})
     hot = run_tool("lammps", "example.lammps", {"cells": 5, "steps": 200, "temperature": 5.0})
     assert (small.status, hot.status) == ("success", "success")

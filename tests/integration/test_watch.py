@@ -82,7 +82,7 @@ def test_a_run_that_is_over_is_shown_once(cli: WorkflowCli) -> None:
     assert answer.stdout.splitlines()[-1].endswith("1 of 1 done: run completed")
 
 
-def test_a_run_whose_driver_is_gone_is_told_so(cli: WorkflowCli) -> None:
+def test_a_run_whose_driver_is_gone_is_reported_so(cli: WorkflowCli) -> None:
     driver = cli.start("run", cli.write(GATED))
     wait_until(lambda: cli.store_path.exists() and _is_at_the_gate(cli), what="the gate")
     driver.kill()

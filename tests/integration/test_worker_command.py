@@ -63,9 +63,9 @@ class Queue:
         tickets = [Ticket(uuid=one.uuid, queue=one.queue, order=order) for one in jobs]
         self.store.apply([JobQueued(one) for one in jobs] + [TicketMade(one) for one in tickets])
         if notify:
-            bell = open_notifier(self.settings, self.store)
-            bell.notify([(one.uuid, one.queue) for one in tickets])
-            bell.close()
+            notifier = open_notifier(self.settings, self.store)
+            notifier.notify([(one.uuid, one.queue) for one in tickets])
+            notifier.close()
         return [one.uuid for one in tickets]
 
     def all_ended(self, uuids: Sequence[str]) -> set[Status]:
@@ -96,7 +96,7 @@ def make_queue(
     return make
 
 
-def test_a_worker_hears_of_jobs_through_a_folder_and_says_what_it_does(
+def test_a_worker_learns_of_jobs_through_a_folder_and_says_what_it_does(
     make_queue: MakeQueue, tmp_path: Path
 ) -> None:
     queue = make_queue(str(tmp_path / "messages"))
@@ -128,7 +128,7 @@ def test_jobs_go_on_while_the_broker_is_away(make_queue: MakeQueue, redis_server
     assert worker.wait(30) == 0
 
 
-def test_jobs_of_a_killed_worker_and_those_it_had_heard_of_do_not_wait_for_the_whole_backlog(
+def test_jobs_of_a_killed_worker_and_those_it_had_known_do_not_wait_for_the_whole_backlog(
     make_queue: MakeQueue, redis_server: RedisServer
 ) -> None:
     queue = make_queue(redis_server.url)

@@ -104,7 +104,7 @@ def test_a_claim_whose_answer_was_lost_is_claimed_again(cli: WorkerCli) -> None:
     assert record.outcome.findings == ()  # it had not begun before
 
 
-def test_what_was_to_be_given_back_is_given_back_when_the_store_hears_again(cli: WorkerCli) -> None:
+def test_what_was_to_be_given_back_is_given_back_when_the_store_learns_again(cli: WorkerCli) -> None:
     pids = cli.folder / "pid"
     line = f"test $JOBLENS_ATTEMPT -gt 1 || {{ {SLEEP.format(pids)}; }}"
     uuid = cli.queue("sh", "-c", line)

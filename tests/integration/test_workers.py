@@ -122,7 +122,7 @@ def test_a_job_that_must_not_run_twice_is_lost_with_its_worker(cli: WorkerCli) -
 
 
 @pytest.mark.parametrize("requirements", [Requirements(), LIMITED], ids=["in-a-slot", "in-a-session"])
-def test_a_job_that_somebody_wants_to_end_is_gone_on_the_worker(
+def test_a_job_that_someone_wants_to_end_is_gone_on_the_worker(
     cli: WorkerCli, requirements: Requirements
 ) -> None:
     pids = cli.folder / "pid"
@@ -136,7 +136,7 @@ def test_a_job_that_somebody_wants_to_end_is_gone_on_the_worker(
     assert is_gone(int(pids.read_text()))
 
 
-def test_told_to_end_a_worker_finishes_what_runs_and_leaves_the_rest(cli: WorkerCli) -> None:
+def test_asked_to_stop_a_worker_finishes_what_runs_and_leaves_the_rest(cli: WorkerCli) -> None:
     gate = cli.folder / "gate"
     waits = f"while ! test -e {gate}; do sleep 0.02; done"
     first, second = cli.queue_all([(("sh", "-c", waits), {"requirements": Requirements(cpus=64.0)})] * 2)
@@ -155,7 +155,7 @@ def test_told_to_end_a_worker_finishes_what_runs_and_leaves_the_rest(cli: Worker
     assert "taken-up-again" not in [finding.code for finding in record.outcome.findings]  # it had not begun
 
 
-def test_told_twice_a_worker_ends_its_jobs_and_gives_them_back(cli: WorkerCli) -> None:
+def test_asked_twice_a_worker_ends_its_jobs_and_gives_them_back(cli: WorkerCli) -> None:
     pids = [cli.folder / "one", cli.folder / "two"]
     line = "test $JOBLENS_ATTEMPT = 2 || {{ {0}; }}; echo done"
     jobs = [
@@ -255,7 +255,7 @@ def test_many_short_jobs_are_each_run_once_and_recorded_once(cli: WorkerCli) -> 
     assert len(history) == 150
 
 
-def test_a_container_of_a_killed_worker_is_taken_away_and_the_job_begun_anew(
+def test_a_container_of_a_killed_worker_is_taken_away_and_the_job_started_over(
     cli: WorkerCli, docker: Engine
 ) -> None:
     container = ContainerJob(image=IMAGE, engine="docker", socket=docker.socket, network="none")

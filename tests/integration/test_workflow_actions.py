@@ -63,7 +63,7 @@ jobs:
 
 
 @pytest.mark.parametrize("command", [["resume", "1.1"], ["rerun", "1.1", "--failed"]])
-def test_an_action_that_failed_is_told_and_repeated(cli: WorkflowCli, command: list[str]) -> None:
+def test_an_action_that_failed_is_reported_and_repeated(cli: WorkflowCli, command: list[str]) -> None:
     printed = cli.call("run", cli.write(FAILING), code=1).stdout
     assert "action-1.2 failed (exit code 1): echo oops; test -f fixed" in printed
     assert "job_output/1_1/action-1.2" in printed

@@ -35,7 +35,7 @@ def test_one_file_run_several_times_at_once_is_one_workflow(cli: WorkflowCli) ->
 
 
 @pytest.mark.parametrize("command", [["run"], ["run", "--detach"], ["submit"]])
-def test_a_folder_for_output_that_cannot_be_made_is_told_before_there_is_a_run(
+def test_a_folder_for_output_that_cannot_be_made_is_reported_before_there_is_a_run(
     cli: WorkflowCli, command: list[str]
 ) -> None:
     path = cli.write(ONE)

@@ -155,7 +155,7 @@ def _owner_pid(record: Record) -> int:
     return record.attempt.owner.pid if record.attempt is not None else 0
 
 
-def test_an_engine_that_is_not_there_is_told(cli: WorkflowCli) -> None:
+def test_an_engine_that_is_not_there_is_reported(cli: WorkflowCli) -> None:
     text = (
         "name: x\njobs: [{name: a, command: 'true', container: {image: y, socket: /nowhere/engine.sock}}]\n"
     )

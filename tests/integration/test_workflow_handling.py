@@ -45,7 +45,7 @@ jobs:
     assert (row["status"], row["return_code"]) == ("terminated", 152)
 
 
-def test_a_job_that_can_be_told_is_told_before_its_time_is_up(cli: WorkflowCli) -> None:
+def test_a_job_that_can_be_reported_is_reported_before_its_time_is_up(cli: WorkflowCli) -> None:
     cli.run(
         """
 name: told
@@ -60,7 +60,7 @@ jobs:
     assert cli.lines("said") == ["told"]
 
 
-def test_a_job_that_was_told_and_goes_on_is_killed_when_its_time_is_up(cli: WorkflowCli) -> None:
+def test_a_job_that_was_reported_and_goes_on_is_killed_when_its_time_is_up(cli: WorkflowCli) -> None:
     document = cli.run(
         """
 name: deaf

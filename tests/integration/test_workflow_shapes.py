@@ -100,7 +100,7 @@ def test_files_order_the_jobs_that_make_and_read_them(cli: WorkflowCli) -> None:
     assert by_name["clean"].job.command_digest != by_name["report"].job.command_digest
 
 
-def test_an_input_file_that_is_missing_is_told_before_anything_runs(cli: WorkflowCli) -> None:
+def test_an_input_file_that_is_missing_is_reported_before_anything_runs(cli: WorkflowCli) -> None:
     cli.write(FILES)
     done = cli.call("run", "flow.yaml", code=2)
     assert "raw.txt, which clean reads" in done.stderr

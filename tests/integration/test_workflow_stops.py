@@ -58,7 +58,7 @@ def test_ctrl_c_twice_ends_what_runs(cli: WorkflowCli) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_run_told_to_kill_ends_its_jobs_at_once(cli: WorkflowCli, number: signal.Signals) -> None:
+def test_a_run_asked_to_kill_ends_its_jobs_at_once(cli: WorkflowCli, number: signal.Signals) -> None:
     options = ["--on-interrupt", "kill"] if number is signal.SIGINT else []
     process = cli.start("run", cli.write(LONG), *options)
     cli.wait_for_line("order", "begun")
@@ -107,7 +107,7 @@ def test_cancelling_by_a_name_of_several_runs_that_go_on_ends_none_and_names_the
     assert f"{first}  stopped" in done.stdout
 
 
-def test_who_asks_for_a_job_and_names_a_run_is_told_so(cli: WorkflowCli) -> None:
+def test_who_asks_for_a_job_and_names_a_run_learns_so(cli: WorkflowCli) -> None:
     cli.write("name: quick\njobs:\n  - {name: one, command: 'true'}\n")
     cli.call("run", "flow.yaml", code=0)
     for command, ident in (("show", "quick"), ("status", "1.1"), ("metrics", "workflow:quick")):
@@ -237,7 +237,7 @@ def test_a_single_job_runs_again(cli: WorkflowCli) -> None:
     assert cli.lines("ran") == ["single", "single"]
 
 
-def test_a_job_that_outlived_its_driver_is_waited_for_whoever_looks_after_it(cli: WorkflowCli) -> None:
+def test_a_job_that_outlived_its_driver_is_waited_for_anyone_who_looks_after_it(cli: WorkflowCli) -> None:
     text = """
 name: outlive
 jobs:

@@ -72,7 +72,7 @@ jobs:
     assert tails == {expected.get(mode, "")}
 
 
-def test_a_folder_that_is_removed_during_the_run_is_told_and_made_again(cli: WorkflowCli) -> None:
+def test_a_folder_that_is_removed_during_the_run_is_reported_and_made_again(cli: WorkflowCli) -> None:
     cli.write(
         """
 name: removed

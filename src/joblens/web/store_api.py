@@ -113,12 +113,12 @@ ENDPOINTS = (
     _question("tagged", "Jobs by tag.", _asking(Answering.tagged), q.Tagged, q.TagPrefix, is_slow=True),
     _question(
         "running",
-        "Queued and running jobs, without those that the client has.",
+        "Queued and running jobs that the client does not have yet.",
         _asking(Answering.running),
         q.RunningAnswer,
         q.RunningQuery,
     ),
-    _question("cancel-requests", "Requests to cancel.", _asking(Answering.cancel_requests), q.CancelRequests),
+    _question("cancel-requests", "Cancel requests.", _asking(Answering.cancel_requests), q.CancelRequests),
     _question(
         "samples", "Samples of a job, in blocks.", _asking(Answering.samples), q.SampleBlocks, q.SamplesQuery
     ),
@@ -189,7 +189,7 @@ ENDPOINTS = (
     ),
     _question(
         "cancel",
-        "Ask many jobs to end.",
+        "Cancel many jobs.",
         _changing(Changer.cancel_jobs),
         q.Done,
         q.CancelJobs,

@@ -45,7 +45,7 @@ def inbox(handler: MessageHandler) -> Iterator[Any]:
     made.close()
 
 
-def test_what_is_settled_while_the_waking_byte_is_read_does_not_silence_what_follows(
+def test_what_is_acknowledged_while_the_waking_byte_is_read_does_not_silence_what_follows(
     inbox: Any, handler: MessageHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages = [Message() for _ in range(3)]

@@ -119,7 +119,7 @@ class RunSlots(SlotListener):
             self._loop.end(uuid, at_once=at_once)
 
     def close(self, *, at_once: bool = False) -> None:
-        """All records are safe when this returns; what still runs is ended."""
+        """All records are safe when this returns; running jobs are stopped."""
         if self._loop is None or self._thread is None:
             return
         if self._shapes:

@@ -320,7 +320,7 @@ class MultiNodeJob:
         outcome = replace(outcome, usage=merged_usage(outcome.usage, table.nodes[1:]))
         killed = [part.node for part in table.nodes[1:] if part.usage.oom_kills]
         if killed and outcome.status is Status.FAILED and outcome.reason in ("exited", "signal"):
-            why = f"the kernel killed it for lack of memory on {', '.join(killed)}"
+            why = f"out of memory: killed by the kernel on {', '.join(killed)}"
             # The command only tells what became of those that ended because of it.
             outcome = replace(outcome, reason="out-of-memory", error=why, exit_code=self._job.oom_exit_code)
         return outcome

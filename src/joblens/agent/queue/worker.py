@@ -158,7 +158,7 @@ class QueueWorker:
     # ---- life ------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until it has been idle for long enough, or was asked to end and its jobs have ended."""
+        """Until it has been idle for long enough, or was asked to stop and its jobs have ended."""
         context = self._context
         self._client.start()
         timed: list[Timed] = [self, self._lost_workers, self._served]
@@ -444,7 +444,7 @@ class QueueWorker:
         self._post(event, *([on.PollAsked()] if has_released else []))
 
     def _report_lost(self, command: on.ReportLost) -> None:
-        self._view.note(f"job {command.uuid} was taken by another worker; it is ended here")
+        self._view.note(f"job {command.uuid} was claimed by another worker; stopping it here")
 
     def _report_strays(self, command: on.ReportStrays) -> None:
         self._view.note(f"{command.count} that this worker held without knowing it returned to the store")

@@ -53,7 +53,7 @@ class SlotListener:
         """The job ended; `recorded` follows."""
 
     def withdrawn(self, slot_job: SlotJob) -> None:
-        """The job was asked to end before it started, and never runs."""
+        """The job was cancelled before it started, and never runs."""
 
     def recorded(self, records: list[Record]) -> None:
         """The records are in the store for good."""

@@ -55,7 +55,7 @@ def _outcome(record: Record, finished: Finished, secrets: SecretValues, *, is_co
 
 
 def cut_off(attempt: Attempt, now_us: int) -> Finished:
-    """Of a job whose launcher does not answer and is ended."""
+    """Of a job whose launcher does not answer and is killed."""
     return Finished(
         status=None,
         cause=EndCause.CANCELLED,

@@ -59,7 +59,7 @@ class SlotJob(Struct, frozen=True):
     folder: str = ""  # for what it prints; '': one named by its uuid
     streams: str = ""  # what is different about them (slot_launcher)
     shape: Any = None  # jobs of one shape can run in the same slots
-    end_signal: int = signal.SIGTERM  # what it is asked to end with
+    end_signal: int = signal.SIGTERM  # the signal that asks it to stop
 
 
 class Finished(Struct, kw_only=True):

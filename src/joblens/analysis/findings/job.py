@@ -57,7 +57,7 @@ def ending_findings(record: Record, outcome: Outcome) -> Iterator[Finding]:
         yield Finding(
             Code.CHILD_OUT_OF_MEMORY,
             Severity.WARNING,
-            f"the kernel killed {_plural(kills, 'process', 'processes')} of the job for lack of memory;"
+            f"the kernel killed {_plural(kills, 'process', 'processes')} of the job: out of memory;"
             " the job continued",
             _more_memory(record, outcome),
         )

@@ -140,7 +140,7 @@ class Changer:
         return self._store.find(record.job.uuid)
 
     def cancel_jobs(self, asked: CancelJobs) -> Done:
-        """All jobs are checked before the first is asked to end."""
+        """All jobs are checked before the first is cancelled."""
         self._who.require(Role.OPERATOR)
         if bool(asked.run) != bool(asked.indexes):
             raise InputError("run and indexes belong together", hint="indexes count jobs in the plan of run")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _end_if_failed(session: Session, run: "Run") -> None:
-    """Of a failed run that cannot continue. Says what helps, and exits with 1."""
+    """Of a run in which nothing can continue. Says what helps, and exits with 1."""
     from joblens.analysis.runs.status import run_label
     from joblens.model.runs.run import RunStatus
 

@@ -23,7 +23,7 @@ _SOCKET, _LOCK, _LOG = "socket", "lock", "worker.log"
 _TIMEOUT_S = 60.0
 _PAUSE_S = 0.02
 _LONGEST_WORDS = 2000
-# A process that a task starts is ended with the one that runs the task; its grandchild is not.
+# A cluster kills a process that a task starts together with the task's own; its grandchild survives.
 _APART = """
 import os, sys
 os.setsid()

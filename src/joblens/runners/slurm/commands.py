@@ -78,7 +78,7 @@ class SlurmCommands:
         self, ids: Iterable[str], *, signal: str = "", only_waiting: bool = False, only_steps: bool = False
     ) -> None:
         """Ignores jobs that are over. A signal goes to the script and to all steps, or to the steps alone:
-        srun kills its tasks when it is asked to end itself."""
+        srun kills its tasks when it gets a signal itself."""
         options = ["--quiet", *([f"--signal={signal}"] if signal else [])]
         if signal and not only_steps:
             options.append("--full")

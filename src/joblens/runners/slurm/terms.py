@@ -173,7 +173,7 @@ class Headroom(Struct, frozen=True, kw_only=True):
     """Resources requested beyond the needs of the jobs."""
 
     memory_bytes: int  # for the worker beside them
-    lead_s: float  # before the end of an allocation, in which jobs are ended and accounted for
+    lead_s: float  # before the end of an allocation, in which jobs are stopped and accounted for
 
 
 def all_terms(plan: Plan, choice: SlurmChoice, settings: SlurmSettings) -> tuple[dict[str, Terms], list[str]]:

@@ -13,9 +13,9 @@ SELECT id FROM job WHERE name = %s ORDER BY id DESC LIMIT 1
 SELECT id FROM job WHERE id = %s
 
 -- name: deleted_as
-WITH wanted AS (SELECT %s::text AS ident)
+WITH wanted AS (SELECT %s::text AS ident, %s::text AS prefix)
 SELECT number, deleted_at_us, deleted_by FROM tombstone, wanted
-WHERE uuid = wanted.ident OR external_id = wanted.ident OR number::text = wanted.ident
+WHERE left(uuid, length(wanted.prefix)) = wanted.prefix OR external_id = wanted.ident OR number::text = wanted.ident
 ORDER BY deleted_at_us DESC, number DESC LIMIT 1
 
 -- name: numbers_of_prefix
@@ -30,7 +30,7 @@ WHERE job.id = ANY(%s::bigint[])
 SELECT id FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
 
 -- name: unfinished_as_they_stand
-SELECT id, status, fence FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
+SELECT id, status, fence, user_name FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
 
 -- name: unfinished_of_user
 SELECT id FROM job WHERE status IN ('queued', 'running') AND user_name IN (%s, '') ORDER BY began_at_us, id

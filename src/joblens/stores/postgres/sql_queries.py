@@ -22,7 +22,7 @@ _FUNCTIONS = re.compile(r":(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)")
 
 
 def answer(database: Database, text: str, limits: SqlLimits, only_user: str | None) -> SqlAnswer:
-    with database.use(timeout_s=limits.seconds) as connection:
+    with database.use(timeout_s=limits.timeout_s) as connection:
         connection.begin("BEGIN READ WRITE")
         try:
             return _asked(connection, text, limits, only_user)
@@ -96,7 +96,7 @@ def _fetched(connection: Connection, limits: SqlLimits, until_s: float) -> SqlAn
             rows.append(tuple(_plain(value) for value in row))
         if len(part) < count:
             return SqlAnswer(columns=columns, rows=rows)
-        # Rows arrive together: no more of them than the limit has room for.
+        # Rows arrive together: no more of them than the limit allows.
         count = min(2 * count, _ROWS_AT_ONCE, 1 + (limits.bytes - size) // (largest or 1))
         if time.monotonic() > until_s:
             raise _too_long(limits)

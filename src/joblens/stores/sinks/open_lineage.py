@@ -2,6 +2,7 @@
 
 import os
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -62,11 +63,24 @@ class _Url:
             request = urllib.request.Request(  # noqa: S310 - the scheme was checked
                 self._url, msgspec.json.encode(event), self._headers
             )
-            with urllib.request.urlopen(request, timeout=_POST_S) as answer:  # noqa: S310
-                answer.read()
+            try:
+                with urllib.request.urlopen(request, timeout=_POST_S) as answer:  # noqa: S310
+                    answer.read()
+            except OSError as error:
+                raise OSError(f"{_host_of(self._url)}: {_reason(error)}") from error
 
     def close(self) -> None:
         pass
+
+
+def _host_of(url: str) -> str:
+    """The path and the query may have a key."""
+    return urllib.parse.urlsplit(url).netloc
+
+
+def _reason(error: OSError) -> str:
+    found = getattr(error, "reason", None) if not isinstance(error, urllib.error.HTTPError) else error
+    return getattr(found, "strerror", None) or str(found or error)
 
 
 class LineageSink(SelectiveSink):
@@ -123,6 +137,8 @@ def open_lineage_sink(settings: LineageSettings, warn: Callable[[str], None]) ->
     """The sink that the settings describe, behind a queue. Raises InputError for a URL that is none."""
     if settings.url and not settings.url.startswith(("http://", "https://")):
         raise InputError("lineage.url: expected http:// or https://")
+    if settings.url and "@" in urllib.parse.urlsplit(settings.url).netloc:
+        raise InputError("lineage.url: has a user name or password", hint="set OPENLINEAGE_API_KEY instead")
 
     def make() -> "Sink":
         targets: list[_Target] = []

@@ -184,7 +184,8 @@ SELECT id FROM job WHERE id = ?
 
 -- name: deleted_as
 SELECT number, deleted_at_us, deleted_by FROM tombstone
-WHERE uuid = ?1 OR external_id = ?1 OR CAST(number AS TEXT) = ?1 ORDER BY deleted_at_us DESC, number DESC LIMIT 1
+WHERE substr(uuid, 1, length(?2)) = ?2 OR external_id = ?1 OR CAST(number AS TEXT) = ?1
+ORDER BY deleted_at_us DESC, number DESC LIMIT 1
 
 -- name: numbers_of_prefix
 SELECT id FROM job WHERE uuid >= ? AND uuid < ? ORDER BY uuid LIMIT ?
@@ -198,7 +199,7 @@ WHERE job.id IN (SELECT value FROM json_each(?))
 SELECT id FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
 
 -- name: unfinished_as_they_stand
-SELECT id, status, fence FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
+SELECT id, status, fence, user FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
 
 -- name: unfinished_of_user
 SELECT id FROM job WHERE status IN ('queued', 'running') AND +user IN (?, '') ORDER BY began_at_us, id

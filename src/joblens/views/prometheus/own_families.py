@@ -45,7 +45,7 @@ _TOTALS = (
         _USEC,
         "Time that jobs kept GPUs busy, all GPUs together.",
     ),
-    ("oom_kills", "oom_kills_total", "", 1, "Processes of jobs that the kernel killed for lack of memory."),
+    ("oom_kills", "oom_kills_total", "", 1, "Processes of jobs that the kernel killed: out of memory."),
 )
 
 
@@ -191,7 +191,7 @@ _OF_JOB: tuple[tuple[str, str, float, bool, str, _Number], ...] = (
         "",
         1,
         True,
-        "Processes of the job killed for lack of memory.",
+        "Processes of the job killed: out of memory.",
         lambda s: s.oom_kills,
     ),
     ("io_bytes_total", 'direction="read"', 1, True, "Bytes from and to devices.", lambda s: s.io_read_bytes),

@@ -211,7 +211,7 @@ def test_a_group_that_no_mount_shows_is_said_to_be_hidden(tmp_path: Path) -> Non
         find_placement(v2_machine(tmp_path, "/../outside"))
 
 
-def test_a_machine_without_cgroups_is_told_to_use_the_process_tree() -> None:
+def test_a_machine_without_cgroups_is_asked_to_use_the_process_tree() -> None:
     with pytest.raises(AccountingUnavailable, match="no cgroup hierarchy") as refused:
         find_placement(CgroupLayout(kind="none"))
     assert "process_tree" in refused.value.hint

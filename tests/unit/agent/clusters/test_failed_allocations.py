@@ -8,7 +8,7 @@ def gone(job_id: str, *, word: str = "FAILED", is_by_others: bool = False) -> Al
     return AllocationEvent(job_id=job_id, state=AllocationState.GONE, word=word, is_by_others=is_by_others)
 
 
-def test_a_job_is_given_up_at_the_third_place_in_vain() -> None:
+def test_a_job_is_given_up_at_the_third_place_without_success() -> None:
     places = AllocationRetryLimit("slurm", str.upper)
     for job_id in ("1", "2"):
         (one,) = places.count([(gone(job_id), ["a"])])
@@ -38,7 +38,7 @@ def test_what_began_meanwhile_is_forgotten() -> None:
     assert one.hopeless == ()
 
 
-def test_many_that_end_for_one_reason_are_told_of_in_one_line() -> None:
+def test_many_that_end_for_one_reason_are_reported_in_one_line() -> None:
     places = AllocationRetryLimit("ray", str)
     ended = [(gone(f"j{i}", word="AWAY", is_by_others=True), [f"j{i}"]) for i in range(100)]
     ended.append((gone("other"), ["other"]))
@@ -50,5 +50,5 @@ def test_many_that_end_for_one_reason_are_told_of_in_one_line() -> None:
     assert one.warning.startswith("an allocation at ray ended"), "the id is no name that Ray would know"
 
 
-def test_a_place_for_which_nobody_waited_is_not_told_of() -> None:
+def test_a_place_for_which_nobody_waited_is_not_reported() -> None:
     assert AllocationRetryLimit("ray", str).count([(gone("a"), [])]) == []

@@ -78,7 +78,7 @@ def test_a_lease_that_ran_out_counts_only_for_who_has_watched_the_store_for_a_wh
     assert tickets.take_back_expired({"a"}, deliveries) == 1  # type: ignore[arg-type]
 
 
-def test_a_gap_in_the_watch_begins_it_anew() -> None:
+def test_a_gap_in_the_watch_begins_it_again() -> None:
     deliveries = Deliveries([held("a", "w1", expired_us=5)], {"w1": "12"})
     tickets = lost()
     tickets.take_back_expired({"a"}, deliveries)  # type: ignore[arg-type]

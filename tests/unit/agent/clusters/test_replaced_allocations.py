@@ -32,7 +32,7 @@ def _answers(one: ReplacedAllocations, now_s: float, waiting: int, serving: int)
     return one.due({Q: waiting} if waiting else {}, lambda _: serving, now_s)
 
 
-def test_one_that_is_cancelled_while_jobs_wait_is_replaced_and_told_of() -> None:
+def test_one_that_is_cancelled_while_jobs_wait_is_replaced_and_reported() -> None:
     two = _two()
     two.ended(_placed("1"), _gone("1"), 100.0)
     assert _answers(two, 100.5, 3, 1) == [], "its jobs are not queued again yet"
@@ -77,7 +77,7 @@ def test_no_more_than_the_jobs_that_wait_are_asked_for() -> None:
     assert [one.count for one in _answers(three, 102.0, 1, 1)] == [1]
 
 
-def test_where_none_is_left_it_is_told_and_jobs_are_placed_as_new_ones_are() -> None:
+def test_where_none_is_left_it_is_reported_and_jobs_are_placed_as_new_ones_are() -> None:
     two = _two()
     for job_id in ("1", "2"):
         two.ended(_placed(job_id), _gone(job_id), 100.0)
@@ -104,7 +104,7 @@ def test_allocations_that_end_within_a_minute_are_replaced_twice_and_then_no_mor
     assert asked == 2
 
 
-def test_one_that_worked_for_long_begins_the_count_anew() -> None:
+def test_one_that_worked_for_long_begins_the_count_again() -> None:
     two = _two()
     for number, lived_s in ((3, 5.0), (4, 5.0), (5, 100.0), (6, 5.0), (7, 5.0)):
         two.added(_placed(str(number)), 2)

@@ -41,7 +41,7 @@ def test_an_order_comes_out_of_the_environment_as_it_went_in() -> None:
     assert "hush" not in as_variables(ORDER)["JOBLENS_CONTAINER"]
 
 
-def test_docker_is_told_limits_places_and_what_to_run() -> None:
+def test_docker_is_reported_limits_places_and_what_to_run() -> None:
     body = body_for("docker", ORDER, ["-x", "1"], {"A": "b"}, is_terminal=True)
     host = body["HostConfig"]
     assert (body["Image"], body["Cmd"], body["Entrypoint"]) == ("img:2", ["-x", "1"], ["/bin/tool"])
@@ -57,7 +57,7 @@ def test_docker_is_told_limits_places_and_what_to_run() -> None:
     assert host["DeviceRequests"] == [{"Driver": "", "Count": 2, "Capabilities": [["gpu"]]}]
 
 
-def test_podman_is_told_the_same_in_its_own_form() -> None:
+def test_podman_is_reported_the_same_in_its_own_form() -> None:
     body = body_for("podman", ORDER, ["-x"], {"A": "b"}, is_terminal=False)
     assert (body["image"], body["command"], body["entrypoint"]) == ("img:2", ["-x"], ["/bin/tool"])
     assert (body["user"], body["work_dir"], body["env"], body["terminal"]) == (

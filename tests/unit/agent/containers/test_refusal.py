@@ -29,6 +29,6 @@ def test_only_what_is_said_of_the_program_is_the_programs_fault(text: str, code:
     assert code_for(text) == code
 
 
-def test_a_lack_of_the_gpu_runtime_is_told_in_plain_words() -> None:
+def test_a_lack_of_the_gpu_runtime_is_reported_in_plain_words() -> None:
     assert "NVIDIA runtime" in why_refused('could not select device driver "" with capabilities: [[gpu]]')
     assert why_refused("no such image: bb:2") == ""

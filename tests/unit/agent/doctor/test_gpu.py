@@ -14,7 +14,7 @@ H200 = GpuFacts(
 )
 
 
-def test_each_gpu_is_told_with_what_it_is_read_by() -> None:
+def test_each_gpu_is_reported_with_what_it_is_read_by() -> None:
     (row,) = gpu_capabilities(lambda: ([H200], {}))
     assert (row.name, row.available) == ("gpu 0", True)
     assert row.mechanism == "NVIDIA H200: NVML (nvidia-ml-py), driver nvidia 580.1"
@@ -32,7 +32,7 @@ def test_a_machine_without_gpus_has_no_gap() -> None:
     assert not row.is_gap
 
 
-def test_a_driver_that_hangs_is_told_and_not_waited_for() -> None:
+def test_a_driver_that_hangs_is_reported_and_not_waited_for() -> None:
     release = threading.Event()
 
     def hang() -> tuple[list[GpuFacts], dict[str, str]]:

@@ -57,7 +57,7 @@ def test_nothing_goes_back_where_some_are_still_open() -> None:
     assert last_of(earlier, first, later) == {"a": (4, 580)}
 
 
-def test_what_is_not_told_is_not_made_up() -> None:
+def test_what_is_not_reported_is_not_made_up() -> None:
     assert last_of(table(1, endpoint("a", 1, None)), table(2, endpoint("a", 1, None))) == {"a": (1, None)}
 
 

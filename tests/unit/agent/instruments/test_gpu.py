@@ -97,7 +97,7 @@ def test_one_reading_is_handed_out_once(gpu: FakeGpu, opened: Any) -> None:
     assert probe.read() == {}
 
 
-def test_facts_are_told_when_they_change(gpu: FakeGpu, opened: Any) -> None:
+def test_facts_are_reported_when_they_change(gpu: FakeGpu, opened: Any) -> None:
     probe, facts = opened(watched(71, given=("0",)))
     wait_until(probe.read)
     details = facts.read()
@@ -168,7 +168,7 @@ def test_jobs_of_one_process_share_the_driver(gpu: FakeGpu) -> None:
         second.close()
 
 
-def test_gpus_of_two_makers_are_told_together(
+def test_gpus_of_two_makers_are_reported_together(
     gpu: FakeGpu, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = GpuTree("amdgpu", tmp_path)

@@ -49,7 +49,7 @@ def test_an_instrument_that_raises_is_a_reason_and_the_others_are_opened(
     assert steady.read() == {"network_rx_bytes": 1010}
 
 
-def test_a_detail_that_cannot_be_opened_is_told_once(instruments: FakeInstruments) -> None:
+def test_a_detail_that_cannot_be_opened_is_reported_once(instruments: FakeInstruments) -> None:
     def broken(watched: Watched, them: Instruments) -> Any:
         raise OSError("no netlink")
 
@@ -106,7 +106,7 @@ def test_all_jobs_share_one_driver_whichever_thread_asks_first() -> None:
     assert len({id(driver) for driver in got}) == 1
 
 
-def test_why_a_container_has_no_counters_is_told() -> None:
+def test_why_a_container_has_no_counters_is_reported() -> None:
     container = watched(container=ContainerJob(image="alpine"), probes=("counters",))
     reasons = [dict(probe.unknown) for probe in Instruments().open(container).probes]
     assert any("which the engine starts" in reason.get("cpu_migrations", "") for reason in reasons)

@@ -49,7 +49,7 @@ def test_a_job_that_is_never_let_go_never_runs(tmp_path: Path) -> None:
     assert not (tmp_path / "outcome").exists()
 
 
-def test_a_directory_that_vanished_in_between_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_vanished_in_between_is_reported(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     one = launch(tmp_path, "true", cwd=str(gone))

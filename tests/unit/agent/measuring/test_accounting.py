@@ -48,7 +48,7 @@ def test_more_cpus_than_there_are_is_no_limit() -> None:
     assert (limits.affinity, limits.enforced_by) == (None, {})
 
 
-def test_a_configured_parent_that_cannot_be_used_is_told_once() -> None:
+def test_a_configured_parent_that_cannot_be_used_is_reported_once() -> None:
     messages: list[str] = []
     accountant = Accountant(FakeClock(), "/no/such/group", messages.append)
     assert accountant.groups_for_process("a", Accounting.PROCESS_TREE, None) is None

@@ -147,7 +147,7 @@ def test_a_probe_that_raises_leaves_the_others_their_numbers_and_is_a_reason() -
     assert unknown == {"gpu": "the driver fell over"}
 
 
-def test_counters_that_begin_anew_with_another_owner_go_on_from_where_they_were() -> None:
+def test_counters_that_starts_over_with_another_owner_go_on_from_where_they_were() -> None:
     others = [Readings({"instructions": 10, "network_rx_bytes": 900}, {"instructions": 30})]
     one = JobMeter(Readings({}), None, Readings({}), FakeClock(), probe_counts_reaped=True, others=others)
     last = Sample(at_us=0, elapsed_us=0, instructions=100, network_rx_bytes=500)
@@ -157,9 +157,9 @@ def test_counters_that_begin_anew_with_another_owner_go_on_from_where_they_were(
     assert first.network_rx_bytes == 700  # the kernel counted on all the time
 
 
-def test_a_look_that_is_not_kept_leaves_to_the_next_sample_what_is_told_once() -> None:
+def test_a_look_that_is_not_kept_leaves_to_the_next_sample_what_is_reported_once() -> None:
     gpus = {"GPU-a": GpuReading(utilization=9700)}
-    told_once = Readings({"gpus": gpus}, {})
+    reported_once = Readings({"gpus": gpus}, {})
     details = Readings({"open_files": 3}, {"open_files": 4})
     one = JobMeter(
         Readings({"memory_anon_bytes": 5}),
@@ -167,7 +167,7 @@ def test_a_look_that_is_not_kept_leaves_to_the_next_sample_what_is_told_once() -
         Readings({}),
         FakeClock(),
         probe_counts_reaped=True,
-        others=[told_once],
+        others=[reported_once],
     )
     peek = one.peek(NOTHING_REAPED)
     assert (peek.memory_anon_bytes, peek.gpus, peek.open_files) == (5, None, None)
@@ -181,7 +181,7 @@ def test_a_look_is_since_the_start_like_a_sample() -> None:
     assert one.peek(NOTHING_REAPED).cpu_total_usec == 700
 
 
-def test_a_counter_that_is_not_told_every_time_goes_on_when_it_is_told_again() -> None:
+def test_a_counter_that_is_not_reported_every_time_goes_on_when_it_is_reported_again() -> None:
     others = [Readings({}, {"instructions": 10})]
     one = JobMeter(Readings({}), None, Readings({}), FakeClock(), probe_counts_reaped=True, others=others)
     one.resume({}, 0, Sample(at_us=0, elapsed_us=0, instructions=100))

@@ -176,7 +176,7 @@ def test_lines_of_a_workflow_are_read_by_bash(
     assert found == ["bash", "sh"]
 
 
-def test_too_many_kinds_are_not_told_apart(
+def test_too_many_kinds_are_not_distinguished(
     collector: ProvenanceCollector, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collector_module, "_MOST_KINDS", 3)

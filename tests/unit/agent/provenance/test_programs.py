@@ -58,7 +58,7 @@ def test_programs_are_put_into_their_words_and_nowhere_else(asked: Path) -> None
     assert Programs().command_of(order) == (here, "solver", f"--a={here}:{here};")
 
 
-def test_what_is_missing_is_told_with_what_to_do() -> None:
+def test_what_is_missing_is_reported_with_what_to_do() -> None:
     sought = SoughtProgram(index=0, around=("", ""), names=("no-such-a", "no-such-b"))
     for wanted, result in (
         (ToolPrograms(tool="t", sought=(sought,)), "there is no program no-such-a or no-such-b"),

@@ -8,7 +8,7 @@ from joblens.engine.life.held_claim import renew_every_s
 _LEASE_S = 30.0
 
 
-def test_a_few_workers_hear_within_a_second_that_a_job_is_to_end() -> None:
+def test_a_few_workers_learn_within_a_second_that_a_job_is_to_end() -> None:
     assert renew_every_s(_LEASE_S, is_busy=True, workers=0) == 1.0
     assert renew_every_s(_LEASE_S, is_busy=True, workers=100) == 1.0
     assert renew_every_s(_LEASE_S, is_busy=False, workers=100) == 5.0

@@ -45,7 +45,7 @@ def test_all_that_was_asked_is_answered_before_the_end() -> None:
     assert answers == list(range(20))
 
 
-def test_who_watches_the_store_hears_that_it_is_away() -> None:
+def test_who_watches_the_store_learns_that_it_is_away() -> None:
     watch = StoreWatch(1.0, 0.5)
     for at_us in (0, 500_000, 1_000_000, 1_500_000):
         watch.answered(at_us)

@@ -21,7 +21,7 @@ def test_a_whole_lease_of_answers_is_needed() -> None:
 
 
 @pytest.mark.parametrize("then_s", [112, 50], ids=["it-hung-or-slept", "the-clock-was-set-back"])
-def test_after_a_gap_it_begins_anew(then_s: float) -> None:
+def test_after_a_gap_it_starts_over(then_s: float) -> None:
     watch = watch_after(100, 101, 102, 103, 104, 105, then_s)
     assert not watch.may_judge
     for at_s in (1, 2, 3, 4):

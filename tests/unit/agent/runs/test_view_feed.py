@@ -36,7 +36,7 @@ def record(uuid: str) -> Record:
     return Record(status=Status.SUCCESS, job=Job(uuid=uuid, argv=("true",), created_at_us=0))
 
 
-def test_nothing_is_told_before_the_record_of_an_end_that_came_before_it() -> None:
+def test_nothing_is_reported_before_the_record_of_an_end_that_came_before_it() -> None:
     view = Listening()
     feed = ViewFeed(view)
     feed.began(0, 1, "a", 0)
@@ -59,7 +59,7 @@ def test_an_end_without_a_record_holds_nothing_up_in_the_end() -> None:
     assert view.calls == [(0, JobState.FAILED)]
 
 
-def test_added_jobs_are_told_before_their_states_and_after_ends_before_them() -> None:
+def test_added_jobs_are_reported_before_their_states_and_after_ends_before_them() -> None:
     view = Listening()
     feed = ViewFeed(view)
     feed.ended(0, 1, "a")

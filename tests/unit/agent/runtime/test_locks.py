@@ -55,7 +55,7 @@ def test_a_folder_with_nothing_but_free_locks_is_taken_away(tmp_path: Path) -> N
     lock.release()
 
 
-def test_a_lock_whose_file_was_taken_away_is_taken_anew(tmp_path: Path) -> None:
+def test_a_lock_whose_file_was_taken_away_is_taken_again(tmp_path: Path) -> None:
     """Else two processes could each hold one: the file that is gone, and the one that is there."""
     path = tmp_path / "run-r.lock"
     lock = RunLock(str(tmp_path), "r")

@@ -49,7 +49,7 @@ def test_a_time_far_ahead_can_be_waited_for(ahead_s: float) -> None:
     loop.close()
 
 
-def test_room_to_write_is_told() -> None:
+def test_room_to_write_is_reported() -> None:
     loop = Loop()
     reader, writer = os.pipe()
     received: list[int] = []

@@ -25,7 +25,7 @@ class Patient:
         """Nothing is kept open."""
 
 
-def test_a_driver_with_nothing_to_do_is_not_read_until_somebody_comes() -> None:
+def test_a_driver_with_nothing_to_do_is_not_read_until_someone_comes() -> None:
     driver, busy = Patient(), Patient()
     driver.due_s = float("inf")
     thread, beside = DriverThread(driver), DriverThread(busy)

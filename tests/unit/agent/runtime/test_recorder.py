@@ -56,7 +56,7 @@ def recorder(tmp_path: Path, notebook: Notebook) -> Iterator[Recorder]:
     recorder.close()
 
 
-def test_sinks_are_told_everything_in_order(recorder: Recorder, notebook: Notebook) -> None:
+def test_sinks_are_reported_everything_in_order(recorder: Recorder, notebook: Notebook) -> None:
     details = threads("a1")
     recorder.write([queued("a1"), started("a1"), samples("a1", 0, 2), details])
     recorder.write([samples("a1", 2, 1), ended("a1")])
@@ -70,7 +70,7 @@ def test_sinks_are_told_everything_in_order(recorder: Recorder, notebook: Notebo
     assert recorder.store.details("a1") == details.details
 
 
-def test_a_start_that_is_said_again_is_told_once(recorder: Recorder, notebook: Notebook) -> None:
+def test_a_start_that_is_said_again_is_reported_once(recorder: Recorder, notebook: Notebook) -> None:
     recorder.write([queued("a1"), started("a1")])
     recorder.write([queued("a1"), started("a1")])
     assert [what for what, _, _ in notebook.written] == ["started"]

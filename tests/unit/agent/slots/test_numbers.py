@@ -31,7 +31,7 @@ def test_a_peak_is_what_rose_above_what_the_launcher_holds() -> None:
     assert found["memory_kernel_peak_bytes"] == 60 * MIB
 
 
-def test_a_peak_that_cannot_be_reset_is_only_told_when_it_rose() -> None:
+def test_a_peak_that_cannot_be_reset_is_only_reported_when_it_rose() -> None:
     base = {"memory_current_bytes": 4 * MIB, "memory_kernel_peak_bytes": 200 * MIB}
     numbers = SlotNumbers(base, can_reset_peak=False)
     assert "memory_kernel_peak_bytes" not in numbers.at_start()
@@ -72,7 +72,7 @@ def test_page_tables_of_the_job_before_that_are_freed_late_are_not_taken_off_its
     assert found["memory_kernel_peak_bytes"] == 3970 - 180 - 140
 
 
-def test_a_peak_that_is_reset_before_the_end_is_told_does_not_go_back() -> None:
+def test_a_peak_that_is_reset_before_the_end_is_reported_does_not_go_back() -> None:
     numbers = SlotNumbers({"memory_current_bytes": 4 * MIB})
     before = numbers.since_start({"memory_current_bytes": 9 * MIB, "memory_kernel_peak_bytes": 64 * MIB})
     after = numbers.since_start({"memory_current_bytes": 4 * MIB, "memory_kernel_peak_bytes": 4 * MIB})
@@ -125,7 +125,7 @@ def test_all_of_it_may_have_been_the_launchers() -> None:
     assert (found["cpu_total_usec"], found["cpu_user_usec"], found["cpu_system_usec"]) == (0, 0, 0)
 
 
-def test_processes_are_unknown_unless_somebody_looked() -> None:
+def test_processes_are_unknown_unless_someone_looked() -> None:
     numbers = SlotNumbers({"processes": 1, "threads": 1})
     assert numbers.since_start({"processes": 3, "threads": 9}) == {"processes": 2, "threads": 8}
     assert numbers.since_start({"processes": 1, "threads": 1}, was_sampled=False) == {}

@@ -34,7 +34,7 @@ def test_a_peak_that_the_kernel_lets_nobody_reset_is_read_all_the_same(launcher:
     assert launcher.receive()[:2] == ("done", 0)
 
 
-def test_a_peak_is_reset_before_a_job_and_before_its_end_is_told(tmp_path: Path) -> None:
+def test_a_peak_is_reset_before_a_job_and_before_its_end_is_reported(tmp_path: Path) -> None:
     (tmp_path / "peak").write_text("5")
     shared = os.open(tmp_path / "peak", os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
     process = SlotProcess(

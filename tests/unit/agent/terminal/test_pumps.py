@@ -102,7 +102,7 @@ def test_a_reader_that_is_gone_closes_the_jobs_pipe(loop: Loop) -> None:
     pump.close()
 
 
-def test_a_target_that_fails_is_told_and_the_job_goes_on(loop: Loop, kept: CappedFile) -> None:
+def test_a_target_that_fails_is_reported_and_the_job_goes_on(loop: Loop, kept: CappedFile) -> None:
     job = Pipe()
     messages: list[str] = []
     with open("/dev/full", "wb", buffering=0) as full:
@@ -117,7 +117,7 @@ def test_a_target_that_fails_is_told_and_the_job_goes_on(loop: Loop, kept: Cappe
     assert Path(kept.path).read_bytes() == b"xxx"
 
 
-def test_a_full_disk_is_told_once_and_showing_goes_on(loop: Loop, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_once_and_showing_goes_on(loop: Loop, tmp_path: Path) -> None:
     (tmp_path / "full").symlink_to("/dev/full")
     job, ours = Pipe(), Pipe()
     messages: list[str] = []

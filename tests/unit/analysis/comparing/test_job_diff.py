@@ -59,12 +59,12 @@ def test_single_words_of_a_command_are_named_by_their_option() -> None:
     assert changes_of(found) == [("command --mesh", "64", "128")]
 
 
-def test_a_command_of_another_length_is_told_as_a_whole() -> None:
+def test_a_command_of_another_length_is_reported_as_a_whole() -> None:
     found = compare_jobs(view(), view(job={"argv": ("python", "other file.py")}), {})
     assert changes_of(found) == [("command line", "python poisson.py --mesh 64", "python 'other file.py'")]
 
 
-def test_a_line_for_the_shell_is_told_as_it_was_typed() -> None:
+def test_a_line_for_the_shell_is_reported_as_it_was_typed() -> None:
     typed = view(job={"argv": ("seq 9 | sort > out.txt",), "is_shell": True})
     found = compare_jobs(view(), typed, {})
     assert changes_of(found) == [("command line", "python poisson.py --mesh 64", "seq 9 | sort > out.txt")]
@@ -144,7 +144,7 @@ def test_a_number_that_one_side_lacks_is_unknown() -> None:
     assert verdicts(found)["network_rx_bytes"] == "unknown"
 
 
-def test_time_spent_waiting_is_told_apart_from_computing() -> None:
+def test_time_spent_waiting_is_distinguished_from_computing() -> None:
     before, after = (
         view(usage={"cpu_throttled_usec": 0}),
         view(wall_s=160, usage={"cpu_throttled_usec": 55_000_000}),
@@ -169,7 +169,7 @@ def test_a_parameter_whose_square_the_time_follows_fits() -> None:
     assert fits == ["parameters: mesh 64 → 128, and by about its square: wall time x4, CPU time x4"]
 
 
-def test_inputs_that_grew_by_as_much_fit_and_are_not_told_twice() -> None:
+def test_inputs_that_grew_by_as_much_fit_and_are_not_reported_twice() -> None:
     before = view(job={"inputs": (FileStamp("a", 100 * MIB, 1, "aa"),)})
     after = view(memory=3 * GIB, job={"inputs": (FileStamp("a", 310 * MIB, 2, "bb"),)})
     text = causes(compare_jobs(before, after, {}))
@@ -188,7 +188,7 @@ def test_a_change_without_any_difference_is_said_to_have_no_recorded_reason() ->
     assert text.startswith("no recorded difference explains it")
 
 
-def test_a_machine_that_was_busier_is_told() -> None:
+def test_a_machine_that_was_busier_is_reported() -> None:
     def samples(busy: int) -> list[Any]:
         return [
             a_sample(second, host_cpu_busy_usec=second * busy, host_cpu_total_usec=second * 100)
@@ -208,7 +208,7 @@ def test_time_without_computing_comes_from_samples() -> None:
     assert ("measured", "15.0s more were spent without computing anything") in causes(found)
 
 
-def test_another_ending_is_told_before_everything_else() -> None:
+def test_another_ending_is_reported_before_everything_else() -> None:
     after = view(wall_s=3, cpu_s=2, status=Status.FAILED, exit_code=1)
     kind, text = causes(compare_jobs(view(), after, {}))[0]
     assert kind == "measured"
@@ -238,7 +238,7 @@ def test_variables_of_a_session_differ_only_where_they_were_given() -> None:
     assert changes_of(found) == [("environment SLURM_X", "1", "2")]
 
 
-def test_names_that_every_run_on_a_cluster_makes_anew_are_no_difference() -> None:
+def test_names_that_every_run_on_a_cluster_makes_again_are_no_difference() -> None:
     def placed(number: str, node: str) -> JobView:
         return view(
             job={"queue": f"@slurm.{number * 8}~"},

@@ -48,7 +48,9 @@ def test_what_stayed_the_same_is_not_significant() -> None:
         (job(), job(attempts=4), "completed, 1 → 4 attempts"),
     ],
 )
-def test_another_exit_code_or_number_of_attempts_is_told(before: JobSide, after: JobSide, shown: str) -> None:
+def test_another_exit_code_or_number_of_attempts_is_reported(
+    before: JobSide, after: JobSide, shown: str
+) -> None:
     found = compare_runs(run("1", {"a": before}), run("2", {"a": after}))
     assert found.jobs[0].is_significant
     assert shown in "\n".join(render_run_diff(found, width=120, paint=PLAIN, shows_all=False))

@@ -120,7 +120,7 @@ def test_images_without_a_registry_come_from_the_usual_one(
     assert (found["registry"], found["name"], found.get("tag")) == (registry, name, tag)
 
 
-def test_code_is_told_with_its_commit_and_without_its_password() -> None:
+def test_code_is_reported_with_its_commit_and_without_its_password() -> None:
     [code] = [one for one in entities(rich_job()).values() if one["@type"] == "SoftwareSourceCode"]
     assert code["version"] == "ab" * 20
     assert "not committed" in code["description"]
@@ -136,7 +136,7 @@ def test_variables_that_are_not_on_the_list_have_no_value() -> None:
     assert environment == {"API_TOKEN": "***", "LANG": "C", "OMP_NUM_THREADS": "4"}
 
 
-def test_what_a_cluster_and_the_user_said_is_told_beside() -> None:
+def test_what_a_cluster_and_the_user_said_is_reported_beside() -> None:
     found = entities(rich_job())
     more = {
         found[ref["@id"]]["name"]: found[ref["@id"]]["value"]
@@ -184,7 +184,7 @@ def test_a_job_that_runs_has_no_end_and_no_error() -> None:
         ({"exit_code": 1, "stderr_tail": "password=hunter2hunter2"}, "exit code 1\npassword=***"),
     ],
 )
-def test_how_a_job_failed_is_told_with_the_last_it_said(changes: dict[str, Any], expected: str) -> None:
+def test_how_a_job_failed_is_reported_with_the_last_it_said(changes: dict[str, Any], expected: str) -> None:
     assert error_of(an_outcome(**{"status": Status.FAILED, **changes})) == expected
 
 

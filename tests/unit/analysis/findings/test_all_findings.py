@@ -47,7 +47,7 @@ def test_a_job_that_still_runs_has_no_findings() -> None:
 # why it ended
 
 
-def test_an_exit_code_is_told_with_the_last_line_of_stderr() -> None:
+def test_an_exit_code_is_reported_with_the_last_line_of_stderr() -> None:
     record = failed(exit_code=3, reason="exited", stderr_tail="Traceback …\nValueError: no mesh\n")
     finding = found(record)[Code.EXIT_CODE]
     assert finding.severity is Severity.PROBLEM
@@ -75,7 +75,7 @@ def test_a_signal_is_named() -> None:
     assert "debugger" in finding.advice
 
 
-def test_a_signal_without_a_name_is_told_too() -> None:
+def test_a_signal_without_a_name_is_reported_too() -> None:
     assert "signal 40" in found(failed(exit_code=168, signal=40, reason="signal"))[Code.SIGNAL].text
 
 
@@ -94,7 +94,7 @@ def test_a_timeout_says_what_is_known_and_what_to_try() -> None:
     assert Code.SIGNAL not in found(record)
 
 
-def test_out_of_memory_is_told_with_the_limit_and_a_larger_one() -> None:
+def test_out_of_memory_is_reported_with_the_limit_and_a_larger_one() -> None:
     record = failed(
         exit_code=137,
         signal=9,
@@ -126,16 +126,16 @@ def test_out_of_memory_without_a_limit_is_the_machines_or_that_of_an_outer_job()
     assert "raise the limit of the enclosing job or unit" in finding.advice
 
 
-def test_a_child_killed_for_lack_of_memory_is_told_although_the_job_succeeded() -> None:
+def test_a_child_killed_for_lack_of_memory_is_reported_although_the_job_succeeded() -> None:
     assert Code.CHILD_OUT_OF_MEMORY in found(a_record(usage=Usage(oom_kills=2)))
 
 
-def test_too_many_processes_are_told_with_twice_the_limit() -> None:
+def test_too_many_processes_are_reported_with_twice_the_limit() -> None:
     record = failed(exit_code=143, signal=15, reason="limit", **asking(pids=16))
     assert found(record)[Code.PIDS_LIMIT].advice == "--pids 32"
 
 
-def test_forks_that_failed_are_told_although_the_job_went_on() -> None:
+def test_forks_that_failed_are_reported_although_the_job_went_on() -> None:
     record = a_record(usage=Usage(pids_limit_events=4), **asking(pids=16))
     assert "4 times" in found(record)[Code.PIDS_LIMIT].text
 
@@ -197,7 +197,7 @@ def test_a_little_throttling_is_not_worth_a_word() -> None:
         ("memory_pressure_usec", Code.MEMORY_PRESSURE),
     ],
 )
-def test_waiting_for_a_resource_is_told_as_a_share_of_time(number: str, code: str) -> None:
+def test_waiting_for_a_resource_is_reported_as_a_share_of_time(number: str, code: str) -> None:
     record = a_record(
         duration_s=100.0, usage=replace(Usage(cpu_total_usec=90 * SECOND), **{number: 40 * SECOND})
     )
@@ -205,7 +205,7 @@ def test_waiting_for_a_resource_is_told_as_a_share_of_time(number: str, code: st
 
 
 @pytest.mark.parametrize(("threads", "is_others"), [(1, True), (4, True), (5, False), (None, False)])
-def test_a_job_that_was_not_in_its_own_way_is_told_that_others_were(
+def test_a_job_that_was_not_in_its_own_way_is_reported_that_others_were(
     threads: int | None, is_others: bool
 ) -> None:
     usage = Usage(cpu_total_usec=60 * SECOND, cpu_pressure_usec=40 * SECOND, threads_peak=threads)
@@ -225,7 +225,7 @@ def test_a_job_that_was_not_in_its_own_way_is_told_that_others_were(
         (1, None, ""),  # nobody has looked
     ],
 )
-def test_more_gpus_than_there_are_are_told(asked: int, there: int | None, words: str) -> None:
+def test_more_gpus_than_there_are_are_reported(asked: int, there: int | None, words: str) -> None:
     job = {"requirements": Requirements(gpus=asked)}
     result = found(a_record(job=job, attempt={"gpu_count": there})).get(Code.MORE_THAN_THERE_IS)
     assert (result.text if result else "") == (
@@ -257,12 +257,12 @@ def test_a_job_with_many_threads_is_blamed_only_when_they_fill_its_cpus(
     assert finding.advice.startswith(first_advice)
 
 
-def test_swapping_is_told_with_its_size() -> None:
+def test_swapping_is_reported_with_its_size() -> None:
     record = a_record(usage=Usage(cpu_total_usec=300 * SECOND))
     assert "12.0 MiB" in found(record, a_sample(1, memory_swap_bytes=12 * MIB))[Code.SWAPPED].text
 
 
-def test_many_pages_read_from_disk_are_told() -> None:
+def test_many_pages_read_from_disk_are_reported() -> None:
     record = a_record(duration_s=10.0, usage=Usage(cpu_total_usec=9 * SECOND, faults_major=50_000))
     assert "50,000 times" in found(record)[Code.MAJOR_FAULTS].text
 
@@ -279,12 +279,12 @@ def test_memory_close_to_the_limit_is_a_warning_with_a_larger_one() -> None:
     assert finding.advice == "--memory 1152m"
 
 
-@pytest.mark.parametrize(("peak_mib", "is_told"), [(922, True), (921, False)])
-def test_a_limit_in_force_that_nobody_asked_joblens_for_counts_too(peak_mib: int, is_told: bool) -> None:
+@pytest.mark.parametrize(("peak_mib", "is_reported"), [(922, True), (921, False)])
+def test_a_limit_in_force_that_nobody_asked_joblens_for_counts_too(peak_mib: int, is_reported: bool) -> None:
     record = a_record(usage=Usage(cpu_total_usec=297 * SECOND, memory_peak_bytes=peak_mib * MIB))
     findings = found(record, a_sample(0), a_sample(1, memory_limit_bytes=GIB))
-    assert (Code.MEMORY_NEAR_LIMIT in findings) is is_told
-    if is_told:
+    assert (Code.MEMORY_NEAR_LIMIT in findings) is is_reported
+    if is_reported:
         assert "90% of the 1.0 GiB it may use" in findings[Code.MEMORY_NEAR_LIMIT].text
 
 
@@ -293,7 +293,7 @@ def test_a_limit_nobody_asked_for_is_no_reason_to_ask_for_less() -> None:
     assert found(record, a_sample(0, memory_limit_bytes=64 * GIB)) == {}
 
 
-def test_memory_asked_for_and_not_used_is_told_with_a_line_to_paste() -> None:
+def test_memory_asked_for_and_not_used_is_reported_with_a_line_to_paste() -> None:
     record = a_record(
         usage=Usage(cpu_total_usec=300 * SECOND, memory_peak_bytes=500 * MIB), **asking(memory_bytes=8 * GIB)
     )
@@ -320,7 +320,7 @@ def test_a_job_that_did_not_succeed_is_never_advised_to_ask_for_less(status: Sta
         assert not {Code.MEMORY_UNUSED, Code.ONE_CORE_ONLY, Code.CPUS_UNUSED} & set(cut_short)
 
 
-def test_cpus_that_were_never_busy_are_told_with_how_many_were() -> None:
+def test_cpus_that_were_never_busy_are_reported_with_how_many_were() -> None:
     record = a_record(duration_s=100.0, usage=Usage(cpu_total_usec=200 * SECOND), **asking(cpus=8.0))
     finding = found(record)[Code.CPUS_UNUSED]
     assert "requested 8 CPUs" in finding.text
@@ -348,13 +348,13 @@ def test_an_idle_job_waited_for_something() -> None:
     assert set(found(record)) == {Code.MOSTLY_WAITING}
 
 
-@pytest.mark.parametrize(("gpu_share", "is_told"), [(0.09, True), (0.1, False)])
-def test_a_job_whose_work_is_on_a_gpu_does_not_wait(gpu_share: float, is_told: bool) -> None:
+@pytest.mark.parametrize(("gpu_share", "is_reported"), [(0.09, True), (0.1, False)])
+def test_a_job_whose_work_is_on_a_gpu_does_not_wait(gpu_share: float, is_reported: bool) -> None:
     usage = Usage(cpu_total_usec=SECOND, gpu_busy_usec=round(gpu_share * 100 * SECOND))
-    assert (Code.MOSTLY_WAITING in found(a_record(duration_s=100.0, usage=usage))) is is_told
+    assert (Code.MOSTLY_WAITING in found(a_record(duration_s=100.0, usage=usage))) is is_reported
 
 
-def test_an_idle_job_that_waited_for_the_disk_is_told_only_that() -> None:
+def test_an_idle_job_that_waited_for_the_disk_is_reported_only_that() -> None:
     usage = Usage(cpu_total_usec=SECOND, io_pressure_usec=90 * SECOND)
     assert set(found(a_record(duration_s=100.0, usage=usage))) == {Code.IO_PRESSURE}
 
@@ -363,7 +363,7 @@ def test_a_short_job_gets_no_advice_about_cpus() -> None:
     assert found(a_record(duration_s=1.0, usage=Usage(cpu_total_usec=1000), **asking(cpus=4.0))) == {}
 
 
-def test_a_limit_the_machine_could_not_hold_is_told() -> None:
+def test_a_limit_the_machine_could_not_hold_is_reported() -> None:
     record = a_record(
         job={"requirements": Requirements(memory_bytes=GIB)},
         attempt={"enforced_by": {}},
@@ -381,7 +381,9 @@ def test_a_limit_the_machine_could_not_hold_is_told() -> None:
         (0.5, "cgroup cpu.max", ""),
     ],
 )
-def test_a_part_of_a_cpu_that_became_a_whole_one_is_told(cpus: float, mechanism: str, message: str) -> None:
+def test_a_part_of_a_cpu_that_became_a_whole_one_is_reported(
+    cpus: float, mechanism: str, message: str
+) -> None:
     record = a_record(
         job={"requirements": Requirements(cpus=cpus)},
         attempt={"enforced_by": {"cpus": mechanism}},
@@ -391,7 +393,7 @@ def test_a_part_of_a_cpu_that_became_a_whole_one_is_told(cpus: float, mechanism:
     assert message in finding.text if finding else not message
 
 
-def test_asking_for_more_than_the_machine_has_is_told() -> None:
+def test_asking_for_more_than_the_machine_has_is_reported() -> None:
     machine = {"enforced_by": {"memory": "memory.max"}, "cpu_count": 2, "memory_total_bytes": 4 * GIB}
     greedy = {"requirements": Requirements(cpus=1000.0, memory_bytes=64 * GIB)}
     finding = found(a_record(job=greedy, attempt=machine))[Code.MORE_THAN_THERE_IS]
@@ -412,13 +414,13 @@ def test_asking_for_all_cpus_needs_no_limit() -> None:
 # trust
 
 
-@pytest.mark.parametrize(("peak_bytes", "is_told"), [(2 * MIB, False), (500 * MIB, True)])
-def test_memory_too_small_to_plan_by_is_not_worth_a_caveat(peak_bytes: int, is_told: bool) -> None:
+@pytest.mark.parametrize(("peak_bytes", "is_reported"), [(2 * MIB, False), (500 * MIB, True)])
+def test_memory_too_small_to_plan_by_is_not_worth_a_caveat(peak_bytes: int, is_reported: bool) -> None:
     usage = Usage(memory_peak_bytes=peak_bytes, lower_bounds=("memory_peak_bytes",))
-    assert (Code.LOWER_BOUNDS in found(a_record(usage=usage))) is is_told
+    assert (Code.LOWER_BOUNDS in found(a_record(usage=usage))) is is_reported
 
 
-def test_lower_bounds_are_told_in_plain_words_and_once() -> None:
+def test_lower_bounds_are_reported_in_plain_words_and_once() -> None:
     usage = Usage(
         cpu_total_usec=300 * SECOND, lower_bounds=("io_call_reads", "io_call_writes", "cpu_total_usec")
     )
@@ -440,12 +442,12 @@ def test_what_nobody_can_do_anything_about_is_no_finding() -> None:
     assert Code.LOWER_BOUNDS not in found(of_container)
 
 
-def test_no_lower_bound_is_told_by_the_name_of_its_field() -> None:
+def test_no_lower_bound_is_reported_by_the_name_of_its_field() -> None:
     usage = Usage(cpu_total_usec=300 * SECOND, memory_mean_bytes=GIB, lower_bounds=USAGE_NUMBERS)
     assert "_" not in found(a_record(usage=usage))[Code.LOWER_BOUNDS].text
 
 
-def test_a_lower_bound_of_a_group_is_told_with_its_own_reason() -> None:
+def test_a_lower_bound_of_a_group_is_reported_with_its_own_reason() -> None:
     usage = Usage(cpu_total_usec=300 * SECOND, lower_bounds=("cpu_total_usec", "network_rx_bytes"))
     finding = found(a_record(attempt={"accounting": "cgroup-v2"}, usage=usage))[Code.LOWER_BOUNDS]
     assert finding.text.endswith("control group was removed before the last reading: CPU time, network")
@@ -462,7 +464,7 @@ def test_what_was_looked_at_from_outside_is_not_sent_to_the_doctor() -> None:
     assert "doctor" not in finding.advice
 
 
-def test_overlapping_measurements_are_told() -> None:
+def test_overlapping_measurements_are_reported() -> None:
     assert Code.SHARED in found(a_record(usage=Usage(cpu_total_usec=300 * SECOND, shared=True)))
 
 

@@ -48,7 +48,7 @@ def test_a_gpu_at_work_is_nothing_to_tell() -> None:
     assert found(on_gpu(*[0] * 10, *[80] * 20)) == {}
 
 
-def test_a_gpu_that_mostly_waits_is_told_with_the_share() -> None:
+def test_a_gpu_that_mostly_waits_is_reported_with_the_share() -> None:
     finding = found(on_gpu(*[0] * 22, *[50] * 8))[Code.GPU_IDLE]
     assert "its GPU was idle for 73% of the time it was reserved (44.0s), 13% busy on average" in (
         finding.text
@@ -56,19 +56,19 @@ def test_a_gpu_that_mostly_waits_is_told_with_the_share() -> None:
     assert "batches" in finding.advice
 
 
-@pytest.mark.parametrize(("idle", "is_told"), [(15, True), (14, False)])
-def test_half_of_the_time_is_what_counts(idle: int, is_told: bool) -> None:
-    assert (Code.GPU_IDLE in found(on_gpu(*[0] * idle, *[80] * (30 - idle)))) is is_told
+@pytest.mark.parametrize(("idle", "is_reported"), [(15, True), (14, False)])
+def test_half_of_the_time_is_what_counts(idle: int, is_reported: bool) -> None:
+    assert (Code.GPU_IDLE in found(on_gpu(*[0] * idle, *[80] * (30 - idle)))) is is_reported
 
 
-@pytest.mark.parametrize(("percent", "is_told"), [(4.9, True), (5.0, False)])
-def test_next_to_nothing_is_idle(percent: float, is_told: bool) -> None:
-    assert (Code.GPU_IDLE in found(on_gpu(*[percent] * 30))) is is_told
+@pytest.mark.parametrize(("percent", "is_reported"), [(4.9, True), (5.0, False)])
+def test_next_to_nothing_is_idle(percent: float, is_reported: bool) -> None:
+    assert (Code.GPU_IDLE in found(on_gpu(*[percent] * 30))) is is_reported
 
 
-@pytest.mark.parametrize(("looks", "is_told"), [(14, False), (15, True)])
-def test_a_short_job_has_no_time_to_waste(looks: int, is_told: bool) -> None:
-    assert (Code.GPU_IDLE in found(on_gpu(*[0] * looks))) is is_told
+@pytest.mark.parametrize(("looks", "is_reported"), [(14, False), (15, True)])
+def test_a_short_job_has_no_time_to_waste(looks: int, is_reported: bool) -> None:
+    assert (Code.GPU_IDLE in found(on_gpu(*[0] * looks))) is is_reported
 
 
 def test_without_a_reservation_an_idle_gpu_is_nobodys_loss() -> None:
@@ -91,7 +91,7 @@ def test_a_gpu_of_which_only_the_device_is_known_is_unused() -> None:
     assert Code.GPU_UNUSED in found([a_sample(second, gpus={"GPU-a": reading}) for second in range(60)])
 
 
-def test_one_gpu_of_two_is_told_with_what_to_ask_for() -> None:
+def test_one_gpu_of_two_is_reported_with_what_to_ask_for() -> None:
     finding = found(on_gpu(*[90] * 30), gpus=2)[Code.GPU_UNUSED]
     assert finding.text == "had 2 GPUs for 1m00s and used 1"
     assert finding.advice.startswith("--gpus 1,")
@@ -102,7 +102,7 @@ def test_for_a_job_of_a_workflow_the_advice_is_a_key() -> None:
     assert finding.advice.startswith("num_gpus: 1,")
 
 
-def test_where_nobody_looked_nothing_is_told() -> None:
+def test_where_nobody_looked_nothing_is_reported() -> None:
     assert found([a_sample(second) for second in range(60)]) == {}
 
 
@@ -152,22 +152,22 @@ def test_curves_of_several_gpus_are_added_up_and_a_gpu_that_is_not_used_is_nothi
 
 
 @pytest.mark.parametrize(
-    ("bits", "is_told"),
+    ("bits", "is_reported"),
     [(0x1, False), (0x2, False), (0x4, False), (0x10, False), (0x8, True), (0x20, True), (0x40, True)],
 )
-def test_only_what_somebody_can_act_on_is_a_slowdown(bits: int, is_told: bool) -> None:
-    assert (Code.GPU_THROTTLED in found(on_gpu(*[90] * 30, throttle_reasons=bits))) is is_told
+def test_only_what_someone_can_act_on_is_a_slowdown(bits: int, is_reported: bool) -> None:
+    assert (Code.GPU_THROTTLED in found(on_gpu(*[90] * 30, throttle_reasons=bits))) is is_reported
 
 
-@pytest.mark.parametrize(("looks", "is_told"), [(2, False), (3, True)])
-def test_a_tenth_of_the_time_is_what_counts_for_a_slowdown(looks: int, is_told: bool) -> None:
+@pytest.mark.parametrize(("looks", "is_reported"), [(2, False), (3, True)])
+def test_a_tenth_of_the_time_is_what_counts_for_a_slowdown(looks: int, is_reported: bool) -> None:
     hot = on_gpu(*[90] * looks, throttle_reasons=0x40)
     cool = on_gpu(*[90] * (29 - looks), start=looks + 1)
     samples = [*hot, *cool]
-    assert (Code.GPU_THROTTLED in found(samples)) is is_told
+    assert (Code.GPU_THROTTLED in found(samples)) is is_reported
 
 
-def test_throttle_reasons_are_told_in_words() -> None:
+def test_throttle_reasons_are_reported_in_words() -> None:
     assert throttle_words(0x44) == ["power cap (software)", "too hot (hardware)"]
     assert throttle_words(0) == []
     assert throttle_words(0x10001) == ["idle", "reason 0x10000"]

@@ -21,7 +21,7 @@ def codes(samples: list[Sample], usage: Usage | None = None, status: Status = St
     return [finding.code for finding in start_findings(outcome, samples)]
 
 
-def test_a_long_quiet_beginning_is_told() -> None:
+def test_a_long_quiet_beginning_is_reported() -> None:
     [finding] = start_findings(an_outcome(duration_s=20.0), curve(*[3] * 8, *[390] * 12))
     assert finding.code == "slow-start"
     assert "used 3% CPU in its first 8.0s (40% of its time), 390% afterwards" in finding.text
@@ -61,11 +61,11 @@ def used(**changes: Any) -> Usage:
     return Usage(**{**usual, **changes})
 
 
-def test_a_loop_around_a_small_program_is_told() -> None:
+def test_a_loop_around_a_small_program_is_reported() -> None:
     assert codes([], used()) == ["many-processes"]
 
 
-def test_pipes_in_a_loop_are_told() -> None:
+def test_pipes_in_a_loop_are_reported() -> None:
     pipes = used(
         cpu_total_usec=3_300_000,
         cpu_system_usec=2_340_000,
@@ -89,5 +89,5 @@ def test_computing_is_something_else() -> None:
     assert codes([], used(cpu_system_usec=10_000, faults_minor=9_000, context_switches_voluntary=100)) == []
 
 
-def test_nothing_is_told_of_what_is_not_known() -> None:
+def test_nothing_is_reported_what_is_not_known() -> None:
     assert codes([], Usage(cpu_total_usec=5_000_000)) == []

@@ -18,7 +18,7 @@ def codes(one: Group) -> list[str]:
     return [finding.code for finding in sweep_findings([one])]
 
 
-def test_many_short_jobs_that_take_alike_are_told() -> None:
+def test_many_short_jobs_that_take_alike_are_reported() -> None:
     [finding] = sweep_findings([group(*[0.2] * 50, *[0.25] * 50)])
     assert finding.code == "short-jobs"
     assert "100 jobs of 'j_{i}'" in finding.text

@@ -320,7 +320,7 @@ def test_a_gpu_nobody_described_still_has_its_numbers() -> None:
     assert read_gpu_facts(form) == ()
 
 
-def test_no_gpus_looked_at_and_none_used_are_told_apart() -> None:
+def test_no_gpus_looked_at_and_none_used_are_distinguished() -> None:
     assert to_sample_object(a_sample(1), None, a_record())["gpu"] is None
     assert to_sample_object(a_sample(1, gpus={}), None, a_record())["gpu"] == []
 

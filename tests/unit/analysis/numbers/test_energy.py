@@ -48,7 +48,7 @@ def test_a_job_too_short_for_the_clock_ticks_has_no_share() -> None:
     assert energy_shares([_sample(0, 0, 100, 0), _sample(1, 0.002, 100.09, 9)]) == EnergyShares()
 
 
-def test_a_counter_that_was_not_read_anew_tells_nothing() -> None:
+def test_a_counter_that_was_not_read_again_tells_nothing() -> None:
     assert energy_shares([_sample(0, 0, 100, 7), _sample(1, 1, 101, 7)]) == EnergyShares()
 
 

@@ -54,7 +54,7 @@ def test_busy_time_is_added_up_over_devices() -> None:
     assert totals.devices["b"].job_utilization_mean == 1250
 
 
-def test_a_counter_that_began_anew_goes_on() -> None:
+def test_a_counter_that_began_again_goes_on() -> None:
     readings = [sample(at, a=alone(job_busy_usec=busy)) for at, busy in ((0, 0), (2, 900), (9, 0), (11, 50))]
     assert gpu_totals(readings).busy_usec == 950
 
@@ -100,7 +100,7 @@ def test_energy_of_a_device_without_a_counter_is_its_power_over_time() -> None:
     assert totals.energy_uj == 300_000_000
 
 
-def test_energy_is_unknown_where_neither_is_told() -> None:
+def test_energy_is_unknown_where_neither_is_reported() -> None:
     assert gpu_totals([sample(0, a=alone()), sample(2, a=alone())]).energy_uj is None
 
 

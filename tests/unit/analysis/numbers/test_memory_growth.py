@@ -34,7 +34,7 @@ def found(samples: list[Sample], **more: object) -> list[str]:
     return [finding.text for finding in findings_for(record, samples) if finding.code == Code.LEAK_SUSPECTED]
 
 
-def test_a_steady_rise_is_told_with_its_rate_and_when_the_limit_would_be_reached() -> None:
+def test_a_steady_rise_is_reported_with_its_rate_and_when_the_limit_would_be_reached() -> None:
     leaking = curve(lambda part: 100 + 600 * part)
     (text,) = found(leaking, job={"requirements": Requirements(memory_bytes=GIB)})
     assert "rose from 17" in text  # after the first eighth
@@ -54,7 +54,7 @@ def test_a_rise_that_would_take_months_to_matter_says_nothing_about_the_end() ->
     assert "another" not in text
 
 
-def test_a_job_that_leaks_is_not_told_to_ask_for_less() -> None:
+def test_a_job_that_leaks_is_not_asked_to_ask_for_less() -> None:
     asked = {"requirements": Requirements(memory_bytes=8 * GIB)}
     usage = Usage(cpu_total_usec=500_000_000, memory_peak_bytes=700 * MIB)
     leaking, level = curve(lambda part: 100 + 600 * part), curve(lambda _part: 700)

@@ -139,7 +139,7 @@ def test_a_small_budget_makes_partitions_smaller_then_takes_workers_away() -> No
     assert sizing(GIB, budget_bytes=200 * MIB).workers == 1
 
 
-def test_a_budget_that_not_even_one_worker_can_keep_is_told() -> None:
+def test_a_budget_that_not_even_one_worker_can_keep_is_reported() -> None:
     chosen = sizing(GIB, budget_bytes=50 * MIB)
     assert (chosen.workers, chosen.target_bytes) == (1, LEAST_BYTES)
     assert any("more than the budget" in reason for reason in chosen.reasons)

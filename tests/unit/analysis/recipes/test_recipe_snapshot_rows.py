@@ -103,7 +103,7 @@ def test_states_that_are_removed_at_the_end_are_not_kept(partial: Job) -> None:
     assert gone_on_with(partial).look().checkpointed_operations == 0
 
 
-def test_rows_that_were_told_to_a_process_that_died_are_known_from_their_neighbours() -> None:
+def test_rows_that_were_asked_to_a_process_that_died_are_known_from_their_neighbours() -> None:
     job = Job()
     job.tell("job_start", process_id=7)
     job.tell("partition_creation_complete", 0, metadata={"sample_count": 10})
@@ -114,7 +114,7 @@ def test_rows_that_were_told_to_a_process_that_died_are_known_from_their_neighbo
     assert snapshot.checkpointed_operations == 1
 
 
-def test_what_was_told_before_a_kill_holds_when_its_result_is_found() -> None:
+def test_what_was_reported_before_a_kill_holds_when_its_result_is_found() -> None:
     job = Job()
     job.tell("job_start", process_id=7)
     job.tell("partition_start", 0)
@@ -148,7 +148,7 @@ def test_a_job_without_events_has_the_rows_of_its_summary() -> None:
     assert (snapshot.rows_in, snapshot.rows_out, snapshot.rejected_rows) == (20, 15, 2)
 
 
-def test_a_global_operator_that_is_told_again_took_the_time_it_took(partial: Job) -> None:
+def test_a_global_operator_that_is_reported_again_took_the_time_it_took(partial: Job) -> None:
     partial.tell("job_restart", process_id=8)
     partial.tell("op_complete", None, 1, input_rows=10, output_rows=9)
     operator = partial.look(is_alive=True).operators[1]
@@ -175,7 +175,7 @@ def test_a_job_whose_plan_is_there_can_be_gone_on_with_whatever_is_kept(partial:
     assert not gone_on_with(partial).look(can_be_gone_on_with=True).resumable  # nothing is left to do
 
 
-def test_a_job_that_died_on_a_full_disk_is_told_as_such(partial: Job) -> None:
+def test_a_job_that_died_on_a_full_disk_is_reported_as_such(partial: Job) -> None:
     partial.tell("job_restart", process_id=8)
     assert partial.look().error_message is None
     assert "no space left" in (partial.look(is_disk_full=True).error_message or "")
@@ -204,7 +204,7 @@ def test_an_event_of_an_operator_without_a_name_makes_none() -> None:
 STATE = "/job/checkpoints/partition_000000/stage_000.arrow"
 
 
-def test_rejected_rows_of_a_job_that_was_stopped_are_those_that_its_partitions_told_of() -> None:
+def test_rejected_rows_of_a_job_that_was_stopped_are_those_that_its_partitions_reported() -> None:
     job = Job()
     job.tell("job_start", process_id=7)
     job.tell("partition_start", 0)

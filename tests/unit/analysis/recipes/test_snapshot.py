@@ -196,7 +196,7 @@ def test_the_time_between_two_runs_is_not_counted(log: Log) -> None:
     assert (snapshot.job_start_time, snapshot.job_end_time, snapshot.total_duration) == (1.0, 510.0, 11.0)
 
 
-def test_a_start_that_is_told_twice_by_the_same_process_is_one_run(log: Log) -> None:
+def test_a_start_that_is_reported_twice_by_the_same_process_is_one_run(log: Log) -> None:
     log.tell("job_start", process_id=7)
     assert log.snapshot().runs == 1
 
@@ -243,7 +243,7 @@ def test_a_snapshot_does_not_change_when_the_job_goes_on(log: Log) -> None:
     assert log.snapshot().completed_operations == 2
 
 
-def test_a_global_operator_is_one_operation_and_settles_what_was_before_it() -> None:
+def test_a_global_operator_is_one_operation_and_finishes_what_was_before_it() -> None:
     operators = (
         PlannedOperator(0, NAMES[0]),
         PlannedOperator(1, NAMES[1], is_global=True),

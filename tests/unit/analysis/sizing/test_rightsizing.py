@@ -120,7 +120,7 @@ def test_a_job_held_back_by_its_cpus_gets_one_more() -> None:
     ("peak_cores", "cpus", "why"),
     [(0.97, 1, "97% CPU, up to the next core"), (1.06, 1, "106% CPU, hardly more than 1 core")],
 )
-def test_cores_are_told_as_they_were_counted(peak_cores: float, cpus: int, why: str) -> None:
+def test_cores_are_reported_as_they_were_counted(peak_cores: float, cpus: int, why: str) -> None:
     advice = part(advice_for(seen(peak_cores=peak_cores)), "cpus")
     assert (advice.recommended, advice.reason) == (cpus, f"peak {why}")
 

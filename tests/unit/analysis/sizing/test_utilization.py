@@ -197,7 +197,7 @@ def test_other_failures_get_a_likely_cause(
     assert found == ([] if expected is None else [expected])
 
 
-def test_a_certain_cause_is_not_told_as_a_likely_one() -> None:
+def test_a_certain_cause_is_not_reported_as_a_likely_one() -> None:
     needs = Requirements(memory_bytes=100, timeout_s=100)
     killed = record(needs, status=Status.FAILED, reason="out-of-memory", exit_code=137)
     late = record(needs, status=Status.TIMEOUT, exit_code=152)
@@ -210,7 +210,7 @@ def test_the_peak_of_a_job_too_short_for_samples_is_its_exact_average() -> None:
     assert peak_cpu_percent(short.outcome) == 150.0
 
 
-def test_a_peak_is_never_below_the_average_whoever_tells_it() -> None:
+def test_a_peak_is_never_below_the_average_anyone_who_tells_it() -> None:
     """What a job does before its first and after its last sample is in no rate."""
     burst = record(
         Requirements(cpus=1),
@@ -269,7 +269,7 @@ def test_the_json_form_begins_with_the_known_keys_in_their_order() -> None:
     assert "within_limits" not in form
 
 
-def test_gpu_memory_is_told_of_jobs_that_used_some_and_compared_with_nothing() -> None:
+def test_gpu_memory_is_reported_jobs_that_used_some_and_compared_with_nothing() -> None:
     report = check(
         record(NONE, number=1, gpu_memory_peak_bytes=10 * GB), record(NONE, number=2, gpu_memory_peak_bytes=0)
     )

@@ -161,7 +161,7 @@ def test_what_a_step_was_last_seen_with_counts_while_it_runs() -> None:
     assert (use.cpu_usec, use.memory_peak_bytes) == (6_000_000, 90 * _MIB)
 
 
-def test_a_row_that_its_database_has_not_been_told_of_is_not_settled() -> None:
+def test_a_row_that_its_database_has_not_been_reported_is_not_acknowledged() -> None:
     assert is_final(_job(submitted_at_us=1, asked_memory="500M"))
     assert not is_final(_job(submitted_at_us=1, asked_memory="16?"))
     assert not is_final(_job("RUNNING", submitted_at_us=1, asked_memory="500M"))

@@ -62,7 +62,7 @@ def test_a_job_that_has_not_ended_has_no_outcome(state: str) -> None:
     assert slurm_record(_job(state)).outcome is None
 
 
-def test_who_cancelled_it_is_told() -> None:
+def test_who_cancelled_it_is_reported() -> None:
     record = slurm_record(_job("CANCELLED", cancelled_by="1000"))
     assert record.outcome is not None
     assert record.outcome.error == "cancelled by 1000"

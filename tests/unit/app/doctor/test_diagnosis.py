@@ -28,7 +28,7 @@ def test_co2_needs_its_factor_where_energy_is_known() -> None:
     assert known.mechanism == "energy, at 380 g/kWh (energy.grid_co2_g_per_kwh)"
 
 
-def test_where_no_energy_is_known_the_factor_is_told_all_the_same() -> None:
+def test_where_no_energy_is_known_the_factor_is_reported_all_the_same() -> None:
     for factor, result in ((None, "no factor is set"), (380.0, "380 g/kWh")):
         row = co2_capability(factor, energy(available=False))
         assert not row.is_gap
@@ -107,7 +107,7 @@ def test_looks_at_threads_and_memory_are_tried(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("ray")
-def test_ray_is_told_with_the_cluster_that_runs_would_take(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_is_reported_with_the_cluster_that_runs_would_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     own = ray_capability(Settings())
     monkeypatch.setenv("RAY_ADDRESS", "head:6379")

@@ -30,7 +30,7 @@ def test_the_image_alone_says_what_runs() -> None:
         (ContainerJob(image="img"), {"accounting": Accounting.PROCESS_TREE}, "are not children of joblens"),
     ],
 )
-def test_what_cannot_be_used_is_told(container: ContainerJob, more: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_used_is_reported(container: ContainerJob, more: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         check_request(Request(argv=("true",), container=container, **more))
 
@@ -69,7 +69,7 @@ def test_as_a_python_program_gives_it() -> None:
         ({"image": "img", "pull": "yes"}, "cannot be used"),
     ],
 )
-def test_mistakes_of_a_python_program_are_told(given: dict[str, Any], words: str) -> None:
+def test_mistakes_of_a_python_program_are_reported(given: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         container_of(given)
 

@@ -222,7 +222,7 @@ def test_a_broker_that_is_away_costs_a_warning_only(monkeypatch: pytest.MonkeyPa
     assert result[0].endswith("the job is queued anyway, and workers will find it in the store")
 
 
-def test_a_queue_that_nobody_serves_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_nobody_serves_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     notifier, result = FakeNotifier(), list[str]()
     monkeypatch.setattr(notifiers, "configured_notifier", lambda _settings: notifier)
     tickets = [("u1", "default"), ("u2", "night")]

@@ -84,7 +84,7 @@ def test_a_folder_that_everybody_may_write_to_is_not_used(project: Path) -> None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
-def test_a_folder_of_somebody_else_is_not_used(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_someone_else_is_not_used(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = project / ".joblens" / "tools"
     write_tool(folder, "mine")
     os.chown(folder, 12345, 12345)
@@ -156,7 +156,7 @@ def test_elsewhere_the_program_is_found_by_its_name(tmp_path: Path) -> None:
     assert tool_request("bash", "a.sh", cwd=str(tmp_path), here=False).argv[0] == "bash"
 
 
-def test_elsewhere_the_worker_is_told_which_words_of_the_command_it_has_to_find(
+def test_elsewhere_the_worker_is_reported_which_words_of_the_command_it_has_to_find(
     users: Path, tmp_path: Path
 ) -> None:
     write_tool(
@@ -280,7 +280,7 @@ def test_the_environment_of_the_machine_goes_before_what_a_tool_says_instead(
     assert root() == "/opt/foam"
 
 
-def test_a_program_that_is_not_there_is_told_with_what_to_do(users: Path) -> None:
+def test_a_program_that_is_not_there_is_reported_with_what_to_do(users: Path) -> None:
     write_tool(
         users, "mine", 'command: ["{program}"]\nprograms: [no-such-program]\ninstall: apt install it\n'
     )
@@ -317,7 +317,7 @@ def test_the_first_program_in_the_path_that_passes_its_check_is_taken(
         ("bash", "/", "/ is a directory"),
     ],
 )
-def test_a_script_that_cannot_be_run_is_told(tool: str, script: str, message: str) -> None:
+def test_a_script_that_cannot_be_run_is_reported(tool: str, script: str, message: str) -> None:
     with pytest.raises(ToolError) as raised:
         tool_request(tool, script, here=False)
     assert message in f"{raised.value} {raised.value.hint}"

@@ -31,7 +31,7 @@ def watched(*answers: dict[str, Status] | StoreError) -> list[dict[str, Status]]
     return list(states_until_final(store, ["a"], lambda: None, poll_s=0.001))
 
 
-def test_states_are_told_until_all_have_ended() -> None:
+def test_states_are_reported_until_all_have_ended() -> None:
     assert watched(RUNNING, RUNNING, DONE) == [RUNNING, RUNNING, DONE]
 
 
@@ -40,7 +40,7 @@ def test_a_store_that_is_away_for_a_while_is_waited_for() -> None:
     assert watched(RUNNING, away, away, RUNNING, away, DONE) == [RUNNING, RUNNING, DONE]
 
 
-def test_a_store_that_stays_away_is_told_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_stays_away_is_reported_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_watching, "_STORE_TIMEOUT_S", 0.02)
     with pytest.raises(StoreError, match="away"):
         watched(RUNNING, StoreError("away"))

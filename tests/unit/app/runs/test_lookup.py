@@ -35,7 +35,7 @@ def _states(store: SqliteStore, ident: str) -> list[JobState]:
     return [job.state for job in state_of_run(store, store.find_run(ident)).jobs]
 
 
-def test_a_number_that_is_a_job_and_a_workflow_has_to_be_told_apart(store: SqliteStore) -> None:
+def test_a_number_that_is_a_job_and_a_workflow_has_to_be_distinguished(store: SqliteStore) -> None:
     store.apply(past_runs.first_run())
     with pytest.raises(InputError) as caught:
         find_job_or_run(store, "1")
@@ -56,7 +56,7 @@ def test_what_is_only_one_of_them_needs_no_word_before_it(store: SqliteStore) ->
         find_job_or_run(store, "x")
 
 
-def test_what_fits_several_jobs_and_no_run_is_told_as_such(store: SqliteStore) -> None:
+def test_what_fits_several_jobs_and_no_run_is_reported_as_such(store: SqliteStore) -> None:
     store.apply([*whole_job("eeee11"), *whole_job("eeee22")])
     with pytest.raises(InputError, match="several job ids"):
         find_job_or_run(store, "eeee")
@@ -68,7 +68,7 @@ def test_a_run_number_is_one_of_the_workflow_that_was_named(store: SqliteStore) 
     assert find_run(store, "ml-pipeline", 1).uuid == FIRST
 
 
-def test_of_workflows_of_one_name_the_newest_is_meant_and_that_is_told(store: SqliteStore) -> None:
+def test_of_workflows_of_one_name_the_newest_is_meant_and_that_is_reported(store: SqliteStore) -> None:
     messages: list[str] = []
     store.apply([workflow("aaa1"), run("r1", "aaa1"), workflow("bbb2"), run("r2", "bbb2")])
     assert find_named_run(store, "flow", messages.append).uuid == "r2"

@@ -239,7 +239,7 @@ def test_the_short_variable_wins_over_the_long(machine: Machine) -> None:
     assert machine.load(JOBLENS_STORE_URL="/long.db").settings.store.url == "/long.db"
 
 
-def test_a_store_named_without_its_password_has_the_one_that_was_told_before(machine: Machine) -> None:
+def test_a_store_named_without_its_password_has_the_one_that_was_reported_before(machine: Machine) -> None:
     machine.user.write_text("store:\n  url: postgres://joe:secret@/jobs?host=/run\n")
     named = machine.load(JOBLENS_STORE="postgresql://joe@/jobs?host=/run").settings.store.url
     assert named == "postgres://joe:secret@/jobs?host=/run"
@@ -271,7 +271,7 @@ def test_a_variable_that_is_no_setting_at_all_is_left_alone(machine: Machine) ->
     assert machine.load(JOBLENS_JOB_ID="f47ac10b").settings == Settings()
 
 
-def test_what_is_wrong_everywhere_is_told_at_once(machine: Machine) -> None:
+def test_what_is_wrong_everywhere_is_reported_at_once(machine: Machine) -> None:
     machine.system.write_text("zzz: 1\n")
     machine.project.write_text("logs: {level: loud}\n")
     with pytest.raises(ConfigError) as caught:

@@ -95,7 +95,7 @@ def test_what_is_not_plain_is_left_to_click(arguments: list[str]) -> None:
         (["--cwd", "x.json", "cat", "y.json"], None, ["--cwd", "x.json", "cat", "y.json"]),
     ],
 )
-def test_a_workflow_file_is_told_from_a_command(
+def test_a_workflow_file_is_reported_from_a_command(
     arguments: list[str], spec: str | None, others: list[str]
 ) -> None:
     assert split_spec(arguments) == (spec, others)

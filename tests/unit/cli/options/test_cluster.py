@@ -39,7 +39,7 @@ def test_allocations_for_jobs_that_each_have_a_place_of_their_own_are_refused(na
     assert getattr(engine_options({**given, "packing": "allocations"})["slurm"], name) == 2
 
 
-def test_names_keep_their_capitals_where_an_option_is_told_without_its_file() -> None:
+def test_names_keep_their_capitals_where_an_option_is_reported_without_its_file() -> None:
     helps = " ".join(row.help for row in ENGINE_OPTIONS_OF_RUNS)
     assert "Slurm" in helps
     assert "slurm's" not in helps

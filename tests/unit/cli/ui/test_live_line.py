@@ -119,7 +119,7 @@ def test_it_waits_until_the_job_has_been_quiet(screen: Screen, monkeypatch: pyte
     assert screen.got() == b""
 
 
-def test_it_comes_back_as_soon_as_the_output_has_settled(
+def test_it_comes_back_as_soon_as_the_output_is_complete(
     line: LiveLine, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_line, "_QUIET_S", 0.15)

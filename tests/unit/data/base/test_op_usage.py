@@ -5,7 +5,7 @@ from pathlib import Path
 from joblens.data.base.op_usage import Meter, note_mapped, note_memory_of_files
 
 
-def test_looking_costs_nothing_that_is_told() -> None:
+def test_looking_costs_nothing_that_is_reported() -> None:
     usage = Meter().usage()
     assert (usage.read_bytes, usage.written_bytes) == (0, 0)
 

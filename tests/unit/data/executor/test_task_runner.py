@@ -107,14 +107,14 @@ def test_events_go_to_the_log_before_their_task_ends() -> None:
     assert logged == [happened]
 
 
-def test_somebody_who_wants_it_stopped_is_heard_while_tasks_run() -> None:
+def test_someone_who_wants_it_stopped_is_noticed_while_tasks_run() -> None:
     pool = ScriptedPool(1, lambda task, tries: Ended(task.id))
     with pytest.raises(Stopped) as stopped:
         run(pool, 3, stop=lambda: 15)
     assert stopped.value.signal_number == 15
 
 
-def test_a_lost_worker_is_told_with_what_it_was_doing() -> None:
+def test_a_lost_worker_is_reported_with_what_it_was_doing() -> None:
     class PlacementEvents(ScriptedPool):
         def messages(self, timeout_s: float) -> Sequence[Message]:
             start = event(EventType.OP_START, partition_id=0, operation_idx=2, operation_name="words_filter")
@@ -129,7 +129,7 @@ def test_a_lost_worker_is_told_with_what_it_was_doing() -> None:
     assert gave_up.error_message == "partition 0, operator 2 words_filter: worker 7 was killed"
 
 
-def test_a_task_that_ran_out_of_memory_is_tried_again_with_less_at_once_and_told_what_to_do() -> None:
+def test_a_task_that_ran_out_of_memory_is_tried_again_with_less_at_once_and_reported_what_to_do() -> None:
     pool = ScriptedPool(4, lambda task, tries: Lost(task.id, "out of memory", is_out_of_memory=True))
     logged: list[RecipeEvent] = []
     runner = TaskRunner(pool, logged.extend, lambda: None, max_retries=1)

@@ -328,7 +328,9 @@ def test_plain_files_around_a_compressed_one_keep_their_partitions_and_all_rows_
     assert len(several) >= 10
 
 
-def test_lines_behind_a_cut_in_a_piece_are_told_by_their_line_in_the_compressed_file(tmp_path: Path) -> None:
+def test_lines_behind_a_cut_in_a_piece_are_reported_by_their_line_in_the_compressed_file(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"text": "a"}\n' * 99 + b"broken\n"))
     partitions, _ = partitions_of([path], tmp_path / "job", 1 << 20, exactly=5)

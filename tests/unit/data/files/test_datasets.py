@@ -68,7 +68,7 @@ def test_what_names_nothing_readable_is_refused(tmp_path: Path, written: str, me
         find_files([pattern if ":" in pattern else str(tmp_path / pattern)])
 
 
-def test_an_array_is_told_from_lines_by_its_beginning(tmp_path: Path) -> None:
+def test_an_array_is_reported_from_lines_by_its_beginning(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b' \n[{"text": "a"}]')
     (tmp_path / "b.json").write_bytes(ROW)
     assert [file.format for file in find_files([str(tmp_path)])] == ["json", "jsonl"]

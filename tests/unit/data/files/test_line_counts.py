@@ -32,7 +32,7 @@ def test_what_was_counted_is_not_read_again(tmp_path: Path, monkeypatch: pytest.
     assert read == [400, 0, 400, 0]
 
 
-def test_a_file_that_was_written_anew_is_counted_anew(tmp_path: Path) -> None:
+def test_a_file_that_was_written_again_is_counted_again(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"one\n" * 10)
     assert lines_before(str(path), 40) == 10

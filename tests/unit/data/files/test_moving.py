@@ -140,7 +140,7 @@ def test_an_error_before_the_first_part_leaves_nothing_and_later_only_what_is_ne
     assert not os.path.exists(scene.hidden[0])
 
 
-def test_a_part_that_is_in_neither_place_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_is_in_neither_place_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path)
     cut_short(scene, monkeypatch, after=2)
     os.unlink(scene.parts[2].path)

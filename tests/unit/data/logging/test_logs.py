@@ -75,7 +75,7 @@ def test_a_full_file_is_put_aside_compressed_and_the_newest_are_kept(tmp_path: P
     assert (tmp_path / "job.txt").stat().st_size <= 200
 
 
-def test_without_backups_a_full_file_starts_anew(tmp_path: Path) -> None:
+def test_without_backups_a_full_file_starts_over(tmp_path: Path) -> None:
     joblens.setup_logger(tmp_path, max_log_size_mb=200 / 2**20, backup_count=0)
     for number in range(20):
         logging.getLogger("x").info("message %02d, which is long enough to count", number)
@@ -108,7 +108,7 @@ def test_processes_that_write_at_once_lose_no_line(tmp_path: Path) -> None:
     assert len(packed) > 10
 
 
-def test_a_file_that_somebody_took_away_is_made_again(tmp_path: Path) -> None:
+def test_a_file_that_someone_took_away_is_made_again(tmp_path: Path) -> None:
     logger = joblens.setup_logger(tmp_path)
     (tmp_path / "log.txt").unlink()
     logger.warning("still here")
@@ -168,7 +168,9 @@ def test_what_comes_from_no_line_of_a_program_names_none(tmp_path: Path) -> None
     assert (tmp_path / "log.txt").read_text().endswith(" | INFO     | job - it began\n")
 
 
-def test_a_full_disk_is_not_told_for_every_message(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_is_not_reported_for_every_message(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     handler = RotatingLog("/dev/full", 4000, 1)
     handler.emit(logging.makeLogRecord({"msg": "lost"}))
     handler.close()

@@ -135,7 +135,7 @@ def test_a_model_may_be_compressed_and_named_by_language(small: str, tmp_path: P
         (SMALL.replace("ngram 1=5", "ngram 1=4"), r"line 10 of .*\\2-grams: expected here"),
     ],
 )
-def test_a_broken_model_is_told_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_a_broken_model_is_reported_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "model.arpa").write_text(text)
     with pytest.raises(FormatError, match=message):
         ArpaModel.read(str(tmp_path / "model.arpa"))

@@ -34,7 +34,7 @@ def test_what_cannot_work_is_refused_before_anything_runs(
         checked(name, **params)
 
 
-def test_a_tokenizer_that_is_not_there_is_told(tmp_path: object) -> None:
+def test_a_tokenizer_that_is_not_there_is_reported(tmp_path: object) -> None:
     with pytest.raises(InputError, match=r"sentencepiece|model"):
         checked(
             "document_minhash_deduplicator",

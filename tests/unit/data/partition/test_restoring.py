@@ -45,7 +45,7 @@ def begun() -> PartitionState:
     return PartitionState(rows_of(batch), source_rows=3, chain="source")
 
 
-def keep_delta(folder: JobFolder, told_rows: int) -> None:
+def keep_delta(folder: JobFolder, reported_rows: int) -> None:
     """Of two of three rows."""
     state = begun()
     state.drop(np.array([True, False, True]))
@@ -58,7 +58,7 @@ def keep_delta(folder: JobFolder, told_rows: int) -> None:
         base="source",
         chain=checkpoints.next_chain("source", CALLS[:1], file),
         source_rows=3,
-        rows=told_rows,
+        rows=reported_rows,
         columns=("text",),
         file=file,
     )
@@ -67,14 +67,14 @@ def keep_delta(folder: JobFolder, told_rows: int) -> None:
 
 def test_a_checkpoint_takes_its_partition_to_where_it_was(plan: RecipePlan) -> None:
     folder = JobFolder.of_plan(plan)
-    keep_delta(folder, told_rows=2)
+    keep_delta(folder, reported_rows=2)
     found = restoring.newest_in_stage(plan, folder, 0, STAGES[0], Restored(begun(), -1, []))
     assert (found.after, found.state.count) == (0, 2)
 
 
 def test_a_checkpoint_that_gives_other_rows_than_it_tells_of_is_an_error(plan: RecipePlan) -> None:
     folder = JobFolder.of_plan(plan)
-    keep_delta(folder, told_rows=3)
+    keep_delta(folder, reported_rows=3)
     with pytest.raises(JoblensError, match="operator 0 has 2 rows, expected 3"):
         restoring.newest_in_stage(plan, folder, 0, STAGES[0], Restored(begun(), -1, []))
 

@@ -34,7 +34,7 @@ def test_an_operator_gets_its_parameters_and_the_recipes_text_field() -> None:
     assert (operator.lang, operator.least, operator.text_key) == ("de", 1.0, "body")
 
 
-def test_an_operator_may_be_told_another_text_field() -> None:
+def test_an_operator_may_be_reported_another_text_field() -> None:
     assert make("stopwords_filter", text_key="title").text_key == "title"
 
 
@@ -62,18 +62,18 @@ def test_an_unknown_parameter_is_refused_with_the_nearest_one() -> None:
         make("stopwords_filter", min_ration=0.5)
 
 
-def test_all_wrong_parameters_are_told_at_once() -> None:
+def test_all_wrong_parameters_are_reported_at_once() -> None:
     problems = registry.problems_of(call("stopwords_filter", nonsense=1, min_ratio="much", lang="en"))
     assert [problem.parameter for problem in problems] == ["nonsense", "min_ratio"]
     assert problems[1].message == "stopwords_filter: 'min_ratio' must be float, not 'much'"
 
 
-def test_a_wrong_shared_parameter_is_told() -> None:
+def test_a_wrong_shared_parameter_is_reported() -> None:
     with pytest.raises(RecipeError, match="'text_key' must be str, not 5"):
         make("stopwords_filter", text_key=5)
 
 
-def test_a_value_beyond_its_limits_is_told_with_the_limit() -> None:
+def test_a_value_beyond_its_limits_is_reported_with_the_limit() -> None:
     with pytest.raises(RecipeError, match=r"must be list of int, each at least 1, not a list"):
         make("stopwords_filter", words_aug_group_sizes=[0])
     with pytest.raises(RecipeError, match=r"'select_ratio' must be at most 1, not 1\.5"):
@@ -103,7 +103,7 @@ def test_a_fraction_where_a_whole_number_is_wanted_is_refused() -> None:
         make("text_length_filter", max_len=1.5)
 
 
-def test_settings_of_other_systems_that_change_no_row_are_taken_and_told() -> None:
+def test_settings_of_other_systems_that_change_no_row_are_taken_and_reported() -> None:
     result = call("text_length_filter", num_proc=4, batch_size=100, min_len=2)
     registry.make(result, OperatorContext())
     assert registry.ignored_parameters(result) == ("num_proc", "batch_size")
@@ -126,5 +126,5 @@ def test_filters_take_how_their_range_is_read() -> None:
         (Any, "anything"),
     ],
 )
-def test_types_are_told_in_words(wanted: Any, words: str) -> None:
+def test_types_are_reported_in_words(wanted: Any, words: str) -> None:
     assert type_name(wanted) == words

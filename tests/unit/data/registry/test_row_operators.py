@@ -99,7 +99,7 @@ def test_a_number_that_becomes_another_type_has_changed() -> None:
     assert lines_of(mapped(lambda row: {"a": True}, json_batch('{"a":1}'))) == ['{"a":true}\n']
 
 
-def test_rows_that_raise_are_told_with_their_place_and_reason() -> None:
+def test_rows_that_raise_are_reported_with_their_place_and_reason() -> None:
     batch = json_batch('{"n":1}', '{"m":1}', '{"n":"x"}')
     with pytest.raises(RowErrors) as raised:
         mapped(lambda row: {"n": row["n"] + 1}, batch)
@@ -117,7 +117,7 @@ def test_rows_that_raise_are_told_with_their_place_and_reason() -> None:
         ({"text": object()}, "object"),
     ],
 )
-def test_what_cannot_be_a_row_is_told(given_back: Any, reason: str) -> None:
+def test_what_cannot_be_a_row_is_reported(given_back: Any, reason: str) -> None:
     with pytest.raises(RowErrors) as raised:
         mapped(lambda row: given_back, json_batch('{"text":"a"}', text=["a"]))
     assert reason in raised.value.reasons[0]
@@ -164,7 +164,7 @@ def test_a_change_of_fields_asked_for_keeps_other_new_fields_of_tables() -> None
     assert whole_rows(mapped(lambda row: {"a": 3}, batch, fields=("a",))) == [{"n": 0, "a": 3, "b": 2}]
 
 
-def test_what_cannot_be_kept_of_a_new_field_is_told_for_its_row() -> None:
+def test_what_cannot_be_kept_of_a_new_field_is_reported_for_its_row() -> None:
     batch = pa.record_batch({"n": pa.array([0, 1])})
     with pytest.raises(RowErrors) as raised:
         mapped(lambda row: row | {"new": object() if row["n"] else 1}, batch)
@@ -180,7 +180,7 @@ def test_numbers_of_numpy_are_taken_as_numbers() -> None:
     assert whole_rows(mapped(measure, pa.record_batch({"n": pa.array([1])}))) == [expected]
 
 
-def test_a_value_that_a_column_cannot_hold_is_told_for_its_row() -> None:
+def test_a_value_that_a_column_cannot_hold_is_reported_for_its_row() -> None:
     batch = pa.record_batch({"n": pa.array([1, 200], pa.int16())})
     with pytest.raises(RowErrors) as raised:
         mapped(lambda row: {"n": row["n"] * 1000}, batch)
@@ -194,7 +194,7 @@ def test_a_filter_is_asked_for_every_row() -> None:
     assert operator.keep(stats).to_pylist() == [False, True, True]
 
 
-def test_rows_that_a_filter_cannot_judge_are_told() -> None:
+def test_rows_that_a_filter_cannot_judge_are_reported() -> None:
     operator: Any = row_operator(lambda row: row["n"] > 0, "positive_filter", None, None)()
     with pytest.raises(RowErrors) as raised:
         operator.stats(json_batch('{"n":1}', "{}"))

@@ -88,7 +88,7 @@ def test_a_parameter_that_has_to_be_given_is_missed(tmp_path: Path) -> None:
         registry.make(OperatorCall(index=0, name="cut"), OperatorContext())
 
 
-def test_a_misspelled_parameter_is_not_told_again_as_missing(tmp_path: Path) -> None:
+def test_a_misspelled_parameter_is_not_reported_again_as_missing(tmp_path: Path) -> None:
     text = "import joblens\n@joblens.operator\ndef cut(row, length: int): ..."
     registry.load_custom([written(tmp_path / "mine.py", text)])
     assert len(registry.problems_of(OperatorCall(index=0, name="cut", params={"lenght": 3}))) == 1
@@ -173,7 +173,7 @@ def test_a_file_that_cannot_be_used_is_refused_with_its_reason(
         registry.load_custom([written(tmp_path / "mine.py", text)])
 
 
-def test_two_files_with_the_same_operator_are_told_apart(tmp_path: Path) -> None:
+def test_two_files_with_the_same_operator_are_distinguished(tmp_path: Path) -> None:
     one, other = written(tmp_path / "one.py", SHOUT), written(tmp_path / "other.py", SHOUT)
     with pytest.raises(RecipeError, match=r"two files define the operator 'shout': .*one.*other"):
         registry.load_custom([one, other])

@@ -29,7 +29,7 @@ def doubling(bad: set[int], calls: list[int]) -> Callable[[Any], Any]:
     return double
 
 
-def test_rows_that_work_are_worked_on_and_the_others_told_with_their_place() -> None:
+def test_rows_that_work_are_worked_on_and_the_others_reported_with_their_place() -> None:
     worked = work_on(numbers(10), doubling({3, 7}, []), joined_batches)
     assert worked.result.column("n").to_pylist() == [0, 2, 4, 8, 10, 12, 16, 18]
     reasons = {

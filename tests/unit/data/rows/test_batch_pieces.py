@@ -81,7 +81,7 @@ def test_values_that_are_missing_come_back_missing() -> None:
     assert mapped_in_pieces(mapped)(batch).equals(mapped(batch))
 
 
-def test_rows_that_are_wrong_are_told_by_their_places_in_the_whole_batch() -> None:
+def test_rows_that_are_wrong_are_reported_by_their_places_in_the_whole_batch() -> None:
     wrong = {1, 2500, ROWS - 1}
 
     def strict(piece: Any) -> Any:

@@ -19,7 +19,7 @@ from joblens.data.rows.ranges import as_compared, within
         ({"reversed_range": True, "min_closed_interval": False, "max_closed_interval": False}, [1, 5]),
     ],
 )
-def test_bounds_are_within_unless_told_otherwise(settings: dict[str, bool], kept: list[int]) -> None:
+def test_bounds_are_within_unless_reported_otherwise(settings: dict[str, bool], kept: list[int]) -> None:
     operator = Filter()
     for name, value in settings.items():
         setattr(operator, name, value)

@@ -34,7 +34,7 @@ def test_no_shingles_anywhere_give_nothing_but_the_value_for_none() -> None:
     assert_by_definition([[], []])
 
 
-def test_shingles_whose_lower_bits_are_all_but_equal_are_told_apart_in_full() -> None:
+def test_shingles_whose_lower_bits_are_all_but_equal_are_distinguished_in_full() -> None:
     # For odd factors some h gives any lower bits: here several within a few of each other, and of the top.
     chance = np.random.default_rng(3)
     texts = []

@@ -53,7 +53,7 @@ def test_where_everything_has_ended_nothing_waits() -> None:
     assert indexes.live == ()
 
 
-def test_each_reason_is_told_once() -> None:
+def test_each_reason_is_reported_once() -> None:
     tells = WaitReasons("slurm")
     assert tells.lines({"1": "Priority", "2": "Priority", "3": "Resources"}) == [
         "wait at slurm jobs 1, 2: Priority",
@@ -62,7 +62,7 @@ def test_each_reason_is_told_once() -> None:
     assert tells.lines({"4": "Priority"}) == []
 
 
-def test_that_nothing_waits_any_more_is_told_after_something_did() -> None:
+def test_that_nothing_waits_any_longer_is_reported_after_something_did() -> None:
     tells = WaitReasons("slurm")
     assert tells.nothing_waits() == []
     tells.lines({"1": "Resources"})

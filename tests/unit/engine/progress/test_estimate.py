@@ -56,7 +56,7 @@ def test_where_a_cluster_decides_what_runs_now_says_how_many_run_at_once() -> No
     assert estimator.estimate(1.0).left_s == 6.0  # nothing waits
 
 
-def test_jobs_of_whose_end_a_cluster_has_not_told_yet_do_not_make_it_faster() -> None:
+def test_jobs_of_whose_end_a_cluster_has_not_reported_yet_do_not_make_it_faster() -> None:
     estimator = Estimator(sweep(12), {}, Capacity(most_jobs=2000))
     for index in range(12):
         estimator.changed(index, JobState.PENDING, 0.0)

@@ -68,7 +68,7 @@ def test_a_failure_is_forgotten_when_the_job_succeeds_in_the_end() -> None:
     assert run.progress(START_US).failures == ()
 
 
-def test_settled_jobs_are_those_that_will_not_change() -> None:
+def test_acknowledged_jobs_are_those_that_will_not_change() -> None:
     run = tracker()
     for index, state in enumerate((JobState.COMPLETED, JobState.CANCELED, JobState.RUNNING)):
         run.state_changed(index, state, START_US)

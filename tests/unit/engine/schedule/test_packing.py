@@ -156,7 +156,7 @@ def test_turns_are_for_jobs_of_the_same_priority() -> None:
     assert machine.starts[-1][1].index == 0
 
 
-def test_jobs_that_become_ready_and_have_to_wait_are_told() -> None:
+def test_jobs_that_become_ready_and_have_to_wait_are_reported() -> None:
     talk = Talk(plan_of(job("a"), job("b", 0), job("c", 0, cpus=4.0)))
     result = talk.ended(0)
     assert starts(result) == [2]

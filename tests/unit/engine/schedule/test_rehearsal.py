@@ -25,7 +25,7 @@ def test_jobs_wait_for_room() -> None:
     assert starts(plan, {0: 3.0, 1: 3.0}) == [("a", 0.0), ("b", 3.0)]
 
 
-def test_how_long_it_takes_is_told_only_where_every_job_is_known() -> None:
+def test_how_long_it_takes_is_reported_only_where_every_job_is_known() -> None:
     plan = plan_of(job("a"), job("b", 0))
     schedule = Schedule(plan, TWO_CPUS, Choices(may_go_ahead=False))
     assert rehearse(schedule, {0: 1.0, 1: 2.5}).makespan_s == 3.5

@@ -343,7 +343,7 @@ def test_the_attempt_after_a_reset_counts_as_it_ended() -> None:
     assert schedule.why(0) == "exit code 4"
 
 
-def test_a_success_that_was_reset_is_made_anew() -> None:
+def test_a_success_that_was_reset_is_made_again() -> None:
     plan = plan_of(job("a"), job("b", 0))
     done = [result(0, Status.SUCCESS, exit_code=0), result(1, Status.SUCCESS, exit_code=0)]
     schedule, commands = resumed(plan, done, facts(JobsReset(((0, 1), (1, 1)))))
@@ -363,7 +363,7 @@ def test_what_was_raised_holds_from_the_next_attempt_on() -> None:
     assert commands[-1] == StartAttempt(0, 2, Requirements(memory_bytes=2 * GIB, timeout_s=60.0))
 
 
-def test_handlers_raise_what_recovery_had_raised_and_begin_to_count_anew() -> None:
+def test_handlers_raise_what_recovery_had_raised_and_begin_to_count_again() -> None:
     rule = handler(exit_codes=(137,), max_retries=1, memory_factor=1.5)
     plan = plan_of(job("a", memory_bytes=GIB, failure_handler=rule))
     killed = [

@@ -244,18 +244,18 @@ def test_what_is_replayed_from_any_prefix_is_what_was_live(history: list[tuple[s
         ]
         restore(again, [*results, *under_way], [])
         again.begin(result.now_s)
-        live = [_settled(state) for state in result.states]
-        assert [_settled(again.state_of(index)) for index in range(len(plan.jobs))] == live
+        live = [_final(state) for state in result.states]
+        assert [_final(again.state_of(index)) for index in range(len(plan.jobs))] == live
 
 
-def _settled(state: JobState) -> JobState:
+def _final(state: JobState) -> JobState:
     return JobState.RUNNING if state is JobState.PENDING else state
 
 
 # ---- order and cost ----------------------------------------------------------------------------------------
 
 
-def test_numbers_of_the_order_are_made_anew_when_a_gap_is_full() -> None:
+def test_numbers_of_the_order_are_made_again_when_a_gap_is_full() -> None:
     plan = growing(plan_of(job("high", priority=5), job("low")))
     order = Order(plan, [1.0, 1.0], lambda _: 0.0)
     renewals = 0
@@ -276,7 +276,7 @@ def test_numbers_of_the_order_are_made_anew_when_a_gap_is_full() -> None:
     assert [many.jobs[index].priority for index in by_number] == [100_000, *reversed(range(40)), -1]
 
 
-def test_waiting_jobs_keep_their_order_when_numbers_are_made_anew() -> None:
+def test_waiting_jobs_keep_their_order_when_numbers_are_made_again() -> None:
     one = RunCapacity(cpus=1, memory_bytes=GIB)
     result = talk(job("orchestrator", priority=1000), job("low", priority=-1), offer=one, may_go_ahead=False)
     for place in range(40):

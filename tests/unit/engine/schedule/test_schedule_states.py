@@ -126,7 +126,7 @@ def test_jobs_left_out_are_disabled_and_count_as_done() -> None:
     assert talk.schedule.why(0) == "not selected for this run"
 
 
-def test_an_end_that_is_told_twice_or_of_another_attempt_changes_nothing() -> None:
+def test_an_end_that_is_reported_twice_or_of_another_attempt_changes_nothing() -> None:
     talk = Talk(plan_of(job("a"), job("b")))
     assert talk.say(AttemptEnded(0, 7, Status.FAILED, 1)) == []
     assert talk.state(0) is JobState.PENDING

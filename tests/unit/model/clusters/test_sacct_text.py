@@ -8,7 +8,7 @@ def _rows(*lines: str, separator: str = "|") -> list[SlurmRow | None]:
     return [row for _, row in read_sacct(lines, _FIELDS, separator)]
 
 
-def test_who_cancelled_a_job_is_told_apart_from_its_state() -> None:
+def test_who_cancelled_a_job_is_distinguished_from_its_state() -> None:
     (row,) = _rows("4|x|CANCELLED by 1000|0:0||00:00:10")
     assert row is not None
     assert (row.state, row.cancelled_by, row.elapsed_s) == ("CANCELLED", "1000", 10.0)

@@ -19,7 +19,7 @@ def test_what_is_no_list_is_refused_with_an_example(text: str) -> None:
     assert refusal.value.hint == "write it as 0-3,8"
 
 
-def test_a_range_that_runs_backwards_is_told_the_right_way_round() -> None:
+def test_a_range_that_runs_backwards_is_reported_the_right_way_round() -> None:
     with pytest.raises(InputError, match="'3-1' runs backwards") as refusal:
         parse_cpu_list("0,3-1")
     assert refusal.value.hint == "1-3"

@@ -33,7 +33,7 @@ def test_a_worker_takes_from_every_queue_with_every_label() -> None:
 
 
 @pytest.mark.parametrize("label", ["", " x", "x ", "a\nb", "a\x1b[31m", "x" * 81, "é" * 30])
-def test_what_cannot_be_a_label_is_told(label: str) -> None:
+def test_what_cannot_be_a_label_is_reported(label: str) -> None:
     assert label_problem(label)
 
 

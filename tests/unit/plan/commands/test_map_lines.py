@@ -106,6 +106,6 @@ def test_jobs_whose_values_do_not_tell_them_apart_are_numbered_too() -> None:
         (("echo {1}{2}", ":::", "1", "2", ":::+", "x"), "equally many, not 2 and 1"),
     ],
 )
-def test_what_cannot_be_meant_is_told(words: tuple[str, ...], message: str) -> None:
+def test_what_cannot_be_meant_is_reported(words: tuple[str, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
         lines(*words)

@@ -133,12 +133,12 @@ def test_regexes_with_groups_do_not_look_at_every_name(pattern: str, monkeypatch
 
 
 @pytest.mark.parametrize("pattern", ["(a|*b)", "x(a|*b)", "(a|b", "a|b)", "(a|b**)", "a|["])
-def test_alternatives_that_are_no_regex_are_told_as_they_are_written(pattern: str) -> None:
+def test_alternatives_that_are_no_regex_are_reported_as_they_are_written(pattern: str) -> None:
     with pytest.raises(re.error) as caught:
         NameIndex(["a"]).matching(pattern)
     assert caught.value.pattern == pattern
 
 
-def test_what_is_no_regex_is_told() -> None:
+def test_what_is_no_regex_is_reported() -> None:
     with pytest.raises(re.error):
         NameIndex(["a"]).matching("a(")

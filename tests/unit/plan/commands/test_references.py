@@ -36,7 +36,7 @@ def test_user_data_stays_until_the_start() -> None:
     "text",
     ["${files.raw}", "${files.inputs.raw}", "${user_data.in.d}", "${files.input.}", "${datasets.parts}"],
 )
-def test_what_is_almost_a_reference_is_told(text: str) -> None:
+def test_what_is_almost_a_reference_is_reported(text: str) -> None:
     assert resolve_paths(text, path_of).unclear == (text[2:-1],)
 
 
@@ -78,7 +78,7 @@ def test_a_value_does_not_end_the_here_document_it_stands_in() -> None:
         ("((echo @); echo)", "is beside '((' that may be two things; write '( (' for two shells"),
     ],
 )
-def test_places_whose_quotes_are_unclear_are_told(line: str, why: str) -> None:
+def test_places_whose_quotes_are_unclear_are_reported(line: str, why: str) -> None:
     line = line.replace("@", "${user_data.input.d}")
     assert check_user_data(line) == ("${user_data.input.d}", why)
     with pytest.raises(InputError):

@@ -55,7 +55,7 @@ def test_values_are_put_in_however_deep_and_what_has_none_is_shared() -> None:
     assert filler(("plain", "texts"), slots) is None
 
 
-def test_variables_are_put_in_once_and_unknown_names_are_told() -> None:
+def test_variables_are_put_in_once_and_unknown_names_are_reported() -> None:
     unknown: list[str] = []
     text = Variables({"root": "/data/{i}"}).text("{root}/{i}/{rot} ${HOME} {1}", ["i"], unknown.append)
     assert text == "/data/{i}/{i}/{rot} ${HOME} {1}"

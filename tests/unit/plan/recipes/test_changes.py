@@ -40,7 +40,7 @@ def test_where_and_how_fast_the_work_is_done_may_change() -> None:
     assert recipe_changes(RECIPE, other) == []
 
 
-def test_changed_operators_are_told_one_by_one() -> None:
+def test_changed_operators_are_reported_one_by_one() -> None:
     process = (
         OperatorCall(index=0, name="clean_email_mapper"),
         OperatorCall(index=1, name="text_length_filter", params={"min_len": 20, "max_len": 99}),
@@ -56,7 +56,7 @@ def test_changed_operators_are_told_one_by_one() -> None:
     assert recipe_changes(other, RECIPE)[-1] == "operator 3, document_deduplicator, was removed"
 
 
-def test_everything_else_that_makes_other_rows_or_files_is_told() -> None:
+def test_everything_else_that_makes_other_rows_or_files_is_reported() -> None:
     other = replace(
         RECIPE,
         dataset_path=("/a.jsonl", "/b.jsonl"),

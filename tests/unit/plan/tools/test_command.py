@@ -137,7 +137,7 @@ def test_values_of_the_right_kind_pass() -> None:
         ({"a b": 1}, "parameter 'a b': a name has letters, digits, '_', '-' and '.', a letter first"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_told(params: dict[str, Any], message: str) -> None:
+def test_a_value_that_cannot_be_used_is_reported(params: dict[str, Any], message: str) -> None:
     with pytest.raises(ToolError) as raised:
         check_parameters("s.py", params, KNOWN)
     assert str(raised.value) == message
@@ -147,7 +147,7 @@ def test_a_script_of_which_nothing_is_known_takes_anything() -> None:
     assert check_parameters("s.py", {"any": ["x", 1]}, None) == {"any": ["x", 1]}
 
 
-def test_every_parameter_that_cannot_be_used_is_told() -> None:
+def test_every_parameter_that_cannot_be_used_is_reported() -> None:
     with pytest.raises(ToolError) as raised:
         check_parameters("s.py", {"x y": 1, "nothing": None}, KNOWN)
     assert len(str(raised.value).splitlines()) == 2

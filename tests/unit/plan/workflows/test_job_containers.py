@@ -89,7 +89,7 @@ job "a" {
         ("true", "must be an image, a mapping with one, or false"),
     ],
 )
-def test_mistakes_are_told_with_their_place(container: str, message: str) -> None:
+def test_mistakes_are_reported_with_their_place(container: str, message: str) -> None:
     with pytest.raises(SpecError) as raised:
         load(f"name: x\njobs:\n  - name: a\n    command: c\n    container: {container}\n")
     (problem,) = raised.value.problems

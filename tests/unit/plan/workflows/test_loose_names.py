@@ -18,7 +18,7 @@ def warnings_of(*, command: str = "x", parameters: dict[str, Any] | None = None,
     return loose_names(spec, plan)
 
 
-def test_a_slip_in_a_name_is_told_with_the_one_that_was_meant() -> None:
+def test_a_slip_in_a_name_is_reported_with_the_one_that_was_meant() -> None:
     parameters = {"lr": [0.1, 0.2], "mb": [1]}
     assert warnings_of(command="echo lr={lr} mb={mbb}", parameters=parameters) == [
         "job 't_{lr}': {mbb} in its command is not a parameter and stays unchanged; did you mean {mb}?",
@@ -56,7 +56,7 @@ def test_a_job_without_parameters_may_have_any_braces() -> None:
     assert warnings_of(command="jq '{name}' f", parameters={}) == []
 
 
-def test_a_shared_parameter_that_no_entry_uses_is_told() -> None:
+def test_a_shared_parameter_that_no_entry_uses_is_reported() -> None:
     job = JobSpec(name="a_{n}", command="x", use_parameters=("n",))
     spec = WorkflowSpec(name="w", jobs=(job,), parameters={"n": "1:2", "m": [1]})
     plan = make_plan(spec).plan

@@ -174,11 +174,13 @@ ACTION = ActionSpec(
         ),
     ],
 )
-def test_a_problem_is_told_with_its_place(spec: WorkflowSpec, path: tuple[Any, ...], message: str) -> None:
+def test_a_problem_is_reported_with_its_place(
+    spec: WorkflowSpec, path: tuple[Any, ...], message: str
+) -> None:
     assert problems(spec) == {path: message}
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     spec = workflow(
         job("a", requirements="x", depends_on=("b",)),
         job("b", depends_on=("a", "c")),
@@ -192,7 +194,7 @@ def test_all_problems_are_told_at_once() -> None:
     }
 
 
-def test_names_that_an_entry_with_a_mistake_would_have_made_are_not_told_too() -> None:
+def test_names_that_an_entry_with_a_mistake_would_have_made_are_not_reported_too() -> None:
     spec = workflow(
         job("a_{i}", parameters={"i": "1:0"}),
         job("b", depends_on=("a_1", "x"), depends_on_regexes=("^a_",)),
@@ -200,7 +202,7 @@ def test_names_that_an_entry_with_a_mistake_would_have_made_are_not_told_too() -
     assert set(problems(spec)) == {("jobs", 0, "parameters", "i"), ("jobs", 1, "depends_on", 1)}
 
 
-def test_a_mistake_of_a_sweep_is_told_once_with_how_often() -> None:
+def test_a_mistake_of_a_sweep_is_reported_once_with_how_often() -> None:
     spec = workflow(job("a_{i}", parameters={"i": "1:1000"}, depends_on=("x_{i}",)))
     assert problems(spec) == {
         ("jobs", 0, "depends_on", 0): "there is no job 'x_1'; did you mean 'a_1'?"
@@ -208,7 +210,7 @@ def test_a_mistake_of_a_sweep_is_told_once_with_how_often() -> None:
     }
 
 
-def test_a_value_for_a_parameter_that_does_not_exist_is_told() -> None:
+def test_a_value_for_a_parameter_that_does_not_exist_is_reported() -> None:
     spec = workflow(job("a_{lr}", parameters={"lr": 1}))
     assert problems(spec, parameters={"lrr": "2"}) == {
         ("--param", "lrr"): "--param lrr: the workflow has no parameter or variable 'lrr'; did you mean 'lr'?"
@@ -222,7 +224,7 @@ def test_a_long_ring_is_shortened() -> None:
     assert message.endswith("needs … needs 'j47' needs 'j48' needs 'j49' needs 'j0'")
 
 
-def test_several_mistakes_at_one_place_are_all_told() -> None:
+def test_several_mistakes_at_one_place_are_all_reported() -> None:
     spec = workflow(
         job("a", "x ${files.input.rw} ${files.input.cln} ${files.raw} {tol} {rot}"),
         files=FILES,

@@ -56,10 +56,10 @@ def test_each_choice_narrows_what_the_others_left() -> None:
         ("label:gpuu", "--only: no job has the label 'gpuu'; did you mean 'gpu'?"),
     ],
 )
-def test_a_word_that_stands_for_no_job_is_told(word: str, message: str) -> None:
+def test_a_word_that_stands_for_no_job_is_reported(word: str, message: str) -> None:
     (problem,) = select(PLAN, (word,), (), ()).problems
     assert problem.startswith(message)
 
 
-def test_leaving_out_everything_is_told() -> None:
+def test_leaving_out_everything_is_reported() -> None:
     assert "no jobs to run" in select(PLAN, ("fetch",), ("fetch",), ()).problems[0]

@@ -18,7 +18,7 @@ def nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CONTAINER_HOST", raising=False)
 
 
-def test_places_where_nobody_listens_are_told_together(tmp_path: Path) -> None:
+def test_places_where_nobody_listens_are_reported_together(tmp_path: Path) -> None:
     with pytest.raises(ContainerError) as refusal:
         connect("docker")
     places = f"{tmp_path}/docker.sock, {tmp_path}/mine/docker.sock"

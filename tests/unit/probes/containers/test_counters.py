@@ -47,7 +47,7 @@ def test_version_1_has_other_words_for_memory() -> None:
     assert (fields["memory_anon_bytes"], fields["memory_file_bytes"]) == (4, 5)
 
 
-def test_where_only_the_use_is_told_cache_that_is_not_in_use_is_taken_off() -> None:
+def test_where_only_the_use_is_reported_cache_that_is_not_in_use_is_taken_off() -> None:
     fields = counters_of({"memory_stats": {"usage": 900, "stats": {"inactive_file": 300}}})
     assert fields["memory_anon_bytes"] == 600
 

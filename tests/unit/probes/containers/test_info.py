@@ -73,7 +73,7 @@ def test_words_of_an_engine_that_refuses() -> None:
     assert message_of(b"[1]") == ""
 
 
-def test_who_was_asked_is_told_when_nobody_answers(tmp_path: Path) -> None:
+def test_who_was_asked_learns_when_nobody_answers(tmp_path: Path) -> None:
     with pytest.raises(ContainerError, match="nothing listens at /nowhere/s"):
         connect(socket="/nowhere/s")
     deaf = tmp_path / "deaf"

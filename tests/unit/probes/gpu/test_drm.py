@@ -292,7 +292,7 @@ def test_a_job_that_leaves_the_gpu_alone_uses_none(amd: GpuTree) -> None:
     assert Watching(amd, 4003).readings() == {}
 
 
-def test_a_gpu_that_was_given_is_told_of_although_it_is_not_used(amd: GpuTree) -> None:
+def test_a_gpu_that_was_given_is_reported_although_it_is_not_used(amd: GpuTree) -> None:
     reading = Watching(amd, 4003, given=("0000:0b:00.0",)).only()
     assert (reading.utilization, reading.job_processes, reading.job_memory_bytes) == (7300, 0, 0)
 

@@ -23,7 +23,7 @@ def test_a_gpu_is_as_busy_as_its_busiest_engine() -> None:
     assert parse_gpu_top(objects[-1]) == {"utilization": 8725, "sm_clock_mhz": 1297, "power_mw": 11_403}
 
 
-def test_what_it_does_not_print_is_not_told() -> None:
+def test_what_it_does_not_print_is_not_reported() -> None:
     assert parse_gpu_top({"period": {}}) == {}
 
 

@@ -61,7 +61,7 @@ def test_a_gpu_tells_what_it_is(machine: Machine) -> None:
     assert (facts.memory_total_bytes, facts.power_limit_mw, facts.ecc_enabled) == (1000, 700_000, True)
 
 
-def test_a_device_is_told_with_the_job_that_uses_it(machine: Machine) -> None:
+def test_a_device_is_reported_with_the_job_that_uses_it(machine: Machine) -> None:
     machine.gpus[0].processes = {71: 300 * MIB, 99: 50 * MIB}
     machine.job("job", 70, 71)
     gpus = machine.read()["job"]
@@ -96,7 +96,7 @@ def test_a_device_is_told_with_the_job_that_uses_it(machine: Machine) -> None:
     assert gpus.facts[0].unknown == {"fan_speed": "nvmlDeviceGetFanSpeed: Not Supported"}
 
 
-def test_two_jobs_on_one_gpu_are_told_apart(machine: Machine) -> None:
+def test_two_jobs_on_one_gpu_are_distinguished(machine: Machine) -> None:
     gpu = machine.gpus[0]
     gpu.processes = {71: 1130 * MIB, 81: 650 * MIB}
     machine.job("heavy", 71)
@@ -192,7 +192,7 @@ def test_energy_is_counted_since_the_jobs_first_reading(machine: Machine) -> Non
     assert reading(machine.after(2)["job"]).energy_mj == 1_234_000
 
 
-def test_a_gpu_that_was_given_and_is_left_idle_is_told_of(machine: Machine) -> None:
+def test_a_gpu_that_was_given_and_is_left_idle_is_reported(machine: Machine) -> None:
     machine.job("job", 71, given=("0",))
     gpus = reading(machine.read()["job"])
     assert (gpus.job_processes, gpus.job_memory_bytes, gpus.job_utilization, gpus.job_busy_usec) == (

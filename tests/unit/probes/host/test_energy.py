@@ -95,7 +95,7 @@ def test_a_machine_without_counters_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody who may not")
-def test_who_may_not_read_a_counter_is_told_what_to_do_and_gets_no_part_of_the_sum(tmp_path: Path) -> None:
+def test_who_may_not_read_a_counter_learns_what_to_do_and_gets_no_part_of_the_sum(tmp_path: Path) -> None:
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_uid == 0 and "pytest" in str(folder):
             folder.chmod(0o755)

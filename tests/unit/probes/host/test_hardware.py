@@ -23,7 +23,7 @@ def test_processors_of_several_architectures(text: str, model: str) -> None:
     assert parse_cpu_model(text) == model
 
 
-def test_models_of_gpus_are_told_without_touching_one(tmp_path: Path) -> None:
+def test_models_of_gpus_are_reported_without_touching_one(tmp_path: Path) -> None:
     for number, model in (("0000:01:00.0", "NVIDIA H200"), ("0000:02:00.0", "NVIDIA L4")):
         folder = tmp_path / "proc" / "driver" / "nvidia" / "gpus" / number
         folder.mkdir(parents=True)

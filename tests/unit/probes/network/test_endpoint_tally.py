@@ -76,7 +76,7 @@ def test_sockets_of_two_namespaces_may_have_one_number() -> None:
     assert found.table(1).endpoints[0].rx_bytes == 30
 
 
-def test_clients_of_a_server_are_told_by_the_port_they_came_to() -> None:
+def test_clients_of_a_server_are_reported_by_the_port_they_came_to() -> None:
     served = [connection(n, rx=n, local_port=8080, remote_port=50000 + n) for n in (1, 2)]
     endpoints = tally([listener(8080), *served])
     assert [(one.address, one.port, one.is_listener, one.sockets) for one in endpoints] == [
@@ -91,7 +91,7 @@ def test_the_busiest_come_first_and_a_kind_without_counters_has_none() -> None:
     assert (endpoints[-1].rx_bytes, endpoints[-1].tx_bytes, endpoints[-1].sockets) == (None, None, 1)
 
 
-def test_a_socket_that_is_connected_later_is_told_by_its_peer_from_then_on() -> None:
+def test_a_socket_that_is_connected_later_is_reported_by_its_peer_from_then_on() -> None:
     unconnected = SocketSeen(5, 1, "udp", HERE, 40001, "0.0.0.0", 0, False)
     connected = SocketSeen(5, 1, "udp", HERE, 40001, THERE, 53, False)
     assert {(one.address, one.port) for one in tally([unconnected], [connected])} == {

@@ -228,7 +228,7 @@ def test_what_a_thread_used_before_the_job_is_not_the_jobs(tmp_path: Path) -> No
     assert table.threads[1].migrations == 0
 
 
-def test_nothing_new_is_not_told_again(tmp_path: Path) -> None:
+def test_nothing_new_is_not_reported_again(tmp_path: Path) -> None:
     machine = _Machine(tmp_path)
     machine.thread(812, 40)
     probe = machine.probe()

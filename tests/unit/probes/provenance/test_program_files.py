@@ -49,7 +49,7 @@ def test_words_that_decide_what_is_started(
     assert starting_words(argv, is_shell=is_shell) == words
 
 
-def test_the_version_of_an_interpreter_is_told_by_its_name(tmp_path: Path) -> None:
+def test_the_version_of_an_interpreter_is_reported_by_its_name(tmp_path: Path) -> None:
     for real, name in (("perl5.36.0", "perl"), ("node20", "node"), ("tool-3", "tool"), ("lua5.4", "lua")):
         (tmp_path / real).write_text("")
         (tmp_path / name).symlink_to(real)

@@ -23,7 +23,7 @@ def test_the_malloc_of_rays_own_servers_is_not_for_jobs() -> None:
     "env",
     [{"LD_PRELOAD": "/opt/own.so"}, {"LD_PRELOAD": "/opt/own.so", MARK: "1"}, {"MALLOC_CONF": "prof:true"}],
 )
-def test_what_whoever_started_the_node_wants_to_be_loaded_stays(env: dict[str, str]) -> None:
+def test_what_anyone_who_started_the_node_wants_to_be_loaded_stays(env: dict[str, str]) -> None:
     assert without_rays_malloc(env) == env
 
 

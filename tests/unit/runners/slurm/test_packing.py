@@ -175,7 +175,7 @@ def test_places_too_short_for_a_warning_are_not_warned() -> None:
     assert lead_within(60, None) == 60
 
 
-def test_keys_of_a_run_that_have_no_use_are_told() -> None:
+def test_keys_of_a_run_that_have_no_use_are_reported() -> None:
     plan = Plan(
         name="test",
         jobs=(job(0, nodes=2),),
@@ -187,7 +187,7 @@ def test_keys_of_a_run_that_have_no_use_are_told() -> None:
     assert unused_keys(Plan(name="test", jobs=(job(),)), SlurmChoice()) == []
 
 
-def test_what_srun_is_to_do_is_told_to_srun() -> None:
+def test_what_srun_is_to_do_is_asked_to_srun() -> None:
     assert worker_env(ExecutionSpec(srun_mpi="pmix", enable_cpu_bind=False)) == {
         "SLURM_MPI_TYPE": "pmix",
         "SLURM_CPU_BIND": "none",

@@ -38,7 +38,7 @@ def asked(of: Terms, limit_s: float | None = None, **needs: Any) -> dict[str, st
     return job_options(of, Requirements(**needs), HEADROOM, limit_s)
 
 
-def test_the_first_who_says_something_is_heard() -> None:
+def test_the_first_who_says_something_is_noticed() -> None:
     settings = SlurmSettings(partition="any", account="common", qos="low")
     of = plan(BIG, qos="normal", account="defaults")
     assert {
@@ -104,7 +104,7 @@ def test_the_only_scheduler_is_meant_by_jobs_that_name_none() -> None:
     assert "account" not in asked(terms(plan(BIG, {**BIG, "name": "other"})))
 
 
-def test_memory_in_other_words_gives_way_to_whoever_has_more_to_say() -> None:
+def test_memory_in_other_words_gives_way_to_anyone_who_has_more_to_say() -> None:
     of = plan(mem_per_cpu="2G")
     assert asked(terms(of))["mem-per-cpu"] == "2G"
     assert "mem-per-cpu" not in asked(terms(of), memory_bytes=GIB)
@@ -113,7 +113,7 @@ def test_memory_in_other_words_gives_way_to_whoever_has_more_to_say() -> None:
     assert chosen["mem-per-gpu"] == "4G"
 
 
-def test_options_that_joblens_decides_are_told_and_left_aside() -> None:
+def test_options_that_joblens_decides_are_reported_and_left_aside() -> None:
     scheduler = {**BIG, "extra": "--exclusive --array=1-4 -o log"}
     by_name, warnings = all_terms(plan(scheduler, wrap="x"), SlurmChoice(), SlurmSettings())
     assert "exclusive" in by_name["big"].written
@@ -130,7 +130,7 @@ def test_on_the_command_line_they_are_refused(word: str) -> None:
         all_terms(plan(), SlurmChoice(options=(word,)), SlurmSettings())
 
 
-def test_an_extra_that_cannot_be_read_is_told_with_its_scheduler() -> None:
+def test_an_extra_that_cannot_be_read_is_reported_with_its_scheduler() -> None:
     with pytest.raises(PlanError, match="scheduler 'big': extra"):
         all_terms(plan({**BIG, "extra": "--x 'open"}), SlurmChoice(), SlurmSettings())
 
@@ -141,7 +141,7 @@ def test_an_allocation_is_as_its_scheduler_says_and_else_as_worked_out() -> None
     assert allocation_options(terms(plan()), SIZE)["mem"] == "16384M"
 
 
-def test_who_has_whole_nodes_is_not_told_how_many_cpus() -> None:
+def test_who_has_whole_nodes_is_not_reported_how_many_cpus() -> None:
     assert "cpus-per-task" not in allocation_options(terms(plan(exclusive=True)), SIZE)
 
 

@@ -136,13 +136,13 @@ def test_a_byte_order_mark_is_no_content(format_: str) -> None:
         ("spec", "]]", "yaml"),
     ],
 )
-def test_the_format_is_told_by_the_ending_else_by_the_text(path: str, text: str, format_: str) -> None:
+def test_the_format_is_recognized_by_the_ending_else_by_the_text(path: str, text: str, format_: str) -> None:
     assert format_of(path, text) == format_
 
 
 @pytest.mark.parametrize("name", ["rich", "cluster"])
 @pytest.mark.parametrize("format_", FORMATS)
-def test_a_spec_without_an_ending_is_told_by_its_text(name: str, format_: str) -> None:
+def test_a_spec_without_an_ending_is_reported_by_its_text(name: str, format_: str) -> None:
     assert format_of("spec", spec_text(name, format_)) == format_
 
 

@@ -71,7 +71,7 @@ def test_nan_is_a_number_in_json5() -> None:
         ("9" * 5000, Mark(1, 1), "too long"),
     ],
 )
-def test_what_is_wrong_with_json_is_told_with_its_place(text: str, mark: Mark, words: str) -> None:
+def test_what_is_wrong_with_json_is_reported_with_its_place(text: str, mark: Mark, words: str) -> None:
     (problem,) = parse_json(text).problems
     assert problem.mark == mark
     assert words in problem.message
@@ -85,7 +85,7 @@ def test_what_is_not_even_json5_is_refused(text: str) -> None:
     assert "not valid JSON5" in parse_json5(text).problems[0].message
 
 
-def test_all_double_keys_are_told_at_once() -> None:
+def test_all_double_keys_are_reported_at_once() -> None:
     document = parse_json('{"a": 1,\n"a": 2,\n"b": {"c": 1,\n"c": 2}}')
     assert [problem.mark for problem in document.problems] == [Mark(2, 1), Mark(4, 1)]
     assert "first defined on line 3" in document.problems[1].message

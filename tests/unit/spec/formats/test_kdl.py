@@ -71,7 +71,7 @@ def test_a_text_means(text: str, value: Any) -> None:
         ("= 1", Mark(1, 1), "expected the name of a node"),
     ],
 )
-def test_what_is_wrong_with_the_syntax_is_told_with_its_place(text: str, mark: Mark, words: str) -> None:
+def test_what_is_wrong_with_the_syntax_is_reported_with_its_place(text: str, mark: Mark, words: str) -> None:
     document = parse_kdl_workflow(text)
     assert document.value is None
     (problem,) = document.problems
@@ -103,7 +103,7 @@ def test_nodes_become_the_lists_of_a_workflow() -> None:
     assert document.mark(("files", 0, "path")) == Mark(9, 10)
 
 
-def test_a_node_that_is_not_known_keeps_its_name_for_whoever_checks_keys() -> None:
+def test_a_node_that_is_not_known_keeps_its_name_for_anyone_who_checks_keys() -> None:
     document = parse_kdl_workflow('name "w"\njobb "a" { command "x"; }\njob "b" {\n  comand "y"\n}\n')
     assert document.value["jobb"] == {"name": "a", "command": "x"}
     assert document.mark(("jobb",)) == Mark(2, 1)
@@ -130,7 +130,7 @@ def test_data_of_user_data_is_json_text() -> None:
         ('job "a" depends_on="b"', "is a list"),
     ],
 )
-def test_what_nodes_cannot_say_is_told(text: str, words: str) -> None:
+def test_what_nodes_cannot_say_is_reported(text: str, words: str) -> None:
     (problem,) = parse_kdl_workflow(text).problems
     assert words in problem.message
 

@@ -72,7 +72,7 @@ def test_dates_are_text_as_in_the_other_formats() -> None:
         ("a = [1,\n", Mark(2, 1), "not valid TOML"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(text: str, mark: Mark, words: str) -> None:
+def test_what_is_wrong_is_reported_with_its_place(text: str, mark: Mark, words: str) -> None:
     (problem,) = parse_toml(text).problems
     assert problem.mark == mark
     assert words in problem.message

@@ -87,7 +87,7 @@ def test_a_key_given_twice_is_a_problem_at_the_second() -> None:
         ("a: &loop\n  b: *loop\n", 2, "contains it"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(text: str, line: int, words: str) -> None:
+def test_what_is_wrong_is_reported_with_its_line(text: str, line: int, words: str) -> None:
     problems = parse_yaml(text).problems
     assert len(problems) == 1
     assert problems[0].mark.line == line

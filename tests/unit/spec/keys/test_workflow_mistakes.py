@@ -28,7 +28,7 @@ def job_problems(lines: str) -> list[str]:
     return [one.split(": ", 1)[1] for one in found]
 
 
-def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
+def test_all_problems_are_reported_at_once_in_the_order_of_the_file() -> None:
     text = """\
 nme: w
 jobs:
@@ -110,7 +110,7 @@ def test_a_file_that_is_no_workflow_is_refused(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(("lines", "message"), JOB_MISTAKES)
-def test_a_mistake_in_a_job_is_told_with_what_was_expected(lines: str, message: str) -> None:
+def test_a_mistake_in_a_job_is_reported_with_what_was_expected(lines: str, message: str) -> None:
     assert job_problems(lines) == [message]
 
 
@@ -120,5 +120,5 @@ def test_a_name_must_be_one(name: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(("line", "message"), SECTION_MISTAKES)
-def test_a_mistake_in_another_section_is_told_with_what_was_expected(line: str, message: str) -> None:
+def test_a_mistake_in_another_section_is_reported_with_what_was_expected(line: str, message: str) -> None:
     assert [one.split(": ", 1)[1] for one in problems(TOP + line)] == [message]

@@ -137,7 +137,7 @@ def test_sizes_and_budgets_become_bytes() -> None:
     assert recipe.auto_configure
 
 
-def test_every_mistake_is_told_with_its_place() -> None:
+def test_every_mistake_is_reported_with_its_place() -> None:
     text = (
         "dataset_pth: a\nexport_path: out\nnp: zero\npartition: {target_size: 1}\n"
         "process:\n  - b:\n    x: 1\n  - b: 5\n  - {}\njob_id: a/b\n"
@@ -172,7 +172,7 @@ def test_every_mistake_is_told_with_its_place() -> None:
         ("job_id: a\nresume: b\n", "6:1: resume and job_id name different jobs: 'b' and 'a'"),
     ],
 )
-def test_what_cannot_be_together_is_told(more: str, problem: str) -> None:
+def test_what_cannot_be_together_is_reported(more: str, problem: str) -> None:
     assert problems_of(LEAST + more) == [problem]
 
 
@@ -221,13 +221,13 @@ def test_files_that_are_no_recipes_say_what_is_missing(text: str, problem: str) 
         (f"job_id: {'a' * 129}", "must have at most 128 characters"),
     ],
 )
-def test_places_and_ids_that_cannot_be_are_told_with_why(line: str, words: str) -> None:
+def test_places_and_ids_that_cannot_be_are_reported_with_why(line: str, words: str) -> None:
     (result,) = problems_of(f"{LEAST}{line}\n")
     assert result.startswith("5:1: ")
     assert words in result
 
 
-def test_a_dataset_elsewhere_is_told_as_that() -> None:
+def test_a_dataset_elsewhere_is_reported_as_that() -> None:
     text = "dataset_path:\n  - a.jsonl\n  - hdfs://x/b.jsonl\nexport_path: b.jsonl\nprocess: [a]\n"
     (result,) = problems_of(text)
     assert result.startswith("3:5: dataset_path: hdfs://x/b.jsonl is a URL")
@@ -272,7 +272,7 @@ def test_the_paths_and_weights_that_one_text_was_read_as_are_reported() -> None:
     assert read('dataset_path: [a.jsonl, "my data"]\nprocess: [a]\n').path_note == ""
 
 
-def test_weights_are_told_to_change_nothing() -> None:
+def test_weights_are_asked_to_change_nothing() -> None:
     text = "dataset: {configs: [{path: a.jsonl, weight: 0.5}]}\nprocess: [a]\n"
     assert recipe_of(text).ignored == ("weight",)
 

@@ -141,12 +141,12 @@ def test_an_empty_file_or_section_sets_nothing(text: str) -> None:
         ("store: [", "joblens.yml:2:1: not valid YAML"),
     ],
 )
-def test_a_mistake_is_told_with_its_place_and_the_way_out(text: str, problem: str) -> None:
+def test_a_mistake_is_reported_with_its_place_and_the_way_out(text: str, problem: str) -> None:
     (result,) = problems(text)
     assert result.startswith(problem)
 
 
-def test_all_mistakes_of_a_file_are_told_at_once_in_its_order() -> None:
+def test_all_mistakes_of_a_file_are_reported_at_once_in_its_order() -> None:
     text = "logs: {level: loud}\nzzz: 1\noutput:\n  max_size: 1\n  max_size: 2\n"
     assert [problem.split(":")[1] for problem in problems(text)] == ["1", "2", "5"]
 

@@ -87,7 +87,7 @@ def test_a_tool_is_called_by_its_file_unless_it_says_otherwise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("", "1:1: the file is empty; a tool has at least a command"),
         ("[1, 2]", "1:1: the file must be a mapping, not a list"),
@@ -159,13 +159,13 @@ def test_a_tool_is_called_by_its_file_unless_it_says_otherwise() -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_place(text: str, problems_of: str) -> None:
+def test_a_mistake_is_reported_with_its_place(text: str, problem: str) -> None:
     reading = read_tool(text, "/tools/t.yaml")
     assert reading.tool is None
-    assert [f"{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems] == [problems_of]
+    assert [f"{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems] == [problem]
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     reading = read_tool("comand: [a]\nparameters: x\nartifacts: {a: b}", "/tools/t.yaml")
     assert len(reading.problems) == 3
 
@@ -174,7 +174,7 @@ def problems_of(text: str) -> list[str]:
     return [one.message for one in read_tool(text, "/tools/t.yaml").problems]
 
 
-def test_mistakes_between_keys_are_told_beside_those_of_single_keys() -> None:
+def test_mistakes_between_keys_are_reported_beside_those_of_single_keys() -> None:
     text = (
         'command: ["{program}", "{scrip}"]\nprograms: [a]\nparameters: arguments\nfoo: 1\n'
         "requirements: {cpus: lots}\n"
@@ -210,19 +210,19 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(list(TOOL_SECTIONS["tool"].keys)), VALUES, max_size=6))
-def test_whatever_a_file_says_is_a_tool_or_is_told(values: dict[str, Any]) -> None:
+def test_whatever_a_file_says_is_a_tool_or_is_reported(values: dict[str, Any]) -> None:
     reading = read_tool(json.dumps({"command": ["a"], **values}), "/tools/t.yaml")
     assert (reading.tool is None) == bool(reading.problems)
 
 
 @given(st.text(max_size=60))
-def test_whatever_stands_in_a_file_is_a_tool_or_is_told(text: str) -> None:
+def test_whatever_stands_in_a_file_is_a_tool_or_is_reported(text: str) -> None:
     reading = read_tool(text, "/tools/t.yaml")
     assert (reading.tool is None) == bool(reading.problems)
 
 
 @given(st.sampled_from(["container", "requirements", "scripts", "devices"]), VALUES)
-def test_whatever_stands_in_a_section_is_told_too(key: str, value: Any) -> None:
+def test_whatever_stands_in_a_section_is_reported_too(key: str, value: Any) -> None:
     parameter = {"default": value, "least": value, "choices": value}
     nested = ({"parameters": {"y": value}}, {"parameters": {"y": parameter}})
     for inner in (value, {"x": value}, *({"x": each} for each in nested)):

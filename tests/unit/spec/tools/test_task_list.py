@@ -51,7 +51,7 @@ tasks:
     assert (task.cpus, task.memory_bytes, task.tags) == (2.0, 2**30, ("a", "b"))
 
 
-def test_every_mistake_is_told_with_its_place() -> None:
+def test_every_mistake_is_reported_with_its_place() -> None:
     text = """\
 - tool: fenicsx
   script: poisson.py

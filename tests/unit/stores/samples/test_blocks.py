@@ -103,7 +103,7 @@ def test_tables_are_the_last_fields_of_a_sample_in_their_own_order() -> None:
     assert Sample.__struct_fields__ == (*SAMPLE_COLUMNS, *SAMPLE_TABLES)
 
 
-def test_a_gpu_of_which_nothing_could_be_read_is_told_from_one_that_is_not_used() -> None:
+def test_a_gpu_of_which_nothing_could_be_read_is_distinguished_from_one_that_is_not_used() -> None:
     samples = [
         Sample(at_us=1, elapsed_us=1, gpus=None),
         Sample(at_us=2, elapsed_us=2, gpus={}),
@@ -151,7 +151,7 @@ def test_every_column_has_its_own_place() -> None:
     assert decode_block(encode_block([sample])) == [sample]
 
 
-def test_no_devices_read_and_no_devices_there_are_told_apart() -> None:
+def test_no_devices_read_and_no_devices_there_are_distinguished() -> None:
     samples = [Sample(at_us=1, elapsed_us=1, devices=None), Sample(at_us=2, elapsed_us=2, devices={})]
     assert [sample.devices for sample in decode_block(encode_block(samples))] == [None, {}]
 

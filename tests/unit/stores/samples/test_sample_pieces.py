@@ -59,14 +59,14 @@ def test_numbers_of_more_than_64_bits_are_unknown_and_their_neighbours_are_kept(
 
 
 @pytest.mark.parametrize("place", [5, 20, -1])
-def test_a_damaged_piece_is_told_as_such(place: int) -> None:
+def test_a_damaged_piece_is_reported_as_such(place: int) -> None:
     data = bytearray(encode_piece([Sample(at_us=index, elapsed_us=7 * index) for index in range(20)]))
     data[place] ^= 0xFF
     with pytest.raises(StoreCorrupt):
         decode_samples(bytes(data))
 
 
-def test_a_piece_that_was_cut_off_is_told_as_such() -> None:
+def test_a_piece_that_was_cut_off_is_reported_as_such() -> None:
     data = encode_piece([Sample(at_us=1, elapsed_us=2)])
     for length in range(1, len(data)):
         with pytest.raises(StoreCorrupt):

@@ -57,7 +57,7 @@ def test_a_line_left_unfinished_spoils_no_other(path: Path) -> None:
     assert torn.startswith(b"{")
 
 
-def test_a_file_moved_away_is_begun_anew(path: Path) -> None:
+def test_a_file_moved_away_is_started_over(path: Path) -> None:
     sink = HistoryJsonl(str(path))
     sink.jobs_ended([ended_record("a")])
     path.rename(path.with_suffix(".old"))

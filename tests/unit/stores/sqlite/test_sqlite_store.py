@@ -145,7 +145,7 @@ def test_a_file_that_is_no_database_is_called_no_store(path: str) -> None:
         SqliteStore(path)
 
 
-def test_a_backup_follows_no_link_that_somebody_laid_in_its_way(path: str, tmp_path: Path) -> None:
+def test_a_backup_follows_no_link_that_someone_laid_in_its_way(path: str, tmp_path: Path) -> None:
     store = SqliteStore(path)
     store.apply(whole_job("a1"))
     precious = tmp_path / "precious"
@@ -318,7 +318,7 @@ def test_a_damaged_sample_does_not_keep_its_job_from_ending(path: str) -> None:
     store.close()
 
 
-def test_damaged_details_are_told_of_and_made_good_by_the_next(path: str) -> None:
+def test_damaged_details_are_reported_and_made_good_by_the_next(path: str) -> None:
     warnings: list[str] = []
     store = SqliteStore(path, warn=warnings.append)
     store.apply([queued("a1"), started("a1"), threads("a1"), samples("a1", 0, 1)])

@@ -37,7 +37,9 @@ def _away(times: int) -> list[StoreError]:
     return [StoreError("the store is away") for _ in range(times)]
 
 
-def test_a_store_that_is_away_is_asked_until_it_answers_and_that_is_told_once(inner: SometimesAway) -> None:
+def test_a_store_that_is_away_is_asked_until_it_answers_and_that_is_reported_once(
+    inner: SometimesAway,
+) -> None:
     messages: list[str] = []
     store = _patient(inner, messages)
     inner.outages = _away(3)
@@ -64,7 +66,7 @@ def test_it_is_not_asked_beyond_the_time(inner: SometimesAway) -> None:
     assert messages == []
 
 
-def test_what_no_waiting_helps_against_is_told_at_once(inner: SometimesAway) -> None:
+def test_what_no_waiting_helps_against_is_reported_at_once(inner: SometimesAway) -> None:
     store = _patient(inner, [])
     inner.outages = [StoreVanished("gone")]
     with pytest.raises(StoreVanished):

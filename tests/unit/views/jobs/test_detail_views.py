@@ -36,7 +36,7 @@ def test_why_there_is_nothing_depends_on_what_was_asked_for(
     assert words in nothing(part, context, part)[0]
 
 
-def test_a_container_is_told_with_its_image_and_what_the_engine_used_for_it() -> None:
+def test_a_container_is_reported_with_its_image_and_what_the_engine_used_for_it() -> None:
     overhead = {"helper_cpu_s": 0.25, "helper_memory_bytes": 8 << 20, "engine_cpu_s": 0.5}
     facts = ContainerFacts(
         engine="docker", id="c0ffee", image="alpine:3", image_id="sha256:abc", overhead=overhead
@@ -68,7 +68,7 @@ def test_a_long_variable_goes_on_below_its_beginning() -> None:
 
 
 @pytest.mark.parametrize(("factor", "result"), [(None, False), (380.0, True)])
-def test_the_factor_for_co2_is_told_where_it_is_set(factor: float | None, result: bool) -> None:
+def test_the_factor_for_co2_is_reported_where_it_is_set(factor: float | None, result: bool) -> None:
     record = Record(status=Status.QUEUED, job=structs.replace(_JOB, grid_co2_g_per_kwh=factor))
     lines = render_show(record, [], now_us=2, width=80, paint=PLAIN)
     assert any(line.split() == ["CO2", "factor", "380", "g/kWh"] for line in lines) is result
@@ -83,7 +83,7 @@ def test_the_factor_for_co2_is_told_where_it_is_set(factor: float | None, result
         (Status.MEASURED, 0, " 34.0 MiB", "1.9s before the end"),  # it goes on, and so do its sockets
     ],
 )
-def test_bytes_of_sockets_that_are_gone_are_a_lower_bound_and_the_rest_is_told(
+def test_bytes_of_sockets_that_are_gone_are_a_lower_bound_and_the_rest_is_reported(
     status: Status, gone: int, sent: str, when: str
 ) -> None:
     peer = Endpoint(

@@ -56,7 +56,7 @@ def test_wide_characters_count_as_two_columns() -> None:
     assert visible_width(line) < 60
 
 
-def test_network_and_gpu_are_told_where_there_is_something() -> None:
+def test_network_and_gpu_are_reported_where_there_is_something() -> None:
     line = render_live_line("train", gpu_samples(5), 120, color=False)
     assert "gpu  73%  2.1G" in line
     assert "net in+out 15.2M/s" in line

@@ -6,7 +6,7 @@ from joblens.views.text.style import Palette
 MIB = 1 << 20
 
 
-def test_each_node_has_a_row_and_what_is_wrong_is_told_below() -> None:
+def test_each_node_has_a_row_and_what_is_wrong_is_reported_below() -> None:
     usage = Usage(cpu_total_usec=1_500_000, memory_peak_bytes=80 * MIB, lower_bounds=("cpu_total_usec",))
     table = NodeTable(
         at_us=1,

@@ -29,7 +29,7 @@ def _threads(*, cpu_usec: int, unread: int = 0) -> Details:
     return Details(threads=table)
 
 
-def test_threads_that_were_not_all_seen_are_told_with_what_the_job_used() -> None:
+def test_threads_that_were_not_all_seen_are_reported_with_what_the_job_used() -> None:
     lines = render_part("threads", _look(_threads(cpu_usec=600_000, unread=572), cpu_usec=19_200_000))
     text = "\n".join(lines)
     assert "Threads (29 of 601 seen)" in text
@@ -50,7 +50,7 @@ def test_time_after_the_last_look_makes_the_sum_a_lower_bound() -> None:
     assert "≥24.0s of the job's 34.0s" in text
 
 
-def test_threads_that_were_all_seen_are_told_as_they_are() -> None:
+def test_threads_that_were_all_seen_are_reported_as_they_are() -> None:
     text = "\n".join(render_part("threads", _look(_threads(cpu_usec=2 * _SECOND), cpu_usec=2_004_000)))
     assert "≥" not in text
     assert "of the job's" not in text
@@ -62,7 +62,7 @@ def test_of_a_job_that_runs_the_last_sample_says_what_it_has_used() -> None:
     assert "≥1.0s of the job's 4.0s" in text
 
 
-def test_parts_of_memory_that_are_unknown_for_one_reason_are_told_together_and_in_words() -> None:
+def test_parts_of_memory_that_are_unknown_for_one_reason_are_reported_together_and_in_words() -> None:
     unknown = {
         "anon_bytes": "no group",
         "page_cache_bytes": "no group",

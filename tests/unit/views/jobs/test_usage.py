@@ -38,13 +38,13 @@ def test_a_job_that_used_no_gpu_has_no_lines_about_gpus() -> None:
     assert "received" in text
 
 
-@pytest.mark.parametrize(("energy", "is_told"), [(None, False), (5_000_000, True)])
-def test_why_co2_is_not_known_is_told_where_energy_is(energy: int | None, is_told: bool) -> None:
+@pytest.mark.parametrize(("energy", "is_reported"), [(None, False), (5_000_000, True)])
+def test_why_co2_is_not_known_is_reported_where_energy_is(energy: int | None, is_reported: bool) -> None:
     usage = Usage(energy_package_uj=energy, unknown={"co2_mg": NO_GRID_FACTOR})
-    assert ("grid factor" in "\n".join(render_usage(usage, 1.0, 120, PLAIN))) is is_told
+    assert ("grid factor" in "\n".join(render_usage(usage, 1.0, 120, PLAIN))) is is_reported
 
 
-def test_who_has_set_a_grid_factor_is_told_why_there_is_no_co2() -> None:
+def test_who_has_set_a_grid_factor_learns_why_there_is_no_co2() -> None:
     usage = with_co2(Usage(unknown={"energy_package_uj": "no RAPL"}), 380)
     text = "\n".join(render_usage(usage, 1.0, 120, PLAIN))
     assert "unknown: CO2 (the energy it used is not known)" in text

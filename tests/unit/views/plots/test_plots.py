@@ -221,7 +221,7 @@ def test_an_average_that_is_unknown_is_no_bar() -> None:
     assert drawn.count("<path") < known.count("<path")
 
 
-def test_jobs_that_did_not_start_are_told_in_the_gantt() -> None:
+def test_jobs_that_did_not_start_are_reported_in_the_gantt() -> None:
     planned = [PlotJob("a"), PlotJob("b", (0,)), PlotJob("c", (1,))]
     results = [JobResult(0, 1, 1, "u", Status.FAILED, 1, "", T0, 1.0, SECOND, MIB)]
     events = [event(0, RunStarted(OWNER, 4.0, GIB))]
@@ -313,7 +313,7 @@ def test_a_long_name_loses_its_middle_and_what_cannot_be_shown() -> None:
     assert shortened("a\x1b[31m\nb", 20) == "a [31m b"
 
 
-def test_an_offer_far_above_the_rest_is_told_and_not_drawn() -> None:
+def test_an_offer_far_above_the_rest_is_reported_and_not_drawn() -> None:
     _, _, cpus, memory = a_gantt(3).panels
     assert isinstance(cpus, LinePanel)
     assert isinstance(memory, LinePanel)

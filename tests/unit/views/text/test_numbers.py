@@ -67,12 +67,12 @@ def test_one_is_singular() -> None:
         (3.6e12, "1.00 kWh"),
     ],
 )
-def test_energy_is_told_in_what_fits(microjoules: float, text: str) -> None:
+def test_energy_is_reported_in_what_fits(microjoules: float, text: str) -> None:
     assert joules(microjoules) == text
 
 
 @pytest.mark.parametrize(
     ("milligrams", "text"), [(290, "290 mg"), (950, "0.9 g"), (12_340, "12.3 g"), (1_000_000, "1.00 kg")]
 )
-def test_weights_are_told_in_what_fits(milligrams: int, text: str) -> None:
+def test_weights_are_reported_in_what_fits(milligrams: int, text: str) -> None:
     assert grams(milligrams) == text

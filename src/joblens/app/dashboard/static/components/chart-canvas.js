@@ -27,7 +27,7 @@ export function line(context, x1, y1, x2, y2, dash) {
  * @param {string} text
  * @param {number} x
  * @param {number} y
- * @param {number} width  Of the place for it.
+ * @param {number} width  Available width.
  */
 export function halo(context, text, x, y, width) {
   let words = text;

@@ -26,7 +26,7 @@ export function dotPlot(label, columns, unit) {
   const all = columns.flatMap((column) => column.groups.flatMap((group) => [...group.values, group.median ?? 0]));
   const most = Math.max(...all, 1e-9) * 1.06;
   const least = Math.min(...all.filter((value) => value > 0), most);
-  const floor = least > most / 2 ? least - (most - least) * 0.35 : 0; // close values are told apart
+  const floor = least > most / 2 ? least - (most - least) * 0.35 : 0; // close values stay distinguishable
   const y = (/** @type {number} */ value) => TOP + (1 - (value - floor) / (most - floor)) * (HEIGHT - TOP - BOTTOM);
   const scroll = el("div", {
     class: "parallel-scroll",

@@ -20,7 +20,7 @@ const NARROW = 620;
 /**
  * @typedef {object} GanttOptions
  * @property {(number: number) => void} onOpen  A job.
- * @property {(group: number | null) => void} onGroup  Bars of a group are wanted, or not any more.
+ * @property {(group: number | null) => void} onGroup  Shows the bars of a group, or of all.
  * @property {(range: Range | null) => void} onZoom
  *
  * @typedef {{ from_us: number, to_us: number }} Range
@@ -145,7 +145,7 @@ export class Gantt {
     this._scroll.addEventListener("keydown", (event) => this._onKey(event));
   }
 
-  // ---- places
+  // ---- positions
 
   _width() {
     return this._scroll.clientWidth;

@@ -29,7 +29,7 @@ export class PagedTable {
     this.node = el("div", { class: "paged" }, this._problem, this.table.node);
   }
 
-  /** Loads the first page again; rows of later pages stay while the reader looks at them. Raises nothing. */
+  /** Loads the first page again; rows of later pages stay while the reader is on them. Raises nothing. */
   async reload() {
     const asked = ++this._asked;
     this._isLoading = true;

@@ -11,7 +11,7 @@ import { announce } from "./feedback.js";
 const HEIGHT = 320;
 const TOP = 46;
 const BOTTOM = 44;
-const SIDE = 76; // room for the words of the last axis
+const SIDE = 76; // space for the labels of the last axis
 const LEAST_APART = 124;
 const HANDLE = 7;
 const SNAP = 0.03; // of the axis: a pointer so near its end means the end

@@ -21,17 +21,17 @@ export function runActions(context, head, onDone) {
     head.can_cancel
       ? action("Cancel", "danger", {
           title: `Cancel run ${head.label}?`,
-          text: `${format.counted(running, "running job")} will be ended, and no other job starts. The run can be resumed.`,
+          text: `${format.counted(running, "running job")} will be cancelled, and no other job starts. The run can be resumed.`,
           action: "Cancel run",
           isDangerous: true,
           send: () => source.send("POST", `${path}/cancel`),
-          done: `Run ${head.label} is asked to end`,
+          done: `Cancelling run ${head.label}`,
         })
       : null,
     head.can_resume
       ? action("Resume", "primary", {
           title: `Resume run ${head.label}?`,
-          text: "Jobs that have not succeeded run now; the others keep their results.",
+          text: "Runs the jobs that have not succeeded; the others keep their results.",
           action: "Resume run",
           send: () => source.send("POST", `${path}/resume`),
           done: `Run ${head.label} continues`,
@@ -40,7 +40,7 @@ export function runActions(context, head, onDone) {
     head.can_rerun_failed
       ? action("Rerun failed", "primary", {
           title: `Rerun ${format.counted(failed, "failed job")}?`,
-          text: "A new run repeats them and the jobs that depend on them; the others keep their results.",
+          text: "Starts a new run of these jobs and their dependents; the others keep their results.",
           action: "Rerun failed jobs",
           send: () => source.send("POST", `${path}/rerun`, { failed: true }),
           done: "A new run has started",

@@ -4,7 +4,7 @@
  * @typedef {object} Page
  * @property {string} title
  * @property {string} [nav]  The navigation entry that is marked; '' for none.
- * @property {(context: Context) => void | Promise<void>} mount  Fills `context.root`. What it starts ends with
+ * @property {(context: Context) => void | Promise<void>} mount  Fills `context.root`. Everything it starts ends with
  *     `context.signal`. An error is shown in place of the page.
  *
  * @typedef {object} Context

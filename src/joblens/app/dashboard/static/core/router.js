@@ -79,7 +79,7 @@ export class Router {
   }
 
   _show() {
-    if (this._isFile && /^#[^/]/.test(location.hash)) return; // a place inside the page
+    if (this._isFile && /^#[^/]/.test(location.hash)) return; // an anchor of the page
     const place = this.place();
     this._onChange(match(this._routes, place.path), place);
     window.scrollTo(0, 0);

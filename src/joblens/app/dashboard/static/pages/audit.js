@@ -18,7 +18,7 @@ export const page = {
   async mount(context) {
     const { root, source, query, signal } = context;
     if (!source.may("admin")) {
-      fill(root, pageHead("Audit log"), errorBox("The audit log is for administrators"));
+      fill(root, pageHead("Audit log"), errorBox("Only administrators can read the audit log"));
       return;
     }
     /** @type {Record<string, string>} */

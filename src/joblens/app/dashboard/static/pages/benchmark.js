@@ -84,7 +84,7 @@ function variantLegend(found) {
 function resultTable(results, _context) {
   return wideTable(
     "Results",
-    ["When", "Variant", "Runs", "Median", "Interval", "CPU time", "Memory", "Against the one before", "Machine"],
+    ["When", "Variant", "Runs", "Median", "Interval", "CPU time", "Memory", "Change", "Machine"],
     results.flatMap((result) =>
       result.variants.map((each, index) => [
         index ? "" : el("span", { title: result.id }, format.time(result.created_at_us)),

@@ -71,7 +71,7 @@ export const page = {
           },
           {
             id: "change",
-            label: "Against the one before",
+            label: "Change",
             width: 17.9,
             key: (row) => JSON.stringify(row.change),
             cell: (row) => changeWords(row.change),
@@ -108,7 +108,7 @@ export function changeWords(ratio) {
   if (!ratio) return el("span", { class: "muted" }, "first result");
   const percent = format.percent(Math.abs(ratio.ratio - 1) * 100);
   if (ratio.differs === null || ratio.differs === undefined) {
-    return el("span", { class: "muted" }, `${ratio.ratio < 1 ? "−" : "+"}${percent}, too few runs to say`);
+    return el("span", { class: "muted" }, `${ratio.ratio < 1 ? "−" : "+"}${percent}, too few runs to judge`);
   }
   if (!ratio.differs) {
     const detectable = ratio.detectable ? ` (${format.percent(100 * ratio.detectable)} would show)` : "";

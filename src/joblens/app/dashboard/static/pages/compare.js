@@ -156,7 +156,7 @@ class ComparePage {
       el(
         "p",
         { class: "card-body muted small" },
-        "▲ ▼ mark differences larger than the noise: than earlier jobs of the same name differ anyway, or, where too few " +
+        "▲ ▼ mark differences larger than the noise: the usual difference of earlier jobs of the same name or, if too few " +
           "are known, than 10% and a least amount.",
       ),
     );
@@ -217,7 +217,7 @@ class ComparePage {
               {
                 type: "button",
                 class: "plain small",
-                "aria-label": `Leave out ${nameOf(subject)}`,
+                "aria-label": `Remove ${nameOf(subject)}`,
                 onclick: () => this._go([...this._ids.keys()].filter((each) => each !== index)),
               },
               "×",

@@ -77,7 +77,7 @@ class NodeCard {
     this._unknown = el("p", { class: "muted", hidden: true }, "Its use is not known: no job runs there now.");
     this._workers = el("div");
     this._jobs = el("a", { href: context.href("/jobs", new URLSearchParams({ host: node.host })) });
-    const measured = el("details", { class: "measured" }, el("summary", null, "What is measured here"));
+    const measured = el("details", { class: "measured" }, el("summary", null, "Measured here"));
     measured.addEventListener("toggle", () => {
       if (measured.open) this._measurements(measured);
     });
@@ -142,7 +142,7 @@ class NodeCard {
   /** @param {HTMLDetailsElement} place */
   async _measurements(place) {
     const { source, signal } = this._context;
-    const summary = el("summary", null, "What is measured here");
+    const summary = el("summary", null, "Measured here");
     try {
       /** @type {Api.NodeMeasurements} */
       const found = await source.get("/nodes/measurements", { host: this._host }, { signal });

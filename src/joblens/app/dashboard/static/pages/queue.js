@@ -164,7 +164,7 @@ function waitingTable(context, chosen) {
     const jobs = format.counted(selected.length, "job");
     const answer = await confirmDialog({
       title: `Cancel ${jobs}?`,
-      text: "They leave the queue and do not run; jobs that wait for them are cancelled too.",
+      text: "Removes them from the queue; jobs that depend on them are cancelled too.",
       action: `Cancel ${jobs}`,
       isDangerous: true,
     });

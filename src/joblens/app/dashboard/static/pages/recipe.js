@@ -30,7 +30,7 @@ export const page = {
       const answer = await source.get(`/jobs/${encodeURIComponent(context.params.job ?? "")}/recipe`, {}, { signal });
       if (!signal.aborted) view.show(answer);
     };
-    await ask(); // an error takes the place of the page
+    await ask(); // an error replaces the page
     if (source.isLive && !view.isOver) {
       poll(ask, LIVE_MS, signal, (state, detail) => context.setConnection(view.isOver ? "ended" : state, detail));
     }

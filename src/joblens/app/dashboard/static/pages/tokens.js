@@ -25,7 +25,7 @@ export const page = {
   async mount(context) {
     const { root, source, signal } = context;
     if (!source.may("admin")) {
-      fill(root, pageHead("Tokens"), errorBox("Tokens are managed by administrators"));
+      fill(root, pageHead("Tokens"), errorBox("Only administrators can manage tokens"));
       return;
     }
     const secret = el("div", { "aria-live": "polite" });
@@ -68,7 +68,7 @@ export const page = {
     async function rotate(token) {
       const answer = await confirmDialog({
         title: `Rotate ${token.name}?`,
-        text: "A new token with the same rights is made; the old one works for one more hour.",
+        text: "Creates a new token with the same rights; the old one works for one more hour.",
         action: "Rotate",
       });
       if (answer === null) return;

@@ -8,7 +8,7 @@ import { Problem } from "../core/source.js";
 
 /**
  * @param {Whole} whole
- * @param {number[]} chosen  Places of the jobs; the first is the baseline.
+ * @param {number[]} chosen  Indexes of the jobs; the first is the baseline.
  * @returns {Api.Comparison}
  */
 export function comparisonOf(whole, chosen) {

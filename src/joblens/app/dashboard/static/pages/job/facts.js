@@ -57,7 +57,7 @@ export class FactsCard {
         ["Folder", job.cwd ?? ""],
         ["Requested", requested(asked)],
         ["Measured by", attempt?.accounting ?? ""],
-        ["Measured so because", attempt?.accounting_reason ?? ""],
+        ["Reason for this method", attempt?.accounting_reason ?? ""],
         ["Samples", samplesOf(outcome)],
         ["Worker", outcome?.worker ?? ""],
         ["Lower bounds", (usage.lower_bounds ?? []).join(", ")],

@@ -148,14 +148,14 @@ export class Header {
   async _cancel(record) {
     const isSure = await confirmDialog({
       title: `Cancel job ${record.number}?`,
-      text: "Its processes are asked to end, and killed if they do not.",
+      text: "Sends SIGTERM, then SIGKILL after the grace time.",
       action: "Cancel the job",
       isDangerous: true,
     });
     if (isSure === null) return;
     await this._change(async () => {
       await this._context.source.send("POST", `/jobs/${record.number}/cancel`);
-      toast(`Job ${record.number} was asked to end`);
+      toast(`Cancelling job ${record.number}`);
       await this._onChanged();
     });
   }

@@ -82,7 +82,7 @@ export class LogSearch {
       if (at !== undefined) {
         this._at = at;
         await this._log.show(at, found.length);
-        this._say(`at ${format.bytes(at)}${hasTurned ? ", from the other end" : ""}`);
+        this._say(`at ${format.bytes(at)}${hasTurned ? ", search wrapped around" : ""}`);
         return;
       }
       if (found.next !== null && found.next !== undefined) {

@@ -69,7 +69,7 @@ export class BulkBar {
   async _ask(action, verb, isDangerous) {
     const jobs = format.counted(this._numbers.length, "job");
     const effect = {
-      cancel: "They are asked to end; those that have ended stay as they are.",
+      cancel: "Sends SIGTERM, then SIGKILL after the grace time. Ended jobs stay unchanged.",
       rerun: "Their commands run again in the background, as new jobs.",
       delete: "Their samples, output and notes are deleted too. This cannot be undone.",
     }[action];
