@@ -51,8 +51,10 @@ class Topic:
         self._changed = asyncio.Event()
 
     def add(self, batch: Batch) -> None:
-        """Takes events behind `last`, and the end."""
-        if batch.is_reset:
+        """Takes events behind `last`, and the end. Several readers may have read the same reset."""
+        is_reset = batch.is_reset and (self.last > self.source.first or batch.attempt != self.source.attempt)
+        self.source.attempt = batch.attempt
+        if is_reset:
             self.generation += 1
             self.ring.clear()
             self.last = self.start = self.source.first
@@ -64,7 +66,7 @@ class Topic:
             self.start = self.ring.popleft().position
         if batch.end is not None and self.end is None:
             self.end = Notice("end", batch.end)
-        if batch.events or batch.end is not None or batch.is_reset:
+        if batch.events or batch.end is not None or is_reset:
             self.wake()
 
     def since(self, position: int) -> list[Event] | None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct, json
+from msgspec.structs import replace
 
 from joblens.app.server.logs import LogFile, node_of
 from joblens.model.jobs.job import Record, Status
@@ -29,16 +30,19 @@ class Event(Struct, frozen=True):
 
 class Batch(Struct, frozen=True):
     """Events behind a position, in order, without a gap. `end`: the stream is over behind them.
-    `is_reset`: what was sent before is void, because the job went back to the queue; positions restart."""
+    `is_reset`: what was sent before is void, because the job went back to the queue; positions restart.
+    `attempt`: number of the attempt that was read; 0: not known, or it has not begun."""
 
     events: tuple[Event, ...]
     end: dict[str, Any] | None = None
     is_reset: bool = False
+    attempt: int = 0
 
 
 class Source(Protocol):
     event: str  # the SSE event name
     first: int  # a position before the first event
+    attempt: int  # that readers are in; who takes a batch sets it, as a batch may be read in vain
 
     def newest(self, store: QueueStore) -> int:
         """Returns the position of the last event that exists now."""
@@ -57,7 +61,7 @@ class SampleSource:
 
     def __init__(self, uuid: str) -> None:
         self.uuid = uuid
-        self.attempt = 0  # number of the attempt whose samples were read last; 0: not known
+        self.attempt = 0
 
     def newest(self, store: QueueStore) -> int:
         self.attempt = self.attempt or _attempt_number(store.find(self.uuid))
@@ -95,11 +99,11 @@ def read_samples(store: QueueStore, after: Mapping[SampleSource, int], most: int
         if status is not None and status.is_final and source.attempt:
             attempt = _attempt_number(store.find(uuid))
         has_restarted = status is Status.QUEUED or (attempt and attempt != source.attempt != 0)
-        source.attempt = attempt or source.attempt
+        attempt = attempt or source.attempt
         if has_restarted and last > source.first:
-            batches[uuid] = Batch((), is_reset=True)
+            batches[uuid] = Batch((), is_reset=True, attempt=attempt)
         else:
-            batches[uuid] = sample_batch(tails.get(uuid, ()), status)
+            batches[uuid] = replace(sample_batch(tails.get(uuid, ()), status), attempt=attempt)
     return batches
 
 
@@ -120,6 +124,7 @@ class RunEventSource:
 
     def __init__(self, run: Run) -> None:
         self._uuid = run.uuid
+        self.attempt = 0
 
     def newest(self, store: QueueStore) -> int:
         events = store.run_events(self._uuid)
@@ -146,7 +151,8 @@ class LogSource:
         self._stream = stream
         self._record: Record | None = None
         self._record_at = 0.0
-        self._attempt = 0  # number of the attempt whose output was read last; 0: none yet
+        self.attempt = 0
+        self._opened_of = 0  # the attempt that printed into the open file
         # While one thread reads, no other may close the file: its number would soon be another file's.
         self._lock = threading.Lock()
         self._is_closed = False
@@ -156,14 +162,18 @@ class LogSource:
     def newest(self, store: QueueStore) -> int:
         record = self._current(store)
         with self._lock:
-            self._attempt = self._attempt or _attempt_number(record)
+            self.attempt = self.attempt or _attempt_number(record)
             log = None if record.attempt is None else self._opened(record)
             return self.first if log is None else log.total
 
     def read(self, store: QueueStore, after: int) -> Batch:
         record = self._current(store)
-        if self._has_restarted(record):
-            return Batch((), is_reset=True)
+        attempt = _attempt_number(record)
+        if self.attempt not in (0, attempt):  # a later attempt prints into another file
+            return Batch((), is_reset=True, attempt=attempt)
+        return replace(self._read(record, after), attempt=attempt)
+
+    def _read(self, record: Record, after: int) -> Batch:
         if record.attempt is None:
             return Batch((), _job_end(record.status))
         with self._lock:
@@ -177,25 +187,20 @@ class LogSource:
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-            if self._log is not None:
-                self._log.close()
-                self._log = None
-
-    def _has_restarted(self, record: Record) -> bool:
-        """Whether the job went back to its queue: a later attempt prints into another file."""
-        with self._lock:
-            before, self._attempt = self._attempt, _attempt_number(record)
-            if not before or before == self._attempt:
-                return False
-            if self._log is not None:
-                self._log.close()
-                self._log = None
-            return True
+            self._close_log()
 
     def _opened(self, record: Record) -> LogFile | None:
+        if self._opened_of != _attempt_number(record):
+            self._close_log()
         if self._log is None and not self._is_closed:
             self._log = LogFile.open(record, self._stream)
+            self._opened_of = _attempt_number(record)
         return self._log
+
+    def _close_log(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
 
     def _batch(self, log: LogFile, after: int, record: Record) -> Batch:
         events: list[Event] = []
