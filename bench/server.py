@@ -117,7 +117,7 @@ async def _client(server: Server, uuid: str, arrived: Arrivals) -> None:
     index, event = -1, b""
     while line := await reader.readline():
         if line.startswith(b"id: "):
-            index = int(line[4:])
+            index = int(line[4:].rpartition(b".")[2])  # ATTEMPT.INDEX
         elif line.startswith(b"event: "):
             event = line[7:].strip()
         elif line.startswith(b"data: ") and event == b"sample":

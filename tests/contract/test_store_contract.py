@@ -426,6 +426,18 @@ def test_who_looks_again_gets_the_same_as_who_looks_for_the_first_time(store: St
     assert [one.job.uuid for one in store.still_running(known)] == ["b1", "d1"]
 
 
+def test_of_many_queued_jobs_only_the_first_of_each_user_are_read(store: Store) -> None:
+    waiting = [
+        queued(f"{user}{place}", user=user, at_us=NOON_US + place) for place in range(4) for user in "ab"
+    ]
+    store.apply([*waiting, queued("run", user="a", at_us=NOON_US + 9), started("run", at_us=NOON_US + 9)])
+    found = store.still_running({}, 2)
+    assert [one.job.uuid for one in found] == ["a0", "b0", "a1", "b1", "run"]
+    store.apply([started("a0")])
+    known = {one.number: one for one in found if one.number is not None}
+    assert {one.job.uuid for one in store.still_running(known, 2)} == {"a0", "b0", "a1", "b1", "a2", "run"}
+
+
 def test_what_is_known_and_stands_as_it_did_is_not_read_again(store: Store) -> None:
     store.apply([queued("a1"), started("a1")])
     (record,) = store.running()

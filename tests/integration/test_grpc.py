@@ -22,6 +22,7 @@ from joblens.web.rpc import proto_text
 from joblens.web.rpc.schema import Schema, parse_proto
 from tests.builders.writes import ended, queued, sample, samples, started, whole_job
 from tests.integration.grpc_client import Code, Connect, connecting, generated, problem, refused, running_job
+from tests.integration.requeued import begin_again, requeued_job
 from tests.integration.served import Served
 
 
@@ -185,6 +186,28 @@ def test_output_is_followed_ranged_and_tailed(server: Served, connect: Connect, 
     assert b"".join(each.data for each in stream) == b"three"
     assert refused(lambda: client.logs(uuid, stream="../../etc/passwd")).code() == Code.INVALID_ARGUMENT
     assert refused(lambda: client.logs(uuid, tail=1, after=1)).code() == Code.INVALID_ARGUMENT
+
+
+def test_a_client_that_was_away_while_its_job_began_again_is_told(
+    server: Served, connect: Connect, tmp_path: Path
+) -> None:
+    uuid = requeued_job(server, tmp_path)
+    client = connect()
+    stream, output = client.metrics(uuid), client.logs(uuid, follow=True)
+    first, chunk = [next(stream) for _ in range(5)][-1], next(output)
+    assert (first.attempt, first.index, chunk.attempt, chunk.position) == (1, 4, 1, 20)
+    stream.cancel()
+    output.cancel()
+    begin_again(server, tmp_path, uuid, is_ended=True)
+    void, *rest = client.metrics(uuid, after=4, attempt=1)
+    assert void.reset == "job-queued-again"
+    assert [(each.attempt, each.index) for each in rest] == [(2, index) for index in range(8)]
+    for follow in (False, True):
+        told, part = client.logs(uuid, follow=follow, after=20, attempt=1)
+        assert (told.reset, part.data, part.attempt) == ("job-queued-again", b"new\n" * 8, 2)
+        (rest_of_it,) = client.logs(uuid, follow=follow, after=28, attempt=2)
+        assert rest_of_it.data == b"new\n"
+    assert [each.index for each in client.metrics(uuid, after=5)] == [6, 7]
 
 
 @pytest.mark.parametrize("follow", [False, True])

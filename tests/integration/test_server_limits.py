@@ -55,6 +55,7 @@ def test_more_connections_than_allowed_are_refused(tmp_path: Path) -> None:
         until = time.monotonic() + 10
         while b"503" not in server.raw(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"):
             assert time.monotonic() < until
+        assert server.get(f"{API}/session").status == 200  # the owner's socket has a number of its own
         for each in held:
             each.close()
         while b"303" not in server.raw(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"):

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from joblens.app.bench.files import default_results_dir, save
 from joblens.model.access import Role, Scope
 from joblens.model.settings import QueueSettings
 from tests.builders.tickets import LEASE_S, ticketed, worker
+from tests.builders.writes import NOON_US, queued, started
 from tests.integration.served import Served
 from tests.unit.analysis.comparing.test_bench_history import FAST, SLOW, result
 
@@ -44,6 +46,22 @@ def test_waiting_jobs_have_position_and_reason_in_pages(server: Served) -> None:
     queues = {each["queue"]: each for each in server.get(f"{API}/queue").json["items"]}
     assert (queues["q"]["waiting"], queues["q"]["free_slots"], queues["q"]["problem"]) == (3, 0, "")
     assert "joblens worker --queues r" in queues["r"]["problem"]
+
+
+def test_of_thousands_of_queued_jobs_the_first_are_listed_and_all_are_counted(server: Served) -> None:
+    waiting = [queued(f"q{place}", user="ana", at_us=NOON_US + place) for place in range(1500)]
+    server.apply(*waiting, queued("b1", user="bob"), queued("r1"), started("r1"))
+    first = server.get(f"{API}/live").json
+    assert (first["running"], first["queued"], first["is_complete"]) == (1, 1501, True)
+    listed = {each["uuid"] for each in first["jobs"]}
+    assert listed == {"r1", "b1", *(f"q{place}" for place in range(200))}
+    server.apply(started("q0"))
+    time.sleep(1.0)  # readings are shared for almost a second
+    news = server.get(f"{API}/live?since={first['turn']}").json
+    assert (news["running"], news["queued"], news["gone"]) == (2, 1500, [])
+    assert [each["uuid"] for each in news["jobs"]] == ["q0", "q200"]
+    mine = server.get(f"{API}/live", server.token(Role.READER, Scope.OWN, user="bob")).json
+    assert (mine["queued"], [each["uuid"] for each in mine["jobs"]]) == (1, ["b1"])
 
 
 def test_leases_name_worker_host_and_time_left(server: Served) -> None:

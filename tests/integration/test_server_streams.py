@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 pytest.importorskip("starlette")
 
@@ -17,12 +16,13 @@ from joblens.app.server.streams import LogSource, RunEventSource
 from joblens.model.errors import StoreError, UnknownRun
 from joblens.model.runs.run import Run, RunEnded, RunEvent, RunStarted, RunStatus, Workflow
 from joblens.model.values.ids import new_uuid
-from joblens.model.writes import JobStarted, RunCreated, RunNoted, WorkflowCreated
+from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated
 from joblens.ports.store import QueueStore
 from joblens.web import auth, streams
 from joblens.web.store_threads import StoreThreads
-from tests.builders.tickets import LEASE_S, begun, done, ticketed, under, worker
+from tests.builders.tickets import done
 from tests.builders.writes import NOON_US, ended, queued, samples, started
+from tests.integration.requeued import begin_again, requeued_job
 from tests.integration.served import EventReader, Served
 from tests.servers import PostgresServer
 
@@ -44,12 +44,16 @@ def running_job(server: Served, count: int = 0, **attempt: Any) -> str:
     return uuid
 
 
+def index_of(ident: str) -> int:
+    return int(ident.rpartition(".")[2])
+
+
 def indexes(reader: EventReader, most: int | None = None) -> list[int]:
     """Returns ids of samples up to the end of the stream, or the first `most`."""
     found: list[int] = []
     for name, ident, _ in reader:
         if name == "sample":
-            found.append(int(ident))
+            found.append(index_of(ident))
         if name == "end" or len(found) == most:
             break
     reader.close()
@@ -62,8 +66,8 @@ def test_history_comes_first_and_then_live_until_the_end(server: Served) -> None
     found: list[int] = []
     for name, ident, data in reader:
         if name == "sample":
-            found.append(int(ident))
-            assert data["elapsed_us"] == int(ident) * 1_000_000
+            found.append(index_of(ident))
+            assert data["elapsed_us"] == index_of(ident) * 1_000_000
         if len(found) == 700:
             server.apply(samples(uuid, 700, 5))
         if len(found) == 705:
@@ -109,38 +113,7 @@ def test_a_position_that_never_was_starts_again(server: Served) -> None:
         if len(names) == 4:
             break
     reader.close()
-    assert names == ["reset", "sample0", "sample1", "sample2"]
-
-
-def requeued_job(server: Served, folder: Path) -> str:
-    """A job that a worker has begun, with 5 samples and 5 lines."""
-    uuid = new_uuid()
-    with server.store() as store:
-        store.apply(ticketed(uuid, queue="q"))
-        store.claim(worker(), [uuid], LEASE_S)
-        store.apply([attempt_in(folder, uuid, 1), under(1, samples(uuid, 0, 5))])
-    (folder / "1" / "stdout.log").write_text("old\n" * 5)
-    return uuid
-
-
-def attempt_in(folder: Path, uuid: str, fence: int) -> JobStarted:
-    """The start of an attempt that prints into a folder of its own."""
-    logs = folder / str(fence)
-    logs.mkdir()
-    begin = begun(uuid, fence)
-    return replace(begin, attempt=replace(begin.attempt, logs_dir=str(logs)))
-
-
-def begin_again(server: Served, folder: Path, uuid: str, *, is_ended: bool) -> None:
-    """Takes the job from its worker; the next one claims it at once."""
-    with server.store() as store:
-        store.take_back(uuid, 1)
-        store.claim(worker("w2"), [uuid], LEASE_S)
-        begin = attempt_in(folder, uuid, 2)
-        (folder / "2" / "stdout.log").write_text("new\n" * 8)
-        store.apply([begin, under(2, samples(uuid, 0, 8))])
-        if is_ended:
-            store.apply([done(uuid, 2, stdout_bytes=32)])
+    assert names == ["reset", "sample1.0", "sample1.1", "sample1.2"]
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
@@ -152,10 +125,10 @@ def test_a_job_that_begins_again_at_once_is_reported_and_sent_from_its_first_sam
     uuid = requeued_job(server, tmp_path)
     reader = EventReader(server, f"{API}/jobs/{uuid}/samples/stream")
     events = iter(reader)
-    assert [next(events)[1] for _ in range(5)] == list("01234")
+    assert [next(events)[1] for _ in range(5)] == [f"1.{index}" for index in range(5)]
     begin_again(server, tmp_path, uuid, is_ended=is_ended)
     assert next(events)[::2] == ("reset", {"reason": "job-queued-again"})
-    assert [next(events)[1] for _ in range(8)] == list("01234567")
+    assert [next(events)[1] for _ in range(8)] == [f"2.{index}" for index in range(8)]
     server.apply(done(uuid, 2))
     assert next(events)[::2] == ("end", {"reason": "job-ended", "status": "success"})
     reader.close()
@@ -186,7 +159,7 @@ def test_a_new_attempt_is_reported_also_if_another_stream_cannot_be_read(
 
     def read(hub: StoreThreads, function: Callable[[QueueStore], Any]) -> Any:
         found = call_here(hub, function)
-        if isinstance(found, dict) and any(getattr(each, "is_reset", False) for each in found.values()):
+        if isinstance(found, dict) and any(getattr(each, "attempt", 0) == 2 for each in found.values()):
             lost.append(found)
             if len(lost) == 1:
                 raise StoreError("the store went away while another stream was read")
@@ -197,7 +170,7 @@ def test_a_new_attempt_is_reported_also_if_another_stream_cannot_be_read(
     uuid = requeued_job(server, tmp_path)
     reader = EventReader(server, f"{API}/jobs/{uuid}/{kind}/stream")
     events = iter(reader)
-    while next(events)[1] not in ("4", "20"):
+    while next(events)[1] not in ("1.4", "1.20"):
         pass
     begin_again(server, tmp_path, uuid, is_ended=True)
     assert next(events)[::2] == ("reset", {"reason": "job-queued-again"})
@@ -206,7 +179,7 @@ def test_a_new_attempt_is_reported_also_if_another_stream_cannot_be_read(
     reader.close()
 
 
-@pytest.mark.parametrize("wrong", ["x", "1.5", "-2", "9" * 30, "1 OR 1=1"])
+@pytest.mark.parametrize("wrong", ["x", "1.5.2", ".5", "2.", "-2", "9" * 30, "1 OR 1=1"])
 def test_a_wrong_position_is_refused(server: Served, wrong: str) -> None:
     uuid = running_job(server)
     answer = server.get(f"{API}/jobs/{uuid}/samples/stream", last_event_id=wrong)
@@ -217,7 +190,7 @@ def test_a_server_that_stops_tells_its_streams(server: Served) -> None:
     uuid = running_job(server, 2)
     reader = EventReader(server, f"{API}/jobs/{uuid}/samples/stream")
     events = iter(reader)
-    assert [next(events)[1], next(events)[1]] == ["0", "1"]
+    assert [next(events)[1], next(events)[1]] == ["1.0", "1.1"]
     stopping = threading.Thread(target=server.stop)
     stopping.start()
     assert next(events)[::2] == ("disconnect", {"reason": "shutdown"})
@@ -232,14 +205,14 @@ def test_streams_outlast_a_store_that_disappears(
     uuid = running_job(server, 2)
     reader = EventReader(server, f"{API}/jobs/{uuid}/samples/stream")
     events = iter(reader)
-    assert [next(events)[1], next(events)[1]] == ["0", "1"]
+    assert [next(events)[1], next(events)[1]] == ["1.0", "1.1"]
     store = tmp_path / "joblens.db"
     store.rename(tmp_path / "away.db")
     while server.get(f"{API}/jobs/{uuid}").status != 503:
         time.sleep(0.05)
     (tmp_path / "away.db").rename(store)
     server.apply(samples(uuid, 2, 2))
-    assert [next(events)[1], next(events)[1]] == ["2", "3"]
+    assert [next(events)[1], next(events)[1]] == ["1.2", "1.3"]
     reader.close()
 
 
@@ -253,7 +226,7 @@ def test_a_store_that_cannot_be_asked_signs_nobody_out(
     token = server.token()
     reader = EventReader(server, f"{API}/jobs/{uuid}/samples/stream", token)
     events = iter(reader)
-    assert next(events)[1] == "0"
+    assert next(events)[1] == "1.0"
     store = tmp_path / "joblens.db"
     store.rename(tmp_path / "away.db")
     while server.get(f"{API}/jobs/{uuid}", token).status != 503:
@@ -261,7 +234,7 @@ def test_a_store_that_cannot_be_asked_signs_nobody_out(
     time.sleep(0.5)  # several checks of the token
     (tmp_path / "away.db").rename(store)
     server.apply(samples(uuid, 1, 1), ended(uuid))
-    assert [next(events)[:2], next(events)[0]] == [("sample", "1"), "end"]
+    assert [next(events)[:2], next(events)[0]] == [("sample", "1.1"), "end"]
     reader.close()
 
 
@@ -273,14 +246,14 @@ def test_streams_outlast_a_database_that_is_restarted(
         uuid = running_job(server, 2)
         reader = EventReader(server, f"{API}/jobs/{uuid}/samples/stream")
         events = iter(reader)
-        assert [next(events)[1], next(events)[1]] == ["0", "1"]
+        assert [next(events)[1], next(events)[1]] == ["1.0", "1.1"]
         own_postgres.kill()
         assert server.get(f"{API}/jobs/{uuid}").status == 503
         stranger = server.get(f"{API}/jobs/{uuid}", "jl_wrong")
         assert (stranger.status, "postgresql" in stranger.text) == (503, False)
         own_postgres.start()
         server.apply(samples(uuid, 2, 2), ended(uuid))
-        assert [next(events)[1], next(events)[1], next(events)[0]] == ["2", "3", "end"]
+        assert [next(events)[1], next(events)[1], next(events)[0]] == ["1.2", "1.3", "end"]
         reader.close()
 
 
@@ -336,7 +309,7 @@ def test_a_position_that_the_server_has_not_polled_yet_is_known(
     server.apply(samples(uuid, 3, 3))
     reader = EventReader(server, f"{path}?after=5")
     server.apply(samples(uuid, 6, 1), ended(uuid))
-    assert [(name, ident) for name, ident, _ in reader] == [("sample", "6"), ("end", "")]
+    assert [(name, ident) for name, ident, _ in reader] == [("sample", "1.6"), ("end", "")]
     reader.close()
     other.close()
 
@@ -390,7 +363,7 @@ def test_output_is_followed_to_its_end(server: Served, tmp_path: Path) -> None:
         if name == "end":
             break
     reader.close()
-    assert (text, int(ident)) == ("first\nzweite Zeile: ä\n", log.stat().st_size)
+    assert (text, index_of(ident)) == ("first\nzweite Zeile: ä\n", log.stat().st_size)
     again = EventReader(server, f"{API}/jobs/{uuid}/logs/stdout/stream", last_event_id="6")
     assert next(iter(again))[2]["text"] == "zweite Zeile: ä\n"
     again.close()

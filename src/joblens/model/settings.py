@@ -257,7 +257,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     ] = ""
     session: Annotated[Duration, _doc("A session of a browser ends after this time.")] = 43200.0
     max_body: Annotated[Size, _doc("Largest request body.")] = 4 * 1024**2
-    max_connections: Annotated[int, _doc("Connections at the same time.", least=1)] = 1000
+    max_connections: Annotated[
+        int, _doc("Connections at the same time; the Unix socket has as many of its own.", least=1)
+    ] = 1000
     max_streams: Annotated[int, _doc("Event streams at the same time.", least=1)] = 500
     rate: Annotated[
         float, _doc("Requests per second from one address; ten times as many at once.", least=0.1)

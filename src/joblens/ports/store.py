@@ -69,9 +69,9 @@ class StoreReader(Protocol):
         known yet), or of one run (its uuid)."""
         ...
 
-    def still_running(self, known: Mapping[int, Record]) -> list[Record]:
+    def still_running(self, known: Mapping[int, Record], most_queued: int | None = None) -> list[Record]:
         """As `running`, for who looks again and again: of `known` ones (by number) that stand as they did
-        nothing is read."""
+        nothing is read. Of each user's queued jobs only the first `most_queued`."""
         ...
 
     def cancel_requests(self) -> dict[str, CancelAsked]:

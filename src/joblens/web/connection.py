@@ -19,7 +19,7 @@ _PEER_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
 class ConnectionLimits:
-    """Shared by all listeners of a server."""
+    """Shared by the connections of TCP, or by those of the Unix socket."""
 
     def __init__(self, *, most: int, header_s: float) -> None:
         self.most = most

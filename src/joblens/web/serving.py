@@ -136,11 +136,8 @@ class Serving:
             for each in (*self._tcp, *self._unix):
                 each.close()
             raise
-        limits = ConnectionLimits(
-            most=self._settings.server.max_connections, header_s=self._settings.server.header_timeout
-        )
         context = None if self._certificates is None else self._certificates.context
-        servers = [self._uvicorn(limits, context), self._uvicorn(limits, None)]
+        servers = [self._uvicorn(context), self._uvicorn(None)]
         tasks = [
             asyncio.create_task(server.serve(sockets=sockets))
             for server, sockets in zip(servers, (self._tcp, self._unix), strict=True)
@@ -196,7 +193,10 @@ class Serving:
             grpc="" if self._rpc is None else self._rpc.address,
         )
 
-    def _uvicorn(self, limits: ConnectionLimits, context: ssl.SSLContext | None) -> _Server:
+    def _uvicorn(self, context: ssl.SSLContext | None) -> _Server:
+        """Its connections are counted apart: strangers on TCP cannot lock the owner out of the socket."""
+        server = self._settings.server
+        limits = ConnectionLimits(most=server.max_connections, header_s=server.header_timeout)
         config = uvicorn.Config(
             self._application.asgi,
             loop="asyncio",

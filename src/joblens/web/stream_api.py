@@ -17,8 +17,9 @@ from joblens.app.server.logs import LogFile, log_path, node_of, stored_tail
 from joblens.app.server.runs import find_run
 from joblens.app.server.streams import Event, LogSource, RunEventSource, SampleSource, Source
 from joblens.model.access import Role
-from joblens.model.errors import InputError, JoblensError
+from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Record
+from joblens.model.values.positions import POSITION_PATTERN, Position
 from joblens.ports.store import QueueStore
 from joblens.web.endpoints import API, ServerContext, allowed, checked_path, decode_query, failed
 from joblens.web.guard import Message, Receive, Scope, Send
@@ -32,9 +33,8 @@ _LAST_EVENT = {"Last-Event-ID": "Id of the last event that the client has; the s
 
 
 class FollowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    after: Annotated[int, Meta(ge=-1, le=2**62)] | None = (
-        None  # as Last-Event-ID, for clients without headers
-    )
+    # As Last-Event-ID, for clients without headers.
+    after: Annotated[str, Meta(pattern=POSITION_PATTERN)] | None = None
 
 
 class LogQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,11 +133,12 @@ class EventStream(Response):
 def _encoded(name: bytes, step: Step) -> bytes:
     if isinstance(step, Notice):
         return b"event: %b\ndata: %b\n\n" % (step.name.encode(), msgspec.json.encode(step.facts))
-    return b"".join(_event_text(name, each) for each in step) or b": \n\n"
+    return b"".join(_event_text(name, each, step.attempt) for each in step.events) or b": \n\n"
 
 
-def _event_text(name: bytes, event: Event) -> bytes:
-    return b"id: %d\nevent: %b\ndata: %b\n\n" % (event.position, name, event.data)
+def _event_text(name: bytes, event: Event, attempt: int) -> bytes:
+    ident = str(Position(event.position, attempt)).encode()
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (ident, name, event.data)
 
 
 async def _left(receive: Receive) -> None:
@@ -238,15 +239,10 @@ class _Streams:
         return ""
 
 
-def _last_event(header: str | None, parameter: int | None) -> int | None:
-    if header is None or not header.strip():
-        return parameter
-    try:
-        return msgspec.convert({"after": header.strip()}, FollowQuery, strict=False).after
-    except msgspec.ValidationError as error:
-        raise InputError(
-            f"Last-Event-ID '{header[:40]}' is not one of this stream", hint="send the last `id:` unchanged"
-        ) from error
+def _last_event(header: str | None, parameter: str | None) -> Position | None:
+    if header is not None and header.strip():
+        return Position.parse(header.strip())
+    return None if parameter is None else Position.parse(parameter)
 
 
 def _log_response(record: Record, stream: str, span: str, tail: int | None) -> Response:
@@ -271,6 +267,7 @@ def _log_response(record: Record, stream: str, span: str, tail: int | None) -> R
         "x-joblens-start": str(first),
         "x-joblens-next": str(position),
         "x-joblens-total": str(total),
+        "x-joblens-attempt": str(0 if record.attempt is None else record.attempt.number),
         "accept-ranges": "bytes",
     }
     if not span:

@@ -7,13 +7,14 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from joblens.app.server.streams import Batch, Event, SampleSource, Source, read_samples
 from joblens.model.errors import InputError, JoblensError
+from joblens.model.values.positions import Position
 from joblens.ports.store import QueueStore
 from joblens.web.problems import HttpProblem
 from joblens.web.store_threads import StoreThreads
@@ -33,7 +34,14 @@ class Notice(Struct, frozen=True):
     facts: dict[str, Any]
 
 
-Step = list[Event] | Notice  # an empty list tells both sides that the connection lives
+class Part(Struct, frozen=True):
+    """Events of one attempt; none at all tells both sides that the connection lives."""
+
+    events: Sequence[Event] = ()
+    attempt: int = 0
+
+
+Step = Part | Notice
 
 
 class Topic:
@@ -45,19 +53,20 @@ class Topic:
         self.is_open = False  # until the position of its newest event is known
         self.last = source.first  # position up to which `ring` is complete
         self.start = source.first  # position before the first event in `ring`
+        self.attempt = 0  # whose events these are; 0: not begun, or a stream without attempts
         self.generation = 0  # counts resets
         self.ring: deque[Event] = deque()
         self.end: Notice | None = None
         self._changed = asyncio.Event()
 
     def add(self, batch: Batch) -> None:
-        """Takes events behind `last`, and the end. Several readers may have read the same reset."""
-        is_reset = batch.is_reset and (self.last > self.source.first or batch.attempt != self.source.attempt)
-        self.source.attempt = batch.attempt
-        if is_reset:
-            self.generation += 1
-            self.ring.clear()
-            self.last = self.start = self.source.first
+        """Takes events behind `last`, and the end. Events of another attempt void those before."""
+        if batch.attempt not in (None, self.attempt):
+            is_void = self.attempt != 0 or self.last > self.source.first
+            self.attempt = batch.attempt or 0
+            if is_void:  # the batch too: it was read behind a position of the other attempt
+                self._reset()
+                return
         for event in batch.events:
             if event.position > self.last:
                 self.ring.append(event)
@@ -66,8 +75,14 @@ class Topic:
             self.start = self.ring.popleft().position
         if batch.end is not None and self.end is None:
             self.end = Notice("end", batch.end)
-        if batch.events or batch.end is not None or is_reset:
+        if batch.events or batch.end is not None:
             self.wake()
+
+    def _reset(self) -> None:
+        self.generation += 1
+        self.ring.clear()
+        self.last = self.start = self.source.first
+        self.wake()
 
     def since(self, position: int) -> list[Event] | None:
         """Returns events behind a position; None: they must be read from the store, because they begin before
@@ -95,11 +110,12 @@ class Topic:
             return False
         return True
 
-    def open(self, newest: int) -> None:
+    def open(self, newest: Position) -> None:
         """From now on the poller reads it."""
         if not self.is_open:
             self.is_open = True
-            self.last = self.start = newest
+            self.last = self.start = newest.index
+            self.attempt = newest.attempt
 
     def wake(self) -> None:
         self._changed.set()
@@ -156,44 +172,54 @@ class Hub:
             )
 
     async def follow(
-        self, key: str, source: Source, after: int | None, refusal: Callable[[], Awaitable[str]]
+        self, key: str, source: Source, after: Position | None, refusal: Callable[[], Awaitable[str]]
     ) -> AsyncGenerator[Step, None]:
         """Yields events behind `after` (None: from the first). `refusal` returns why the client may not read
         on, or ''."""
         topic = self._join(key, source)
         try:
-            yield []
+            yield Part()
             await self._open(topic)
-            position = source.first if after is None else max(after, source.first)
-            # Of an attempt whose samples were discarded, or of another stream.
-            if position > topic.last and position > await self._newest(topic):
-                yield Notice("reset", {"reason": "unknown-position"})
+            generation = topic.generation
+            position = source.first if after is None else max(after.index, source.first)
+            reason = "" if after is None else await self._void(topic, after)
+            if reason:
+                yield Notice("reset", {"reason": reason})
                 position = source.first
-            async for step in self._read_on(topic, position, refusal):
+            async for step in self._read_on(topic, position, generation, refusal):
                 yield step
         finally:
             self._leave(key, topic)
+
+    async def _void(self, topic: Topic, after: Position) -> str:
+        """Returns why a client cannot go on behind a position, or ''."""
+        if after.attempt and after.attempt != topic.attempt:
+            is_later = topic.attempt == 0 or topic.attempt > after.attempt
+            return "job-queued-again" if is_later else "unknown-position"
+        # Of an attempt whose samples were discarded, or of another stream.
+        if after.index > topic.last and after.index > (await self._newest(topic)).index:
+            return "unknown-position"
+        return ""
 
     async def _open(self, topic: Topic) -> None:
         while not topic.is_open:
             topic.open(await self._newest(topic))
         self._has_work.set()
 
-    async def _newest(self, topic: Topic) -> int:
+    async def _newest(self, topic: Topic) -> Position:
         """Returns the position of the newest event in the store, which the poller may not have read yet."""
         while True:
             try:
                 return await self._stores.call(topic.source.newest)
             except InputError:
-                return topic.source.first  # deleted: the poller ends the stream
+                return Position(topic.source.first)  # deleted: the poller ends the stream
             except JoblensError as error:
                 LOG.warning("a stream waits for the store: %s", error)
                 await asyncio.sleep(_LONGEST_PAUSE_S)
 
     async def _read_on(
-        self, topic: Topic, position: int, refusal: Callable[[], Awaitable[str]]
+        self, topic: Topic, position: int, generation: int, refusal: Callable[[], Awaitable[str]]
     ) -> AsyncGenerator[Step, None]:
-        generation = topic.generation
         checked_s = time.monotonic()
         while True:
             if time.monotonic() - checked_s >= _HEARTBEAT_S:  # also while events come one after the other
@@ -204,12 +230,14 @@ class Hub:
             if generation != topic.generation:
                 generation, position = topic.generation, topic.source.first
                 yield Notice("reset", {"reason": "job-queued-again"})
-            events = topic.since(position)
+                continue
+            attempt = topic.attempt
+            events: Sequence[Event] | None = topic.since(position)
             if events is None:
-                position, events = await self._catch_up(topic, position)
+                position, events = await self._catch_up(topic, position, attempt)
             if events:
                 began = time.monotonic()
-                yield events
+                yield Part(events, attempt)
                 position = events[-1].position
                 if time.monotonic() - began > _SLOW_S:
                     yield Notice("disconnect", {"reason": "slow-reader"})
@@ -223,9 +251,9 @@ class Hub:
                 yield Notice("disconnect", {"reason": "shutdown"})
                 return
             elif not await topic.wait(_HEARTBEAT_S):
-                yield []
+                yield Part()
 
-    async def _catch_up(self, topic: Topic, position: int) -> tuple[int, list[Event]]:
+    async def _catch_up(self, topic: Topic, position: int, attempt: int) -> tuple[int, Sequence[Event]]:
         """Reads from the store. Returns the new position where nothing is left before the topic's events."""
         try:
             batch = await self._stores.call(lambda store: topic.source.read(store, position))
@@ -234,12 +262,12 @@ class Hub:
         except JoblensError:
             await asyncio.sleep(_LONGEST_PAUSE_S)  # the poller reports it
             return position, []
-        if batch.is_reset:
-            topic.add(batch)
+        if batch.attempt not in (None, attempt) and topic.end is None:
+            await topic.wait(_POLL_S)  # the poller notices
             return position, []
         if not batch.events and position < topic.last:
             return topic.next_boundary(position), []  # lost in a damaged block
-        return position, list(batch.events)
+        return position, batch.events
 
     async def _poll_forever(self) -> None:
         pause_s = _POLL_S
@@ -286,7 +314,7 @@ class Hub:
             topic = topics[key]
             if topic.generation != generations[key]:
                 continue  # read behind a position that is void now
-            if batch.events and isinstance(topic.source, SampleSource):
+            if batch.events and batch.attempt == topic.attempt and isinstance(topic.source, SampleSource):
                 _skip_gap(topic, batch.events[0])
             topic.add(batch)
 
@@ -296,7 +324,7 @@ def _read_one(source: Source, store: QueueStore, after: int) -> Batch:
     try:
         return source.read(store, after)
     except InputError as error:
-        return Batch((), {"reason": "gone", "detail": str(error)})
+        return Batch((), {"reason": "gone", "detail": str(error)}, None)
 
 
 def _skip_gap(topic: Topic, first: Event) -> None:

@@ -172,14 +172,20 @@ def follow_log(
     recover: Recover,
     open_it: OpenOutput = open_output,
 ) -> Iterator[bytes]:
-    """Yields the present output, then new output until the job has ended and everything is read."""
+    """Yields the present output, then new output until the job has ended and everything is read. After a lost
+    attempt, all that the next one prints follows."""
     reader: Output | None = None
+    attempt = 0
     try:
         for record in records_until_final(store, uuid, recover):
+            if reader is not None and record.attempt is not None and record.attempt.number != attempt:
+                reader.close()
+                reader, last_lines = None, None
             if printed_nothing(record, stream):
                 return
             if reader is None and (record.attempt is not None or record.status.is_final):
                 reader = open_it(record, stream)
+                attempt = 0 if record.attempt is None else record.attempt.number
                 if last_lines is not None:
                     reader.seek_last_lines(last_lines)
             if reader is not None:

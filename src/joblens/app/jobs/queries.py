@@ -309,10 +309,12 @@ def follow_samples(store: Store, uuid: str, recover: Recover = _no_recovery) -> 
     """Yields every sample in order, then new ones until the job has ended.
 
     The end is checked before the samples are read: an owner writes the samples before the outcome, so the
-    reading after the end has them all.
+    reading after the end has them all. A job that begins again starts again at index 0.
     """
-    last = -1
+    last, attempt = -1, 0
     for record in records_until_final(store, uuid, recover):
+        if record.attempt is not None and record.attempt.number != attempt:
+            last, attempt = -1, record.attempt.number
         for index, sample in store.samples(uuid, after=last):
             last = index
             yield index, sample

@@ -31,6 +31,7 @@ from joblens.model.jobs.job import Record
 from joblens.model.jobs.sample import Sample
 from joblens.model.runs.run import Run, RunEvent, Workflow
 from joblens.model.sql import SqlAnswer
+from joblens.model.values.positions import Position
 from joblens.stores.remote import EventStream, ServerEvent
 
 T = TypeVar("T")
@@ -142,9 +143,11 @@ class AsyncClient:
 
     # ---- streams
 
-    async def follow_samples(self, job: str | int, after: int = -1) -> AsyncIterator[tuple[int, Sample]]:
+    async def follow_samples(
+        self, job: str | int, after: int | str = -1
+    ) -> AsyncIterator[tuple[int, Sample]]:
         async for event in self._follow(self._first.stream_of_samples(job, after), "sample"):
-            yield int(event.id), msgspec.json.decode(event.data, type=Sample)
+            yield Position.parse(event.id).index, msgspec.json.decode(event.data, type=Sample)
 
     async def follow_log(self, job: str | int, stream: str = "stdout") -> AsyncIterator[bytes]:
         async for event in self._follow(self._first.stream_of_log(job, stream), "log"):

@@ -21,6 +21,7 @@ from joblens.model.jobs.sample import Sample
 from joblens.model.runs.run import Run, RunEvent, RunStatus, Workflow
 from joblens.model.sql import SqlAnswer, SqlLimits
 from joblens.model.values.ids import new_uuid
+from joblens.model.values.positions import Position
 from joblens.model.values.units import parse_duration, parse_instant, parse_size
 from joblens.stores.remote import EventStream, RemoteStore, ServerConnection, TlsFiles
 
@@ -214,12 +215,12 @@ class Client:
 
     # ---- streams
 
-    def follow_samples(self, job: str | int, after: int = -1) -> Iterator[tuple[int, Sample]]:
+    def follow_samples(self, job: str | int, after: int | str = -1) -> Iterator[tuple[int, Sample]]:
         """Yields every sample, then new ones until the job ends. Reconnects by itself; nothing is lost or
         duplicated. A job that goes back to its queue starts again at index 0."""
         for event in self.stream_of_samples(job, after):
             if event.name == "sample":
-                yield int(event.id), msgspec.json.decode(event.data, type=Sample)
+                yield Position.parse(event.id).index, msgspec.json.decode(event.data, type=Sample)
 
     def follow_log(self, job: str | int, stream: str = "stdout") -> Iterator[bytes]:
         """Yields output from the start, then live until the job ends."""
@@ -233,13 +234,14 @@ class Client:
             if event.name == "run-event":
                 yield int(event.id), msgspec.json.decode(event.data, type=RunEvent)
 
-    def stream_of_samples(self, job: str | int, after: int = -1) -> EventStream:
-        """Raw events of the stream, with `close` to end it from another thread."""
-        return EventStream(self._server, f"{_job(job)}/samples/stream", "" if after < 0 else str(after))
+    def stream_of_samples(self, job: str | int, after: int | str = -1) -> EventStream:
+        """Raw events of the stream, with `close` to end it from another thread. `after` is an index in the
+        present attempt, or the `id` of an event, which also says of which attempt."""
+        return EventStream(self._server, f"{_job(job)}/samples/stream", "" if after == -1 else str(after))
 
-    def stream_of_log(self, job: str | int, stream: str = "stdout") -> EventStream:
+    def stream_of_log(self, job: str | int, stream: str = "stdout", after: str = "") -> EventStream:
         """As `stream_of_samples`, of output."""
-        return EventStream(self._server, f"{_job(job)}/logs/{_quoted(stream)}/stream")
+        return EventStream(self._server, f"{_job(job)}/logs/{_quoted(stream)}/stream", after)
 
     def stream_of_run(self, run: str, after: int = 0) -> EventStream:
         """As `stream_of_samples`, of the events of a run."""

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from joblens.analysis.numbers.rates import cpu_percent, host_cpu_percent, unreclaimable_bytes
 from joblens.app.server.access import Principal
 from joblens.app.server.jobs import run_of
+from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record, Status
 from joblens.model.jobs.sample import Sample
 from joblens.ports.store import QueueStore
@@ -21,6 +22,7 @@ from joblens.probes.host.machine_load import HostProbe, read_host
 _AGE_S = 0.9  # requests within this time share one reading
 _POINTS = 60  # that a sparkline has
 _WITH_HISTORY = 100  # jobs whose earlier points are read for a first view: a screen full and more
+_QUEUED = 200  # jobs of each user that wait and are listed; all are counted
 _GONE = 5000  # ended jobs that are remembered for clients that ask again
 
 
@@ -68,6 +70,8 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 
 class LiveAnswer(Struct, frozen=True, kw_only=True):
+    """All running jobs, and of each user the first of those that wait; the others are only counted."""
+
     turn: int  # for `since` of the next request
     is_complete: bool  # False: `jobs` has only those that are new or changed
     at_us: int
@@ -113,6 +117,7 @@ class LiveJobs:
         self._at_us = 0
         self._jobs: dict[int, _Followed] = {}
         self._known: dict[int, Record] = {}
+        self._queued: dict[str | None, int] = {}  # by the user who is asked for; None: all
         self._gone: deque[tuple[int, int, str]] = deque(maxlen=_GONE)  # turn, number, user
         self._hosts: dict[str, tuple[int, Machine]] = {}  # at, reading
         self._here = _ThisMachine()
@@ -128,12 +133,13 @@ class LiveJobs:
             since = 0 if is_complete else asked.since
             visible = [each for each in self._jobs.values() if who.may_see_user(each.record.job.user)]
             running = sum(each.record.status is Status.RUNNING for each in visible)
+            queued = self._count_queued(store, who)
             return LiveAnswer(
                 turn=self._turn,
                 is_complete=is_complete,
                 at_us=self._at_us,
                 running=running,
-                queued=len(visible) - running,
+                queued=queued,
                 jobs=tuple(each.shown for each in visible if each.changed > since),
                 gone=()
                 if is_complete
@@ -155,7 +161,7 @@ class LiveJobs:
         now = time.monotonic()
         if now - self._read_at < _AGE_S:
             return
-        records = store.still_running(self._known)
+        records = store.still_running(self._known, _QUEUED)
         self._turn += 1
         turn = self._turn
         self._known = {record.number: record for record in records if record.number is not None}
@@ -170,8 +176,16 @@ class LiveJobs:
                     followed = self._jobs[number] = _Followed(record, turn)
                 followed.record, followed.shown, followed.changed = record, _live_job(record), turn
         self._read_samples(store, turn)
+        self._queued.clear()
         self._at_us = store.now_us()
         self._read_at = time.monotonic()
+
+    def _count_queued(self, store: QueueStore, who: Principal) -> int:
+        """Once per reading and user."""
+        query = who.visible(HistoryQuery(statuses=(Status.QUEUED,)))
+        if query.user not in self._queued:
+            self._queued[query.user] = store.count(query)
+        return self._queued[query.user]
 
     def _read_samples(self, store: QueueStore, turn: int) -> None:
         started = [each for each in self._jobs.values() if each.record.status is Status.RUNNING]

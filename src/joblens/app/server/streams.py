@@ -1,5 +1,8 @@
 """Sources of event streams: samples of a job, events of a run, output of a job. Each is read by position, so
-that a reader who comes back continues exactly behind the last event it got."""
+that a reader who comes back continues exactly behind the last event it got.
+
+Positions of a job start again with each attempt. A source says which attempt it has read; whether that is
+another one than before is for the readers to notice."""
 
 import base64
 import threading
@@ -8,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct, json
-from msgspec.structs import replace
 
 from joblens.app.server.logs import LogFile, node_of
+from joblens.model.errors import InputError
 from joblens.model.jobs.job import Record, Status
 from joblens.model.jobs.sample import Sample
 from joblens.model.runs.run import Run, RunStatus
+from joblens.model.values.positions import Position
 from joblens.ports.store import QueueStore
 
 _MOST_EVENTS = 2000  # read at once: about a block of samples
@@ -22,7 +26,7 @@ _RECORD_AGE_S = 1.0
 
 
 class Event(Struct, frozen=True):
-    """`position` is the event's id: unique in its stream and growing."""
+    """`position` is unique in its attempt and growing."""
 
     position: int
     data: bytes
@@ -30,21 +34,19 @@ class Event(Struct, frozen=True):
 
 class Batch(Struct, frozen=True):
     """Events behind a position, in order, without a gap. `end`: the stream is over behind them.
-    `is_reset`: what was sent before is void, because the job went back to the queue; positions restart.
-    `attempt`: number of the attempt that was read; 0: not known, or it has not begun."""
+    `attempt`: they are of this one, found out before they were read; 0: it has not begun, or the stream has
+    no attempts; None: the job is gone."""
 
     events: tuple[Event, ...]
     end: dict[str, Any] | None = None
-    is_reset: bool = False
-    attempt: int = 0
+    attempt: int | None = 0
 
 
 class Source(Protocol):
     event: str  # the SSE event name
     first: int  # a position before the first event
-    attempt: int  # that readers are in; who takes a batch sets it, as a batch may be read in vain
 
-    def newest(self, store: QueueStore) -> int:
+    def newest(self, store: QueueStore) -> Position:
         """Returns the position of the last event that exists now."""
         ...
 
@@ -61,27 +63,30 @@ class SampleSource:
 
     def __init__(self, uuid: str) -> None:
         self.uuid = uuid
-        self.attempt = 0
+        self.unclaimed_attempt = 0  # of a job that no worker holds; 0: not known
 
-    def newest(self, store: QueueStore) -> int:
-        self.attempt = self.attempt or _attempt_number(store.find(self.uuid))
-        tails = store.tails({self.uuid: self.first}, 1)
-        return tails[self.uuid][-1][0] if self.uuid in tails else self.first
+    def newest(self, store: QueueStore) -> Position:
+        while True:
+            attempt = _attempt_number(store.find(self.uuid))
+            found = store.tails({self.uuid: self.first}, 1).get(self.uuid)
+            if attempt == _attempt_number(store.find(self.uuid)):  # the sample is of this one
+                return Position(found[-1][0] if found else self.first, attempt)
 
     def read(self, store: QueueStore, after: int) -> Batch:
-        status = store.states([self.uuid]).get(self.uuid)
+        record = store.find(self.uuid)
         found = store.samples(self.uuid, after, _MOST_EVENTS + 1)
         batch = found[:_MOST_EVENTS]
-        is_over = (status is None or status.is_final) and len(batch) == len(found)
-        return sample_batch(batch, status if is_over else Status.RUNNING)
+        is_over = record.status.is_final and len(batch) == len(found)
+        status = record.status if is_over else Status.RUNNING
+        return _sample_batch(batch, status, _attempt_number(record))
 
     def close(self) -> None:
         pass
 
 
-def sample_batch(found: Sequence[tuple[int, Sample]], status: Status | None) -> Batch:
+def _sample_batch(found: Sequence[tuple[int, Sample]], status: Status | None, attempt: int | None) -> Batch:
     events = tuple(Event(index, json.encode(sample)) for index, sample in found)
-    return Batch(events, _job_end(status))
+    return Batch(events, _job_end(status), attempt)
 
 
 def read_samples(store: QueueStore, after: Mapping[SampleSource, int], most: int) -> dict[str, Batch]:
@@ -91,25 +96,38 @@ def read_samples(store: QueueStore, after: Mapping[SampleSource, int], most: int
     uuids = [source.uuid for source in after]
     states = store.states(uuids)
     fences = {holding.uuid: holding.fence for holding in store.holdings(of=uuids)}
+    attempts = {
+        source: _attempt_of(source, store, states.get(source.uuid), fences.get(source.uuid, 0))
+        for source in after
+    }
     tails = store.tails({source.uuid: last for source, last in after.items()}, most)
     batches: dict[str, Batch] = {}
-    for source, last in after.items():
-        uuid, status = source.uuid, states.get(source.uuid)
-        attempt = fences.get(uuid, 0)
-        if status is not None and status.is_final and source.attempt:
-            attempt = _attempt_number(store.find(uuid))
-        has_restarted = status is Status.QUEUED or (attempt and attempt != source.attempt != 0)
-        attempt = attempt or source.attempt
-        if has_restarted and last > source.first:
-            batches[uuid] = Batch((), is_reset=True, attempt=attempt)
-        else:
-            batches[uuid] = replace(sample_batch(tails.get(uuid, ()), status), attempt=attempt)
+    for source, attempt in attempts.items():
+        status = states.get(source.uuid)
+        found = () if status is Status.QUEUED else tails.get(source.uuid, ())  # begun since it was asked
+        batches[source.uuid] = _sample_batch(found, status, attempt)
     return batches
+
+
+def _attempt_of(source: SampleSource, store: QueueStore, status: Status | None, fence: int) -> int | None:
+    """Of a job that a worker holds it is the fencing token; others are asked for it once, and at the end."""
+    if status is None:
+        return None
+    if status is Status.QUEUED:
+        return 0
+    if fence and not status.is_final:
+        return fence
+    if status.is_final or not source.unclaimed_attempt:
+        try:
+            source.unclaimed_attempt = _attempt_number(store.find(source.uuid))
+        except InputError:
+            return None  # deleted meanwhile
+    return source.unclaimed_attempt
 
 
 def _attempt_number(record: Record) -> int:
     """0: it has not begun."""
-    return 0 if record.attempt is None else record.attempt.number
+    return 0 if record.attempt is None or record.status is Status.QUEUED else record.attempt.number
 
 
 def _job_end(status: Status | None) -> dict[str, Any] | None:
@@ -124,11 +142,10 @@ class RunEventSource:
 
     def __init__(self, run: Run) -> None:
         self._uuid = run.uuid
-        self.attempt = 0
 
-    def newest(self, store: QueueStore) -> int:
+    def newest(self, store: QueueStore) -> Position:
         events = store.run_events(self._uuid)
-        return events[-1][0] if events else self.first
+        return Position(events[-1][0] if events else self.first)
 
     def read(self, store: QueueStore, after: int) -> Batch:
         run = store.find_run(self._uuid)
@@ -151,56 +168,48 @@ class LogSource:
         self._stream = stream
         self._record: Record | None = None
         self._record_at = 0.0
-        self.attempt = 0
-        self._opened_of = 0  # the attempt that printed into the open file
         # While one thread reads, no other may close the file: its number would soon be another file's.
         self._lock = threading.Lock()
         self._is_closed = False
         # Stays open: when the file is shortened at the job's end, this one still has everything.
         self._log: LogFile | None = None
+        self._log_attempt = 0  # a later attempt prints into another file
 
-    def newest(self, store: QueueStore) -> int:
+    def newest(self, store: QueueStore) -> Position:
         record = self._current(store)
+        attempt = _attempt_number(record)
         with self._lock:
-            self.attempt = self.attempt or _attempt_number(record)
-            log = None if record.attempt is None else self._opened(record)
-            return self.first if log is None else log.total
+            log = self._opened(record) if attempt else None
+            return Position(self.first if log is None else log.total, attempt)
 
     def read(self, store: QueueStore, after: int) -> Batch:
         record = self._current(store)
         attempt = _attempt_number(record)
-        if self.attempt not in (0, attempt):  # a later attempt prints into another file
-            return Batch((), is_reset=True, attempt=attempt)
-        return replace(self._read(record, after), attempt=attempt)
-
-    def _read(self, record: Record, after: int) -> Batch:
-        if record.attempt is None:
+        if not attempt:
             return Batch((), _job_end(record.status))
         with self._lock:
             log = self._opened(record)
             if log is not None:
                 return self._batch(log, after, record)
         if not record.status.is_final:
-            return Batch(())
-        return Batch((), {"reason": "not-readable-here", "node": node_of(record)})
+            return Batch((), None, attempt)
+        return Batch((), {"reason": "not-readable-here", "node": node_of(record)}, attempt)
 
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-            self._close_log()
+            if self._log is not None:
+                self._log.close()
+                self._log = None
 
     def _opened(self, record: Record) -> LogFile | None:
-        if self._opened_of != _attempt_number(record):
-            self._close_log()
-        if self._log is None and not self._is_closed:
-            self._log = LogFile.open(record, self._stream)
-            self._opened_of = _attempt_number(record)
-        return self._log
-
-    def _close_log(self) -> None:
-        if self._log is not None:
+        attempt = _attempt_number(record)
+        if self._log is not None and attempt != self._log_attempt:
             self._log.close()
             self._log = None
+        if self._log is None and not self._is_closed:
+            self._log, self._log_attempt = LogFile.open(record, self._stream), attempt
+        return self._log
 
     def _batch(self, log: LogFile, after: int, record: Record) -> Batch:
         events: list[Event] = []
@@ -212,7 +221,7 @@ class LogSource:
             position = part.end if len(data) == len(part.data) else part.start + len(data)
             events.append(Event(position, json.encode(_log_form(part.start, data))))
         is_over = record.status.is_final and position >= log.total
-        return Batch(tuple(events), _job_end(record.status) if is_over else None)
+        return Batch(tuple(events), _job_end(record.status) if is_over else None, _attempt_number(record))
 
     def _current(self, store: QueueStore) -> Record:
         """The record is read once per second; once it is final, the file is complete."""

@@ -30,7 +30,7 @@ WHERE job.id = ANY(%s::bigint[])
 SELECT id FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
 
 -- name: unfinished_as_they_stand
-SELECT id, status, fence FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
+SELECT id, status, fence, user_name FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
 
 -- name: unfinished_of_user
 SELECT id FROM job WHERE status IN ('queued', 'running') AND user_name IN (%s, '') ORDER BY began_at_us, id

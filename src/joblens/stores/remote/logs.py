@@ -45,6 +45,10 @@ class RemoteLog:
 
     def _take(self, answer: Response) -> bool:
         """Returns whether there was anything."""
+        attempt = answer.headers.get("x-joblens-attempt")
+        known = self._record.attempt
+        if attempt is not None and known is not None and int(attempt) != known.number:
+            return False  # begun again: its output is read from the start, through its new record
         if answer.headers.get("x-joblens-source") == "stored-tail":
             self._take_tail(answer)
         else:

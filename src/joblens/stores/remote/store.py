@@ -93,9 +93,10 @@ class RemoteStore(_Refusing):  # type: ignore[misc]
     def running(self, *, user: str | None = None, run: str | None = None) -> list[Record]:
         return self._running({}, q.RunningQuery(user=user, run=run))
 
-    def still_running(self, known: Mapping[int, Record]) -> list[Record]:
+    def still_running(self, known: Mapping[int, Record], most_queued: int | None = None) -> list[Record]:
         digests = {number: q.digest_of_record(record) for number, record in known.items()}
-        return self._running(known, q.RunningQuery(known=digests))
+        found = self._running(known, q.RunningQuery(known=digests))
+        return found if most_queued is None else list(_first_queued(found, most_queued))
 
     def _running(self, known: Mapping[int, Record], asked: q.RunningQuery) -> list[Record]:
         found = self.server.ask("running", asked, q.RunningAnswer).items
@@ -254,6 +255,18 @@ class RemoteStore(_Refusing):  # type: ignore[misc]
 
 def _bounded(query: HistoryQuery) -> q.JobQuery:
     return query if isinstance(query, q.JobQuery) else q.JobQuery(**asdict(query))
+
+
+def _first_queued(records: Iterable[Record], most: int) -> Iterator[Record]:
+    """Yields jobs; of each user's queued ones the first."""
+    waiting: dict[str, int] = {}
+    for record in records:
+        user = record.job.user
+        if record.status is Status.QUEUED:
+            waiting[user] = waiting.get(user, 0) + 1
+            if waiting[user] > most:
+                continue
+        yield record
 
 
 def _samples(blocks: Iterable[q.SampleBlock]) -> list[tuple[int, Sample]]:

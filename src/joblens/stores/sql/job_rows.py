@@ -30,20 +30,26 @@ def read_unfinished(ask: Ask, user: str | None = None, run: str | None = None) -
     return list(read_records(ask, [number for (number,) in rows]))
 
 
-def read_changed(ask: Ask, known: Mapping[int, Record]) -> list[Record]:
-    """Reads unfinished jobs; of `known` ones only those started or claimed since."""
-    standing = ask("unfinished_as_they_stand")
-    same = {
-        number: known[number]
-        for number, *now in standing
-        if number in known and _stands(known[number]) == now
+def read_changed(ask: Ask, known: Mapping[int, Record], most_queued: int | None) -> list[Record]:
+    """Reads unfinished jobs, of each user the first `most_queued` that wait; of `known` ones only those
+    started or claimed since."""
+    waiting: dict[str, int] = {}
+    standing: list[tuple[int, list[str | int]]] = []
+    for number, status, fence, user in ask("unfinished_as_they_stand"):
+        if status == Status.QUEUED:
+            waiting[user] = waiting.get(user, 0) + 1
+            if most_queued is not None and waiting[user] > most_queued:
+                continue
+        standing.append((number, [status, fence]))
+    same: dict[int, Record] = {
+        number: known[number] for number, now in standing if number in known and _stands(known[number]) == now
     }
     found = {
         record.number: record
-        for record in read_records(ask, [row[0] for row in standing if row[0] not in same])
+        for record in read_records(ask, [number for number, _ in standing if number not in same])
     }
-    both = {**same, **found}
-    return [both[number] for number, *_ in standing if number in both]
+    both: dict[int | None, Record] = {**same, **found}
+    return [both[number] for number, _ in standing if number in both]
 
 
 def _stands(record: Record) -> list[str | int]:

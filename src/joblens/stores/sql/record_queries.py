@@ -96,11 +96,11 @@ class RecordQueries:
         with self._reading() as ask:
             return read_unfinished(ask, user, run)
 
-    def still_running(self, known: Mapping[int, Record]) -> list[Record]:
+    def still_running(self, known: Mapping[int, Record], most_queued: int | None = None) -> list[Record]:
         from joblens.stores.sql.job_rows import read_changed
 
         with self._reading() as ask:
-            return read_changed(ask, known)
+            return read_changed(ask, known, most_queued)
 
     def cancel_requests(self) -> dict[str, CancelAsked]:
         with self._asking() as ask:

@@ -199,7 +199,7 @@ WHERE job.id IN (SELECT value FROM json_each(?))
 SELECT id FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
 
 -- name: unfinished_as_they_stand
-SELECT id, status, fence FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
+SELECT id, status, fence, user FROM job WHERE status IN ('queued', 'running') ORDER BY began_at_us, id
 
 -- name: unfinished_of_user
 SELECT id FROM job WHERE status IN ('queued', 'running') AND +user IN (?, '') ORDER BY began_at_us, id

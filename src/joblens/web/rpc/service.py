@@ -17,12 +17,13 @@ from joblens.app.server.streams import Event, LogSource, SampleSource, Source
 from joblens.model.access import Role
 from joblens.model.errors import InputError, SignInRequired, UnknownJob
 from joblens.model.jobs.job import Record
+from joblens.model.values.positions import Position
 from joblens.ports.store import QueueStore
 from joblens.web.endpoints import ServerContext, check_text
 from joblens.web.problems import HttpProblem
 from joblens.web.rpc.conversion import plain_values, to_message, to_value
 from joblens.web.rpc.schema import Schema
-from joblens.web.streams import Hub, Notice
+from joblens.web.streams import Hub, Notice, Step
 
 _CHUNK = 1 << 16
 _MOST_LINES = 1_000_000
@@ -90,9 +91,10 @@ class JobService:
             async for step in steps:
                 if isinstance(step, Notice):
                     yield message(reset=step.facts["reason"])
-                else:
-                    values = {"index": step.position, "sample": msgspec.json.decode(step.data)}
-                    yield to_message(message, values)
+                    continue
+                for event in step.events:
+                    values = {"index": event.position, "attempt": step.attempt}
+                    yield to_message(message, {**values, "sample": msgspec.json.decode(event.data)})
 
     async def stream_job_logs(self, call: Call) -> AsyncGenerator[Any, None]:
         record = await self._record(call)
@@ -108,8 +110,8 @@ class JobService:
         message = self._message("LogChunk")
         async with contextlib.aclosing(parts):
             async for part in parts:
-                if isinstance(part, LogPart):
-                    yield message(data=part.data, position=part.end)
+                if isinstance(part, _Output):
+                    yield message(data=part.data, position=part.end, attempt=part.attempt)
                 elif part.name == "reset":
                     yield message(reset=part.facts["reason"])
                 else:
@@ -118,29 +120,37 @@ class JobService:
                     yield message(data=tail, is_stored_tail=True, node=node_of(record))
 
     async def _followed_log(
-        self, call: Call, record: Record, stream: str, start: int
-    ) -> AsyncGenerator[LogPart | Notice, None]:
+        self, call: Call, record: Record, stream: str, start: Position
+    ) -> AsyncGenerator["_Output | Notice", None]:
         uuid = record.job.uuid
         steps = self._follow(call, f"log {uuid} {stream}", LogSource(uuid, stream), start)
         async with contextlib.aclosing(steps):
             async for step in steps:
-                yield step if isinstance(step, Notice) else _log_part(step)
+                if isinstance(step, Notice):
+                    yield step
+                    continue
+                for event in step.events:
+                    yield _output(event, step.attempt)
 
     async def _present_log(
-        self, record: Record, stream: str, start: int
-    ) -> AsyncGenerator[LogPart | Notice, None]:
+        self, record: Record, stream: str, start: Position
+    ) -> AsyncGenerator["_Output | Notice", None]:
+        attempt = 0 if record.attempt is None else record.attempt.number
         log = await self._stores.call(lambda _: LogFile.open(record, stream))
         if log is None:
             yield Notice("end", {"reason": "not-readable-here"})
             return
         with log:
-            position, total = start, log.total
+            position, total = start.index, log.total
+            if start.attempt and start.attempt != attempt:
+                yield Notice("reset", {"reason": "job-queued-again"})
+                position = 0
             while position < total:
                 part = await self._read_part(log, position, min(_CHUNK, total - position))
                 if part is None:
                     return
                 position = part.end
-                yield part
+                yield _Output(part.data, part.end, attempt)
 
     async def _read_part(self, log: LogFile, position: int, most: int) -> LogPart | None:
         reading = asyncio.ensure_future(self._stores.call(lambda _: log.read(position, most)))
@@ -150,27 +160,27 @@ class JobService:
             await asyncio.wait({reading})  # before the file is closed: its number would be another one's
             raise
 
-    async def _start(self, record: Record, stream: str, asked: Any) -> int:
+    async def _start(self, record: Record, stream: str, asked: Any) -> Position:
         after = _after(asked)
         if not asked.HasField("tail"):
-            return max(after or 0, 0)
+            return Position(0) if after is None else Position(max(after.index, 0), after.attempt)
         if after is not None or not 0 <= asked.tail <= _MOST_LINES:
             raise InputError(
                 f"tail is a number of lines up to {_MOST_LINES:,}, without after", hint="give one of them"
             )
 
-        def find(_: QueueStore) -> int:
+        def find(_: QueueStore) -> Position:
             log = LogFile.open(record, stream)
-            if log is None:
-                return 0
+            if log is None or record.attempt is None:
+                return Position(0)
             with log:
-                return log.position_of_last_lines(asked.tail)
+                return Position(log.position_of_last_lines(asked.tail), record.attempt.number)
 
         return await self._stores.call(find)
 
     async def _follow(
-        self, call: Call, key: str, source: Source, after: int | None
-    ) -> AsyncGenerator[Event | Notice, None]:
+        self, call: Call, key: str, source: Source, after: Position | None
+    ) -> AsyncGenerator[Step, None]:
         """Yields events, resets, and the end of output that cannot be read here. Returns when the job has
         ended; raises if the client should come back."""
         self._hub.check_capacity()
@@ -178,10 +188,11 @@ class JobService:
         steps = self._hub.follow(key, source, after, call.refusal)
         async with contextlib.aclosing(steps):
             async for step in steps:
-                if not isinstance(step, Notice):
-                    for event in step:
-                        yield event
-                elif step.name == "reset" or step.facts["reason"] == "not-readable-here":
+                if (
+                    not isinstance(step, Notice)
+                    or step.name == "reset"
+                    or step.facts["reason"] == "not-readable-here"
+                ):
                     yield step
                 else:
                     _check_end(step)
@@ -233,12 +244,12 @@ def _ident(request: Any) -> str:
     return ident
 
 
-def _after(request: Any) -> int | None:
+def _after(request: Any) -> Position | None:
     if not request.HasField("after"):
         return None
     if not -1 <= request.after < 2**62:
         raise InputError(f"after: {request.after} is not a position", hint="send the last one unchanged")
-    return int(request.after)
+    return Position(int(request.after), int(request.attempt))
 
 
 def _params(text: str) -> dict[str, Any]:
@@ -250,10 +261,18 @@ def _params(text: str) -> dict[str, Any]:
         raise InputError(f"params_json is not a JSON object: {error}") from error
 
 
-def _log_part(event: Event) -> LogPart:
+class _Output(Struct, frozen=True):
+    """A part of the output, where it ends, and the attempt that printed it."""
+
+    data: bytes
+    end: int
+    attempt: int
+
+
+def _output(event: Event, attempt: int) -> _Output:
     form = msgspec.json.decode(event.data)
     data = form["text"].encode() if "text" in form else base64.b64decode(form["base64"])
-    return LogPart(form["offset"], event.position, data)
+    return _Output(data, event.position, attempt)
 
 
 def _check_end(notice: Notice) -> None:

@@ -55,7 +55,9 @@ export class LiveRows {
     const hasChanged = answer.is_complete || answer.gone.length > 0 || answer.jobs.length > 0;
     if (hasChanged) this.table.setRows(ordered([...this._rows.values()]));
     else this.table.refresh();
-    setText(this.count, `${format.count(answer.running)} running, ${format.count(answer.queued)} queued`);
+    const counts = `${format.count(answer.running)} running, ${format.count(answer.queued)} queued`;
+    const isPart = this._rows.size < answer.running + answer.queued;
+    setText(this.count, isPart ? `${counts}; the first ${format.count(this._rows.size)} are listed` : counts);
   }
 
   /**
