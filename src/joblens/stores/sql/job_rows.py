@@ -48,8 +48,7 @@ def read_changed(ask: Ask, known: Mapping[int, Record], most_queued: int | None)
         record.number: record
         for record in read_records(ask, [number for number, _ in standing if number not in same])
     }
-    both = {**same, **found}
-    return [both[number] for number, _ in standing if number in both]
+    return [record for number, _ in standing if (record := same.get(number) or found.get(number)) is not None]
 
 
 def _stands(record: Record) -> list[str | int]:
