@@ -66,6 +66,29 @@ def test_a_phone_shows_which_job_waits(busy: Served, open_page: OpenPage) -> Non
     assert box["x"] + box["width"] < 320
 
 
+@pytest.mark.parametrize("path", ["/queue", "/nodes"])
+def test_on_a_phone_tables_scroll_by_themselves_and_with_the_keyboard(
+    busy: Served, open_page: OpenPage, path: str
+) -> None:
+    phone = open_page(viewport={"width": 320, "height": 700})
+    phone.sign_in()
+    phone.open(path)
+    page = phone.page
+    expect(page.locator("main td").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    boxes = page.locator("main .table, main .scroll-x")
+    wide = [box for box in boxes.all() if box.evaluate("node => node.scrollWidth > node.clientWidth")]
+    assert wide
+    for box in wide:
+        box.focus()
+        expect(box).to_be_focused()
+        assert box.get_attribute("aria-label")
+    inner = page.locator("main td, main th").evaluate_all(
+        "nodes => nodes.filter(node => node.checkVisibility() && !node.closest('.table, .scroll-x')).length"
+    )
+    assert inner == 0
+
+
 def test_new_jobs_appear_and_one_queue_can_be_shown_alone(busy: Served, dashboard: Watched) -> None:
     page = dashboard.page
     dashboard.open("/queue")

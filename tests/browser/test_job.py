@@ -15,6 +15,7 @@ from joblens.model.access import Role
 from joblens.model.jobs.details import Details, ThreadTable, ThreadUse
 from joblens.model.jobs.job import Finding, Requirements, Severity, Status
 from joblens.model.writes import DetailsTaken, SamplesTaken
+from joblens.web.pages import FIRST_CHARTS
 from tests.browser.conftest import OpenPage, StartJob, Watched
 from tests.browser.synthetic import HOSTILE, MIB, SHOWN, SyntheticJob
 from tests.builders.gpu_job import DETAILS as GPU_DETAILS
@@ -105,6 +106,24 @@ def test_nothing_is_lost_or_repeated_after_a_break(dashboard: Watched, tmp_path:
     expect(page.locator(".job-head .state")).to_have_text("failed")
     expect(page.get_by_role("region", name="Findings")).to_contain_text("read its output")
     assert len(rows_of_numbers(page, "CPU")) == 13
+
+
+def test_curves_are_asked_for_once_while_the_script_loads(dashboard: Watched) -> None:
+    page = dashboard.page
+    job = SyntheticJob(dashboard.server, age_s=60, name="one")
+    job.take(20)
+    job.end()
+    dashboard.requests.clear()
+    dashboard.open("/jobs/1")
+    expect(page.locator(".chart canvas").first).to_be_visible()
+    assert [each for each in dashboard.requests if "/charts" in each] == [
+        f"{dashboard.server.started.url}/api/v1/jobs/1/{FIRST_CHARTS}"
+    ]
+    how = page.evaluate(
+        "() => performance.getEntriesByType('resource').find((each) => each.name.includes('/charts'))"
+        ".initiatorType"
+    )
+    assert how == "link"  # of the document: not of the script
 
 
 def test_zoom_is_shared_kept_in_the_address_and_asks_for_more_points(dashboard: Watched) -> None:

@@ -136,6 +136,25 @@ def test_new_jobs_and_states_appear_by_themselves(dashboard: Watched) -> None:
     expect(page.locator(".jobs-table td[data-column=why]")).to_have_text("exit code 3")
 
 
+def test_running_jobs_have_their_numbers_so_far(dashboard: Watched) -> None:
+    page, server = dashboard.page, dashboard.server
+    jobs = SyntheticJob.many(server, 60, age_s=100)
+    server.apply(*(job.samples(2) for job in jobs))
+    jobs[0].take(1)
+    dashboard.open("/jobs?sort=name&ascending=true")
+    row = page.locator(".jobs-table tbody tr[data-key]").first
+    expect(row.locator("td[data-column=cpu]")).to_have_text("1.5s so far")
+    expect(row.locator("td[data-column=memory]")).to_have_text("24.0 MiB in use now")
+    dashboard.requests.clear()
+    jobs[0].take(2)
+    expect(row.locator("td[data-column=cpu]")).to_have_text("2.5s so far")
+    asked = [each for each in dashboard.requests if "/api/" in each]
+    assert all("/summaries?" in each for each in asked)
+    assert len(asked) < 10  # not one per row
+    jobs[0].end()
+    expect(row.locator("td[data-column=cpu]")).to_have_text("500ms")
+
+
 def test_readers_cannot_change_jobs(open_page: OpenPage, server: Served) -> None:
     SyntheticJob(server, name="one")
     SyntheticJob(server, name="two")
@@ -146,6 +165,35 @@ def test_readers_cannot_change_jobs(open_page: OpenPage, server: Served) -> None
     select(visitor.page, 1, 2)
     bar = visitor.page.get_by_role("toolbar", name="Selected jobs")
     expect(bar.get_by_role("button")).to_have_text(["Compare", "Clear"])
+
+
+def test_a_phone_shows_names_and_whole_states(open_page: OpenPage, server: Served) -> None:
+    SyntheticJob(server, name="train on all data of the year").end(Status.CANCELLED)
+    phone = open_page(viewport={"width": 320, "height": 700})
+    phone.sign_in()
+    phone.open("/jobs")
+    row = phone.page.locator(".jobs-table tbody tr[data-key]")
+    name = row.locator("td[data-column=name]").bounding_box()
+    state = row.locator("td[data-column=status] .state").bounding_box()
+    table = phone.page.locator(".jobs-table").bounding_box()
+    assert name is not None
+    assert state is not None
+    assert table is not None
+    assert name["width"] > 110
+    assert state["x"] + state["width"] < table["x"] + table["width"]
+    assert row.locator("td[data-column=status]").evaluate("node => node.scrollWidth <= node.clientWidth")
+
+
+@pytest.mark.parametrize("width", [1265, 1920])  # 1280 with a scroll bar
+def test_filters_are_one_line_on_a_desktop(open_page: OpenPage, width: int) -> None:
+    visitor = open_page(viewport={"width": width, "height": 800})
+    visitor.sign_in()
+    visitor.open("/jobs")
+    tops = visitor.page.locator(".filters > :not(.more-filters)").evaluate_all(
+        "nodes => nodes.map(node => node.getBoundingClientRect().top)"
+    )
+    assert len(tops) == 5
+    assert max(tops) - min(tops) < 10
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (320, "light")])

@@ -6,9 +6,11 @@ import time
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from joblens.model.jobs.job import Finding, Requirements, Severity, Status
+from joblens.model.jobs.job import Finding, Requirements, RunLink, Severity, Status
+from joblens.model.values.ids import new_uuid
 from tests.browser.conftest import OpenPage, StartJob, Watched
 from tests.browser.synthetic import HOSTILE, MIB, SyntheticJob
+from tests.builders.runs import begun, run, workflow
 from tests.builders.writes import SECOND
 from tests.integration.served import Served
 
@@ -63,6 +65,30 @@ def test_failures_come_first_with_their_reason_and_a_line_to_paste(
     expect(page.locator(".tile", has_text="Failed today")).to_contain_text("1")
     failures.get_by_role("link", name="2 bad").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("bad")
+
+
+def test_only_the_last_attempt_of_a_job_counts_as_failed(open_page: OpenPage, server: Served) -> None:
+    flow, uuid = new_uuid(), new_uuid()
+    server.apply(workflow(flow), run(uuid, flow, jobs=3), begun(uuid))
+
+    def attempt(name: str, index: int, number: int, status: Status) -> None:
+        SyntheticJob(server, age_s=50, name=name, run=RunLink(uuid, index, number)).end(status)
+
+    attempt("made good", 0, 1, Status.FAILED)
+    attempt("made good", 0, 2, Status.SUCCESS)
+    attempt("failed twice", 1, 1, Status.FAILED)
+    attempt("failed twice", 1, 2, Status.TIMEOUT)
+    attempt("given up", 2, 1, Status.FAILED)
+    attempt("given up", 2, 2, Status.CANCELLED)
+    visitor = open_page()
+    visitor.sign_in()
+    page = visitor.page
+    failures = page.get_by_role("region", name="Failures")
+    expect(failures.locator(".failure")).to_have_count(2)
+    expect(failures).to_contain_text("4 failed twice")
+    expect(failures).to_contain_text("5 given up")
+    tile = page.locator(".tile", has_text="Failed today")
+    expect(tile.locator(".tile-value")).to_have_text("2")
 
 
 def test_a_break_is_said_and_caught_up(dashboard: Watched) -> None:

@@ -13,8 +13,11 @@ import pytest
 from playwright.sync_api import Page, ViewportSize, expect
 
 from joblens.model.access import Role
+from joblens.model.jobs.job import Owner, RunLink
+from joblens.model.values.ids import new_uuid
 from joblens.model.writes import Write
 from tests.browser.conftest import OpenPage, Watched
+from tests.browser.synthetic import SyntheticJob
 from tests.builders import past_runs
 from tests.builders.large_runs import fill_large_run
 from tests.builders.runs import begun, over, run, workflow
@@ -23,6 +26,7 @@ from tests.integration.served import Served
 
 API = "/api/v1"
 expect.set_options(timeout=15_000)
+AFAR = Owner("elsewhere", 7, 8, "boot")  # whose driver this machine cannot miss
 HOSTILE = "<img src=x onerror=alert(1)>"
 WIDTHS = (ViewportSize(width=1280, height=900), ViewportSize(width=320, height=640))
 
@@ -85,6 +89,21 @@ def test_a_run_is_followed_cancelled_and_resumed(dashboard: Watched, tmp_path: P
     expect(row(page, "last")).to_contain_text("completed")
     expect(page.locator(".page-head .state")).to_have_text("completed")
     expect(page.get_by_role("button", name="Resume")).to_have_count(0)
+
+
+def test_running_jobs_of_a_run_have_their_numbers_so_far(dashboard: Watched) -> None:
+    server, page = dashboard.server, dashboard.page
+    flow, uuid = new_uuid(), new_uuid()
+    spec = "name: flow\njobs: [{name: 'train_{i}', command: x, parameters: {i: '1:3'}}]"
+    server.apply(workflow(flow), run(uuid, flow, spec_text=spec, jobs=3), begun(uuid, owner=AFAR))
+    job = SyntheticJob(server, age_s=60, name="train_1", run=RunLink(uuid, 0, 1))
+    job.take(3)
+    dashboard.open(f"/runs/{uuid}")
+    cells = row(page, "train_1")
+    expect(cells.locator("td[data-column=cpu]")).to_have_text("1.5s so far")
+    expect(cells.locator("td[data-column=memory]")).to_have_text("24.0 MiB in use now")
+    job.take(2)
+    expect(cells.locator("td[data-column=cpu]")).to_have_text("2.5s so far")
 
 
 def test_failed_jobs_are_rerun_in_a_new_run(dashboard: Watched, tmp_path: Path) -> None:

@@ -147,3 +147,7 @@ def test_a_query_that_takes_too_long_ends(filled: QueueStore) -> None:
     with pytest.raises(InputError, match=r"took longer than 0\.2s"):
         filled.sql(endless, SqlLimits(seconds=0.2))
     assert filled.sql("SELECT count(*) FROM jobs", LIMITS).rows == [(2,)]
+
+
+def test_a_time_limit_of_years_is_as_good_as_none(filled: QueueStore) -> None:
+    assert filled.sql("SELECT 1", SqlLimits(seconds=1e10)).rows == [(1,)]

@@ -13,6 +13,15 @@ from tests.report_files import OpenedReport
 pytest.importorskip("uplot")
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
+RETRIED = """name: again
+failure_handlers:
+  - name: again
+    rules: [{exit_codes: [75]}]
+jobs:
+  - name: flaky
+    command: test -e made || { touch made; exit 75; }
+    failure_handler: again
+"""
 WORKFLOW = """name: pair
 jobs:
   - name: first
@@ -51,6 +60,16 @@ def test_a_report_has_everything_about_its_jobs(joblens: RunJoblens, tmp_path: P
     assert report.items("provenances")[good["provenance"]]["host"]
     assert len(report.items("comparisons")) == 1
     assert "<img" not in report.text
+
+
+def test_a_job_that_a_later_attempt_made_good_has_not_failed(joblens: RunJoblens, tmp_path: Path) -> None:
+    (tmp_path / "again.yaml").write_text(RETRIED)
+    joblens("run", "again.yaml", code=0)
+    done = joblens("report", "again", "-o", "r.html", "--json", code=0)
+    assert (done.json["jobs"], done.json["failed"]) == (2, 0)
+    manifest = OpenedReport(tmp_path / "r.html").manifest
+    assert manifest["totals"]["states"] == {"retried": 1, "success": 1}
+    assert manifest["failures"] == []
 
 
 def test_a_report_loads_nothing(joblens: RunJoblens, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from joblens.model.access import Role, Scope
 from joblens.model.runs.run import Run, Workflow
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import JobQueued, RunCreated, WorkflowCreated
+from joblens.web import auth
 from joblens.web.application import all_endpoints
 from joblens.web.auth import Sessions
 from joblens.web.stream_api import STREAMS
@@ -274,6 +275,22 @@ def test_cookies_of_other_programs_on_this_machine_do_not_hide_the_session(
     cookie = signed_in(server)["cookie"]
     for header in (f"other={other}; {cookie}", f"{cookie}; other={other}"):
         assert server.get(f"{API}/session", "", cookie=header).status == 200, header
+
+
+def test_a_browser_is_not_sent_to_sign_in_while_the_store_is_away(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "_TOKEN_CACHE_S", 0.0)
+    form = urlencode({"token": server.token()}).encode()
+    kind = {"content-type": "application/x-www-form-urlencoded"}
+    answer = server.ask("POST", "/sign-in", "", form, kind)
+    cookie = {"cookie": answer.headers["set-cookie"].partition(";")[0]}
+    store = tmp_path / "joblens.db"
+    store.rename(tmp_path / "away.db")
+    assert server.get("/", "", **cookie).status == 503
+    assert str(tmp_path) not in server.get("/", "", **cookie).text
+    (tmp_path / "away.db").rename(store)
+    assert server.get("/", "", **cookie).status == 200
 
 
 def test_a_change_with_a_cookie_needs_the_csrf_token(server: Served) -> None:

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("starlette")
 
 from joblens.model.errors import InputError, ServeError
+from joblens.model.values.ids import new_uuid
 from joblens.web.application import all_endpoints
 from joblens.web.guard import Rates, host_name
 from joblens.web.listeners import ServeOptions, allowed_hosts, check_options, listen_unix, url_to_open
@@ -273,3 +274,10 @@ def test_a_question_in_sql_ends_in_time_also_inside_a_function(tmp_path: Path) -
     with Served(tmp_path) as server:
         answer = server.post(f"{API}/store/sql", body)
     assert (answer.status, "took longer than 1" in answer.json["detail"]) == (400, True)
+
+
+def test_a_column_that_samples_do_not_have_is_refused(tmp_path: Path) -> None:
+    body = {"uuid": new_uuid(), "names": ["processes", "procesess"], "from_us": 0, "to_us": 1}
+    with Served(tmp_path) as server:
+        answer = server.post(f"{API}/store/series", body)
+    assert (answer.status, "unknown field 'procesess'" in answer.json["detail"]) == (400, True)

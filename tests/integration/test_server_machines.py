@@ -84,10 +84,13 @@ def test_others_see_only_their_own_waiting_jobs(server: Served) -> None:
     assert server.get(f"{API}/benchmarks", token).status == 403
 
 
-@pytest.mark.parametrize("cursor", ["x", "1.", ".2", "1.2.3", "-1.2", "9" * 50])
+@pytest.mark.parametrize(
+    "cursor", ["x", "1.", ".2", "1.2.3", "-1.2", "9" * 50, "9" * 23 + ".1", "1." + "9" * 23]
+)
 def test_a_cursor_of_no_list_is_refused(server: Served, cursor: str) -> None:
-    answer = server.get(f"{API}/queue/waiting?cursor={cursor}")
-    assert (answer.status, "cursor" in answer.json["detail"]) == (400, True)
+    for path in ("waiting", "leases"):
+        answer = server.get(f"{API}/queue/{path}?cursor={cursor}")
+        assert (answer.status, "cursor" in answer.json["detail"]) == (400, True)
 
 
 def test_machines_show_workers_and_what_the_newest_job_measured(server: Served, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from joblens.model.errors import UnknownRun
 from joblens.model.runs.run import Run, RunEnded, RunEvent, RunStarted, RunStatus, Workflow
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated
-from joblens.web import streams
+from joblens.web import auth, streams
 from tests.builders.tickets import done
 from tests.builders.writes import NOON_US, ended, queued, samples, started
 from tests.integration.requeued import begin_again, requeued_job
@@ -182,6 +182,28 @@ def test_streams_outlast_a_store_that_disappears(
     (tmp_path / "away.db").rename(store)
     server.apply(samples(uuid, 2, 2))
     assert [next(events)[1], next(events)[1]] == ["1.2", "1.3"]
+    reader.close()
+
+
+def test_a_store_that_cannot_be_asked_signs_nobody_out(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "_LONGEST_PAUSE_S", 0.2)
+    monkeypatch.setattr(streams, "_HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(auth, "_TOKEN_CACHE_S", 0.0)
+    uuid = running_job(server, 1)
+    token = server.token()
+    reader = EventReader(server, f"{API}/jobs/{uuid}/samples/stream", token)
+    events = iter(reader)
+    assert next(events)[1] == "0"
+    store = tmp_path / "joblens.db"
+    store.rename(tmp_path / "away.db")
+    while server.get(f"{API}/jobs/{uuid}", token).status != 503:
+        time.sleep(0.05)
+    time.sleep(0.5)  # several checks of the token
+    (tmp_path / "away.db").rename(store)
+    server.apply(samples(uuid, 1, 1), ended(uuid))
+    assert [next(events)[:2], next(events)[0]] == [("sample", "1"), "end"]
     reader.close()
 
 

@@ -56,6 +56,7 @@ VIEWS: dict[str, tuple[str, ...]] = {
 }
 
 QUERY_HINT = f"write one SELECT over the views {', '.join(VIEWS)}; docs/sql.md lists their columns"
+_LONGEST_S = 2e6  # 23 days
 
 
 class SqlLimits(Struct, frozen=True, kw_only=True):
@@ -63,6 +64,11 @@ class SqlLimits(Struct, frozen=True, kw_only=True):
     rows: int = 10_000
     bytes: int = 64 << 20  # of all values together
     is_trusted: bool = False  # a query of joblens itself, which needs no process of its own
+
+    @property
+    def timeout_s(self) -> float:
+        """Returns `seconds` as far as stores can count: they have 31 bits for milliseconds."""
+        return min(self.seconds, _LONGEST_S)
 
 
 class SqlAnswer(Struct, frozen=True, kw_only=True):

@@ -203,14 +203,12 @@ class Authenticator:
         return f"{self.cookie_name}={value}; Path={path}; HttpOnly; SameSite=Strict{secure}{age}"
 
 
-def _unasked(error: StoreError) -> HttpProblem:
+def _unasked(error: StoreError) -> StoreError:
     """The caller is unknown, so the message does not name the path of the store."""
     LOG.warning("a token cannot be checked: %s", error)
-    return HttpProblem(
-        503,
+    return StoreError(
         "the server cannot read its store, so it cannot check the token",
-        "try again; the server's log has the reason",
-        {"retry-after": "1"},
+        hint="try again; the server's log has the reason",
     )
 
 

@@ -27,7 +27,7 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="{icon}">
 <link rel="stylesheet" href="{base}/assets/{style}">
-{script}</head>
+{script}{preload}</head>
 <body>{content}
 <noscript><p>The dashboard needs JavaScript. The API does not: {base}/api/v1/openapi.json</p></noscript>
 </body></html>
@@ -40,6 +40,7 @@ autocomplete="current-password" required autofocus></label><button class="primar
 _CONTINUE = """<meta http-equiv="refresh" content="0;url={base}/">
 <main class="sign-in card"><h1>joblens</h1>
 <p>Signed in. <a href="{base}/">Open the dashboard</a></p></main>"""
+FIRST_CHARTS = "charts?points=800"  # as pages/job/charts.js asks for them
 # Paths of the dashboard; the script shows the page, of others that there is none.
 _DASHBOARD = (
     "/",
@@ -85,14 +86,25 @@ class Pages:
         return response
 
     async def dashboard(self, request: Request) -> Response:
-        caller = await self._caller(request)
+        try:
+            caller = await self._caller(request)
+        except (JoblensError, HttpProblem) as error:
+            return failed(error, request)
         if caller is None:
             return RedirectResponse(f"{self._base}/sign-in{_next_query(request)}", 303)
         session = session_info(caller.principal, caller.session)
         boot = encode({"base": self._base, "session": session}).decode().replace("<", "\\u003c")
-        return self._page(
-            f'<script type="application/json" id="joblens-boot">{boot}</script>', with_script=True
-        )
+        content = f'<script type="application/json" id="joblens-boot">{boot}</script>'
+        return self._page(content, with_script=True, preload=self._preload(request))
+
+    def _preload(self, request: Request) -> str:
+        """The curves of a long job take as long to compute as the script takes to load: the browser asks for
+        both at once."""
+        job = request.path_params.get("job", "")
+        if not job or "/" in job or not request.scope["path"].startswith("/jobs/"):
+            return ""
+        url = f"{self._base}/api/v1/jobs/{urllib.parse.quote(job, safe='')}/{FIRST_CHARTS}"
+        return f'<link rel="preload" as="fetch" crossorigin href="{html.escape(url)}">\n'
 
     async def asset(self, request: Request) -> Response:
         """The names have digests: a browser keeps them, and a new version has other names."""
@@ -113,7 +125,11 @@ class Pages:
         if code:
             if self._auth.codes.take(code):
                 return self._signed_in_by_url(self._auth.owner_session())
-            if await self._caller(request) is not None:  # the URL was opened a second time
+            try:
+                caller = await self._caller(request)
+            except (JoblensError, HttpProblem) as error:
+                return failed(error, request)
+            if caller is not None:  # the URL was opened a second time
                 return RedirectResponse(self._path, 303)
             return self._form("This sign-in URL was used before, or has expired.", 401)
         return self._form(
@@ -139,7 +155,7 @@ class Pages:
     async def sign_out(self, request: Request) -> Response:
         try:
             await self._auth.caller(request.scope)
-        except JoblensError as error:
+        except (JoblensError, HttpProblem) as error:
             return failed(error, request)
         self._auth.sessions.close(self._auth.cookie_of(request.headers.get("cookie", "")))
         response = RedirectResponse(f"{self._base}/sign-in", 303)
@@ -147,9 +163,10 @@ class Pages:
         return response
 
     async def _caller(self, request: Request) -> Caller | None:
+        """None: it must sign in. Raises what keeps the server from knowing."""
         try:
             return await self._auth.caller(request.scope)
-        except JoblensError:
+        except (SignInRequired, AccessDenied):
             return None
 
     def _signed_in_by_url(self, cookie: str) -> Response:
@@ -168,13 +185,16 @@ class Pages:
         words = {"message": html.escape(message), "page": html.escape(_own_page(page))}
         return self._page(_FORM.format(base=self._base, **words), status)
 
-    def _page(self, content: str, status: int = 200, *, with_script: bool = False) -> Response:
+    def _page(
+        self, content: str, status: int = 200, *, with_script: bool = False, preload: str = ""
+    ) -> Response:
         script = f'<script src="{self._base}/assets/{self._assets.script.name}" defer></script>\n'
         page = _PAGE.format(
             icon=_ICON,
             base=self._base,
             style=self._assets.style.name,
             script=script if with_script else "",
+            preload=preload,
             content=content,
         )
         return HTMLResponse(page, status)

@@ -58,7 +58,7 @@ STREAMS = (
     StreamEndpoint(
         path="/jobs/{job}/logs/{stream}/stream",
         name="streamLog",
-        summary="Output of a job, from the start, then live until it ends. Events: log, end.",
+        summary="Output of a job, from the start, then live until it ends. Events: log, reset, end.",
         media_type="text/event-stream",
         query=FollowQuery,
         headers=_LAST_EVENT,
@@ -66,7 +66,7 @@ STREAMS = (
     StreamEndpoint(
         path="/runs/{run}/events/stream",
         name="streamRunEvents",
-        summary="Every event of a run, then live until it ends. Events: run-event, end.",
+        summary="Every event of a run, then live until it ends. Events: run-event, reset, end.",
         media_type="text/event-stream",
         query=FollowQuery,
         headers=_LAST_EVENT,

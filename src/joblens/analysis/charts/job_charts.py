@@ -277,8 +277,8 @@ class _Picked:
         if not known:
             return parts[0]
         total: list[int | None] = _added(known)
-        if parts[2] in known:
-            cached = self._columns["memory_slab_reclaimable_bytes"]
+        cached = self._columns["memory_slab_reclaimable_bytes"]
+        if parts[2] in known and _is_known(cached):
             total = [
                 None if size is None else size - min(spare or 0, kernel or 0)
                 for size, spare, kernel in zip(total, cached, parts[2], strict=True)
@@ -314,7 +314,7 @@ def _added(parts: Sequence[list[int | None]]) -> list[int | None]:
 
 
 def _is_known(values: Sequence[float | None]) -> bool:
-    return values.count(None) < len(values)
+    return bool(values) and (values[-1] is not None or values.count(None) < len(values))
 
 
 def _chart(rule: _ChartRule, picked: _Picked, record: Record, details: Details) -> Chart:

@@ -72,7 +72,7 @@ class JobAnswers:
 
     def summary(self, record: Record, now_us: int) -> dict[str, Any]:
         """Returns the row of the job table."""
-        found = jobs.summary_of(self._redactor.record(record))
+        (found,) = jobs.summaries_of(self._store, [self._redactor.record(record)])
         if found.duration_s is None and record.attempt is not None and record.outcome is None:
             found = replace(found, duration_s=max(0.0, (now_us - record.attempt.started_at_us) / 1e6))
         row = to_builtins(found)

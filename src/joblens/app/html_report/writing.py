@@ -1,5 +1,6 @@
 """Writes a report: asks the use cases of the server as a reader, and packs the answers."""
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +24,7 @@ from joblens.app.html_report.redaction import Redactor
 from joblens.app.runs.lookup import records_of_run, reused_results
 from joblens.app.server.access import Principal
 from joblens.app.server.comparison import MOST as MOST_COMPARED
-from joblens.app.server.overview import FAILURES, failure_of
+from joblens.app.server.overview import FAILURES, failure_of, retried_of
 from joblens.model.access import Role, Scope
 from joblens.model.errors import InputError, UnknownJob, UnknownRun
 from joblens.model.history import HistoryQuery
@@ -32,6 +33,7 @@ from joblens.model.runs.run import Run
 from joblens.ports.store import QueueStore
 
 _TABLE_ROWS = 2000
+_ASKED_TOGETHER = 500
 _FAILURES = 200  # that the first page shows; the job table has all
 _MOST_RUNS = 50  # of jobs that a filter selected
 Advance = Callable[[int], None]
@@ -71,10 +73,11 @@ class Totals:
         self._peak: int | None = None
         self._times: list[int] = []
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record, *, was_retried: bool) -> None:
         self.jobs += 1
-        self.failed += record.status in FAILURES
-        self._states[record.status.value] = self._states.get(record.status.value, 0) + 1
+        self.failed += record.status in FAILURES and not was_retried
+        state = "retried" if was_retried else record.status.value
+        self._states[state] = self._states.get(state, 0) + 1
         if record.attempt is not None:
             self._span(record.attempt.started_at_us)
         outcome = record.outcome
@@ -170,9 +173,11 @@ class _Writer:
         self._compared: dict[str, int] = {}  # first jobs: UUID -> number
 
     def write(self, selection: Selection, advance: Advance) -> Written:
-        for record in _records(self._store, selection):
-            self._add_job(record)
-            advance(1)
+        for records in _batches(_records(self._store, selection)):
+            retried = retried_of(self._store, records)
+            for record in records:
+                self._add_job(record, was_retried=record.number in retried)
+                advance(1)
         self._flush_rows()
         for run in (*selection.runs, *self._found_runs(selection)):
             self._add_run(run)
@@ -195,9 +200,9 @@ class _Writer:
         answer = comparison_answer(self._store, self._who, self._redactor, **subjects)
         return self._out.add("comparisons", answer)
 
-    def _add_job(self, record: Record) -> None:
+    def _add_job(self, record: Record, *, was_retried: bool) -> None:
         self._redactor.know_folders(_folders(record) if self._hides_paths else ())
-        self._totals.add(record)
+        self._totals.add(record, was_retried=was_retried)
         self._rows.append(self._answers.summary(record, self._now_us))
         answers = self._answers.of(record)
         digest = "" if record.attempt is None else record.attempt.provenance
@@ -208,7 +213,8 @@ class _Writer:
             self._unknown_secrets |= dict.fromkeys(self._redactor.unknown_secrets(record))
         if len(self._rows) >= _TABLE_ROWS:
             self._flush_rows()
-        if record.outcome is not None and record.status in FAILURES and len(self._failures) < _FAILURES:
+        has_failed = record.outcome is not None and record.status in FAILURES and not was_retried
+        if has_failed and len(self._failures) < _FAILURES:
             failure = to_builtins(failure_of(self._redactor.record(record)))
             self._failures.append(self._redactor.values(failure, self._redactor.secrets_of(record)))
         if record.number is not None and len(self._compared) <= MOST_COMPARED:
@@ -268,6 +274,11 @@ class _Writer:
             "amount": to_builtins(self._amount),
             "hides_paths": self._hides_paths,
         }
+
+
+def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
+    while batch := list(itertools.islice(records, _ASKED_TOGETHER)):
+        yield batch
 
 
 def _records(store: QueueStore, selection: Selection) -> Iterator[Record]:

@@ -56,12 +56,17 @@ def _columns(fields: Sequence[str]) -> list[str]:
     if not fields:
         raise InputError("fields: name at least one", hint="cpu_total_usec/s, memory_current_bytes, …")
     names = [field.removesuffix(PER_SECOND) for field in fields]
-    for field, name in zip(fields, names, strict=True):
+    check_columns(names)
+    return names
+
+
+def check_columns(names: Sequence[str]) -> None:
+    """Raises InputError for a name that samples do not have."""
+    for name in names:
         if name not in SAMPLE_COLUMNS:
             close = difflib.get_close_matches(name, SAMPLE_COLUMNS, 1)
             guess = f"did you mean {close[0]}? " if close else ""
-            raise InputError(f"fields: unknown field '{field}'", hint=f"{guess}docs/metrics.md lists them")
-    return names
+            raise InputError(f"fields: unknown field '{name}'", hint=f"{guess}docs/metrics.md lists them")
 
 
 def _check(from_us: int | None, to_us: int | None, points: int) -> None:

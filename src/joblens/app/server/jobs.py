@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from joblens.analysis.numbers.downsampling import Series
-from joblens.analysis.numbers.rates import mean_cpu_percent
+from joblens.analysis.numbers.rates import mean_cpu_percent, unreclaimable_bytes
 from joblens.analysis.sizing.rightsizing import GroupAdvice
 from joblens.app.jobs.queries import find
 from joblens.app.jobs.series import DEFAULT_FIELDS, series
@@ -92,14 +92,22 @@ class JobSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended_at_us: int | None = None
     created_at_us: int
     duration_s: float | None = None
-    cpu_s: float | None = None
+    cpu_s: float | None = None  # of a running job so far
     cpu_percent: float | None = None  # mean; 100 is one core
     memory_peak_bytes: int | None = None
+    memory_bytes: int | None = None  # of a running job: in use now
     memory_limit_bytes: int | None = None
     cpus: float | None = None
     exit_code: int | None = None
     why: str = ""  # the first finding of a job that failed, or its reason
     findings: tuple[str, ...] = ()  # codes
+
+
+class UseSoFar(Struct, frozen=True, kw_only=True, array_like=True):
+    """Of a running job at its last sample."""
+
+    cpu_s: float | None
+    memory_bytes: int | None  # that cannot be reclaimed
 
 
 class JobSummaries(Struct, frozen=True, kw_only=True):
@@ -200,7 +208,32 @@ def list_jobs(store: QueueStore, who: Principal, asked: JobList) -> JobPage:
 
 def list_summaries(store: QueueStore, who: Principal, asked: JobList) -> JobSummaries:
     page = list_jobs(store, who, asked)
-    return JobSummaries(items=tuple(map(summary_of, page.items)), next=page.next)
+    return JobSummaries(items=summaries_of(store, page.items), next=page.next)
+
+
+def summaries_of(store: QueueStore, records: Sequence[Record]) -> tuple[JobSummary, ...]:
+    """Running jobs have the numbers of their last samples, which are read at once."""
+    running = [record.job.uuid for record in records if record.status is Status.RUNNING]
+    used = use_so_far(store, running)
+    return tuple(
+        replace(summary, cpu_s=found.cpu_s, memory_bytes=found.memory_bytes)
+        if (found := used.get(summary.uuid)) is not None
+        else summary
+        for summary in map(summary_of, records)
+    )
+
+
+def use_so_far(store: QueueStore, uuids: Sequence[str]) -> dict[str, UseSoFar]:
+    """Returns what running jobs used, by uuid. Those without samples are missing."""
+    found = store.tails(dict.fromkeys(uuids, -1), 1) if uuids else {}
+    return {uuid: _use_of(taken[-1][1]) for uuid, taken in found.items() if taken}
+
+
+def _use_of(sample: Sample) -> UseSoFar:
+    cpu_usec = sample.cpu_total_usec
+    return UseSoFar(
+        cpu_s=None if cpu_usec is None else cpu_usec / 1e6, memory_bytes=unreclaimable_bytes(sample)
+    )
 
 
 def summary_of(record: Record) -> JobSummary:

@@ -2,9 +2,11 @@
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from joblens.app.server.access import Principal
 from joblens.app.server.jobs import run_of
@@ -18,13 +20,20 @@ from joblens.ports.store import QueueStore
 
 FAILURES = (Status.FAILED, Status.TIMEOUT, Status.ERROR, Status.LOST)
 _FAILURES_SHOWN = 20
+_MOST_PAGES = 10  # of failures that are looked through
 _FAILURES_US = 7 * 86_400_000_000
 _DAY_US = 86_400_000_000
 _DAYS = 8  # today and the week before it
 _DAYS_AGE_S = 30.0
+_MOST_ASKED = 1000  # jobs in one query
+# An attempt after which its run tried the job again: the last attempt says whether the job failed.
+_WAS_RETRIED = """run_index >= 0 AND EXISTS (SELECT 1 FROM jobs AS later
+WHERE later.run_uuid = jobs.run_uuid AND later.run_index = jobs.run_index
+AND later.run_attempt > jobs.run_attempt AND later.status <> 'cancelled')"""
 # Only numbers that are computed here are put in. All days are compared up to the same time of day.
 _TOTALS = """SELECT (began_at_us - {first}) / {day} AS day,
-CASE WHEN status IN ('failed', 'timeout', 'error', 'lost') THEN 1 ELSE 0 END AS has_failed,
+CASE WHEN status IN ('failed', 'timeout', 'error', 'lost') AND NOT ({retried}) THEN 1 ELSE 0 END
+AS has_failed,
 count(*) AS jobs, sum(cpu_s) AS cpu_s, sum(duration_s) AS duration_s
 FROM jobs
 WHERE began_at_us >= {first} AND began_at_us <= {now} AND (began_at_us - {first}) % {day} <= {passed}
@@ -58,7 +67,7 @@ class WorkerSummary(Struct, frozen=True, kw_only=True):
 
 
 class DayTotals(Struct, frozen=True, kw_only=True):
-    """Jobs that started within a day."""
+    """Jobs that started within a day. An attempt that was tried again has not failed."""
 
     begins_at_us: int
     jobs: int = 0
@@ -73,7 +82,7 @@ class Days(Struct, frozen=True, kw_only=True):
 
 
 class Overview(Struct, frozen=True, kw_only=True):
-    failures: tuple[Failure, ...]  # of the last week, newest first
+    failures: tuple[Failure, ...]  # of the last week, newest first; none that was tried again
     workers: tuple[WorkerSummary, ...]
     backlog: tuple[Backlog, ...]
     days: Days | None  # None: without `midnight_us`
@@ -81,17 +90,9 @@ class Overview(Struct, frozen=True, kw_only=True):
 
 def get_overview(store: QueueStore, who: Principal, days: "DayCounts", midnight_us: int | None) -> Overview:
     now_us = store.now_us()
-    query = HistoryQuery(
-        statuses=FAILURES,
-        since_us=now_us - _FAILURES_US,
-        limit=_FAILURES_SHOWN,
-        without_tag=BENCH_TAG,
-        sort=SortKey.STARTED,
-    )
-    records = store.page(who.visible(query)).records
     workers = store.workers()
     return Overview(
-        failures=tuple(failure_of(each) for each in records if each.outcome is not None),
+        failures=tuple(map(failure_of, _failed(store, who, now_us - _FAILURES_US))),
         workers=tuple(
             WorkerSummary(
                 name=each.name,
@@ -107,6 +108,42 @@ def get_overview(store: QueueStore, who: Principal, days: "DayCounts", midnight_
         backlog=tuple(store.backlog()) if who.scope is Scope.ALL else (),
         days=None if midnight_us is None else days.answer(store, who, midnight_us),
     )
+
+
+def _failed(store: QueueStore, who: Principal, since_us: int) -> list[Record]:
+    """Returns the newest jobs that failed and were not tried again."""
+    query = HistoryQuery(
+        statuses=FAILURES,
+        since_us=since_us,
+        limit=_FAILURES_SHOWN,
+        without_tag=BENCH_TAG,
+        sort=SortKey.STARTED,
+    )
+    found: list[Record] = []
+    for _ in range(_MOST_PAGES):
+        page = store.page(who.visible(query))
+        retried = retried_of(store, page.records)
+        found += [one for one in page.records if one.outcome is not None and one.number not in retried]
+        if page.next is None or len(found) >= _FAILURES_SHOWN:
+            break
+        query = replace(query, after=page.next)
+    return found[:_FAILURES_SHOWN]
+
+
+def retried_of(store: QueueStore, records: Sequence[Record]) -> set[int]:
+    """Returns the numbers of failed attempts after which a run tried the job again."""
+    numbers = [
+        str(record.number)
+        for record in records
+        if record.status in FAILURES and record.job.run is not None and record.job.run.index >= 0
+    ]
+    found: set[int] = set()
+    for first in range(0, len(numbers), _MOST_ASKED):
+        listed = ", ".join(numbers[first : first + _MOST_ASKED])
+        text = f"SELECT number FROM jobs WHERE number IN ({listed}) AND {_WAS_RETRIED}"  # noqa: S608 - numbers
+        limits = SqlLimits(rows=_MOST_ASKED, seconds=20.0, is_trusted=True)
+        found |= {int(number) for (number,) in store.sql(text, limits).rows}
+    return found
 
 
 def failure_of(record: Record) -> Failure:
@@ -161,7 +198,9 @@ def _days(store: QueueStore, user: str | None, midnight_us: int) -> Days:
     midnight_us = min(midnight_us, now_us)
     passed_us = min(now_us - midnight_us, _DAY_US)
     first_us = midnight_us - (_DAYS - 1) * _DAY_US
-    text = _TOTALS.format(first=first_us, now=now_us, day=_DAY_US, passed=passed_us, tag=BENCH_TAG)
+    text = _TOTALS.format(
+        first=first_us, now=now_us, day=_DAY_US, passed=passed_us, retried=_WAS_RETRIED, tag=BENCH_TAG
+    )
     totals = [DayTotals(begins_at_us=first_us + day * _DAY_US) for day in range(_DAYS)]
     for day, has_failed, jobs, cpu_s, duration_s in store.sql(
         text, SqlLimits(seconds=20.0, is_trusted=True), only_user=user

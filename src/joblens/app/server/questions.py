@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from joblens.app.jobs.series import check_columns
 from joblens.app.server.access import Principal
 from joblens.app.server.runs import find_workflow
 from joblens.model import questions as q
@@ -85,6 +86,7 @@ class Answering:
     def series(self, asked: q.SeriesQuery) -> SampleSeries:
         if not self._visible([asked.uuid]):
             return SampleSeries([], {name: [] for name in asked.names})
+        check_columns(asked.names)
         return self._store.series(asked.uuid, asked.names, asked.from_us, asked.to_us)
 
     def tails(self, asked: q.TailsQuery) -> q.SampleTails:

@@ -233,7 +233,7 @@ def _after(cursor: str | None) -> tuple[int, int]:
     if cursor is None:
         return -1, -1
     since, mark, number = cursor.partition(".")
-    if not (mark and since.isdecimal() and number.isdecimal() and len(cursor) < 40):
+    if not (mark and all(each.isascii() and each.isdecimal() and len(each) < 19 for each in (since, number))):
         raise InputError(
             f"cursor '{cursor[:80]}' is not one that a list returned",
             hint="use `next` of the previous page unchanged, or leave it out to start again",

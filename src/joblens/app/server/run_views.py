@@ -16,7 +16,7 @@ from joblens.app.runs.lookup import reused_results
 from joblens.app.runs.state import JobStanding, state_of_run
 from joblens.app.runs.tables import status_of
 from joblens.app.server.access import Principal
-from joblens.app.server.jobs import summary_of
+from joblens.app.server.jobs import UseSoFar, summary_of, use_so_far
 from joblens.app.server.runs import find_run
 from joblens.app.workflows.loader import plan_of_run
 from joblens.engine.schedule.replay import was_withdrawn
@@ -37,6 +37,7 @@ _MOST_REASONS = 1000  # failed jobs whose reason is read from their records
 _MOST_JOBS = 250_000  # of all runs that are in memory
 _AGE_S = 1.0  # of the table of a running run
 _AGE_OF_ENDED_S = 600.0  # jobs of an ended run may be deleted
+_MOST_FOLLOWED = 1000  # running jobs whose numbers are read
 _MOST_TIMELINES = 8  # of one run
 _SHARE = 4  # a table that took long is computed again after that many times as long
 WAITING = "waiting"  # jobs without an attempt, before the plan is read
@@ -92,6 +93,7 @@ class RunTable(Struct, frozen=True, kw_only=True):
     states: tuple[str, ...]
     groups: tuple[str, ...]
     rows: RunRowColumns
+    so_far: dict[int, UseSoFar]  # of running jobs, by index in the plan; in every answer
 
 
 class RunPage(Struct, frozen=True, kw_only=True):
@@ -320,6 +322,7 @@ class RunView:
         self.groups: JobGroups | None = None
         self.head: Computed[RunHead] | None = None
         self.rows: list[JobRow] = []
+        self.so_far: dict[int, UseSoFar] = {}
         self.changed: list[int] = []
         self.turn = time.time_ns() // 1_000_000  # a server that was started again counts from a higher number
         self.at_us = 0
@@ -354,6 +357,7 @@ class RunView:
             counts[STATES[row.state]] = counts.get(STATES[row.state], 0) + 1
         head = _head(store, run, Attempts(store, run), counts)
         self.rows, self.changed, self.at_us = rows, changed, store.now_us()
+        self.so_far = _so_far(store, standing.jobs)
         self.head = Computed(run, head, began_s)
 
     def timeline(self, run: Run, group: int | None, compute: Callable[[], TimelineAt]) -> TimelineAt:
@@ -384,6 +388,7 @@ class RunView:
             states=STATES,
             groups=self.groups.names,
             rows=_columns(rows),
+            so_far=self.so_far,
         )
 
 
@@ -421,6 +426,14 @@ def _reasons(store: QueueStore, run: Run) -> dict[int, str]:
     return {
         record.number: reason_of(record) for record in store.page(query).records if record.number is not None
     }
+
+
+def _so_far(store: QueueStore, jobs: Sequence[JobStanding]) -> dict[int, UseSoFar]:
+    running = {
+        job.results[-1].job_uuid: job.index for job in jobs if job.state is JobState.RUNNING and job.results
+    }
+    followed = list(running)[:_MOST_FOLLOWED]
+    return {running[uuid]: used for uuid, used in use_so_far(store, followed).items()}
 
 
 def _row(job: JobStanding, group: int, reasons: dict[int, str]) -> JobRow:

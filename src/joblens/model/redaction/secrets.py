@@ -393,7 +393,7 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
 def _assignments() -> re.Pattern[str]:
     """name=, name: and --name before a value, where the name might be a secret's."""
     words = "pass|pwd|secret|token|key|cred|auth|cookie|jwt|bearer|sig"
-    quote = r"""(?:\\?['"])?"""  # \" in the JSON of a shell line
+    quote = r"""(?:\\{0,7}['"])?"""  # \" in the JSON of a shell line, \\\" in the JSON of that
     name = rf"""(?<![\w-])(?:--?)?+{quote}(?=[\w-]*(?:{words}))[\w-]++{quote}"""
     return re.compile(rf"(?P<name>{name})(?P<between>\s*[=:]\s*|\s+)(?=[^\s&;|)}}\]])", re.IGNORECASE)
 
@@ -402,7 +402,9 @@ def _assignments() -> re.Pattern[str]:
 def _values() -> re.Pattern[str]:
     return re.compile(
         r"""\[[^\[\]]*\]|(?P<quote>")(?:[^"\\]|\\.)*"|(?P<single>')[^']*'"""
-        r"""|(?P<escaped>\\["'])[^"'\\]*\\["']|[^\s&;"'|)}\]]+"""
+        r"""|(?P<escaped>\\{1,7}["']).*?(?<!\\)(?P=escaped)"""
+        r"""|(?P<open>\\{0,7}["'])[^\r\n]*"""  # its end was cut off
+        r"""|[^\s&;"'|)}\]]+"""
     )
 
 
@@ -417,7 +419,7 @@ def _hide_assignments(text: str) -> str:
         else:
             end = value.end()
             quote = value["quote"] or value["single"] or value["escaped"] or ""
-            parts.append(f"{text[position : value.start()]}{quote}{REDACTED}{quote}")
+            parts.append(f"{text[position : value.start()]}{value['open'] or quote}{REDACTED}{quote}")
         position = end
     return "".join([*parts, text[position:]])
 

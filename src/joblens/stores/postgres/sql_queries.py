@@ -22,7 +22,7 @@ _FUNCTIONS = re.compile(r":(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)")
 
 
 def answer(database: Database, text: str, limits: SqlLimits, only_user: str | None) -> SqlAnswer:
-    with database.use(timeout_s=limits.seconds) as connection:
+    with database.use(timeout_s=limits.timeout_s) as connection:
         connection.begin("BEGIN READ WRITE")
         try:
             return _asked(connection, text, limits, only_user)

@@ -41,14 +41,15 @@ def read_changed(ask: Ask, known: Mapping[int, Record], most_queued: int | None)
             if most_queued is not None and waiting[user] > most_queued:
                 continue
         standing.append((number, [status, fence]))
-    same: dict[int, Record] = {
+    same = {
         number: known[number] for number, now in standing if number in known and _stands(known[number]) == now
     }
     found = {
         record.number: record
         for record in read_records(ask, [number for number, _ in standing if number not in same])
     }
-    return [record for number, _ in standing if (record := same.get(number) or found.get(number)) is not None]
+    both: dict[int | None, Record] = {**same, **found}
+    return [both[number] for number, _ in standing if number in both]
 
 
 def _stands(record: Record) -> list[str | int]:

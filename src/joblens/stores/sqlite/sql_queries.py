@@ -82,7 +82,7 @@ def _answered_elsewhere(question: _Question) -> SqlAnswer:
 def main() -> None:
     """Answers the question on standard input."""
     question = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=_Question)
-    _limit_process(question.limits.seconds)
+    _limit_process(question.limits.timeout_s)
     try:
         reply = _Reply(answer=_answered(question))
     except MemoryError:
@@ -105,7 +105,10 @@ def _limit_process(seconds: float) -> None:
 def _answered(question: _Question) -> SqlAnswer:
     with store_errors(question.path):
         connection = open_connection(
-            question.path, read_only=True, busy_timeout_s=question.limits.seconds, warn=_no_warning
+            question.path,
+            read_only=True,
+            busy_timeout_s=question.limits.timeout_s,
+            warn=_no_warning,
         )
     try:
         _make_views(connection, question.text, question.only_user)

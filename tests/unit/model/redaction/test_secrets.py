@@ -1,3 +1,4 @@
+import json
 import signal
 from collections.abc import Iterator
 from types import FrameType
@@ -101,6 +102,28 @@ def test_names_that_only_look_like_secrets_are_left(name: str) -> None:
 )
 def test_secrets_on_a_command_line_are_taken_out(argv: list[str], kept: list[str]) -> None:
     assert list(redact_argv(argv)) == kept
+
+
+@pytest.mark.parametrize("levels", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    "line", ['DB_PASSWORD="it\'s hunter2" run', r'TOKEN="a\"b hunter2" run', '{"api_key": "a b hunter2"}']
+)
+def test_quoted_secrets_are_taken_out_of_json_in_json(line: str, levels: int) -> None:
+    for _ in range(levels):
+        line = json.dumps({"line": line})
+    shown = redact_text(line)
+    assert "hunter2" not in shown
+    for _ in range(levels):
+        shown = json.loads(shown)["line"]
+    assert "***" in shown
+
+
+@pytest.mark.parametrize(
+    "text", ['PASSWORD="a b hunter2', "PASSWORD='a b hunter2", r"\"token\": \"a b hunter2"]
+)
+def test_secrets_whose_closing_quote_was_cut_off_are_taken_out(text: str) -> None:
+    assert "hunter2" not in redact_text(f"{text}\nnext line")
+    assert redact_text(f"{text}\nnext line").endswith("\nnext line")
 
 
 @pytest.mark.parametrize(

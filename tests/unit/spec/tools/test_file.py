@@ -87,7 +87,7 @@ def test_a_tool_is_called_by_its_file_unless_it_says_otherwise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("", "1:1: the file is empty; a tool has at least a command"),
         ("[1, 2]", "1:1: the file must be a mapping, not a list"),
@@ -159,10 +159,10 @@ def test_a_tool_is_called_by_its_file_unless_it_says_otherwise() -> None:
         ),
     ],
 )
-def test_a_mistake_is_reported_with_its_place(text: str, problems_of: str) -> None:
+def test_a_mistake_is_reported_with_its_place(text: str, problem: str) -> None:
     reading = read_tool(text, "/tools/t.yaml")
     assert reading.tool is None
-    assert [f"{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems] == [problems_of]
+    assert [f"{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems] == [problem]
 
 
 def test_all_mistakes_are_reported_at_once() -> None:

@@ -73,14 +73,16 @@ export class RunRows {
   take(answer) {
     this.groups = answer.groups;
     this.isWhole = true;
-    if (answer.is_complete) {
-      this._replace(answer.states, answer.rows);
-      return;
+    if (answer.is_complete) this._replace(answer.states, answer.rows);
+    else {
+      for (const row of rowsOf(answer.states, answer.rows)) {
+        const known = this._byIndex.get(row.index);
+        if (known) Object.assign(known, row);
+        else this._add(row);
+      }
     }
-    for (const row of rowsOf(answer.states, answer.rows)) {
-      const known = this._byIndex.get(row.index);
-      if (known) Object.assign(known, row);
-      else this._add(row);
+    for (const [index, [cpu_s, memory_bytes]] of Object.entries(/** @type {any} */ (answer.so_far))) {
+      Object.assign(this._byIndex.get(Number(index)) ?? {}, { cpu_s, memory_bytes });
     }
   }
 

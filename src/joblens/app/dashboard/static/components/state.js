@@ -1,6 +1,7 @@
-/** State badges: colour, shape and word, so that colour is never the only signal. */
+/** State badges: colour, shape and word, so that colour is never the only signal; numbers that still change. */
 
-import { el, svg } from "../core/dom.js";
+import { el, hiddenText, svg } from "../core/dom.js";
+import { UNKNOWN } from "../core/format.js";
 
 /** @type {Record<string, string>} */
 const TONES = {
@@ -71,4 +72,17 @@ export function stateBadge(status, label) {
     svg("path", { d: SHAPES[tone] ?? "" }),
   );
   return el("span", { class: `state tone-${tone}` }, shape, el("span", null, label ?? status.replaceAll("_", " ")));
+}
+
+/**
+ * A number of a job. While the job runs, it says that it is not the last word.
+ * @param {string} status
+ * @param {string} text
+ * @param {string} now  What it is of a running job: "so far", "in use now".
+ * @param {string} [title]
+ */
+export function numberOf(status, text, now, title = "") {
+  if (status !== "running" || text === UNKNOWN) return el("span", { title: title || null }, text);
+  const words = title ? `${now}, ${title}` : now;
+  return el("span", { class: "so-far", title: words }, text, hiddenText(` ${now}`));
 }

@@ -159,7 +159,8 @@ export class Table {
       ["--table-phone-width", phone.map((column) => column.narrow ?? column.width ?? FLEXIBLE_NARROW)],
     ];
     for (const [name, widths] of screens) {
-      this._table.style.setProperty(name, `${widths.reduce((sum, each) => sum + each, 0)}rem`);
+      const sum = widths.reduce((all, each) => all + each, 0);
+      this._table.style.setProperty(name, onSelect ? `calc(${sum}rem + var(--check-width))` : `${sum}rem`);
     }
     fill(this._head, el("tr", null, onSelect ? el("th", { class: "check", scope: "col" }, all) : null, cells));
   }

@@ -54,6 +54,7 @@ class JobView {
   async load() {
     const { source, root, signal, setTitle } = this._context;
     fill(root, el("p", { class: "muted", role: "status" }, "Loading the job…"));
+    const charts = Promise.allSettled([this._charts.load()]); // they take longest; an error is shown in their place
     /** @type {Api.Record} */
     const record = await source.get(this._path, {}, { signal });
     setTitle(titleOf(record));
@@ -68,7 +69,7 @@ class JobView {
       el("div", { class: "grid job-grid" }, this._facts.node, this._provenance.node),
     );
     this._show(record);
-    await Promise.allSettled([this._charts.load(), this._log.load(record)]); // each shows its own error
+    await Promise.allSettled([charts, this._log.load(record)]);
     this._loadRest(record);
     if (source.isLive && !isFinal(record.status)) this._follow();
   }

@@ -3,7 +3,7 @@
 import { runActions } from "../components/run-actions.js";
 import { GraphCard, TimelineCard } from "../components/run-cards.js";
 import { RunRows, STATE_ORDER } from "../components/run-rows.js";
-import { stateBadge, toneOf } from "../components/state.js";
+import { numberOf, stateBadge, toneOf } from "../components/state.js";
 import { Table } from "../components/table.js";
 import { el, fill, setText } from "../core/dom.js";
 import * as format from "../core/format.js";
@@ -162,7 +162,7 @@ class RunPage {
       this._showRows();
       this._graph.showStates();
       this._timeline.changed(answer.states);
-    }
+    } else this._table.refresh();
     if (isNew) {
       this._graph.load();
       this._timeline.load(answer.states);
@@ -362,8 +362,8 @@ class RunPage {
         width: 6.6,
         align: "right",
         needs: "wide",
-        key: (row) => String(row.cpu_s),
-        cell: (row) => format.duration(row.cpu_s),
+        key: (row) => `${row.state} ${row.cpu_s}`,
+        cell: (row) => numberOf(row.state, format.duration(row.cpu_s), "so far"),
       },
       {
         id: "memory",
@@ -372,8 +372,8 @@ class RunPage {
         width: 9,
         align: "right",
         needs: "wide",
-        key: (row) => String(row.memory_bytes),
-        cell: (row) => format.bytes(row.memory_bytes),
+        key: (row) => `${row.state} ${row.memory_bytes}`,
+        cell: (row) => numberOf(row.state, format.bytes(row.memory_bytes), "in use now"),
       },
       {
         id: "attempts",

@@ -10,7 +10,7 @@ import { el, fill, setText } from "../../core/dom.js";
 import * as format from "../../core/format.js";
 import { joinCharts, seriesOf, withEarlier } from "./chart-data.js";
 
-const POINTS = 800;
+const POINTS = 800; // as FIRST_CHARTS in web/pages.py
 const ZOOM_MS = 150; // after the last change
 const STEP = 0.25;
 

@@ -1,6 +1,6 @@
 /** Columns of the list of jobs, and the menu that chooses them. The choice is in the address. */
 
-import { stateBadge } from "../../components/state.js";
+import { numberOf, stateBadge } from "../../components/state.js";
 import { el } from "../../core/dom.js";
 import * as format from "../../core/format.js";
 
@@ -117,8 +117,8 @@ const COLUMNS = {
     sort: "cpu",
     width: 7.1,
     align: "right",
-    key: (job) => String(job.cpu_s),
-    cell: (job) => format.duration(job.cpu_s),
+    key: (job) => `${job.status} ${job.cpu_s}`,
+    cell: (job) => numberOf(job.status, format.duration(job.cpu_s), "so far"),
   }),
   utilization: () => ({
     label: "CPU",
@@ -132,13 +132,11 @@ const COLUMNS = {
     sort: "memory",
     width: 8.9,
     align: "right",
-    key: (job) => `${job.memory_peak_bytes} ${job.memory_limit_bytes}`,
-    cell: (job) =>
-      el(
-        "span",
-        { title: job.memory_limit_bytes ? `limit ${format.bytes(job.memory_limit_bytes)}` : "no limit" },
-        format.bytes(job.memory_peak_bytes),
-      ),
+    key: (job) => `${job.status} ${job.memory_peak_bytes} ${job.memory_bytes} ${job.memory_limit_bytes}`,
+    cell: (job) => {
+      const limit = job.memory_limit_bytes ? `limit ${format.bytes(job.memory_limit_bytes)}` : "no limit";
+      return numberOf(job.status, format.bytes(job.memory_peak_bytes ?? job.memory_bytes), "in use now", limit);
+    },
   }),
   limit: () => ({
     label: "Memory limit",
