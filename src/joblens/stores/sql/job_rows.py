@@ -41,14 +41,14 @@ def read_changed(ask: Ask, known: Mapping[int, Record], most_queued: int | None)
             if most_queued is not None and waiting[user] > most_queued:
                 continue
         standing.append((number, [status, fence]))
-    same = {
+    same: dict[int | None, Record] = {
         number: known[number] for number, now in standing if number in known and _stands(known[number]) == now
     }
     found = {
         record.number: record
         for record in read_records(ask, [number for number, _ in standing if number not in same])
     }
-    both: dict[int | None, Record] = {**same, **found}
+    both = {**same, **found}
     return [both[number] for number, _ in standing if number in both]
 
 
