@@ -195,7 +195,7 @@ def test_a_store_that_cannot_be_asked_signs_nobody_out(
     token = server.token()
     reader = EventReader(server, f"{API}/jobs/{uuid}/samples/stream", token)
     events = iter(reader)
-    assert next(events)[1] == "0"
+    assert next(events)[1] == "1.0"
     store = tmp_path / "joblens.db"
     store.rename(tmp_path / "away.db")
     while server.get(f"{API}/jobs/{uuid}", token).status != 503:
@@ -203,7 +203,7 @@ def test_a_store_that_cannot_be_asked_signs_nobody_out(
     time.sleep(0.5)  # several checks of the token
     (tmp_path / "away.db").rename(store)
     server.apply(samples(uuid, 1, 1), ended(uuid))
-    assert [next(events)[:2], next(events)[0]] == [("sample", "1"), "end"]
+    assert [next(events)[:2], next(events)[0]] == [("sample", "1.1"), "end"]
     reader.close()
 
 
