@@ -41,22 +41,11 @@ def read_changed(ask: Ask, known: Mapping[int, Record], most_queued: int | None)
             if most_queued is not None and waiting[user] > most_queued:
                 continue
         standing.append((number, [status, fence]))
-<<<<<<< HEAD
-    same: dict[int | None, Record] = {
-        number: known[number] for number, now in standing if number in known and _stands(known[number]) == now
-    }
-    found = {
-        record.number: record
-        for record in read_records(ask, [number for number, _ in standing if number not in same])
-    }
-    both = {**same, **found}
-=======
     both: dict[int | None, Record] = {
         number: known[number] for number, now in standing if number in known and _stands(known[number]) == now
     }
     missing = [number for number, _ in standing if number not in both]
     both.update((record.number, record) for record in read_records(ask, missing))
->>>>>>> main
     return [both[number] for number, _ in standing if number in both]
 
 
