@@ -102,8 +102,8 @@ def command(
         session.write_json(_form(sizing, file, change, is_written=wants_file and not diff))
     elif file is not None and change is not None and diff:
         _show_diff(session, file, change.text)
-        skipped = _report_skipped(session, sizing, adds=add)
-        if change.text == file.text and not change.kept and not skipped:
+        is_unchanged = change.text == file.text and not change.kept
+        if is_unchanged and not _report_skipped(session, sizing, adds=add):
             session.note(f"joblens: {file.path} already has these values")
         _report_reused(session, change)
         if write_to is not None:
