@@ -4,7 +4,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,13 @@ import pytest
 pytest.importorskip("starlette")
 
 from joblens.app.server.streams import LogSource, RunEventSource
-from joblens.model.errors import UnknownRun
+from joblens.model.errors import StoreError, UnknownRun
 from joblens.model.runs.run import Run, RunEnded, RunEvent, RunStarted, RunStatus, Workflow
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import RunCreated, RunNoted, WorkflowCreated
+from joblens.ports.store import QueueStore
 from joblens.web import auth, streams
+from joblens.web.store_threads import StoreThreads
 from tests.builders.tickets import done
 from tests.builders.writes import NOON_US, ended, queued, samples, started
 from tests.integration.requeued import begin_again, requeued_job
@@ -145,6 +147,35 @@ def test_output_of_a_job_that_begins_again_starts_again(
     assert next(events)[2] == {"offset": 0, "text": "new\n" * 8}
     server.apply(done(uuid, 2, stdout_bytes=32))
     assert next(events)[0] == "end"
+    reader.close()
+
+
+@pytest.mark.parametrize("kind", ["samples", "logs/stdout"])
+def test_a_new_attempt_is_reported_also_if_another_stream_cannot_be_read(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(streams, "_LONGEST_PAUSE_S", 0.2)
+    lost: list[Any] = []
+
+    def read(hub: StoreThreads, function: Callable[[QueueStore], Any]) -> Any:
+        found = call_here(hub, function)
+        if isinstance(found, dict) and any(getattr(each, "attempt", 0) == 2 for each in found.values()):
+            lost.append(found)
+            if len(lost) == 1:
+                raise StoreError("the store went away while another stream was read")
+        return found
+
+    call_here = StoreThreads.call_here
+    monkeypatch.setattr(StoreThreads, "call_here", read)
+    uuid = requeued_job(server, tmp_path)
+    reader = EventReader(server, f"{API}/jobs/{uuid}/{kind}/stream")
+    events = iter(reader)
+    while next(events)[1] not in ("1.4", "1.20"):
+        pass
+    begin_again(server, tmp_path, uuid, is_ended=True)
+    assert next(events)[::2] == ("reset", {"reason": "job-queued-again"})
+    assert [name for name, _, _ in events][-1] == "end"
+    assert lost
     reader.close()
 
 

@@ -115,10 +115,9 @@ def command(
     runs = f" and {counted(done.runs, 'run')}" if done.runs else ""
     session.note(f"report of {counted(done.jobs, 'job')}{runs}, {size}")
     if done.unknown_secrets:
-        names = ", ".join(done.unknown_secrets[:5])
         session.warn(
-            f"output may contain values of {names}, which are not stored and cannot be hidden there; "
-            "--log-lines 0 leaves output out"
+            f"output may contain values of {listed(done.unknown_secrets, 5)}, "
+            "which are not stored and cannot be hidden there; --log-lines 0 leaves output out"
         )
 
 
