@@ -156,7 +156,7 @@ def test_a_time_limit_of_years_is_as_good_as_none(filled: QueueStore) -> None:
     assert filled.sql("SELECT 1", SqlLimits(seconds=1e10)).rows == [(1,)]
 
 
-def test_a_failed_attempt_that_was_tried_again_is_told_from_one_that_was_not(store: QueueStore) -> None:
+def test_retried_attempts_are_no_failed_jobs(store: QueueStore) -> None:
     """The overview and reports ask this of every store."""
     now_us = time.time_ns() // 1000
     store.apply([workflow("w1"), run("r1", "w1", jobs=2), begun("r1")])

@@ -26,7 +26,7 @@ _DAY_US = 86_400_000_000
 _DAYS = 8  # today and the week before it
 _DAYS_AGE_S = 30.0
 _MOST_ASKED = 1000  # jobs in one query
-# An attempt after which its run tried the job again: the last attempt says whether the job failed.
+# An attempt that was retried: the last attempt says whether the job failed.
 _WAS_RETRIED = """run_index >= 0 AND EXISTS (SELECT 1 FROM jobs AS later
 WHERE later.run_uuid = jobs.run_uuid AND later.run_index = jobs.run_index
 AND later.run_attempt > jobs.run_attempt AND later.status <> 'cancelled')"""
@@ -67,7 +67,7 @@ class WorkerSummary(Struct, frozen=True, kw_only=True):
 
 
 class DayTotals(Struct, frozen=True, kw_only=True):
-    """Jobs that started within a day. An attempt that was tried again has not failed."""
+    """Jobs that started within a day. A retried attempt has not failed."""
 
     begins_at_us: int
     jobs: int = 0
@@ -82,7 +82,7 @@ class Days(Struct, frozen=True, kw_only=True):
 
 
 class Overview(Struct, frozen=True, kw_only=True):
-    failures: tuple[Failure, ...]  # of the last week, newest first; none that was tried again
+    failures: tuple[Failure, ...]  # of the last week, newest first; none that was retried
     workers: tuple[WorkerSummary, ...]
     backlog: tuple[Backlog, ...]
     days: Days | None  # None: without `midnight_us`
@@ -111,7 +111,7 @@ def get_overview(store: QueueStore, who: Principal, days: "DayCounts", midnight_
 
 
 def _failed(store: QueueStore, who: Principal, since_us: int) -> list[Record]:
-    """Returns the newest jobs that failed and were not tried again."""
+    """Returns the newest jobs that failed and were not retried."""
     query = HistoryQuery(
         statuses=FAILURES,
         since_us=since_us,
@@ -131,7 +131,7 @@ def _failed(store: QueueStore, who: Principal, since_us: int) -> list[Record]:
 
 
 def retried_of(store: QueueStore, records: Sequence[Record]) -> set[int]:
-    """Returns the numbers of failed attempts after which a run tried the job again."""
+    """Returns the numbers of failed attempts that were retried."""
     numbers = [
         str(record.number)
         for record in records
