@@ -192,7 +192,7 @@ class Hub:
             self._leave(key, topic)
 
     async def _void(self, topic: Topic, after: Position) -> str:
-        """Returns why a client cannot go on behind a position, or ''."""
+        """Returns why a client cannot continue behind a position, or ''."""
         if after.attempt and after.attempt != topic.attempt:
             is_later = topic.attempt == 0 or topic.attempt > after.attempt
             return "job-queued-again" if is_later else "unknown-position"
