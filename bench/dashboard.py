@@ -211,6 +211,8 @@ def _watched(browser: Browser, server: Server, bench: Workbench, jobs: int) -> I
     with _signed_in(browser, server) as page:
         yield Figure(f"{what}: overview opens", _opened_s(page, server.url, _ROWS_SHOWN), "s", 1.0)
         page.wait_for_timeout(5000)
+        rows = page.locator(".running-table tbody tr[data-key]").count()
+        yield Figure(f"{what}: rows in the document", rows, "", 80)
         yield _longest_task(what, browser, page, bench, lambda: page.wait_for_timeout(TRACED_S * 1000))
         if jobs != LIVE_JOBS[0]:
             return

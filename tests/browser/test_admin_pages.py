@@ -109,7 +109,7 @@ def test_nodes_show_workers_and_what_is_measured(busy: Served, tmp_path: Path, d
     expect(far).to_contain_text("2 of 2")
     here = page.locator(".node-card").first
     expect(here.get_by_role("meter", name=re.compile("^CPU of"))).to_be_visible()
-    here.get_by_text("What is measured here").click()
+    here.get_by_text("Measured here").click()
     expect(here.get_by_role("table", name="Measured", exact=True)).to_contain_text("cpu")
     expect(page.get_by_text("Live", exact=True)).to_be_visible()
 

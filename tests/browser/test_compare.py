@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         run(
             [sys.executable, "-c", WORK, str(size), str(seconds)],
             name=HOSTILE if number == 1 else f"train-{number}",
-            params={"size": size, "optimizer": optimizer},
+            params={"size": size, "optimizer": optimizer, "seed": (1, 4, 10)[number], "layers": 2 + number},
             interval=0.1,
             store=store,
         )
@@ -77,12 +77,18 @@ def test_selected_jobs_are_compared_with_significant_differences(dashboard: Watc
 def test_ticks_of_an_axis_are_whole_where_its_numbers_are_and_never_repeat(dashboard: Watched) -> None:
     dashboard.open("/compare?ids=1,2,3")
     page = dashboard.page
-    ticks = page.locator(".axis").first.page.evaluate(
-        "() => [...document.querySelectorAll('.axis')].map("
-        "(axis) => [...axis.querySelectorAll('.tick-text')].map((text) => text.textContent))"
+    expect(page.locator(".axis").first).to_be_visible()
+    ticks: dict[str, list[str]] = page.evaluate(
+        "() => Object.fromEntries([...document.querySelectorAll('.axis')].map((axis) => "
+        "[axis.querySelector('.axis-title').firstChild.nodeValue, "
+        "[...axis.querySelectorAll('.tick-text')].map((text) => text.textContent)]))"
     )
-    assert ticks
-    assert all(len(set(words)) == len(words) for words in ticks)
+    assert all(len(set(words)) == len(words) for words in ticks.values())
+    assert ticks["layers"] == ["2", "3", "4"]
+    for name, ends in (("size", ("8", "64")), ("seed", ("1", "10"))):
+        assert all(word.isdigit() for word in ticks[name]), name
+        assert (ticks[name][0], ticks[name][-1]) == ends
+        assert len(ticks[name]) > 2
 
 
 def test_brushes_select_jobs_with_the_keyboard_and_the_pointer(dashboard: Watched) -> None:

@@ -157,7 +157,7 @@ def test_a_run_is_found_by_every_way_to_say_it(store: Store) -> None:
         ("2", "has not been run yet"),
         ("1.7", "workflow 1 ('flow') has no run 7"),
         ("flow.7", "has no run 7"),
-        ("9.1", "no run or workflow has the id or name '9.1'"),
+        ("9.1", "no run or workflow has the ID or name '9.1'"),
         ("nothing", "'nothing'"),
         ("", "''"),
         ("1.", "'1.'"),

@@ -1,18 +1,21 @@
 """What every store must do with queries in SQL: only views can be read, nothing can change, limits hold."""
 
+import time
 import tracemalloc
 
 import pytest
 
+from joblens.app.html_report.writing import reader
+from joblens.app.server.overview import DayCounts, retried_of
 from joblens.model.access import ApiToken, Role, Scope
 from joblens.model.errors import InputError
 from joblens.model.history import Annotation
-from joblens.model.jobs.job import Finding, Severity
+from joblens.model.jobs.job import Finding, Severity, Status
 from joblens.model.sql import VIEWS, SqlLimits
 from joblens.model.writes import JobAnnotated
 from joblens.ports.store import QueueStore
 from tests.builders.runs import attempt, begun, run, workflow
-from tests.builders.writes import NOON_US, ended, queued, samples, started, whole_job
+from tests.builders.writes import NOON_US, SECOND, ended, queued, samples, started, whole_job
 
 LIMITS = SqlLimits(seconds=20)
 
@@ -151,3 +154,17 @@ def test_a_query_that_takes_too_long_ends(filled: QueueStore) -> None:
 
 def test_a_time_limit_of_years_is_as_good_as_none(filled: QueueStore) -> None:
     assert filled.sql("SELECT 1", SqlLimits(seconds=1e10)).rows == [(1,)]
+
+
+def test_a_failed_attempt_that_was_tried_again_is_told_from_one_that_was_not(store: QueueStore) -> None:
+    """The overview and reports ask this of every store."""
+    now_us = time.time_ns() // 1000
+    store.apply([workflow("w1"), run("r1", "w1", jobs=2), begun("r1")])
+    store.apply(attempt("r1", 0, 1, Status.FAILED, uuid="a1", at_us=now_us - 9))
+    store.apply(attempt("r1", 0, 2, uuid="a2", at_us=now_us - 8))
+    store.apply(attempt("r1", 1, 1, Status.TIMEOUT, uuid="b1", at_us=now_us - 7))
+    store.apply(whole_job("c1", Status.FAILED, at_us=now_us - 6))
+    records = [store.find(uuid) for uuid in ("a1", "a2", "b1", "c1")]
+    assert retried_of(store, records) == {records[0].number}
+    today = DayCounts().answer(store, reader("ann"), now_us - 3600 * SECOND).today
+    assert (today.jobs, today.failed) == (4, 2)

@@ -107,7 +107,7 @@ def test_a_run_that_repeats_a_part_keeps_the_other_results(twice: Path, joblens:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nothing"], "no run or workflow has the id or name 'nothing'"),
+        (["nothing"], "no run or workflow has the ID or name 'nothing'"),
         (["ml-pipelin"], "did you mean 'ml-pipeline'?"),
         (["1", "--run-id", "7"], "workflow 1 ('ml-pipeline') has no run 7"),
         (["1", "--run-id", "0"], "--run-id"),
@@ -158,7 +158,7 @@ def test_one_workflow_is_shown_with_all_its_runs(twice: Path, joblens: RunJoblen
     counts = [(each["run"], each["completed"], each["failed"], each["left"]) for each in document["runs"]]
     assert counts == [("1.1", 2, 1, 1), ("1.2", 3, 0, 1)]
     assert "1.2" in joblens("workflows", "show", "1", code=0).stdout
-    assert "no workflow has the id or name 'x'" in joblens("workflows", "show", "x", code=2).stderr
+    assert "no workflow has the ID or name 'x'" in joblens("workflows", "show", "x", code=2).stderr
 
 
 def test_without_workflows_it_is_said_how_to_begin(store_path: Path, joblens: RunJoblens) -> None:

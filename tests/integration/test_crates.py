@@ -289,7 +289,7 @@ def test_a_folder_that_is_there_is_left_alone(ran: WorkflowCli) -> None:
         (("ro-crate", "job:1"), "needs an output path"),
         (("ro-crate", "job:1", "-o", "crate", "--tag", "x"), "without filters"),
         (("ro-crate", "job:1", "-o", "crate", "--files-limit", "1m"), "--files-limit needs --with-files"),
-        (("ro-crate", "nobody", "-o", "crate"), "no job, workflow or run has the id 'nobody'"),
+        (("ro-crate", "nobody", "-o", "crate"), "no job, workflow or run has the ID 'nobody'"),
         (("csv", "job:1"), "'job:1' does not apply to 'csv'"),
         (("csv", "--license", "x"), "--license does not apply to 'csv'"),
         (("ro-crate", "job:1", "-o", "/proc/crate"), "/proc/crate: cannot be written"),

@@ -138,6 +138,12 @@ def test_a_dry_run_lists_jobs_and_deletes_none(joblens: RunJoblens) -> None:
     assert json.loads(joblens("history", "--json", "--status", "failed").stdout)[0]["name"] == "two"
 
 
+def test_an_id_may_say_that_it_is_a_job(joblens: RunJoblens) -> None:
+    _filled(joblens)
+    report = json.loads(joblens("delete", "job:1", "--dry-run", "--json", code=0).stdout)
+    assert [each["number"] for each in report["deleted"]] == [1]
+
+
 def test_a_job_that_has_not_ended_is_refused_by_id_and_left_out_by_filter(joblens: RunJoblens) -> None:
     _filled(joblens)
     refused = joblens("delete", "3", "2", "--yes")

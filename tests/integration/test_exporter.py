@@ -114,6 +114,15 @@ def test_other_addresses_need_a_token(joblens: RunJoblens) -> None:
     assert "--token-file" in done.stderr
 
 
+def test_a_port_in_use_is_named_with_what_to_do(joblens: RunJoblens) -> None:
+    joblens("run", "--", "true", code=0)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = joblens("exporter", "--listen", listen, code=125)
+    assert f"--listen {listen}: Address already in use" in done.stderr
+    assert "choose another" in done.stderr
+
+
 def test_a_host_name_that_points_here_is_refused(joblens: RunJoblens) -> None:
     joblens("run", "--", "true", code=0)
     with exporter("--listen", ANY) as url, pytest.raises(urllib.error.HTTPError, match="421"):

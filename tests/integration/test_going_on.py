@@ -85,7 +85,7 @@ def test_a_rerun_can_be_rehearsed(cli: WorkflowCli) -> None:
 def test_a_run_that_is_not_there_is_called_a_run(cli: WorkflowCli) -> None:
     cli.run(BROKEN, code=1)
     output = cli.call("diff", "1.1", "9.9", code=2).stderr
-    assert "no run or workflow has the id or name '9.9'" in output
+    assert "no run or workflow has the ID or name '9.9'" in output
     assert "`joblens workflows` lists them" in output
     assert "#" not in output
     assert "`joblens history` lists jobs" in cli.call("diff", "1.1", "nothing", code=2).stderr

@@ -188,7 +188,7 @@ def test_output_is_followed_ranged_and_tailed(server: Served, connect: Connect, 
     assert refused(lambda: client.logs(uuid, tail=1, after=1)).code() == Code.INVALID_ARGUMENT
 
 
-def test_a_client_that_was_away_while_its_job_began_again_is_reset(
+def test_a_client_that_was_away_while_its_job_began_again_gets_a_reset(
     server: Served, connect: Connect, tmp_path: Path
 ) -> None:
     uuid = requeued_job(server, tmp_path)
@@ -203,8 +203,8 @@ def test_a_client_that_was_away_while_its_job_began_again_is_reset(
     assert void.reset == "job-queued-again"
     assert [(each.attempt, each.index) for each in rest] == [(2, index) for index in range(8)]
     for follow in (False, True):
-        reset, part = client.logs(uuid, follow=follow, after=20, attempt=1)
-        assert (reset.reset, part.data, part.attempt) == ("job-queued-again", b"new\n" * 8, 2)
+        void, part = client.logs(uuid, follow=follow, after=20, attempt=1)
+        assert (void.reset, part.data, part.attempt) == ("job-queued-again", b"new\n" * 8, 2)
         (rest_of_it,) = client.logs(uuid, follow=follow, after=28, attempt=2)
         assert rest_of_it.data == b"new\n"
     assert [each.index for each in client.metrics(uuid, after=5)] == [6, 7]

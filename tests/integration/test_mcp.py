@@ -1,6 +1,9 @@
 """`joblens mcp` with the client of the official SDK, over standard input and output."""
 
+import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -148,3 +151,21 @@ def test_a_command_is_submitted_and_cancelled(tmp_path: Path, joblens: RunJoblen
 
 def test_without_a_store_there_is_a_message(tmp_path: Path, joblens: RunJoblens) -> None:
     assert "there is no store" in joblens("mcp", code=2).stderr
+
+
+def test_ctrl_c_ends_it_while_it_waits_for_input(joblens: RunJoblens) -> None:
+    joblens("run", "--", "true", code=0)
+    first = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": first})
+    command = [sys.executable, "-m", "joblens", "mcp"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(line.encode() + b"\n")
+        server.stdin.flush()
+        assert b'"joblens"' in server.stdout.readline()
+        server.send_signal(signal.SIGINT)
+        try:
+            assert server.wait(20.0) == -signal.SIGINT
+        finally:
+            server.kill()

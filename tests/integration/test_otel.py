@@ -180,7 +180,16 @@ def failing(receiver_url: str) -> dict[str, Any]:
 def test_a_receiver_that_is_down_changes_nothing_for_the_job(joblens: RunJoblens) -> None:
     done = joblens("run", "--", "sh", "-c", "echo fine; exit 7", env=failing("http://127.0.0.1:9"), code=7)
     assert done.stdout == "fine\n"
+    assert done.stderr == (
+        "joblens: warning: OpenTelemetry: 127.0.0.1:9: Connection refused; events may be missing there\n"
+    )
     assert joblens("show", "1", "--json", code=0).json["record"]["outcome"]["exit_code"] == 7
+
+
+def test_an_endpoint_that_is_no_url_is_one_warning(joblens: RunJoblens) -> None:
+    done = joblens("run", "--", "true", env=failing("nonsense"), code=0)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("joblens: warning: OpenTelemetry: Invalid URL 'nonsense/v1/")
 
 
 def test_a_receiver_that_hangs_is_left_behind(joblens: RunJoblens) -> None:

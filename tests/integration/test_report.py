@@ -162,10 +162,11 @@ def test_a_report_of_a_server_is_that_of_its_store(joblens: RunJoblens, tmp_path
     ("arguments", "message"),
     [
         ((), "a report needs jobs, runs or filters"),
-        (("nothing",), "no job, workflow or run has the id 'nothing'"),
+        (("nothing",), "no job, workflow or run has the ID 'nothing'"),
         (("--status", "timeout"), "no job matches"),
         (("1", "--status", "success"), "give jobs and runs, or filters"),
         (("1", "-o", "no/such/folder/r.html"), "cannot be written"),
+        (("1", "-o", "-"), "standard output cannot be used here"),
         (("1", "-o", "."), "is a directory"),
         (("1", "--points", "3"), "--points"),
     ],

@@ -173,6 +173,9 @@ def test_what_is_not_written_is_left_out_without_add(cli: WorkflowCli) -> None:
     path = run_file(cli, "yaml")
     done = cli.call("rightsize", "night", "--write", "--force", code=0)
     assert "use --add to add them: inner, bare" in done.stderr
+    again = cli.call("rightsize", "night", "--diff", "--force", code=0)
+    assert "use --add to add them: inner, bare" in again.stderr
+    assert "already has these values" not in again.stderr
     assert path.read_text().endswith("  - name: bare\n    command: echo bare\n")
     assert "runtime: PT20S\njobs:" in path.read_text()
 

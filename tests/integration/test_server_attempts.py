@@ -34,7 +34,9 @@ def idents(reader: EventReader) -> list[str]:
     return found
 
 
-def test_a_client_that_was_away_while_its_job_began_again_is_reset(server: Served, tmp_path: Path) -> None:
+def test_a_client_that_was_away_while_its_job_began_again_gets_a_reset(
+    server: Served, tmp_path: Path
+) -> None:
     """The new attempt is already behind the client's position."""
     uuid = requeued_job(server, tmp_path)
     path = f"{API}/jobs/{uuid}/samples/stream"

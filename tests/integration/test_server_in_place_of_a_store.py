@@ -165,13 +165,16 @@ def test_runs_are_submitted_repeated_and_watched(remote: RunJoblens, joblens: Ru
         ("history", {"JOBLENS_TOKEN": ""}, 2, "no valid token"),
         ("history --server http://127.0.0.1:1", {}, 125, "cannot be reached"),
         ("history --server http://jobs.example.org", {}, 2, "unencrypted"),
+        ("bench -- true", {}, 2, "joblens bench does not work on a server"),
+        ("history --server http://127.0.0.1:{port}/elsewhere", {}, 2, "there is no joblens server at"),
+        ("history --server https://127.0.0.1:{port}", {}, 125, "it answers without TLS"),
         ("history --server nonsense", {}, 2, "not a URL of a server"),
     ],
 )
 def test_a_server_that_cannot_be_used_is_an_error(
-    remote: RunJoblens, line: str, env: dict[str, str], code: int, message: str
+    server: Served, remote: RunJoblens, line: str, env: dict[str, str], code: int, message: str
 ) -> None:
-    done = remote(*line.split(), env=env)
+    done = remote(*line.format(port=server.port).split(), env=env)
     assert (done.code, message in done.stderr, done.stdout) == (code, True, "")
     assert "Traceback" not in done.stderr
 

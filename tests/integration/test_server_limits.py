@@ -229,7 +229,10 @@ def test_clients_need_a_certificate_where_it_is_required(tmp_path: Path) -> None
 def test_a_certificate_that_cannot_be_used_is_an_error_at_start(tmp_path: Path) -> None:
     (tmp_path / "x.pem").write_text("no certificate")
     options = {"certificate": str(tmp_path / "x.pem"), "key": str(tmp_path / "x.pem")}
-    with pytest.raises(ServeError, match="cannot be used"), Served(tmp_path, options=options):
+    with pytest.raises(ServeError, match="cannot be used: not PEM"), Served(tmp_path, options=options):
+        pass
+    options["key"] = str(tmp_path / "none.pem")
+    with pytest.raises(ServeError, match=r"there is no .*none\.pem"), Served(tmp_path, options=options):
         pass
 
 

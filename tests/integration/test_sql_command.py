@@ -37,6 +37,11 @@ def test_json_and_csv_have_every_value(filled: RunJoblens) -> None:
     assert found == [["number", "name", "exit_code"], ["1", "one", ""], ["2", "two,\x1b[31m\n", ""]]
 
 
+def test_a_dash_is_standard_output(filled: RunJoblens, tmp_path: Path) -> None:
+    assert filled("sql", "SELECT 1 AS x", "--as", "csv", "-o", "-", code=0).stdout.split() == ["x", "1"]
+    assert not (tmp_path / "-").exists()
+
+
 def test_arrow_goes_to_a_file(filled: RunJoblens, tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     path = tmp_path / "jobs.arrow"

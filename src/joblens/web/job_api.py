@@ -39,10 +39,6 @@ class FieldsQuery(SeriesQuery, frozen=True, kw_only=True, forbid_unknown_fields=
     field: tuple[jobs.Word, ...] = ()  # columns of samples, with /s behind a counter its rate
 
 
-class AdviceQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: tuple[jobs.Word, ...] = ()
-
-
 def changer(call: Call) -> Changer:
     server = call.server
     return Changer(call.store, call.principal, server.settings, server.config, server.warn)
@@ -55,14 +51,6 @@ def _job(call: Call) -> str:
 def _submitted(found: tuple[Record, bool]) -> Reply:
     record, is_new = found
     return Reply(value=record, status=201 if is_new else 200)
-
-
-def _advice(call: Call) -> jobs.JobAdvice:
-    from joblens.model.errors import InputError
-
-    if not call.query.name:
-        raise InputError("advice needs the names of jobs", hint="add name=NAME; * and ? match")
-    return jobs.get_advice(call.store, call.principal, call.query.name)
 
 
 def _series(call: Call) -> Series:
@@ -262,8 +250,8 @@ ENDPOINTS = (
         name="getAdvice",
         is_slow=True,
         summary="Resource requests that earlier jobs of these names suggest.",
-        answer=_advice,
+        answer=lambda call: jobs.get_advice(call.store, call.principal, call.query),
         returns=jobs.JobAdvice,
-        query=AdviceQuery,
+        query=jobs.AdviceQuery,
     ),
 )

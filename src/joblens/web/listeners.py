@@ -185,7 +185,8 @@ class Certificates:
             self.context.load_cert_chain(*self._files)
         except (OSError, ssl.SSLError) as error:
             raise ServeError(
-                f"the certificate {options.certificate} with the key {options.key} cannot be used: {error}",
+                f"the certificate {options.certificate} with the key {options.key} cannot be used: "
+                f"{_why(error, self._files)}",
                 hint="both are PEM files, the key without a password",
             ) from error
         if options.client_ca:
@@ -194,7 +195,8 @@ class Certificates:
                 self.context.load_verify_locations(options.client_ca)
             except (OSError, ssl.SSLError) as error:
                 raise ServeError(
-                    f"the certificate authority {options.client_ca} cannot be used: {error}"
+                    f"the certificate authority {options.client_ca} cannot be used: "
+                    f"{_why(error, (options.client_ca,))}"
                 ) from error
 
     def read_files(self) -> tuple[bytes, bytes]:
@@ -212,13 +214,26 @@ class Certificates:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
             self.context.load_cert_chain(*self._files)
         except (OSError, ssl.SSLError) as error:
-            raise ServeError(f"the changed certificate {self._files[0]} cannot be used: {error}") from error
+            raise ServeError(
+                f"the changed certificate {self._files[0]} cannot be used: {_why(error, self._files)}"
+            ) from error
         self._stamp = stamp
         self.loads += 1
         return True
 
     def _stamps(self) -> tuple[tuple[int, int] | None, ...]:
         return tuple(_stamp(path) for path in self._files)
+
+
+def _why(error: OSError, files: tuple[str, ...]) -> str:
+    missing = next((path for path in files if not os.path.exists(path)), "")  # the error does not say which
+    if missing:
+        return f"there is no {missing}"
+    if not isinstance(error, ssl.SSLError):
+        return error.strerror or str(error)
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "the key belongs to another certificate"
+    return "not PEM, or encrypted"
 
 
 def _stamp(path: str) -> tuple[int, int] | None:

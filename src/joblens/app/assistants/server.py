@@ -6,16 +6,14 @@ from typing import Any
 
 from joblens import __version__
 from joblens.app.assistants.tools import INSTRUCTIONS, ChangingTools, JobTools
-from joblens.model.errors import InputError, JoblensError
+from joblens.model.errors import JoblensError, MissingExtra, how_to_install
 
 try:
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp_types import ToolAnnotations
 except ImportError as error:
-    raise InputError(
-        f"joblens mcp needs the extra 'mcp' ({error})", hint="pip install 'joblens[mcp]'"
-    ) from error
+    raise MissingExtra(f"joblens mcp needs the extra 'mcp' ({error})", hint=how_to_install("mcp")) from error
 
 READING = (
     "list_jobs",

@@ -5,6 +5,7 @@ each with a time-out and one small request.
 """
 
 import contextlib
+import errno
 import hmac
 import os
 import socket
@@ -20,7 +21,7 @@ from msgspec import Struct
 
 from joblens.app.metrics.scraper import Scraper
 from joblens.files.atomic import write_atomically
-from joblens.model.errors import InputError, JoblensError
+from joblens.model.errors import InputError, JoblensError, ServeError
 from joblens.model.values.hosts import is_loopback
 from joblens.views.prometheus.exposition import OPENMETRICS_TYPE, TEXT_TYPE
 
@@ -30,6 +31,7 @@ _CLIENT_S = 10.0
 _UNIX = "unix:"
 _LONGEST_TOKEN = 4096
 _LEAST_TOKEN = 16
+_HOW_TO_LISTEN = "write HOST:PORT, for example 127.0.0.1:9750, or unix:/run/user/1000/joblens.sock"
 
 
 class Address(Struct, frozen=True):
@@ -45,19 +47,24 @@ class Address(Struct, frozen=True):
 
     @property
     def url(self) -> str:
+        return self.text if self.path else f"http://{self.text}/metrics"
+
+    @property
+    def text(self) -> str:
+        """As `--listen` takes it."""
         if self.path:
             return f"{_UNIX}{self.path}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}/metrics"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_address(text: str) -> Address:
     """Reads HOST:PORT, [IPV6]:PORT, PORT, HOST or unix:PATH. Raises InputError."""
-    hint = "write HOST:PORT, for example 127.0.0.1:9750, or unix:/run/user/1000/joblens.sock"
     if text.startswith(_UNIX):
         path = text.removeprefix(_UNIX)
         if not path or len(os.fsencode(path)) > 100:
-            raise InputError(f"--listen {text}: the path of a Unix socket has 1 to 100 bytes", hint=hint)
+            raise InputError(
+                f"--listen {text}: the path of a Unix socket has 1 to 100 bytes", hint=_HOW_TO_LISTEN
+            )
         return Address(path=os.path.abspath(path))
     host, separator, port = text.rpartition(":")
     if not separator and text.isdecimal():
@@ -65,7 +72,7 @@ def parse_address(text: str) -> Address:
     elif not separator or text.endswith("]"):
         host, port = text, str(DEFAULT_PORT)
     if not port.isascii() or not port.isdecimal() or int(port) > 65535 or not host:
-        raise InputError(f"--listen {text}: expected HOST:PORT", hint=hint)
+        raise InputError(f"--listen {text}: expected HOST:PORT", hint=_HOW_TO_LISTEN)
     return Address(host.removeprefix("[").removesuffix("]"), int(port))
 
 
@@ -192,7 +199,7 @@ def _names_loopback(host_header: str) -> bool:
 @contextlib.contextmanager
 def serving(address: Address, scraper: Scraper, token: str = "") -> Iterator[Address]:
     """Serves on a thread until the block ends. Yields the address with the port that was chosen for port 0.
-    Raises InputError where it cannot listen, or must not."""
+    Raises ServeError where it cannot listen, InputError where it must not."""
     if not address.is_loopback and not token:
         raise InputError(
             f"--listen {address.host}: every machine that reaches this address could read the metrics",
@@ -202,7 +209,12 @@ def serving(address: Address, scraper: Scraper, token: str = "") -> Iterator[Add
         with _private_socket(address):
             server = _Bounded(address, scraper, token)
     except OSError as error:
-        raise InputError(f"--listen {address.url}: {error.strerror or error}") from error
+        raise ServeError(
+            f"--listen {address.text}: {error.strerror or error}",
+            hint="stop what listens there, or choose another with --listen, such as 127.0.0.1:9751"
+            if error.errno == errno.EADDRINUSE
+            else _HOW_TO_LISTEN,
+        ) from error
     thread = threading.Thread(target=server.serve_forever, name="joblens-exporter", daemon=True)
     thread.start()
     try:

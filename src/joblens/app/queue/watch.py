@@ -154,7 +154,7 @@ def find_tasks(store: Store, ident: str) -> list[Record]:
     if group is not None:
         return list(group.records)
     try:
-        return [store.find(ident)]
+        return [store.find(ident.strip().removeprefix("job:"))]
     except UnknownJob:
         if ident.startswith(WORKFLOW_PREFIX):
             raise unknown_workflow(ident) from None

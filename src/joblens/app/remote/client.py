@@ -77,6 +77,10 @@ class Advice(Struct, frozen=True):
     jobs: int  # that it is based on
 
 
+class _AdvicePage(Advice, frozen=True):
+    next: int | None = None
+
+
 class _RunJobs(Struct, frozen=True):
     items: list[ResultRow]
     next: int | None = None
@@ -175,7 +179,12 @@ class Client:
     def advice(self, *names: str) -> Advice:
         """Resource requests that earlier jobs of these names suggest."""
         query = urllib.parse.urlencode([("name", name) for name in names])
-        return self._server.call("GET", f"/advice?{query}", Advice)
+        page = self._server.call("GET", f"/advice?{query}", _AdvicePage)
+        groups, jobs = list(page.groups), page.jobs
+        while page.next is not None:
+            page = self._server.call("GET", f"/advice?{query}&after={page.next}", _AdvicePage)
+            groups += page.groups
+        return Advice(tuple(groups), jobs)
 
     def sql(self, text: str, *, rows: int = 10_000, seconds: float = 30.0) -> SqlAnswer:
         """One SELECT over the views of docs/sql.md."""

@@ -134,6 +134,8 @@ def output_file(path: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _output_path(path: str) -> Iterator[str]:
+    if path == "-":
+        raise InputError("-: standard output cannot be used here", hint="name a file")
     if os.path.isdir(path):
         raise InputError(f"{path}: cannot be written: it is a directory")
     try:

@@ -44,14 +44,22 @@ class JobsSizing(Struct, frozen=True, kw_only=True):
 def records_named(store: Store, names: Sequence[str], *, most: int = MAX_READ) -> Iterator[Record]:
     """Returns the newest ones, oldest first; '*' and '?' are wildcards. Raises InputError if there is
     none."""
+    return reversed(list(_newest_named(store, names, most)))
+
+
+def _newest_named(store: Store, names: Sequence[str], most: int) -> Iterator[Record]:
+    """Yields them, newest first. Raises InputError."""
     query = HistoryQuery(names=tuple(names), sort=SortKey.STARTED, include_unfinished=False, limit=most)
-    records = [record for record in store.records(query) if record.job.name]
-    if not records:
+    is_any = False
+    for record in store.records(query):
+        if record.job.name:
+            is_any = True
+            yield record
+    if not is_any:
         raise InputError(
             f"no ended job has the name {' or '.join(names)}",
             hint="joblens history lists names; '*' and '?' are wildcards",
         )
-    return reversed(records)
 
 
 def size_jobs(
@@ -61,25 +69,28 @@ def size_jobs(
     strategy: Strategy = Strategy.MAX_SEEN,
     most: int = MAX_READ,
 ) -> JobsSizing:
-    """The newest job of a name has the present request; each job counts as a run of its own."""
+    """The newest job of a name has the present request; each job counts as a run of its own. Of each only
+    what advice is based on is kept."""
     observed: dict[str, list[Observation]] = {}
-    newest: dict[str, Record] = {}
+    requested: dict[str, Requirements] = {}
     count = 0
-    for number, record in enumerate(records_named(store, names, most=most), start=1):
-        count = number
-        newest[record.job.name] = record
-        observation = observation_of(record, number)
+    for before_newest, record in enumerate(_newest_named(store, names, most)):
+        count = before_newest + 1
+        requested.setdefault(record.job.name, record.job.requirements)
+        observation = observation_of(record, most - before_newest)
         if observation is not None:
             observed.setdefault(record.job.name, []).append(observation)
-    groups = [
+    groups = (
         Group(
             name=name,
-            current=record.job.requirements,
-            observations=tuple(observed.get(name, ())),
+            current=requested[name],
+            observations=tuple(
+                replace(one, run=one.run - (most - count)) for one in reversed(observed.get(name, ()))
+            ),
             is_named=True,
         )
-        for name, record in sorted(newest.items())
-    ]
+        for name in sorted(requested)
+    )
     return JobsSizing(groups=tuple(advise(groups, strategy)), jobs=count)
 
 

@@ -72,7 +72,10 @@ def copy_store(
     if store_name(here) == store_name(there):
         raise InputError(f"{store_name(here)} cannot be copied to itself", hint="give two stores")
     if not store_is_there(here):
-        raise InputError(f"there is no store at {store_name(here)}", hint="usage: copy SOURCE TARGET")
+        raise InputError(
+            f"there is no store at {store_name(here)}",
+            hint="joblens store path names the one in use: joblens store copy SOURCE TARGET",
+        )
     origin = open_store_directly(here, warn)
     try:
         goal = open_store_directly(there, warn)

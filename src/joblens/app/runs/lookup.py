@@ -150,7 +150,7 @@ def find_job_or_run(
         if _NUMBERED.fullmatch(ident):
             raise run  # no job has this name
         raise UnknownRun(
-            f"no job, workflow or run has the id '{ident}'", hint=f"{run.hint}; `joblens history` lists jobs"
+            f"no job, workflow or run has the ID '{ident}'", hint=f"{run.hint}; `joblens history` lists jobs"
         )
     raise run if isinstance(job, UnknownJob) else job
 

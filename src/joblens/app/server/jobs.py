@@ -156,9 +156,14 @@ class Annotations(Struct, frozen=True, kw_only=True):
     next: int | None = None
 
 
+class AdviceQuery(PartList, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: tuple[Word, ...] = ()
+
+
 class JobAdvice(Struct, frozen=True, kw_only=True):
-    groups: tuple[GroupAdvice, ...]
+    groups: tuple[GroupAdvice, ...]  # by name; without the measurements of each job
     jobs: int  # that it is based on
+    next: int | None = None  # for `after` of the next request
 
 
 def job_query(store: QueueStore, who: Principal, asked: JobFilter) -> HistoryQuery:
@@ -309,7 +314,7 @@ def get_attempts(store: QueueStore, who: Principal, ident: str, part: PartList =
     record = get_job(store, who, ident)
     link = record.job.run
     if link is None or link.index < 0:
-        return Attempts(items=(record,))
+        return Attempts(items=(record,)[part.after :])
     uuids = [each.job_uuid for each in store.run_results(link.run_uuid) if each.index == link.index]
     end = part.after + part.limit
     found = (_find(store, uuid) for uuid in uuids[part.after : end])
@@ -397,10 +402,13 @@ def get_statistics(store: QueueStore, who: Principal, asked: JobFilter) -> Stati
     return store.statistics(job_query(store, who, asked))
 
 
-def get_advice(store: QueueStore, who: Principal, names: tuple[str, ...]) -> JobAdvice:
+def get_advice(store: QueueStore, who: Principal, asked: AdviceQuery) -> JobAdvice:
     """Returns resource requests that earlier jobs of these names suggest."""
     from joblens.app.reports.rightsizing import size_jobs
 
+    names = asked.name
+    if not names:
+        raise InputError("advice needs the names of jobs", hint="add name=NAME; * and ? match")
     if who.visible(HistoryQuery()).user is not None:
         query = who.visible(HistoryQuery(names=names, limit=1, include_unfinished=False))
         if store.count(query) != store.count(replace(query, user=None)):
@@ -408,7 +416,11 @@ def get_advice(store: QueueStore, who: Principal, names: tuple[str, ...]) -> Job
                 "jobs of other users have these names too", hint="advice needs a token with the scope 'all'"
             )
     found = size_jobs(store, names, most=_ADVICE_FROM)
-    return JobAdvice(groups=found.groups, jobs=found.jobs)
+    end = asked.after + asked.limit
+    shown = [
+        replace(each, group=replace(each.group, observations=())) for each in found.groups[asked.after : end]
+    ]
+    return JobAdvice(groups=tuple(shown), jobs=found.jobs, next=end if end < len(found.groups) else None)
 
 
 def get_snapshot(store: QueueStore, who: Principal, ident: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from joblens.probes.host.machine_load import HostProbe, read_host
 _AGE_S = 0.9  # requests within this time share one reading
 _POINTS = 60  # that a sparkline has
 _WITH_HISTORY = 100  # jobs whose earlier points are read for a first view: a screen full and more
+_MOST_NEW = 1000  # jobs whose first samples are read at once; the others follow in the next readings
 _QUEUED = 200  # jobs of each user that wait and are listed; all are counted
 _GONE = 5000  # ended jobs that are remembered for clients that ask again
 
@@ -90,6 +91,7 @@ class _Followed:
         self.record = record
         self.shown = _live_job(record)
         self.changed = turn
+        self.asked = 0  # the last turn in which its samples were asked for before there were any
         self.last_index = -1
         self.last: Sample | None = None
         self.points: deque[tuple[int, float | None, int | None]] = deque(maxlen=_POINTS)
@@ -191,7 +193,11 @@ class LiveJobs:
         started = [each for each in self._jobs.values() if each.record.status is Status.RUNNING]
         new = [each for each in started if each.last_index < 0]
         known = [each for each in started if each.last_index >= 0]
-        for followed, most in ((known, 10), (new[:_WITH_HISTORY], _POINTS), (new[_WITH_HISTORY:], 2)):
+        new.sort(key=lambda each: each.asked)  # those without a sample must not keep others waiting
+        for each in new[:_MOST_NEW]:
+            each.asked = turn
+        first, second = new[:_WITH_HISTORY], new[_WITH_HISTORY:_MOST_NEW]
+        for followed, most in ((known, 10), (first, _POINTS), (second, 2)):
             after = {each.record.job.uuid: each.last_index for each in followed}
             tails: Mapping[str, list[tuple[int, Sample]]] = store.tails(after, most) if after else {}
             for each in followed:

@@ -119,6 +119,8 @@ def store_name(settings: Settings) -> str:
         raise InputError(
             f"store '{url}' is a directory", hint=f"give a file in it: {os.path.join(path, 'joblens.db')}"
         )
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise InputError(f"store '{url}' is not a regular file", hint="give the path of a file")
     path = os.path.abspath(path)
     _check_folder(url, os.path.dirname(path))
     return path
@@ -337,9 +339,10 @@ def open_event_sinks(settings: Settings, warn: Warn) -> list[Sink]:
         def make() -> Sink:
             from joblens.stores.sinks.otel import OtelSink
 
-            return OtelSink(settings.otel)
+            return OtelSink(settings.otel, queued.warn_once)
 
-        sinks.append(QueuedSink("OpenTelemetry", make, warn, settings.otel.flush))
+        queued = QueuedSink("OpenTelemetry", make, warn, settings.otel.flush)
+        sinks.append(queued)
     return sinks
 
 

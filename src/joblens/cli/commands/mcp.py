@@ -1,5 +1,8 @@
 """`joblens mcp`: tools for AI assistants on standard input and output."""
 
+import signal
+import sys
+
 import click
 
 from joblens.cli.context import Session
@@ -24,4 +27,7 @@ def command(session: Session, allow_changes: bool) -> None:
     changing = None
     if allow_changes:
         changing = ChangingTools(store, session.settings, session.options.config, tools.lock)
+    if sys.stdin.isatty():
+        session.note("joblens: waiting for an AI assistant, which starts this command itself; Ctrl-C ends it")
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the SDK would wait for a line of input first
     make_server(tools, changing).run("stdio")

@@ -102,7 +102,8 @@ def command(
         session.write_json(_form(sizing, file, change, is_written=wants_file and not diff))
     elif file is not None and change is not None and diff:
         _show_diff(session, file, change.text)
-        if change.text == file.text and not change.kept:
+        skipped = _report_skipped(session, sizing, adds=add)
+        if change.text == file.text and not change.kept and not skipped:
             session.note(f"joblens: {file.path} already has these values")
         _report_reused(session, change)
         if write_to is not None:
@@ -193,6 +194,11 @@ def _report_written(
             f"joblens: {file.path} is not as it was when run {sizing.run.number} was made; "
             "groups and jobs were matched by their names"
         )
+    _report_skipped(session, sizing, adds=adds)
+
+
+def _report_skipped(session: Session, sizing: "Sizing", *, adds: bool) -> bool:
+    """Returns whether the file lacks requests that there is advice for."""
     bare = [
         group.group.name
         for group in sizing.groups
@@ -202,6 +208,7 @@ def _report_written(
         session.note(
             f"joblens: requests missing from the file were skipped; use --add to add them: {', '.join(bare)}"
         )
+    return bool(bare)
 
 
 def _report_reused(session: Session, change: "EditedSpec") -> None:

@@ -51,6 +51,7 @@ def command(
     if not text.strip():
         raise InputError("the query is empty", hint=QUERY_HINT)
     chosen = form or ("json" if session.json else "table")
+    output = None if output == "-" else output
     if chosen == "arrow" and output is None and session.is_terminal:
         raise InputError("arrow is binary", hint="write it to a file: --output FILE")
     limits = SqlLimits(seconds=seconds_of("--timeout", timeout) or 30.0, rows=limit)

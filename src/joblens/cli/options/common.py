@@ -240,4 +240,4 @@ def _check_server(session: Session, ctx: click.Context) -> None:
         at = at.parent
     command = " ".join(words)
     if command not in _ON_SERVER and command not in _WITHOUT_STORE:
-        session.refuse_server(command)
+        session.refuse_server(command.removesuffix(" ab"))

@@ -33,6 +33,8 @@ _MOST_WAITS = 10  # for a server that has too many requests
 _LONGEST_WAIT_S = 5.0
 _HOW_TO_SIGN_IN = "set JOBLENS_TOKEN, or client.token_file to a file with it (joblens token create)"
 _AWAY = (502, 503, 504)
+_CHECK_THE_PATH = "check the URL and its path; behind a proxy it includes the base path"
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # reasons of ssl.SSLError, by version of OpenSSL
 _STALE = (http_client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 
 
@@ -103,7 +105,7 @@ class ServerConnection:
             return msgspec.json.decode(answer.body, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise IncompatibleServer(
-                f"the answer of {self.url} to {path} cannot be read: {error}", hint=self._versions(answer)
+                f"the answer of {self.url} to {path} cannot be read: {error}", hint=self._versions_of(answer)
             ) from error
 
     def request(
@@ -216,6 +218,8 @@ class ServerConnection:
             return "set client.ca to the certificate of its authority"
         if self.address.scheme == "https" and not self._tls.cert and isinstance(error, _STALE):
             return "it may require a certificate of its clients: set client.cert and client.key"
+        if _is_plain_http(error):
+            return "use http:// with a loopback address, or the port that has TLS"
         if self.address.scheme == "unix":
             return "start it with joblens serve, which prints the path of its socket"
         return "check the URL; joblens serve starts a server"
@@ -235,10 +239,13 @@ class ServerConnection:
                 )
             return InputError(
                 f"{self.url} answered {answer.status}, and is not a joblens server",
-                hint="check the URL and its path; behind a proxy it includes the base path",
+                hint=_CHECK_THE_PATH,
             )
         if answer.status == 404 and not problem.code and path.startswith(API):
-            return IncompatibleServer(f"the server {self.url} has no {path}", hint=self._versions(answer))
+            theirs = answer.headers.get(VERSION_HEADER) or self._version()
+            if not theirs:
+                return InputError(f"there is no joblens server at {self.url}", hint=_CHECK_THE_PATH)
+            return IncompatibleServer(f"the server {self.url} has no {path}", hint=_versions(theirs))
         kind: Any = getattr(errors, problem.code, None) if problem.code.isidentifier() else None
         message = problem.detail or problem.title
         if answer.status == 401:
@@ -248,11 +255,8 @@ class ServerConnection:
             message = f"the server {self.url} answered {answer.status}: {message}"
         return _made(kind, message, problem)
 
-    def _versions(self, answer: Response) -> str:
-        theirs = answer.headers.get(VERSION_HEADER) or self._version()
-        return (
-            f"it has joblens {theirs or 'of an unknown version'}, this is {joblens.__version__}: use the same"
-        )
+    def _versions_of(self, answer: Response) -> str:
+        return _versions(answer.headers.get(VERSION_HEADER) or self._version())
 
     def _version(self) -> str:
         """Returns the version of a server that does not name it by itself; '': unknown."""
@@ -270,7 +274,7 @@ class ServerConnection:
             raise IncompatibleServer(
                 f"the server {self.url} answers questions of version {api}, this joblens asks those of "
                 f"version {API_VERSION}",
-                hint=self._versions(answer),
+                hint=self._versions_of(answer),
             )
         if theirs != joblens.__version__ and self._note is not None:
             self._note(f"the server {self.url} has joblens {theirs}, this is {joblens.__version__}")
@@ -306,7 +310,17 @@ def _wait_s(answer: Response) -> float:
     return min(_LONGEST_WAIT_S, max(0.1, float(given) if given.isdecimal() else 1.0))
 
 
+def _versions(theirs: str) -> str:
+    return f"it has joblens {theirs or 'of an unknown version'}, this is {joblens.__version__}: use the same"
+
+
+def _is_plain_http(error: Exception) -> bool:
+    return getattr(error, "reason", "") in _NOT_TLS
+
+
 def _reason(error: Exception) -> str:
+    if _is_plain_http(error):
+        return "it answers without TLS"
     if isinstance(error, socket.gaierror):
         return "its name is unknown"
     if isinstance(error, OSError) and error.strerror:

@@ -4,15 +4,17 @@ Runs behind a QueuedSink. The SDK's processors have queues and threads of their 
 them.
 """
 
+import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
+import urllib.parse
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from joblens import __version__
 from joblens.analysis.formats.spans import RESULTS, RUN_RESULTS, SpanValue, span_of_job, span_of_run
-from joblens.model.errors import InputError
+from joblens.model.errors import MissingExtra, how_to_install
 from joblens.model.jobs.details import CodeVersion, Details, GpuFacts, Provenance
 from joblens.model.jobs.job import Record, is_of_workflow
 from joblens.model.jobs.sample import Sample
@@ -33,8 +35,8 @@ try:
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
     from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 except ImportError as error:
-    raise InputError(
-        f"otel.enabled needs the extra 'otel' ({error})", hint="pip install 'joblens[otel]'"
+    raise MissingExtra(
+        f"otel.enabled needs the extra 'otel' ({error})", hint=how_to_install("otel")
     ) from error
 
 if TYPE_CHECKING:
@@ -47,8 +49,9 @@ _MOST_CODES = 1000
 
 
 class OtelSink(SelectiveSink):
-    def __init__(self, settings: OtelSettings) -> None:
+    def __init__(self, settings: OtelSettings, warn: Callable[[str], None]) -> None:
         self._settings = settings
+        logging.getLogger("opentelemetry").addHandler(_Failures(_receiver(settings), warn))
         self._dashboard = settings.dashboard_url or ""
         self._caller = parse_traceparent(os.environ.get(TRACE_VARIABLE))
         self._codes: dict[str, CodeVersion | None] = {}
@@ -105,6 +108,37 @@ class OtelSink(SelectiveSink):
     def _export(self, value: SpanValue) -> None:
         if self._spans is not None and value.context.own.is_sampled:
             self._spans.on_end(_span(value, self._resource))
+
+
+class _Failures(logging.Handler):
+    """Gets the SDK's messages, so that they do not reach standard error, and reports them as warnings."""
+
+    def __init__(self, receiver: str, warn: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._where = f"{receiver}: " if receiver else ""
+        self._report = warn
+
+    def emit(self, record: logging.LogRecord) -> None:
+        given = record.args if isinstance(record.args, tuple) else ()
+        errors = [one for one in given if isinstance(one, BaseException)]
+        text = _innermost(errors[0]) if errors else record.getMessage()
+        self._report(f"{self._where}{text}; events may be missing there")
+
+
+def _receiver(settings: OtelSettings) -> str:
+    """Its host and port; the rest of a URL may have a key. '': not known here."""
+    url = settings.endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+    return urllib.parse.urlsplit(url).netloc.rpartition("@")[2]
+
+
+def _innermost(error: BaseException) -> str:
+    """Libraries wrap the reason of the operating system several times."""
+    text = str(error)
+    seen: BaseException | None = error
+    while seen is not None:
+        text = getattr(seen, "strerror", None) or text
+        seen = seen.__cause__ or seen.__context__
+    return text
 
 
 def _own_attributes() -> dict[str, Any]:

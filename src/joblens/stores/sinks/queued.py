@@ -63,9 +63,7 @@ class QueuedSink:
             self._events.put(None, timeout=self._flush_s)
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
-            self._warn_once(
-                f"the receiver took longer than {self._flush_s:g}s; some events are missing there"
-            )
+            self.warn_once(f"the receiver took longer than {self._flush_s:g}s; some events are missing there")
 
     def _put(self, event: "Callable[[Sink], None]") -> None:
         if self._thread is None:
@@ -73,19 +71,19 @@ class QueuedSink:
             try:
                 thread.start()
             except RuntimeError:  # no more threads
-                self._warn_once("no thread could be started; events are missing there")
+                self.warn_once("no thread could be started; events are missing there")
                 return
             self._thread = thread
         try:
             self._events.put_nowait(event)
         except queue.Full:
-            self._warn_once("the receiver is too slow; events are missing there")
+            self.warn_once("the receiver is too slow; events are missing there")
 
     def _run(self) -> None:
         try:
             sink = self._make()
         except Exception as error:  # noqa: BLE001 - jobs do not depend on it
-            self._warn_once(str(error))
+            self.warn_once(str(error))
             while self._events.get() is not None:
                 pass
             return
@@ -97,9 +95,10 @@ class QueuedSink:
         try:
             step()
         except Exception as error:  # noqa: BLE001 - jobs do not depend on it
-            self._warn_once(f"{error}; events are missing there")
+            self.warn_once(f"{error}; events are missing there")
 
-    def _warn_once(self, text: str) -> None:
+    def warn_once(self, text: str) -> None:
+        """From any thread."""
         if not self._has_warned:
             self._has_warned = True
             self._warn(f"{self._name}: {text}")

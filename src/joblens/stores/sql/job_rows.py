@@ -110,7 +110,7 @@ def find_job(ask: Ask, ident: str) -> Record:
         if ident.isascii() and ident.isdigit() and not may_be_prefix(ident):
             also += f"; digits alone are a job number; of a UUID, type at least {_SHOWN_OF_ID} characters"
         raise UnknownJob(
-            f"no job has the ID '{ident}'", hint=f"`joblens history` lists the jobs and their ids{also}"
+            f"no job has the ID '{ident}'", hint=f"`joblens history` lists the jobs and their IDs{also}"
         )
     if len(records) > 1:
         raise _ambiguous(ident, records)

@@ -54,7 +54,7 @@ class RecordQueries:
         with self._asking() as ask:
             for (number,) in ask("number_of_uuid", uuid):
                 return int(number)
-        raise UnknownJob(f"no job has the id '{uuid}'")
+        raise UnknownJob(f"no job has the ID '{uuid}'")
 
     def records(self, query: HistoryQuery) -> Iterator[Record]:
         from joblens.stores.sql.job_rows import read_records

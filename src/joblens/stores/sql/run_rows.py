@@ -156,7 +156,7 @@ def find_workflow(ask: Ask, ident: str) -> Workflow:
     ident = _bare(ident)
     found = _workflows_of(ask, ident)
     if not found:
-        raise UnknownWorkflow(f"no workflow has the id or name '{ident}'", hint=_hint(ask, ident))
+        raise UnknownWorkflow(f"no workflow has the ID or name '{ident}'", hint=_hint(ask, ident))
     if len(found) > 1:
         raise _ambiguous(ident, [f"{each.number}  {each.uuid}  {each.name}" for each in found])
     return found[0]
@@ -185,7 +185,7 @@ def find_run(ask: Ask, ident: str) -> Run:
     if missing:
         whose = _exact_workflows(ask, ident.rpartition(".")[0])[0].number
         raise UnknownRun(missing, hint=f"`joblens workflows show {whose}` lists its runs")
-    raise UnknownRun(f"no run or workflow has the id or name '{ident}'", hint=_hint(ask, ident))
+    raise UnknownRun(f"no run or workflow has the ID or name '{ident}'", hint=_hint(ask, ident))
 
 
 def _bare(ident: str) -> str:

@@ -52,7 +52,7 @@ def test_what_is_only_one_of_them_needs_no_word_before_it(store: SqliteStore) ->
     assert isinstance(find_job_or_run(store, "3"), Record)
     assert isinstance(find_job_or_run(store, "1.1"), Run)
     assert isinstance(find_job_or_run(store, "ml-pipeline"), Run)
-    with pytest.raises(UnknownRun, match="no job, workflow or run has the id 'x'"):
+    with pytest.raises(UnknownRun, match="no job, workflow or run has the ID 'x'"):
         find_job_or_run(store, "x")
 
 

@@ -15,7 +15,7 @@ const SIDE = 76; // space for the labels of the last axis
 const LEAST_APART = 124;
 const HANDLE = 7;
 const SNAP = 0.03; // of the axis: a pointer so near its end means the end
-const MOST_WHOLE = 6; // whole numbers of an axis, each with its tick
+const MOST_WHOLE = 6; // whole numbers of an axis, each with its own tick
 const LOG_FROM = 100; // numbers that span such a ratio are drawn by their logarithms
 
 /**
@@ -382,17 +382,18 @@ export function scaleOf(axis) {
   const isLog = low > 0 && high / low >= LOG_FROM;
   const [to, from] = isLog ? [Math.log, Math.exp] : [(/** @type {number} */ n) => n, (/** @type {number} */ n) => n];
   const valueAt = (/** @type {number} */ place) => from(to(low) + place * (to(high) - to(low)));
-  const isWhole = !axis.unit && numbers.every(Number.isInteger) && high - low <= MOST_WHOLE;
-  const places = isWhole
-    ? Array.from({ length: high - low + 1 }, (_, index) => index / (high - low))
-    : [0, 0.25, 0.5, 0.75, 1];
-  const ticks = places.map((place) => ({ place, text: unit(valueAt(place)) }));
+  const placeOf = (/** @type {number} */ value) => (to(value) - to(low)) / (to(high) - to(low));
+  const isWhole = !axis.unit && numbers.every(Number.isInteger);
+  const count = isWhole && high - low <= MOST_WHOLE ? high - low : 4;
+  const values = Array.from({ length: count + 1 }, (_, index) => valueAt(index / count));
+  const shown = isWhole ? [...new Set(values.map(Math.round))] : values;
+  const ticks = shown.map((value) => ({ place: placeOf(value), text: unit(value) }));
   const isRepeated = new Set(ticks.map((tick) => tick.text)).size < ticks.length;
   return {
-    place: (value) => (value === null ? null : (to(Number(value)) - to(low)) / (to(high) - to(low))),
+    place: (value) => (value === null ? null : placeOf(Number(value))),
     words: (place) => unit(valueAt(place)),
     // Where rounded numbers repeat, the ends say all there is to say.
-    ticks: isRepeated ? ticks.filter((tick) => tick.place === 0 || tick.place === 1) : ticks,
+    ticks: isRepeated ? ticks.filter((_, index) => index === 0 || index === ticks.length - 1) : ticks,
   };
 }
 
