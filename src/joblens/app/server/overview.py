@@ -67,7 +67,7 @@ class WorkerSummary(Struct, frozen=True, kw_only=True):
 
 
 class DayTotals(Struct, frozen=True, kw_only=True):
-    """Jobs that started within a day. An attempt that was tried again has not failed."""
+    """Jobs that started within a day. An attempt that was repeated has not failed."""
 
     begins_at_us: int
     jobs: int = 0
@@ -82,7 +82,7 @@ class Days(Struct, frozen=True, kw_only=True):
 
 
 class Overview(Struct, frozen=True, kw_only=True):
-    failures: tuple[Failure, ...]  # of the last week, newest first; none that was tried again
+    failures: tuple[Failure, ...]  # of the last week, newest first; none that was repeated
     workers: tuple[WorkerSummary, ...]
     backlog: tuple[Backlog, ...]
     days: Days | None  # None: without `midnight_us`
@@ -111,7 +111,7 @@ def get_overview(store: QueueStore, who: Principal, days: "DayCounts", midnight_
 
 
 def _failed(store: QueueStore, who: Principal, since_us: int) -> list[Record]:
-    """Returns the newest jobs that failed and were not tried again."""
+    """Returns the newest jobs that failed and were not repeated."""
     query = HistoryQuery(
         statuses=FAILURES,
         since_us=since_us,
