@@ -330,7 +330,7 @@ def test_a_server_of_another_version_is_noted_or_refused(server: Served) -> None
         (200, b"<html>a proxy</html>", IncompatibleServer),
         (200, b"[]", IncompatibleServer),
         (404, b"<html>not found</html>", InputError),
-        (404, b'{"status": 404, "title": "Not Found"}', IncompatibleServer),
+        (404, b'{"status": 404, "title": "Not Found"}', InputError),
         (502, b'{"status": 502, "title": "Bad Gateway"}', ServerUnreachable),
         (503, b"<html>of a proxy whose server is restarted</html>", ServerUnreachable),
         (302, b"", InputError),
