@@ -23,7 +23,9 @@ CONFIG = """
 expected-statuses = ["2xx", "3xx", "400", "401", "403", "404", "409", "416", "422", "429", "5xx"]
 # A text that is too long may also be a body that is too large.
 [checks.negative_data_rejection]
-expected-statuses = ["400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "428", "429", "5xx"]
+expected-statuses = [
+    "400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "428", "429", "5xx",
+]
 """
 # They start processes, end the session's own token, or never end.
 EXCLUDED = (
