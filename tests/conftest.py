@@ -237,7 +237,7 @@ def wait_until(condition: Callable[[], T], *, timeout: float = 20.0, what: str =
         if answer:
             return answer
         if time.monotonic() > end:
-            pytest.fail(f"waited {timeout:g}s in vain for {what}")
+            pytest.fail(f"waited {timeout:g}s for {what}, which did not happen")
         time.sleep(0.02)
 
 

@@ -301,7 +301,7 @@ class OnTerminal:
     def wait_for(self, text: bytes, timeout: float = 20.0) -> None:
         end = time.monotonic() + timeout
         while text not in self.screen:
-            assert time.monotonic() < end, f"waited in vain for {text!r} on the screen: {self.screen!r}"
+            assert time.monotonic() < end, f"timed out waiting for {text!r} on the screen: {self.screen!r}"
             if not self.read_some():
                 assert text in self.screen, f"ended without {text!r}: {self.screen!r}"
 

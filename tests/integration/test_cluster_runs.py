@@ -184,7 +184,7 @@ jobs:
     os.kill(worker, signal.SIGSTOP)
     for pid in cli.lines("pids"):
         os.kill(int(pid), signal.SIGTERM)
-    wait_until(lambda: len(cli.lines("saved")) == 4, what="jobs that end as they are told")
+    wait_until(lambda: len(cli.lines("saved")) == 4, what="jobs to exit when asked to")
     os.kill(worker, signal.SIGTERM)
     os.kill(worker, signal.SIGCONT)
     (cli.folder / "go").touch()

@@ -153,7 +153,7 @@ class Terminal:
         os.write(self._descriptor, text.encode())
         seen, end = "", time.monotonic() + 30
         while until not in seen:
-            assert time.monotonic() < end, f"waited in vain for {until!r}, saw {seen!r}"
+            assert time.monotonic() < end, f"timed out waiting for {until!r}, saw {seen!r}"
             if select.select([self._descriptor], [], [], 0.2)[0]:
                 seen += os.read(self._descriptor, 4096).decode(errors="replace")
 

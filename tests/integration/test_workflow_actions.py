@@ -106,7 +106,7 @@ def test_jobs_that_wait_are_cancelled_by_name_and_by_their_last_attempt(cli: Wor
     assert states(cli.call("results", "1", "--json", code=0).json) == expected
     (cli.folder / "go").touch()
     cli.call("resume", "1.1", code=1)
-    assert sorted(cli.lines("ran")) == ["flaky", "long"], "whoever wanted them gone meant it"
+    assert sorted(cli.lines("ran")) == ["flaky", "long"], "jobs that a user cancelled do not run again"
 
 
 def test_a_job_of_a_run_that_nobody_drives_is_not_started_when_it_goes_on(cli: WorkflowCli) -> None:
