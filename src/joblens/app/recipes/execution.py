@@ -52,7 +52,7 @@ class EndedRecipe(Struct, frozen=True):
     snapshot: JobSnapshot
     signal_number: int | None = None  # signal that stopped it
     export_files: tuple[str, ...] = ()
-    can_go_on: bool = True  # False: the same row would stop it again
+    can_resume: bool = True  # False: the same row would stop it again
     was_complete: bool = False  # complete before: nothing was done
 
     @property
@@ -112,7 +112,7 @@ class _Executing:
                 snapshot,
                 number,
                 tuple(map(str, summary.get("export_files") or ())),
-                can_go_on=summary.get("resumption_command", "") is not None,
+                can_resume=summary.get("resumption_command", "") is not None,
             )
         finally:
             close_context(context)

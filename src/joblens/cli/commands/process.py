@@ -116,7 +116,7 @@ def _show_end(session: Session, ended: "EndedRecipe", *, quiet: bool) -> None:
     why = why_not(snapshot, record)
     if session.json:
         session.write_json(
-            end_document(plan, record, snapshot, table, why, ended.export_files, can_go_on=ended.can_go_on)
+            end_document(plan, record, snapshot, table, why, ended.export_files, can_resume=ended.can_resume)
         )
     elif not quiet:
         session.write_lines(
@@ -129,7 +129,7 @@ def _show_end(session: Session, ended: "EndedRecipe", *, quiet: bool) -> None:
                 width=session.table_width,
                 paint=session.palette,
                 export_files=ended.export_files,
-                can_go_on=ended.can_go_on,
+                can_resume=ended.can_resume,
             )
         )
     elif snapshot.overall_status is not ProcessingStatus.COMPLETED:
