@@ -46,7 +46,7 @@ from joblens.model.settings import Settings
 from joblens.ports.store import Store
 from joblens.ports.workers import BrokerConsumer, MessageHandler, Notifier
 from joblens.probes.cgroup.layout import CgroupLayout, read_layout
-from joblens.probes.host.capacity import usable_cpus, usable_gpus, usable_memory_bytes
+from joblens.probes.host.machine_load import usable_cpus, usable_gpus, usable_memory_bytes
 from joblens.stores.wrappers.fenced import FencedStore
 from joblens.stores.wrappers.journal import JournaledStore
 

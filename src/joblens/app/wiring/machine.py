@@ -16,8 +16,7 @@ from joblens.model.runs.run import RunOptions
 from joblens.model.values.units import in_mb
 from joblens.plan.workflows.graph import Stage, refuse_elsewhere
 from joblens.probes.cgroup.layout import read_layout
-from joblens.probes.host.capacity import usable_cpus, usable_gpus, usable_memory_bytes
-from joblens.probes.host.machine_load import read_host
+from joblens.probes.host.machine_load import read_host, usable_cpus, usable_gpus, usable_memory_bytes
 from joblens.probes.proc.kernel_files import read_text
 
 _MIB, _GIB = 1 << 20, 1 << 30

@@ -5,8 +5,9 @@ import time
 
 from msgspec import Struct
 
+from joblens.probes.proc.kernel_files import ProcStatm, parse_io, parse_statm, parse_status, read_bytes
+
 _RESET_PEAK = b"5"
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -35,14 +36,14 @@ def note_mapped(size_bytes: int) -> None:
     _mapped_bytes += size_bytes
 
 
-_most_of_files = 0  # most bytes of mapped files since the last meter was created, where sampled
+_peak_file_bytes = 0  # most bytes of mapped files in any sample since the last meter was created
 
 
 def note_memory_of_files() -> None:
     """Samples the memory of mapped files; call it before one is unmapped."""
-    global _most_of_files  # noqa: PLW0603 - a number of the process, like the kernel's own
+    global _peak_file_bytes  # noqa: PLW0603 - a number of the process, like the kernel's own
     now = _memory()
-    _most_of_files = max(_most_of_files, now.of_files if now else 0)
+    _peak_file_bytes = max(_peak_file_bytes, now.shared_bytes if now else 0)
 
 
 class Meter:
@@ -51,8 +52,8 @@ class Meter:
     charged to the job either."""
 
     def __init__(self) -> None:
-        global _most_of_files  # noqa: PLW0603 - as above
-        _most_of_files = 0
+        global _peak_file_bytes  # noqa: PLW0603 - as above
+        _peak_file_bytes = 0
         self._can_reset = _reset_peak()
         self._memory = _memory()
         self._mapped = _mapped_bytes
@@ -80,18 +81,14 @@ class Meter:
         peak, now, before = _read_peak(), _memory(), self._memory
         if peak is None or now is None or before is None:
             return peak
-        return max(now.own, before.own, peak - max(now.of_files, before.of_files, _most_of_files))
+        file_bytes = max(now.shared_bytes, before.shared_bytes, _peak_file_bytes)
+        return max(0, now.anon_bytes, before.anon_bytes, peak - file_bytes)
 
 
 class _Io(Struct, frozen=True, gc=False):
     read: int
     written: int
-    cost: int  # of reading the counters
-
-
-class _Memory(Struct, frozen=True, gc=False):
-    own: int
-    of_files: int
+    cost: int  # bytes that reading the counters adds to `read`
 
 
 def _reset_peak() -> bool:
@@ -109,28 +106,23 @@ def _reset_peak() -> bool:
 
 
 def _read_peak() -> int | None:
-    status = _contents("/proc/self/status")
-    _, found, rest = status.partition(b"VmHWM:")
-    return int(rest.split(None, 1)[0]) * 1024 if found else None
+    try:
+        return parse_status(read_bytes("/proc/self/status")).peak_bytes
+    except OSError:
+        return None
 
 
 def _read_io() -> _Io | None:
-    content = _contents("/proc/self/io")
-    fields = content.split()
-    return _Io(int(fields[1]), int(fields[3]), len(content)) if len(fields) >= 4 else None  # rchar, wchar
-
-
-def _memory() -> _Memory | None:
-    fields = _contents("/proc/self/statm").split()
-    if len(fields) < 3:
-        return None
-    resident, of_files = int(fields[1]) * _PAGE, int(fields[2]) * _PAGE
-    return _Memory(max(0, resident - of_files), of_files)
-
-
-def _contents(path: str) -> bytes:
     try:
-        with open(path, "rb", buffering=0) as file:
-            return file.read()
+        content = read_bytes("/proc/self/io")
     except OSError:
-        return b""
+        return None
+    io = parse_io(content)
+    return _Io(io.call_read_bytes, io.call_write_bytes, len(content))
+
+
+def _memory() -> ProcStatm | None:
+    try:
+        return parse_statm(read_bytes("/proc/self/statm"))
+    except OSError:
+        return None

@@ -17,7 +17,7 @@ from joblens.model.values.messages import MessageReader, message_line
 from joblens.model.values.units import format_bytes
 from joblens.probes.cgroup.counters import parse_memory_events, parse_oom_control_v1
 from joblens.probes.cgroup.layout import CgroupLayout, read_layout
-from joblens.probes.host.capacity import usable_memory_bytes
+from joblens.probes.host.machine_load import usable_memory_bytes
 
 _READ_BYTES = 1 << 16
 

@@ -8,7 +8,7 @@ from joblens.analysis.recipes.partition_sizing import optimal_workers, usable_co
 from joblens.model.recipes.recipe import ClusterResources, LocalResources
 from joblens.model.values.units import GIB
 from joblens.probes.cgroup.layout import read_layout
-from joblens.probes.host.capacity import free_memory_bytes, usable_cpus, usable_gpus, usable_memory_bytes
+from joblens.probes.host.machine_load import free_memory_bytes, usable_cpus, usable_gpus, usable_memory_bytes
 
 
 class ResourceDetector:

@@ -11,18 +11,13 @@ from msgspec import Struct
 
 from joblens.model.jobs.sample import DeviceIo
 from joblens.probes.cgroup.layout import UNIFIED
+from joblens.probes.proc.kernel_files import parse_pairs
 from joblens.probes.proc.processes import FIELD_GROUPS
 
 Fields = dict[str, Any]
 
 # v1 writes 'no limit' as the largest number of whole pages a signed 64-bit value holds.
 _V1_UNLIMITED_FROM = 0x7FFF_FFFF_FFFF_0000
-
-
-def parse_pairs(data: bytes) -> dict[bytes, bytes]:
-    """'key value' lines."""
-    words = data.split()
-    return dict(zip(words[::2], words[1::2], strict=False))
 
 
 def _renaming(names: Mapping[bytes, str]) -> Callable[[bytes], Fields]:

@@ -1,5 +1,8 @@
 """Cgroup hierarchies of this machine: where they are mounted, and the groups a process is in."""
 
+import os
+from collections.abc import Iterator
+
 from msgspec import Struct
 
 from joblens.model.errors import ProbeError
@@ -31,6 +34,14 @@ class CgroupLayout(Struct, frozen=True, kw_only=True):
     def unified(self) -> Hierarchy | None:
         return self.hierarchies.get(UNIFIED)
 
+    def directories_upwards(self, key: str) -> Iterator[str]:
+        """Yields the directories of the process's group and of the groups above it that a mount shows."""
+        hierarchy = self.hierarchies.get(key)
+        directory = hierarchy.directory if hierarchy else None
+        while hierarchy and directory and directory.startswith(hierarchy.mount_point):
+            yield directory
+            directory = os.path.dirname(directory)
+
 
 class _Mount(Struct, frozen=True, kw_only=True):
     root: str
@@ -41,7 +52,7 @@ class _Mount(Struct, frozen=True, kw_only=True):
 
 
 def parse_layout(self_cgroup: str, mountinfo: str) -> CgroupLayout:
-    """From the texts of /proc/PID/cgroup and /proc/PID/mountinfo."""
+    """Combines the texts of /proc/PID/cgroup and /proc/PID/mountinfo."""
     mounts = _parse_mounts(mountinfo)
     hierarchies: dict[str, Hierarchy] = {}
     for controllers, own_path in _parse_memberships(self_cgroup):
@@ -60,7 +71,7 @@ def parse_layout(self_cgroup: str, mountinfo: str) -> CgroupLayout:
 
 
 def read_layout(proc: str = "/proc", pid: int | str = "self") -> CgroupLayout:
-    """Kind 'none' where the kernel has no cgroups at all."""
+    """Reads the layout of a process; kind 'none': the kernel has no cgroups."""
     texts = []
     for name in ("cgroup", "mountinfo"):
         path = f"{proc}/{pid}/{name}"
@@ -116,7 +127,7 @@ def _parse_mounts(text: str) -> list[_Mount]:
 
 
 def _hierarchy(version: int, controllers: tuple[str, ...], own_path: str, mounts: list[_Mount]) -> Hierarchy:
-    """Through the mount that shows the process's group and can be written, as far as there is one."""
+    """Prefers a mount that shows the process's group, then one that is writable."""
     placed = [(mount, _directory(mount, own_path)) for mount in mounts]
     mount, directory = max(placed, key=lambda pair: (pair[1] is not None, pair[0].is_writable))
     return Hierarchy(
@@ -130,12 +141,10 @@ def _hierarchy(version: int, controllers: tuple[str, ...], own_path: str, mounts
 
 
 def _directory(mount: _Mount, own_path: str) -> str | None:
-    """Returns the directory of a group.
+    """Returns the directory of a group; None: the mount does not show it.
 
-    A bind mount or a cgroup namespace shows only what is below the mount's root.
-
-    Paths above the namespace's root begin with '/..' and can be resolved only if both sides share that
-    prefix.
+    A bind mount or a cgroup namespace shows only groups below the mount's root. Paths above the root of the
+    namespace begin with '/..' and can be resolved only if both sides share that prefix.
     """
     root, own = _components(mount.root), _components(own_path)
     below = own[len(root) :]
@@ -149,7 +158,7 @@ def _components(path: str) -> list[str]:
 
 
 def _unescape(text: str) -> str:
-    """mountinfo writes blanks, tabs, newlines and backslashes as three octal digits."""
+    """Decodes blanks, tabs, newlines and backslashes, which mountinfo writes as three octal digits."""
     if "\\" not in text:
         return text
     first, *rest = text.split("\\")

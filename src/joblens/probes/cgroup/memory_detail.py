@@ -8,52 +8,22 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from joblens.model.jobs.details import MemoryDepth, ProcessMemory
 from joblens.probes.cgroup.counters import parse_memory_stat_v1, parse_memory_stat_v2
 from joblens.probes.cgroup.layout import UNIFIED
-from joblens.probes.proc.kernel_files import PAGE_BYTES, read_bytes
+from joblens.probes.proc.kernel_files import (
+    PAGE_BYTES,
+    SmapsRollup,
+    parse_smaps_rollup,
+    parse_statm,
+    read_bytes,
+)
 
-_KIB = 1024
 # Lines of v2's memory.numa_stat that are not part of another line.
 _NUMA_V2 = (b"anon", b"file", b"kernel_stack", b"pagetables", b"sec_pagetables", b"slab_reclaimable")
 _NUMA_V2_KINDS = frozenset((*_NUMA_V2, b"slab_unreclaimable"))
-
-
-class Rollup(NamedTuple):
-    """One process's mappings added up, in bytes. PSS: pages that n processes share count 1/n in each."""
-
-    pss: int
-    rss: int
-    private: int
-    shared: int
-    swap: int
-    huge: int
-    hugetlb_private: int
-    hugetlb_shared: int
-
-
-def parse_rollup(data: bytes) -> Rollup:
-    sizes: dict[bytes, int] = {}
-    for line in data.splitlines()[1:]:
-        name, _, value = line.partition(b":")
-        if value.endswith(b" kB"):
-            sizes[name] = int(value[:-3]) * _KIB
-
-    def size(*names: bytes) -> int:
-        return sum(sizes.get(name, 0) for name in names)
-
-    return Rollup(
-        pss=size(b"Pss"),
-        rss=size(b"Rss"),
-        private=size(b"Private_Clean", b"Private_Dirty"),
-        shared=size(b"Shared_Clean", b"Shared_Dirty"),
-        swap=size(b"Swap"),
-        huge=size(b"AnonHugePages", b"ShmemPmdMapped", b"FilePmdMapped"),
-        hugetlb_private=size(b"Private_Hugetlb"),
-        hugetlb_shared=size(b"Shared_Hugetlb"),
-    )
 
 
 def parse_numa_v2(data: bytes) -> dict[str, int]:
@@ -124,11 +94,11 @@ def read_memory_depth(
 
 def _rollups(
     pids: Sequence[int], within_s: float, proc: str
-) -> tuple[list[tuple[int, str, Rollup]], int, int]:
+) -> tuple[list[tuple[int, str, SmapsRollup]], int, int]:
     """Returns ((pid, name, sums) of each, number of refused ones, number of unread ones)."""
     sizes = sorted(((_resident(pid, proc), pid) for pid in pids), reverse=True)
     deadline_s = time.monotonic() + within_s
-    found: list[tuple[int, str, Rollup]] = []
+    found: list[tuple[int, str, SmapsRollup]] = []
     refused = 0
     for number, (size, pid) in enumerate(sizes):
         if size == 0:
@@ -136,7 +106,7 @@ def _rollups(
         if time.monotonic() > deadline_s:
             return found, refused, sum(1 for rest, _ in sizes[number:] if rest)
         try:
-            rollup = parse_rollup(read_bytes(f"{proc}/{pid}/smaps_rollup"))
+            rollup = parse_smaps_rollup(read_bytes(f"{proc}/{pid}/smaps_rollup"))
             found.append((pid, read_bytes(f"{proc}/{pid}/comm").decode("utf-8", "replace").strip(), rollup))
         except PermissionError:
             refused += 1
@@ -147,12 +117,12 @@ def _rollups(
 
 def _resident(pid: int, proc: str) -> int:
     try:
-        return int(read_bytes(f"{proc}/{pid}/statm").split()[1]) * PAGE_BYTES
+        return parse_statm(read_bytes(f"{proc}/{pid}/statm")).resident_bytes
     except OSError:
         return 0
 
 
-def _process(pid: int, name: str, rollup: Rollup) -> ProcessMemory:
+def _process(pid: int, name: str, rollup: SmapsRollup) -> ProcessMemory:
     return ProcessMemory(
         pid=pid,
         name=name,

@@ -1,15 +1,13 @@
 """Graphics cards of AMD and Intel as the kernel shows them under /sys/class/drm."""
 
 import os
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from msgspec import Struct
 
 from joblens.model.jobs.details import GpuFacts
-from joblens.probes.proc.kernel_files import DRM_DRIVERS, read_text
+from joblens.probes.proc.kernel_files import drm_cards, names_in, read_text
 
-_CARD = re.compile(r"card(\d+)")
 _VENDORS = {"0x1002": "amd", "0x8086": "intel"}
 _GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}  # by GT/s
 _NO_FILE = "its driver ({driver}) shows no such number under /sys/class/drm"
@@ -37,62 +35,51 @@ class Card(Struct, frozen=True, kw_only=True):
 
 
 def find_cards(sys: str = "/sys") -> list[Card]:
-    """Cards of AMD and Intel that have a driver. Outputs of a card (card0-HDMI-A-1) are none."""
+    """Returns the cards of AMD and Intel that have a driver, numbered by vendor."""
     root = f"{sys}/class/drm"
-    try:
-        names = os.listdir(root)
-    except OSError:
-        return []
-    numbers = sorted(int(match[1]) for name in names if (match := _CARD.fullmatch(name)))
-    found = [_card(f"{root}/card{number}", names, root) for number in numbers]
-    counts: dict[str, int] = {}
-    cards = []
-    for vendor, make in (each for each in found if each is not None):
-        index = counts.get(vendor, 0)
-        counts[vendor] = index + 1
-        cards.append(make(index))
+    cards: list[Card] = []
+    for name, driver in drm_cards(root).items():
+        vendor = _VENDORS.get(_word(f"{root}/{name}/device/vendor"))
+        if vendor is not None:
+            index = sum(card.facts.vendor == vendor for card in cards)
+            cards.append(_card(root, name, driver, vendor, index))
     return cards
 
 
-def _card(directory: str, names: list[str], root: str) -> tuple[str, Callable[[int], Card]] | None:
+def _card(root: str, name: str, driver: str, vendor: str, index: int) -> Card:
+    directory = f"{root}/{name}"
     device = f"{directory}/device"
-    vendor = _VENDORS.get(_word(f"{device}/vendor"))
-    driver = os.path.basename(os.path.realpath(f"{device}/driver"))
-    if vendor is None or driver not in DRM_DRIVERS:
-        return None
     real_path = os.path.realpath(device)
-    nodes = frozenset(
-        name for name in names if "-" not in name and os.path.realpath(f"{root}/{name}/device") == real_path
-    )
+    nodes = [node for node in names_in(root) if "-" not in node]
     pci = _pci(device) or os.path.basename(real_path)
     readable = read_card(directory)
-
-    def make(index: int) -> Card:
-        facts = GpuFacts(
-            id=pci,
-            vendor=vendor,
-            index=index,
-            name=_word(f"{device}/product_name", whole=True) or _name(vendor, device),
-            uuid=_word(f"{device}/unique_id"),
-            pci=pci,
-            driver=driver,
-            driver_version=_word(f"{device}/driver/module/version"),
-            memory_total_bytes=_number(f"{device}/mem_info_vram_total"),
-            power_limit_mw=_power_limit(directory),
-            sources={
-                "gpu": f"/sys/class/drm/{os.path.basename(directory)}",
-                "gpu_process_memory": "/proc/PID/fdinfo",
-                "gpu_process_utilization": "/proc/PID/fdinfo",
-            },
-            unknown={name: _NO_FILE.format(driver=driver) for name in _NUMBERS if name not in readable},
-        )
-        return Card(facts=facts, directory=directory, nodes=nodes)
-
-    return vendor, make
+    facts = GpuFacts(
+        id=pci,
+        vendor=vendor,
+        index=index,
+        name=_word(f"{device}/product_name", whole=True) or _name(vendor, device),
+        uuid=_word(f"{device}/unique_id"),
+        pci=pci,
+        driver=driver,
+        driver_version=_word(f"{device}/driver/module/version"),
+        memory_total_bytes=_number(f"{device}/mem_info_vram_total"),
+        power_limit_mw=_power_limit(directory),
+        sources={
+            "gpu": f"/sys/class/drm/{name}",
+            "gpu_process_memory": "/proc/PID/fdinfo",
+            "gpu_process_utilization": "/proc/PID/fdinfo",
+        },
+        unknown={number: _NO_FILE.format(driver=driver) for number in _NUMBERS if number not in readable},
+    )
+    return Card(
+        facts=facts,
+        directory=directory,
+        nodes=frozenset(node for node in nodes if os.path.realpath(f"{root}/{node}/device") == real_path),
+    )
 
 
 def read_card(directory: str) -> dict[str, int]:
-    """Fields of GpuReading that this card's driver shows now."""
+    """Returns the fields of GpuReading that this card's driver shows now."""
     device = f"{directory}/device"
     values: dict[str, int | None] = {
         "utilization": _scaled(f"{device}/gpu_busy_percent", 100, 1),
@@ -114,14 +101,14 @@ def _memory(device: str) -> dict[str, int | None]:
 
 
 def _sensors(device: str) -> dict[str, int | None]:
-    """Units of the kernel's hwmon files: m°C, µW, µJ, Hz, and 0-255 for a fan."""
+    """Converts the kernel's hwmon files: m°C, µW, µJ, Hz, and 0-255 for a fan."""
     values: dict[str, int | None] = {}
     for sensor in _hwmon(device):
         found = {
             # Cards without a sensor at the edge (xe, AMD's for servers) have one in the package.
             "temperature_c": _first(sensor, "temp1_input", "temp2_input"),
             "power_mw": _first(sensor, "power1_average", "power1_input"),
-            "energy_mj": _first(sensor, "energy1_input", "energy2_input"),  # the card; else its package
+            "energy_mj": _first(sensor, "energy1_input", "energy2_input"),  # of the card, else its package
             "memory_clock_mhz": _scaled(f"{sensor}/freq2_input", 1, 1_000_000),
             "fan_speed": _scaled(f"{sensor}/pwm1", 10_000, _PWM_MAX),
             "sm_clock_mhz": _scaled(f"{sensor}/freq1_input", 1, 1_000_000),
@@ -131,7 +118,7 @@ def _sensors(device: str) -> dict[str, int | None]:
 
 
 def _clock_mhz(directory: str) -> int | None:
-    """Of Intel's graphics; AMD's is among the sensors."""
+    """Returns the clock of Intel's graphics; AMD's is a sensor."""
     for file in (
         "gt/gt0/rps_act_freq_mhz",
         "gt_act_freq_mhz",
@@ -154,17 +141,14 @@ def _power_limit(directory: str) -> int | None:
 
 
 def _hwmon(device: str) -> Iterator[str]:
-    try:
-        names = sorted(os.listdir(f"{device}/hwmon"))
-    except OSError:
-        return
-    for name in names:
-        if "_gt" not in _word(f"{device}/hwmon/{name}/name"):  # of a part of the card only (i915_gt0)
+    """Yields the folders of sensors of the whole card; i915_gt0 is one of a part."""
+    for name in names_in(f"{device}/hwmon"):
+        if "_gt" not in _word(f"{device}/hwmon/{name}/name"):
             yield f"{device}/hwmon/{name}"
 
 
 def _first(sensor: str, *files: str) -> int | None:
-    """Thousandths of the first that is there."""
+    """Returns a thousandth of the first file that exists."""
     values = (_scaled(f"{sensor}/{file}", 1, 1000) for file in files)
     return next((value for value in values if value is not None), None)
 

@@ -1,23 +1,23 @@
-"""Energy that processors and their memory drew, as they count it themselves (RAPL, through the kernel's
-powercap tree). It is the whole machine's; what share of it is a job's is worked out in `analysis.energy`."""
+"""Energy counters of processors and their memory (RAPL, through the kernel's powercap tree). They count for
+the whole machine; `analysis` computes a job's share."""
 
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from joblens.probes.proc.kernel_files import NO_ZONES, POWERCAP, read_text
+from joblens.probes.proc.kernel_files import NO_ZONES, POWERCAP, names_in, read_text
 
 PACKAGE_FIELD, DRAM_FIELD = "host_energy_package_uj", "host_energy_dram_uj"
 _FRESH_NS = 5_000_000  # jobs that are sampled together share one reading
-# Nothing draws more for long. A counter that was left alone for longer than it takes at this power to come
-# round may have come round more than once.
+# No processor draws more for long. A counter may have wrapped around more than once if it was not read for
+# longer than it takes to wrap around at this power.
 _MOST_WATTS = 1000
-_TOO_SELDOM = "the counters were read too seldom to know how often they came round"
-_NO_RANGE = "a counter began again, and it does not tell how far it goes (max_energy_range_uj)"
+_TOO_SELDOM = "the counters were read too seldom to know how often they wrapped around"
+_NO_RANGE = "a counter wrapped around, and its range is unknown (max_energy_range_uj)"
 _NO_DRAM = "this processor has no energy counter for its memory"
 
 
@@ -31,14 +31,10 @@ class Zone(Struct, frozen=True):
 
 
 def find_zones(root: str = POWERCAP) -> list[Zone]:
-    """Every package and every memory counter once. Zones within a package (core, uncore) are part of it, and
-    the platform's (psys) holds all of them; some machines list packages a second time, read another way."""
-    try:
-        names = os.listdir(root)
-    except OSError:
-        return []
+    """Returns each package and each memory counter once. Zones within a package (core, uncore) are part of
+    it, and the platform's (psys) includes all; some machines list packages a second time, through MMIO."""
     found: dict[str, Zone] = {}
-    for name in sorted(names, key=lambda name: ("mmio" in name, name)):
+    for name in sorted(names_in(root), key=lambda name: ("mmio" in name, name)):
         directory = f"{root}/{name}"
         title = (read_text(f"{directory}/name") or "").strip()
         is_dram = title == "dram"
@@ -57,7 +53,8 @@ class EnergyCounters:
     """Energy counters, one set per process that owns jobs. Sums start at the counters' values when it was
     made and only grow. `epoch` changes when it is unknown by how much they grew; `why` has the reason."""
 
-    def __init__(self, root: str = POWERCAP) -> None:
+    def __init__(self, root: str = POWERCAP, mono_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._mono_ns = mono_ns
         self.unknown: dict[str, str] = {}
         self.labels: list[str] = []
         self.epoch = 0
@@ -73,7 +70,7 @@ class EnergyCounters:
 
     def read(self) -> Mapping[str, int]:
         with self._lock:
-            now_ns = time.monotonic_ns()
+            now_ns = self._mono_ns()
             if not self._read_at_ns or now_ns - self._read_at_ns >= _FRESH_NS:
                 self._read(now_ns)
             return self._fields
@@ -95,11 +92,11 @@ class EnergyCounters:
                 opened.append(_ZoneMeter(zone))  # noqa: PERF401 - those opened before one fails are closed
         except PermissionError as error:
             self.unknown[field] = (
-                f"{error.filename} may be read by root only; chmod a+r lets everybody see it"
+                f"{error.filename} may be read by root only; chmod a+r allows all users to read it"
             )
         except (OSError, ValueError) as error:
             self.unknown[field] = f"an energy counter could not be read: {error}"
-        if field in self.unknown:  # a sum that lacks a part would be wrong
+        if field in self.unknown:  # a sum without one part would be wrong
             for meter in opened:
                 meter.close()
             return
@@ -124,6 +121,8 @@ class EnergyCounters:
 
 
 class _ZoneMeter:
+    """Sum of one counter, which may wrap around."""
+
     def __init__(self, zone: Zone) -> None:
         self.zone = zone
         self._descriptor = os.open(f"{zone.directory}/energy_uj", os.O_RDONLY | os.O_CLOEXEC)
@@ -150,7 +149,7 @@ class _ZoneMeter:
 
 
 def grown(before_uj: int, now_uj: int, range_uj: int) -> int:
-    """By how much, a counter that began again at its end included."""
+    """Returns the increase of a counter that restarts at zero behind its range."""
     return now_uj - before_uj if now_uj >= before_uj else max(0, now_uj + range_uj - before_uj)
 
 
@@ -178,4 +177,4 @@ class EnergyProbe:
         return {}
 
     def close(self) -> None:
-        """The counters are everybody's."""
+        """Does nothing: all jobs share the counters."""

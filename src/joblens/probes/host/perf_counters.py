@@ -1,5 +1,4 @@
-"""Hardware and scheduler counters of a job by perf_event_open:
-instructions, cycles, migrations, context switches.
+"""Performance counters of a job by perf_event_open: instructions, cycles, migrations, context switches.
 
 A counter is opened on the process that is about to become the job. It starts with the job's first instruction
 and is inherited by everything the job starts, so its value covers the whole tree, including ended processes.
@@ -8,12 +7,12 @@ and is inherited by everything the job starts, so its value covers the whole tre
 import errno
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
+from joblens.probes.host.machine_load import CostLimit
 from joblens.probes.proc.kernel_files import call, read_text
 
 _SYSTEM_CALLS = {  # machine -> number of perf_event_open
@@ -36,8 +35,8 @@ _READ_SIZE = 24
 _DEVICES = "/sys/bus/event_source/devices"
 _NO_PROCESSORS = frozenset({"breakpoint", "kprobe", "msr", "software", "tracepoint", "uprobe"})
 
-# Reading asks every CPU that runs a thread of the job: with many threads that is not for every sample.
-_BUDGET = 1 / 2000
+# A reading interrupts every CPU that runs a thread of the job: with many threads, some samples skip it.
+_COST_SHARE = 1 / 2000
 _CHEAP_NS = 100_000
 _MOST_THREADS = 64  # of a running job; each thread needs descriptors of its own
 
@@ -59,7 +58,8 @@ COUNTERS = (
 
 
 class PerfCountersProbe:
-    """`main_pid` waits to become the job. None: the job runs already, and is counted from now on."""
+    """Counts a job from its start: `main_pid` is the process that becomes the job. None: the job is running
+    and is counted from now on."""
 
     name = "counters"
 
@@ -70,7 +70,7 @@ class PerfCountersProbe:
         self.lower_bounds = () if main_pid is not None else tuple(counter.field for counter in COUNTERS)
         self._pids = pids
         self._descriptors: dict[str, list[int]] = {}
-        self._due_ns = 0
+        self._limit = CostLimit(_COST_SHARE, _CHEAP_NS)
         threads = [main_pid] if main_pid is not None else _threads_of(pids(), proc)
         if not threads:
             self._give_up("all of its processes have ended")
@@ -81,14 +81,10 @@ class PerfCountersProbe:
                 self._open(counter, threads, on_exec=main_pid is not None)
 
     def read(self) -> dict[str, Any]:
-        now_ns = time.monotonic_ns()
-        if not self._descriptors or (now_ns < self._due_ns and self._pids()):
+        if not self._descriptors or (not self._limit.is_due() and self._pids()):
             return {}  # the last reading, after the end, is never skipped
-        cpu_before_ns = time.thread_time_ns()
-        fields = {field: sum(map(_count, descriptors)) for field, descriptors in self._descriptors.items()}
-        cost_ns = time.thread_time_ns() - cpu_before_ns
-        self._due_ns = now_ns + int(cost_ns / _BUDGET) if cost_ns > _CHEAP_NS else 0
-        return fields
+        with self._limit:
+            return {field: sum(map(_count, descriptors)) for field, descriptors in self._descriptors.items()}
 
     def close(self) -> None:
         opened, self._descriptors = self._descriptors, {}
@@ -120,7 +116,7 @@ class PerfCountersProbe:
 def _open_all(
     counter: Counter, threads: Sequence[int], *, on_exec: bool, user_only: bool
 ) -> tuple[int, list[int]]:
-    """-> (0, descriptors), or (error number, []) when one of the threads could not be counted."""
+    """Returns 0 and descriptors, or an error number and [] if one of the threads could not be counted."""
     if counter.kind == _HARDWARE and not _has_processor_counters():
         return errno.ENOENT, []
     attributes = perf_attributes(counter, on_exec=on_exec, user_only=user_only)
@@ -129,7 +125,7 @@ def _open_all(
         descriptor = _perf_event_open(attributes, thread)
         if descriptor >= 0:
             opened.append(descriptor)
-        elif -descriptor != errno.ESRCH or on_exec:  # one that has just ended counts nothing
+        elif -descriptor != errno.ESRCH or on_exec:  # a thread that has just ended counts nothing
             for other in opened:
                 os.close(other)
             return -descriptor, []
@@ -137,7 +133,7 @@ def _open_all(
 
 
 def perf_attributes(counter: Counter, *, on_exec: bool, user_only: bool) -> bytes:
-    """struct perf_event_attr: type, size, config, sample_period, sample_type, read_format, flags, …"""
+    """Builds struct perf_event_attr: type, size, config, sample_period, sample_type, read_format, flags, …"""
     flags = _INHERIT
     if on_exec:
         flags |= _DISABLED | _ENABLE_ON_EXEC
@@ -153,8 +149,8 @@ def _joined(numbers: Sequence[int], size: int) -> bytes:
 
 
 def scaled_count(value: int, enabled_ns: int, running_ns: int) -> int:
-    """A processor has few counters: where they take turns, the part of the time that was not counted is
-    assumed to be like the rest."""
+    """Extrapolates a counter that shared the processor's few counters with others: the time that was not
+    counted is assumed to be like the rest."""
     if running_ns == 0 or running_ns >= enabled_ns:
         return value
     return value * enabled_ns // running_ns
@@ -166,7 +162,7 @@ def _count(descriptor: int) -> int:
 
 
 def _perf_event_open(attributes: bytes, thread: int) -> int:
-    """-> a descriptor, or an error number below 0."""
+    """Returns a descriptor, or a negative error number."""
     number = _SYSTEM_CALLS.get(os.uname().machine)
     if number is None:
         return -errno.ENOSYS
@@ -212,12 +208,12 @@ def _threads_of(pids: Sequence[int], proc: str) -> list[int]:
 
 
 def open_own_counter() -> int:
-    """Opens an unused counter of the calling thread. Returns its descriptor, below 0 on failure."""
+    """Opens an unused counter of the calling thread. Returns its descriptor, negative on failure."""
     return _perf_event_open(perf_attributes(COUNTERS[2], on_exec=False, user_only=False), 0)
 
 
 def could_count(pid: int) -> Mapping[str, str]:
-    """Counter -> why it could not be opened on that process; '' where it could."""
+    """Returns for each counter why it could not be opened on that process; '' if it could."""
     answers = {}
     for counter in COUNTERS:
         number, opened = _open_all(counter, [pid], on_exec=False, user_only=counter.kind == _HARDWARE)

@@ -22,17 +22,16 @@ from joblens.probes.proc.kernel_files import (
     USEC_PER_TICK,
     call,
     call_writing,
+    interface_lines,
+    line_value,
     pread_whole,
-    read_text,
+    read_bytes,
 )
 
 NOT_ALLOWED = "no permission to read the network namespace of a process of the job"
 SAME_NETWORK = "the job shares the machine's network interfaces"
 _FEW = 4  # processes to check: those of a container all share its network
 _OFTEN, _SELDOM = 10, 15  # the first readings search for a namespace, later ones rarely
-# A line has eight numbers received, then eight sent.
-_RX_BYTES, _RX_PACKETS, _RX_ERRORS, _RX_DROPPED = 0, 1, 2, 3
-_TX_BYTES, _TX_PACKETS, _TX_ERRORS, _TX_DROPPED = 8, 9, 10, 11
 
 
 class InterfacesProbe:
@@ -136,22 +135,20 @@ def network_namespace(pid: int | str, proc: str = "/proc") -> int | None:
 
 
 def parse_interfaces(data: bytes) -> dict[str, InterfaceIo]:
-    """Loopback included: within a namespace it is the job's own."""
-    found = {}
-    for line in data.splitlines()[2:]:
-        name, _, rest = line.rpartition(b":")
-        numbers = [int(word) for word in rest.split()]
-        found[name.strip().decode("ascii", "replace")] = InterfaceIo(
-            rx_bytes=numbers[_RX_BYTES],
-            tx_bytes=numbers[_TX_BYTES],
-            rx_packets=numbers[_RX_PACKETS],
-            tx_packets=numbers[_TX_PACKETS],
-            rx_errors=numbers[_RX_ERRORS],
-            tx_errors=numbers[_TX_ERRORS],
-            rx_dropped=numbers[_RX_DROPPED],
-            tx_dropped=numbers[_TX_DROPPED],
+    """Parses net/dev with loopback, which is the job's own within a namespace."""
+    return {
+        name.decode("ascii", "replace"): InterfaceIo(
+            rx_bytes=int(rx[0]),
+            tx_bytes=int(tx[0]),
+            rx_packets=int(rx[1]),
+            tx_packets=int(tx[1]),
+            rx_errors=int(rx[2]),
+            tx_errors=int(tx[2]),
+            rx_dropped=int(rx[3]),
+            tx_dropped=int(tx[3]),
         )
-    return found
+        for name, rx, tx in interface_lines(data)
+    }
 
 
 def interfaces_since(
@@ -458,13 +455,13 @@ def v2_group(groups: Mapping[str, str]) -> tuple[str, str]:
 
 def may_count(proc: str = "/proc") -> str:
     """Returns why this process may not count packets, by its capabilities; '' if it may."""
-    for line in (read_text(f"{proc}/self/status") or "").splitlines():
-        if line.startswith("CapEff:"):
-            held = int(line.split()[1], 16)
-            if held & _CAP_SYS_ADMIN or (held & _CAP_NET_ADMIN and held & _CAP_BPF):
-                return ""
-            return MAY_NOT
-    return ""
+    try:
+        effective = int(line_value(read_bytes(f"{proc}/self/status"), b"\nCapEff:") or b"", 16)
+    except (OSError, ValueError):
+        return ""
+    if effective & _CAP_SYS_ADMIN or (effective & _CAP_NET_ADMIN and effective & _CAP_BPF):
+        return ""
+    return MAY_NOT
 
 
 def _reason(error: OSError) -> str:

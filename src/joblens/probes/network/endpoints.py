@@ -169,12 +169,18 @@ class SocketDriver:
     name = "sock_diag"
     interval_s = 1.0
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        mono_s: Callable[[], float] = time.monotonic,
+        cpu_s: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._mono_s = mono_s
+        self._cpu_s = cpu_s
         self._lock = threading.Lock()
         self._jobs: dict[str, _Job] = {}
         self._here: SocketDump | None = None
         self._credit_s = _SAVED_S
-        self._credit_at_s = time.monotonic()
+        self._credit_at_s = mono_s()
 
     def watch(
         self, job: str, group_dir: str, pids: Callable[[], Sequence[int]], *, has_begun: bool = False
@@ -195,7 +201,7 @@ class SocketDriver:
 
     def read(self) -> Known | None:
         """Samples due jobs; None: none was due."""
-        now_s = time.monotonic()
+        now_s = self._mono_s()
         with self._lock:
             jobs = {name: job for name, job in self._jobs.items() if job.due_s <= now_s}
         if not jobs:
@@ -204,9 +210,9 @@ class SocketDriver:
             # Half a tick less, so that a tick that comes a little early is not skipped.
             job.due_s = now_s + job.gap_s - self.interval_s / 2
             job.gap_s = min(2 * job.gap_s, _LONGEST_GAP_S)
-        cpu_before_s = time.thread_time()
+        cpu_before_s = self._cpu_s()
         self._sample(jobs)
-        pause_s = self._pause_s(now_s, time.thread_time() - cpu_before_s)
+        pause_s = self._pause_s(now_s, self._cpu_s() - cpu_before_s)
         for job in jobs.values():
             job.due_s = max(job.due_s, now_s + pause_s)
         with self._lock:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from joblens.ports.probe import Probe
+from joblens.probes.proc.kernel_files import read_bytes, stat_fields
 from joblens.probes.proc.processes import IO_FIELDS
 
 _PEAKS = ("memory_kernel_peak_bytes", "memory_largest_process_bytes")
@@ -121,8 +122,7 @@ def _status_by_descriptor(pidfd: int) -> int | None:
 def _status_by_proc(pid: int, pidfd: int) -> int | None:
     """Of one that has ended and waits to be waited for."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            fields = file.read().rpartition(b")")[2].split()
+        fields = stat_fields(read_bytes(f"/proc/{pid}/stat"))
         # Ours still exists, so the pid is not reused yet. Without permission it reads as 0.
         if fields[0] == b"Z" and _is_unreaped(pidfd) and os.access(f"/proc/{pid}/environ", os.R_OK):
             return int(fields[_STAT_EXIT_CODE])

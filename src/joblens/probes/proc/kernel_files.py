@@ -1,9 +1,9 @@
-"""Kernel interfaces: files in /proc and /sys, system calls without a Python name, and which hardware is
-present.
+"""Kernel interfaces: readers and parsers of files in /proc and /sys that several probes need, detection of
+hardware, and system calls without a Python name.
 """
 
-import functools
 import os
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ def read_text(path: str) -> str | None:
 
 
 def read_words(path: str) -> frozenset[str]:
-    """A list such as cgroup.controllers; empty where there is no such file."""
+    """Returns the words of a file such as cgroup.controllers; empty if it does not exist."""
     return frozenset((read_text(path) or "").split())
 
 
@@ -47,8 +47,16 @@ def pread_whole(fd: int) -> bytes:
     return b"".join(chunks)
 
 
+def names_in(folder: str) -> list[str]:
+    """Returns the sorted names in a folder; empty if it cannot be listed."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
 def subgroups(directory: str) -> list[str]:
-    """Directories of the groups directly below this one."""
+    """Returns the directories of the groups directly below this one."""
     try:
         # A group directory has two links and one more per sub-group: most have none, and need no listing.
         if os.stat(directory).st_nlink == 2:
@@ -60,7 +68,7 @@ def subgroups(directory: str) -> list[str]:
 
 
 def list_pids(directory: str) -> list[int]:
-    """Returns processes in the group and in every group below it; empty if it was removed."""
+    """Returns the processes in the group and in every group below it; empty if it was removed."""
     try:
         pids = [int(word) for word in read_bytes(f"{directory}/cgroup.procs").split()]
     except OSError:
@@ -70,7 +78,8 @@ def list_pids(directory: str) -> list[int]:
     return pids
 
 
-# Windows has no such question, and no /proc to need the answer for.
+_KIB = 1024
+# Windows has no sysconf, and no /proc.
 _has_sysconf = hasattr(os, "sysconf")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if _has_sysconf else 4096
 USEC_PER_TICK = 1_000_000 // (os.sysconf("SC_CLK_TCK") if _has_sysconf else 100)
@@ -78,7 +87,7 @@ _SIGCHLD_BIT = 1 << (17 - 1)
 
 
 class ProcStat(Struct, frozen=True):
-    """Times in clock ticks. `c…`: of children that were waited for, theirs included."""
+    """Counters of a process, times in clock ticks. `…_reaped`: of all descendants that were waited for."""
 
     state: str
     parent_pid: int
@@ -93,7 +102,7 @@ class ProcStat(Struct, frozen=True):
     threads: int
     start_ticks: int
     virtual_bytes: int
-    stack_start: int  # random per exec and preserved by fork: equal in processes that share their origin
+    stack_start: int  # random per exec, inherited by fork: equal in a process and its forks
 
     @property
     def is_alive(self) -> bool:
@@ -101,7 +110,7 @@ class ProcStat(Struct, frozen=True):
 
 
 class ProcIo(NamedTuple):
-    """Of the process and of every child it has waited for."""
+    """I/O of a process and of every child it has waited for."""
 
     call_read_bytes: int
     call_write_bytes: int
@@ -111,8 +120,19 @@ class ProcIo(NamedTuple):
     write_bytes: int
 
 
+class ProcStatm(NamedTuple):
+    virtual_bytes: int
+    resident_bytes: int
+    shared_bytes: int  # of files and shared memory
+
+    @property
+    def anon_bytes(self) -> int:
+        """Returns resident memory that is neither a file nor shared memory."""
+        return self.resident_bytes - self.shared_bytes
+
+
 class ProcStatus(Struct, frozen=True):
-    """None: the process has no memory of its own (a zombie), or the kernel lacks the line."""
+    """Memory of a process. None: it has no memory (a zombie), or the kernel lacks the line."""
 
     peak_bytes: int | None
     shmem_bytes: int | None
@@ -121,17 +141,31 @@ class ProcStatus(Struct, frozen=True):
     ignores_sigchld: bool
 
 
-class Proportional(Struct, frozen=True):
-    """Proportional shares of shared pages, per process: they add up to the real total."""
+class SmapsRollup(NamedTuple):
+    """All mappings of a process added up, in bytes. PSS: a page that n processes share counts 1/n in each."""
 
-    anon_bytes: int
-    pss_anon_bytes: int
-    pss_shmem_bytes: int
+    rss: int
+    pss: int
+    anon: int
+    pss_anon: int | None  # None: the kernel does not divide PSS (before 5.4)
+    pss_shmem: int | None
+    private: int
+    private_dirty: int
+    shared: int
+    swap: int
+    huge: int
+    hugetlb_private: int
+    hugetlb_shared: int
+
+
+def stat_fields(data: bytes) -> list[bytes]:
+    """Returns the fields of a stat file from the third one (the state) on. The command before them may
+    contain blanks and parentheses: the last parenthesis ends it."""
+    return data[data.rindex(b")") + 2 :].split()
 
 
 def parse_stat(data: bytes) -> ProcStat:
-    """Parses stat. The command may contain blanks and parentheses: the last parenthesis counts."""
-    f = data[data.rindex(b")") + 2 :].split()
+    f = stat_fields(data)
     return ProcStat(
         state=f[0].decode(),
         parent_pid=int(f[1]),
@@ -155,30 +189,24 @@ def parse_io(data: bytes) -> ProcIo:
     return ProcIo(int(words[1]), int(words[3]), int(words[5]), int(words[7]), int(words[9]), int(words[11]))
 
 
-def parse_statm(data: bytes) -> tuple[int, int]:
-    """Returns (virtual, anonymous) bytes; anonymous is resident but neither file nor shared memory."""
+def parse_statm(data: bytes) -> ProcStatm:
     size, resident, shared, _ = data.split(maxsplit=3)
-    return int(size) * PAGE_BYTES, (int(resident) - int(shared)) * PAGE_BYTES
-
-
-def parse_virtual(data: bytes) -> int:
-    """Returns only the virtual size, from statm."""
-    return int(data[: data.index(b" ")]) * PAGE_BYTES
+    return ProcStatm(int(size) * PAGE_BYTES, int(resident) * PAGE_BYTES, int(shared) * PAGE_BYTES)
 
 
 def parse_status(data: bytes) -> ProcStatus:
-    ignored = _line_value(data, b"\nSigIgn:")
+    ignored = line_value(data, b"\nSigIgn:")
     return ProcStatus(
-        peak_bytes=_kib(data, b"\nVmHWM:"),
-        shmem_bytes=_kib(data, b"\nRssShmem:"),
-        swap_bytes=_kib(data, b"\nVmSwap:"),
-        file_bytes=_kib(data, b"\nRssFile:"),
+        peak_bytes=_kib_value(data, b"\nVmHWM:"),
+        shmem_bytes=_kib_value(data, b"\nRssShmem:"),
+        swap_bytes=_kib_value(data, b"\nVmSwap:"),
+        file_bytes=_kib_value(data, b"\nRssFile:"),
         ignores_sigchld=ignored is not None and bool(int(ignored, 16) & _SIGCHLD_BIT),
     )
 
 
 class LargestProcess:
-    """The highest mark of all processes that were read, and the files that one mapped at its last reading."""
+    """Highest resident memory of any process so far, and the files which that process maps."""
 
     def __init__(self) -> None:
         self.forget()
@@ -202,24 +230,52 @@ class LargestProcess:
         return fields
 
 
-def parse_smaps_rollup(data: bytes) -> Proportional | None:
-    """None: the kernel does not divide the shares by kind (before 5.4)."""
-    anon, pss_anon, pss_shmem = (
-        _kib(data, name) for name in (b"\nAnonymous:", b"\nPss_Anon:", b"\nPss_Shmem:")
+def parse_pairs(data: bytes) -> dict[bytes, bytes]:
+    """Returns the 'key value' lines of memory.stat and similar files of control groups."""
+    words = data.split()
+    return dict(zip(words[::2], words[1::2], strict=False))
+
+
+def kib_lines(data: bytes) -> dict[bytes, int]:
+    """Returns all 'Name: N kB' lines of status, smaps_rollup or meminfo, in bytes. A zombie has none."""
+    return {
+        name: int(value[:-3]) * _KIB
+        for name, _, value in (line.partition(b":") for line in data.splitlines())
+        if value.endswith(b" kB")
+    }
+
+
+def parse_smaps_rollup(data: bytes) -> SmapsRollup:
+    sizes = kib_lines(data)
+
+    def total(*names: bytes) -> int:
+        return sum(sizes.get(name, 0) for name in names)
+
+    return SmapsRollup(
+        rss=total(b"Rss"),
+        pss=total(b"Pss"),
+        anon=total(b"Anonymous"),
+        pss_anon=sizes.get(b"Pss_Anon"),
+        pss_shmem=sizes.get(b"Pss_Shmem"),
+        private=total(b"Private_Clean", b"Private_Dirty"),
+        private_dirty=total(b"Private_Dirty"),
+        shared=total(b"Shared_Clean", b"Shared_Dirty"),
+        swap=total(b"Swap"),
+        huge=total(b"AnonHugePages", b"ShmemPmdMapped", b"FilePmdMapped"),
+        hugetlb_private=total(b"Private_Hugetlb"),
+        hugetlb_shared=total(b"Shared_Hugetlb"),
     )
-    if anon is None or pss_anon is None or pss_shmem is None:
-        return None
-    return Proportional(anon, pss_anon, pss_shmem)
 
 
 def parse_soft_open_files(data: bytes) -> int | None:
-    """From /proc/PID/limits; None: unlimited, or no such line."""
-    value = _line_value(data, b"\nMax open files")
+    """Parses /proc/PID/limits; None: unlimited, or no such line."""
+    value = line_value(data, b"\nMax open files")
     word = value.split(maxsplit=1)[0] if value else b""
     return int(word) if word.isdigit() else None
 
 
-def _line_value(data: bytes, name: bytes) -> bytes | None:
+def line_value(data: bytes, name: bytes) -> bytes | None:
+    """Returns the rest of the line that starts with `name`, which begins with a newline."""
     start = data.find(name)
     if start < 0:
         return None
@@ -228,12 +284,12 @@ def _line_value(data: bytes, name: bytes) -> bytes | None:
     return data[start : end if end >= 0 else len(data)].strip()
 
 
-def _kib(data: bytes, name: bytes) -> int | None:
-    value = _line_value(data, name)
-    return int(value.split()[0]) * 1024 if value else None
+def _kib_value(data: bytes, name: bytes) -> int | None:
+    value = line_value(data, name)
+    return int(value.split()[0]) * _KIB if value else None
 
 
-DRM_DRIVERS = ("amdgpu", "i915", "xe")
+_DRM_DRIVERS = ("amdgpu", "i915", "xe")
 _NVIDIA_SIGN = "/dev/nvidiactl"
 _DRM_SIGN = "/sys/class/drm"
 
@@ -242,29 +298,30 @@ def has_nvidia() -> bool:
     return os.path.exists(_NVIDIA_SIGN)
 
 
-@functools.cache
+@cache
 def has_drm() -> bool:
-    """Whether there is a card whose driver reports anything. Most servers have one only for text."""
-    return _drm_cards(_DRM_SIGN) > 0
+    """Returns whether there is a card whose driver reports anything. Most servers have one only for text."""
+    return bool(drm_cards())
 
 
 def count_gpus(dev: str = "/dev", drm: str = _DRM_SIGN) -> int:
     """Counts GPUs of any vendor that a job could use."""
-    nvidia = [name for name in _names(dev) if name.removeprefix("nvidia").isdecimal() and name[0] == "n"]
-    return len(nvidia) + _drm_cards(drm)
+    return len(nvidia_indexes(dev)) + len(drm_cards(drm))
 
 
-def _drm_cards(drm: str) -> int:
-    cards = [name for name in _names(drm) if name.startswith("card") and "-" not in name]
-    drivers = [os.path.basename(os.path.realpath(f"{drm}/{card}/device/driver")) for card in cards]
-    return sum(driver in DRM_DRIVERS for driver in drivers)
+def nvidia_indexes(dev: str = "/dev") -> list[int]:
+    """Returns the numbers of NVIDIA's devices, in order."""
+    numbers = (name.removeprefix("nvidia") for name in names_in(dev) if name.startswith("nvidia"))
+    return sorted(int(number) for number in numbers if number.isdecimal())
 
 
-def _names(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
+def drm_cards(drm: str = _DRM_SIGN) -> dict[str, str]:
+    """Returns the cards whose driver reports anything, in order, with the driver's name. Outputs of a card
+    (card0-HDMI-A-1) are not cards."""
+    numbers = [name.removeprefix("card") for name in names_in(drm) if name.startswith("card")]
+    cards = [f"card{number}" for number in sorted(filter(str.isdecimal, numbers), key=int)]
+    drivers = {card: os.path.basename(os.path.realpath(f"{drm}/{card}/device/driver")) for card in cards}
+    return {card: driver for card, driver in drivers.items() if driver in _DRM_DRIVERS}
 
 
 POWERCAP = "/sys/class/powercap"
@@ -272,27 +329,24 @@ NO_ZONES = "no energy counters on this machine: no RAPL under /sys/class/powerca
 
 
 def has_zones(root: str = POWERCAP) -> bool:
-    try:
-        return bool(os.listdir(root))
-    except OSError:
-        return False
+    return bool(names_in(root))
 
 
 def call(number: int, *arguments: int | bytes) -> int:
-    """Numbers must fit a C int; bytes go as a pointer to them, and the kernel only reads them. Raises
-    OSError."""
+    """Makes a system call. Numbers must fit a C int; bytes are passed by pointer, and the kernel must only
+    read them. Raises OSError."""
     result = _quick_call(number, *arguments)
     if result is None or result < 0:
-        # Retried in a way that reports the reason; only a denied process pays for the import.
-        result = _telling_call(number, *arguments)
+        # Repeated in a way that returns the error; only a denied process pays for the import.
+        result = _checked_call(number, *arguments)
     return result
 
 
 def call_writing(number: int, first: int, buffer: bytearray, size: int) -> int:
-    """The kernel answers in `buffer`, too. Raises OSError."""
+    """Makes a system call that also writes to `buffer`. Raises OSError."""
     import ctypes
 
-    return _telling_call(number, first, (ctypes.c_char * len(buffer)).from_buffer(buffer), size)
+    return _checked_call(number, first, (ctypes.c_char * len(buffer)).from_buffer(buffer), size)
 
 
 def _quick_call(number: int, *arguments: int | bytes) -> int | None:
@@ -315,7 +369,7 @@ def _syscall_address() -> int | None:
         return None
 
 
-def _telling_call(number: int, *arguments: Any) -> int:
+def _checked_call(number: int, *arguments: Any) -> int:
     import ctypes
 
     result: int = ctypes.CDLL(None, use_errno=True).syscall(number, *arguments)
@@ -325,17 +379,20 @@ def _telling_call(number: int, *arguments: Any) -> int:
     return result
 
 
-_RX_FIELD, _TX_FIELD = 0, 8  # bytes received and sent, of a line of /proc/net/dev
+def interface_lines(data: bytes) -> Iterator[tuple[bytes, list[bytes], list[bytes]]]:
+    """Yields the lines of /proc/net/dev: name; bytes, packets, errors, dropped, … received; the same sent."""
+    for line in data.splitlines()[2:]:
+        name, _, rest = line.rpartition(b":")
+        words = rest.split()
+        yield name.strip(), words[:8], words[8:]
 
 
 def parse_host_network(data: bytes) -> dict[str, int]:
     """Parses /proc/net/dev: bytes of all interfaces but loopback. Traffic through a bridge counts at each of
     its interfaces."""
     received = sent = 0
-    for line in data.splitlines()[2:]:
-        name, _, rest = line.rpartition(b":")
-        if name.strip() != b"lo":
-            words = rest.split(None, _TX_FIELD + 1)
-            received += int(words[_RX_FIELD])
-            sent += int(words[_TX_FIELD])
+    for name, rx, tx in interface_lines(data):
+        if name != b"lo":
+            received += int(rx[0])
+            sent += int(tx[0])
     return {"host_network_rx_bytes": received, "host_network_tx_bytes": sent}

@@ -19,7 +19,10 @@ from joblens.probes.proc.kernel_files import (
     USEC_PER_TICK,
     ProcIo,
     ProcStat,
+    kib_lines,
+    names_in,
     parse_io,
+    parse_smaps_rollup,
     parse_stat,
     parse_status,
     read_bytes,
@@ -29,8 +32,6 @@ from joblens.probes.proc.kernel_files import (
 # file has hundredths of a second.
 PROCESS_CLOCK = 2
 THREAD_CLOCK = 6
-
-_KIB = 1024
 
 
 def clock_usec(task: int, kind: int) -> int | None:
@@ -82,22 +83,6 @@ def io_counters(io: ProcIo) -> Counters:
         io_read_bytes=io.read_bytes,
         io_write_bytes=io.write_bytes,
     )
-
-
-def parse_sizes(status: bytes) -> dict[bytes, int]:
-    """Every 'Name: N kB' line of a status file, in bytes. A zombie has none."""
-    return {
-        name: int(value[:-3]) * _KIB
-        for name, _, value in (line.partition(b":") for line in status.splitlines())
-        if value.endswith(b" kB")
-    }
-
-
-def parse_private_dirty(smaps_rollup: bytes) -> int | None:
-    for line in smaps_rollup.splitlines():
-        if line.startswith(b"Private_Dirty:"):
-            return int(line.split()[1]) * _KIB
-    return None
 
 
 class OwnHelpers:
@@ -227,7 +212,7 @@ class OwnTree:
 
     def level(self) -> Level:
         """Returns the level of the processes that `scan` found."""
-        own = parse_sizes(self._read("self/status") or b"")
+        own = kib_lines(self._read("self/status") or b"")
         stat = parse_stat(self._read("self/stat") or b"")
         sizes = [own]
         anon = own.get(b"RssAnon", 0)
@@ -236,7 +221,7 @@ class OwnTree:
         walk_until = time.perf_counter() + _PAGE_WALK_BUDGET_S
         for (pid, _), state in self._seen.items():
             status, child = self._read(f"{pid}/status") or b"", self._stat(pid)
-            found = parse_sizes(status)
+            found = kib_lines(status)
             if child is None or b"VmRSS" not in found:
                 continue  # ended
             state.ignores_children = parse_status(status).ignores_sigchld
@@ -312,7 +297,7 @@ class OwnTree:
             return [(pid, None) for pid in self._scan(self._pid) if pid not in HELPERS.pids]
         return [
             (int(child), int(thread))
-            for thread in self._list("self/task")
+            for thread in names_in(f"{self._proc}/self/task")
             for child in (self._read(f"self/task/{thread}/children") or b"").split()
             if int(child) not in HELPERS.pids
         ]
@@ -321,7 +306,7 @@ class OwnTree:
         if not self._has_children_files:
             return self._scan(pid)
         found: list[int] = []
-        for thread in self._list(f"{pid}/task"):
+        for thread in names_in(f"{self._proc}/{pid}/task"):
             found += map(int, (self._read(f"{pid}/task/{thread}/children") or b"").split())
         return found
 
@@ -357,9 +342,7 @@ class OwnTree:
             families[family] = anon
             return anon, True
         if time.perf_counter() < walk_until and (text := self._read(f"{pid}/smaps_rollup")):
-            private = parse_private_dirty(text)
-            if private is not None:
-                return min(anon, private), True
+            return min(anon, parse_smaps_rollup(text).private_dirty), True
         return max(0, anon - families[family]), False
 
     def _open_files(self, who: str) -> int | None:
@@ -377,21 +360,9 @@ class OwnTree:
         text = self._read(f"{who}/io")
         return None if text is None else io_counters(parse_io(text))
 
-    def _list(self, path: str) -> list[str]:
-        try:
-            return os.listdir(f"{self._proc}/{path}")
-        except OSError:
-            return []
-
     def _read(self, path: str) -> bytes | None:
-        """Returns None if it has ended or is not readable."""
+        """Returns None if the process has ended or the file is not readable."""
         try:
-            descriptor = os.open(f"{self._proc}/{path}", os.O_RDONLY | os.O_CLOEXEC)
+            return read_bytes(f"{self._proc}/{path}")
         except OSError:
             return None
-        try:
-            return os.read(descriptor, 1 << 16)
-        except OSError:
-            return None
-        finally:
-            os.close(descriptor)

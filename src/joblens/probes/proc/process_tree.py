@@ -331,7 +331,7 @@ class ProcessTreeProbe:
         detail, process = self._details[member], member.process
         denied: set[str] = set()
         try:
-            _, detail.anon_bytes = parse_statm(process.read("statm"))
+            detail.anon_bytes = parse_statm(process.read("statm")).anon_bytes
             detail.open_files = count_open_files(process, denied, has_size=self._fd_has_size)
             detail.io = parse_io(process.read("io"))
         except PermissionError:

@@ -21,8 +21,8 @@ from joblens.probes.proc.kernel_files import (
     parse_io,
     parse_smaps_rollup,
     parse_soft_open_files,
+    parse_statm,
     parse_status,
-    parse_virtual,
     pread_whole,
 )
 
@@ -208,7 +208,7 @@ class ProcessesProbe:
         denied: set[str] = set()
         for process in living:
             try:
-                virtual += parse_virtual(process.read("statm"))
+                virtual += parse_statm(process.read("statm")).virtual_bytes
                 ios.append(_read_io(process, denied))
                 open_files += count_open_files(process, denied, has_size=self._fd_has_size)
             except ProcessLookupError:
@@ -380,13 +380,14 @@ class SharedPages:
 
 
 def _read_share(process: WatchedProcess) -> tuple[float, int] | None:
+    """Returns the share of its anonymous memory that counts as its own, and its part of shared memory."""
     try:
-        shares = parse_smaps_rollup(process.read_once("smaps_rollup"))
+        rollup = parse_smaps_rollup(process.read_once("smaps_rollup"))
     except OSError:
         return None
-    if shares is None:
+    if rollup.pss_anon is None or rollup.pss_shmem is None:
         return None
-    return (shares.pss_anon_bytes / shares.anon_bytes if shares.anon_bytes else 1.0), shares.pss_shmem_bytes
+    return (rollup.pss_anon / rollup.anon if rollup.anon else 1.0), rollup.pss_shmem
 
 
 _PRESSURE = tuple(
@@ -447,17 +448,18 @@ def unknown_fields(reasons: dict[str, str]) -> dict[str, str]:
     return {field: reason for group, reason in reasons.items() for field in FIELD_GROUPS[group]}
 
 
-_MOMENT_NS = 20_000_000
+_FRESH_NS = 20_000_000
 
 
 class RecentReading:
     """Shares readings that are the same for jobs sampled one after the other."""
 
-    def __init__(self, probe: "Probe") -> None:
+    def __init__(self, probe: "Probe", mono_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self.name = probe.name
         self._probe = probe
+        self._mono_ns = mono_ns
         self._reading: dict[str, Any] = {}
-        self._read_at_ns = -_MOMENT_NS
+        self._read_at_ns: int | None = None
 
     @property
     def sources(self) -> Mapping[str, str]:
@@ -468,8 +470,8 @@ class RecentReading:
         return self._probe.unknown
 
     def read(self) -> dict[str, Any]:
-        now_ns = time.monotonic_ns()
-        if now_ns - self._read_at_ns >= _MOMENT_NS:
+        now_ns = self._mono_ns()
+        if self._read_at_ns is None or now_ns - self._read_at_ns >= _FRESH_NS:
             self._reading = self._probe.read()
             self._read_at_ns = now_ns
         return dict(self._reading)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from joblens.model.jobs.details import Details, ThreadTable, ThreadUse
 from joblens.model.values.sums import sum_of_known
 from joblens.model.values.units import format_cpu_list
-from joblens.probes.proc.kernel_files import USEC_PER_TICK
+from joblens.probes.proc.kernel_files import USEC_PER_TICK, line_value, read_bytes, stat_fields
 
 
 class ThreadStat(Struct, frozen=True):
@@ -38,11 +38,9 @@ class Scheduling(NamedTuple):
 
 
 def parse_thread_stat(data: bytes) -> ThreadStat:
-    """Parses stat. The name is in parentheses and may contain blanks and parentheses: the last one counts."""
-    end = data.rindex(b")")
-    words = data[end + 2 :].split()
+    words = stat_fields(data)
     return ThreadStat(
-        name=data[data.index(b"(") + 1 : end].decode("utf-8", "replace"),
+        name=data[data.index(b"(") + 1 : data.rindex(b")")].decode("utf-8", "replace"),
         user_ticks=int(words[11]),
         system_ticks=int(words[12]),
         start_ticks=int(words[19]),
@@ -52,13 +50,13 @@ def parse_thread_stat(data: bytes) -> ThreadStat:
 
 
 def parse_schedstat(data: bytes) -> tuple[int, int]:
-    """(nanoseconds on a CPU, nanoseconds ready to run without one)"""
+    """Returns nanoseconds on a CPU, and nanoseconds ready to run without one."""
     on_cpu, waiting, _ = data.split(maxsplit=2)
     return int(on_cpu), int(waiting)
 
 
 def parse_sched(data: bytes) -> Scheduling:
-    """The scheduler's own page, where the kernel has one."""
+    """Parses sched, which kernels with CONFIG_SCHED_DEBUG have."""
     return Scheduling(
         _value(data, b"\nnr_voluntary_switches"),
         _value(data, b"\nnr_involuntary_switches"),
@@ -67,17 +65,14 @@ def parse_sched(data: bytes) -> Scheduling:
 
 
 def parse_switches(status: bytes) -> Scheduling:
+    """Parses status, for kernels without sched."""
     return Scheduling(
         _value(status, b"\nvoluntary_ctxt_switches"), _value(status, b"\nnonvoluntary_ctxt_switches"), None
     )
 
 
 def _value(data: bytes, name: bytes) -> int | None:
-    start = data.find(name)
-    if start < 0:
-        return None
-    end = data.find(b"\n", start + 1)
-    value = data[data.index(b":", start) + 1 : end if end >= 0 else len(data)].strip()
+    value = (line_value(data, name) or b"").lstrip(b" :\t")
     return int(value) if value.isdigit() else None
 
 
@@ -232,7 +227,7 @@ class ThreadsProbe:
         state.cpu_ns = cpu_ns - state.base_cpu_ns
         state.wait_ns = None if wait_ns is None else wait_ns - state.base_wait_ns
         if is_new:
-            state.stat = parse_thread_stat(_read(f"{folder}/stat"))
+            state.stat = parse_thread_stat(read_bytes(f"{folder}/stat"))
             state.parent = state.stat.parent
             state.started_at_us = self._started_at_us(state.stat)
             if self._was_before(tid, state.stat.start_ticks):
@@ -248,22 +243,22 @@ class ThreadsProbe:
 
     def _times(self, folder: str) -> tuple[int, int | None]:
         try:
-            on_cpu_ns, waiting_ns = parse_schedstat(_read(f"{folder}/schedstat"))
+            on_cpu_ns, waiting_ns = parse_schedstat(read_bytes(f"{folder}/schedstat"))
         except FileNotFoundError:
-            stat = parse_thread_stat(_read(f"{folder}/stat"))
+            stat = parse_thread_stat(read_bytes(f"{folder}/stat"))
             return (stat.user_ticks + stat.system_ticks) * USEC_PER_TICK * 1000, None
         return on_cpu_ns, waiting_ns
 
     def _read_closely(self, tid: int, state: _ThreadState) -> None:
         folder = f"{self._proc}/{state.pid}/task/{tid}"
-        state.stat = parse_thread_stat(_read(f"{folder}/stat"))
+        state.stat = parse_thread_stat(read_bytes(f"{folder}/stat"))
         _add_to_name(state, state.stat.name)
         if tid == state.pid:
             state.process = state.name  # it may be another after exec
         try:
-            state.sched = parse_sched(_read(f"{folder}/sched"))
+            state.sched = parse_sched(read_bytes(f"{folder}/sched"))
         except FileNotFoundError:
-            state.sched = parse_switches(_read(f"{folder}/status"))
+            state.sched = parse_switches(read_bytes(f"{folder}/status"))
         if self._proc == "/proc":
             state.allowed = format_cpu_list(os.sched_getaffinity(tid))
         state.read_at_cpu_ns = state.cpu_ns
@@ -272,7 +267,7 @@ class ThreadsProbe:
         leader = self._living.get(pid)
         if leader is not None and leader.process:
             return leader.process
-        return "" if tid == pid else parse_thread_stat(_read(f"{self._proc}/{pid}/stat")).name
+        return "" if tid == pid else parse_thread_stat(read_bytes(f"{self._proc}/{pid}/stat")).name
 
     def _end(self, tid: int) -> None:
         state = self._living.pop(tid)
@@ -424,13 +419,3 @@ class _Budget:
         if time.monotonic_ns() - self._wall_ns > _SCAN_WALL_NS:
             return True
         return time.thread_time_ns() - self._cpu_ns > cpu_ns
-
-
-def _read(path: str) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, 8192)
-    except ProcessLookupError as error:
-        raise OSError(error.errno, error.strerror, path) from error
-    finally:
-        os.close(descriptor)

@@ -1,34 +1,5 @@
-from joblens.probes.cgroup.memory_detail import (
-    parse_numa_v1,
-    parse_numa_v2,
-    parse_rollup,
-)
+from joblens.probes.cgroup.memory_detail import parse_numa_v1, parse_numa_v2
 from joblens.probes.proc.kernel_files import PAGE_BYTES
-
-_ROLLUP = b"""556a70a15000-7ffcf39e6000 ---p 00000000 00:00 0                          [rollup]
-Rss:                1740 kB
-Pss:                 308 kB
-Pss_Dirty:           112 kB
-Shared_Clean:       1500 kB
-Shared_Dirty:         68 kB
-Private_Clean:        60 kB
-Private_Dirty:       112 kB
-AnonHugePages:      2048 kB
-ShmemPmdMapped:     4096 kB
-FilePmdMapped:         0 kB
-Shared_Hugetlb:       16 kB
-Private_Hugetlb:       8 kB
-Swap:                  4 kB
-SwapPss:               1 kB
-"""
-
-
-def test_the_sums_of_a_process_are_in_bytes() -> None:
-    rollup = parse_rollup(_ROLLUP)
-    assert (rollup.pss, rollup.rss) == (308 * 1024, 1740 * 1024)
-    assert (rollup.private, rollup.shared) == (172 * 1024, 1568 * 1024)
-    assert (rollup.swap, rollup.huge) == (4 * 1024, 6144 * 1024)
-    assert (rollup.hugetlb_private, rollup.hugetlb_shared) == (8 * 1024, 16 * 1024)
 
 
 def test_v2_adds_up_every_kind_of_memory_once_by_node() -> None:

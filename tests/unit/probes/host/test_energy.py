@@ -1,12 +1,13 @@
 """No machine at hand has RAPL counters: the trees are made up after what the kernel's documentation and
 listings of real machines show (two packages with memory, one listed again through MMIO, a psys zone)."""
 
+import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from joblens.probes.host import energy
 from joblens.probes.host.energy import DRAM_FIELD, PACKAGE_FIELD, EnergyCounters, EnergyProbe, find_zones
 
 RANGE_UJ = 262_143_328_850
@@ -37,13 +38,13 @@ def _set(root: Path, name: str, uj: int) -> None:
         file.write(f"{uj}\n")
 
 
-@pytest.fixture(autouse=True)
-def every_reading_is_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(energy, "_FRESH_NS", 0)
+def ticking() -> Callable[[], int]:
+    """A clock that is a second later whenever it is asked."""
+    return itertools.count(10**12, 10**9).__next__
 
 
 def test_packages_and_their_memory_are_added_up(tmp_path: Path) -> None:
-    counters = EnergyCounters(str(_server(tmp_path)))
+    counters = EnergyCounters(str(_server(tmp_path)), ticking())
     assert counters.read() == {PACKAGE_FIELD: 3_000_000, DRAM_FIELD: 120_000}
     _set(tmp_path, "intel-rapl:1", 2_500_000)
     _set(tmp_path, "intel-rapl:0:0", 51_000)
@@ -59,7 +60,7 @@ def test_packages_and_their_memory_are_added_up(tmp_path: Path) -> None:
 def test_a_counter_that_comes_round_goes_on_growing(tmp_path: Path) -> None:
     root = _server(tmp_path)
     _set(root, "intel-rapl:0", RANGE_UJ - 300)
-    counters = EnergyCounters(str(root))
+    counters = EnergyCounters(str(root), ticking())
     before = counters.read()[PACKAGE_FIELD]
     _set(root, "intel-rapl:0", 700)
     assert counters.read()[PACKAGE_FIELD] - before == 1000
@@ -80,14 +81,14 @@ def test_no_package_is_counted_twice_and_none_of_its_parts_beside_it(tmp_path: P
 
 def test_a_processor_without_memory_counter_says_so_for_the_memory_alone(tmp_path: Path) -> None:
     _zone(tmp_path, "intel-rapl:0", "package-0", 1000)
-    counters = EnergyCounters(str(tmp_path))
+    counters = EnergyCounters(str(tmp_path), ticking())
     assert counters.read() == {PACKAGE_FIELD: 1000}
     assert counters.unknown == {DRAM_FIELD: "this processor has no energy counter for its memory"}
     counters.close()
 
 
 def test_a_machine_without_counters_says_so(tmp_path: Path) -> None:
-    probe = EnergyProbe(EnergyCounters(str(tmp_path / "nothing")))
+    probe = EnergyProbe(EnergyCounters(str(tmp_path / "nothing"), ticking()))
     assert probe.read() == {}
     assert set(probe.unknown) == {PACKAGE_FIELD, DRAM_FIELD}
     assert "no RAPL" in probe.unknown[PACKAGE_FIELD]
@@ -103,7 +104,7 @@ def test_who_may_not_read_a_counter_learns_what_to_do_and_gets_no_part_of_the_su
     (root / "intel-rapl:1" / "energy_uj").chmod(0o400)
     os.seteuid(65534)
     try:
-        counters = EnergyCounters(str(root))
+        counters = EnergyCounters(str(root), ticking())
     finally:
         os.seteuid(0)
     assert counters.read() == {DRAM_FIELD: 120_000}
@@ -111,18 +112,15 @@ def test_who_may_not_read_a_counter_learns_what_to_do_and_gets_no_part_of_the_su
     counters.close()
 
 
-def test_counters_left_alone_for_longer_than_a_round_takes_are_not_believed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now_ns = [10**12]
-    monkeypatch.setattr("time.monotonic_ns", lambda: now_ns[0])
+def test_counters_left_alone_for_longer_than_a_round_takes_are_not_believed(tmp_path: Path) -> None:
+    now_ns = 10**12
     root = _server(tmp_path)
-    counters = EnergyCounters(str(root))
+    counters = EnergyCounters(str(root), lambda: now_ns)
     running = EnergyProbe(counters)
     assert running.read()
-    now_ns[0] += 60 * 10**9  # the smallest counter, of 65713 J, needs 65.7 s at 1000 W
+    now_ns += 60 * 10**9  # the smallest counter, of 65713 J, needs 65.7 s at 1000 W
     assert running.read()
-    now_ns[0] += 70 * 10**9
+    now_ns += 70 * 10**9
     assert running.read() == {}
     assert "too seldom" in running.unknown[PACKAGE_FIELD]
     assert EnergyProbe(counters).read(), "a job that begins now is not concerned"
@@ -132,13 +130,13 @@ def test_counters_left_alone_for_longer_than_a_round_takes_are_not_believed(
 def test_a_counter_that_does_not_say_how_far_it_goes_counts_until_it_begins_again(tmp_path: Path) -> None:
     zone = _zone(tmp_path, "intel-rapl:0", "package-0", 1000)
     (zone / "max_energy_range_uj").unlink()
-    counters = EnergyCounters(str(tmp_path))
+    counters = EnergyCounters(str(tmp_path), ticking())
     running = EnergyProbe(counters)
     assert running.read() == {PACKAGE_FIELD: 1000}
     _set(tmp_path, "intel-rapl:0", 1500)
     assert running.read() == {PACKAGE_FIELD: 1500}
     _set(tmp_path, "intel-rapl:0", 20)
     assert running.read() == {}
-    assert "does not tell how far it goes" in running.unknown[PACKAGE_FIELD]
+    assert "its range is unknown" in running.unknown[PACKAGE_FIELD]
     assert EnergyProbe(counters).read() == {PACKAGE_FIELD: 1500}, "a job that begins now is not concerned"
     counters.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from joblens.probes.cgroup.layout import CgroupLayout, Hierarchy
-from joblens.probes.host.capacity import free_memory_bytes
+from joblens.probes.host.machine_load import free_memory_bytes
 
 MEMINFO = "MemTotal: 8000 kB\nMemFree: 100 kB\nMemAvailable: 5000 kB\n"
 

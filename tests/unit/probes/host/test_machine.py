@@ -7,7 +7,7 @@ import pytest
 from joblens.app.wiring.machine import less_reserve, parse_gpus
 from joblens.model.errors import InputError
 from joblens.probes.cgroup.layout import CgroupLayout, Hierarchy
-from joblens.probes.host.capacity import usable_cpus, usable_gpus, usable_memory_bytes
+from joblens.probes.host.machine_load import usable_cpus, usable_gpus, usable_memory_bytes
 
 GIB = 1 << 30
 

@@ -7,6 +7,7 @@ import pytest
 
 from joblens.probes.cgroup.layout import parse_layout
 from joblens.probes.host.machine_load import (
+    CostLimit,
     HostProbe,
     cpu_quota,
     parse_host_cpu,
@@ -17,7 +18,6 @@ from joblens.probes.host.machine_load import (
 from joblens.probes.proc.kernel_files import (
     PAGE_BYTES,
     USEC_PER_TICK,
-    Proportional,
     parse_io,
     parse_smaps_rollup,
     parse_soft_open_files,
@@ -74,7 +74,8 @@ def test_zombies_are_not_alive(state: str, alive: bool) -> None:
 
 
 def test_anonymous_memory_is_resident_less_shared() -> None:
-    assert parse_statm(b"2 30 10 1 0 5 0\n") == (2 * PAGE_BYTES, 20 * PAGE_BYTES)
+    statm = parse_statm(b"2 30 10 1 0 5 0\n")
+    assert (statm.virtual_bytes, statm.anon_bytes) == (2 * PAGE_BYTES, 20 * PAGE_BYTES)
 
 
 def test_status_gives_peak_and_whether_sigchld_is_ignored() -> None:
@@ -88,9 +89,36 @@ def test_status_gives_peak_and_whether_sigchld_is_ignored() -> None:
 
 def test_shares_are_read_only_where_the_kernel_divides_them() -> None:
     text = b"55-7ff ---p 0 [rollup]\nRss: 100 kB\nPss: 60 kB\nAnonymous: 50 kB\n"
-    assert parse_smaps_rollup(text) is None
-    shares = parse_smaps_rollup(text + b"Pss_Anon: 25 kB\nPss_File: 1 kB\nPss_Shmem: 2 kB\n")
-    assert shares == Proportional(50 << 10, 25 << 10, 2 << 10)
+    assert parse_smaps_rollup(text).pss_anon is None
+    rollup = parse_smaps_rollup(text + b"Pss_Anon: 25 kB\nPss_File: 1 kB\nPss_Shmem: 2 kB\n")
+    assert (rollup.anon, rollup.pss_anon, rollup.pss_shmem) == (50 << 10, 25 << 10, 2 << 10)
+
+
+ROLLUP = b"""556a70a15000-7ffcf39e6000 ---p 00000000 00:00 0                          [rollup]
+Rss:                1740 kB
+Pss:                 308 kB
+Pss_Dirty:           112 kB
+Shared_Clean:       1500 kB
+Shared_Dirty:         68 kB
+Private_Clean:        60 kB
+Private_Dirty:       112 kB
+AnonHugePages:      2048 kB
+ShmemPmdMapped:     4096 kB
+FilePmdMapped:         0 kB
+Shared_Hugetlb:       16 kB
+Private_Hugetlb:       8 kB
+Swap:                  4 kB
+SwapPss:               1 kB
+"""
+
+
+def test_the_sums_of_a_process_are_in_bytes() -> None:
+    rollup = parse_smaps_rollup(ROLLUP)
+    assert (rollup.pss, rollup.rss) == (308 * 1024, 1740 * 1024)
+    assert (rollup.private, rollup.shared) == (172 * 1024, 1568 * 1024)
+    assert rollup.private_dirty == 112 * 1024
+    assert (rollup.swap, rollup.huge) == (4 * 1024, 6144 * 1024)
+    assert (rollup.hugetlb_private, rollup.hugetlb_shared) == (8 * 1024, 16 * 1024)
 
 
 def test_io_and_limits() -> None:
@@ -180,15 +208,19 @@ def test_what_the_machines_network_carried_is_of_the_moment_of_the_reading(tmp_p
 
 
 def test_a_machine_with_so_many_interfaces_that_they_cost_much_is_not_asked_all_the_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("joblens.probes.host.machine_load._CHEAP_NS", -1)
-    monkeypatch.setattr("joblens.probes.host.machine_load._NETWORK_BUDGET", 1e-9)
+    now_ns, cpu_ns = 0, iter((0, 1_000_000, 5_000_000, 5_000_000))
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "dev").write_text(NET_DEV.format(1000))
-    probe = HostProbe(str(tmp_path))
+    limit = CostLimit(1 / 500, cheap_ns=200_000, mono_ns=lambda: now_ns, cpu_ns=lambda: next(cpu_ns))
+    probe = HostProbe(str(tmp_path), limit)
     assert probe.read() == {"host_network_rx_bytes": 1000, "host_network_tx_bytes": 70}
+    now_ns = 499_000_000
     assert probe.read() == {}, "what was read before is no reading of now"
+    now_ns = 500_000_000
+    assert probe.read() != {}, "a millisecond in half a second"
+    assert limit.is_due(), "cheap readings are not limited"
     probe.close()
 
 
