@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from joblens.app.reports.store_copy import Copied, copy_store
+from joblens.app.reports.store_copy import CopyResult, copy_store
 from joblens.model.errors import InputError, StoreError
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import RetryLost, RunLink, Status
@@ -33,7 +33,7 @@ class Two:
         ]
         self.source, self.target = map(_opened, self.names)
 
-    def copy(self) -> Copied:
+    def copy(self) -> CopyResult:
         return copy_store(self.names[0], self.names[1], Settings(), pytest.fail)
 
 

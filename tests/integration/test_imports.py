@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from joblens.app.reports.exports import export_history, export_job_samples, export_time_series
-from joblens.app.reports.imports import Imported, import_history, import_samples, import_time_series
+from joblens.app.reports.imports import ImportResult, import_history, import_samples, import_time_series
 from joblens.model.errors import FormatError, InputError
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.details import ContainerFacts, Details, GpuFacts, ThreadTable, ThreadUse
@@ -59,7 +59,7 @@ def joblet_line(second: int, **changes: Any) -> bytes:
 def test_a_keystone_history_is_read_with_naive_times_as_utc(store: SqliteStore, tmp_path: Path) -> None:
     file = tmp_path / "jobs_history.jsonl"
     file.write_bytes(keystone_line() + keystone_line(task_id="other", status="failed", returncode=1))
-    result = Imported()
+    result = ImportResult()
     import_history(store, [str(file)], result, nothing)
     record = store.find("abc-123-xyz")
     assert result.jobs == 2
@@ -72,7 +72,7 @@ def test_a_keystone_history_is_read_with_naive_times_as_utc(store: SqliteStore, 
 def test_importing_twice_changes_nothing(store: SqliteStore, tmp_path: Path) -> None:
     file = tmp_path / "jobs_history.jsonl"
     file.write_bytes(keystone_line())
-    first, second = Imported(), Imported()
+    first, second = ImportResult(), ImportResult()
     import_history(store, [str(file)], first, nothing)
     import_history(store, [str(file)], second, nothing)
     assert (first.jobs, second.jobs, second.known) == (1, 0, 1)
@@ -82,7 +82,7 @@ def test_importing_twice_changes_nothing(store: SqliteStore, tmp_path: Path) -> 
 def test_importing_lost_jobs_twice_changes_nothing(store: SqliteStore, tmp_path: Path) -> None:
     file = tmp_path / "jobs_history.jsonl"
     file.write_bytes(keystone_line(status="lost", returncode=None))
-    first, second, third = Imported(), Imported(), Imported()
+    first, second, third = ImportResult(), ImportResult(), ImportResult()
     import_history(store, [str(file)], first, nothing)
     import_history(store, [str(file)], second, nothing)
     assert (first.jobs, second.jobs, second.known) == (1, 0, 1)
@@ -95,7 +95,7 @@ def test_importing_lost_jobs_twice_changes_nothing(store: SqliteStore, tmp_path:
 def test_the_same_line_twice_in_one_file_is_one_job(store: SqliteStore, tmp_path: Path) -> None:
     file = tmp_path / "jobs_history.jsonl"
     file.write_bytes(keystone_line() * 2)
-    result = Imported()
+    result = ImportResult()
     import_history(store, [str(file)], result, nothing)
     assert (result.jobs, result.known) == (1, 1)
 
@@ -103,7 +103,7 @@ def test_the_same_line_twice_in_one_file_is_one_job(store: SqliteStore, tmp_path
 def test_a_path_in_a_record_is_not_taken_over(store: SqliteStore, tmp_path: Path) -> None:
     file = tmp_path / "jobs_history.jsonl"
     file.write_bytes(keystone_line(logs_dir="/etc"))
-    import_history(store, [str(file)], Imported(), nothing)
+    import_history(store, [str(file)], ImportResult(), nothing)
     attempt = store.find("abc-123-xyz").attempt
     assert attempt is not None
     assert attempt.logs_dir == ""
@@ -114,7 +114,7 @@ def test_joblet_files_are_read_member_by_member(store: SqliteStore, tmp_path: Pa
     folder.mkdir()
     members = b"".join(gzip.compress(joblet_line(second)) for second in (0, 5, 10))
     (folder / "20251004-153045.jsonl.gz").write_bytes(members)
-    result = Imported()
+    result = ImportResult()
     import_samples(store, [str(tmp_path)], result, nothing)
     taken = [sample for _, sample in store.samples(UUID)]
     assert [sample.elapsed_us for sample in taken] == [0, 5_000_000, 10_000_000]
@@ -138,7 +138,7 @@ def test_exported_samples_are_imported_without_loss_gpus_and_interfaces_included
         assert export_job_samples(store, store.find(UUID), file) == 4
     other = SqliteStore(str(tmp_path / "other" / "joblens.db"))
     for _ in range(2):
-        import_samples(other, [str(tmp_path / "s.jsonl")], Imported(), nothing)
+        import_samples(other, [str(tmp_path / "s.jsonl")], ImportResult(), nothing)
     assert [sample for _, sample in other.samples(UUID)] == samples
     assert other.details(UUID) == details
     other.close()
@@ -155,7 +155,7 @@ def test_an_exported_history_keeps_the_details(store: SqliteStore, tmp_path: Pat
     with path.open("wb") as file:
         export_history(store, [store.find(UUID)], file, nothing)
     other = SqliteStore(str(tmp_path / "other" / "joblens.db"))
-    import_history(other, [str(path)], Imported(), nothing)
+    import_history(other, [str(path)], ImportResult(), nothing)
     assert other.details(UUID) == details
     other.close()
 
@@ -163,7 +163,7 @@ def test_an_exported_history_keeps_the_details(store: SqliteStore, tmp_path: Pat
 def test_details_that_are_none_are_a_bad_line(store: SqliteStore, tmp_path: Path) -> None:
     file = tmp_path / "history.jsonl"
     file.write_bytes(keystone_line(details={"threads": 5}))
-    result = Imported()
+    result = ImportResult()
     import_history(store, [str(file)], result, nothing)
     assert (result.jobs, result.bad_lines) == (0, 1)
     assert "details" in result.bad[0]
@@ -174,13 +174,13 @@ def test_a_later_file_of_the_same_job_is_put_behind(store: SqliteStore, tmp_path
     first.write_bytes(joblet_line(0) + joblet_line(5))
     second.write_bytes(joblet_line(5) + joblet_line(10))
     for file in (first, second, second):
-        import_samples(store, [str(file)], Imported(), nothing)
+        import_samples(store, [str(file)], ImportResult(), nothing)
     assert [index for index, _ in store.samples(UUID)] == [0, 1, 2]
 
 
 def test_samples_alone_do_not_tell_how_a_job_ended(store: SqliteStore, tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_bytes(joblet_line(0) + joblet_line(5))
-    import_samples(store, [str(tmp_path / "s.jsonl")], Imported(), nothing)
+    import_samples(store, [str(tmp_path / "s.jsonl")], ImportResult(), nothing)
     record = store.find(UUID)
     assert record.status is Status.LOST
     assert record.outcome is not None
@@ -190,7 +190,7 @@ def test_samples_alone_do_not_tell_how_a_job_ended(store: SqliteStore, tmp_path:
 
 def test_an_id_that_is_no_uuid_becomes_the_jobs_own_id(store: SqliteStore, tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_bytes(joblet_line(0, job_id="job-7"))
-    import_samples(store, [str(tmp_path / "s.jsonl")], Imported(), nothing)
+    import_samples(store, [str(tmp_path / "s.jsonl")], ImportResult(), nothing)
     assert store.find("job-7").job.external_id == "job-7"
 
 
@@ -200,14 +200,14 @@ def test_a_sample_that_names_no_job_takes_its_folders_name(store: SqliteStore, t
     line = msgspec.json.decode(joblet_line(0))
     del line["job_id"]
     (folder / "metrics.jsonl").write_bytes(msgspec.json.encode(line) + b"\n")
-    import_samples(store, [str(folder / "metrics.jsonl")], Imported(), nothing)
+    import_samples(store, [str(folder / "metrics.jsonl")], ImportResult(), nothing)
     assert len(store.samples(UUID)) == 1
 
 
 def test_a_folder_without_samples_is_an_error(store: SqliteStore, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"no \.jsonl"):
-        import_samples(store, [str(tmp_path / "empty")], Imported(), nothing)
+        import_samples(store, [str(tmp_path / "empty")], ImportResult(), nothing)
 
 
 @pytest.fixture
@@ -232,7 +232,7 @@ def torc_file(tmp_path: Path) -> str:
 
 
 def test_a_torc_file_becomes_a_job_with_counters(store: SqliteStore, torc_file: str) -> None:
-    result = Imported()
+    result = ImportResult()
     for _ in range(2):
         import_time_series(store, [torc_file], result, nothing)
     assert (result.jobs, result.samples, result.known) == (1, 5, 1)
@@ -249,7 +249,7 @@ def test_a_torc_file_becomes_a_job_with_counters(store: SqliteStore, torc_file: 
 
 
 def test_a_torc_file_goes_out_again_as_it_came(store: SqliteStore, torc_file: str, tmp_path: Path) -> None:
-    import_time_series(store, [torc_file], Imported(), nothing)
+    import_time_series(store, [torc_file], ImportResult(), nothing)
     (record,) = store.records(HistoryQuery())
     export_time_series(store, [record], str(tmp_path / "out.db"), nothing)
     (out,), (original,) = read_time_series(str(tmp_path / "out.db")), read_time_series(torc_file)
@@ -263,7 +263,7 @@ def test_a_torc_file_goes_out_again_as_it_came(store: SqliteStore, torc_file: st
 def test_another_database_is_refused_by_name(store: SqliteStore, tmp_path: Path) -> None:
     apsw.Connection(str(tmp_path / "x.db")).execute("CREATE TABLE t (a)")
     with pytest.raises(FormatError, match="job_resource_samples"):
-        import_time_series(store, [str(tmp_path / "x.db")], Imported(is_strict=True), nothing)
+        import_time_series(store, [str(tmp_path / "x.db")], ImportResult(is_strict=True), nothing)
 
 
 def test_secrets_in_a_record_are_not_taken_over(store: SqliteStore, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_secrets_in_a_record_are_not_taken_over(store: SqliteStore, tmp_path: Pa
         script=f"run --password={secret}",
     )
     file.write_bytes(line if line.endswith(b"\n") else line + b"\n")
-    result = Imported()
+    result = ImportResult()
     import_history(store, [str(file)], result, nothing)
     assert result.jobs == 1
     (record,) = store.records(HistoryQuery())

@@ -6,24 +6,24 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from joblens.data.base.process_setup import quickly
+from joblens.data.base.process_setup import imports_without_blas_threads
 from joblens.files.standard_streams import guard_standard_error, guard_standard_output
 from joblens.model.errors import JoblensError
 
 
-class _Asked:
-    """The signal that asked the job to stop."""
+class _StopSignal:
+    """Signal that asked the job to stop."""
 
     def __init__(self) -> None:
-        self.by: int | None = None
+        self.number: int | None = None
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._note)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        self.by = number
+        self.number = number
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     from joblens.views.text.style import clean_text
 
     sys.stderr.write(f"{clean_text(text)}\n")
@@ -31,23 +31,23 @@ def _say(text: str) -> None:
 
 def main(arguments: list[str]) -> int:
     if len(arguments) not in (1, 2):
-        _say("usage: python -m joblens.data JOB_DIR [DIGEST_OF_ITS_PLAN]")
+        _print_error("usage: python -m joblens.data JOB_DIR [DIGEST_OF_ITS_PLAN]")
         return 2
-    asked = _Asked()
-    with quickly():
+    stop = _StopSignal()
+    with imports_without_blas_threads():
         from joblens.data.executor.executor import execute
     try:
-        end = execute(arguments[0], lambda: asked.by, *arguments[1:])
+        end = execute(arguments[0], lambda: stop.number, *arguments[1:])
     except JoblensError as error:
-        _say(f"joblens: {error}")
+        _print_error(f"joblens: {error}")
         if error.hint:
-            _say(error.hint)
+            _print_error(error.hint)
         return error.exit_code
-    except OSError as error:  # the disk is full, or the job's folder gone
-        _say(f"joblens: {error}")
+    except OSError as error:  # the disk is full, or the job's folder was removed
+        _print_error(f"joblens: {error}")
         return 1
     if end.error_message:
-        _say(f"{end.status}: {end.error_message}")
+        _print_error(f"{end.status}: {end.error_message}")
     return end.exit_code
 
 
@@ -63,5 +63,5 @@ def _leave(code: int) -> NoReturn:
 
 if __name__ == "__main__":
     guard_standard_error()  # both streams go to files, and the disk may be full
-    guard_standard_output(_say)
+    guard_standard_output(_print_error)
     _leave(main(sys.argv[1:]))

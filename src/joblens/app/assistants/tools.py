@@ -156,7 +156,7 @@ class ChangingTools:
 
     def cancel_job(self, job: str) -> dict[str, Any]:
         """Cancel a queued or running job of this user. Returns at once; it ends within its grace time."""
-        from joblens.app.jobs.submission import ask_to_cancel
+        from joblens.app.jobs.submission import request_cancel
         from joblens.app.queue.submission import cancel_all_queued, refuse_others_job
 
         with self._lock:
@@ -166,7 +166,7 @@ class ChangingTools:
             if record.job.queue:
                 cancel_all_queued([record], self._store, self._settings, self._config)  # type: ignore[arg-type]
             elif not record.status.is_final:
-                ask_to_cancel(record, self._store, self._settings, user)
+                request_cancel(record, self._store, self._settings, user)
             return {**_short(record), "had_ended": record.status.is_final}
 
     def submit_command(

@@ -138,7 +138,7 @@ class _Bench:
     def __init__(
         self, plan: AbPlan, settings: Settings, jobs: SequentialRunner, report: Report, so_far: _Round
     ) -> None:
-        self._plan, self._settings, self._jobs, self._tell = plan, settings, jobs, report
+        self._plan, self._settings, self._jobs, self._report = plan, settings, jobs, report
         self._so_far = so_far
         self._here = SubmitEnvironment.here()
         for command in plan.commands:  # including those that never run, because an earlier one fails
@@ -154,12 +154,12 @@ class _Bench:
                     return
                 self._run(command, 0)
 
-    def measure(self, lot: random.Random) -> None:
+    def measure(self, rng: random.Random) -> None:
         self._measured_from_s = time.monotonic()
         so_far = self._so_far
         while not (stopped := self._why_stop()):
             order = list(self._plan.commands)
-            lot.shuffle(order)
+            rng.shuffle(order)
             ran = [(command, self._run(command, so_far.rounds + 1)) for command in order]
             so_far.rounds += 1  # only whole rounds count: otherwise the last could favour one command
             for command, result in ran:
@@ -191,11 +191,11 @@ class _Bench:
 
     def _run(self, command: BenchCommand, round_number: int) -> Result:
         spent = time.monotonic() - self._began_s
-        self._tell(
+        self._report(
             AbProgress(round=round_number, name=command.name, spent_s=spent, half_width=self._half_width)
         )
         if self._plan.prepare:
-            _prepare(self._plan.prepare)
+            _run_prepare(self._plan.prepare)
         prepared = prepare(command.request, self._settings, self._here)
         result = self._jobs.run(prepared)
         if result.record.attempt is None or not (result.ok or self._plan.accepts_failures):
@@ -238,7 +238,7 @@ def _own_width(metrics: Document) -> float | None:
     return math.sqrt(high / low) - 1 if low else None
 
 
-def _prepare(argv: tuple[str, ...]) -> None:
+def _run_prepare(argv: tuple[str, ...]) -> None:
     try:
         subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, capture_output=True)
     except FileNotFoundError as error:

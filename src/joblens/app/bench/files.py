@@ -54,7 +54,7 @@ def load_file(path: str) -> Document:
         raise BenchmarkError(f"{path}: cannot be read: {error.strerror}") from error
     except msgspec.DecodeError as error:
         raise BenchmarkError(f"{path}: not the result of a benchmark: {error}") from error
-    wrong = _what_is_wrong(document)
+    wrong = _problem_of(document)
     if wrong:
         raise BenchmarkError(f"{path}: not the result of a benchmark: {wrong}")
     return dict(document)
@@ -100,7 +100,7 @@ def _names(folder: str) -> list[str]:
         raise BenchmarkError(f"{folder}: cannot be read: {error.strerror}") from error
 
 
-def _what_is_wrong(document: Any) -> str:
+def _problem_of(document: Any) -> str:
     if not isinstance(document, dict) or "kind" not in document:
         return "it has no 'kind'"
     if document.get("format", 0) > FORMAT:

@@ -21,7 +21,7 @@ from joblens.app.queue.notifiers import (
 )
 from joblens.app.queue.submission import WorkerCaller, open_queue_store, served_routes
 from joblens.app.wiring.agent_context import current_user
-from joblens.app.wiring.drivers import Warn, open_deliveries, store_is_there
+from joblens.app.wiring.drivers import Warn, open_deliveries, store_exists
 from joblens.app.wiring.machine import (
     check_fit,
     less_reserve,
@@ -282,8 +282,8 @@ def open_side(
 
     def offer(deliveries: Deliveries) -> tuple[float, int] | None:
         workers = _workers_of(queues, settings, deliveries)
-        together = _together(workers, options) if workers else None
-        return None if together is None else (together.cpus, together.memory_bytes)
+        total = _total_capacity(workers, options) if workers else None
+        return None if total is None else (total.cpus, total.memory_bytes)
 
     return QueueSide(
         store=open_queue_store(settings, warn),
@@ -315,7 +315,7 @@ class QueueCapacity:
         check_broker(settings)
         self._workers: list[WorkerInfo] = []
         self._is_started_here = not settings.queue.broker
-        if store_is_there(settings):
+        if store_exists(settings):
             with closing(open_deliveries(settings, warn)) as deliveries:  # type: ignore[type-var]  # the store
                 self._workers = _workers_of(self._queues, settings, deliveries)
                 self._is_started_here = isinstance(_peek(settings, deliveries), StartedWorker)
@@ -331,22 +331,20 @@ class QueueCapacity:
 
     def offer(self) -> RunCapacity:
         if self._workers:
-            return _together(self._workers, self._options)
+            return _total_capacity(self._workers, self._options)
         return without_names(machine_offer(self._options))
 
-    def _most_of_one(self, together: RunCapacity) -> RunCapacity:
+    def _most_of_one(self, total: RunCapacity) -> RunCapacity:
         """Returns the capacity of the largest worker: a job cannot be split over several."""
         options = self._options
         workers = [one for one in self._workers if one.broker]
         if not workers:
-            return together  # one is started here, and uses what there is
+            return total  # one is started here, and uses what there is
         memory = [less_reserve(one.memory_bytes) for one in workers if one.memory_bytes is not None]
         return replace(
-            together,
-            memory_bytes=max(memory) if options.memory_bytes is None and memory else together.memory_bytes,
-            nameless_gpus=max(one.gpus for one in workers)
-            if options.gpus is None
-            else together.nameless_gpus,
+            total,
+            memory_bytes=max(memory) if options.memory_bytes is None and memory else total.memory_bytes,
+            nameless_gpus=max(one.gpus for one in workers) if options.gpus is None else total.nameless_gpus,
         )
 
     def preview(
@@ -417,7 +415,7 @@ def _peek(settings: Settings, deliveries: object) -> Notifier | None:
     return notifier
 
 
-def _together(workers: Collection[WorkerInfo], options: RunOptions) -> RunCapacity:
+def _total_capacity(workers: Collection[WorkerInfo], options: RunOptions) -> RunCapacity:
     """A job with K CPUs takes K slots of a worker, so slots are counted."""
     memory = [less_reserve(worker.memory_bytes) for worker in workers if worker.memory_bytes is not None]
     return RunCapacity(

@@ -83,10 +83,10 @@ class NodeAgent:
     ) -> None:
         door = self._door
         part = self._measurement.part(set(door.ranks), door.taken, list(door.errors), final=is_final)
-        _tell(NodeReport(part=part, has_prolog=has_prolog, is_final=is_final, over=str(over.value)))
+        _send(NodeReport(part=part, has_prolog=has_prolog, is_final=is_final, over=str(over.value)))
 
 
-def _tell(report: NodeReport) -> None:
+def _send(report: NodeReport) -> None:
     with contextlib.suppress(OSError):  # the reader is gone
         for line in report_lines(report):
             os.write(1, line)
@@ -97,7 +97,7 @@ def main(words: list[str]) -> int:
     try:
         agent = NodeAgent(order)
     except Exception as error:  # noqa: BLE001 - the record says so
-        _tell(NodeReport(part=NodePart(node=this_node(), error=str(error)), is_final=True))
+        _send(NodeReport(part=NodePart(node=this_node(), error=str(error)), is_final=True))
         return 1
     try:
         return agent.run()

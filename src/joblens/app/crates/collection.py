@@ -13,7 +13,7 @@ from joblens.analysis.crates.graph import METADATA, PREVIEW
 from joblens.analysis.crates.profiles import job_crate, run_crate
 from joblens.analysis.runs.status import run_label
 from joblens.app.crates.files import CrateFiles, bytes_file, write_crate
-from joblens.app.reports.exports import Advance, Exported, export_history
+from joblens.app.reports.exports import Advance, ExportResult, export_history
 from joblens.app.runs.datasets import datasets_of_run
 from joblens.app.runs.lookup import records_of_run
 from joblens.app.runs.state import state_of_run
@@ -42,7 +42,7 @@ class CrateChoice(Struct, frozen=True, kw_only=True):
 
 def export_crate(
     store: Store, found: Record | Run, output: str, choice: CrateChoice, advance: Advance
-) -> Exported:
+) -> ExportResult:
     """`output`: a new folder, or a file that ends in .zip."""
     return _Crate(store, choice, advance).export(found, output)
 
@@ -59,7 +59,7 @@ class _Crate:
         self._provenances: dict[str, tuple[Provenance, CrateFile] | None] = {}
         self._records: list[Record] = []
 
-    def export(self, found: Record | Run, output: str) -> Exported:
+    def export(self, found: Record | Run, output: str) -> ExportResult:
         if isinstance(found, Record):
             job = self._job(found)
             self._add_records()
@@ -74,7 +74,7 @@ class _Crate:
         self._contents[PREVIEW] = page.encode()
         write_crate(output, self._contents, self._files.copies)
         files = len(self._contents) + len(self._files.copies)
-        return Exported(jobs=len(self._records), rows=files, files=(output,), note=self._note())
+        return ExportResult(jobs=len(self._records), rows=files, files=(output,), note=self._note())
 
     def _note(self) -> str:
         notes = []
@@ -170,7 +170,7 @@ class _Crate:
                 yield file
         for path in made:
             is_there = path not in seen and not record.status.is_failure
-            if is_there and (file := self._files.add_as_it_is(path, cwd, outcome.ended_at_us + 1_000_000)):
+            if is_there and (file := self._files.add_unstamped(path, cwd, outcome.ended_at_us + 1_000_000)):
                 yield file
 
     def _filled(

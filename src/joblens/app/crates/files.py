@@ -58,7 +58,7 @@ class CrateFiles:
             self._found[key] = self._describe(stamp, path, cwd, host, sha256)
         return self._found[key]
 
-    def add_as_it_is(self, name: str, cwd: str, not_after_us: int) -> CrateFile | None:
+    def add_unstamped(self, name: str, cwd: str, not_after_us: int) -> CrateFile | None:
         """Adds a file without a stamp in any record. None: it does not exist, or was changed later."""
         path = os.path.normpath(os.path.join(cwd, name))
         try:
@@ -96,9 +96,9 @@ class CrateFiles:
             self.changed.append(as_text(path))
             return file
         file = replace(file, sha256=sha256 or sha256_of(path) or "")
-        return self._taken_along(file, path, cwd)
+        return self._include(file, path, cwd)
 
-    def _taken_along(self, file: CrateFile, path: str, cwd: str) -> CrateFile:
+    def _include(self, file: CrateFile, path: str, cwd: str) -> CrateFile:
         if self._most_bytes is None or not file.sha256 or file.bytes is None:
             return file
         if file.bytes > self._most_bytes:

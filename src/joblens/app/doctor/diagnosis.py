@@ -137,11 +137,11 @@ def _storage(settings: Settings) -> list[Capability]:
 
 
 def _store(settings: Settings) -> Capability:
-    from joblens.app.wiring.drivers import open_store_directly, store_is_there, store_name
+    from joblens.app.wiring.drivers import open_store_directly, store_exists, store_name
     from joblens.model.errors import JoblensError
 
     name = store_name(settings)
-    if not store_is_there(settings):
+    if not store_exists(settings):
         return _writable("store", os.path.dirname(name))
     notes: list[str] = []
     try:
@@ -178,11 +178,11 @@ def _labels(settings: Settings) -> list[Capability]:
 
     from joblens.app.queue.notifiers import living_workers
     from joblens.app.queue.submission import open_queue_store
-    from joblens.app.wiring.drivers import store_is_there
+    from joblens.app.wiring.drivers import store_exists
     from joblens.model.errors import JoblensError
     from joblens.model.values.labels import queue_and_label, unserved_words
 
-    if not store_is_there(settings):
+    if not store_exists(settings):
         return []
     try:
         with closing(open_queue_store(settings, lambda _text: None)) as store:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from joblens.agent.runs.signals import HostSignals
 from joblens.analysis.runs.status import run_label
 from joblens.app.driving.checks import RunRequest
-from joblens.app.driving.driver import Driven
+from joblens.app.driving.driver import RunOutcome
 from joblens.app.driving.events import EventView, JobSkipped, RunEnded, RunEvent, RunStarted
 from joblens.app.driving.start import Runs
 from joblens.app.driving.summary import ending_document
@@ -56,7 +56,7 @@ class RunResult:
     """A run that has ended."""
 
     def __init__(
-        self, driven: Driven, jobs: tuple[WorkflowJob, ...], form: dict[str, Any], settings: Settings
+        self, driven: RunOutcome, jobs: tuple[WorkflowJob, ...], form: dict[str, Any], settings: Settings
     ) -> None:
         self._driven = driven
         self._form = form
@@ -173,7 +173,7 @@ def run_workflow(  # noqa: PLR0913 - the keywords are the interface
         address=address,
         queue=queue,
     )
-    result = _Running(settings, on_event).run(workflow, with_broker(options, settings))
+    result = _WorkflowCall(settings, on_event).run(workflow, with_broker(options, settings))
     if check and not result.ok:
         raise RunFailed(result)
     return result
@@ -194,7 +194,7 @@ def _positive(name: str, value: T | None) -> T | None:
     return value
 
 
-class _Running:
+class _WorkflowCall:
     """Drives on its own thread and delivers events on the caller's: an exception there, such as
     KeyboardInterrupt, never hits the driver."""
 
@@ -205,7 +205,7 @@ class _Running:
         self._signals = HostSignals()
         self._events: queue.SimpleQueue[RunEvent | None] = queue.SimpleQueue()  # None: the driver has ended
         self._skipped: set[str] = set()
-        self._driven: Driven | None = None
+        self._driven: RunOutcome | None = None
         self._error: BaseException | None = None
 
     def run(self, workflow: Any, options: RunOptions) -> RunResult:
@@ -273,7 +273,7 @@ class _Running:
         except Exception as error:  # noqa: BLE001 - the run does not depend on it
             self._log.warn(f"on_event failed for {type(event).__name__}: {error!r}")
 
-    def _result(self, driven: Driven, store: Store) -> RunResult:
+    def _result(self, driven: RunOutcome, store: Store) -> RunResult:
         jobs = tuple(
             WorkflowJob(
                 name=row.name,

@@ -14,7 +14,7 @@ from joblens.agent.runtime.ownership import RunLock
 from joblens.app.clusters.engine import ClusterEngine
 from joblens.app.driving.checks import open_engine, refuse_inside_a_job
 from joblens.app.driving.detaching import detach_run
-from joblens.app.driving.driver import Driven, drive
+from joblens.app.driving.driver import RunOutcome, drive
 from joblens.app.jobs.logs import OutputFollower
 from joblens.app.queue.submission import QueueRequest, make_tickets, open_queue_store
 from joblens.app.wiring.agent_context import OwnLog, current_user
@@ -133,7 +133,7 @@ def drive_command(
     *,
     config: str | None,
     say: Callable[[str], None] | None,
-) -> Driven:
+) -> RunOutcome:
     """`say` gets messages meanwhile; None: there are none."""
     plan = plan_of_command(run.spec_text)
     return drive(

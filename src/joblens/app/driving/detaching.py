@@ -18,9 +18,9 @@ from joblens.app.queue.notifiers import settings_of_run
 from joblens.app.runs.control import driven_by_another
 from joblens.app.wiring.agent_context import OwnLog
 from joblens.app.wiring.background_process import (
+    daemonize,
     service_arguments,
     settings_of,
-    stand_on_its_own,
     start_detached_process,
     store_arguments,
     store_environment,
@@ -93,7 +93,7 @@ def main() -> None:
         plan = plan_of_run(run)
         lock = RunLock(spool_dir(store_name(settings)), run.uuid)
         store.close()  # SQLite must not be used across a fork; the child opens it again
-        is_there = stand_on_its_own()
+        is_there = daemonize()
         ignore_wakeups()
         # Taken here, not by the parent: a lock belongs to the process.
         if not lock.take():

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 MakeView = Callable[[Run, Plan, RunCapacity], RunView]
 
 
-class Driven(Struct, frozen=True, kw_only=True):
+class RunOutcome(Struct, frozen=True, kw_only=True):
     run: Run
     plan: Plan  # with added jobs
     status: RunStatus
@@ -92,7 +92,7 @@ def drive(  # noqa: PLR0913 - one field each
     config: str | None = None,
     store: JournaledStore | None = None,
     signals: RunSignals | None = None,
-) -> Driven:
+) -> RunOutcome:
     """Drives the run from its present state to its end. `lock`: lock of this run, if already taken.
     `store`: a connection of the caller, which stays open. `signals`: None for those of this process.
     Raises RunIsDriven if another process drives the run."""
@@ -108,13 +108,13 @@ def drive(  # noqa: PLR0913 - one field each
                 lock.refuse_signals()
         try:
             with nullcontext(store) if store is not None else closing(open_store(settings, log.warn)) as used:
-                return _Driving(run, plan, settings, log, config, used, signals).drive(make_view)
+                return _RunSession(run, plan, settings, log, config, used, signals).drive(make_view)
         finally:
             lock.release()
             remove_idle_folders(spool)
 
 
-class _Driving:
+class _RunSession:
     def __init__(
         self,
         run: Run,
@@ -171,7 +171,7 @@ class _Driving:
 
         return open_side(self._plan, self._run.options, self._settings, self._config, self._log.warn)
 
-    def drive(self, make_view: MakeView | None) -> Driven:
+    def drive(self, make_view: MakeView | None) -> RunOutcome:
         context = open_context(
             self._settings,
             allow_many_files() if self._signals.owns_process else (),
@@ -220,7 +220,7 @@ class _Driving:
                 ended_s = time.monotonic()
                 view.close(status)
             self._note_added_jobs(driver)
-            driven = Driven(
+            driven = RunOutcome(
                 run=structs.replace(self._run, status=status),
                 plan=self._plan,
                 status=status,

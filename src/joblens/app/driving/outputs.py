@@ -55,7 +55,7 @@ def after_run(
     if setup.monitor and monitor.enabled and monitor.generate_plots:
         _warned(lambda: _plot(store, run, plan, setup.output_dir, settings, own_log), own_log)
     if run.options.engine == "slurm":
-        _keep_accounts(store, run)
+        _store_accounts(store, run)
     if plan.other.get("enable_ro_crate"):
         _warned(lambda: _write_crate(store, run, setup.output_dir), own_log)
     _warned(lambda: apply_retention(store, settings, run.created_at_us), own_log)
@@ -100,13 +100,13 @@ def _write_crate(store: Store, run: Run, output_dir: str) -> None:
     shutil.rmtree(earlier, ignore_errors=True)
 
 
-def _keep_accounts(store: Store, run: Run) -> None:
+def _store_accounts(store: Store, run: Run) -> None:
     """If Slurm has no accounting, or does not answer, `show` asks again and reports it."""
-    from joblens.app.reports.seff import keep_accounts
+    from joblens.app.reports.seff import store_accounts
     from joblens.app.runs.lookup import records_of_run
 
     with contextlib.suppress(JoblensError):
-        keep_accounts(store, list(records_of_run(store, run.uuid)), wait_s=_ACCOUNTS_S)
+        store_accounts(store, list(records_of_run(store, run.uuid)), wait_s=_ACCOUNTS_S)
 
 
 def _warned(action: Callable[[], object], own_log: OwnLog) -> None:

@@ -30,8 +30,8 @@ def resume_request(store: Store, run: Run, settings: Settings) -> RunRequest:
     loaded = loaded_run(whole)
     run = replace(whole, options=hide_secrets(loaded, whole.options))
     loaded.plan = grown_plan(loaded, run)
-    left, can_go_on = unfinished_jobs(store, run)
-    if run.status is RunStatus.FAILED and not can_go_on:
+    left, can_resume = unfinished_jobs(store, run)
+    if run.status is RunStatus.FAILED and not can_resume:
         raise InputError(
             f"run {run_label(run)} failed and cannot be resumed",
             hint=f"joblens rerun {run_label(run)} --failed runs failed jobs and their dependents again",
@@ -69,5 +69,5 @@ def unfinished_jobs(store: Store, run: Run) -> tuple[tuple[int, ...], bool]:
     left = tuple(job.index for job in state.jobs if job.is_left)
     over_well = (JobState.COMPLETED, JobState.DISABLED)
     failed = [job.index for job in state.jobs if not job.is_left and job.state not in over_well]
-    can_go_on = bool(set(left) - Graph(state.plan).behind(failed))
-    return left, can_go_on or not failed or state.has_failed_datasets
+    can_resume = bool(set(left) - Graph(state.plan).behind(failed))
+    return left, can_resume or not failed or state.has_failed_datasets

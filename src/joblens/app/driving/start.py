@@ -10,7 +10,7 @@ from joblens.agent.runs.signals import RunSignals
 from joblens.agent.runtime.ownership import RunLock
 from joblens.app.driving.checks import CheckedRun, RunRequest, checked_run, make_output_folder
 from joblens.app.driving.detaching import detach_run
-from joblens.app.driving.driver import Driven, MakeView, drive
+from joblens.app.driving.driver import MakeView, RunOutcome, drive
 from joblens.app.runs.records import create_run
 from joblens.app.wiring.agent_context import OwnLog
 from joblens.app.wiring.drivers import StoreConnection, Warn
@@ -73,7 +73,7 @@ class Runs:
         make_view: MakeView | None = None,
         lock: RunLock | None = None,
         signals: RunSignals | None = None,
-    ) -> Driven:
+    ) -> RunOutcome:
         """Drives the run to its end. `lock`: lock of this run, if already taken. `signals`: None for
         those of this process."""
         return drive(

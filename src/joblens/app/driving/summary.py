@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from joblens.analysis.runs.status import FailedJob, RunEnding, run_label
 from joblens.analysis.runs.table import FAILED_STATES, row_form
-from joblens.app.driving.driver import Driven
+from joblens.app.driving.driver import RunOutcome
 from joblens.app.jobs.epilog import Notice, notify
 from joblens.app.jobs.preparation import parse_notify
 from joblens.app.runs.datasets import failed_datasets, failed_form
@@ -28,7 +28,7 @@ from joblens.views.jobs.summary import with_last_words
 _MOST_FAILURES = 10
 
 
-def ending_of(store: Store, driven: Driven) -> RunEnding:
+def ending_of(store: Store, driven: RunOutcome) -> RunEnding:
     driven, plan = as_stored(store, driven), driven.plan
     failed = [index for index, state in enumerate(driven.states) if state in FAILED_STATES]
     # Jobs that ran come first: they are the reason why others did not.
@@ -58,7 +58,7 @@ def ending_of(store: Store, driven: Driven) -> RunEnding:
     )
 
 
-def as_stored(store: Store, driven: Driven) -> Driven:
+def as_stored(store: Store, driven: RunOutcome) -> RunOutcome:
     """For a stopped run: its jobs as `joblens results` will show them, with what a resume will do."""
     if driven.status is not RunStatus.STOPPED:
         return driven
@@ -74,7 +74,7 @@ def as_stored(store: Store, driven: Driven) -> Driven:
     )
 
 
-def _last_attempts(store: Store, driven: Driven) -> dict[int, JobResult]:
+def _last_attempts(store: Store, driven: RunOutcome) -> dict[int, JobResult]:
     try:
         return {result.index: result for result in store.run_results(driven.run.uuid)}
     except JoblensError:
@@ -102,7 +102,7 @@ def _record(store: Store, result: JobResult) -> Record | None:
         return None
 
 
-def ending_document(store: Store, driven: Driven) -> dict[str, Any]:
+def ending_document(store: Store, driven: RunOutcome) -> dict[str, Any]:
     """Returns the document of `run FILE --json`."""
     run = store.find_run(driven.run.uuid)
     driven = as_stored(store, driven)
@@ -124,7 +124,7 @@ def ending_document(store: Store, driven: Driven) -> dict[str, Any]:
 _TIMEOUT_S = 60
 
 
-def notify_run(store: Store, driven: Driven, line: str, warn: Callable[[str], None]) -> None:
+def notify_run(store: Store, driven: RunOutcome, line: str, warn: Callable[[str], None]) -> None:
     """A failure here is a warning: the outcome of the run does not change."""
     argv = parse_notify(line)
     run = driven.run

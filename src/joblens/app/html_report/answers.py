@@ -60,10 +60,10 @@ class JobAnswers:
     """Answers about one job after the other."""
 
     def __init__(
-        self, store: QueueStore, who: Principal, amount: Amount, redactor: Redactor, read_log: ReadLog
+        self, store: QueueStore, caller: Principal, amount: Amount, redactor: Redactor, read_log: ReadLog
     ) -> None:
         self._store = store
-        self._who = who
+        self._caller = caller
         self._amount = amount
         self._redactor = redactor
         self._read_log = read_log
@@ -83,19 +83,21 @@ class JobAnswers:
 
     def of(self, record: Record) -> dict[str, Any]:
         """Returns answers by the last part of their path, without provenance: many jobs share it."""
-        store, who, uuid, amount = self._store, self._who, record.job.uuid, self._amount
+        store, caller, uuid, amount = self._store, self._caller, record.job.uuid, self._amount
         answers: dict[str, Any] = {"": self._redactor.record(record)}
-        answers["charts"] = charts.get_charts(store, who, uuid, None, None, amount.points)
+        answers["charts"] = charts.get_charts(store, caller, uuid, None, None, amount.points)
         answers["details"] = store.details(uuid)
         answers["advice"] = self._advice_for(record)
         if amount.earlier:
-            answers["earlier"] = charts.get_earlier(store, who, uuid, amount.earlier, _EARLIER_POINTS)
-        notes = jobs.get_annotations(store, who, uuid)
+            answers["earlier"] = charts.get_earlier(store, caller, uuid, amount.earlier, _EARLIER_POINTS)
+        notes = jobs.get_annotations(store, caller, uuid)
         if notes.items:
             answers["annotations"] = notes
         if record.job.run is not None and record.job.run.index >= 0:
             answers["attempts"] = {
-                "items": [self._redactor.record(each) for each in jobs.get_attempts(store, who, uuid).items]
+                "items": [
+                    self._redactor.record(each) for each in jobs.get_attempts(store, caller, uuid).items
+                ]
             }
         if amount.log_lines and record.attempt is not None:
             for stream in STREAMS:
@@ -104,7 +106,7 @@ class JobAnswers:
                     answers[f"logs/{stream}/window"] = found
         if record.job.tool == "recipe":
             with contextlib.suppress(InputError):  # a job of that name that ran none
-                answers["recipe"] = self._recipes.get_page(store, who, uuid)
+                answers["recipe"] = self._recipes.get_page(store, caller, uuid)
         hidden = self._redactor.values(to_builtins(answers, str_keys=True), self._redactor.secrets_of(record))
         _shorten(hidden, amount.digits)
         return hidden  # type: ignore[no-any-return]
@@ -113,10 +115,10 @@ class JobAnswers:
         """Advice is about all jobs of a name: computed once for those that ask for the same."""
         job = record.job
         if not job.name:
-            return charts.get_job_advice(self._store, self._who, job.uuid)
+            return charts.get_job_advice(self._store, self._caller, job.uuid)
         key = (job.name, repr(job.requirements), is_of_workflow(job))
         if key not in self._advice:
-            self._advice[key] = charts.get_job_advice(self._store, self._who, job.uuid)
+            self._advice[key] = charts.get_job_advice(self._store, self._caller, job.uuid)
         return self._advice[key]
 
 
@@ -142,34 +144,34 @@ def _number(text: str) -> float:
     return int(number) if number.is_integer() else number
 
 
-def run_answers(store: QueueStore, who: Principal, run: Run, redactor: Redactor) -> dict[str, Any]:
+def run_answers(store: QueueStore, caller: Principal, run: Run, redactor: Redactor) -> dict[str, Any]:
     """Returns answers by the last part of their path, and parts of a grouped run by group: 'graph 3'."""
     spec_text = (
         redact_spec(run.spec_text, run.spec_format, depth=Depth.FOR_OTHERS)[0] if run.spec_text else ""
     )
     views, uuid = RunViews(), run.uuid
-    table = views.get_table(store, who, uuid, TableQuery())
-    graph = run_charts.get_graph(views, store, who, uuid, run_charts.GraphQuery())
+    table = views.get_table(store, caller, uuid, TableQuery())
+    graph = run_charts.get_graph(views, store, caller, uuid, run_charts.GraphQuery())
     answers: dict[str, Any] = {
         "": replace(run, spec_text=spec_text),
-        "page": get_run_page(store, who, uuid),
+        "page": get_run_page(store, caller, uuid),
         "table": table,
         "graph": graph,
-        "timeline": run_charts.get_timeline(views, store, who, uuid, run_charts.TimelineQuery()),
+        "timeline": run_charts.get_timeline(views, store, caller, uuid, run_charts.TimelineQuery()),
     }
     if graph.is_grouped and len(table.groups) <= _MOST_GROUPS:
         for group in range(len(table.groups)):
             opened = run_charts.GraphQuery(open=(group,))
-            answers[f"graph {group}"] = run_charts.get_graph(views, store, who, uuid, opened)
+            answers[f"graph {group}"] = run_charts.get_graph(views, store, caller, uuid, opened)
             chosen = run_charts.TimelineQuery(group=group)
-            answers[f"timeline {group}"] = run_charts.get_timeline(views, store, who, uuid, chosen)
+            answers[f"timeline {group}"] = run_charts.get_timeline(views, store, caller, uuid, chosen)
     found: dict[str, Any] = redactor.values(to_builtins(answers, str_keys=True))
     return found
 
 
 def comparison_answer(
     store: QueueStore,
-    who: Principal,
+    caller: Principal,
     redactor: Redactor,
     *,
     jobs: Sequence[str] = (),
@@ -177,7 +179,7 @@ def comparison_answer(
 ) -> dict[str, Any]:
     """Returns the comparison of all of them, and how their numbers differ from each: the reader chooses which
     ones to compare."""
-    whole = compare(store, who, jobs, runs, _COMPARED_POINTS)
+    whole = compare(store, caller, jobs, runs, _COMPARED_POINTS)
     answer: dict[str, Any] = redactor.values(to_builtins(whole))
     for curves in answer["curves"]:
         curves["curves"] = {key: _short(values, _COMPARED_DIGITS) for key, values in curves["curves"].items()}

@@ -56,7 +56,7 @@ class ReportChoice(Struct, frozen=True, kw_only=True):
     hides_paths: bool = False
 
 
-class Written(Struct, frozen=True, kw_only=True):
+class ReportResult(Struct, frozen=True, kw_only=True):
     jobs: int
     runs: int
     failed: int
@@ -118,20 +118,20 @@ def reader(user: str) -> Principal:
 
 def write_report(
     store: QueueStore,
-    who: Principal,
+    caller: Principal,
     selection: Selection,
     choice: ReportChoice,
     file: IO[bytes],
     read_log: ReadLog,
     expect: Callable[[int], Advance],
-) -> Written:
+) -> ReportResult:
     """Raises InputError if no job is selected, MissingExtra without the parts of the page."""
     script, style = report_parts()
     count = count_jobs(store, selection)
     if not count and not selection.runs:
         raise InputError("no job matches", hint="joblens history, with the same filters, lists jobs")
     out = ReportFile(file, script=script, style=style, version=joblens.__version__)
-    writer = _Writer(store, who, choice, out, read_log, count)
+    writer = _Writer(store, caller, choice, out, read_log, count)
     return writer.write(selection, expect(count))
 
 
@@ -149,20 +149,20 @@ class _Writer:
     def __init__(
         self,
         store: QueueStore,
-        who: Principal,
+        caller: Principal,
         choice: ReportChoice,
         out: ReportFile,
         read_log: ReadLog,
         count: int,
     ) -> None:
         self._store = store
-        self._who = who
+        self._caller = caller
         self._out = out
         self._amount = amount_for(count, choice.points, choice.log_lines)
         self._redactor = Redactor(hides_paths=choice.hides_paths, environ=os.environ)
         self._unknown_secrets: dict[str, None] = {}
         self._hides_paths = choice.hides_paths
-        self._answers = JobAnswers(store, who, self._amount, self._redactor, read_log)
+        self._answers = JobAnswers(store, caller, self._amount, self._redactor, read_log)
         self._now_us = time.time_ns() // 1000
         self._totals = Totals()
         self._failures: list[dict[str, Any]] = []
@@ -172,7 +172,7 @@ class _Writer:
         self._other_runs: dict[str, None] = {}
         self._compared: dict[str, int] = {}  # first jobs: UUID -> number
 
-    def write(self, selection: Selection, advance: Advance) -> Written:
+    def write(self, selection: Selection, advance: Advance) -> ReportResult:
         for records in _batches(_records(self._store, selection)):
             retried = retried_of(self._store, records)
             for record in records:
@@ -186,7 +186,7 @@ class _Writer:
             "runs": self._comparison(runs=list(self._runs)),
         }
         self._out.close(self._manifest(selection, comparisons))
-        return Written(
+        return ReportResult(
             jobs=self._totals.jobs,
             runs=len(self._runs),
             failed=self._totals.failed,
@@ -197,7 +197,7 @@ class _Writer:
         """Returns the number of its item; None: there are too few or too many to compare."""
         if not all(2 <= len(uuids) <= MOST_COMPARED for uuids in subjects.values()):
             return None
-        answer = comparison_answer(self._store, self._who, self._redactor, **subjects)
+        answer = comparison_answer(self._store, self._caller, self._redactor, **subjects)
         return self._out.add("comparisons", answer)
 
     def _add_job(self, record: Record, *, was_retried: bool) -> None:
@@ -252,7 +252,7 @@ class _Writer:
                     continue  # it was deleted
 
     def _add_run(self, run: Run) -> None:
-        item = self._out.add("runs", run_answers(self._store, self._who, run, self._redactor))
+        item = self._out.add("runs", run_answers(self._store, self._caller, run, self._redactor))
         self._runs[run.uuid] = {
             "item": item,
             "label": run_label(run),

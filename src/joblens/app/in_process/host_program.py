@@ -102,7 +102,7 @@ class HostConnection:
         self._facts: HostFacts | None = None
         self._has_warned = False
         self._why_unusable = ""
-        self._ran_in: ProvenanceSeen | None = None
+        self._provenance: ProvenanceSeen | None = None
         self._has_recorded_environment = False
 
     def settings(self) -> Settings:
@@ -151,14 +151,14 @@ class HostConnection:
 
     def open(self) -> None:
         """Opens the store before the first job, so that its time does not include it."""
-        self._try(lambda _: self.ran_in())
+        self._try(lambda _: self.provenance_digest())
 
-    def ran_in(self) -> str:
+    def provenance_digest(self) -> str:
         """Returns the digest of the environment of this program's jobs; '': not collected, or unreadable."""
         with self._lock:
-            if self._ran_in is None:
-                self._ran_in = _environment_of_program(self.host(), self.settings())
-            return "" if self._ran_in is None else self._ran_in.digest
+            if self._provenance is None:
+                self._provenance = _environment_of_program(self.host(), self.settings())
+            return "" if self._provenance is None else self._provenance.digest
 
     def started(self, record: Record) -> None:
         attempt = record.attempt
@@ -166,8 +166,8 @@ class HostConnection:
 
         def write(store: Store) -> None:
             writes: list[Write] = [JobQueued(record.job), JobStarted(record.job.uuid, attempt)]
-            if self._ran_in is not None and not self._has_recorded_environment:
-                writes.insert(0, self._ran_in)
+            if self._provenance is not None and not self._has_recorded_environment:
+                writes.insert(0, self._provenance)
             store.apply(writes)
             self._has_recorded_environment = True
             for sink in self._sinks:

@@ -392,7 +392,7 @@ class JobMonitor:
             cpu_count=host.cpu_count,
             memory_total_bytes=host.memory_total_bytes,
             placement=ray_placement(),
-            provenance=self._connection.ran_in(),
+            provenance=self._connection.provenance_digest(),
         )
 
     def _probes(self) -> tuple[str, ...]:

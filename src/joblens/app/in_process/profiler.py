@@ -32,7 +32,7 @@ _NO_CO2 = {"co2_mg": "computed for jobs only, with energy.grid_co2_g_per_kwh; a 
 logger = logging.getLogger("joblens.profiler")
 
 
-class _UnderWay(Struct, eq=False):
+class _ActiveProfile(Struct, eq=False):
     meter: HostMeter
     window: Any
     container: "WatchedContainer | None"
@@ -71,18 +71,18 @@ class ResourceProfiler:
     def _forget(self) -> None:
         """Also called in a forked child: the measurement is the parent's."""
         self._lock = threading.RLock()
-        self._under_way: _UnderWay | None = None
+        self._active: _ActiveProfile | None = None
 
     @property
     def is_profiling(self) -> bool:
-        return self._under_way is not None
+        return self._active is not None
 
     def start_profiling(self, container_name: str | None = None) -> None:
         """With `container_name` the profile has `container_stats` too; the container may be started
         later. If profiling is already running, it is stopped first, with a warning; `profile` has its
         result."""
         with self._lock:
-            if self._under_way is not None:
+            if self._active is not None:
                 logger.warning("Profiling was started again before it was stopped")
                 self.stop_profiling()
             self.snapshots.clear()
@@ -99,11 +99,11 @@ class ResourceProfiler:
                 is_whole=True,
                 instruments=open_instruments(_as_job(self.metrics, every_gpu=self._shows_every_gpu)),
             )
-            self._under_way = _UnderWay(meter, window, container, threading.Event())
+            self._active = _ActiveProfile(meter, window, container, threading.Event())
             if self.snapshot_interval is not None:
                 threading.Thread(
                     target=self._take_snapshots,
-                    args=(self._under_way, self.snapshot_interval),
+                    args=(self._active, self.snapshot_interval),
                     name="joblens-snapshots",
                     daemon=True,
                 ).start()
@@ -111,13 +111,13 @@ class ResourceProfiler:
     def stop_profiling(self) -> dict[str, Any]:
         """Returns the profile; {} with a warning if nothing is being profiled."""
         with self._lock:
-            under_way, self._under_way = self._under_way, None
-            if under_way is None:
+            active, self._active = self._active, None
+            if active is None:
                 logger.warning("Profiling was stopped before it was started")
                 return {}
-            under_way.stopped.set()
-            measured = under_way.meter.end(under_way.window)
-            container = under_way.container
+            active.stopped.set()
+            measured = active.meter.end(active.window)
+            container = active.container
             stats = {} if container is None else container.stats(container.end())
             self.profile = self._profile_of(measured, container, stats)
             if container is not None and (why := container.problem()):
@@ -127,11 +127,11 @@ class ResourceProfiler:
     def snapshot(self) -> dict[str, Any]:
         """Returns the profile so far, with `snapshot_time`; profiling continues. {} if there is none."""
         with self._lock:
-            under_way = self._under_way
-            if under_way is None:
+            active = self._active
+            if active is None:
                 return {}
-            measured = under_way.meter.peek(under_way.window)
-            container = under_way.container
+            measured = active.meter.peek(active.window)
+            container = active.container
             stats = {} if container is None else container.stats(container.peek())
             profile = self._profile_of(measured, container, stats)
         return profile | {"snapshot_time": format_instant(measured.ended_at_us)}
@@ -155,11 +155,11 @@ class ResourceProfiler:
             unknown["container_stats"] = why
         return profile | {"unknown": unknown}
 
-    def _take_snapshots(self, under_way: _UnderWay, every_s: float) -> None:
+    def _take_snapshots(self, active: _ActiveProfile, every_s: float) -> None:
         due_s = time.monotonic() + every_s
-        while not under_way.stopped.wait(max(0.0, due_s - time.monotonic())):
+        while not active.stopped.wait(max(0.0, due_s - time.monotonic())):
             with self._lock:
-                if self._under_way is not under_way:
+                if self._active is not active:
                     return
                 profile = self.snapshot()
                 self.snapshots.append(profile)

@@ -59,7 +59,7 @@ def attach(
         requirements=Requirements(timeout_s=seconds_of("timeout", timeout)),
     )
     found = find_target(str(target), socket=container_socket)
-    return Result(_Measuring(found, request, settings).until_end(), settings)
+    return Result(_AttachedMeasurement(found, request, settings).until_end(), settings)
 
 
 def attach_in_foreground(
@@ -72,7 +72,7 @@ def attach_in_foreground(
     make_display: MakeDisplay | None,
 ) -> Record:
     """Handles the process's signals meanwhile: the first one ends the measurement."""
-    measuring = _Measuring(find_target(text, engine, socket), request, settings, make_display)
+    measuring = _AttachedMeasurement(find_target(text, engine, socket), request, settings, make_display)
     before: dict[int, Any] = {}
     for ending in _ENDING:
         if signal.getsignal(ending) is not signal.SIG_IGN:
@@ -86,7 +86,7 @@ def attach_in_foreground(
             signal.signal(number, handler)
 
 
-class _Measuring:
+class _AttachedMeasurement:
     def __init__(
         self, target: Target, request: Request, settings: Settings, make_display: MakeDisplay | None = None
     ) -> None:

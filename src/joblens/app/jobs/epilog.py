@@ -16,7 +16,7 @@ from joblens.model.redaction.secrets import REDACTED
 from joblens.model.values.ids import short
 
 if TYPE_CHECKING:
-    from joblens.app.jobs.retention import Pruned
+    from joblens.app.jobs.retention import PruneResult
     from joblens.model.jobs.job import Record
     from joblens.model.settings import Settings
     from joblens.ports.store import Store
@@ -43,7 +43,7 @@ def notice_from_record(record: Record) -> Notice | None:
     return Notice(record.job.notify, os.environ, record.job.cwd)
 
 
-def apply_retention(store: Store, settings: Settings, now_us: int) -> Pruned | None:
+def apply_retention(store: Store, settings: Settings, now_us: int) -> PruneResult | None:
     """Applies the configured retention at most once per day; None: not due yet. Never raises for a
     failing disk: too much data is no reason to fail."""
     policy = settings.job_metrics

@@ -17,7 +17,7 @@ from joblens.model.jobs.job import Record
 from joblens.model.settings import Settings
 
 
-class Ended(Struct, frozen=True):
+class ForegroundResult(Struct, frozen=True):
     """An ended foreground job."""
 
     record: Record
@@ -27,7 +27,9 @@ class Ended(Struct, frozen=True):
     died_of_interrupt: bool = False  # of Ctrl-C, or a SIGINT to joblens
 
 
-def run_in_foreground(prepared: PreparedJob, settings: Settings, *, live: LiveDisplay | None) -> Ended:
+def run_in_foreground(
+    prepared: PreparedJob, settings: Settings, *, live: LiveDisplay | None
+) -> ForegroundResult:
     log = OwnLog(settings.logs)
     context = open_context(settings, warn=log.warn)
     context.add_secrets(prepared.secrets, prepared.job.uuid)
@@ -50,7 +52,7 @@ def run_in_foreground(prepared: PreparedJob, settings: Settings, *, live: LiveDi
         log.ended(record)
         notice = Notice(prepared.notify, prepared.env, prepared.cwd) if prepared.notify else None
         context.recorder.read(lambda store: after_job(record, store, settings, log.warn, notice))
-        return Ended(
+        return ForegroundResult(
             record,
             foreground.stdout_ends_in_newline,
             foreground.stderr_line_is_open,

@@ -178,7 +178,7 @@ def find(store: Store, ident: str, note: Note | None = None, *, is_to_change: bo
         return find_in_slurm(store, in_slurm)
     bare = ident.strip().removeprefix("job:")
     try:
-        found = one_of_its_id(store, bare, store.find(bare), note, is_to_change=is_to_change)
+        found = newest_with_id(store, bare, store.find(bare), note, is_to_change=is_to_change)
         if not ident.strip().startswith("job:"):
             _note_slurm(store, bare, found, note, is_to_change=is_to_change)
         return found
@@ -220,7 +220,7 @@ def _note_slurm(store: Store, ident: str, found: Record, note: Note | None, *, i
         note(text)
 
 
-def one_of_its_id(
+def newest_with_id(
     store: Store, ident: str, found: Record, note: Note | None, *, is_to_change: bool
 ) -> Record:
     """`found`: the newest job with this id, or one with such a number or UUID."""

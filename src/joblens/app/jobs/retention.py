@@ -35,7 +35,7 @@ class RunFile(Struct, frozen=True):
     bytes: int
 
 
-class Pruned(Struct, frozen=True, kw_only=True):
+class PruneResult(Struct, frozen=True, kw_only=True):
     samples: PruneReport
     log_folders: int = 0
     log_bytes: int = 0
@@ -54,7 +54,7 @@ def prune(
     before_us: int | None,
     max_bytes: int | None,
     dry_run: bool,
-) -> Pruned:
+) -> PruneResult:
     """Removes samples and output of jobs that ended before `before_us`; then the oldest, until the
     samples, the output (below `logs`) and the live sample files (below `live`) each fit into `max_bytes`.
     Removes private files (in `spool`) of runs that finished before `before_us`."""
@@ -70,7 +70,7 @@ def prune(
         for file in run_files:
             with contextlib.suppress(OSError):
                 os.unlink(file.path)
-    return Pruned(
+    return PruneResult(
         samples=report,
         log_folders=len(old_logs),
         log_bytes=sum(folder.bytes for folder in old_logs),

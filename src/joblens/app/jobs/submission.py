@@ -94,6 +94,6 @@ def _check_supervisor_lasts(spool: str) -> None:
         )
 
 
-def ask_to_cancel(record: Record, store: Store, settings: Settings, by: str) -> None:
+def request_cancel(record: Record, store: Store, settings: Settings, by: str) -> None:
     store.apply([CancelAsked(record.job.uuid, time.time_ns() // 1000, by)])
     notify_supervisor(settings)

@@ -87,16 +87,16 @@ def stay(settings: Settings, *, has_own_group: bool) -> None:
 
 
 def supervise(
-    settings: Settings, *, idle_s: float | None, when_there: Callable[[], None] = lambda: None
+    settings: Settings, *, idle_s: float | None, on_ready: Callable[[], None] = lambda: None
 ) -> bool:
     """Runs until it has been idle for this long (None: indefinitely); returns False if another one is
-    running. `when_there` is called once one is running, this or the other."""
+    running. `on_ready` is called once this one or the other is running."""
     # Before the lock: a wakeup signal may come as soon as it is held, and would kill a process without a
     # handler.
     _ignore_wake_ups()
     lock = SupervisorLock(spool_dir(store_name(settings)))
     is_first = lock.take()
-    when_there()
+    on_ready()
     if is_first:
         _supervise(settings, lock, idle_s)
     return is_first
@@ -178,9 +178,7 @@ def allow_many_files() -> tuple[tuple[int, int, int], ...]:
 def main() -> None:
     begin_service(
         "supervisor",
-        lambda settings, when_there: supervise(
-            settings, idle_s=settings.supervisor.idle, when_there=when_there
-        ),
+        lambda settings, on_ready: supervise(settings, idle_s=settings.supervisor.idle, on_ready=on_ready),
     )
 
 

@@ -36,9 +36,9 @@ def _start_worker(settings: Settings, config: str | None) -> None:
     start_detached("joblens.app.queue.embedded_worker", "worker", settings, config)
 
 
-def work(settings: Settings, when_there: Callable[[], None] = lambda: None) -> bool:
+def work(settings: Settings, on_ready: Callable[[], None] = lambda: None) -> bool:
     """Runs until it has been idle for as long as the settings say; returns False if another one is
-    running. `when_there` is called once one is running, this or the other."""
+    running. `on_ready` is called once this one or the other is running."""
     # Before the lock: a signal may come as soon as it is held, and would kill a process without a
     # handler.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
@@ -48,9 +48,9 @@ def work(settings: Settings, when_there: Callable[[], None] = lambda: None) -> b
     if is_first:
         from joblens.app.queue.worker import run_embedded
 
-        run_embedded(settings, lock, log, when_there)
+        run_embedded(settings, lock, log, on_ready)
     else:
-        when_there()
+        on_ready()
     return is_first
 
 

@@ -14,7 +14,7 @@ from joblens.app.queue.notifiers import (
     open_notifier,
 )
 from joblens.app.queue.submission import open_queue_store
-from joblens.app.wiring.drivers import store_is_there, store_name
+from joblens.app.wiring.drivers import store_exists, store_name
 from joblens.model.clusters.placement import is_of_cluster
 from joblens.model.delivery import Backlog, WorkerInfo
 from joblens.model.errors import InputError, JoblensError
@@ -31,7 +31,7 @@ def queue_health(settings: Settings) -> dict[str, Any]:
         "store": {
             "ok": False,
             "url": store_name(settings),
-            "new": not store_is_there(settings),
+            "new": not store_exists(settings),
             "error": None,
         },
         "broker": {"ok": None, "url": None, "answer": None, "error": None},  # ok None: not checked

@@ -36,7 +36,7 @@ def recover_dead_owners(
 
     unfinished = store.running(user=current_user())
     spool = spool_dir(store_name(settings))
-    if not unfinished and not _holds_anything(spool):
+    if not unfinished and not _has_entries(spool):
         return
     if not is_own_store(settings) or not may_write_store(settings):
         return
@@ -152,7 +152,7 @@ def _has_orphaned_queue(unfinished: list[Record]) -> bool:
     )
 
 
-def _holds_anything(spool: str) -> bool:
+def _has_entries(spool: str) -> bool:
     try:
         return any(not name.endswith(_OF_RUNS) for name in os.listdir(spool))
     except OSError:

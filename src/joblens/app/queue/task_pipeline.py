@@ -18,7 +18,8 @@ from joblens.app.queue.submission import (
     open_queue_store,
 )
 from joblens.app.queue.task_results import parallel_form, result_form
-from joblens.app.queue.tool_tasks import read_tasks, request_of_task, tools_here
+from joblens.app.queue.tool_tasks import read_tasks, request_of_task
+from joblens.app.queue.tools import load_tools
 from joblens.app.queue.watch import (
     find_tasks,
     new_workflow_id,
@@ -302,7 +303,7 @@ class TaskPipeline:
                     for script, about in tool.scripts.items()
                 },
             }
-            for name, tool in tools_here().items()
+            for name, tool in load_tools().items()
         }
 
     def cleanup(self) -> int:

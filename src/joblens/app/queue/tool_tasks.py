@@ -8,11 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.app.queue.submission import QueueRequest
-from joblens.app.queue.tools import ToolRun, load_tools, request_of, tool_request
+from joblens.app.queue.tools import ToolRun, request_of, tool_request
 from joblens.model.errors import InputError, SpecError
 from joblens.model.jobs.job import Requirements, RetryLost
 from joblens.model.settings import Settings
-from joblens.model.tool import Tool
 from joblens.model.values.labels import label_problem
 from joblens.spec.formats.documents import format_of
 from joblens.spec.formats.positions import Path, Problem
@@ -30,10 +29,6 @@ class LoadedTasks(Struct, frozen=True):
     sequential: bool
     tasks: tuple[WrittenTask, ...]
     requests: tuple[QueueRequest, ...]
-
-
-def tools_here() -> Mapping[str, Tool]:
-    return load_tools()
 
 
 def read_tasks(tasks: Sequence[Mapping[str, Any]]) -> tuple[WrittenTask, ...]:

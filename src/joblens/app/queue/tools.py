@@ -46,7 +46,7 @@ Read = tuple[str, Tool | ToolError]  # the tool's name, and its content or error
 class ToolShelf(Struct, frozen=True):
     tools: dict[str, Tool]
     broken: dict[str, ToolError]  # by name
-    passed_over: tuple[str, ...] = ()  # skipped folders, with the reason
+    skipped: tuple[str, ...] = ()  # skipped folders, with the reason
 
 
 def load_tools(cwd: str | None = None) -> dict[str, Tool]:
@@ -64,7 +64,7 @@ def find_tool(name: str, cwd: str | None = None) -> Tool:
     near = nearest_word(name, shelf.tools)
     hint = f"did you mean '{near}'?" if near else f"there are {', '.join(shelf.tools)}"
     raise UnknownTool(
-        f"there is no tool '{name}'; {hint}", hint="; ".join(shelf.passed_over) or "joblens list-tools"
+        f"there is no tool '{name}'; {hint}", hint="; ".join(shelf.skipped) or "joblens list-tools"
     )
 
 
@@ -107,7 +107,7 @@ def list_tools(cwd: str | None = None) -> tuple[list[ToolStanding], tuple[str, .
         ToolStanding(name=name, problem=str(error), advice=error.hint) for name, error in shelf.broken.items()
     ]
     whole = [tool_standing(tool) for tool in shelf.tools.values() if tool.name not in shelf.broken]
-    return sorted([*whole, *broken], key=lambda one: one.name), shelf.passed_over
+    return sorted([*whole, *broken], key=lambda one: one.name), shelf.skipped
 
 
 def tool_standing(tool: Tool) -> ToolStanding:
@@ -118,12 +118,12 @@ def tool_standing(tool: Tool) -> ToolStanding:
 def tool_shelf(cwd: str | None = None) -> ToolShelf:
     tools: dict[str, Tool] = {}
     broken: dict[str, ToolError] = {}
-    passed_over = []
+    skipped = []
     for folder, is_built_in in _folders(os.path.abspath(cwd or os.getcwd())):
-        reason = "" if is_built_in or not os.path.isdir(folder) else _passed_over(folder)
+        reason = "" if is_built_in or not os.path.isdir(folder) else _skip_reason(folder)
         for path in _files_in(folder) if not reason else ():
-            if not is_built_in and (of_file := _passed_over(path)):
-                passed_over.append(of_file)
+            if not is_built_in and (of_file := _skip_reason(path)):
+                skipped.append(of_file)
                 continue
             name, read = _read(path, "" if is_built_in else path)
             if isinstance(read, Tool):
@@ -131,9 +131,9 @@ def tool_shelf(cwd: str | None = None) -> ToolShelf:
                 broken.pop(name, None)
             else:
                 broken[name] = read
-        passed_over += [reason] if reason else []
+        skipped += [reason] if reason else []
     in_order = dict(sorted(tools.items()))
-    return ToolShelf(in_order, broken, tuple(passed_over))
+    return ToolShelf(in_order, broken, tuple(skipped))
 
 
 def _folders(cwd: str) -> list[tuple[str, bool]]:
@@ -168,7 +168,7 @@ def _upwards(folder: str) -> Iterator[str]:
         yield folder
 
 
-def _passed_over(path: str) -> str:
+def _skip_reason(path: str) -> str:
     """A folder or file that another user left in /tmp must not decide what runs."""
     reason = untrusted_reason(path)
     users = shlex.quote(_users_folder())

@@ -100,7 +100,7 @@ class WorkerObserver(WorkerView):
         listener: "NodeListener | None" = None,
     ) -> None:
         self._listener = listener
-        self._tell = report
+        self._report = report
         self._has_ended = has_ended
         self._after_jobs = AfterJobs(settings, log)
         self._next_upkeep_s = time.monotonic()
@@ -108,7 +108,7 @@ class WorkerObserver(WorkerView):
         self.when_known: Callable[[], None] = lambda: None
 
     def note(self, text: str) -> None:
-        self._tell(text)
+        self._report(text)
 
     def is_known(self) -> None:
         self.when_known()
@@ -224,7 +224,7 @@ class RunningWorker:
     ) -> None:
         self._environ = {**os.environ, **store_environment(settings)}  # for a restart in place
         keep_passwords_from_jobs()
-        self._tell = report
+        self._report = report
         self._worker: QueueWorker | None = None
         self._pilot = options.pilot
         self._is_asking_why = False
@@ -312,7 +312,7 @@ class RunningWorker:
         return self._worker
 
     def run(
-        self, consumer: BrokerConsumer | None = None, when_there: Callable[[], None] = lambda: None
+        self, consumer: BrokerConsumer | None = None, on_ready: Callable[[], None] = lambda: None
     ) -> None:
         """Handles the process's signals meanwhile."""
         context, worker = self.context, self.worker
@@ -324,10 +324,10 @@ class RunningWorker:
                 )
             )
         thread = _start_consumer(consumer, worker, self._handler) if consumer is not None else None
-        upgrade = _Upgrade(worker, consumer, self._tell)
+        upgrade = _Upgrade(worker, consumer, self._report)
         if self._pilot is None:
             context.loop.add_timed(upgrade)
-        when_there()
+        on_ready()
         try:
             worker.run()
         finally:
@@ -400,7 +400,7 @@ class _Upgrade:
         self._installation = Installation()
         self._worker = worker
         self._consumer = consumer
-        self._tell = report
+        self._report = report
         self._next_check_s = 0.0
         self.is_due = False
 
@@ -414,7 +414,7 @@ class _Upgrade:
         self._next_check_s = now_s + _UPGRADE_CHECK_S
         if self._installation.has_changed():
             self.is_due = True
-            self._tell(
+            self._report(
                 "another version of joblens was installed; restarting in place when its jobs have ended"
             )
             if self._consumer is not None:
@@ -446,9 +446,7 @@ def _start_consumer(
 # ---- the worker that is started on demand ------------------------------------------------------------------
 
 
-def run_embedded(
-    settings: Settings, lock: SupervisorLock, log: Report, when_there: Callable[[], None]
-) -> None:
+def run_embedded(settings: Settings, lock: SupervisorLock, log: Report, on_ready: Callable[[], None]) -> None:
     own_log = OwnLog(settings.logs, lambda text, level: log(f"{level}: {text}"))
 
     def may_leave(running: RunningWorker) -> bool:
@@ -460,7 +458,7 @@ def run_embedded(
         running = RunningWorker(
             settings, WorkerOptions(), own_log, log, idle_s=settings.queue.idle, may_leave=may_leave
         )
-        running.run(when_there=when_there)
+        running.run(on_ready=on_ready)
     finally:
         lock.release()
         remove_idle_folders(spool_dir(store_name(settings)))

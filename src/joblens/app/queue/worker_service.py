@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
-class Served(Struct, frozen=True):
+class ServeResult(Struct, frozen=True):
     """Summary of a worker's jobs."""
 
     info: WorkerInfo
@@ -37,12 +37,12 @@ class Served(Struct, frozen=True):
 def serve(
     settings: Settings,
     options: WorkerOptions,
-    tell: Report,
+    report: Report,
     *,
     has_begun: Callable[[WorkerInfo, str], None],
     has_ended: Callable[[Record, Claim], None] | None = None,
     divides_own_group: bool = False,
-) -> Served:
+) -> ServeResult:
     """Runs until it is stopped. `has_begun` gets its name and its store, `has_ended` each job.
     `divides_own_group`: this process is alone in a control group that it may divide among the jobs."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
@@ -57,7 +57,7 @@ def serve(
         settings,
         options,
         OwnLog(settings.logs),
-        tell,
+        report,
         broker=broker.shown,
         notifier=notifier(broker),
         has_ended=has_ended,
@@ -66,7 +66,7 @@ def serve(
     consumer = consumer_of(broker, info.routes, info.concurrency, info.name)
     running.watching.when_known = lambda: has_begun(info, store_name(settings))
     running.run(consumer)
-    return Served(info, dict(running.watching.counts))
+    return ServeResult(info, dict(running.watching.counts))
 
 
 def _check_queue(name: str) -> None:

@@ -46,13 +46,13 @@ class ProgressView(Protocol):
         """Nothing more is drawn."""
 
 
-class EndedRecipe(Struct, frozen=True):
+class RecipeOutcome(Struct, frozen=True):
     plan: RecipePlan
     record: Record
     snapshot: JobSnapshot
     signal_number: int | None = None  # signal that stopped it
     export_files: tuple[str, ...] = ()
-    can_go_on: bool = True  # False: the same row would stop it again
+    can_resume: bool = True  # False: the same row would stop it again
     was_complete: bool = False  # complete before: nothing was done
 
     @property
@@ -65,16 +65,16 @@ def execute_job(
     settings: Settings,
     view: ProgressView | None = None,
     on_begin: Callable[[], None] | None = None,
-) -> EndedRecipe:
+) -> RecipeOutcome:
     """Runs it to its end; an interrupt stops the job first, so that it can be resumed. Raises RecipeError
     if the job's folder cannot be created; `on_begin` is called when it is."""
     make_job(job)
     if on_begin is not None:
         on_begin()
-    return _Executing(job, settings, view).run()
+    return _RecipeExecution(job, settings, view).run()
 
 
-class _Executing:
+class _RecipeExecution:
     """The session and the view are on a thread of the pool."""
 
     def __init__(self, job: RecipeJob, settings: Settings, view: ProgressView | None) -> None:
@@ -90,29 +90,29 @@ class _Executing:
         self._is_signal_pending = False
         self._loop: Loop | None = None
 
-    def run(self) -> EndedRecipe:
+    def run(self) -> RecipeOutcome:
         """Signals are handled until it is in the history: nothing is interrupted halfway."""
         with self._signals:
             return self._run()
 
-    def _run(self) -> EndedRecipe:
+    def _run(self) -> RecipeOutcome:
         prepared = prepare(executor_request(self._plan), self._settings)
         context = open_context(self._settings, warn=self._log.warn)
         self._loop = context.loop
         try:
             record = self._run_session(context, prepared)
-            snapshot = _over(self._live.refresh(), record)
+            snapshot = _with_final_status(self._live.refresh(), record)
             self._remember(context, record, snapshot)
             self._log.ended(record)
             number = self._signals.number if snapshot.overall_status is ProcessingStatus.STOPPED else None
             summary = self._live.directory.read_summary()
-            return EndedRecipe(
+            return RecipeOutcome(
                 self._plan,
                 record,
                 snapshot,
                 number,
                 tuple(map(str, summary.get("export_files") or ())),
-                can_go_on=summary.get("resumption_command", "") is not None,
+                can_resume=summary.get("resumption_command", "") is not None,
             )
         finally:
             close_context(context)
@@ -181,7 +181,7 @@ class _Executing:
             self._log.warn(f"the job continues, but its progress cannot be shown: {error}")
 
 
-def _over(snapshot: JobSnapshot, record: Record) -> JobSnapshot:
+def _with_final_status(snapshot: JobSnapshot, record: Record) -> JobSnapshot:
     """An executor that did not start, or was killed, has written nothing to the job's folder."""
     was_stopped = record.status is Status.CANCELLED
     if snapshot.overall_status is ProcessingStatus.KILLED and not was_stopped:

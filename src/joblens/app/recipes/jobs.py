@@ -145,9 +145,9 @@ def _files(checked: CheckedRecipe, recipe: Recipe) -> "tuple[DataFile, ...]":
 
 
 def _refuse_reading_itself(checked: CheckedRecipe, recipe: Recipe, job_dir: str) -> None:
-    from joblens.app.recipes.paths import is_read_again
+    from joblens.app.recipes.paths import found_as_input
 
-    found = is_read_again(recipe, job_dir)
+    found = found_as_input(recipe, job_dir)
     if found is not None:
         problem = f"{found}, written by this job, would be input of the next one"
         raise RecipeError(
@@ -204,7 +204,7 @@ def _planned(
     recipe = checked.recipe
     folder = JobFolder(job_dir_in(recipe.work_dir, job_id))
     try:
-        is_there = _is_there(folder.plan)
+        exists = _exists(folder.plan)
         _refuse_running(folder)
     except PermissionError as error:
         raise RecipeError(
@@ -214,12 +214,12 @@ def _planned(
     before = None if start_over else read_plan(folder.path)
     if before is not None:
         return RecipeJob(resumed_plan(checked, before, memory), is_resumed=True)
-    if recipe.resume and not is_there:
+    if recipe.resume and not exists:
         raise _no_such_job(base_dir_of(recipe.work_dir), job_id)
-    return RecipeJob(new_plan(checked, job_id, memory), starts_over=is_there)
+    return RecipeJob(new_plan(checked, job_id, memory), starts_over=exists)
 
 
-def _is_there(path: str) -> bool:
+def _exists(path: str) -> bool:
     """Raises PermissionError if it cannot be read."""
     try:
         os.stat(path)

@@ -25,10 +25,10 @@ def check_paths(loaded: LoadedRecipe, plan: RecipePlan) -> None:
     """Raises RecipeError with every path that is not writable, by its key."""
     seen: dict[str, str] = {}  # by error: one folder may have several uses
     for key, folder in _folders(plan):
-        why = _why_not(folder)
-        if why:
-            seen.setdefault(why, _key_written(loaded, key))
-    problems = [problem_at(loaded, key, why) for why, key in seen.items()]
+        problem = _write_problem(folder)
+        if problem:
+            seen.setdefault(problem, _key_written(loaded, key))
+    problems = [problem_at(loaded, key, problem) for problem, key in seen.items()]
     export = plan.recipe.export_path
     if os.path.isdir(export):
         problems.append(problem_at(loaded, "export_path", f"{export} is a directory; give a file in it"))
@@ -84,7 +84,7 @@ def _size_below(folder: str) -> int:
     return sizes
 
 
-def is_read_again(recipe: Recipe, job_dir: str) -> str | None:
+def found_as_input(recipe: Recipe, job_dir: str) -> str | None:
     """Returns the position in the dataset where the next job would find this job, or its rows."""
     own = [
         recipe.export_path,
@@ -115,7 +115,7 @@ def _key_written(loaded: LoadedRecipe, key: str) -> str:
     return "export_path" if key == "work_dir" and not is_reported else key
 
 
-def _why_not(folder: str) -> str:
+def _write_problem(folder: str) -> str:
     """Returns '' if files can be created there, or in a folder that is yet to be created."""
     there = folder
     while not os.path.lexists(there):

@@ -27,7 +27,7 @@ from joblens.plan.recipes.job_folder import job_dir_in
 
 if TYPE_CHECKING:
     from joblens.analysis.recipes.partition_sizing import OperatorMemory
-    from joblens.app.recipes.execution import EndedRecipe, ProgressView
+    from joblens.app.recipes.execution import ProgressView, RecipeOutcome
     from joblens.app.recipes.jobs import RecipeJob
     from joblens.model.jobs.details import RejectReason
 
@@ -74,7 +74,7 @@ def plan_in(job_dir: str) -> RecipePlan | None:
     return plan
 
 
-def complete_already(plan: RecipePlan, settings: Settings) -> "EndedRecipe | None":
+def complete_already(plan: RecipePlan, settings: Settings) -> "RecipeOutcome | None":
     """Returns how the job of that plan ended, if all of it is done and its export exists; None also if
     the history does not know it."""
     from joblens.app.recipes.snapshots import create_snapshot
@@ -90,9 +90,9 @@ def complete_already(plan: RecipePlan, settings: Settings) -> "EndedRecipe | Non
         return None
     if record.status is not Status.SUCCESS or record.job.params.get("job_dir") != plan.job_dir:
         return None
-    from joblens.app.recipes.execution import EndedRecipe
+    from joblens.app.recipes.execution import RecipeOutcome
 
-    return EndedRecipe(plan, record, snapshot, export_files=export.export.paths, was_complete=True)
+    return RecipeOutcome(plan, record, snapshot, export_files=export.export.paths, was_complete=True)
 
 
 def _job_dir_in_history(job_id: str, settings: Settings) -> str | None:
@@ -102,9 +102,9 @@ def _job_dir_in_history(job_id: str, settings: Settings) -> str | None:
 
 
 def _in_history(job_id: str, settings: Settings) -> Record | None:
-    from joblens.app.wiring.drivers import open_store_to_read, store_is_there
+    from joblens.app.wiring.drivers import open_store_to_read, store_exists
 
-    if not store_is_there(settings):
+    if not store_exists(settings):
         return None
     try:
         with closing(open_store_to_read(settings, lambda _warning: None)) as store:
@@ -157,7 +157,7 @@ def run_recipe(
     settings: Settings,
     view: "ProgressView | None" = None,
     on_begin: "Callable[[], None] | None" = None,
-) -> "EndedRecipe":
+) -> "RecipeOutcome":
     """`on_begin`: the job's folder exists, and nothing can be refused. A complete job whose export exists
     is not started again."""
     done = complete_already(planned.job.plan, settings) if planned.job.is_resumed else None
@@ -215,7 +215,7 @@ class RecipeResult:
     """An ended job of a recipe. `snapshot` has the state of each partition and operator, `record` the
     usage."""
 
-    def __init__(self, ended: "EndedRecipe") -> None:
+    def __init__(self, ended: "RecipeOutcome") -> None:
         self.record: Record = ended.record
         self.snapshot: JobSnapshot = ended.snapshot
         self.job_id: str = ended.plan.job_id
@@ -252,7 +252,7 @@ class RecipeResult:
 
     @property
     def error(self) -> str | None:
-        return why_not(self.snapshot, self.record)
+        return failure_reason(self.snapshot, self.record)
 
     def __repr__(self) -> str:
         return f"<RecipeResult {self.job_id} {self.status}>"
@@ -266,7 +266,7 @@ class RecipeFailed(JoblensError):
         self.result = result
 
 
-def exit_code_of(ended: "EndedRecipe") -> int:
+def exit_code_of(ended: "RecipeOutcome") -> int:
     if ended.signal_number is not None:
         return _BY_SIGNAL + ended.signal_number
     status = ended.snapshot.overall_status
@@ -279,7 +279,7 @@ def exit_code_of(ended: "EndedRecipe") -> int:
     return BAD_INPUT if code == BAD_INPUT else 1
 
 
-def why_not(snapshot: JobSnapshot, record: "Record") -> str | None:
+def failure_reason(snapshot: JobSnapshot, record: "Record") -> str | None:
     """Returns why a job has no complete result, from the job itself or its end."""
     if snapshot.overall_status is ProcessingStatus.COMPLETED:
         return None
@@ -375,16 +375,16 @@ def _read(option: str, value: Any, read: Callable[[Any], str]) -> str | None:
 def _learned_memory(checked: CheckedRecipe, settings: Settings) -> "OperatorMemory | None":
     """From earlier runs, if the store has some."""
     from joblens.app.recipes.sizing import learned_memory
-    from joblens.app.wiring.drivers import open_store_to_read, store_is_there
+    from joblens.app.wiring.drivers import open_store_to_read, store_exists
 
-    if not store_is_there(settings):
+    if not store_exists(settings):
         return None
     try:
-        with closing(open_store_to_read(settings, _pass_over)) as store:
+        with closing(open_store_to_read(settings, _ignore)) as store:
             return learned_memory(checked.recipe, store)
     except JoblensError:
         return None  # used only for sizes; writing the record will report errors of the store
 
 
-def _pass_over(_warning: str) -> None:
+def _ignore(_warning: str) -> None:
     pass

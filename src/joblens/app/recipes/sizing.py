@@ -21,7 +21,7 @@ from joblens.analysis.recipes.partition_sizing import (
     most_rows,
     recommend,
 )
-from joblens.app.wiring.drivers import open_store_to_read, store_is_there, warn_in_python
+from joblens.app.wiring.drivers import open_store_to_read, store_exists, warn_in_python
 from joblens.app.wiring.settings import load_settings
 from joblens.data.files.datasets import DataFile
 from joblens.data.files.sampling import expanded_bytes, sample_files, sample_of
@@ -52,7 +52,7 @@ def earlier_tables(store: Store | None = None) -> list[OperatorTable]:
         return _tables(store)
     settings = load_settings().settings
     try:
-        if not store_is_there(settings):
+        if not store_exists(settings):
             return []
         with contextlib.closing(open_store_to_read(settings, warn_in_python)) as opened:
             return _tables(opened)

@@ -118,7 +118,7 @@ _GZIP_LEVEL = 6
 _NO_DETAILS = Details()
 
 
-class Exported(Struct, frozen=True, kw_only=True):
+class ExportResult(Struct, frozen=True, kw_only=True):
     jobs: int = 0
     rows: int = 0
     files: tuple[str, ...] = ()
@@ -145,7 +145,9 @@ def _output_path(path: str) -> Iterator[str]:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def export_history(store: Store, records: Iterable[Record], file: IO[bytes], advance: Advance) -> Exported:
+def export_history(
+    store: Store, records: Iterable[Record], file: IO[bytes], advance: Advance
+) -> ExportResult:
     """Writes one JSON object per line, with the job's details if there are any."""
     count = 0
     for record in records:
@@ -156,7 +158,7 @@ def export_history(store: Store, records: Iterable[Record], file: IO[bytes], adv
         file.write(json.encode(form) + b"\n")
         count += 1
         advance(1)
-    return Exported(jobs=count, rows=count)
+    return ExportResult(jobs=count, rows=count)
 
 
 def export_job_samples(store: Store, record: Record, file: IO[bytes]) -> int:
@@ -171,7 +173,7 @@ def export_job_samples(store: Store, record: Record, file: IO[bytes]) -> int:
     return count
 
 
-def export_samples(store: Store, records: Iterable[Record], folder: str, advance: Advance) -> Exported:
+def export_samples(store: Store, records: Iterable[Record], folder: str, advance: Advance) -> ExportResult:
     """Writes <folder>/<uuid>/<start>.jsonl.gz for every job that has samples."""
     files: list[str] = []
     rows = 0
@@ -186,7 +188,7 @@ def export_samples(store: Store, records: Iterable[Record], folder: str, advance
                 rows += export_gzip_samples(store, record, file)
             files.append(path)
         advance(1)
-    return Exported(jobs=len(files), rows=rows, files=tuple(files))
+    return ExportResult(jobs=len(files), rows=rows, files=tuple(files))
 
 
 def export_gzip_samples(store: Store, record: Record, file: IO[bytes]) -> int:
@@ -197,7 +199,7 @@ def export_gzip_samples(store: Store, record: Record, file: IO[bytes]) -> int:
         return export_job_samples(store, record, packed)  # type: ignore[arg-type]
 
 
-def export_time_series(store: Store, records: Iterable[Record], path: str, advance: Advance) -> Exported:
+def export_time_series(store: Store, records: Iterable[Record], path: str, advance: Advance) -> ExportResult:
     from joblens.stores.sinks.time_series import TimeSeriesWriter, add_job
 
     try:
@@ -217,7 +219,7 @@ def export_time_series(store: Store, records: Iterable[Record], path: str, advan
     writer.close()
     unknown = "their CPU time, memory or number of processes is unknown"
     note = f"{counted(incomplete, 'sample')} left out: {unknown}" if incomplete else ""
-    return Exported(jobs=jobs, rows=rows, files=(path,), note=note)
+    return ExportResult(jobs=jobs, rows=rows, files=(path,), note=note)
 
 
 def arrow_stream(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
@@ -255,7 +257,7 @@ def _sample_rows(store: Store, records: Iterable[Record], advance: Advance) -> I
         advance(1)
 
 
-def export_csv(table: Table, file: IO[bytes]) -> Exported:
+def export_csv(table: Table, file: IO[bytes]) -> ExportResult:
     """Times as ISO 8601, unknown values empty."""
     import csv
 
@@ -269,7 +271,7 @@ def export_csv(table: Table, file: IO[bytes]) -> Exported:
                 row[column] = format_instant(row[column])
         writer.writerow(row)
         count += 1
-    return Exported(rows=count)
+    return ExportResult(rows=count)
 
 
 class _Utf8:
@@ -283,12 +285,12 @@ class _Utf8:
         self._file.write(text.encode("utf-8", "backslashreplace"))
 
 
-def export_parquet(table: Table, path: str) -> Exported:
+def export_parquet(table: Table, path: str) -> ExportResult:
     from joblens.stores.sinks.parquet import write_parquet
 
     with _output_path(path) as temporary:
         count = write_parquet(temporary, table.kinds, table.rows)
-    return Exported(rows=count, files=(path,))
+    return ExportResult(rows=count, files=(path,))
 
 
 def _stamp(record: Record) -> str:

@@ -68,7 +68,7 @@ _TORC_UNKNOWN = {"memory_peak": _SUM_OF_RSS, "memory_parts": _SUM_OF_RSS}
 Advance = Callable[[int], None]
 
 
-class Imported(Struct, kw_only=True):
+class ImportResult(Struct, kw_only=True):
     """Result of an import. `bad` has the first problems, each with file and line."""
 
     jobs: int = 0
@@ -88,7 +88,7 @@ class Imported(Struct, kw_only=True):
             self.bad.append(problem)
 
 
-def import_history(store: Store, paths: Sequence[str], result: Imported, advance: Advance) -> None:
+def import_history(store: Store, paths: Sequence[str], result: ImportResult, advance: Advance) -> None:
     """Reads lines of the history form; skips unfinished jobs."""
     batch: dict[str, list[Write]] = {}
     for path in paths:
@@ -140,7 +140,7 @@ def writes_of(record: Record, details: Details | None) -> list[Write]:
     return [*writes, JobEnded(record.job.uuid, outcome)]
 
 
-def import_samples(store: Store, paths: Sequence[str], result: Imported, advance: Advance) -> None:
+def import_samples(store: Store, paths: Sequence[str], result: ImportResult, advance: Advance) -> None:
     """Reads files of the Joblet form, plain or gzip; a folder stands for all files below it. Memory use
     does not grow with the files."""
     jobs: dict[str, _SamplesOfJob] = {}
@@ -153,7 +153,7 @@ def import_samples(store: Store, paths: Sequence[str], result: Imported, advance
 
 
 def _import_sample_file(
-    store: Store, path: str, jobs: "dict[str, _SamplesOfJob]", result: Imported, advance: Advance
+    store: Store, path: str, jobs: "dict[str, _SamplesOfJob]", result: ImportResult, advance: Advance
 ) -> None:
     for number, line in lines_of(path, result):
         advance(1)
@@ -181,7 +181,7 @@ def _import_sample_file(
         job.gpus.update({each.id: each for each in gpus})
 
 
-def import_time_series(store: Store, paths: Sequence[str], result: Imported, advance: Advance) -> None:
+def import_time_series(store: Store, paths: Sequence[str], result: ImportResult, advance: Advance) -> None:
     for path in paths:
         try:
             for series in read_time_series(path):
@@ -192,7 +192,7 @@ def import_time_series(store: Store, paths: Sequence[str], result: Imported, adv
             result.complain(path, error)
 
 
-def _add_series(store: Store, series: Series, result: Imported) -> None:
+def _add_series(store: Store, series: Series, result: ImportResult) -> None:
     first_us = series.rows[0].at_us
     own = series.own
     if own is not None and _has_uuid_form(own.uuid):
@@ -266,7 +266,7 @@ class _SamplesOfJob:
         store: Store,
         job: Job,
         sources: dict[str, str],
-        result: Imported,
+        result: ImportResult,
         unknown: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._store = store
@@ -405,7 +405,7 @@ def _sample_files(paths: Iterable[str]) -> Iterator[str]:
         yield from sorted(found)
 
 
-def lines_of(path: str, result: Imported) -> Iterator[tuple[int, bytes]]:
+def lines_of(path: str, result: ImportResult) -> Iterator[tuple[int, bytes]]:
     """Yields (number, line) of every line that is not blank; gzip is detected by its first bytes."""
     try:
         with open(path, "rb") as raw:

@@ -18,7 +18,7 @@ from joblens.analysis.charts.series import (
     series_of_samples,
     thinned,
 )
-from joblens.app.jobs.queries import Note, find, newest_named, one_of_its_id
+from joblens.app.jobs.queries import Note, find, newest_named, newest_with_id
 from joblens.app.runs.lookup import records_of_whole_run, reused_events, reused_results
 from joblens.model.errors import FormatError, InputError, UnknownJob, UnknownRun, UnknownWorkflow
 from joblens.model.jobs.job import Record, Status
@@ -60,7 +60,7 @@ def sources_named(
                 found.append(source_of_run(store(), target, advance=advance))
             else:
                 jobs.append(target)
-    return [*found, *(source_of_jobs(store(), together, advance) for together in _at_one_time(jobs))]
+    return [*found, *(source_of_jobs(store(), together, advance) for together in _overlapping_groups(jobs))]
 
 
 def _files_of(ident: str) -> list[str]:
@@ -95,7 +95,7 @@ def _find(store: Store, ident: str, note: Note) -> Run | Record:
             raise
     try:
         bare = ident.strip()
-        record = one_of_its_id(store, bare, store.find(bare), note, is_to_change=False)
+        record = newest_with_id(store, bare, store.find(bare), note, is_to_change=False)
     except UnknownJob:
         record = None if run is not None else newest_named(store, ident.strip(), note)
         if run is None and record is None:
@@ -121,7 +121,7 @@ def _nothing_named(ident: str) -> InputError:
 # ---- from the store -------------------------------------------------------------------------------------
 
 
-class _Reading:
+class _SourceBuilder:
     """Reads curves of one record after the other."""
 
     def __init__(self, store: Store) -> None:
@@ -152,14 +152,14 @@ class _Reading:
 
 
 def source_of_jobs(store: Store, records: Iterable[Record], advance: Advance) -> Source:
-    reading = _Reading(store)
+    reading = _SourceBuilder(store)
     for record in records:
         reading.add(record)
         advance(1)
     return Source(reading.source("", "jobs"))
 
 
-def _at_one_time(records: Sequence[Record]) -> list[list[Record]]:
+def _overlapping_groups(records: Sequence[Record]) -> list[list[Record]]:
     """Overlapping jobs share a time axis; each of the others starts at its own 0."""
     named = list({record.job.uuid: record for record in records}.values())
     now_us = time.time_ns() // 1000
@@ -186,7 +186,7 @@ def source_of_run(
         from joblens.app.workflows.loader import plan_of_run
 
         plan = plan_of_run(run)
-    reading = _Reading(store)
+    reading = _SourceBuilder(store)
     asked = {}
     for record in records_of_whole_run(store, run):
         if record.attempt is not None:

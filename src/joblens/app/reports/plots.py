@@ -35,7 +35,7 @@ class PlotChoice(Struct, frozen=True, kw_only=True):
     all_jobs: bool = False  # a plot for each, however many there are
 
 
-class Plotted(Struct, frozen=True, kw_only=True):
+class PlotResult(Struct, frozen=True, kw_only=True):
     files: tuple[str, ...]
     jobs: int
     notes: tuple[str, ...] = ()
@@ -49,14 +49,14 @@ def plot_run(
     plan: Plan | None = None,
     choice: PlotChoice | None = None,
     advance: Advance = lambda _: None,
-) -> Plotted:
+) -> PlotResult:
     """Writes all plots of one run. Raises MissingExtra, or InputError if there is nothing to draw."""
     return plot_sources([source_of_run(store, run, plan)], out_dir, choice or PlotChoice(), advance)
 
 
 def plot_sources(
     sources: Sequence[Source], out_dir: str, choice: PlotChoice, advance: Advance = lambda _: None
-) -> Plotted:
+) -> PlotResult:
     """Checks everything before the first file is written."""
     if not re.fullmatch(r"[^/\0]+", choice.prefix):
         raise InputError(f"prefix '{choice.prefix}' is not a valid file name prefix", hint="omit any '/'")
@@ -83,7 +83,7 @@ def plot_sources(
             advance(1)
     notes = [note] if note else []
     notes += _without_curve(jobs)
-    return Plotted(files=tuple(files), jobs=len(jobs), notes=tuple(notes))
+    return PlotResult(files=tuple(files), jobs=len(jobs), notes=tuple(notes))
 
 
 # ---- which charts ---------------------------------------------------------------------------------------

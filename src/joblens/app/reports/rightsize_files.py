@@ -54,7 +54,7 @@ def retries_for(spec: WorkflowSpec, value: Any, groups: Sequence[GroupAdvice]) -
     changes: dict[Path, Any] = {}
     new: dict[float, NewHandler] = {}
     notes: list[str] = []
-    for group, first, needed in _counting_on_retries(groups):
+    for group, first, needed in _advice_with_retries(groups):
         for index, entry in _entries_of(value, group):
             name = entry.get("failure_handler")
             if name is None:
@@ -71,7 +71,7 @@ def retries_for(spec: WorkflowSpec, value: Any, groups: Sequence[GroupAdvice]) -
     return Retries(changes, tuple(new.values()), tuple(dict.fromkeys(notes)))
 
 
-def _counting_on_retries(groups: Sequence[GroupAdvice]) -> Iterator[tuple[GroupAdvice, float, int]]:
+def _advice_with_retries(groups: Sequence[GroupAdvice]) -> Iterator[tuple[GroupAdvice, float, int]]:
     for group in groups:
         for part in group.advice:
             if part.resource == "memory" and part.retry_at is not None:
@@ -170,7 +170,7 @@ def _into_yaml(text: str, handler: NewHandler, *, has_others: bool) -> str:
         )
 
     if not has_others:
-        return f"{_ended(text)}failure_handlers:\n{item('  ')}"
+        return f"{_with_newline(text)}failure_handlers:\n{item('  ')}"
     return re.sub(
         r"(?m)^(failure_handlers:[^\n]*\n(?:[ \t]*(?:#[^\n]*)?\r?\n)*)([ ]*)(?=- )",
         lambda found: f"{found[1]}{item(found[2])}{found[2]}",
@@ -181,7 +181,8 @@ def _into_yaml(text: str, handler: NewHandler, *, has_others: bool) -> str:
 
 def _into_toml(text: str, handler: NewHandler, *, has_others: bool) -> str:  # noqa: ARG001
     return (
-        f'{_ended(text)}\n[[failure_handlers]]\nname = "{handler.name}"\n\n[[failure_handlers.rules]]\n'
+        f'{_with_newline(text)}\n[[failure_handlers]]\nname = "{handler.name}"\n\n'
+        "[[failure_handlers.rules]]\n"
         f"exit_codes = [{handler.exit_code}]\nmax_retries = {_RETRIES}\n"
         f"memory_factor = {handler.memory_factor}\n"
     )
@@ -189,7 +190,7 @@ def _into_toml(text: str, handler: NewHandler, *, has_others: bool) -> str:  # n
 
 def _into_kdl(text: str, handler: NewHandler, *, has_others: bool) -> str:  # noqa: ARG001
     return (
-        f'{_ended(text)}failure_handler "{handler.name}" {{\n    rule {{\n'
+        f'{_with_newline(text)}failure_handler "{handler.name}" {{\n    rule {{\n'
         f"        exit_codes {handler.exit_code}\n        max_retries {_RETRIES}\n"
         f"        memory_factor {handler.memory_factor}\n    }}\n}}\n"
     )
@@ -211,7 +212,7 @@ def _into_json(text: str, handler: NewHandler, *, has_others: bool) -> str:
     return f'{body}{comma}\n  "failure_handlers": [{form}]\n}}{tail}'
 
 
-def _ended(text: str) -> str:
+def _with_newline(text: str) -> str:
     return text if not text or text.endswith("\n") else f"{text}\n"
 
 

@@ -64,7 +64,7 @@ def slurm_account(store: Store, record: Record, details: Details) -> Details:
         if account is None:
             return details
         now = Details(cluster=account)
-        if record.outcome is not None and accounts_are_final(account):
+        if record.outcome is not None and is_final_account(account):
             store.apply([DetailsTaken(record.job.uuid, now)])
         return details.updated(now)
     except JoblensError as error:
@@ -72,11 +72,11 @@ def slurm_account(store: Store, record: Record, details: Details) -> Details:
         return details.updated(Details(unknown={"cluster": str(error)}))
 
 
-def accounts_are_final(account: ClusterAccount) -> bool:
+def is_final_account(account: ClusterAccount) -> bool:
     return account.ended_at_us is not None and account.submitted_at_us is not None
 
 
-def keep_accounts(store: Store, records: Sequence[Record], *, wait_s: float) -> int:
+def store_accounts(store: Store, records: Sequence[Record], *, wait_s: float) -> int:
     """At the end of a run: stores accounts of its jobs, as many as sacct has within that time. Returns
     how many."""
     if not has_slurm():

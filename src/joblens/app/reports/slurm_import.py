@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from joblens.analysis.slurm.records import slurm_record
 from joblens.analysis.slurm.text import jobs_of, read_sacct, sacct_header
-from joblens.app.reports.imports import Advance, Imported, is_recorded, lines_of, writes_of
+from joblens.app.reports.imports import Advance, ImportResult, is_recorded, lines_of, writes_of
 from joblens.model.clusters.slurm import SlurmJob, SlurmRow
 from joblens.model.errors import FormatError, InputError
 from joblens.model.values.units import parse_instant
@@ -71,13 +71,13 @@ class SlurmPast(Struct, frozen=True, kw_only=True):
 
 
 def import_slurm(
-    store: Store, paths: Sequence[str], past: SlurmPast, result: Imported, advance: Advance
+    store: Store, paths: Sequence[str], past: SlurmPast, result: ImportResult, advance: Advance
 ) -> None:
     jobs = _jobs_in_files(paths, result, advance) if paths else _jobs_of_sacct(past, advance)
     _take(store, jobs, past.cluster, result)
 
 
-def _take(store: Store, jobs: Iterable[SlurmJob], cluster: str, result: Imported) -> None:
+def _take(store: Store, jobs: Iterable[SlurmJob], cluster: str, result: ImportResult) -> None:
     """Jobs of joblens itself are already in the store, and better."""
     batch: list[Write] = []
     seen: set[str] = set()
@@ -149,12 +149,12 @@ def _local(seconds: int) -> str:
     return dt.datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _jobs_in_files(paths: Sequence[str], result: Imported, advance: Advance) -> Iterator[SlurmJob]:
+def _jobs_in_files(paths: Sequence[str], result: ImportResult, advance: Advance) -> Iterator[SlurmJob]:
     for path in paths:
         yield from jobs_of(_rows(path, result, advance))
 
 
-def _rows(path: str, result: Imported, advance: Advance) -> Iterator[SlurmRow]:
+def _rows(path: str, result: ImportResult, advance: Advance) -> Iterator[SlurmRow]:
     lines = (line.decode("utf-8", "replace") for _, line in lines_of(path, result))
     first = next(lines, None)
     header = None if first is None else sacct_header(first)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct, structs
 
 from joblens.app.queue.watch import workflow_id_of
-from joblens.app.wiring.drivers import Warn, open_store_directly, store_is_there, store_name
+from joblens.app.wiring.drivers import Warn, open_store_directly, store_exists, store_name
 from joblens.model.errors import AmbiguousJob, InputError, UnknownJob
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record, Status
@@ -46,7 +46,7 @@ _COMPARED = 100
 T = TypeVar("T")
 
 
-class Copied(Struct, frozen=True, kw_only=True):
+class CopyResult(Struct, frozen=True, kw_only=True):
     source: str
     target: str
     jobs: int = 0  # new ones
@@ -66,12 +66,12 @@ def copy_store(
     settings: Settings,
     warn: Warn,
     start: Callable[[int], Callable[[int], None]] = lambda _total: lambda _done: None,
-) -> Copied:
+) -> CopyResult:
     """`start(number of jobs)` returns a function that gets each further number of copied jobs."""
     here, there = _settings_of(source, settings), _settings_of(target, settings)
     if store_name(here) == store_name(there):
         raise InputError(f"{store_name(here)} cannot be copied to itself", hint="give two stores")
-    if not store_is_there(here):
+    if not store_exists(here):
         raise InputError(
             f"there is no store at {store_name(here)}",
             hint="joblens store path names the one in use: joblens store copy SOURCE TARGET",
@@ -80,7 +80,7 @@ def copy_store(
     try:
         goal = open_store_directly(there, warn)
         try:
-            return _Copying(origin, goal).run(start)
+            return _StoreCopier(origin, goal).run(start)
         finally:
             goal.close()
     finally:
@@ -94,7 +94,7 @@ def _settings_of(url: str, settings: Settings) -> Settings:
     return structs.replace(settings, store=StoreSettings(url=named))
 
 
-class _Copying:
+class _StoreCopier:
     def __init__(self, origin: "Known", goal: "Known") -> None:
         self._origin, self._goal = origin, goal
         self._keeps_numbers = _agree(origin, goal)
@@ -103,7 +103,7 @@ class _Copying:
         self._copied_provenance: set[str] = {""}
         self._task_workflows: set[str] = set()
 
-    def run(self, start: Callable[[int], Callable[[int], None]]) -> Copied:
+    def run(self, start: Callable[[int], Callable[[int], None]]) -> CopyResult:
         advance = start(self._origin.statistics(HistoryQuery()).overall.jobs)
         workflows = self._origin.workflows()[::-1]
         runs = self._copy_workflows(workflows)
@@ -115,7 +115,7 @@ class _Copying:
             self._task_workflows.update(filter(None, map(workflow_id_of, ended)))
             self._copy_jobs(ended)
             advance(len(ended))
-        return Copied(
+        return CopyResult(
             source=self._origin.url,
             target=self._goal.url,
             jobs=self._jobs,

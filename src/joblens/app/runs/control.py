@@ -8,7 +8,7 @@ from typing import Protocol
 
 from joblens.agent.runtime.ownership import RunLock
 from joblens.analysis.runs.status import run_label
-from joblens.app.jobs.submission import ask_to_cancel
+from joblens.app.jobs.submission import request_cancel
 from joblens.app.wiring.drivers import spool_dir, store_name
 from joblens.model.errors import InputError, JoblensError, RunIsDriven
 from joblens.model.jobs.job import Record, Status
@@ -44,7 +44,7 @@ def refuse_driven(run: Run, settings: Settings) -> None:
     """Raises RunIsDriven if a process of this machine drives it. The driver of an ended run gets some time to
     close."""
     if run.status not in _UNFINISHED:
-        wait_until_let_go(run, LocalDrivers(settings), _HAND_OVER_S)
+        wait_for_driver_exit(run, LocalDrivers(settings), _HAND_OVER_S)
     lock = RunLock(spool_dir(store_name(settings)), run.uuid)
     if lock.holder() is not None:
         raise driven_by_another(run, lock)
@@ -112,7 +112,7 @@ class LocalDrivers:
         return os.uname().nodename
 
 
-def ask_run_to_end(run: Run, store: Store, settings: Settings, by: str) -> None:
+def request_run_cancel(run: Run, store: Store, settings: Settings, by: str) -> None:
     """Its driver stops its jobs. Without a driver, its jobs are cancelled one by one."""
     if run.status not in _UNFINISHED:
         return
@@ -122,11 +122,11 @@ def ask_run_to_end(run: Run, store: Store, settings: Settings, by: str) -> None:
     if wake_driver(run, settings):
         return
     for record in running:
-        ask_to_cancel(record, store, settings, by)
+        request_cancel(record, store, settings, by)
     store.apply([_noted(run, RunEnded(RunStatus.STOPPED))])
 
 
-def ask_job_to_end(run: Run, index: int, store: Store, settings: Settings, by: str) -> None:
+def request_job_cancel(run: Run, index: int, store: Store, settings: Settings, by: str) -> None:
     """Cancels a job of a run, whether it runs, waits for its next attempt, or has not started: it does
     not start, not even when the run is resumed."""
     store.apply([_noted(run, JobCancelled(index, by))])
@@ -134,7 +134,7 @@ def ask_job_to_end(run: Run, index: int, store: Store, settings: Settings, by: s
         return
     for record in _running(store, run):
         if record.job.run is not None and record.job.run.index == index:
-            ask_to_cancel(record, store, settings, by)
+            request_cancel(record, store, settings, by)
 
 
 def _running(store: Store, run: Run) -> list[Record]:
@@ -195,7 +195,7 @@ def wait_for_run(
         poll_s = min(_LONGEST_POLL_S, poll_s * 1.3)
 
 
-def wait_until_let_go(run: Run, drivers: Drivers, timeout_s: float) -> None:
+def wait_for_driver_exit(run: Run, drivers: Drivers, timeout_s: float) -> None:
     """Waits until the driver of an ended run has removed its cluster jobs too."""
     deadline_s, poll_s = time.monotonic() + timeout_s, _FIRST_POLL_S
     while drivers.is_driven(run) and time.monotonic() < deadline_s:

@@ -20,11 +20,11 @@ from joblens.ports.store import Store
 from joblens.probes.provenance.program_files import remembered_name, shell_of_workflows
 
 # Of a person or a session: the present values are used.
-_OF_NOW = frozenset({"HOME", "USER", "TMPDIR", "TMP", "TEMP"})
+_CURRENT_ONLY = frozenset({"HOME", "USER", "TMPDIR", "TMP", "TEMP"})
 _GROUPS = ("inputs", "code", "programs", "versions", "environment", "machine")
 
 
-class JobAgain(Struct, frozen=True, kw_only=True):
+class JobRerun(Struct, frozen=True, kw_only=True):
     """Has the values of `--env`: never stored."""
 
     record: Record
@@ -36,21 +36,21 @@ class JobAgain(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def job_again(
+def prepare_rerun(
     record: Record, store: Store, settings: Settings, given_env: Mapping[str, str], cwd: str | None
-) -> JobAgain:
+) -> JobRerun:
     """Raises InputError if it cannot run again as it did. `given_env`: given by the user now."""
-    _refuse_what_never_ran(record)
+    _refuse_without_command(record)
     planned = _planned(record, store, settings)
     argv, shell = _command(record, planned)
     env = _environment(record, planned, given_env)
     folder = _folder(record, cwd)
     argv = tuple(remembered_name(word, folder) for word in argv)
-    made = JobAgain(record=record, argv=argv, shell=shell, cwd=folder, env=env, notes=_notes(record))
+    made = JobRerun(record=record, argv=argv, shell=shell, cwd=folder, env=env, notes=_notes(record))
     return replace(made, differences=_differences(made, store, settings))
 
 
-def _refuse_what_never_ran(record: Record) -> None:
+def _refuse_without_command(record: Record) -> None:
     job, name = record.job, label_of(record)
     if job.attached:
         raise InputError(f"{name} was not started by joblens, only measured: {job.attached}")
@@ -119,7 +119,7 @@ def _environment(record: Record, planned: PlannedJob | None, given: Mapping[str,
         name: value
         for name, value in then.items()
         if os.environ.get(name) != value
-        and (name in job.env_given or (is_lasting_env(name) and name not in _OF_NOW))
+        and (name in job.env_given or (is_lasting_env(name) and name not in _CURRENT_ONLY))
     }
     return {**lasting, **planned_env, **_of_run(job), **given}
 
@@ -158,13 +158,13 @@ def _notes(record: Record) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _differences(again: JobAgain, store: Store, settings: Settings) -> tuple[Difference, ...]:
+def _differences(again: JobRerun, store: Store, settings: Settings) -> tuple[Difference, ...]:
     """Returns changes since then that may affect the job."""
     from joblens.analysis.comparing.job_differences import JobView, differences
 
     record, attempt = again.record, again.record.attempt
     then = store.provenance(attempt.provenance) if attempt is not None and attempt.provenance else None
-    now = _ran_in_now(again)
+    now = _provenance_now(again)
     largest = settings.provenance.max_hash_size
     stamped = replace(record.job, inputs=_inputs_now(record, again.cwd, largest), env=dict(now.environment))
     outcome = None if record.outcome is None else replace(record.outcome, inputs=())
@@ -180,7 +180,7 @@ def _differences(again: JobAgain, store: Store, settings: Settings) -> tuple[Dif
     )
 
 
-def _ran_in_now(again: JobAgain) -> Any:
+def _provenance_now(again: JobRerun) -> Any:
     from joblens import __version__
     from joblens.agent.provenance.parts import ProvenanceParts
     from joblens.probes.host.machine_load import read_host

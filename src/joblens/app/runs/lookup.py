@@ -85,7 +85,7 @@ def find_named_run(store: Store, ident: str, note: Note, run_number: int | None 
     return found
 
 
-def run_to_end(store: Store, ident: str, found: Run, note: Note) -> Run:
+def unfinished_run(store: Store, ident: str, found: Run, note: Note) -> Run:
     """Returns the unfinished run of a workflow's name or number, if any. `found`: the newest of them.
     Raises AmbiguousRun if there are several."""
     name = ident.strip().removeprefix(_WORKFLOW)

@@ -300,7 +300,7 @@ def changed_since_last(
     def without_success(index: int) -> str:
         return past.failed.get(plan.jobs[index].name, "has not succeeded yet")
 
-    adds_jobs = _that_add_jobs(store, known)
+    adds_jobs = _orchestrators(store, known)
     last = {index: one.success for index, one in known.items() if index not in adds_jobs}
 
     def why(index: int) -> str:
@@ -319,7 +319,7 @@ def changed_since_last(
     return RerunSelection(store.find_run(base.uuid), tuple(sorted(reasons)), reasons, kept_from=kept_from)
 
 
-def _that_add_jobs(store: Store, known: Mapping[int, FoundSuccess]) -> set[int]:
+def _orchestrators(store: Store, known: Mapping[int, FoundSuccess]) -> set[int]:
     """Returns jobs that had added others when they last succeeded: a new run has none of those yet."""
     added = {
         (uuid, event.fact.orchestrator)

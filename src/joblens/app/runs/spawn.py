@@ -140,7 +140,7 @@ def all_lineages(run: Run, settings: Settings) -> list[LineageState]:
     return [lineage_state(run, name, settings) for name in names]
 
 
-def known_lineage(run: Run, lineage: str) -> None:
+def check_lineage(run: Run, lineage: str) -> None:
     """Raises InputError for one that has added nothing."""
     known = list(dict.fromkeys(batch.lineage for batch in run.spawned))
     if lineage not in known:

@@ -106,7 +106,7 @@ class Principal(Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def who(self) -> str:
+    def audit_name(self) -> str:
         """As the audit log names it."""
         if self.is_certificate:
             return f"{self.user} (certificate {self.name})"
@@ -132,7 +132,7 @@ def principal_of(token: ApiToken) -> Principal:
 
 def create_token(
     store: QueueStore,
-    who: Principal,
+    caller: Principal,
     *,
     name: str,
     user: str,
@@ -140,7 +140,7 @@ def create_token(
     scope: Scope,
     lifetime_s: float | None,
 ) -> NewToken:
-    _check_administers(who)
+    _check_administers(caller)
     if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
         raise InputError(f"a token needs a printable name of at most {_LONGEST_NAME} characters")
     if not user.strip():
@@ -161,39 +161,39 @@ def create_token(
         expires_at_us=expires_us,
     )
     store.add_token(token)
-    audit(store, who, "token-create", token.id, {"name": name, "user": user, "role": role, "scope": scope})
+    audit(store, caller, "token-create", token.id, {"name": name, "user": user, "role": role, "scope": scope})
     return NewToken(secret=secret, token=token)
 
 
-def rotate_token(store: QueueStore, who: Principal, ident: str, overlap_s: float) -> NewToken:
+def rotate_token(store: QueueStore, caller: Principal, ident: str, overlap_s: float) -> NewToken:
     """Creates a token with the same rights; the old one works for `overlap_s` more."""
-    _check_administers(who)
+    _check_administers(caller)
     now_us = _now_us()
     old = find_token(store, ident)
     if not old.is_valid(now_us):
         raise InputError(f"token {old.id} has expired or was revoked", hint="joblens token create")
     lifetime_s = None if old.expires_at_us is None else (old.expires_at_us - old.created_at_us) / 1e6
     new = create_token(
-        store, who, name=old.name, user=old.user, role=old.role, scope=old.scope, lifetime_s=lifetime_s
+        store, caller, name=old.name, user=old.user, role=old.role, scope=old.scope, lifetime_s=lifetime_s
     )
     end_us = now_us + round(max(overlap_s, 0.0) * 1e6)
     if old.expires_at_us is None or old.expires_at_us > end_us:
         store.expire_token(old.id, end_us)
-    audit(store, who, "token-rotate", old.id, {"new": new.token.id})
+    audit(store, caller, "token-rotate", old.id, {"new": new.token.id})
     return new
 
 
-def revoke_token(store: QueueStore, who: Principal, ident: str) -> ApiToken:
-    _check_administers(who)
+def revoke_token(store: QueueStore, caller: Principal, ident: str) -> ApiToken:
+    _check_administers(caller)
     token = find_token(store, ident)
     if store.revoke_token(token.id, _now_us()):
-        audit(store, who, "token-revoke", token.id, {"name": token.name})
+        audit(store, caller, "token-revoke", token.id, {"name": token.name})
     return find_token(store, token.id)
 
 
-def _check_administers(who: Principal) -> None:
-    who.require(Role.ADMIN)
-    who.require_all("tokens")
+def _check_administers(caller: Principal) -> None:
+    caller.require(Role.ADMIN)
+    caller.require_all("tokens")
 
 
 def find_token(store: QueueStore, ident: str) -> ApiToken:
@@ -244,13 +244,13 @@ def digest_of(secret: str) -> str:
 
 
 def audit(
-    store: Store, who: Principal, action: str, subject: str, details: Mapping[str, Any] | None = None
+    store: Store, caller: Principal, action: str, subject: str, details: Mapping[str, Any] | None = None
 ) -> None:
     """Notes a change that was made."""
     entry = AuditEntry(
         uuid=new_uuid(),
         at_us=_now_us(),
-        who=who.who,
+        who=caller.audit_name,
         action=action,
         subject=subject,
         details=dict(details or {}),

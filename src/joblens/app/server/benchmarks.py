@@ -38,8 +38,8 @@ class Benchmarks(Struct, frozen=True, kw_only=True):
     next: int | None = None
 
 
-def list_benchmarks(who: Principal, settings: Settings, asked: BenchPage) -> Benchmarks:
-    documents, problems, folder = _documents(who, settings)
+def list_benchmarks(caller: Principal, settings: Settings, asked: BenchPage) -> Benchmarks:
+    documents, problems, folder = _documents(caller, settings)
     rows = summaries_of(documents)
     items = tuple(rows[asked.after : asked.after + asked.limit])
     end = asked.after + len(items)
@@ -48,9 +48,9 @@ def list_benchmarks(who: Principal, settings: Settings, asked: BenchPage) -> Ben
     )
 
 
-def get_benchmark(who: Principal, settings: Settings, name: str) -> BenchHistory:
+def get_benchmark(caller: Principal, settings: Settings, name: str) -> BenchHistory:
     """Returns the newest results. Raises UnknownBenchmark for a name without results."""
-    documents, _, folder = _documents(who, settings)
+    documents, _, folder = _documents(caller, settings)
     found = [each for each in documents if name_of(each) == name]
     if not found:
         raise UnknownBenchmark(
@@ -59,8 +59,8 @@ def get_benchmark(who: Principal, settings: Settings, name: str) -> BenchHistory
     return history_of(name, found[-_MOST_RESULTS:])
 
 
-def _documents(who: Principal, settings: Settings) -> tuple[list[Document], list[str], str]:
-    who.require_all("benchmarks")
+def _documents(caller: Principal, settings: Settings) -> tuple[list[Document], list[str], str]:
+    caller.require_all("benchmarks")
     folder = default_results_dir(settings)
     if not os.path.isdir(folder):
         return [], [], folder

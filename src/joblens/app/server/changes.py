@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from joblens.app.jobs.preparation import prepare
 from joblens.app.jobs.requests import Request
-from joblens.app.jobs.submission import ask_to_cancel, submit
-from joblens.app.runs.control import ask_job_to_end, ask_run_to_end
+from joblens.app.jobs.submission import request_cancel, submit
+from joblens.app.runs.control import request_job_cancel, request_run_cancel
 from joblens.app.runs.state import state_of_run
 from joblens.app.server.access import Principal, audit
 from joblens.app.server.jobs import get_job
@@ -103,24 +103,24 @@ class Changer:
     """Changes by one caller."""
 
     def __init__(
-        self, store: QueueStore, who: Principal, settings: Settings, config: str | None, warn: Warn
+        self, store: QueueStore, caller: Principal, settings: Settings, config: str | None, warn: Warn
     ) -> None:
         self._store = store
-        self._who = who
+        self._caller = caller
         self._settings = settings
         self._config = config
         self._warn = warn
 
     def submit(self, asked: SubmitRequest, key: str | None) -> tuple[Record, bool]:
         """Returns the record, and whether the job is new. The same key again returns the first job."""
-        self._who.require(Role.OPERATOR)
+        self._caller.require(Role.OPERATOR)
         self._check_may_run()
         digest = hashlib.sha256(json.encode(asked, order="deterministic")).hexdigest()
         return self.submit_whole(SubmitJob(request=_request(asked), queue=asked.queue), key, digest)
 
     def submit_whole(self, asked: SubmitJob, key: str | None, digest: str = "") -> tuple[Record, bool]:
         """The same for a request with all options of the command line."""
-        self._who.require(Role.OPERATOR)
+        self._caller.require(Role.OPERATOR)
         self._check_may_run()
         digest = digest or hashlib.sha256(json.encode(asked, order="deterministic")).hexdigest()
         needs_workers = bool(asked.queue or asked.label or asked.retry_lost or self._settings.queue.broker)
@@ -134,14 +134,14 @@ class Changer:
 
     def cancel(self, ident: str) -> Record:
         """Asks a job to end; one that has ended stays as it is."""
-        self._who.require(Role.OPERATOR)
-        record = get_job(self._store, self._who, ident)
+        self._caller.require(Role.OPERATOR)
+        record = get_job(self._store, self._caller, ident)
         self._cancel([record])
         return self._store.find(record.job.uuid)
 
     def cancel_jobs(self, asked: CancelJobs) -> Done:
         """All jobs are checked before the first is cancelled."""
-        self._who.require(Role.OPERATOR)
+        self._caller.require(Role.OPERATOR)
         if bool(asked.run) != bool(asked.indexes):
             raise InputError("run and indexes belong together", hint="indexes count jobs in the plan of run")
         records = self._jobs(asked.uuids)
@@ -151,13 +151,13 @@ class Changer:
 
     def rerun(self, ident: str, asked: RerunRequest, key: str | None) -> tuple[Record, bool]:
         """Submits the command of an earlier job again. Returns as `submit`."""
-        from joblens.app.runs.job_rerun import job_again
+        from joblens.app.runs.job_rerun import prepare_rerun
 
-        self._who.require(Role.OPERATOR)
+        self._caller.require(Role.OPERATOR)
         self._check_may_run()
-        record = get_job(self._store, self._who, ident)
+        record = get_job(self._store, self._caller, ident)
         digest = hashlib.sha256(json.encode((record.job.uuid, asked), order="deterministic")).hexdigest()
-        again = job_again(record, self._store, self._settings, asked.env, None)
+        again = prepare_rerun(record, self._store, self._settings, asked.env, None)
         job = record.job
         request = Request(
             argv=again.argv,
@@ -180,9 +180,9 @@ class Changer:
         return new, is_new
 
     def cancel_run(self, ident: str) -> Run:
-        self._who.require(Role.OPERATOR)
-        run = find_run(self._store, self._who, ident)
-        ask_run_to_end(run, self._store, self._settings, self._who.who)
+        self._caller.require(Role.OPERATOR)
+        run = find_run(self._store, self._caller, ident)
+        request_run_cancel(run, self._store, self._settings, self._caller.audit_name)
         self._audit("run-cancel", run.uuid)
         return self._store.find_run(run.uuid)
 
@@ -195,7 +195,7 @@ class Changer:
         from joblens.app.runs.specs import hide_secrets
         from joblens.app.workflows.loader import load_document
 
-        self._who.require(Role.OPERATOR)
+        self._caller.require(Role.OPERATOR)
         self._check_may_run()
         if not os.path.isdir(asked.cwd) or not os.path.isabs(asked.cwd):
             raise InputError(
@@ -214,9 +214,9 @@ class Changer:
         """Continues a run in a process of its own. Raises InputError or RunIsDriven."""
         from joblens.app.driving.resuming import resume_request
 
-        self._who.require(Role.OPERATOR)
+        self._caller.require(Role.OPERATOR)
         self._check_may_run()
-        run = find_run(self._store, self._who, ident)
+        run = find_run(self._store, self._caller, ident)
         resumed = self._detached(
             lambda store: replace(resume_request(store, run, self._settings), detach=True)
         )
@@ -227,11 +227,11 @@ class Changer:
         """Starts a new run that repeats part of an earlier one."""
         from joblens.app.driving.resuming import rerun_request
 
-        self._who.require(Role.OPERATOR)
+        self._caller.require(Role.OPERATOR)
         self._check_may_run()
         if asked.failed and asked.only:
             raise InputError("give failed or only, not both", hint="without both, all jobs run again")
-        base = find_run(self._store, self._who, ident)
+        base = find_run(self._store, self._caller, ident)
         new = self._detached(
             lambda store: replace(
                 rerun_request(store, base, self._settings, failed=asked.failed, only=asked.only), detach=True
@@ -254,20 +254,20 @@ class Changer:
         return self._store.find_run(prepared.uuid)
 
     def tag(self, ident: str, change: TagChange) -> Record:
-        self._who.require(Role.OPERATOR)
-        uuid = get_job(self._store, self._who, ident).job.uuid
+        self._caller.require(Role.OPERATOR)
+        uuid = get_job(self._store, self._caller, ident).job.uuid
         if self._store.change_tags([uuid], add=change.add, remove=change.remove):
             self._audit("job-tag", uuid, {"add": change.add, "remove": change.remove})
         return self._store.find(uuid)
 
     def annotate(self, ident: str, asked: NoteRequest) -> Annotation:
-        self._who.require(Role.OPERATOR)
-        uuid = get_job(self._store, self._who, ident).job.uuid
+        self._caller.require(Role.OPERATOR)
+        uuid = get_job(self._store, self._caller, ident).job.uuid
         note = Annotation(
             uuid=new_uuid(),
             job_uuid=uuid,
             at_us=time.time_ns() // 1000,
-            author=self._who.user,
+            author=self._caller.user,
             text=asked.text,
         )
         self._store.apply([JobAnnotated(note)])
@@ -277,8 +277,8 @@ class Changer:
     def delete(self, ident: str) -> Tombstone:
         """Removes a job with everything that belongs to it. Raises Conflict for one that has not ended or
         that a run still needs. The store writes the audit entry."""
-        self._who.require(Role.ADMIN)
-        record = get_job(self._store, self._who, ident)
+        self._caller.require(Role.ADMIN)
+        record = get_job(self._store, self._caller, ident)
         deleted = self._delete([record])
         if not deleted:
             raise UnknownJob(f"job {record.number} was deleted meanwhile")
@@ -288,8 +288,8 @@ class Changer:
         """As `delete`, with workflows. Nothing is deleted if one of the jobs or workflows must stay."""
         from joblens.app.jobs.deletion import refuse_resumable
 
-        self._who.require(Role.ADMIN)
-        workflows = [find_workflow(self._store, self._who, ident) for ident in asked.workflows]
+        self._caller.require(Role.ADMIN)
+        workflows = [find_workflow(self._store, self._caller, ident) for ident in asked.workflows]
         for workflow in workflows:
             refuse_resumable(self._store, workflow, None)
         gone = self._delete(self._jobs(asked.uuids))
@@ -301,7 +301,7 @@ class Changer:
     # ---- jobs that were found
 
     def _jobs(self, uuids: tuple[str, ...]) -> list[Record]:
-        return [get_job(self._store, self._who, uuid) for uuid in dict.fromkeys(uuids)]
+        return [get_job(self._store, self._caller, uuid) for uuid in dict.fromkeys(uuids)]
 
     def _cancel(self, records: Sequence[Record]) -> int:
         """Returns how many had not ended."""
@@ -314,16 +314,16 @@ class Changer:
             cancel_all_queued(own, self._store, self._settings, self._config, by=by)
         for record in unfinished:
             if not record.job.queue:
-                ask_to_cancel(record, self._store, self._settings, self._who.who)
+                request_cancel(record, self._store, self._settings, self._caller.audit_name)
             self._audit("job-cancel", record.job.uuid)
         return len(unfinished)
 
     def _cancel_of_run(self, asked: CancelJobs) -> None:
-        run = find_run(self._store, self._who, asked.run)
+        run = find_run(self._store, self._caller, asked.run)
         if max(asked.indexes) >= len(state_of_run(self._store, run).jobs):
             raise InputError(f"run {asked.run} has no job with that index", hint="indexes count from 0")
         for index in asked.indexes:
-            ask_job_to_end(run, index, self._store, self._settings, self._who.who)
+            request_job_cancel(run, index, self._store, self._settings, self._caller.audit_name)
             self._audit("job-cancel", run.uuid, {"index": index})
 
     def _delete(self, records: list[Record]) -> list[Tombstone]:
@@ -335,15 +335,18 @@ class Changer:
             raise Conflict(f"job {first.record.number} {first.reason}", hint=first.hint)
         mirrors = Mirrors.of(self._settings)
         now_us = time.time_ns() // 1000
-        return delete(self._store, selection.jobs, mirrors, by=self._who.who, at_us=now_us, warn=self._warn)
+        return delete(
+            self._store, selection.jobs, mirrors, by=self._caller.audit_name, at_us=now_us, warn=self._warn
+        )
 
     # ---- submission
 
     def _check_may_run(self) -> None:
         """Jobs run as the server's user: a caller who may only see other jobs would lose sight of them."""
-        if self._who.scope is Scope.OWN and self._who.user != current_user():
+        if self._caller.scope is Scope.OWN and self._caller.user != current_user():
             raise AccessDenied(
-                f"jobs run as {current_user()} here; {self._who.name} may only see jobs of {self._who.user}",
+                f"jobs run as {current_user()} here; "
+                f"{self._caller.name} may only see jobs of {self._caller.user}",
                 hint="ask for a token with the scope 'all', or for a server of your own",
             )
 
@@ -387,7 +390,7 @@ class Changer:
     def _idempotent(self, key: str, digest: str, uuid: str) -> IdempotentRequest:
         now_us = time.time_ns() // 1000
         return IdempotentRequest(
-            user=self._who.user,
+            user=self._caller.user,
             key=key,
             digest=digest,
             job_uuid=uuid,
@@ -396,7 +399,7 @@ class Changer:
         )
 
     def _audit(self, action: str, subject: str, details: dict[str, Any] | None = None) -> None:
-        audit(self._store, self._who, action, subject, details)
+        audit(self._store, self._caller, action, subject, details)
 
 
 def _check_key(key: str) -> None:

@@ -81,11 +81,11 @@ class OneJobAdvice(Struct, frozen=True, kw_only=True):
 
 
 def get_charts(
-    store: QueueStore, who: Principal, ident: str, begin_us: int | None, end_us: int | None, points: int
+    store: QueueStore, caller: Principal, ident: str, begin_us: int | None, end_us: int | None, points: int
 ) -> JobCharts:
     """All curves of a job in one answer. With `begin_us`, only points from there: for zooming, and for what
     is new of a running job."""
-    record = get_job(store, who, ident)
+    record = get_job(store, caller, ident)
     uuid, attempt, outcome = record.job.uuid, record.attempt, record.outcome
     details = store.details(uuid)
     first_us = max(0, (begin_us or 0) - _MARGIN_US)
@@ -120,11 +120,11 @@ def _gpu_readings(store: QueueStore, uuid: str, begin_us: int, end_us: int) -> I
                 yield sample.elapsed_us, sample.gpus
 
 
-def get_earlier(store: QueueStore, who: Principal, ident: str, limit: int, points: int) -> EarlierRuns:
+def get_earlier(store: QueueStore, caller: Principal, ident: str, limit: int, points: int) -> EarlierRuns:
     """Returns earlier jobs of the same name that have samples, newest first."""
-    record = get_job(store, who, ident)
+    record = get_job(store, caller, ident)
     items: list[EarlierRun] = []
-    for earlier in _same_name(store, who, record):
+    for earlier in _same_name(store, caller, record):
         if len(items) == limit:
             break
         run = earlier_run(store, earlier, points)
@@ -133,7 +133,7 @@ def get_earlier(store: QueueStore, who: Principal, ident: str, limit: int, point
     return EarlierRuns(items=tuple(items))
 
 
-def _same_name(store: QueueStore, who: Principal, record: Record) -> Iterator[Record]:
+def _same_name(store: QueueStore, caller: Principal, record: Record) -> Iterator[Record]:
     """Earlier jobs of the same name; of a job without one, those that it repeats."""
     job = record.job
     if not job.name:
@@ -141,7 +141,7 @@ def _same_name(store: QueueStore, who: Principal, record: Record) -> Iterator[Re
         while record.job.rerun_of and record.job.rerun_of not in seen:
             seen.add(record.job.rerun_of)
             try:
-                record = get_job(store, who, record.job.rerun_of)
+                record = get_job(store, caller, record.job.rerun_of)
             except UnknownJob:
                 return  # it was deleted, or is of another user
             yield record
@@ -149,7 +149,7 @@ def _same_name(store: QueueStore, who: Principal, record: Record) -> Iterator[Re
     query = HistoryQuery(
         names=(job.name,), until_us=record.began_at_us, sort=SortKey.STARTED, limit=_MOST_READ
     )
-    for earlier in store.records(who.visible(query)):
+    for earlier in store.records(caller.visible(query)):
         if earlier.job.name == job.name and earlier.job.uuid != job.uuid:  # a name may look like a pattern
             yield earlier
 
@@ -170,17 +170,17 @@ def earlier_run(store: QueueStore, record: Record, points: int) -> EarlierRun | 
     )
 
 
-def get_job_advice(store: QueueStore, who: Principal, ident: str) -> OneJobAdvice:
+def get_job_advice(store: QueueStore, caller: Principal, ident: str) -> OneJobAdvice:
     """Returns requests that this job and earlier ones of its name suggest."""
     from joblens.analysis.sizing.observations import observation_of
     from joblens.analysis.sizing.rightsizing import Group, advise
     from joblens.model.jobs.job import is_of_workflow
 
-    record = get_job(store, who, ident)
+    record = get_job(store, caller, ident)
     records = [record]
     if record.job.name:
         query = HistoryQuery(names=(record.job.name,), include_unfinished=False, limit=_ADVICE_FROM)
-        found = [each for each in store.records(who.visible(query)) if each.job.name == record.job.name]
+        found = [each for each in store.records(caller.visible(query)) if each.job.name == record.job.name]
         records = found[::-1] or records
     observed = [observation_of(each, number) for number, each in enumerate(records, 1)]
     known = tuple(each for each in observed if each is not None)

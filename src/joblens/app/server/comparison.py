@@ -61,7 +61,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 def compare(
-    store: QueueStore, who: Principal, jobs: Sequence[str], runs: Sequence[str], points: int
+    store: QueueStore, caller: Principal, jobs: Sequence[str], runs: Sequence[str], points: int
 ) -> Comparison:
     """Raises InputError for jobs and runs together, or too few or too many of them."""
     if bool(jobs) == bool(runs):
@@ -70,15 +70,15 @@ def compare(
     if not 2 <= len(asked) <= MOST:
         raise InputError(f"compare needs 2 to {MOST} different ones, not {len(asked)}")
     if jobs:
-        return _compare_jobs(store, who, [get_job(store, who, ident) for ident in asked], points)
-    return _compare_runs(store, [find_run(store, who, ident) for ident in asked], points)
+        return _compare_jobs(store, caller, [get_job(store, caller, ident) for ident in asked], points)
+    return _compare_runs(store, [find_run(store, caller, ident) for ident in asked], points)
 
 
-def _compare_jobs(store: QueueStore, who: Principal, records: list[Record], points: int) -> Comparison:
+def _compare_jobs(store: QueueStore, caller: Principal, records: list[Record], points: int) -> Comparison:
     from joblens.app.reports.diffs import noise_of_jobs
 
     views = [_view(store, record) for record in records]
-    noises = noise_of_jobs(store, *records, user=who.visible(HistoryQuery()).user)
+    noises = noise_of_jobs(store, *records, user=caller.visible(HistoryQuery()).user)
     numbers = job_numbers(views, noises)
     facts = job_facts(views)
     curves = []

@@ -166,7 +166,7 @@ class JobAdvice(Struct, frozen=True, kw_only=True):
     next: int | None = None  # for `after` of the next request
 
 
-def job_query(store: QueueStore, who: Principal, asked: JobFilter) -> HistoryQuery:
+def job_query(store: QueueStore, caller: Principal, asked: JobFilter) -> HistoryQuery:
     """Raises InputError, UnknownRun, or AccessDenied for jobs of others."""
     now_us = time.time_ns() // 1000
     query = HistoryQuery(
@@ -179,12 +179,12 @@ def job_query(store: QueueStore, who: Principal, asked: JobFilter) -> HistoryQue
         hosts=asked.host,
         external_id=asked.id,
         findings=asked.finding,
-        run_uuid=None if asked.run is None else find_run(store, who, asked.run).uuid,
+        run_uuid=None if asked.run is None else find_run(store, caller, asked.run).uuid,
         since_us=_instant("since", asked.since, now_us),
         until_us=_instant("until", asked.until, now_us),
         without_tag="" if asked.bench or BENCH_TAG in asked.tag else BENCH_TAG,
     )
-    return who.visible(query)
+    return caller.visible(query)
 
 
 def _instant(name: str, text: str | None, now_us: int) -> int | None:
@@ -194,9 +194,9 @@ def _instant(name: str, text: str | None, now_us: int) -> int | None:
         raise InputError(f"parameter '{name}': {error}", hint=error.hint) from error
 
 
-def list_jobs(store: QueueStore, who: Principal, asked: JobList) -> JobPage:
+def list_jobs(store: QueueStore, caller: Principal, asked: JobList) -> JobPage:
     query = replace(
-        job_query(store, who, asked),
+        job_query(store, caller, asked),
         sort=asked.sort,
         ascending=asked.ascending,
         limit=asked.limit,
@@ -206,8 +206,8 @@ def list_jobs(store: QueueStore, who: Principal, asked: JobList) -> JobPage:
     return JobPage(items=page.records, next=page.next)
 
 
-def list_summaries(store: QueueStore, who: Principal, asked: JobList) -> JobSummaries:
-    page = list_jobs(store, who, asked)
+def list_summaries(store: QueueStore, caller: Principal, asked: JobList) -> JobSummaries:
+    page = list_jobs(store, caller, asked)
     return JobSummaries(items=summaries_of(store, page.items), next=page.next)
 
 
@@ -274,44 +274,44 @@ def run_of(job: Job) -> str:
     return job.run.run_uuid if job.run is not None and is_of_workflow(job) else ""
 
 
-def count_jobs(store: QueueStore, who: Principal, asked: JobFilter) -> JobCount:
-    return JobCount(count=store.count(job_query(store, who, asked)))
+def count_jobs(store: QueueStore, caller: Principal, asked: JobFilter) -> JobCount:
+    return JobCount(count=store.count(job_query(store, caller, asked)))
 
 
-def list_running(store: QueueStore, who: Principal, asked: RunningList) -> JobPage:
+def list_running(store: QueueStore, caller: Principal, asked: RunningList) -> JobPage:
     """Returns queued and running jobs, oldest first."""
     unfinished = HistoryQuery(
         statuses=(Status.QUEUED, Status.RUNNING), ascending=True, limit=asked.limit, after=asked.cursor
     )
-    page = store.page(who.visible(unfinished))
+    page = store.page(caller.visible(unfinished))
     return JobPage(items=page.records, next=page.next)
 
 
-def get_job(store: QueueStore, who: Principal, ident: str) -> Record:
+def get_job(store: QueueStore, caller: Principal, ident: str) -> Record:
     """Raises UnknownJob, which says so where the job was deleted, or AmbiguousJob."""
     try:
         record = find(store, ident)
-        if who.may_see_user(record.job.user):
+        if caller.may_see_user(record.job.user):
             return record
-        raise who.unknown_job(ident)
+        raise caller.unknown_job(ident)
     except AmbiguousJob as error:
-        if who.scope is Scope.ALL:
+        if caller.scope is Scope.ALL:
             raise
-        raise who.unknown_job(ident) from error  # the message lists jobs of others
+        raise caller.unknown_job(ident) from error  # the message lists jobs of others
     except UnknownJob as error:
-        deleted = [each for each in store.tombstones([ident]) if who.may_see_user(each.user)]
+        deleted = [each for each in store.tombstones([ident]) if caller.may_see_user(each.user)]
         if not deleted:
-            if who.scope is Scope.ALL:
+            if caller.scope is Scope.ALL:
                 raise
-            raise who.unknown_job(ident) from error
+            raise caller.unknown_job(ident) from error
         raise UnknownJob(
             f"job {deleted[0].number} ({deleted[0].name}) was deleted by {deleted[0].deleted_by}"
         ) from error
 
 
-def get_attempts(store: QueueStore, who: Principal, ident: str, part: PartList = _ALL) -> Attempts:
+def get_attempts(store: QueueStore, caller: Principal, ident: str, part: PartList = _ALL) -> Attempts:
     """Returns all attempts of a workflow's job, oldest first; of another job itself."""
-    record = get_job(store, who, ident)
+    record = get_job(store, caller, ident)
     link = record.job.run
     if link is None or link.index < 0:
         return Attempts(items=(record,)[part.after :])
@@ -331,8 +331,8 @@ def _find(store: QueueStore, uuid: str) -> Record | None:
         return None
 
 
-def get_samples(store: QueueStore, who: Principal, ident: str, after: int, limit: int) -> SamplePage:
-    uuid = get_job(store, who, ident).job.uuid
+def get_samples(store: QueueStore, caller: Principal, ident: str, after: int, limit: int) -> SamplePage:
+    uuid = get_job(store, caller, ident).job.uuid
     found = store.samples(uuid, after, limit + 1)
     items = tuple(IndexedSample(index=index, sample=sample) for index, sample in found[:limit])
     return SamplePage(items=items, next=items[-1].index if len(found) > limit else None)
@@ -340,7 +340,7 @@ def get_samples(store: QueueStore, who: Principal, ident: str, after: int, limit
 
 def get_series(
     store: QueueStore,
-    who: Principal,
+    caller: Principal,
     ident: str,
     fields: Sequence[str],
     begin_us: int | None,
@@ -348,22 +348,22 @@ def get_series(
     points: int,
 ) -> Series:
     """Only the columns that are asked for are decoded."""
-    record = get_job(store, who, ident)
+    record = get_job(store, caller, ident)
     return series(store, record, fields or DEFAULT_FIELDS, from_us=begin_us, to_us=end_us, points=points)
 
 
-def get_details(store: QueueStore, who: Principal, ident: str) -> Details:
-    return store.details(get_job(store, who, ident).job.uuid)
+def get_details(store: QueueStore, caller: Principal, ident: str) -> Details:
+    return store.details(get_job(store, caller, ident).job.uuid)
 
 
-def get_findings(store: QueueStore, who: Principal, ident: str) -> Findings:
-    outcome = get_job(store, who, ident).outcome
+def get_findings(store: QueueStore, caller: Principal, ident: str) -> Findings:
+    outcome = get_job(store, caller, ident).outcome
     return Findings(items=() if outcome is None else outcome.findings)
 
 
-def list_findings(store: QueueStore, who: Principal, asked: JobList) -> FindingPage:
+def list_findings(store: QueueStore, caller: Principal, asked: JobList) -> FindingPage:
     """Returns findings of the jobs that match; of a `finding` filter only those codes."""
-    page = list_jobs(store, who, asked)
+    page = list_jobs(store, caller, asked)
     items = tuple(
         FindingOfJob(
             job_uuid=record.job.uuid,
@@ -380,9 +380,9 @@ def list_findings(store: QueueStore, who: Principal, asked: JobList) -> FindingP
     return FindingPage(items=items, next=page.next)
 
 
-def get_provenance(store: QueueStore, who: Principal, ident: str) -> Provenance:
+def get_provenance(store: QueueStore, caller: Principal, ident: str) -> Provenance:
     """Raises UnknownJob for a job without one."""
-    record = get_job(store, who, ident)
+    record = get_job(store, caller, ident)
     digest = "" if record.attempt is None else record.attempt.provenance
     found = store.provenance(digest) if digest else None
     if found is None:
@@ -392,25 +392,25 @@ def get_provenance(store: QueueStore, who: Principal, ident: str) -> Provenance:
     return found
 
 
-def get_annotations(store: QueueStore, who: Principal, ident: str, part: PartList = _ALL) -> Annotations:
-    found = store.annotations(get_job(store, who, ident).job.uuid)
+def get_annotations(store: QueueStore, caller: Principal, ident: str, part: PartList = _ALL) -> Annotations:
+    found = store.annotations(get_job(store, caller, ident).job.uuid)
     end = part.after + part.limit
     return Annotations(items=tuple(found[part.after : end]), next=end if end < len(found) else None)
 
 
-def get_statistics(store: QueueStore, who: Principal, asked: JobFilter) -> Statistics:
-    return store.statistics(job_query(store, who, asked))
+def get_statistics(store: QueueStore, caller: Principal, asked: JobFilter) -> Statistics:
+    return store.statistics(job_query(store, caller, asked))
 
 
-def get_advice(store: QueueStore, who: Principal, asked: AdviceQuery) -> JobAdvice:
+def get_advice(store: QueueStore, caller: Principal, asked: AdviceQuery) -> JobAdvice:
     """Returns resource requests that earlier jobs of these names suggest."""
     from joblens.app.reports.rightsizing import size_jobs
 
     names = asked.name
     if not names:
         raise InputError("advice needs the names of jobs", hint="add name=NAME; * and ? match")
-    if who.visible(HistoryQuery()).user is not None:
-        query = who.visible(HistoryQuery(names=names, limit=1, include_unfinished=False))
+    if caller.visible(HistoryQuery()).user is not None:
+        query = caller.visible(HistoryQuery(names=names, limit=1, include_unfinished=False))
         if store.count(query) != store.count(replace(query, user=None)):
             raise InputError(
                 "jobs of other users have these names too", hint="advice needs a token with the scope 'all'"
@@ -423,12 +423,12 @@ def get_advice(store: QueueStore, who: Principal, asked: AdviceQuery) -> JobAdvi
     return JobAdvice(groups=tuple(shown), jobs=found.jobs, next=end if end < len(found.groups) else None)
 
 
-def get_snapshot(store: QueueStore, who: Principal, ident: str) -> dict[str, Any]:
+def get_snapshot(store: QueueStore, caller: Principal, ident: str) -> dict[str, Any]:
     """Returns the progress of a recipe's job, from its folder. Raises InputError for another job."""
     from joblens.app.recipes.snapshots import LiveSnapshot
     from joblens.data.base.job_folder import read_plan
 
-    record = get_job(store, who, ident)
+    record = get_job(store, caller, ident)
     folder = record.job.params.get("job_dir")
     plan = read_plan(folder) if record.job.tool == "recipe" and isinstance(folder, str) else None
     # The folder is text of the job: it must be the folder of this job.

@@ -127,15 +127,15 @@ class LiveJobs:
     def close(self) -> None:
         self._here.close()
 
-    def answer(self, store: QueueStore, who: Principal, asked: LiveQuery) -> LiveAnswer:
+    def answer(self, store: QueueStore, caller: Principal, asked: LiveQuery) -> LiveAnswer:
         with self._lock:
             self._refresh(store)
             oldest = self._gone[0][0] if len(self._gone) == _GONE else self._first
             is_complete = not oldest <= asked.since <= self._turn
             since = 0 if is_complete else asked.since
-            visible = [each for each in self._jobs.values() if who.may_see_user(each.record.job.user)]
+            visible = [each for each in self._jobs.values() if caller.may_see_user(each.record.job.user)]
             running = sum(each.record.status is Status.RUNNING for each in visible)
-            queued = self._count_queued(store, who)
+            queued = self._count_queued(store, caller)
             return LiveAnswer(
                 turn=self._turn,
                 is_complete=is_complete,
@@ -146,17 +146,17 @@ class LiveJobs:
                 gone=()
                 if is_complete
                 else tuple(
-                    number for turn, number, user in self._gone if turn > since and who.may_see_user(user)
+                    number for turn, number, user in self._gone if turn > since and caller.may_see_user(user)
                 ),
                 points=tuple(found for each in visible if (found := _points_since(each, since)) is not None),
                 machines=self._machines(visible),
             )
 
-    def machines(self, store: QueueStore, who: Principal) -> tuple[Machine, ...]:
+    def machines(self, store: QueueStore, caller: Principal) -> tuple[Machine, ...]:
         """Returns machines with running jobs that `who` may see, and this one, which comes first."""
         with self._lock:
             self._refresh(store)
-            visible = [each for each in self._jobs.values() if who.may_see_user(each.record.job.user)]
+            visible = [each for each in self._jobs.values() if caller.may_see_user(each.record.job.user)]
             return self._machines(visible)
 
     def _refresh(self, store: QueueStore) -> None:
@@ -182,9 +182,9 @@ class LiveJobs:
         self._at_us = store.now_us()
         self._read_at = time.monotonic()
 
-    def _count_queued(self, store: QueueStore, who: Principal) -> int:
+    def _count_queued(self, store: QueueStore, caller: Principal) -> int:
         """Once per reading and user."""
-        query = who.visible(HistoryQuery(statuses=(Status.QUEUED,)))
+        query = caller.visible(HistoryQuery(statuses=(Status.QUEUED,)))
         if query.user not in self._queued:
             self._queued[query.user] = store.count(query)
         return self._queued[query.user]

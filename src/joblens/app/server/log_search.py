@@ -43,10 +43,12 @@ class LogMatches(Struct, frozen=True, kw_only=True):
     searched: int  # bytes
 
 
-def search_log(store: QueueStore, who: Principal, ident: str, stream: str, asked: SearchQuery) -> LogMatches:
+def search_log(
+    store: QueueStore, caller: Principal, ident: str, stream: str, asked: SearchQuery
+) -> LogMatches:
     """Positions count what the job printed."""
     ignores_case, limit, start = asked.ignore_case, asked.limit, asked.start
-    record = get_job(store, who, ident)
+    record = get_job(store, caller, ident)
     log_path(record, stream)
     wanted = asked.text.encode("utf-8", "replace")
     wanted = wanted.lower() if ignores_case else wanted

@@ -42,7 +42,7 @@ class LogWindow(Struct, frozen=True, kw_only=True):
 
 def read_window(
     store: QueueStore,
-    who: Principal,
+    caller: Principal,
     ident: str,
     stream: str,
     *,
@@ -51,7 +51,7 @@ def read_window(
     limit: int,
 ) -> LogWindow:
     """`at` None: the end, or forward the start."""
-    record = get_job(store, who, ident)
+    record = get_job(store, caller, ident)
     log_path(record, stream)  # refuses other names
     is_final = record.status.is_final
     log = LogFile.open(record, stream)

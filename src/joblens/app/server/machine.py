@@ -59,11 +59,11 @@ def get_tools(page: NamePage) -> Tools:
     return Tools(items=items, next=following)
 
 
-def get_workers(store: QueueStore, who: Principal, settings: Settings, page: NamePage) -> Workers:
+def get_workers(store: QueueStore, caller: Principal, settings: Settings, page: NamePage) -> Workers:
     """Queues count jobs of all users, so only those who may see all get them."""
-    workers = [each for each in living_workers(settings, store) if who.may_see_user(each.user)]
+    workers = [each for each in living_workers(settings, store) if caller.may_see_user(each.user)]
     items, following = _page(workers, page)
-    backlog = store.backlog() if who.scope is Scope.ALL else ()
+    backlog = store.backlog() if caller.scope is Scope.ALL else ()
     return Workers(items=items, backlog=tuple(backlog), next=following)
 
 

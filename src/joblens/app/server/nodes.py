@@ -104,8 +104,8 @@ class HostHistory:
         self._lock = threading.Lock()
         self._kept: dict[str | None, tuple[float, dict[str, HostJobs]]] = {}
 
-    def read(self, store: QueueStore, who: Principal) -> dict[str, HostJobs]:
-        user = who.only_user
+    def read(self, store: QueueStore, caller: Principal) -> dict[str, HostJobs]:
+        user = caller.only_user
         with self._lock:
             found = self._kept.get(user)
             if found is not None and time.monotonic() - found[0] < _AGE_S:
@@ -121,16 +121,16 @@ class HostHistory:
 
 def list_nodes(
     store: QueueStore,
-    who: Principal,
+    caller: Principal,
     settings: Settings,
     live: LiveJobs,
     history: HostHistory,
     asked: NodePage,
 ) -> Nodes:
     """Returns the server's machine first, then machines with jobs or workers, by name."""
-    machines = live.machines(store, who)
-    workers = [each for each in store.workers() if who.may_see_user(each.user)]
-    nodes = nodes_of(machines, workers, history.read(store, who), store.now_us(), settings.queue.lease)
+    machines = live.machines(store, caller)
+    workers = [each for each in store.workers() if caller.may_see_user(each.user)]
+    nodes = nodes_of(machines, workers, history.read(store, caller), store.now_us(), settings.queue.lease)
     names = [node.host for node in nodes]
     begin = 0
     if asked.cursor is not None:
@@ -216,9 +216,9 @@ def _worker(worker: WorkerInfo, now_us: int, lease_s: float) -> NodeWorker:
     )
 
 
-def get_measurements(store: QueueStore, who: Principal, host: str) -> NodeMeasurements:
+def get_measurements(store: QueueStore, caller: Principal, host: str) -> NodeMeasurements:
     query = HistoryQuery(hosts=(host,), include_unfinished=False, sort=SortKey.STARTED, limit=1)
-    records = store.page(who.visible(query)).records
+    records = store.page(caller.visible(query)).records
     if not records:
         return NodeMeasurements(
             host=host, job=None, ended_at_us=None, accounting="", accounting_reason="", kernel="", items=()

@@ -88,11 +88,13 @@ class Overview(Struct, frozen=True, kw_only=True):
     days: Days | None  # None: without `midnight_us`
 
 
-def get_overview(store: QueueStore, who: Principal, days: "DayCounts", midnight_us: int | None) -> Overview:
+def get_overview(
+    store: QueueStore, caller: Principal, days: "DayCounts", midnight_us: int | None
+) -> Overview:
     now_us = store.now_us()
     workers = store.workers()
     return Overview(
-        failures=tuple(map(failure_of, _failed(store, who, now_us - _FAILURES_US))),
+        failures=tuple(map(failure_of, _failed(store, caller, now_us - _FAILURES_US))),
         workers=tuple(
             WorkerSummary(
                 name=each.name,
@@ -103,14 +105,14 @@ def get_overview(store: QueueStore, who: Principal, days: "DayCounts", midnight_
                 seen_at_us=each.seen_at_us,
             )
             for each in workers
-            if who.may_see_user(each.user)
+            if caller.may_see_user(each.user)
         ),
-        backlog=tuple(store.backlog()) if who.scope is Scope.ALL else (),
-        days=None if midnight_us is None else days.answer(store, who, midnight_us),
+        backlog=tuple(store.backlog()) if caller.scope is Scope.ALL else (),
+        days=None if midnight_us is None else days.answer(store, caller, midnight_us),
     )
 
 
-def _failed(store: QueueStore, who: Principal, since_us: int) -> list[Record]:
+def _failed(store: QueueStore, caller: Principal, since_us: int) -> list[Record]:
     """Returns the newest jobs that failed and were not retried."""
     query = HistoryQuery(
         statuses=FAILURES,
@@ -121,7 +123,7 @@ def _failed(store: QueueStore, who: Principal, since_us: int) -> list[Record]:
     )
     found: list[Record] = []
     for _ in range(_MOST_PAGES):
-        page = store.page(who.visible(query))
+        page = store.page(caller.visible(query))
         retried = retried_of(store, page.records)
         found += [one for one in page.records if one.outcome is not None and one.number not in retried]
         if page.next is None or len(found) >= _FAILURES_SHOWN:
@@ -179,8 +181,8 @@ class DayCounts:
         self._lock = threading.Lock()
         self._kept: dict[tuple[str | None, int], tuple[float, Days]] = {}
 
-    def answer(self, store: QueueStore, who: Principal, midnight_us: int) -> Days:
-        user = who.only_user
+    def answer(self, store: QueueStore, caller: Principal, midnight_us: int) -> Days:
+        user = caller.only_user
         key = (user, midnight_us)
         with self._lock:
             found = self._kept.get(key)

@@ -28,29 +28,29 @@ _SQL = SqlLimits()  # no more for one who asks over the network
 class Answering:
     """Answers to one caller."""
 
-    def __init__(self, store: QueueStore, who: Principal) -> None:
+    def __init__(self, store: QueueStore, caller: Principal) -> None:
         self._store = store
-        self._who = who
-        self._sees_all = who.scope is Scope.ALL
+        self._caller = caller
+        self._sees_all = caller.scope is Scope.ALL
 
     # ---- jobs
 
     def find(self, asked: q.OneJob) -> Record:
-        return self._who.find(
+        return self._caller.find(
             lambda: self._store.find(asked.ident),
             lambda record: record.job.user,
-            self._who.unknown_job(asked.ident),
+            self._caller.unknown_job(asked.ident),
         )
 
     def page(self, asked: q.JobQuery) -> Page:
         limit = q.MOST_RECORDS if asked.limit is None else min(asked.limit, q.MOST_RECORDS)
-        return self._store.page(replace(self._who.visible(asked), limit=limit))
+        return self._store.page(replace(self._caller.visible(asked), limit=limit))
 
     def count(self, asked: q.JobQuery) -> q.Count:
-        return q.Count(self._store.count(self._who.visible(asked)))
+        return q.Count(self._store.count(self._caller.visible(asked)))
 
     def statistics(self, asked: q.JobQuery) -> Statistics:
-        return self._store.statistics(self._who.visible(asked))
+        return self._store.statistics(self._caller.visible(asked))
 
     def tagged(self, asked: q.TagPrefix) -> q.Tagged:
         found = self._store.tagged(asked.prefix)
@@ -66,7 +66,7 @@ class Answering:
             if (number := record.number) is not None and asked.known.get(number) == q.digest_of_record(record)
             else record
             for record in found
-            if self._who.may_see_user(record.job.user)
+            if self._caller.may_see_user(record.job.user)
         ]
         return q.RunningAnswer(tuple(items))
 
@@ -113,31 +113,31 @@ class Answering:
 
     def tombstones(self, asked: q.ManyJobs) -> q.Tombstones:
         found = self._store.tombstones(asked.uuids)
-        return q.Tombstones(tuple(each for each in found if self._who.may_see_user(each.user)))
+        return q.Tombstones(tuple(each for each in found if self._caller.may_see_user(each.user)))
 
     # ---- runs
 
     def workflows(self, _asked: q.Nothing) -> q.WorkflowList:
         found = self._store.workflows()
-        return q.WorkflowList(tuple(each for each in found if self._who.may_see_user(each.user)))
+        return q.WorkflowList(tuple(each for each in found if self._caller.may_see_user(each.user)))
 
     def find_workflow(self, asked: q.OneRun) -> Workflow:
-        return find_workflow(self._store, self._who, asked.ident)
+        return find_workflow(self._store, self._caller, asked.ident)
 
     def workflow_of_source(self, asked: q.SourceQuery) -> q.WorkflowAnswer:
-        if not self._who.may_see_user(asked.user):
+        if not self._caller.may_see_user(asked.user):
             return q.WorkflowAnswer(None)
         return q.WorkflowAnswer(self._store.workflow_of_source(asked.source, asked.name, asked.user))
 
     def runs(self, asked: q.OneRun) -> q.RunsAnswer:
         found = self._store.runs(asked.ident)
-        return q.RunsAnswer(tuple(each for each in found if self._who.may_see_user(each.user)))
+        return q.RunsAnswer(tuple(each for each in found if self._caller.may_see_user(each.user)))
 
     def find_run(self, asked: q.OneRun) -> Run:
-        return self._who.find(
+        return self._caller.find(
             lambda: self._store.find_run(asked.ident),
             lambda run: run.user,
-            self._who.unknown_run(asked.ident),
+            self._caller.unknown_run(asked.ident),
         )
 
     def run_events(self, asked: q.EventsQuery) -> q.EventPart:
@@ -157,7 +157,7 @@ class Answering:
 
     def workers(self, asked: q.WorkersQuery) -> q.WorkerList:
         found = self._store.workers(host=asked.host)
-        return q.WorkerList(tuple(each for each in found if self._who.may_see_user(each.user)))
+        return q.WorkerList(tuple(each for each in found if self._caller.may_see_user(each.user)))
 
     def backlog(self, _asked: q.Nothing) -> q.BacklogList:
         """A queue counts jobs of all users."""
@@ -178,7 +178,7 @@ class Answering:
             rows=max(0, min(asked.limits.rows, _SQL.rows)),
             bytes=max(0, min(asked.limits.bytes, _SQL.bytes)),
         )
-        only = self._who.visible(HistoryQuery(user=asked.only_user)).user
+        only = self._caller.visible(HistoryQuery(user=asked.only_user)).user
         return self._store.sql(asked.text, limits, only_user=only)
 
     # ---- visibility
@@ -188,7 +188,7 @@ class Answering:
         wanted = set(uuids)
         if self._sees_all or not wanted:
             return wanted
-        unfinished = {record.job.uuid: record for record in self._store.running(user=self._who.user)}
+        unfinished = {record.job.uuid: record for record in self._store.running(user=self._caller.user)}
         return {uuid for uuid in wanted if self._is_own(unfinished.get(uuid), uuid)}
 
     def _is_own(self, known: Record | None, uuid: str) -> bool:
@@ -196,7 +196,7 @@ class Answering:
             record = known or self._store.find(uuid)
         except (UnknownJob, AmbiguousJob):
             return False
-        return record.job.uuid == uuid and self._who.may_see_user(record.job.user)
+        return record.job.uuid == uuid and self._caller.may_see_user(record.job.user)
 
     def _only_visible(self, uuids: Sequence[str]) -> list[str]:
         visible = self._visible(uuids)
@@ -213,7 +213,7 @@ class Answering:
 
     def _own_part(self, tagged: TaggedJobs) -> TaggedJobs | None:
         """Returns the caller's jobs of a tag; None: there are none."""
-        mine = HistoryQuery(tags=(tagged.tag,), user=self._who.user)
+        mine = HistoryQuery(tags=(tagged.tag,), user=self._caller.user)
         first = next(iter(self._store.records(replace(mine, limit=1, ascending=True))), None)
         if first is None:
             return None

@@ -89,8 +89,8 @@ class RouteWorkers(Struct, frozen=True, kw_only=True):
     free: int = 0
 
 
-def get_queues(store: QueueStore, who: Principal, settings: Settings) -> Queues:
-    if who.scope is not Scope.ALL:
+def get_queues(store: QueueStore, caller: Principal, settings: Settings) -> Queues:
+    if caller.scope is not Scope.ALL:
         return Queues(items=(), is_complete=False)
     workers, backlog = living_workers(settings, store), store.backlog()
     known = {each.queue: each for each in backlog}
@@ -121,8 +121,8 @@ def _queue(backlog: Backlog, workers: Sequence[WorkerInfo]) -> QueueStanding:
     )
 
 
-def list_waiting(store: QueueStore, who: Principal, settings: Settings, asked: TicketPage) -> WaitingJobs:
-    found = store.tickets(_query(who, asked, is_held=False))
+def list_waiting(store: QueueStore, caller: Principal, settings: Settings, asked: TicketPage) -> WaitingJobs:
+    found = store.tickets(_query(caller, asked, is_held=False))
     workers = living_workers(settings, store)
     items = tuple(_waiting(each, workers) for each in found)
     return WaitingJobs(items=items, next=_next(found, asked))
@@ -144,8 +144,8 @@ def _waiting(ticket: TicketStanding, workers: Sequence[WorkerInfo]) -> WaitingJo
     )
 
 
-def list_leases(store: QueueStore, who: Principal, asked: TicketPage) -> Leases:
-    found = store.tickets(_query(who, asked, is_held=True))
+def list_leases(store: QueueStore, caller: Principal, asked: TicketPage) -> Leases:
+    found = store.tickets(_query(caller, asked, is_held=True))
     hosts = {worker.name: worker.host for worker in store.workers()}
     now_us = store.now_us()
     return Leases(items=tuple(_lease(each, hosts, now_us) for each in found), next=_next(found, asked))
@@ -219,13 +219,13 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _query(who: Principal, asked: TicketPage, *, is_held: bool) -> TicketQuery:
+def _query(caller: Principal, asked: TicketPage, *, is_held: bool) -> TicketQuery:
     return TicketQuery(
         is_held=is_held,
         limit=asked.limit,
         after=_after(asked.cursor),
         queue=asked.queue,
-        user=who.only_user,
+        user=caller.only_user,
     )
 
 

@@ -116,9 +116,9 @@ class RecipeViews:
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[threading.Lock, LiveSnapshot]] = OrderedDict()
 
-    def get_page(self, store: QueueStore, who: Principal, ident: str) -> RecipePage:
+    def get_page(self, store: QueueStore, caller: Principal, ident: str) -> RecipePage:
         """Raises InputError for a job that ran no recipe."""
-        record = get_job(store, who, ident)
+        record = get_job(store, caller, ident)
         folder = record.job.params.get("job_dir")
         if record.job.tool != _TOOL or not isinstance(folder, str):
             raise InputError(f"job {record.number} ran no recipe", hint="open the page of the job")

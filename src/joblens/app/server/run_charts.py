@@ -60,10 +60,10 @@ class TimelineAnswer(Struct, frozen=True, kw_only=True):
 
 
 def get_graph(
-    views: RunViews, store: QueueStore, who: Principal, ident: str, asked: GraphQuery
+    views: RunViews, store: QueueStore, caller: Principal, ident: str, asked: GraphQuery
 ) -> GraphAnswer:
     """Jobs one by one in a small run, otherwise groups; a large group opens with the jobs that matter."""
-    run = find_run(store, who, ident)
+    run = find_run(store, caller, ident)
     view = views.of(run)
     with view.lock:
         plan, groups = view.read_plan(run)
@@ -93,9 +93,9 @@ def _most_important(view: RunView, members: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def get_timeline(
-    views: RunViews, store: QueueStore, who: Principal, ident: str, asked: TimelineQuery
+    views: RunViews, store: QueueStore, caller: Principal, ident: str, asked: TimelineQuery
 ) -> TimelineAnswer:
-    run = find_run(store, who, ident)
+    run = find_run(store, caller, ident)
     view = views.of(run)
     with view.lock:
         plan, groups = view.read_plan(run)

@@ -86,12 +86,12 @@ class RunLists:
         self._lock = threading.Lock()
         self._known: dict[tuple[object, ...], RunLine] = {}
 
-    def list_runs(self, store: QueueStore, who: Principal, asked: RunsQuery) -> RunLines:
+    def list_runs(self, store: QueueStore, caller: Principal, asked: RunsQuery) -> RunLines:
         found = [
             (run, workflow)
             for workflow in listed_workflows(store)
             for run in store.runs(workflow.uuid)
-            if who.may_see_user(run.user)
+            if caller.may_see_user(run.user)
         ]
         found.sort(key=lambda each: (each[0].created_at_us, each[0].uuid), reverse=True)
         end = asked.after + asked.limit
@@ -102,9 +102,9 @@ class RunLists:
             next=end if end < len(found) else None,
         )
 
-    def get_workflow(self, store: QueueStore, who: Principal, ident: str) -> WorkflowPage:
-        workflow = find_workflow(store, who, ident)
-        runs = [run for run in store.runs(workflow.uuid) if who.may_see_user(run.user)]
+    def get_workflow(self, store: QueueStore, caller: Principal, ident: str) -> WorkflowPage:
+        workflow = find_workflow(store, caller, ident)
+        runs = [run for run in store.runs(workflow.uuid) if caller.may_see_user(run.user)]
         return WorkflowPage(
             at_us=store.now_us(),
             workflow=workflow,
@@ -148,18 +148,18 @@ def _line_of(row: RunRow, workflow: Workflow) -> RunLine:
     )
 
 
-def get_workflow_advice(store: QueueStore, who: Principal, ident: str) -> WorkflowAdvice:
+def get_workflow_advice(store: QueueStore, caller: Principal, ident: str) -> WorkflowAdvice:
     """Returns what `joblens rightsize --diff` says, about the file as it was in the newest run: the server
     reads no file of others."""
     from joblens.app.reports.rightsize_files import edited, recorded_spec
     from joblens.app.reports.rightsizing import size_workflow
 
-    workflow = find_workflow(store, who, ident)
+    workflow = find_workflow(store, caller, ident)
     command = f"joblens rightsize {workflow.number} --write"
     runs = [run for run in store.runs(workflow.uuid) if not run.is_command]
     if not runs:
         return WorkflowAdvice(command=command, run=None, runs=0, reason="it has not been run")
-    if not all(who.may_see_user(run.user) for run in runs):
+    if not all(caller.may_see_user(run.user) for run in runs):
         return WorkflowAdvice(command=command, run=None, runs=0, reason="some of its runs are of other users")
     most = _runs_within(runs, _MOST_ADVISED)
     if most == 0:

@@ -129,9 +129,9 @@ TimelineAt = tuple[int, Timeline | None]  # when it was computed; None: nothing 
 STATES = tuple(state.label for state in JobState)
 
 
-def get_run_page(store: QueueStore, who: Principal, ident: str) -> RunPage:
+def get_run_page(store: QueueStore, caller: Principal, ident: str) -> RunPage:
     """Reads no plan: the answer comes fast, whatever the run's size."""
-    run = find_run(store, who, ident)
+    run = find_run(store, caller, ident)
     attempts = Attempts(store, run)
     records = _first_records(store, run, attempts)
     rows: dict[int, JobRow] = {}
@@ -399,8 +399,8 @@ class RunViews:
         self._lock = threading.Lock()
         self._views: OrderedDict[str, tuple[int, RunView, int]] = OrderedDict()  # jobs, view, first turn
 
-    def get_table(self, store: QueueStore, who: Principal, ident: str, asked: TableQuery) -> RunTable:
-        run = find_run(store, who, ident)
+    def get_table(self, store: QueueStore, caller: Principal, ident: str, asked: TableQuery) -> RunTable:
+        run = find_run(store, caller, ident)
         view, first_turn = self._view(run)
         with view.lock:
             view.refresh(store, run)

@@ -51,35 +51,35 @@ class RunEvents(Struct, frozen=True, kw_only=True):
     next: int | None = None
 
 
-def find_run(store: QueueStore, who: Principal, ident: str) -> Run:
+def find_run(store: QueueStore, caller: Principal, ident: str) -> Run:
     """Raises UnknownRun or AmbiguousRun."""
-    return who.find(lambda: run_meant(store, ident), lambda run: run.user, who.unknown_run(ident))
+    return caller.find(lambda: run_meant(store, ident), lambda run: run.user, caller.unknown_run(ident))
 
 
-def find_workflow(store: QueueStore, who: Principal, ident: str) -> Workflow:
-    unknown = UnknownWorkflow(f"no workflow of {who.user} has the ID '{ident[:80]}', or several have it")
-    return who.find(lambda: store.find_workflow(ident), lambda workflow: workflow.user, unknown)
+def find_workflow(store: QueueStore, caller: Principal, ident: str) -> Workflow:
+    unknown = UnknownWorkflow(f"no workflow of {caller.user} has the ID '{ident[:80]}', or several have it")
+    return caller.find(lambda: store.find_workflow(ident), lambda workflow: workflow.user, unknown)
 
 
-def list_workflows(store: QueueStore, who: Principal, page: PageQuery) -> Workflows:
+def list_workflows(store: QueueStore, caller: Principal, page: PageQuery) -> Workflows:
     """Returns workflows, newest first. `after` is the number of the last one of the page before."""
     found = [
         each
         for each in listed_workflows(store)
-        if who.may_see_user(each.user) and (not page.after or (each.number or 0) < page.after)
+        if caller.may_see_user(each.user) and (not page.after or (each.number or 0) < page.after)
     ]
     items = tuple(workflow_rows(store, found[: page.limit]))
     more = len(found) > page.limit
     return Workflows(items=items, next=items[-1].workflow.number if more else None)
 
 
-def list_runs(store: QueueStore, who: Principal, ident: str, page: PageQuery) -> RunList:
+def list_runs(store: QueueStore, caller: Principal, ident: str, page: PageQuery) -> RunList:
     """Returns runs of a workflow, newest first."""
-    workflow = find_workflow(store, who, ident)
+    workflow = find_workflow(store, caller, ident)
     rows = [
         _short(row)
         for row in reversed(run_rows(store, workflow))
-        if who.may_see_user(row.run.user) and (not page.after or (row.run.number or 0) < page.after)
+        if caller.may_see_user(row.run.user) and (not page.after or (row.run.number or 0) < page.after)
     ]
     items = tuple(rows[: page.limit])
     return RunList(items=items, next=items[-1].run.number if len(rows) > page.limit else None)
@@ -90,13 +90,13 @@ def _short(row: RunRow) -> RunRow:
     return replace(row, run=replace(row.run, spec_text="", tables={}))
 
 
-def get_run(store: QueueStore, who: Principal, ident: str) -> Run:
-    return find_run(store, who, ident)
+def get_run(store: QueueStore, caller: Principal, ident: str) -> Run:
+    return find_run(store, caller, ident)
 
 
-def list_run_jobs(store: QueueStore, who: Principal, ident: str, page: PageQuery) -> RunJobs:
+def list_run_jobs(store: QueueStore, caller: Principal, ident: str, page: PageQuery) -> RunJobs:
     """Returns every job of the plan with its last attempt. `after`: how many to skip."""
-    rows = result_rows(store, find_run(store, who, ident))
+    rows = result_rows(store, find_run(store, caller, ident))
     items = tuple(
         RunJob(**structs.asdict(row), status=row.state.label)
         for row in rows[page.after : page.after + page.limit]
@@ -105,13 +105,13 @@ def list_run_jobs(store: QueueStore, who: Principal, ident: str, page: PageQuery
     return RunJobs(items=items, next=end if end < len(rows) else None)
 
 
-def list_run_events(store: QueueStore, who: Principal, ident: str, page: PageQuery) -> RunEvents:
-    run = find_run(store, who, ident)
+def list_run_events(store: QueueStore, caller: Principal, ident: str, page: PageQuery) -> RunEvents:
+    run = find_run(store, caller, ident)
     found = store.run_events(run.uuid, page.after)
     items = tuple(NumberedEvent(number=number, event=event) for number, event in found[: page.limit])
     return RunEvents(items=items, next=items[-1].number if len(found) > page.limit else None)
 
 
-def get_plan(store: QueueStore, who: Principal, ident: str) -> Plan:
+def get_plan(store: QueueStore, caller: Principal, ident: str) -> Plan:
     """Returns the plan of a run as it is recorded: without secrets."""
-    return plan_of_run(find_run(store, who, ident))
+    return plan_of_run(find_run(store, caller, ident))

@@ -28,9 +28,9 @@ class ShownSettings(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
 
 
-def get_settings(who: Principal, settings: Settings, config: str | None) -> ShownSettings:
+def get_settings(caller: Principal, settings: Settings, config: str | None) -> ShownSettings:
     """Files are read again for the origins. A value that they do not have came from an option."""
-    who.require_all("settings")
+    caller.require_all("settings")
     loaded = load_settings(config=config, skip_invalid=True, warn=lambda _text: None)
     now = setting_values(to_builtins(loaded.settings))
     running = setting_values(to_builtins(settings))

@@ -167,7 +167,7 @@ def begin_service(what: str, serve: Callable[[Settings, Callable[[], None]], obj
     try:
         settings = settings_of(options)
         _change_to_root()
-        serve(settings, stand_on_its_own() if options.detach else lambda: None)
+        serve(settings, daemonize() if options.detach else lambda: None)
     except (JoblensError, OSError) as error:
         log_line(what, f"ended: {error}")
         sys.exit(1)
@@ -186,7 +186,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
     return load_settings(config=options.config, overrides={"store.url": store}).settings
 
 
-def stand_on_its_own() -> Callable[[], None]:
+def daemonize() -> Callable[[], None]:
     """Continues in a child. The parent exits with 0 when the child calls the returned function, and with
     an error if the child ends before that."""
     reader, writer = os.pipe()

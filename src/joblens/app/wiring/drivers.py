@@ -147,7 +147,7 @@ def _check_folder(url: str, folder: str) -> None:
         folder = os.path.dirname(folder)
 
 
-def store_is_there(settings: Settings) -> bool:
+def store_exists(settings: Settings) -> bool:
     """True for a server, and for a file that cannot be checked: opening it gives a better error."""
     if is_postgres(settings.store.url or ""):
         return True
@@ -236,14 +236,14 @@ def open_store_to_read(settings: Settings, warn: Warn, answer_s: float = READER_
     """A named store that does not exist was mistyped: it is not created, unless a journal has data for
     it."""
     name = store_name(settings)
-    if settings.store.url is not None and not store_is_there(settings):
+    if settings.store.url is not None and not store_exists(settings):
         from joblens.stores.wrappers.journal import has_left_behind
 
         if not has_left_behind(name, settings.store.journal_dir or default_journal_dir()):
             raise InputError(
                 f"there is no store at {name}", hint="run a job first, or choose another store with --store"
             )
-    if store_is_there(settings) and not may_write_store(settings):
+    if store_exists(settings) and not may_write_store(settings):
         from joblens.stores.sqlite import SqliteStore
 
         return SqliteStore(name, read_only=True, warn=warn)
@@ -268,7 +268,7 @@ class StoreConnection:
 
     def if_exists(self) -> Store | None:
         """Returns None if there is no store, and creates none."""
-        return self.to_read() if store_is_there(self._settings) else None
+        return self.to_read() if store_exists(self._settings) else None
 
     def to_write(self, *, must_open: bool = True) -> JournaledStore:
         """Creates the store if there is none. Raises StoreError for one that cannot be opened, unless its
@@ -286,9 +286,9 @@ class StoreConnection:
 
         return self._store if isinstance(self._store, JournaledStore) else None
 
-    def wait_for_store(self, tell: Warn, timeout_s: float | None) -> None:
+    def wait_for_store(self, notify: Warn, timeout_s: float | None) -> None:
         """From now on retries a store that does not answer, up to `timeout_s`, and reports it once."""
-        self._store = retrying_store(self.to_read(), tell, timeout_s)
+        self._store = retrying_store(self.to_read(), notify, timeout_s)
 
     def close(self) -> None:
         for store in (self._store, self._read_only):
@@ -355,10 +355,10 @@ def store_for_jobs(settings: Settings, *, is_elsewhere: bool, environ: Mapping[s
 
 
 def retrying_store(
-    store: Store, tell: Callable[[str], None], timeout_s: float | None = None
+    store: Store, notify: Callable[[str], None], timeout_s: float | None = None
 ) -> RetryingStore:
     """`tell` is called once per outage. After the time-out its error is raised."""
     from joblens.stores.wrappers.retrying import RetryingStore
 
     inner = store.inner if isinstance(store, RetryingStore) else store
-    return RetryingStore(inner, tell, until=None if timeout_s is None else time.monotonic() + timeout_s)
+    return RetryingStore(inner, notify, until=None if timeout_s is None else time.monotonic() + timeout_s)

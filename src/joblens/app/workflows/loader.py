@@ -35,7 +35,7 @@ _MMAP_THRESHOLD = -3  # of mallopt
 _LARGE = 128 * 1024
 
 
-def give_back_freed_memory() -> None:
+def release_freed_memory() -> None:
     """Returns freed memory to the system, also later. By default the C library keeps larger and larger
     blocks; with another one, nothing happens."""
     import ctypes
@@ -51,7 +51,7 @@ _NONE: dict[str, Any] = {}
 _OLDER_KEYS = {"depends_on": "blocked_by"}
 _DOCUMENT = "workflow"  # in place of a path
 # Text of a warning, and the engines it concerns; (): all.
-Warned = tuple[str, tuple[str, ...]]
+EngineWarning = tuple[str, tuple[str, ...]]
 _WORKFLOW_HINT = "a workflow has a name and jobs: name: x, jobs: [...]"
 
 
@@ -64,21 +64,26 @@ class LoadedSpec:
     """
 
     def __init__(
-        self, made: "_Made", text: str, form: str, path: str, parameters: Mapping[str, Any] = _NONE
+        self,
+        loaded_plan: "_LoadedPlan",
+        text: str,
+        form: str,
+        path: str,
+        parameters: Mapping[str, Any] = _NONE,
     ) -> None:
-        if isinstance(made.plan, PackedPlan):
-            give_back_freed_memory()
-            self.plan = unpack_plan(made.plan)
+        if isinstance(loaded_plan.plan, PackedPlan):
+            release_freed_memory()
+            self.plan = unpack_plan(loaded_plan.plan)
         else:
-            self.plan = made.plan
+            self.plan = loaded_plan.plan
         self.text = text
         self.format = form
-        self.tables = made.tables
+        self.tables = loaded_plan.tables
         self.path = path
-        self.warnings = made.warnings
+        self.warnings = loaded_plan.warnings
         self.raised: tuple[RaisedRequest, ...] = ()  # of a run; the plan has them
         self.secrets: SecretValues | None = None  # computed once (app.runs.specs): that reads the file again
-        self._reading = made.reading
+        self._reading = loaded_plan.reading
         self._parameters = parameters
 
     def warnings_for(self, engine: str = "local") -> tuple[str, ...]:
@@ -114,8 +119,8 @@ def load_spec(path: str, parameters: Mapping[str, Any] = _NONE, *, keeps_spec: b
     text = read_text_of(path)
     form = format_of(path, text)
     folder = os.path.dirname(os.path.abspath(path))
-    made = _made_from_file(path, text, form, parameters, folder, keeps_spec=keeps_spec)
-    return LoadedSpec(made, text, form, path, parameters)
+    loaded_plan = _load_from_file(path, text, form, parameters, folder, keeps_spec=keeps_spec)
+    return LoadedSpec(loaded_plan, text, form, path, parameters)
 
 
 def load_document(document: Mapping[str, Any], parameters: Mapping[str, Any], folder: str) -> LoadedSpec:
@@ -125,8 +130,8 @@ def load_document(document: Mapping[str, Any], parameters: Mapping[str, Any], fo
         text = json.format(json.encode(document), indent=2).decode()
     except (TypeError, ValueError) as error:
         raise SpecError(f"the workflow cannot be written as JSON: {error}") from error
-    made = _made_from_file(_DOCUMENT, text, "json", parameters, folder, keeps_spec=False)
-    return LoadedSpec(made, text, "json", _DOCUMENT, parameters)
+    loaded_plan = _load_from_file(_DOCUMENT, text, "json", parameters, folder, keeps_spec=False)
+    return LoadedSpec(loaded_plan, text, "json", _DOCUMENT, parameters)
 
 
 def plan_of_run(run: Run) -> Plan:
@@ -143,36 +148,39 @@ def grown_plan(loaded: LoadedSpec, run: Run) -> Plan:
 def loaded_run(run: Run, *, keeps_spec: bool = False) -> LoadedSpec:
     """Loads only its file: a new run of it starts without added jobs."""
     source = f"run {run.uuid[:8]}"
-    made = _made_from_run(run, source, keeps_spec=keeps_spec)
-    loaded = LoadedSpec(made, run.spec_text, run.spec_format, source, run.options.parameters)
+    loaded_plan = _load_from_run(run, source, keeps_spec=keeps_spec)
+    loaded = LoadedSpec(loaded_plan, run.spec_text, run.spec_format, source, run.options.parameters)
     loaded.raise_requests(run.raised)
     return loaded
 
 
-class _Made(Struct, frozen=True):
+class _LoadedPlan(Struct, frozen=True):
     """Small enough to wait until everything else is freed: only then a packed plan is unpacked."""
 
     plan: Plan | PackedPlan
     tables: dict[str, Any]
     reading: SpecReading | None
-    warnings: tuple[Warned, ...] = ()
+    warnings: tuple[EngineWarning, ...] = ()
 
 
-def _made_from_file(
+def _load_from_file(
     path: str, text: str, form: str, parameters: Mapping[str, Any], folder: str, *, keeps_spec: bool
-) -> _Made:
+) -> _LoadedPlan:
     reading = read_workflow(text, form, path, parameters)
     if reading.spec is None:
         _refuse_other_files(path, reading)
-        raise SpecError.of(path, _all_that_is_wrong(path, reading, parameters, folder))
+        raise SpecError.of(path, _all_problems(path, reading, parameters, folder))
     tables, missing = read_tables(reading.spec, parameters, folder)
     planned = _plan(path, reading.spec, reading.document, tables, parameters, missing)
     assert planned.plan is not None
-    warnings = (*_warnings(path, reading, planned), *_unplaced(loose_names(reading.spec, planned.plan)))
-    return _made(planned.plan, tables, reading, keeps_spec=keeps_spec, warnings=warnings)
+    warnings = (
+        *_warnings(path, reading, planned),
+        *_without_position(loose_names(reading.spec, planned.plan)),
+    )
+    return _loaded_plan(planned.plan, tables, reading, keeps_spec=keeps_spec, warnings=warnings)
 
 
-def _warnings(path: str, reading: SpecReading, planned: PlanReading) -> list[Warned]:
+def _warnings(path: str, reading: SpecReading, planned: PlanReading) -> list[EngineWarning]:
     """Returns warnings in the order of the file, each with its line and column."""
     found = [(one.path, one.message, one.engines) for one in reading.warnings]
     found += [(one.path, one.message, ()) for one in planned.warnings]
@@ -183,7 +191,7 @@ def _warnings(path: str, reading: SpecReading, planned: PlanReading) -> list[War
     return [(_located(path, [problem])[0], engines) for problem, engines in placed]
 
 
-def _unplaced(texts: Iterable[str]) -> list[Warned]:
+def _without_position(texts: Iterable[str]) -> list[EngineWarning]:
     return [(text, ()) for text in texts]
 
 
@@ -211,28 +219,28 @@ def _is_list_of_tasks(value: Any) -> bool:
     return isinstance(tasks, list) and any(isinstance(one, dict) and "tool" in one for one in tasks)
 
 
-def _made_from_run(run: Run, source: str, *, keeps_spec: bool) -> _Made:
+def _load_from_run(run: Run, source: str, *, keeps_spec: bool) -> _LoadedPlan:
     if run.is_command:
-        return _Made(plan_of_command(run.spec_text), {}, None)
+        return _LoadedPlan(plan_of_command(run.spec_text), {}, None)
     reading = read_workflow(run.spec_text, run.spec_format, source, run.options.parameters)
     if reading.spec is None:
         raise SpecError.of(source, _located(source, reading.problems))
     planned = _plan(source, reading.spec, reading.document, run.tables, run.options.parameters)
     assert planned.plan is not None
-    return _made(planned.plan, run.tables, reading, keeps_spec=keeps_spec)
+    return _loaded_plan(planned.plan, run.tables, reading, keeps_spec=keeps_spec)
 
 
-def _made(
+def _loaded_plan(
     plan: Plan,
     tables: dict[str, Any],
     reading: SpecReading,
     *,
     keeps_spec: bool,
-    warnings: tuple[Warned, ...] = (),
-) -> _Made:
+    warnings: tuple[EngineWarning, ...] = (),
+) -> _LoadedPlan:
     if keeps_spec:
-        return _Made(plan, tables, reading, warnings)
-    return _Made(pack_plan(plan) if len(plan.jobs) >= WORTH_PACKING else plan, tables, None, warnings)
+        return _LoadedPlan(plan, tables, reading, warnings)
+    return _LoadedPlan(pack_plan(plan) if len(plan.jobs) >= WORTH_PACKING else plan, tables, None, warnings)
 
 
 def _plan(
@@ -253,9 +261,7 @@ def _plan(
     raise SpecError.of(path, _placed(path, document, [*problems, *missing]))
 
 
-def _all_that_is_wrong(
-    path: str, reading: SpecReading, parameters: Mapping[str, Any], folder: str
-) -> list[str]:
+def _all_problems(path: str, reading: SpecReading, parameters: Mapping[str, Any], folder: str) -> list[str]:
     """Adds errors about names in a file that has other errors too."""
     draft = reading.draft
     if draft is None:
@@ -335,7 +341,7 @@ def _nearby(path: str) -> str:
 
     folder, name = os.path.split(path)
     try:
-        names = sorted(filter(has_known_ending, os.listdir(folder or ".")), key=_liked_first)
+        names = sorted(filter(has_known_ending, os.listdir(folder or ".")), key=_yaml_first)
     except OSError:
         return ""
     by_stem: dict[str, str] = {}
@@ -346,7 +352,7 @@ def _nearby(path: str) -> str:
     return f"did you mean {os.path.join(folder, by_stem[nearest])}?" if nearest else ""
 
 
-def _liked_first(name: str) -> tuple[bool, str]:
+def _yaml_first(name: str) -> tuple[bool, str]:
     """YAML is the most common format."""
     return not name.endswith((".yaml", ".yml")), name
 

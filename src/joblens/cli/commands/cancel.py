@@ -54,27 +54,27 @@ def command(session: Session, /, idents: tuple[str, ...], names: tuple[str, ...]
 
 def _found(session: Session, idents: tuple[str, ...], names: tuple[str, ...]) -> "list[Found]":
     from joblens.app.queue.watch import find_any
-    from joblens.app.runs.lookup import run_to_end
+    from joblens.app.runs.lookup import unfinished_run
     from joblens.app.runs.state import job_of_run
 
     store = session.store
     if names:
         if len(idents) != 1:
             raise InputError("--job needs exactly one run", hint="joblens cancel RUN --job NAME")
-        run = run_to_end(store, idents[0], store.find_run(idents[0]), session.note)
+        run = unfinished_run(store, idents[0], store.find_run(idents[0]), session.note)
         return [job_of_run(store, run, name) for name in names]
     found = [find_any(store, ident, session.note, is_to_change=True) for ident in idents]
     return [_chosen(session, ident, one) for ident, one in zip(idents, found, strict=True)]
 
 
 def _chosen(session: Session, ident: str, one: "Found") -> "Found":
-    from joblens.app.runs.lookup import run_to_end
+    from joblens.app.runs.lookup import unfinished_run
     from joblens.app.runs.state import waiting_job
     from joblens.model.jobs.job import Record
     from joblens.model.runs.run import Run
 
     if isinstance(one, Run):
-        return run_to_end(session.store, ident, one, session.note)
+        return unfinished_run(session.store, ident, one, session.note)
     return (isinstance(one, Record) and waiting_job(session.store, one)) or one
 
 
@@ -108,10 +108,10 @@ def _is_over(one: "Found") -> bool:
 
 
 def _ask(session: Session, one: "Found") -> None:
-    from joblens.app.jobs.submission import ask_to_cancel
+    from joblens.app.jobs.submission import request_cancel
     from joblens.app.queue.submission import cancel_all_queued
     from joblens.app.queue.watch import TaskGroup
-    from joblens.app.runs.control import ask_job_to_end, ask_run_to_end
+    from joblens.app.runs.control import request_job_cancel, request_run_cancel
     from joblens.app.runs.state import RunJob
     from joblens.app.wiring.agent_context import current_user
     from joblens.model.jobs.job import Record
@@ -119,15 +119,15 @@ def _ask(session: Session, one: "Found") -> None:
     store, settings, user = session.store, session.settings, current_user()
     if isinstance(one, RunJob):
         if not one.state.is_final:
-            ask_job_to_end(one.run, one.index, store, settings, user)
+            request_job_cancel(one.run, one.index, store, settings, user)
     elif isinstance(one, TaskGroup):
         cancel_all_queued(one.records, session.queue_store, settings, session.options.config)
     elif not isinstance(one, Record):
-        ask_run_to_end(one, store, settings, user)
+        request_run_cancel(one, store, settings, user)
     elif one.job.queue:
         cancel_all_queued([one], session.queue_store, settings, session.options.config)
     elif not one.status.is_final:
-        ask_to_cancel(one, store, settings, user)
+        request_cancel(one, store, settings, user)
 
 
 def _awaited(session: Session, one: "Found") -> "Found":
@@ -135,7 +135,7 @@ def _awaited(session: Session, one: "Found") -> "Found":
 
     from joblens.app.jobs.queries import wait_for_end
     from joblens.app.queue.watch import TaskGroup, wait_for_group
-    from joblens.app.runs.control import wait_for_job_of_run, wait_for_run, wait_until_let_go
+    from joblens.app.runs.control import wait_for_driver_exit, wait_for_job_of_run, wait_for_run
     from joblens.app.runs.state import RunJob
     from joblens.model.jobs.job import Record
 
@@ -150,7 +150,7 @@ def _awaited(session: Session, one: "Found") -> "Found":
     if not isinstance(one, Record):
         ended = wait_for_run(store, one.uuid, session.drivers, timeout_s, session.recover_orphans)
         if _is_over(ended):
-            wait_until_let_go(ended, session.drivers, timeout_s)
+            wait_for_driver_exit(ended, session.drivers, timeout_s)
         return ended
     if one.status.is_final:
         return one

@@ -21,7 +21,7 @@ from joblens.model.values.units import parse_size
 from joblens.views.text.numbers import counted
 
 if TYPE_CHECKING:
-    from joblens.app.reports.exports import Exported
+    from joblens.app.reports.exports import ExportResult
 
 
 _EXAMPLE = "for example: joblens export ro-crate 3.1 -o crate"
@@ -78,7 +78,7 @@ def export_crate(session: Session, output: str | None, asked: CrateRequest) -> N
         session.note(done.note)
 
 
-def _write(session: Session, output: str | None, asked: CrateRequest) -> "Exported":
+def _write(session: Session, output: str | None, asked: CrateRequest) -> "ExportResult":
     from joblens.app.crates.collection import MOST_BYTES, NO_LICENSE, CrateChoice
     from joblens.app.crates.collection import export_crate as write
     from joblens.app.crates.files import check_output
@@ -188,7 +188,7 @@ class _Export:
         self._bar = bar
         self._jobs = 0
 
-    def run(self, form: str, samples: bool) -> "Exported":
+    def run(self, form: str, samples: bool) -> "ExportResult":
         if form == "samples":
             done = self._samples()
         elif form == "time-series":
@@ -207,7 +207,7 @@ class _Export:
             raise InputError(f"'{form}' needs an output path", hint=f"for example: -o {example}")
         return self._output
 
-    def _rows(self, form: str, samples: bool) -> "Exported":
+    def _rows(self, form: str, samples: bool) -> "ExportResult":
         from joblens.app.reports import exports
 
         records, advance = self._records(), self._bar.advance
@@ -222,7 +222,7 @@ class _Export:
             return self._to_file(lambda file: exports.export_csv(table, file))
         return exports.export_parquet(table, self._needed_output("parquet", "jobs.parquet"))
 
-    def _to_file(self, write: "Callable[[IO[bytes]], Exported]") -> "Exported":
+    def _to_file(self, write: "Callable[[IO[bytes]], ExportResult]") -> "ExportResult":
         from joblens.app.reports.exports import output_file
 
         if self._output is None:
@@ -234,13 +234,13 @@ class _Export:
             done = write(file)
         return structs.replace(done, files=(self._output,))
 
-    def _time_series(self) -> "Exported":
+    def _time_series(self) -> "ExportResult":
         from joblens.app.reports.exports import export_time_series
 
         path = self._needed_output("time-series", "resource_metrics.db")
         return export_time_series(self._store, self._records(), path, self._bar.advance)
 
-    def _samples(self) -> "Exported":
+    def _samples(self) -> "ExportResult":
         from joblens.app.reports import exports
 
         is_one = len(self._named) == 1
@@ -253,7 +253,9 @@ class _Export:
             record = next(self._records())
             is_plain = self._output is None or self._output.endswith(".jsonl")
             write = exports.export_job_samples if is_plain else exports.export_gzip_samples
-            return self._to_file(lambda file: exports.Exported(jobs=1, rows=write(self._store, record, file)))
+            return self._to_file(
+                lambda file: exports.ExportResult(jobs=1, rows=write(self._store, record, file))
+            )
         if os.path.isfile(self._output):
             raise InputError(f"{self._output} is a file; samples of several jobs need a directory")
         return exports.export_samples(self._store, self._records(), self._output, self._bar.advance)

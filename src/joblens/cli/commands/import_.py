@@ -13,7 +13,7 @@ from joblens.model.errors import FormatError, InputError
 from joblens.views.text.numbers import counted
 
 if TYPE_CHECKING:
-    from joblens.app.reports.imports import Imported
+    from joblens.app.reports.imports import ImportResult
 
 FORMATS = ("history", "samples", "time-series", "slurm")
 _OF_SLURM = ("since", "until", "users", "all_users", "cluster")
@@ -56,7 +56,7 @@ def command(session: Session, /, form: str, files: tuple[str, ...], strict: bool
         raise InputError(f"import {form} needs files")
     if files and (others := [name for name in given if name != "cluster"]):
         raise InputError(f"{_option(others[0])} selects what sacct reports; it does not apply to a file")
-    result = imports.Imported(is_strict=strict)
+    result = imports.ImportResult(is_strict=strict)
     with ProgressBar("lines") as bar:
         if form == "slurm":
             from joblens.app.reports.slurm_import import SlurmPast, import_slurm
@@ -89,7 +89,7 @@ def _option(name: str) -> str:
     return "--user" if name == "users" else f"--{name.replace('_', '-')}"
 
 
-def _sentence(result: "Imported") -> str:
+def _sentence(result: "ImportResult") -> str:
     parts = [f"{counted(result.jobs, 'job')} imported"]
     if result.samples:
         parts.append(counted(result.samples, "sample"))

@@ -21,15 +21,15 @@ def command(session: Session, name: str | None) -> None:
 
     if name is not None:
         standing = tool_standing(find_tool(name))
-        for folder in tool_shelf().passed_over:
+        for folder in tool_shelf().skipped:
             session.warn(folder)
         if session.json:
             session.write_json(tool_form(standing))
         else:
             session.write_lines(render_tool(standing, width=session.width, paint=session.palette))
         return
-    standings, passed_over = list_tools()
-    for folder in passed_over:
+    standings, skipped = list_tools()
+    for folder in skipped:
         session.warn(folder)
     if session.json:
         session.write_json([tool_form(each) for each in standings])

@@ -11,7 +11,7 @@ from joblens.cli.options.common import complete_file, count_from, shared_options
 from joblens.cli.options.groups import GroupedCommand
 
 if TYPE_CHECKING:
-    from joblens.app.recipes.execution import EndedRecipe
+    from joblens.app.recipes.execution import RecipeOutcome
     from joblens.app.recipes.process import PlannedRecipe
 
 
@@ -63,7 +63,7 @@ def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bo
     sys.exit(exit_code_of(ended))
 
 
-def _run_recipe(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "EndedRecipe":
+def _run_recipe(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "RecipeOutcome":
     from joblens.app.recipes.process import run_recipe
     from joblens.cli.ui.recipes import recipe_view
 
@@ -105,18 +105,18 @@ def _show_plan(session: Session, planned: "PlannedRecipe") -> None:
     )
 
 
-def _show_end(session: Session, ended: "EndedRecipe", *, quiet: bool) -> None:
+def _show_end(session: Session, ended: "RecipeOutcome", *, quiet: bool) -> None:
     from joblens.analysis.recipes.usage import operator_table
-    from joblens.app.recipes.process import why_not
+    from joblens.app.recipes.process import failure_reason
     from joblens.model.recipes.snapshot import ProcessingStatus
     from joblens.views.recipes.process import end_document, rejects_warning, render_recipe_end
 
     plan, record, snapshot = ended.plan, ended.record, ended.snapshot
     table = operator_table(snapshot, plan, 0)
-    why = why_not(snapshot, record)
+    why = failure_reason(snapshot, record)
     if session.json:
         session.write_json(
-            end_document(plan, record, snapshot, table, why, ended.export_files, can_go_on=ended.can_go_on)
+            end_document(plan, record, snapshot, table, why, ended.export_files, can_resume=ended.can_resume)
         )
     elif not quiet:
         session.write_lines(
@@ -129,7 +129,7 @@ def _show_end(session: Session, ended: "EndedRecipe", *, quiet: bool) -> None:
                 width=session.table_width,
                 paint=session.palette,
                 export_files=ended.export_files,
-                can_go_on=ended.can_go_on,
+                can_resume=ended.can_resume,
             )
         )
     elif snapshot.overall_status is not ProcessingStatus.COMPLETED:

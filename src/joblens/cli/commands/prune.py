@@ -12,7 +12,7 @@ from joblens.model.values.units import format_bytes
 from joblens.views.text.numbers import counted
 
 if TYPE_CHECKING:
-    from joblens.app.jobs.retention import Pruned
+    from joblens.app.jobs.retention import PruneResult
 
 
 @click.command("prune", cls=GroupedCommand)
@@ -44,7 +44,7 @@ def command(session: Session, older_than: str | None, max_size: str | None, dry_
             "max_bytes": bytes_of("--max-size", max_size),
         }
 
-    def prune_now(*, dry_run: bool) -> "Pruned":
+    def prune_now(*, dry_run: bool) -> "PruneResult":
         settings = session.settings
         live = settings.job_metrics.storage_dir
         spool = spool_dir(store_name(settings))
@@ -64,11 +64,11 @@ def command(session: Session, older_than: str | None, max_size: str | None, dry_
     return 0
 
 
-def _is_empty(pruned: "Pruned") -> bool:
+def _is_empty(pruned: "PruneResult") -> bool:
     return not (pruned.samples.samples or pruned.log_folders or pruned.live_folders or pruned.run_files)
 
 
-def _sentence(pruned: "Pruned", verb: str = "would go") -> str:
+def _sentence(pruned: "PruneResult", verb: str = "would go") -> str:
     samples = pruned.samples
     parts = []
     if samples.samples:

@@ -22,7 +22,7 @@ from joblens.views.text.numbers import counted
 if TYPE_CHECKING:
     from joblens.agent.runtime.ownership import RunLock
     from joblens.app.driving.checks import RunRequest
-    from joblens.app.driving.driver import Driven
+    from joblens.app.driving.driver import RunOutcome
     from joblens.app.driving.recovery import RunFailures
     from joblens.app.workflows.loader import LoadedSpec
     from joblens.engine.life.recovery_plan import JobRecovery
@@ -236,7 +236,7 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
     return exit_code_of(driven)
 
 
-def _hint_at_rightsize(session: Session, prepared: Prepared, driven: "Driven") -> None:
+def _hint_at_rightsize(session: Session, prepared: Prepared, driven: "RunOutcome") -> None:
     """The file still has the earlier requests. If jobs failed again for the same reason, the end of the
     run says so."""
     from joblens.analysis.runs.status import run_label
@@ -318,7 +318,7 @@ def _held(run: "Run", loaded: "LoadedSpec", left: tuple[int, ...]) -> "RunReques
 
 def drive_recovered(
     session: Session, run: "Run", prepared: Prepared, lock: "RunLock", *, quiet: bool
-) -> "Driven":
+) -> "RunOutcome":
     from joblens.cli.commands.run_spec import drive_to_end
 
     whole, loaded = resumable(session, run)

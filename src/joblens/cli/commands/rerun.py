@@ -16,7 +16,7 @@ from joblens.model.values.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
     from joblens.analysis.comparing.job_differences import Difference
-    from joblens.app.runs.job_rerun import JobAgain
+    from joblens.app.runs.job_rerun import JobRerun
     from joblens.app.runs.reruns import RerunSelection
     from joblens.app.workflows.loader import LoadedSpec
     from joblens.model.jobs.job import Job, Record
@@ -29,12 +29,12 @@ _MOST_SHOWN = 5  # per kind
 
 def rerun_job(session: Session, record: "Record", given: dict[str, Any]) -> None:
     from joblens.app.jobs.preparation import parse_env
-    from joblens.app.runs.job_rerun import job_again
+    from joblens.app.runs.job_rerun import prepare_rerun
     from joblens.cli.commands.run import run
 
     _refuse_options_of_runs(given)
     cwd = None if given["cwd"] is None else os.path.abspath(given["cwd"])
-    again = job_again(record, session.current_store, session.settings, parse_env(given["env"]), cwd)
+    again = prepare_rerun(record, session.current_store, session.settings, parse_env(given["env"]), cwd)
     if given["dry_run"]:
         _tell(session, again)
         return
@@ -87,7 +87,7 @@ def described_differences(found: "tuple[Difference, ...]") -> list[str]:
     return lines
 
 
-def options_of(again: "JobAgain") -> dict[str, Any]:
+def options_of(again: "JobRerun") -> dict[str, Any]:
     """Returns options for `joblens run`, by their names."""
     from joblens.cli.options.request import options_of_container
     from joblens.cli.options.table import GLOBAL_OPTIONS, JOB_OPTIONS, RUN_OPTIONS, SPEC_OPTIONS
@@ -148,7 +148,7 @@ def _limits(job: "Job") -> dict[str, Any]:
     }
 
 
-def _tell(session: Session, again: "JobAgain") -> None:
+def _tell(session: Session, again: "JobRerun") -> None:
     from joblens.app.jobs.preparation import as_text
     from joblens.model.redaction.secrets import redact_argv, redact_env
 

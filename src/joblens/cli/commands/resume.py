@@ -69,8 +69,8 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     loaded = loaded_run(run)
     run = replace(run, options=hide_secrets(loaded, run.options))
     loaded.plan = grown_plan(loaded, run)
-    unfinished, can_go_on = unfinished_jobs(session.store, run)
-    if not can_go_on:
+    unfinished, can_resume = unfinished_jobs(session.store, run)
+    if not can_resume:
         _end_if_failed(session, run)
     request = RunRequest(
         loaded=loaded, options=run.options, resumed=before, left=unfinished, detach=given["detach"]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from joblens.agent.runs.view import RunView
     from joblens.agent.runtime.ownership import RunLock
     from joblens.app.driving.checks import RunRequest
-    from joblens.app.driving.driver import Driven
+    from joblens.app.driving.driver import RunOutcome
     from joblens.app.runs.reruns import RerunSelection
     from joblens.app.workflows.loader import LoadedSpec
     from joblens.engine.schedule.capacity import RunCapacity
@@ -246,7 +246,7 @@ def drive_to_end(
     warnings: tuple[str, ...] = (),
     lock: "RunLock | None" = None,
     also: dict[str, Any] | None = None,
-) -> "Driven":
+) -> "RunOutcome":
     """Drives the run, with a view on a terminal and lines elsewhere. `lock`: lock of this run, if already
     taken. `also`: more for the document of --json."""
     session.own_jobs()
@@ -272,7 +272,7 @@ def _view_maker(session: Session) -> "Callable[[Run, Plan, RunCapacity], RunView
     return make
 
 
-def exit_code_of(driven: "Driven") -> int:
+def exit_code_of(driven: "RunOutcome") -> int:
     from joblens.model.runs.run import RunStatus
 
     if driven.status is RunStatus.COMPLETED:
@@ -282,7 +282,7 @@ def exit_code_of(driven: "Driven") -> int:
 
 def show_end(
     session: Session,
-    driven: "Driven",
+    driven: "RunOutcome",
     *,
     quiet: bool = False,
     warnings: tuple[str, ...] = (),

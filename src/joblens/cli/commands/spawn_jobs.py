@@ -168,7 +168,7 @@ def _located_errors(file: str | None, call: Any) -> Any:
 def _show(session: Session, lineage: str | None, ident: str | None, *, is_alone: bool) -> None:
     import os
 
-    from joblens.app.runs.spawn import Caller, all_lineages, known_lineage, lineage_state
+    from joblens.app.runs.spawn import Caller, all_lineages, check_lineage, lineage_state
     from joblens.app.runs.user_data import chosen_run
 
     if not is_alone:
@@ -176,7 +176,7 @@ def _show(session: Session, lineage: str | None, ident: str | None, *, is_alone:
     run = chosen_run(session.store, ident)
     if lineage is not None:
         if ident is not None:
-            known_lineage(run, lineage)
+            check_lineage(run, lineage)
         found = [lineage_state(run, lineage, session.settings)]
     elif ident is None:
         found = [lineage_state(run, Caller.of(os.environ).lineage, session.settings)]

@@ -81,7 +81,7 @@ def _tool(argument: str, *, in_container: bool) -> str | None:
     meant = f"; did you mean '{near}'?" if near else ""
     usual = "joblens list-tools shows the tools; a command that exists only elsewhere goes after --"
     raise UnknownTool(
-        f"there is no tool or command '{argument}'{meant}", hint="; ".join(shelf.passed_over) or usual
+        f"there is no tool or command '{argument}'{meant}", hint="; ".join(shelf.skipped) or usual
     )
 
 
@@ -140,7 +140,7 @@ def submit_tool(session: Session, given: dict[str, Any]) -> None:
             hint="a command can run in Apptainer: joblens submit --container-engine apptainer … -- COMMAND",
         )
     asked = _tool_request(session, given)
-    for folder in tool_shelf().passed_over:  # it may have had another tool of that name
+    for folder in tool_shelf().skipped:  # it may have had another tool of that name
         session.warn(folder)
     _enqueue(session, asked, given)
 

@@ -16,7 +16,7 @@ from joblens.model.errors import InputError
 from joblens.model.runs.run import RunStatus
 
 if TYPE_CHECKING:
-    from joblens.app.driving.driver import Driven
+    from joblens.app.driving.driver import RunOutcome
     from joblens.cli.ui.runs import LineView, LiveView
     from joblens.model.runs.run import Run
 
@@ -174,18 +174,18 @@ def _watch_and_recover(
 ) -> int:
     """Returns the exit code of the run."""
     from joblens.analysis.runs.status import run_label
-    from joblens.app.runs.control import wait_until_let_go
+    from joblens.app.runs.control import wait_for_driver_exit
     from joblens.cli.commands.run_spec import exit_code_of
     from joblens.model.errors import RunIsDriven
     from joblens.views.text.numbers import counted
 
     recoveries, was_raised = 0, False
-    driven: Driven | None = None  # driven by this process: its end was already shown
+    driven: RunOutcome | None = None  # driven by this process: its end was already shown
     while True:
         status = driven.status if driven is not None else watch.until_end(session.store.find_run(run.uuid))
         if status is RunStatus.COMPLETED or watch.was_quit:
             return 0
-        wait_until_let_go(run, session.drivers, _LET_GO_S)
+        wait_for_driver_exit(run, session.drivers, _LET_GO_S)
         session.recover_orphans()
         now = session.store.find_run(run.uuid)
         if now.status is RunStatus.STOPPED and _was_stopped_by_someone(session, now):
@@ -221,7 +221,7 @@ def _was_stopped_by_someone(session: Session, run: "Run") -> bool:
     return last_stop(event for _, event in session.store.run_events(run.uuid)) is not None
 
 
-def _resume(session: Session, run: "Run") -> "Driven":
+def _resume(session: Session, run: "Run") -> "RunOutcome":
     """Drives a run whose driver is gone, or that was reset, after the checks of `resume`."""
     from joblens.app.driving.checks import RunRequest
     from joblens.app.driving.resuming import unfinished_jobs
@@ -238,7 +238,7 @@ def _resume(session: Session, run: "Run") -> "Driven":
 
 def _recover(
     session: Session, run: "Run", request: RecoveryRequest, number: int
-) -> "tuple[Driven | None, bool]":
+) -> "tuple[RunOutcome | None, bool]":
     """Returns how the run ended (None: nothing can be recovered), and whether requests were raised.
     Raises RunIsDriven if another process drives it."""
     from joblens.app.driving.recovery import hold_run

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import time
+from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
@@ -18,8 +19,8 @@ EVENTS = "events.jsonl"
 
 
 class JobFolder:
-    """Paths of a job; `make` creates the folders. Events and checkpoints may be elsewhere if the recipe says
-    so, in a folder named after the job, so that two jobs never share one."""
+    """Paths of a job; `make` creates the folders. A recipe may put events and checkpoints elsewhere; a folder
+    with the name of the job keeps jobs apart there."""
 
     def __init__(self, job_dir: str, *, event_log_dir: str = "", checkpoint_dir: str = "") -> None:
         self.path = os.path.abspath(job_dir)
@@ -29,15 +30,15 @@ class JobFolder:
         self.partitions = os.path.join(self.path, "partitions")
         self.rejects = os.path.join(self.path, "rejects")
         self.trace = os.path.join(self.path, "trace")
-        self.event_log_dir = self._of_this_job(event_log_dir) or self.path
-        self.checkpoints = self._of_this_job(checkpoint_dir) or os.path.join(self.path, "checkpoints")
+        self.event_log_dir = self._with_job_id(event_log_dir) or self.path
+        self.checkpoints = self._with_job_id(checkpoint_dir) or os.path.join(self.path, "checkpoints")
 
     @classmethod
     def of_plan(cls, plan: RecipePlan) -> "JobFolder":
         recipe = plan.recipe
         return cls(plan.job_dir, event_log_dir=recipe.event_log_dir, checkpoint_dir=recipe.checkpoint_dir)
 
-    def _of_this_job(self, folder: str) -> str:
+    def _with_job_id(self, folder: str) -> str:
         if not folder or self.job_id in folder.split(os.sep):
             return folder
         return os.path.join(folder, self.job_id)
@@ -123,7 +124,7 @@ class JobFolder:
         return os.path.join(self.rejects, f"partition_{partition_id:06d}.jsonl")
 
     def output_of(self, partition_id: int | None) -> str:
-        """Output of user operators; None: of a global operator."""
+        """Output of user operators; None: output of a global operator."""
         name = "all_partitions" if partition_id is None else f"partition_{partition_id:06d}"
         return os.path.join(self.logs, "operators", f"{name}.log")
 
@@ -164,7 +165,7 @@ class JobFolder:
         return os.path.join(self.checkpoints_of(partition_id), f"stage_{stage:03d}.rejects.jsonl")
 
     def masks(self, index: int) -> str:
-        """Rows of each partition that a global operator kept, one bit per row."""
+        """Decision of a global operator: one bit per row of each partition."""
         return os.path.join(self.partitions, f"masks_{index:03d}.bin")
 
     def masks_manifest(self, index: int) -> str:
@@ -186,8 +187,8 @@ class JobFolder:
         return os.path.join(self.partitions, f"scratch_{index:03d}")
 
 
-def is_of_stage(name: str) -> bool:
-    """Whether this is the state of a partition that waits for others, not a checkpoint."""
+def is_stage_file(name: str) -> bool:
+    """Returns whether the file is the state of a partition that waits for others, not a checkpoint."""
     return name.startswith("stage_")
 
 
@@ -205,7 +206,7 @@ class Holder(Struct, frozen=True, kw_only=True):
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs on this machine; False for another machine."""
+        """Returns whether it runs on this machine; False for another machine."""
         ticks = process_start_ticks(self.pid)
         return self.host == os.uname().nodename and ticks is not None and ticks == self.start_ticks
 
@@ -227,11 +228,16 @@ def running_executor(folder: JobFolder) -> Holder | None:
         os.close(descriptor)
 
 
-def take_lock(folder: JobFolder) -> int:
+def take_lock(
+    folder: JobFolder,
+    *,
+    mono_s: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
     """Returns a descriptor that holds the lock until it is closed, here and in all forked processes. Raises
     JobIsRunning."""
     descriptor = _open(folder)
-    until = time.monotonic() + _WAIT_FOR_ORPHANS_S
+    until_s = mono_s() + _WAIT_FOR_ORPHANS_S
     while True:
         if _try_lock(descriptor):
             if is_lock_valid(folder, descriptor):
@@ -240,11 +246,11 @@ def take_lock(folder: JobFolder) -> int:
             descriptor = _open(folder)
             continue
         holder = _read(descriptor)
-        if (holder is not None and holder.is_alive) or time.monotonic() > until:
+        if (holder is not None and holder.is_alive) or mono_s() > until_s:
             os.close(descriptor)
             who = f"process {holder.pid} on {holder.host}" if holder else "another process"
-            raise JobIsRunning(f"job {folder.job_id} is already being run by{who}")
-        time.sleep(_POLL_S)
+            raise JobIsRunning(f"job {folder.job_id} is already being run by {who}")
+        sleep(_POLL_S)
     me = Holder(pid=os.getpid(), start_ticks=process_start_ticks(os.getpid()), host=os.uname().nodename)
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, msgspec.json.encode(me) + b"\n", 0)
@@ -257,14 +263,14 @@ def _open(folder: JobFolder) -> int:
 
 
 def is_lock_valid(folder: JobFolder, descriptor: int) -> bool:
-    """Whether the locked file is still the job's: the folder may have been removed, or replaced by another
-    job."""
+    """Returns whether the locked file is still the job's: the folder may have been removed, or replaced by
+    another job."""
     try:
-        there = os.stat(folder.lock)
+        current = os.stat(folder.lock)
     except OSError:
         return False
-    mine = os.fstat(descriptor)
-    return (there.st_ino, there.st_dev) == (mine.st_ino, mine.st_dev)
+    locked = os.fstat(descriptor)
+    return (current.st_ino, current.st_dev) == (locked.st_ino, locked.st_dev)
 
 
 def _try_lock(descriptor: int) -> bool:
@@ -278,7 +284,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _is_free(descriptor: int) -> bool:
-    """Takes a shared lock for a moment; an executor that starts just then retries."""
+    """Tests the lock by taking a shared one for a moment; an executor that starts just then retries."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
@@ -298,7 +304,7 @@ START_OVER = "--start-over discards the job and starts again; without an ID a ne
 
 
 def read_plan(job_dir: str) -> RecipePlan | None:
-    """Returns None if there is no such job. Raises RecipeError if the file cannot be read."""
+    """Reads the plan; None: there is no such job. Raises RecipeError if the file cannot be read."""
     path = JobFolder(job_dir).plan
     try:
         with open_plain_file(path) as file:

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from joblens.data.base import manifests
-from joblens.data.base.job_folder import JobFolder, is_of_stage
+from joblens.data.base.job_folder import JobFolder, is_stage_file
 from joblens.data.base.messages import Assemble, CutFile, Decide, Ended, RunStage, Task, event
 from joblens.data.executor import job_summary
 from joblens.data.executor.job_summary import JobEnd, write_mapping
-from joblens.data.executor.task_runner import GaveUp, Pool, TaskRunner
+from joblens.data.executor.task_runner import FailedTask, Pool, TaskResult, TaskRunner
 from joblens.data.files.cutting import partitions_with_pieces
 from joblens.data.files.export import Export
 from joblens.data.files.input_stamps import changed_since
@@ -54,7 +54,7 @@ class ExportManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rejects:
-    """Rejected rows so far, by partition."""
+    """Counts of rejected rows so far, by partition."""
 
     def __init__(self, limit: str) -> None:
         self._limit = limit
@@ -62,14 +62,14 @@ class Rejects:
         self._reasons_in_cutting: list[tuple[RejectReason, ...]] = []
         self._of_partitions: dict[int, tuple[RejectsSoFar, int]] = {}  # with the number of readable rows
 
-    def cut(self, cut: CutManifest) -> None:
+    def add_cut(self, cut: CutManifest) -> None:
         self.in_cutting += cut.rejected
         self._reasons_in_cutting.append(cut.reasons)
 
-    def ended(self, partition_id: int, result: Mapping[str, Any]) -> None:
-        """Records counts over all stages so far."""
-        so_far = msgspec.convert(result["rejects"], RejectsSoFar)
-        self._of_partitions[partition_id] = (so_far, int(result["source_rows"]))
+    def set_partition(self, partition_id: int, result: Mapping[str, Any]) -> None:
+        """Sets the counts of a partition over all stages so far."""
+        rejects = msgspec.convert(result["rejects"], RejectsSoFar)
+        self._of_partitions[partition_id] = (rejects, int(result["source_rows"]))
 
     def count(self) -> int:
         return self.in_cutting + sum(rejects.count for rejects, _ in self._of_partitions.values())
@@ -83,9 +83,9 @@ class Rejects:
         once all rows are read."""
         if not self._limit or (self._limit.endswith("%") and not are_all_read):
             return
-        every = self._rows()
-        if self.count() > most_rejects(self._limit, every):
-            of_all = f" of {every:,}" if are_all_read else ""
+        total = self._rows()
+        if self.count() > most_rejects(self._limit, total):
+            of_all = f" of {total:,}" if are_all_read else ""
             raise JobCannotGoOn(
                 f"{self.count():,}{of_all} rows were rejected, more than max_rejects ({self._limit}) allows; "
                 f"most of them: {describe_reject(self.reasons()[0])}",
@@ -93,17 +93,17 @@ class Rejects:
             )
 
     def _rows(self) -> int:
-        """Counts all rows, readable or not. Rows rejected while splitting were not readable."""
+        """Counts all rows, including unreadable ones, as are all that were rejected while splitting."""
         of_partitions = self._of_partitions.values()
         return self.in_cutting + sum(rejects.unread + rows for rejects, rows in of_partitions)
 
 
 class Coordinator:
-    """Workers check manifests every time: a task whose verified result exists returns at once. So a resumed
-    job requests the same tasks as a new one."""
+    """Decides which tasks to run next. A resumed job requests the same tasks as a new one: workers check
+    manifests and return at once if a task has a verified result."""
 
     def __init__(
-        self, context: WorkerContext, pool: Pool, log: Log, asked_to_stop: Callable[[], int | None]
+        self, context: WorkerContext, pool: Pool, log: Log, stop_signal: Callable[[], int | None]
     ) -> None:
         self._context = context
         self._plan: RecipePlan = context.plan
@@ -113,23 +113,23 @@ class Coordinator:
         self._tasks = TaskRunner(
             pool,
             log,
-            asked_to_stop,
+            stop_signal,
             max_retries=settings.max_retries,
-            at_once=settings.max_concurrent_partitions,
+            max_parallel=settings.max_concurrent_partitions,
         )
         self._partitions: tuple[Partition, ...] = context.plan.partitions
-        self._failed: dict[int, GaveUp] = {}
+        self._failed: dict[int, FailedTask] = {}
         self._finished: dict[int, FinishedPart] = {}
         self._rejects = Rejects(context.plan.recipe.max_rejects)
         self._export: Export | None = None
-        self._done_before: ExportManifest | None = None
+        self._earlier_result: ExportManifest | None = None
 
     def run(self, *, is_resumed: bool) -> JobEnd:
         """Runs the job to its end. Raises Stopped and any error that ends the job."""
         before = whole_export(self._plan, self._folder)
         if before is not None:
-            self._export, self._done_before = before.export, before
-            self._clear_away()
+            self._export, self._earlier_result = before.export, before
+            self._remove_temporary_files()
             return JobEnd(status="completed", export_paths=before.export.paths, rows_out=before.export.rows)
         self._check_inputs()
         if self._plan.uncut:
@@ -141,7 +141,7 @@ class Coordinator:
             if stage.closing is not None:
                 self._decide(stage)
         self._check_inputs()
-        self._check_rows_are_left()
+        self._check_export_has_rows()
         self._assemble()
         return self._end()
 
@@ -155,7 +155,7 @@ class Coordinator:
         for task in tasks:
             cut = _result(results[task.id], CutManifest)
             pieces += cut.pieces
-            self._rejects.cut(cut)
+            self._rejects.add_cut(cut)
         return partitions_with_pieces(self._plan, pieces)
 
     def _run_stage(self, stage: Stage) -> None:
@@ -169,28 +169,28 @@ class Coordinator:
         results = self._tasks.run(tasks, self._partition_ended)
         if stage.closing is None:
             for task in tasks:
-                how = results[task.id]
-                if isinstance(how, Ended):
-                    self._finished[task.partition.id] = _result(how, FinishedPart)
+                result = results[task.id]
+                if isinstance(result, Ended):
+                    self._finished[task.partition.id] = _result(result, FinishedPart)
         if self._failed:
-            self._check_inputs()  # which may be the cause
+            self._check_inputs()  # changed inputs may be the cause
         if self._partitions and len(self._failed) == len(self._partitions):
             first = next(iter(self._failed.values()))
             raise JobCannotGoOn(f"all partitions failed: {first.error_message}")
         self._rejects.check(self._folder.rejects, are_all_read=True)
 
-    def _partition_ended(self, task: Task, how: Ended | GaveUp) -> None:
+    def _partition_ended(self, task: Task, result: TaskResult) -> None:
         assert isinstance(task, RunStage)
-        if isinstance(how, Ended):
-            self._rejects.ended(task.partition.id, how.result)
+        if isinstance(result, Ended):
+            self._rejects.set_partition(task.partition.id, result.result)
             self._rejects.check(self._folder.rejects, are_all_read=False)
             return
-        self._failed[task.partition.id] = how
-        self._log([job_summary.partition_failed(task.partition.id, how)])
-        if how.error_type == "BadRow":
-            raise BadRow(how.error_message)
+        self._failed[task.partition.id] = result
+        self._log([job_summary.partition_failed(task.partition.id, result)])
+        if result.error_type == "BadRow":
+            raise BadRow(result.error_message)
         if self._plan.recipe.is_strict:
-            raise JobCannotGoOn(how.error_message)
+            raise JobCannotGoOn(result.error_message)
 
     def _decide(self, stage: Stage) -> None:
         ids = tuple(each.id for each in self._partitions if each.id not in self._failed)
@@ -253,7 +253,7 @@ class Coordinator:
             rejects=self._rejects.reasons(),
         )
         manifests.write_manifest(self._folder.export_manifest, manifest)
-        self._clear_away()
+        self._remove_temporary_files()
         return JobEnd(status="completed", export_paths=export.paths, rows_out=export.rows)
 
     # Checks and records
@@ -268,8 +268,8 @@ class Coordinator:
                 hint="restore it and resume the job, or start again with --start-over",
             )
 
-    def _check_rows_are_left(self) -> None:
-        """Refuses to replace an earlier export by nothing because rows were rejected."""
+    def _check_export_has_rows(self) -> None:
+        """Refuses to replace an earlier export by an empty one if rows were rejected."""
         rejected = self._rejects.count()
         if rejected and not any(each.part.rows for each in self._finished.values()):
             first = describe_reject(self._rejects.reasons()[0])
@@ -291,7 +291,7 @@ class Coordinator:
         self._log(job_summary.dag_built(document, time.monotonic() - began, self._folder.dag_plan))
 
     def counts(self) -> dict[str, Any]:
-        before = self._done_before
+        before = self._earlier_result
         if before is not None:
             return {
                 "total_partitions": before.partitions,
@@ -315,27 +315,27 @@ class Coordinator:
             "rejects": msgspec.to_builtins(self._rejects.reasons()),
         }
 
-    def _clear_away(self) -> None:
-        """Removes files that only an unfinished job needs. Checkpoints stay as long as the job's folder,
-        without the states of waiting partitions."""
+    def _remove_temporary_files(self) -> None:
+        """Removes files that only an unfinished job needs. Keeps the checkpoints, without the states of
+        waiting partitions."""
         shutil.rmtree(self._folder.partitions, ignore_errors=True)
         os.mkdir(self._folder.partitions, 0o700)
         for partition in os.listdir(self._folder.checkpoints):
             folder = os.path.join(self._folder.checkpoints, partition)
             with contextlib.suppress(NotADirectoryError):
                 for name in os.listdir(folder):
-                    if is_of_stage(name):
+                    if is_stage_file(name):
                         os.unlink(os.path.join(folder, name))
 
 
-def _must_succeed(_task: Task, how: Ended | GaveUp) -> None:
-    if isinstance(how, GaveUp):
-        raise (BadRow if how.error_type == "BadRow" else JobCannotGoOn)(how.error_message)
+def _must_succeed(_task: Task, result: TaskResult) -> None:
+    if isinstance(result, FailedTask):
+        raise (BadRow if result.error_type == "BadRow" else JobCannotGoOn)(result.error_message)
 
 
-def _result(how: Ended | GaveUp, kind: type[_Kind]) -> _Kind:
-    assert isinstance(how, Ended)
-    return msgspec.convert(how.result, kind)
+def _result(result: TaskResult, kind: type[_Kind]) -> _Kind:
+    assert isinstance(result, Ended)
+    return msgspec.convert(result.result, kind)
 
 
 def whole_export(plan: RecipePlan, folder: JobFolder) -> ExportManifest | None:

@@ -37,7 +37,7 @@ from joblens.plan.workflows.plan_document import plan_digest
 
 # Freed when the job ends, so that the failure can be written even on a full disk.
 _RESERVE_BYTES = 64 * 1024
-_TELL_STEPS = (
+_STEP_EVENTS = (
     EventType.STEP_COMPLETE,
     EventType.PARTITION_CREATION_COMPLETE,
     EventType.PARTITION_COMPLETE,
@@ -50,9 +50,9 @@ class StepUsage:
     def __init__(self, summary: JobSummary) -> None:
         self._totals = StepTotals(summary.steps_before)
 
-    def see(self, events: Sequence[RecipeEvent]) -> None:
+    def add(self, events: Sequence[RecipeEvent]) -> None:
         for each in events:
-            if each.event_type in _TELL_STEPS and each.metadata is not UNSET:
+            if each.event_type in _STEP_EVENTS and each.metadata is not UNSET:
                 step = step_in(each.event_type, msgspec.convert(each.metadata, SeenMetadata))
                 if step is not None:
                     self._totals.add(*step)
@@ -62,6 +62,8 @@ class StepUsage:
 
 
 class JobRun:
+    """One run of the job: starts it, runs the coordinator, and records how it ended."""
+
     def __init__(
         self, plan: RecipePlan, pool: Pool, log: Callable[[Sequence[RecipeEvent]], None], steps: StepUsage
     ) -> None:
@@ -73,16 +75,16 @@ class JobRun:
 
     def run(self, coordinator: Coordinator, summary: JobSummary, *, is_resumed: bool) -> JobEnd:
         began, meter = time.time(), Meter()
-        end = self._to_its_end(coordinator, summary, is_resumed=is_resumed)
-        led = self._led(meter)  # the kernel adds workers' I/O when they have exited
+        end = self._run_coordinator(coordinator, summary, is_resumed=is_resumed)
+        own_usage = self._own_usage(meter)  # the kernel adds workers' I/O when they have exited
         self._pool.close()  # no more writers
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._folder.reserve)
         if end.status == "failed":
             remove_all_leftovers(self._folder)
-        return self._record_end(end, coordinator.counts(), summary, time.time() - began, led)
+        return self._record_end(end, coordinator.counts(), summary, time.time() - began, own_usage)
 
-    def _to_its_end(self, coordinator: Coordinator, summary: JobSummary, *, is_resumed: bool) -> JobEnd:
+    def _run_coordinator(self, coordinator: Coordinator, summary: JobSummary, *, is_resumed: bool) -> JobEnd:
         try:
             summary.write_start()
             write_atomically(self._folder.reserve, bytes(_RESERVE_BYTES))
@@ -92,40 +94,45 @@ class JobRun:
             return JobEnd(status="stopped", error_message=str(stopped), exit_code=128 + stopped.signal_number)
         except JoblensError as error:
             message = "; ".join(part for part in (message_of(error), error.hint) if part)
-            can_go_on = not isinstance(error, BadRow)  # the row would fail again
-            return JobEnd(status="failed", error_message=message, exit_code=1, can_go_on=can_go_on)
+            can_resume = not isinstance(error, BadRow)  # the row would fail again
+            return JobEnd(status="failed", error_message=message, exit_code=1, can_resume=can_resume)
         except OSError as error:
             message = with_location(error, self._folder.written_to(self._plan.recipe.export_path))
             return JobEnd(status="failed", error_message=message, exit_code=1)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the job's folder must say that it ended
+        except Exception as error:  # noqa: BLE001 - the job's folder must record the end after any error
             traceback.print_exc(file=sys.stderr)
             return JobEnd(status="failed", error_message=reason_of(error), exit_code=1)
 
     def _record_end(
-        self, end: JobEnd, counts: dict[str, Any], summary: JobSummary, duration: float, led: RecipeEvent
+        self,
+        end: JobEnd,
+        counts: dict[str, Any],
+        summary: JobSummary,
+        duration: float,
+        own_usage: RecipeEvent,
     ) -> JobEnd:
         """Writes the end to the summary and the log independently: one may fail without the other."""
-        self._steps.see([led])
-        ended = job_summary.job_end(end, duration, self._plan, counts)
-        lost: list[OSError] = []
+        self._steps.add([own_usage])
+        job_end = job_summary.job_end(end, duration, self._plan, counts)
+        errors: list[OSError] = []
         try:
             summary.write_end(end, counts, self._steps.document())
         except OSError as error:
-            lost.append(error)
+            errors.append(error)
         try:
-            self._log([led, ended])
+            self._log([own_usage, job_end])
         except OSError as error:
-            lost.append(error)
-        if not lost or end.exit_code:
+            errors.append(error)
+        if not errors or end.exit_code:
             return end
-        message = with_location(lost[0], self._folder.written_to(self._plan.recipe.export_path))
+        message = with_location(errors[0], self._folder.written_to(self._plan.recipe.export_path))
         return msgspec.structs.replace(
             end, error_message=f"cannot write how the job ended: {message}", exit_code=1
         )
 
-    def _led(self, meter: Meter) -> RecipeEvent:
-        """Builds the event for the resources of this process, including its start. It runs for the whole job,
-        so it has no time of its own."""
+    def _own_usage(self, meter: Meter) -> RecipeEvent:
+        """Builds the event for the resources of this process, including its start. Has no duration, because
+        this process runs as long as the job."""
         usage = meter.usage()
         used = UsedResources(
             cpu_seconds=round(time.process_time(), 6),
@@ -157,42 +164,49 @@ _LOGGED = {
 }
 
 
-def execute(job_dir: str, asked_to_stop: Callable[[], int | None], planned: str = "") -> JobEnd:
-    """Executes the job in this folder. `planned`: digest of the plan to execute, as another process may have
-    replaced it. Raises JobIsRunning, and RecipeError if there is no such job."""
+def execute(job_dir: str, stop_signal: Callable[[], int | None], digest: str = "") -> JobEnd:
+    """Executes the job in this folder. `digest`: of the plan to execute, which another process may have
+    replaced since. Raises JobIsRunning, and RecipeError if there is no such job."""
     planned_job(job_dir)  # leaves a folder without a plan untouched
     lock = take_lock(JobFolder(job_dir))
     try:
         plan = planned_job(job_dir)
-        if planned and plan_digest(plan) != planned:
+        if digest and plan_digest(plan) != digest:
             raise JobIsRunning(f"job {plan.job_id} was replanned by another process in the meantime")
         folder = JobFolder.of_plan(plan)
         folder.make()
-        return _execute(plan, folder, _Asked(asked_to_stop, folder, lock))
+        return _execute(plan, folder, StopCheck(stop_signal, folder, lock))
     finally:
         os.close(lock)
 
 
-class _Asked:
+class StopCheck:
     """Returns the stop signal; raises if the job's folder was removed."""
 
-    def __init__(self, asked_to_stop: Callable[[], int | None], folder: JobFolder, lock: int) -> None:
-        self._asked_to_stop = asked_to_stop
+    def __init__(
+        self,
+        stop_signal: Callable[[], int | None],
+        folder: JobFolder,
+        lock: int,
+        mono_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stop_signal = stop_signal
         self._folder = folder
         self._lock = lock
-        self._next_check_at = 0.0
+        self._mono_s = mono_s
+        self._next_check_s = 0.0
 
     def __call__(self) -> int | None:
-        now = time.monotonic()
-        if now >= self._next_check_at:
-            self._next_check_at = now + _CHECK_FOLDER_S
+        now_s = self._mono_s()
+        if now_s >= self._next_check_s:
+            self._next_check_s = now_s + _CHECK_FOLDER_S
             if not is_lock_valid(self._folder, self._lock):
                 raise JoblensError(f"the job's folder {self._folder.path} was removed while the job ran")
-        return self._asked_to_stop()
+        return self._stop_signal()
 
 
 def _started_at() -> float:
-    """Returns when this process started: start-up counts as time of the job, as in its record."""
+    """Returns the time this process started: the job's duration includes start-up, as in its record."""
     ticks = process_start_ticks(os.getpid())
     if ticks is None:
         return time.time()
@@ -200,7 +214,7 @@ def _started_at() -> float:
     return time.time() - max(0.0, age_s)
 
 
-def _execute(plan: RecipePlan, folder: JobFolder, asked_to_stop: Callable[[], int | None]) -> JobEnd:
+def _execute(plan: RecipePlan, folder: JobFolder, stop_signal: Callable[[], int | None]) -> JobEnd:
     is_resumed = os.path.exists(folder.summary)
     summary = JobSummary(plan, folder, _started_at())
     restoring.remove_all_leftovers(folder)
@@ -214,14 +228,14 @@ def _execute(plan: RecipePlan, folder: JobFolder, asked_to_stop: Callable[[], in
     steps = StepUsage(summary)
 
     def log(new: Sequence[RecipeEvent]) -> None:
-        steps.see(new)
+        steps.add(new)
         if plan.recipe.log_events:
             events.append(*new)
         for each in new:
             _log(logger, each)
 
     try:
-        coordinator = Coordinator(context, pool, log, asked_to_stop)
+        coordinator = Coordinator(context, pool, log, stop_signal)
         return JobRun(plan, pool, log, steps).run(coordinator, summary, is_resumed=is_resumed)
     finally:
         pool.close()
@@ -234,10 +248,10 @@ def _pool(plan: RecipePlan) -> Pool:
 
         return RayPool(plan.workers, plan, plan.recipe.ray_address)
 
-    def carried_out(task: Task, send: Callable[[Happened], None]) -> Ended | Failed:
+    def run(task: Task, send: Callable[[Happened], None]) -> Ended | Failed:
         return work.run_reported(task, plan, send)
 
-    return LocalPool(plan.workers, carried_out)
+    return LocalPool(plan.workers, run)
 
 
 def _log(logger: logging.Logger, each: RecipeEvent) -> None:

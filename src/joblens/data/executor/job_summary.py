@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct
 
 from joblens.data.base.job_folder import JobFolder
 from joblens.data.base.messages import event
-from joblens.data.executor.task_runner import GaveUp
+from joblens.data.executor.task_runner import FailedTask
 from joblens.data.partition.checkpoints import FinishedPart
 from joblens.files.atomic import write_atomically
 from joblens.files.private import open_plain_file
@@ -29,7 +29,7 @@ class JobEnd(Struct, frozen=True, kw_only=True):
     export_paths: tuple[str, ...] = ()
     rows_out: int | None = None
     exit_code: int = 0
-    can_go_on: bool = True  # False: a resumed job would fail the same way
+    can_resume: bool = True  # False: a resumed job would fail the same way
 
 
 class JobSummary:
@@ -38,9 +38,9 @@ class JobSummary:
     def __init__(self, plan: RecipePlan, folder: JobFolder, started_at: float) -> None:
         self._plan = plan
         self._folder = folder
-        self._fields: dict[str, Any] = self._beginning(started_at)
+        self._fields: dict[str, Any] = self._initial_fields(started_at)
 
-    def _beginning(self, started_at: float) -> dict[str, Any]:
+    def _initial_fields(self, started_at: float) -> dict[str, Any]:
         plan, folder, recipe = self._plan, self._folder, self._plan.recipe
         before = _read(folder.summary)
         self.steps_before = _steps_in(before)
@@ -83,7 +83,7 @@ class JobSummary:
                 "export_files": list(end.export_paths),
                 **counts,
                 "steps": steps,
-                **({} if end.can_go_on else {"resumption_command": None}),
+                **({} if end.can_resume else {"resumption_command": None}),
                 **({"stop_time": now, "stop_reason": end.error_message} if end.status == "stopped" else {}),
             }
         )
@@ -103,7 +103,7 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _seconds_of_runs(before: dict[str, Any], events: str) -> float:
-    """Sums the durations of runs that ended; of a killed run up to its last event."""
+    """Sums the durations of earlier runs; a killed run counts up to its last event."""
     if before.get("status") != "running":
         return float(before.get("duration") or 0.0)
     seconds = float(before.get("earlier_duration") or 0.0)
@@ -124,7 +124,7 @@ def write_mapping(
     plan: RecipePlan,
     partitions: tuple[Partition, ...],
     finished: dict[int, FinishedPart],
-    failed: dict[int, GaveUp],
+    failed: dict[int, FailedTask],
     rejected_in_cutting: int = 0,
 ) -> None:
     """Writes the mapping from partitions to the dataset, with results. Row counts are of readable rows, known
@@ -141,7 +141,7 @@ def write_mapping(
         "mapping_version": _MAPPING_VERSION,
         "rejected_in_cutting": rejected_in_cutting,
         "partitions": [
-            _mapped(each, (first, count), finished.get(each.id), failed.get(each.id))
+            _partition_entry(each, (first, count), finished.get(each.id), failed.get(each.id))
             for each, first, count in zip(partitions, firsts, rows, strict=False)
         ],
     }
@@ -157,11 +157,11 @@ def _first_rows(counts: Sequence[int | None]) -> list[int | None]:
     return firsts
 
 
-def _mapped(
+def _partition_entry(
     partition: Partition,
     extent: tuple[int | None, int | None],
     done: FinishedPart | None,
-    why: GaveUp | None,
+    failed: FailedTask | None,
 ) -> dict[str, Any]:
     first, rows = extent
     life = done.life if done else None
@@ -172,11 +172,11 @@ def _mapped(
         "sample_count": rows,
         "file_size_bytes": partition.size_bytes,
         "checksum": (life.checksum or None) if life else None,
-        "processing_status": "completed" if done else "failed" if why else "pending",
-        "processing_start_time": life.started_at if life else why.started_at if why else None,
-        "processing_end_time": life.ended_at if life else why.ended_at if why else None,
-        "error_message": why.error_message if why else None,
-        "retry_count": life.retries if life else why.tries - 1 if why else 0,
+        "processing_status": "completed" if done else "failed" if failed else "pending",
+        "processing_start_time": life.started_at if life else failed.started_at if failed else None,
+        "processing_end_time": life.ended_at if life else failed.ended_at if failed else None,
+        "error_message": failed.error_message if failed else None,
+        "retry_count": life.retries if life else failed.tries - 1 if failed else 0,
         "output_rows": done.part.rows if done else None,
         "output_checksum": done.part.digest if done else None,
         "rejected_rows": done.rejects.count if done else None,
@@ -232,15 +232,15 @@ def job_end(end: JobEnd, duration: float, plan: RecipePlan, counts: dict[str, An
     )
 
 
-def partition_failed(partition_id: int, why: GaveUp) -> RecipeEvent:
+def partition_failed(partition_id: int, failed: FailedTask) -> RecipeEvent:
     return event(
         EventType.PARTITION_FAILED,
         partition_id=partition_id,
         status="failed",
-        error_message=why.error_message,
-        stack_trace=why.stack_trace or UNSET,
-        retry_count=why.tries - 1,
-        metadata={"failure_time": time.time(), "error_type": why.error_type},
+        error_message=failed.error_message,
+        stack_trace=failed.stack_trace or UNSET,
+        retry_count=failed.tries - 1,
+        metadata={"failure_time": time.time(), "error_type": failed.error_type},
     )
 
 

@@ -34,7 +34,7 @@ def render_recipe_end(  # noqa: PLR0913 - all that is known of a job that ended
     width: int,
     paint: Palette,
     export_files: Sequence[str] = (),
-    can_go_on: bool = True,
+    can_resume: bool = True,
 ) -> list[str]:
     status = snapshot.overall_status
     took_s = record.outcome.duration_s if record.outcome else 0.0
@@ -55,9 +55,9 @@ def render_recipe_end(  # noqa: PLR0913 - all that is known of a job that ended
         together = [f"  all {snapshot.runs:,} runs together:"] if snapshot.runs > 1 else []
         shown = operator_lines(table, width - 2, paint)
         lines += ["", *together, *(f"  {line}" for line in shown), ""]
-    if not can_go_on:
+    if not can_resume:
         lines += wrap(_reprocessed(plan), max(40, width), "  ")
-    return [*lines, *_hints(plan, record, status, can_go_on=can_go_on)]
+    return [*lines, *_hints(plan, record, status, can_resume=can_resume)]
 
 
 def _of_runs(snapshot: JobSnapshot) -> str:
@@ -178,9 +178,9 @@ def _failure(alike: Sequence[PartitionStatus]) -> str:
     return f"{len(alike):,} partitions failed the same way ({ids}{more}); first{tried}: {reason}"
 
 
-def _hints(plan: RecipePlan, record: Record, status: ProcessingStatus, *, can_go_on: bool) -> list[str]:
+def _hints(plan: RecipePlan, record: Record, status: ProcessingStatus, *, can_resume: bool) -> list[str]:
     hints = []
-    if status is not ProcessingStatus.COMPLETED and can_go_on:
+    if status is not ProcessingStatus.COMPLETED and can_resume:
         hints.append(clean(resumption_command(plan)))
     if record.number is not None:
         hints.append(f"joblens show {record.number}")
@@ -204,7 +204,7 @@ def end_document(
     why: str | None,
     export_files: Sequence[str] = (),
     *,
-    can_go_on: bool = True,
+    can_resume: bool = True,
 ) -> dict[str, Any]:
     """The same for programs."""
     from msgspec import to_builtins
@@ -231,7 +231,7 @@ def end_document(
             "failed": snapshot.failed_partitions,
         },
         "retries": snapshot.retries,
-        "resumable": snapshot.resumable and can_go_on,
+        "resumable": snapshot.resumable and can_resume,
         "runs": snapshot.runs,
         "total_duration_s": snapshot.total_duration,
         "operators": to_builtins(table.operators),

@@ -8,7 +8,7 @@ import pytest
 
 from joblens.__main__ import main
 from joblens.app.driving import checks, start
-from joblens.app.driving.driver import Driven
+from joblens.app.driving.driver import RunOutcome
 from joblens.model.errors import PlanError
 from joblens.model.runs.run import JobState, RunStatus
 from joblens.stores.sqlite import SqliteStore
@@ -62,10 +62,10 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Runs that would be driven or detached."""
     found: list[str] = []
 
-    def drive(run: object, plan: object, *_: object, **__: object) -> Driven:
+    def drive(run: object, plan: object, *_: object, **__: object) -> RunOutcome:
         found.append("driven")
         states = (JobState.COMPLETED,)
-        return Driven(run=run, plan=plan, status=RunStatus.COMPLETED, states=states, whys={}, wall_s=0.0)  # type: ignore[arg-type]
+        return RunOutcome(run=run, plan=plan, status=RunStatus.COMPLETED, states=states, whys={}, wall_s=0.0)  # type: ignore[arg-type]
 
     monkeypatch.setattr(start, "drive", drive)
     monkeypatch.setattr(start, "detach_run", lambda *_: found.append("detached"))

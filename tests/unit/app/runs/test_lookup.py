@@ -11,7 +11,7 @@ from joblens.app.runs.lookup import (
     find_run,
     records_of_run,
     reused_results,
-    run_to_end,
+    unfinished_run,
 )
 from joblens.app.runs.state import state_of_run
 from joblens.model.errors import AmbiguousRun, InputError, UnknownRun
@@ -85,11 +85,11 @@ def test_a_name_of_several_runs_that_are_not_over_does_not_say_which_to_end(stor
     newest = store.find_run("flow")
     for name in ("flow", "1", "workflow:flow"):
         with pytest.raises(AmbiguousRun, match=r"has 2 unfinished runs: 1\.1, 1\.2") as caught:
-            run_to_end(store, name, newest, messages.append)
+            unfinished_run(store, name, newest, messages.append)
         assert caught.value.hint == "all of them: joblens cancel 1.1 1.2"
-    assert run_to_end(store, "1.2", newest, messages.append).uuid == "r2"
+    assert unfinished_run(store, "1.2", newest, messages.append).uuid == "r2"
     store.apply([over("r2")])
-    assert run_to_end(store, "flow", newest, messages.append).uuid == "r1"
+    assert unfinished_run(store, "flow", newest, messages.append).uuid == "r1"
     assert messages == ["joblens: 'flow' is run 1.1, the only unfinished one of that name"]
 
 

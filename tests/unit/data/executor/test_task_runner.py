@@ -1,11 +1,12 @@
 """Who is tried again, how often, and who hears of it; the pool is a list of answers."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import pytest
 
 from joblens.data.base.messages import Ended, Failed, Happened, Lost, Message, RunStage, Task, event
-from joblens.data.executor.task_runner import GaveUp, Stopped, TaskRunner
+from joblens.data.executor.task_runner import FailedTask, Stopped, TaskRunner
 from joblens.model.recipes.recipe import EventType, Partition, RecipeEvent
 
 Answer = Callable[[Task, int], Message]
@@ -41,7 +42,7 @@ def partition_task(number: int) -> RunStage:
 
 def run(
     pool: ScriptedPool, count: int = 3, *, max_retries: int = 1, stop: Callable[[], int | None] = lambda: None
-) -> tuple[dict[str, Ended | GaveUp], list[RecipeEvent]]:
+) -> tuple[dict[str, Ended | FailedTask], list[RecipeEvent]]:
     logged: list[RecipeEvent] = []
     runner = TaskRunner(pool, logged.extend, stop, max_retries=max_retries)
     return runner.run([partition_task(number) for number in range(count)]), logged
@@ -78,7 +79,7 @@ def test_a_task_that_fails_once_too_often_is_given_up() -> None:
 
     results, logged = run(ScriptedPool(1, answer), max_retries=1)
     lost = results["t0"]
-    assert isinstance(lost, GaveUp)
+    assert isinstance(lost, FailedTask)
     assert (lost.error_type, lost.error_message, lost.tries) == ("WorkerLost", "partition 0: gone", 2)
     assert lost.started_at is not None
     assert isinstance(results["t1"], Ended)
@@ -91,7 +92,7 @@ def test_what_cannot_change_is_not_tried_again() -> None:
 
     results, logged = run(ScriptedPool(1, answer), 1, max_retries=5)
     how = results["t0"]
-    assert isinstance(how, GaveUp)
+    assert isinstance(how, FailedTask)
     assert (how.error_type, how.error_message, how.stack_trace, how.tries) == ("BadRow", "line 3", "trace", 1)
     assert logged == []
 
@@ -105,6 +106,51 @@ def test_events_go_to_the_log_before_their_task_ends() -> None:
 
     _, logged = run(Talking(1, lambda task, tries: Ended(task.id)), 1)
     assert logged == [happened]
+
+
+class FakeTime:
+    """Seconds that pass only while someone sleeps."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def mono_s(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds <= 0.2, "a signal must not wait longer"
+        self.now_s += max(seconds, 0.001)
+
+
+def test_the_delay_before_a_retry_doubles_up_to_half_a_minute() -> None:
+    passing = FakeTime()
+    started_s: list[float] = []
+
+    def answer(task: Task, tries: int) -> Message:
+        started_s.append(passing.now_s)
+        return Failed(task.id, "OSError", "disk")
+
+    runner = TaskRunner(
+        ScriptedPool(1, answer),
+        lambda _: None,
+        lambda: None,
+        max_retries=8,
+        mono_s=passing.mono_s,
+        sleep=passing.sleep,
+    )
+    runner.run([partition_task(0)])
+    delays_s = [round(later - earlier, 1) for earlier, later in pairwise(started_s)]
+    assert delays_s == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+
+
+def test_a_lost_worker_s_task_is_retried_at_once() -> None:
+    passing = FakeTime()
+    pool = ScriptedPool(1, lambda task, tries: Lost(task.id, "gone") if tries == 1 else Ended(task.id))
+    runner = TaskRunner(
+        pool, lambda _: None, lambda: None, max_retries=1, mono_s=passing.mono_s, sleep=passing.sleep
+    )
+    runner.run([partition_task(0)])
+    assert passing.now_s < 100.1
 
 
 def test_someone_who_wants_it_stopped_is_noticed_while_tasks_run() -> None:
@@ -123,10 +169,10 @@ def test_a_lost_worker_is_reported_with_what_it_was_doing() -> None:
 
     pool = PlacementEvents(1, lambda task, tries: Lost(task.id, "worker 7 was killed"))
     results, logged = run(pool, 1, max_retries=0)
-    gave_up = results["t0"]
+    failed = results["t0"]
     assert [each.event_type for each in logged] == ["op_start", "op_failed"]
-    assert isinstance(gave_up, GaveUp)
-    assert gave_up.error_message == "partition 0, operator 2 words_filter: worker 7 was killed"
+    assert isinstance(failed, FailedTask)
+    assert failed.error_message == "partition 0, operator 2 words_filter: worker 7 was killed"
 
 
 def test_a_task_that_ran_out_of_memory_is_tried_again_with_less_at_once_and_reported_what_to_do() -> None:
@@ -136,7 +182,7 @@ def test_a_task_that_ran_out_of_memory_is_tried_again_with_less_at_once_and_repo
     results = runner.run([partition_task(0), partition_task(1)])
     assert pool.most_at_once == 2
     pool.most_at_once = 0
-    assert all(isinstance(each, GaveUp) and each.error_type == "OutOfMemory" for each in results.values())
+    assert all(isinstance(each, FailedTask) and each.error_type == "OutOfMemory" for each in results.values())
     assert all("smaller partitions" in each.error_message for each in results.values())  # type: ignore[union-attr]
     assert logged[0].error_message == "partition 0: out of memory"
     runner.run([partition_task(number) for number in range(2, 5)])

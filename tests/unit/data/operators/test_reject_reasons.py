@@ -55,7 +55,7 @@ def test_every_unread_row_counts_in_a_share_however_many_reasons_there_are(tmp_p
     so_far = of_partition.keep_all(str(tmp_path / "rejects"))
     for limit, is_enough in (("40%", True), ("39%", False)):
         rejects = Rejects(limit)
-        rejects.ended(0, {"rejects": msgspec.to_builtins(so_far), "source_rows": 60})
+        rejects.set_partition(0, {"rejects": msgspec.to_builtins(so_far), "source_rows": 60})
         if is_enough:
             rejects.check("here", are_all_read=True)
         else:
