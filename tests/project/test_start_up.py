@@ -91,6 +91,15 @@ def test_a_job_without_probes_imports_nothing_for_them(
     }
 
 
+def test_a_store_in_the_environment_is_read_without_yaml(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_STORE", str(tmp_path / "jobs.db"))
+    loaded = loaded_by("run", "--", "true")
+    assert "joblens.spec.settings.config" in loaded
+    assert not loaded & {"joblens.spec.formats.yaml_reader"}
+
+
 def test_a_job_imports_telemetry_only_where_it_is_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

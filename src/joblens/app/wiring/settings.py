@@ -62,10 +62,10 @@ class _Layers:
         self.problems += reading.problems
 
     def add_text(self, name: str, text: str, origin: str, base_dir: str) -> None:
-        from joblens.model.setting_list import all_settings
+        from joblens.model.setting_list import setting_of
         from joblens.spec.settings.config import unknown_key, value_from_text
 
-        setting = all_settings().get(name)
+        setting = setting_of(name)
         if setting is None:
             self.problems.append(f"{origin}: {unknown_key(name)}")
             return

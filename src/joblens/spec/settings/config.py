@@ -5,7 +5,7 @@ Reports all unknown keys, wrong types and duplicate keys of a file at once, with
 
 import math
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -13,8 +13,10 @@ from joblens.model.errors import InputError
 from joblens.model.jobs.probe_choice import chosen_probes
 from joblens.model.setting_list import Kind, Setting, all_settings
 from joblens.model.values.units import format_bytes, format_duration, parse_duration, parse_size
-from joblens.spec.formats.positions import any_of, nearest_word, shown
-from joblens.spec.formats.yaml_reader import Document, Path, Problem, parse_yaml
+
+# A variable of the environment is read without YAML and, if it is right, without words for errors.
+if TYPE_CHECKING:
+    from joblens.spec.formats.yaml_reader import Document, Path, Problem
 
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
@@ -30,6 +32,8 @@ class ConfigReading(Struct, frozen=True):
 
 def read_config(text: str, source: str) -> ConfigReading:
     """Parses a file. `source`: its path, for messages; relative paths start at its directory."""
+    from joblens.spec.formats.yaml_reader import parse_yaml
+
     document = parse_yaml(text)
     walk = _Walk(document, os.path.dirname(os.path.abspath(source)))
     walk.section(document.value, "", ())
@@ -41,23 +45,23 @@ def read_config(text: str, source: str) -> ConfigReading:
 class _Walk:
     """Walks a document section by section and collects values."""
 
-    def __init__(self, document: Document, base_dir: str) -> None:
+    def __init__(self, document: "Document", base_dir: str) -> None:
         self.values: dict[str, Any] = {}
         self.lines: dict[str, int] = {}
         self.problems: list[Problem] = []
         self._document = document
         self._base_dir = base_dir
 
-    def section(self, content: Any, prefix: str, path: Path) -> None:
+    def section(self, content: Any, prefix: str, path: "Path") -> None:
         if content is None:  # an empty file, or a section whose lines are all commented out
             return
         if not isinstance(content, dict):
-            self._note(path, f"expected {_keys_text(prefix)}, not {shown(content)}")
+            self._note(path, f"expected {_keys_text(prefix)}, not {_shown(content)}")
             return
         for key, raw in content.items():
             self._entry(prefix + key, raw, (*path, key))
 
-    def _entry(self, name: str, raw: Any, path: Path) -> None:
+    def _entry(self, name: str, raw: Any, path: "Path") -> None:
         setting = all_settings().get(name)
         if setting is not None:
             try:
@@ -70,7 +74,9 @@ class _Walk:
         else:
             self._note(path, unknown_key(name))
 
-    def _note(self, path: Path, message: str) -> None:
+    def _note(self, path: "Path", message: str) -> None:
+        from joblens.spec.formats.yaml_reader import Problem
+
         self.problems.append(Problem(self._document.mark(path), message))
 
 
@@ -91,6 +97,8 @@ def keys_of(prefix: str) -> list[str]:
 
 def unknown_key(name: str) -> str:
     """Reports an unknown key, with the key or section that was probably meant."""
+    from joblens.spec.formats.positions import nearest_word
+
     section, dot, key = name.rpartition(".")
     where = f" in '{section}'" if section else ""
     nearest = nearest_word(key, keys_of(section + dot))
@@ -107,7 +115,7 @@ def value_from_yaml(setting: Setting, raw: Any, base_dir: str) -> Any:
     if raw is None:
         if setting.is_optional:
             return None
-        raise _wrong(setting, shown(raw))
+        raise _wrong(setting, raw)
     if isinstance(raw, str) and setting.kind not in (Kind.BOOL, Kind.INT, Kind.FLOAT):
         return value_from_text(setting, raw, base_dir)
     is_number = isinstance(raw, int | float) and not isinstance(raw, bool) and math.isfinite(raw)
@@ -120,7 +128,7 @@ def value_from_yaml(setting: Setting, raw: Any, base_dir: str) -> Any:
             return _in_range(setting, raw)
         case Kind.SIZE if is_number and raw == int(raw):
             return _in_range(setting, int(raw))
-    raise _wrong(setting, shown(raw))
+    raise _wrong(setting, raw)
 
 
 def value_from_text(setting: Setting, text: str, base_dir: str) -> Any:
@@ -147,7 +155,7 @@ def value_from_text(setting: Setting, text: str, base_dir: str) -> Any:
     except (ValueError, InputError) as error:
         if isinstance(error, _OutOfRange):
             raise
-        raise _wrong(setting, shown(text)) from error
+        raise _wrong(setting, text) from error
 
 
 class _OutOfRange(InputError):
@@ -177,7 +185,7 @@ def _bool(setting: Setting, word: str) -> bool:
         return True
     if word.lower() in _FALSE:
         return False
-    raise _wrong(setting, shown(word))
+    raise _wrong(setting, word)
 
 
 def _finite(word: str) -> float:
@@ -191,7 +199,7 @@ def _choice(setting: Setting, word: str) -> str:
     for choice in setting.choices:
         if choice.lower() == word.lower().replace("-", "_"):
             return setting.choice_class(choice) if setting.choice_class else choice
-    raise _wrong(setting, shown(word))
+    raise _wrong(setting, word)
 
 
 def _text(setting: Setting, text: str) -> str:
@@ -202,15 +210,23 @@ def _text(setting: Setting, text: str) -> str:
 
 def _path(setting: Setting, word: str, base_dir: str) -> str:
     if not word or "\0" in word:
-        raise _wrong(setting, shown(word))
+        raise _wrong(setting, word)
     if "://" in word:  # a store may be a URL
         return word
     return os.path.normpath(os.path.join(base_dir, os.path.expanduser(word)))
 
 
-def _wrong(setting: Setting, given: str) -> InputError:
-    return InputError(f"{setting.name} must be {setting.expected}, not {given}")
+def _wrong(setting: Setting, given: Any) -> InputError:
+    return InputError(f"{setting.name} must be {setting.expected}, not {_shown(given)}")
+
+
+def _shown(value: Any) -> str:
+    from joblens.spec.formats.positions import shown
+
+    return shown(value)
 
 
 def _keys_text(prefix: str) -> str:
+    from joblens.spec.formats.positions import any_of
+
     return any_of(keys_of(prefix))
