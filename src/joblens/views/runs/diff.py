@@ -379,19 +379,19 @@ def _rest(found: JobDiff, width: int, paint: Palette) -> list[str]:
     judged = max((one.earlier_runs for one in found.numbers), default=0)
     notes = []
     if not any(one.has_moved for one in found.numbers):
-                limit = "more than usual" if judged else "10% or more"
+        limit = "more than usual" if judged else "10% or more"
         notes.append(f"No number changed by {limit}.")
     if found.same:
-                notes.append(f"Unchanged: {', '.join(found.same)}.")
+        notes.append(f"Unchanged: {', '.join(found.same)}.")
     if found.unknown:
-                notes.append(f"Not known for both: {', '.join(found.unknown)}.")
+        notes.append(f"Not known for both: {', '.join(found.unknown)}.")
     notes.append(
-                f"▲▼ more than the usual difference of {counted(judged, 'earlier run')} (USUAL), else 10% or more."
+        f"▲▼ more than the usual difference of {counted(judged, 'earlier run')} (USUAL), else 10% or more."
         if judged
         else "▲▼ 10% or more: too few earlier runs to know the usual difference."
     )
     if any(_is_number_insignificant(one) for one in found.numbers):
-                where_known = " (with a USUAL, 0.02s or 1 MiB)" if judged else ""
+        where_known = " (with a USUAL, 0.02s or 1 MiB)" if judged else ""
         notes.append(f"{INSIGNIFICANT} less than 0.1s or 8 MiB apart{where_known}: not significant.")
     lines = [line for note in notes for line in wrap(note, min(width, 110))]
     return ["", *(paint.paint(line, "dim") for line in lines)]

@@ -276,7 +276,7 @@ def test_every_change_of_a_tenth_is_marked_and_no_other() -> None:
     (cpu,) = [line for line in text.splitlines() if line.startswith("CPU time")]
     assert wall.split()[-2:] == ["-55%", "▼"]
     assert cpu.split()[-1] == "+9%"
-    assert "▲▼ 10% and more" in text
+    assert "▲▼ 10% or more" in text
     assert "No number changed" not in text
 
 
