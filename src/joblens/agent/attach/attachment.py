@@ -67,7 +67,7 @@ def find_target(text: str, engine: str = "", socket: str = "") -> Target:
     else:
         kind = ""
     if not text:
-        raise InputError("attach: nothing was named", hint=_HINT)
+        raise InputError("attach needs a process, a container or a control group", hint=_HINT)
     if kind == "pid" or (not kind and text.isascii() and text.isdigit()):
         return _process(text)
     if kind == "cgroup" or (not kind and "/" in text):

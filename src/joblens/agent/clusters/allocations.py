@@ -3,7 +3,7 @@ given up when they keep failing.
 
 An allocation that was cancelled, failed or came to the end of its time is replaced while jobs wait for it, so
 that as many keep working as were asked for. Ones that end within a minute say that something is wrong: after
-a few in a row no more are asked for as long as others work. Pure: the clock comes in.
+a few in a row no more are requested as long as others work. Pure: the clock comes in.
 """
 
 import threading
@@ -124,13 +124,13 @@ class AllocationRetryLimit:
             self._counts.update(uuids)
         hopeless = tuple(uuid for uuid in uuids if self._counts[uuid] >= _MOST)
         again = [uuid for uuid in uuids if self._counts[uuid] < _MOST]
-        how = f"ended before anything began there ({words})"
+        how = f"ended before its worker started ({words})"
         what = f"{self._named(allocations)} {how}"
         its = what if len(allocations) == 1 else f"its allocation at {self._engine} {how}"
         return FailedAllocation(
             hopeless,
-            f"{its}, and so did {_MOST - 1} before it",
-            f"{what}: {self._listed(again)} placed again" if again else "",
+            f"{its}, as did {_MOST - 1} before it",
+            f"{what}: {self._listed(again)} resubmitted" if again else "",
         )
 
     def _named(self, allocations: Mapping[str, list[str]]) -> str:
@@ -228,11 +228,11 @@ class ReplacedAllocations:
                 return []
             self._stopped.add(queue)
             soon = f"{_MOST_SHORT} in a row ended within a minute"
-            return [Replacement(queue, 0, f"{what}; {soon}: no more are asked for, {serving} left")]
+            return [Replacement(queue, 0, f"{what}; {soon}: no more are requested, {serving} left")]
         if not serving or missing <= 0:  # jobs that nothing serves are placed again as new ones are
-            return [Replacement(queue, 0, f"{what} while {jobs}: asking for another")]
+            return [Replacement(queue, 0, f"{what} while {jobs}: requesting another")]
         another = "another" if missing == 1 else f"{missing} others"
-        return [Replacement(queue, missing, f"{what} while {jobs}: asking for {another}")]
+        return [Replacement(queue, missing, f"{what} while {jobs}: requesting {another}")]
 
     def _named(self, losses: list[_Loss]) -> str:
         words = ", ".join(dict.fromkeys(loss.word for loss in losses if loss.word)) or "gone"

@@ -298,7 +298,7 @@ class RunPlacing:
         self._next_placing_s = mono_s(self._context.clock) + self._pause_s
         if str(error) not in self._reported:
             self._reported.add(str(error))
-            self._events.on_warning(f"{error}; jobs wait, and the cluster is asked again")
+            self._events.on_warning(f"{error}; jobs wait for the next attempt")
 
     def _is_there(self) -> None:
         self._pause_s = 0.0
@@ -409,8 +409,8 @@ class RunPlacing:
         if not named:
             count = f"{len(uuids)} job{'' if len(uuids) == 1 else 's'}"
             self._events.on_warning(
-                f"allocation {job_id} was {ending.text}: {count} that ran there ended with it,"
-                " jobs that had not begun go elsewhere"
+                f"allocation {job_id} was {ending.text}: {count} running there ended,"
+                " jobs that had not started are resubmitted"
             )
         self._events.on_ended(uuids, job_id, ending)
 

@@ -277,7 +277,7 @@ class RunTickets:
             again = "is" if len(jobs) == 1 else "are"
             how = "had to stop" if worker.gave_back else "was lost"
             where = "" if worker.host in worker.name else f" on {worker.host}"
-            self._side.warn(f"worker {worker.name}{where} {how}: {shown} {again} queued again")
+            self._side.warn(f"worker {worker.name}{where} {how}: {shown} {again} requeued")
 
     def _take(self, record: Record) -> None:
         uuid = record.job.uuid

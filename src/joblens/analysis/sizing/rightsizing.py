@@ -184,7 +184,7 @@ def _with_files(observations: Sequence[Observation], peak: int) -> str:
 
 def _smaller_first_try(group: Group, chosen: Allocation) -> tuple[float, str]:
     """If jobs that do not fit are retried, a killed job is no reason for more."""
-    share = f"{100 * chosen.retries:.0f}% need another try with {memory_text(chosen.retry_bytes)}"
+    share = f"{100 * chosen.retries:.0f}% need a retry with {memory_text(chosen.retry_bytes)}"
     current = group.current.memory_bytes
     if current is not None and chosen.first_bytes < current:
         if any(item.memory_is_least for item in group.observations):

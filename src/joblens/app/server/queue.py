@@ -186,9 +186,7 @@ def reason_of(ticket: TicketStanding, workers: Sequence[WorkerInfo]) -> str:
     """Returns why a ticket waits, in a sentence."""
     if not ticket.is_ready:
         return "starts when the job before it has succeeded"
-    again = (
-        f"queued again: worker {ticket.lost_worker} stopped before its end; " if ticket.lost_worker else ""
-    )
+    again = f"requeued: worker {ticket.lost_worker} stopped before its end; " if ticket.lost_worker else ""
     if is_of_cluster(ticket.queue):
         return f"{again}waits for a worker that the cluster starts"
     serving = workers_of(ticket.queue, workers, ticket.user)

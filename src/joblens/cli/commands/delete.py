@@ -83,7 +83,7 @@ def delete_selected(
     session.write(f"{counted(len(jobs), 'job')} {verb}\n" if jobs else f"{nothing}\n")
     if obstacles:
         first, number = obstacles[0], obstacles[0].record.number
-        session.write(f"{counted(len(obstacles), 'job')} left out: job {number} {first.reason}\n")
+        session.write(f"{counted(len(obstacles), 'job')} skipped: job {number} {first.reason}\n")
     return 0
 
 
