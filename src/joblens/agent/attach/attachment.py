@@ -56,9 +56,7 @@ class Target(Struct, frozen=True, kw_only=True):
     groups: dict[str, str] = {}  # hierarchy -> directory; empty: it is a process tree
     container: ContainerInfo | None = None
     engine: str = ""
-    ask_container: Callable[[], ContainerInfo] | None = (
-        None  # returns its current facts; may raise JoblensError
-    )
+    ask_container: Callable[[], ContainerInfo] | None = None  # present facts; may raise JoblensError
 
 
 def find_target(text: str, engine: str = "", socket: str = "") -> Target:

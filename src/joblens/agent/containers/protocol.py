@@ -212,10 +212,7 @@ def _docker_body(
     host: dict[str, Any] = {
         "Binds": list(asked.volumes),
         "Devices": [_device(text) for text in asked.devices],
-        "LogConfig": {
-            "Type": "none",
-            "Config": {},
-        },  # output comes through the client and is not stored twice
+        "LogConfig": {"Type": "none", "Config": {}},  # the client stores the output
         **_present(
             CgroupParent=order.cgroup_parent,
             NetworkMode=asked.network,

@@ -2,14 +2,11 @@
 
 It runs in a bare `python -I -S` (see `start_argv`) or in a fork of an owner that has imported nothing yet,
 and imports almost nothing: its memory is the floor under the job's `ru_maxrss`, and every job pays for its
-start. It
-- is the subreaper of everything the job starts, so that it can wait for each process,
-- puts the job into its control groups before the first instruction of the job runs,
-- waits for every process with `wait4` and sums up its usage as the kernel reports it,
-- outlives a killed owner: it then waits for the job and leaves the outcome in a file.
+start. It is the subreaper of everything the job starts, so that it can wait for each process with `wait4` and
+sum up the usage. It puts the job into its control groups before the first instruction of the job runs. It
+outlives a killed owner: it then waits for the job and leaves the outcome in a file.
 
 Owner and launcher exchange messages over one SEQPACKET socket, one marshalled tuple per message:
-
 owner -> launcher   ("join", groups)  ("part", bytes)…  ("start",)  ("go", counter files)
                     ("signal", n, to its group?)  ("bye",)
 launcher -> owner   ("hello", pid)  ("joined",)  ("ready", pid, start ticks)  ("running", mono ns)
@@ -114,8 +111,7 @@ class TakenOver:
             self._file = -1
 
     def wait_for(self, pid: int) -> tuple[int, Any, tuple[int, ...] | None]:
-        """Returns wait status, usage, and I/O as from `read_io`. Signals must be blocked: handling one would
-        be included."""
+        """Returns wait status, usage, and I/O as from `read_io`. Signals must be blocked meanwhile."""
         if self._file < 0:
             return (*os.wait4(pid, 0)[1:], None)
         text = os.pread(self._file, 4096, 0)
@@ -261,8 +257,7 @@ class Launcher:
             self._owner_vanished()
 
     def join(self, attach: list[str]) -> bool:
-        """Makes the child that will become the job, inside its groups. Returns False if it could not join
-        them."""
+        """Makes the child that will become the job, inside its groups. Returns whether it joined them."""
         from launcher_child import child_becomes_job  # type: ignore[import-not-found]  # the file beside this
 
         self.groups = [os.path.dirname(path) for path in attach]
@@ -304,8 +299,7 @@ class Launcher:
             self._failed(answer)
 
     def _let_go_of_files(self, stdio: list[Any]) -> None:
-        """Closes the job's files: held open here, they would hide the end of the job's output from its
-        readers."""
+        """Closes the job's files: held open here, they would hide the end of the job's output."""
         nothing = os.open("/dev/null", os.O_RDWR)
         for index in (0, 1, 2):
             os.dup2(nothing, index)
@@ -394,8 +388,7 @@ class Launcher:
             end_with_owner(self.groups, self.main_pid if self.ends_with_owner == "container" else 0)
 
     def _leave_outcome(self, totals: tuple[Any, ...]) -> None:
-        """Writes the outcome, because the owner is gone. Of a job that never ran nothing stays, not even its
-        groups."""
+        """Writes the outcome for recovery. Of a job that never ran nothing stays, not even its groups."""
         if not self.exec_confirmed:
             from kill_with_owner import remove_groups
 

@@ -344,8 +344,7 @@ class SlotLauncher:
             self._reap_rest(_REAP_PATIENCE_NS)
 
     def _reap_rest(self, patience_ns: int) -> tuple[Any, ...]:
-        """Waits for processes that outlived the job, whose usage belongs to the job. Returns the job's
-        totals."""
+        """Waits for processes that outlived the job, and returns its totals with theirs."""
         deadline_ns = time.monotonic_ns() + patience_ns
         while (alive := self._reap_others(self.tally)) and time.monotonic_ns() < deadline_ns:
             time.sleep(0.001)
@@ -383,8 +382,7 @@ class SlotLauncher:
         )
 
     def _reap_others(self, tally: launcher.Tally) -> bool:
-        """Reaps orphans of the job, which are children of this process. Returns whether some are still
-        running."""
+        """Reaps orphans of the job, which are now children of this process. Returns whether some run."""
         while True:
             try:
                 pid, _, usage = os.wait4(-1, os.WNOHANG)
@@ -484,9 +482,7 @@ def main() -> None:
     nothing = os.open("/dev/null", os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
-    _signal.signal(
-        _signal.SIGCHLD, _signal.SIG_DFL
-    )  # reset, because a program that ignores it hands that down
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a parent that ignores it passes that on
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
     try:

@@ -322,9 +322,7 @@ class Accountant:
     ) -> JobMeter:
         """`others`: instruments beyond its groups. `pids`: returns its processes, if known."""
         if groups is None:
-            from joblens.probes.proc.process_tree import (
-                ProcessTreeProbe,
-            )  # imported here: most machines have groups
+            from joblens.probes.proc.process_tree import ProcessTreeProbe  # few machines lack groups
 
             tree = ProcessTreeProbe(launcher_pid, include_root=False)
             return JobMeter(tree, None, self._host, self._clock, probe_counts_reaped=False, others=others)

@@ -143,7 +143,7 @@ class Recovery:
         return job
 
     def _new_ledgers(self) -> dict[str, Owner]:
-        """Returns ledgers to read. Those that were read get no new jobs."""
+        """Returns ledgers that were not read yet: a ledger of a dead owner gets no new jobs."""
         if not self._trusts_records:
             return {}
         left = left_ledgers(self.spool_dir, self._host)

@@ -133,8 +133,7 @@ class JobSession:
             raise
 
     def _prepare(self) -> Attempt:
-        """Makes the groups, the launcher and the process that waits to become the job, and opens its
-        probes."""
+        """Makes the groups, the launcher, the process that waits to become the job, and its probes."""
         context = self._context
         if self._nodes is not None:
             self._plan = self._nodes.begin(self._plan)
@@ -234,8 +233,7 @@ class JobSession:
         return Measurement(self.job, context.recorder, meter, details, self._on_sample)
 
     def _begin(self, attempt: Attempt) -> None:
-        """Writes to the store, before the first instruction of the job, everything needed to find the job
-        again."""
+        """Stores everything needed to find the job again, before its first instruction runs."""
         assert self._measurement is not None
         assert self._launcher is not None
         base = self._measurement.meter.take_base()
