@@ -1,35 +1,35 @@
 """Migrations of a store to the present schema, and copies of stores."""
 
 import os
+from collections.abc import Callable
 
 import apsw
 
 from joblens.files.atomic import atomic_file
 from joblens.model.errors import StoreCorrupt, StoreError
 from joblens.stores.sqlite import statistics
-from joblens.stores.sqlite.opening import SCHEMA_VERSION, Warn, identity
 from joblens.stores.sqlite.sql import QUERIES, migration_files, read_text, writing
 
 _STATISTICS_SINCE = 2  # version that introduced rollups, which are filled from existing jobs
 _PAGES_AT_ONCE = 1000  # of a copy; others may write in between
 
 
-def migrate(connection: apsw.Connection, path: str, warn: Warn) -> None:
+def migrate(connection: apsw.Connection, path: str, warn: Callable[[str], None]) -> None:
     """Upgrades the store in one transaction, after a backup beside it."""
     backup = ""
     try:
         with writing(connection):
-            version, _ = identity(connection)
-            if version == SCHEMA_VERSION:  # another process was faster
+            version, _ = connection.execute(QUERIES["identity"]).get
+            if version == len(migration_files()):  # another process was faster
                 return
             backup = _back_up(path, version)
-            _upgrade(connection, path, version)
+            present = _upgrade(connection, path)
     except BaseException:
         if backup:
             os.unlink(backup)
         raise
     warn(
-        f"the store {path} was upgraded from schema version {version} to {SCHEMA_VERSION}; "
+        f"the store {path} was upgraded from schema version {version} to {present}; "
         f"{backup} is a copy from before"
     )
 
@@ -49,9 +49,8 @@ def upgraded_copy(connection: apsw.Connection, path: str) -> apsw.Connection:
     copy = apsw.Connection("")
     try:
         _copy(connection, copy)
-        version, _ = identity(copy)
         with writing(copy):
-            _upgrade(copy, path, version)
+            _upgrade(copy, path)
     except apsw.FullError as error:
         raise StoreError(
             f"the store {path} has an old schema version, and there is no space for the temporary copy from "
@@ -62,9 +61,12 @@ def upgraded_copy(connection: apsw.Connection, path: str) -> apsw.Connection:
     return copy
 
 
-def _upgrade(connection: apsw.Connection, path: str, version: int) -> None:
+def _upgrade(connection: apsw.Connection, path: str) -> int:
+    """Returns the present version."""
+    version, _ = connection.execute(QUERIES["identity"]).get
+    files = migration_files()
     try:
-        for file in migration_files()[version:]:
+        for file in files[version:]:
             connection.execute(read_text(file))
     except apsw.SQLError as error:
         raise StoreCorrupt(
@@ -74,7 +76,8 @@ def _upgrade(connection: apsw.Connection, path: str, version: int) -> None:
         ) from error
     if version < _STATISTICS_SINCE:
         statistics.rebuild(connection)
-    connection.execute(QUERIES["set_user_version"].format(version=SCHEMA_VERSION))
+    connection.execute(QUERIES["set_user_version"].format(version=len(files)))
+    return len(files)
 
 
 def copy_store(connection: apsw.Connection, path: str) -> None:

@@ -211,7 +211,8 @@ def _is_beginning(content: bytes, whole: str) -> bool:
 
 
 def _checked_version(connection: apsw.Connection, path: str) -> int:
-    version, application_id = identity(connection)
+    version: int
+    version, application_id = connection.execute(QUERIES["identity"]).get
     if application_id != APPLICATION_ID:
         raise StoreError(
             f"{path} is an SQLite file, but not a joblens store", hint="name another file with --store"
@@ -222,8 +223,3 @@ def _checked_version(connection: apsw.Connection, path: str) -> int:
             hint="use the newer joblens that wrote it, or another store",
         )
     return version
-
-
-def identity(connection: apsw.Connection) -> tuple[int, int]:
-    version, application_id = connection.execute(QUERIES["identity"]).get
-    return version, application_id
