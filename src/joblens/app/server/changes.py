@@ -286,12 +286,12 @@ class Changer:
 
     def delete_jobs(self, asked: DeleteJobs) -> Done:
         """As `delete`, with workflows. Nothing is deleted if one of the jobs or workflows must stay."""
-        from joblens.app.jobs.deletion import refuse_resumable
+        from joblens.app.runs.deletion import refuse_resumable
 
         self._caller.require(Role.ADMIN)
         workflows = [find_workflow(self._store, self._caller, ident) for ident in asked.workflows]
         for workflow in workflows:
-            refuse_resumable(self._store, workflow, None)
+            refuse_resumable(self._store, workflow, None, self._settings)
         gone = self._delete(self._jobs(asked.uuids))
         removed = [each for each in workflows if self._store.delete_workflow(each.uuid)]
         for workflow in removed:
@@ -327,9 +327,9 @@ class Changer:
             self._audit("job-cancel", run.uuid, {"index": index})
 
     def _delete(self, records: list[Record]) -> list[Tombstone]:
-        from joblens.app.jobs.deletion import Mirrors, delete, select
+        from joblens.app.runs.deletion import Mirrors, delete, select
 
-        selection = select(self._store, records, None)
+        selection = select(self._store, records, None, self._settings)
         if selection.obstacles:
             first = selection.obstacles[0]
             raise Conflict(f"job {first.record.number} {first.reason}", hint=first.hint)
