@@ -292,7 +292,7 @@ def test_a_job_for_which_there_is_no_gpu_anywhere_is_refused_before_anything_is_
     cli: WorkflowCli, store_path: Path
 ) -> None:
     done = run(cli, "name: one\njobs:\n  - {name: a, command: 'true', num_gpus: 1}\n", code=2)
-    assert "a: needs 1 GPU, 0 are offered" in done.stderr
+    assert "a: needs 1 GPU, 0 available" in done.stderr
     assert not store_path.exists()
 
 
@@ -328,7 +328,7 @@ def test_jobs_wait_for_a_cluster_that_is_away(cli: WorkflowCli, monkeypatch: pyt
     )
     assert driver.stdout is not None
     for line in driver.stdout:
-        if "the cluster is away" in line:
+        if "the cluster is unreachable" in line:
             break
     away.unlink()
     output, _ = driver.communicate(timeout=60)

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 
 _COUNTED = ("cpu", "cpuacct", "memory", "pids")
-_HINT = "a process id, a control group (/sys/fs/cgroup/… or its path below that), or a container's name or id"
+_HINT = (
+    "give a process ID, a control group (/sys/fs/cgroup/… or a path below it), or a container's name or ID"
+)
 
 
 class Target(Struct, frozen=True, kw_only=True):

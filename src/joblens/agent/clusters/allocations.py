@@ -147,7 +147,7 @@ def _words(news: AllocationEvent) -> str:
     return ": ".join(word for word in (news.word, news.reason) if word) or news.state.value
 
 
-_REQUEUE_S = 2.0  # for jobs of a lost allocation to be queued again
+_REQUEUE_S = 2.0  # for jobs of a lost allocation to be requeued
 _SHORT_S = 60.0
 _MOST_SHORT = 3  # in a row
 _MOST_OF_ITS_TIME = 0.8  # an allocation that ends by itself earlier had no jobs
@@ -229,7 +229,7 @@ class ReplacedAllocations:
             self._stopped.add(queue)
             soon = f"{_MOST_SHORT} in a row ended within a minute"
             return [Replacement(queue, 0, f"{what}; {soon}: no more are requested, {serving} left")]
-        if not serving or missing <= 0:  # jobs without an allocation are placed again like new ones
+        if not serving or missing <= 0:  # jobs without an allocation are resubmitted like new ones
             return [Replacement(queue, 0, f"{what} while {jobs}: requesting another")]
         another = "another" if missing == 1 else f"{missing} others"
         return [Replacement(queue, missing, f"{what} while {jobs}: requesting {another}")]

@@ -408,7 +408,7 @@ class RunTickets:
 def _changed(
     store: QueueStore, before: dict[str, Status]
 ) -> tuple[list[Record], dict[str, FormerWorker], float]:
-    """Returns records of jobs whose status changed, the former workers of those that are queued again, and
+    """Returns records of jobs whose status changed, the former workers of those that are requeued, and
     the duration of the query. Unknown jobs are not in the store yet."""
     began_s = time.monotonic()
     states = store.states(list(before))

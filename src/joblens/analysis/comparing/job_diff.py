@@ -38,7 +38,7 @@ NUMBERS = {
     "waited_s": _Number("waited to start", "s"),
     "cpu_s": _Number("CPU time", "s", "cpu_total_usec", _USEC),
     "cpu_system_s": _Number("of it in the kernel", "s", "cpu_system_usec", _USEC),
-    "throttled_s": _Number("held back by its CPU limit", "s", "cpu_throttled_usec", _USEC),
+    "throttled_s": _Number("throttled by its CPU limit", "s", "cpu_throttled_usec", _USEC),
     "idle_s": _Number("computed nothing", "s"),
     "memory_peak_bytes": _Number("peak memory", "bytes", "memory_peak_bytes"),
     "io_read_bytes": _Number("read from disk", "bytes", "io_read_bytes"),

@@ -146,7 +146,7 @@ def _usage(fields: dict[str, Any]) -> Usage:
 
 
 def _times(fields: dict[str, Any], status: Status) -> tuple[int, int, float]:
-    """(start, end, duration); each one missing is worked out from the two others."""
+    """(start, end, duration); each one missing is calculated from the two others."""
     start = _instant(fields, "start_time")
     end = _instant(fields, "end_time")
     duration_s = _number(fields, "duration_seconds")

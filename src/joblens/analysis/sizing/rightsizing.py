@@ -211,7 +211,7 @@ def _cpus(group: Group) -> Advice | None:
     held_back = [item.limits.cpus for item in observations if item.is_throttled and item.limits.cpus]
     if held_back and max(held_back) >= advised and (current is None or current <= max(held_back)):
         advised = cpus_for(max(held_back) + 1)
-        reason = f"held back at {max(held_back):g}: one more"
+        reason = f"throttled at {max(held_back):g}: one more"
     elif current is not None:
         keep = _why_kept(group, current, advised, (advised, advised), uncertain=False)
         advised, reason = (current, f"{level} {percent}% CPU{keep}") if keep else (advised, reason)

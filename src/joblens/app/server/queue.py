@@ -234,7 +234,7 @@ def _after(cursor: str | None) -> tuple[int, int]:
     if not (mark and all(each.isascii() and each.isdecimal() and len(each) < 19 for each in (since, number))):
         raise InputError(
             f"cursor '{cursor[:80]}' is not one that a list returned",
-            hint="use `next` of the previous page unchanged, or leave it out to start again",
+            hint="use `next` of the previous page unchanged, or omit it to start again",
         )
     return int(since), int(number)
 

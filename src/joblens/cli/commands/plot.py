@@ -21,7 +21,7 @@ _FORMATS = ("html", "png", "svg")
 def _split_formats(
     ctx: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """--format is also how every command is asked for JSON."""
+    """--format also selects JSON, as for every command."""
     names = [name.strip().lower() for each in given for name in each.split(",") if name.strip()]
     unknown = [name for name in names if name not in (*_FORMATS, "json", "text")]
     if unknown:
