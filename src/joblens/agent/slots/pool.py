@@ -36,7 +36,7 @@ class SlotPool(SlotListener):
         self._loop.take_samples()
 
     def poll_cancel_requests(self) -> None:
-        """On the sampler's thread."""
+        """On the recorder's thread."""
         self._loop.poll_cancel_requests()
 
     def run(self, jobs: Iterable[SlotJob]) -> Iterator[Record]:
