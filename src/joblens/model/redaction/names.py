@@ -157,11 +157,13 @@ _ALLOWED_ENV_PREFIXES = (
 def is_secret_name(name: str) -> bool:
     """Whether a parameter, option or variable of this name holds a secret."""
     bare = name.lstrip("-")
+    if bare.lower() in _NO_SECRET_NAMES:
+        return False
     plain = bare.lower().replace("_", "")
     if plain.isascii() and plain.isalnum() and not any(sign in plain for sign in _SECRET_SIGNS):
         return False  # of nearly all variables: no regular expression has to be compiled
     words = [word.lower() for word in _words().findall(bare)]
-    if not words or bare.lower() in _NO_SECRET_NAMES:
+    if not words:
         return False
     if words[-1] in _NO_SECRET_IF_LAST or not _NO_SECRET_IF_ANY.isdisjoint(words):
         return False
