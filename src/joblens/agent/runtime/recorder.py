@@ -158,7 +158,7 @@ class Recorder:
         self._thread: threading.Thread | None = None
         self.is_closing = False
         self._taken = 0
-        self._applied_at_s = 0.0
+        self._applied_at_s = time.monotonic()
         self._is_due = False  # facts wait that the thread is to write now
         self._questions: list[Callable[[], None]] = []  # not asked yet
         self._names: set[Hashable | None] = set()  # of questions without an answer
