@@ -34,8 +34,8 @@ class ThreadsFromTheStart:
         return 0.0 if self._probe is None else self._probe.interval_s
 
     @property
-    def is_settled(self) -> bool:
-        return self._probe is not None and self._probe.is_settled
+    def is_stable(self) -> bool:
+        return self._probe is not None and self._probe.is_stable
 
     def read(self) -> Details:
         if self._probe is None:

@@ -67,7 +67,7 @@ class InterfacesProbe:
         self._readings = 0
 
     @property
-    def is_settled(self) -> bool:
+    def is_stable(self) -> bool:
         """The processes share the machine's interfaces until one of them enters another namespace."""
         return self._file < 0
 

@@ -164,7 +164,7 @@ class ThreadsProbe:
         return min(_LONGEST_S, max(_SHORTEST_S, (time.monotonic() - self._began_s) / 10))
 
     @property
-    def is_settled(self) -> bool:
+    def is_stable(self) -> bool:
         """The last scan was not stopped by its budget."""
         return not self._unread and all(
             state.cpu_ns == state.read_at_cpu_ns for state in self._living.values()

@@ -57,7 +57,7 @@ def test_threads_are_looked_at_by_the_first_sample_after_the_start() -> None:
 
 def test_threads_are_not_read_again_while_the_job_is_idle_unless_they_ran_before() -> None:
     class Threads:
-        name, interval_s, is_settled, count = "threads", 0.0, True, 0
+        name, interval_s, is_stable, count = "threads", 0.0, True, 0
 
         def read(self) -> Details:
             self.count += 1

@@ -228,7 +228,7 @@ def test_totals_of_groups_that_were_noted_do_not_count_the_reaped_twice() -> Non
 class Counted(Readings):
     """Counts its readings."""
 
-    is_settled = True
+    is_stable = True
     counts_each_run = True
     round_length = 1
     count = 0
@@ -241,7 +241,7 @@ class Counted(Readings):
 def test_nothing_but_totals_is_read_of_a_job_that_does_not_run() -> None:
     totals = Counted(*({"cpu_total_usec": cpu_usec} for cpu_usec in (5, 7, 7, 7, 8, 8)))
     processes, counters, network = Counted({"open_files": 3}), Counted({"cycles": 9}), Counted({})
-    network.is_settled = False
+    network.is_stable = False
     one = JobMeter(
         totals, processes, Readings({}), FakeClock(), probe_counts_reaped=True, others=[counters, network]
     )
