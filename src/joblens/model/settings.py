@@ -59,7 +59,7 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     ] = None
     journal_dir: Annotated[
         Path | None,
-        _doc("Where writes wait while the store cannot take them. Unset: under the XDG state directory."),
+        _doc("Where writes wait while the store is unavailable. Unset: under the XDG state directory."),
     ] = None
 
 
@@ -79,12 +79,12 @@ class SinkSettings(Struct, frozen=True, kw_only=True):
 
 
 class LimitSettings(Struct, frozen=True, kw_only=True):
-    enforce: Annotated[bool, _doc("Hold jobs to the CPUs, memory, pids and time they were given.")] = True
+    enforce: Annotated[bool, _doc("Enforce limits on CPUs, memory, pids and time.")] = True
     accounting: Annotated[Accounting, _doc("auto, cgroup or process_tree.")] = Accounting.AUTO
     cgroup_parent: Annotated[
-        str | None, _doc("cgroup (path below each mount) to make job groups in. Unset: joblens' own.")
+        str | None, _doc("cgroup (path below each mount) in which to create job groups. Unset: joblens' own.")
     ] = None
-    grace: Annotated[Duration, _doc("Time between asking a job to end and killing it.")] = 10.0
+    grace: Annotated[Duration, _doc("Time between SIGTERM and SIGKILL.")] = 10.0
 
 
 class OutputSettings(Struct, frozen=True, kw_only=True):
@@ -148,7 +148,7 @@ class ProvenanceSettings(Struct, frozen=True, kw_only=True):
 
 
 class SupervisorSettings(Struct, frozen=True, kw_only=True):
-    idle: Annotated[Duration, _doc("The background supervisor ends when it had no job for this long.")] = 10.0
+    idle: Annotated[Duration, _doc("The background supervisor exits after this long without jobs.")] = 10.0
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True):
@@ -175,12 +175,10 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
 
 
 class SlurmSettings(Struct, frozen=True, kw_only=True):
-    partition: Annotated[str | None, _doc("Partition to ask where neither option nor spec names one.")] = None
-    account: Annotated[str | None, _doc("Account to charge where neither option nor spec names one.")] = None
-    qos: Annotated[str | None, _doc("Quality of service where neither option nor spec names one.")] = None
-    constraint: Annotated[
-        str | None, _doc("Features that nodes must have where neither option nor spec names any.")
-    ] = None
+    partition: Annotated[str | None, _doc("Partition, if neither option nor file names one.")] = None
+    account: Annotated[str | None, _doc("Account to charge, if neither option nor file names one.")] = None
+    qos: Annotated[str | None, _doc("Quality of service, if neither option nor file names one.")] = None
+    constraint: Annotated[str | None, _doc("Node features, if neither option nor file names any.")] = None
     python: Annotated[
         str | None, _doc("Python with joblens on the nodes. Unset: the one that runs the command.")
     ] = None
@@ -197,7 +195,7 @@ class SlurmSettings(Struct, frozen=True, kw_only=True):
         int, _doc("Jobs of one array that may run at a time (--array=…%N). 0: no bound.", least=0)
     ] = 0
     idle: Annotated[
-        Duration, _doc("An idle allocation ends after this long, unless the spec says otherwise.")
+        Duration, _doc("An idle allocation ends after this long, unless the file says otherwise.")
     ] = 60.0
     poll: Annotated[Duration, _doc("How often to query Slurm.")] = 5.0
 
@@ -205,10 +203,10 @@ class SlurmSettings(Struct, frozen=True, kw_only=True):
 class RaySettings(Struct, frozen=True, kw_only=True):
     address: Annotated[
         str | None,
-        _doc("Of the cluster: HOST:PORT, or auto. Unset: $RAY_ADDRESS, else one is started for the run."),
+        _doc("Ray cluster: HOST:PORT, or auto. Unset: $RAY_ADDRESS, else one is started for the run."),
     ] = None
     resources: Annotated[
-        str | None, _doc("Resources of the cluster's own that each job takes: 'ssd=1, licence=0.5'.")
+        str | None, _doc("Custom resources that each job requests: 'ssd=1, licence=0.5'.")
     ] = None
     wait_for_nodes: Annotated[
         bool, _doc("Jobs too large for every node wait for a larger one, for clusters that scale.")
@@ -234,9 +232,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     socket: Annotated[
         Path | None, _doc("Unix socket of `serve` for its owner. Unset: in the spool directory of the store.")
     ] = None
-    tls_cert: Annotated[Path | None, _doc("Certificate of `serve`, PEM; loaded again when it changes.")] = (
-        None
-    )
+    tls_cert: Annotated[Path | None, _doc("Certificate of `serve`, PEM; reloaded when it changes.")] = None
     tls_key: Annotated[Path | None, _doc("Key of that certificate, PEM, without a password.")] = None
     client_ca: Annotated[
         Path | None, _doc("Clients must have a certificate of this authority (mutual TLS).")

@@ -77,7 +77,7 @@ class GroupFactory:
             return cls(find_placement(read_layout(), parent, may_divide=False))
         except AccountingUnavailable as error:
             raise AccountingUnavailable(
-                f"no cgroup can be made for jobs: {reason}", hint=error.hint
+                f"no cgroup can be created for jobs: {reason}", hint=error.hint
             ) from None
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class GroupFactory:
                     candidate = f"{name}-{attempt}"
                     continue
                 raise AccountingUnavailable(
-                    f"cannot make a group for the job ({error})",
+                    f"cannot create a group for the job ({error})",
                     hint=GROUP_HINT,
                 ) from error
             if UNIFIED in groups.paths:
@@ -165,7 +165,7 @@ class JobGroups:
             try:
                 self.paths["cpu"] = _make_group(self._spare["cpu"], name)
             except OSError as error:
-                self.limit_gaps["cpus"] = f"no cpu group can be made: {error.strerror}"
+                self.limit_gaps["cpus"] = f"no cpu group can be created: {error.strerror}"
                 return None
         if "cpu" in self.paths:
             self._write("cpus", "cpu", "cpu.cfs_period_us", _CPU_PERIOD_USEC)
@@ -473,7 +473,7 @@ def _by_name(parents: Iterable[str]) -> dict[str, dict[str, str]]:
     for parent in parents:
         with contextlib.suppress(OSError):  # it was just removed
             for name in os.listdir(parent):
-                found.setdefault(name, {})[parent] = os.path.join(parent, name)
+                found.setdefault(name, {})[parent] = f"{parent}/{name}"
     return found
 
 

@@ -98,7 +98,7 @@ def divide(directory: str, timeout_s: float = _DIVIDE_TIMEOUT_S) -> str:
     try:
         os.makedirs(leaf, exist_ok=True)
     except OSError as error:
-        return f"cannot make {leaf}: {error.strerror}"
+        return f"cannot create {leaf}: {error.strerror}"
     deadline = time.monotonic() + timeout_s
     while True:
         reason = _move_processes(directory, leaf)
@@ -256,7 +256,7 @@ def find_placement(
     v1_refusal = _refusal(cpuacct, _base(cpuacct, parent)) if cpuacct else "no cpuacct hierarchy is mounted"
     if v1_refusal:
         raise AccountingUnavailable(
-            f"no cgroup can be made for jobs: {refusal or v1_refusal}",
+            f"no cgroup can be created for jobs: {refusal or v1_refusal}",
             hint=GROUP_HINT if parent is None else f"check limits.cgroup_parent; {GROUP_HINT}",
         )
     bases, gaps = _v1_bases(layout, parent, ("cpuacct", "memory", "pids"))

@@ -236,7 +236,9 @@ class Accountant:
             return factory.create(name + self._owner_mark)
         except (OSError, AccountingUnavailable) as error:
             if accounting is Accounting.CGROUP:
-                raise AccountingUnavailable(f"no control group could be made for the job: {error}") from error
+                raise AccountingUnavailable(
+                    f"no control group could be created for the job: {error}"
+                ) from error
             self._warn_of_wrong_parent(error)
             return None
 

@@ -123,7 +123,7 @@ SUGGESTED_OPTIONS: dict[str, tuple[str, ...]] = {
     "-J": ("--name",),
     "-N": ("--nodes",),
     "-c": ("--cpus",),
-    "-d": ("--detach",),
+    "-d": ("--detach", "--interval"),
     "-e": ("--env",),
     "-m": ("--memory",),
     "-n": ("--nodes", "--limit", "--dry-run", "--tail", "--once"),
