@@ -257,7 +257,7 @@ def test_many_at_once_make_and_remove_groups_in_the_same_place(own_places: Group
 
 def test_nothing_is_left_when_a_group_cannot_be_made_everywhere(own_places: GroupPlacement) -> None:
     bases = {**own_places.bases, "memory": "/sys/fs/cgroup/there/is/no/such/place"}
-    with pytest.raises(AccountingUnavailable, match="cannot make a group"):
+    with pytest.raises(AccountingUnavailable, match="cannot create a group"):
         GroupFactory(GroupPlacement(kind=own_places.kind, bases=bases)).create("half")
 
 

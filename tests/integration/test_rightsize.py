@@ -355,7 +355,7 @@ def test_a_smaller_first_try_is_written_with_the_handler_it_counts_on(cli: Workf
     rows = cli.call("results", "mixed", "--json", code=0).json["results"]
     assert {row["job_name"]: row["attempts"] for row in rows}["big"] == 2
     again = cli.call("rightsize", "mixed", "--strategy", "min-waste", "--write", code=0)
-    assert "another try with" in again.stdout
+    assert "a retry with" in again.stdout
     assert path.read_text() == text
 
 
