@@ -292,7 +292,7 @@ def test_a_job_for_which_there_is_no_gpu_anywhere_is_refused_before_anything_is_
     cli: WorkflowCli, store_path: Path
 ) -> None:
     done = run(cli, "name: one\njobs:\n  - {name: a, command: 'true', num_gpus: 1}\n", code=2)
-    assert "a: needs 1 GPU, 0 are offered" in done.stderr
+    assert "a: needs 1 GPU, 0 available" in done.stderr
     assert not store_path.exists()
 
 

@@ -71,7 +71,7 @@ def test_short_jobs_share_tasks_and_each_runs_once_with_a_record_of_its_own(
 def test_what_no_node_has_is_refused_before_anything_runs(cli: WorkflowCli, cluster: Any) -> None:
     text = "name: big\njobs:\n  - {name: a, command: 'touch a', num_cpus: 500}\n"
     refused = cli.call("run", cli.write(text), *on(cluster), code=2)
-    assert "a: needs 500 CPUs, 2 are offered" in refused.stderr
+    assert "a: needs 500 CPUs, 2 available" in refused.stderr
     assert not (cli.folder / "a").exists()
     assert not cli.store_path.exists(), "nothing was written"
 
