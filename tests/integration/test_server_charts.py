@@ -136,9 +136,7 @@ def test_a_running_job_has_the_same_charts(server: Served) -> None:
 
 
 def test_a_job_without_samples_says_why(server: Served) -> None:
-    assert {each.unknown for each in charts(server, job(server)).charts} == {
-        "ended before the first sample"
-    }
+    assert {each.unknown for each in charts(server, job(server)).charts} == {"ended before the first sample"}
     pruned = charts(server, job(server, end={"samples": 4}))
     assert all("deleted" in each.unknown for each in pruned.charts)
 
