@@ -305,7 +305,7 @@ def test_a_lost_allocation_of_several_is_replaced_while_jobs_are_left(
     output, _ = driver.communicate(timeout=90)
     assert driver.returncode == (ended_jobs < 5), output
     assert f"allocation {first} of slurm ended ({word}" in output
-    assert "asking for another" in output
+    assert "requesting another" in output
     assert len(_allocations(cli)) == 3, "no more than were lost"
     assert len({line for line in cli.lines("ran") if line.startswith("end")}) == ended_jobs
     cancelled = [one for one in cli.records().values() if one.status is Status.CANCELLED]

@@ -197,7 +197,7 @@ def _scaled(fields: dict[str, Any], key: str, unit: int) -> int | None:
 def _number(fields: dict[str, Any], key: str) -> float | None:
     number: float | None = _value(fields, key, float | None, None)
     if number is not None and (not math.isfinite(number) or number < 0):
-        raise FormatError(f"'{key}' is {number}, not an amount")
+        raise FormatError(f"'{key}' is {number}, which is not a valid amount")
     return number
 
 

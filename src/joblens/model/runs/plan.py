@@ -148,7 +148,7 @@ def more_than_there_is(lacks: Sequence[Lack], hint: str = "") -> PlanError:
     if len(lacks) > _SHOWN:
         lines.append(f"and {len(lacks) - _SHOWN} more")
     error = PlanError(
-        "jobs need more than is available:\n  " + "\n  ".join(lines),
+        "jobs request more than the capacity:\n  " + "\n  ".join(lines),
         hint=hint or _hint(lacks),
     )
     error.lacks = tuple(lacks)
@@ -160,7 +160,7 @@ def _hint(lacks: Sequence[Lack]) -> str:
     flags = ", ".join(f"--{what}" for what in dict.fromkeys(one.what for one in lacks) if what != "nodes")
     if not flags:
         return "request fewer nodes in the file, or use a larger cluster"
-    return f"request less in the file, or override the detected capacity with {flags}"
+    return f"request less in the file, or raise the capacity with {flags}"
 
 
 def _line(one: Lack) -> str:

@@ -92,7 +92,7 @@ def render_run_diff(found: RunDiff, *, width: int | None, paint: Palette, shows_
         lines += ["", *_jobs(shown, width, paint)]
     omitted = len(found.jobs) - len(shown)
     if omitted:
-        lines += ["", f"{omitted:,} of {len(found.jobs):,} jobs as before; --all shows them"]
+        lines += ["", f"{omitted:,} of {len(found.jobs):,} jobs unchanged; --all shows them"]
     lines += _names("Added", found.added, width) + _names("Removed", found.removed, width)
     if found.options:
         lines += ["", paint.paint("Options", "bold")]
@@ -297,7 +297,7 @@ def _numbers(found: JobDiff, width: int, paint: Palette, *, shows_all: bool) -> 
     lines = render_table(columns, rows, width, paint)
     omitted = len(found.numbers) - len(shown)
     if omitted:
-        lines.append(paint.paint(f"{counted(omitted, 'number')} as before; --all shows them", "dim"))
+        lines.append(paint.paint(f"{counted(omitted, 'number')} unchanged; --all shows them", "dim"))
     return lines
 
 

@@ -92,7 +92,7 @@ def _facts(tool: Tool) -> list[tuple[str, str]]:
             "a new folder per job" if tool.own_folder else "the folder it was submitted from",
         ),
         ("artifacts", ", ".join(tool.artifacts)),
-        ("requires", _requirements(tool)),
+        ("requests", _requirements(tool)),
         ("devices", ", ".join(tool.devices)),
         ("worker lost", "requeued" if tool.retry_lost == "safe" else "marked as lost"),
         ("from", tool.source or "built in"),
