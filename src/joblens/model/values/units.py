@@ -3,7 +3,6 @@
 Inside joblens only bytes, seconds and microseconds exist; text is read and written here.
 """
 
-import datetime as dt
 import functools
 import re
 from collections.abc import Iterable
@@ -107,6 +106,8 @@ def _seconds(text: str) -> float | None:
 
 def parse_instant(text: str, now_us: int) -> int:
     """An ISO 8601 time (naive means UTC) or an age such as '2h' or '7d' before now -> µs UTC."""
+    import datetime as dt
+
     try:
         moment = dt.datetime.fromisoformat(text.strip())
     except ValueError:
@@ -131,6 +132,8 @@ def format_instant(at_us: int) -> str:
 @functools.lru_cache(maxsize=256)
 def _to_the_second(seconds: int) -> str:
     """Records that are written together mostly share their second."""
+    import datetime as dt  # plain jobs do without
+
     return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%dT%H:%M:%S}"
 
 
