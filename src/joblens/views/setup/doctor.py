@@ -6,7 +6,7 @@ Commands in a fix are printed in full, for copying.
 
 from collections.abc import Iterable, Sequence
 
-from joblens.model.jobs.probe_choice import Capability, Way
+from joblens.model.capabilities import Capability, Way
 from joblens.views.text.style import Palette, clean, pad, wrap
 
 _NAME = 26
