@@ -1,0 +1,100 @@
+"""Session pool: sessions for a program that waits for its jobs."""
+
+import threading
+from collections.abc import Iterable, Iterator
+from functools import partial
+from queue import SimpleQueue
+
+from joblens.agent.session.context import AgentContext
+from joblens.agent.session.host import CANCEL_POLL_S, SessionHost, SessionOrder
+from joblens.engine.life.job_life import EndCause
+from joblens.model.errors import JoblensError, LaunchError
+from joblens.model.jobs.job import Record
+
+
+class SessionPool:
+    """A session host for a program that waits for its jobs.
+
+    The host is on a thread of its own: an interrupt of the program, which Python may raise between
+    any two instructions of its main thread, then never tears a session apart."""
+
+    def __init__(self, context: AgentContext, width: int) -> None:
+        self.host = SessionHost(context, on_end=self._on_end)
+        self.last_record: Record | None = None  # of the job that ended last
+        self._context = context
+        self._width = width
+        self._ended: SimpleQueue[Record | BaseException] = SimpleQueue()
+        self._poll_at_s = self._now_s() + CANCEL_POLL_S
+        self._is_closing = False
+
+    def run(self, orders: Iterable[SessionOrder]) -> Iterator[Record]:
+        """Yields records in the order the jobs end. Closing the generator, or an exception in its caller,
+        ends the jobs and records that."""
+        thread = threading.Thread(target=self._drive, name="joblens-sessions", daemon=True)
+        thread.start()
+        under_way = 0
+        try:
+            for order in orders:
+                while under_way >= self._width or not self._ended.empty():
+                    yield self._next()
+                    under_way -= 1
+                self._context.loop.call(partial(self._start, order))
+                under_way += 1
+            while under_way:
+                yield self._next()
+                under_way -= 1
+        finally:
+            self._close(thread)
+
+    def _next(self) -> Record:
+        ended = self._ended.get()
+        if isinstance(ended, BaseException):
+            raise ended
+        return ended
+
+    def _close(self, thread: threading.Thread) -> None:
+        """Ends every running job before it returns."""
+        while thread.is_alive():
+            try:
+                self._context.loop.call(self._stop)
+                thread.join()
+            except KeyboardInterrupt:
+                continue  # interrupted again: the next step of ending comes at once
+
+    # ---- on the thread -------------------------------------------------------------------------------
+
+    def _drive(self) -> None:
+        self._context.loop.add_timed(self)
+        try:
+            self._context.loop.run_until(lambda: self._is_closing and not self.host)
+        except BaseException as error:  # noqa: BLE001 - the caller of `run` gets it
+            self.host.close()
+            self._ended.put(error)
+        finally:
+            self._context.loop.remove_timed(self)
+
+    def _now_s(self) -> float:
+        return self._context.clock.mono_ns() / 1e9
+
+    def next_wake_s(self) -> float | None:
+        return self._poll_at_s
+
+    def wake(self) -> None:
+        self._poll_at_s = self._now_s() + CANCEL_POLL_S
+        self.host.poll_cancels()
+
+    def _on_end(self, record: Record, _error: JoblensError | None) -> None:
+        self.last_record = record
+        self._ended.put(record)
+
+    def _stop(self) -> None:
+        self._is_closing = True
+        self.host.stop_all(EndCause.CANCELLED)
+
+    def _start(self, order: SessionOrder) -> None:
+        if self._is_closing:
+            return
+        try:
+            self.host.start(order)
+        except LaunchError as error:
+            self._ended.put(error)
