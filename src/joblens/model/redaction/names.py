@@ -29,6 +29,8 @@ _SECRET_WORDS = frozenset(
         ),
     }
 )
+# A name without any of these is no secret.
+_PARTS_OF_SECRETS = ("pass", "pwd", "secret", "token", "key", "cred", "auth", "cookie", "bearer", "jwt")
 _SECRET_ENDINGS = ("password", "passwd", "passphrase", "secret", "token", "apikey", "accesskey", "secretkey")
 _KEY_KINDS = frozenset(
     {
@@ -156,6 +158,9 @@ _ALLOWED_ENV_PREFIXES = (
 def is_secret_name(name: str) -> bool:
     """Whether a parameter, option or variable of this name holds a secret."""
     bare = name.lstrip("-")
+    letters = bare.lower().replace("_", "").replace("-", "")
+    if not any(part in letters for part in _PARTS_OF_SECRETS):
+        return False  # for most names no pattern is compiled
     words = [word.lower() for word in _words().findall(bare)]
     if not words or bare.lower() in _NO_SECRET_NAMES:
         return False

@@ -17,7 +17,8 @@ _MOST_PACKAGES = 2000
 
 
 def is_python(path: str) -> bool:
-    return re.fullmatch(_PYTHON, os.path.basename(path)) is not None
+    name = os.path.basename(path)
+    return name.startswith("python") and re.fullmatch(_PYTHON, name) is not None
 
 
 def python_version(path: str) -> str:
@@ -243,7 +244,8 @@ def version_of(path: str) -> str:
     """Returns the version of an interpreter from file names, without starting it. ''  if unknown."""
     if is_python(path):
         return python_version(path)
-    found = re.fullmatch(_NUMBERED, os.path.basename(os.path.realpath(path)))
+    name = os.path.basename(os.path.realpath(path))
+    found = re.fullmatch(_NUMBERED, name) if name[-1:].isdecimal() else None
     return found["version"] if found is not None and found["name"] in _INTERPRETERS else ""
 
 
