@@ -2,7 +2,18 @@
 
 import importlib
 import os
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Digest(Protocol):
+        def update(self, content: bytes, /) -> None: ...
+
+        def digest(self) -> bytes: ...
+
+        def hexdigest(self) -> str: ...
+
 
 SHORT_LENGTH = 8
 
@@ -48,20 +59,12 @@ def _dashed(digits: str) -> str:
 LITTLE = 4 << 20  # up to here a digest is there sooner without hashlib than with it
 
 
-class Digest(Protocol):
-    def update(self, content: bytes, /) -> None: ...
-
-    def digest(self) -> bytes: ...
-
-    def hexdigest(self) -> str: ...
-
-
-def blake2b(content: bytes, digest_size: int) -> Digest:
+def blake2b(content: bytes, digest_size: int) -> "Digest":
     made: Digest = _first("_blake2", "hashlib").blake2b(content, digest_size=digest_size)
     return made
 
 
-def sha256(size: int) -> Digest:
+def sha256(size: int) -> "Digest":
     """For a content of so many bytes."""
     names = ("_sha256", "_sha2", "hashlib") if size <= LITTLE else ("hashlib",)
     made: Digest = _first(*names).sha256()
