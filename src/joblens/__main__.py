@@ -22,6 +22,9 @@ def entry() -> "NoReturn":
     collection and the teardown of the interpreter (a tenth of the CPU of a short run) are skipped."""
     gc.set_threshold(100_000, 20, 20)
     if sys.argv[1:] not in _VERSION:
+        from joblens.files.importing import import_quickly
+
+        import_quickly()
         from joblens.files.standard_streams import guard_standard_error, open_missing_streams
 
         open_missing_streams()

@@ -32,6 +32,15 @@ def test_version_is_printed_without_importing_anything_but_joblens(option: str) 
     assert not loaded & {"click", "rich", "yaml", "apsw", "msgspec", "typing", "re"}
 
 
+def test_plain_jobs_import_msgspec_without_what_it_imports_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOBLENS_STORE", str(tmp_path / "jobs.db"))
+    loaded = loaded_by("run", "--", "true") - modules_of("pass")
+    assert "msgspec" in loaded
+    assert not loaded & {"datetime", "uuid", "decimal", "queue", "platform", "textwrap", "msgspec.inspect"}
+
+
 def test_help_imports_nothing_heavy() -> None:
     loaded = modules_after("--help")
     assert "click" in loaded
