@@ -56,11 +56,11 @@ class Target(Struct, frozen=True, kw_only=True):
     groups: dict[str, str] = {}  # hierarchy -> directory; empty: it is a process tree
     container: ContainerInfo | None = None
     engine: str = ""
-    ask_container: Callable[[], ContainerInfo] | None = None  # returns how it ended; may raise JoblensError
+    ask_container: Callable[[], ContainerInfo] | None = None  # present facts; may raise JoblensError
 
 
 def find_target(text: str, engine: str = "", socket: str = "") -> Target:
-    """Raises InputError, or the error of the container engine."""
+    """Returns the target that a text names. Raises InputError, or the error of the container engine."""
     kind, separator, rest = text.partition(":")
     if separator and kind in ("pid", "cgroup", "container"):
         text = rest
@@ -176,7 +176,7 @@ def _container(name: str, engine: str, socket: str) -> Target:
 
 
 def _inspect(name: str, engine: str, socket: str) -> "tuple[ContainerApi, ContainerInfo]":
-    """Asks the first engine that knows it."""
+    """Returns the container from the first engine that knows it."""
     from joblens.model.errors import ContainerError
     from joblens.probes.containers.api import connect
 
@@ -269,7 +269,7 @@ class Attachment:
         context.sampler.add(self.job.uuid, self.job.interval_s, self.take_sample)
 
     def take_sample(self) -> None:
-        """Called on the sampler's thread, or at the start."""
+        """Called on the sampler's thread, and at the start."""
         self._measurement.take(NOTHING_REAPED)
 
     def stop(self) -> None:
@@ -367,7 +367,7 @@ class Attachment:
     def _finish(self) -> None:
         self._is_ending = True
         context = self._context
-        # First of all: a container's group is removed soon after its end.
+        # Now: a container's group is removed soon after its end.
         ended_mono_ns = context.clock.mono_ns()
         if self._pidfd >= 0:
             context.loop.unwatch(self._pidfd)
@@ -410,8 +410,7 @@ class Attachment:
             self._pidfd = -1
 
     def _engine_saw_no_oom_kill(self) -> bool:
-        """Returns whether the engine reports the end without an out-of-memory kill; it is not waited for
-        long."""
+        """Returns whether the engine reports the end without an out-of-memory kill, within a short time."""
         ask, deadline_s = self._target.ask_container, time.monotonic() + _ENGINE_NOTICES_S
         with contextlib.suppress(JoblensError, OSError):
             while ask is not None and time.monotonic() < deadline_s:
@@ -432,7 +431,7 @@ class Attachment:
 
 
 def _hold(target: Target) -> int:
-    """Returns a pidfd of exactly this process, readable once it has ended; -1: no such process."""
+    """Returns a pidfd of this process, readable once it has ended, or -1 without a process."""
     if target.pid is None:
         return -1
     try:

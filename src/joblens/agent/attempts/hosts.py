@@ -1,9 +1,8 @@
-"""Hosts of attempts: slots for jobs without limits, sessions in groups of their own for the others, and
-what they report to a driver.
+"""Hosts of attempts: slots for jobs without limits, sessions in groups of their own for the others, and their
+reports to a driver.
 
-The slots have a thread of their own. It hands its events to the loop in bundles and is fed jobs in bundles,
-so that a short job costs neither thread a wake-up of its own.
-"""
+The slots have a thread of their own. It passes events to the loop and receives jobs in bundles, so that a
+short job costs neither thread a wake-up of its own."""
 
 import shutil
 import signal
@@ -32,7 +31,7 @@ class RunReports(Protocol):
     def began(self, uuid: str, at_us: int) -> None: ...
 
     def ended(self, uuid: str, outcome: Outcome) -> None:
-        """At once: `outcome` may lack what it used. `recorded` follows."""
+        """Called at once: `outcome` may lack the usage. `recorded` follows."""
         ...
 
     def withdrawn(self, uuid: str) -> None:
@@ -40,7 +39,7 @@ class RunReports(Protocol):
         ...
 
     def recorded(self, record: Record) -> None:
-        """The record is in the store for good."""
+        """The record is safe in the store."""
         ...
 
 
@@ -56,7 +55,7 @@ class QueueReports(RunReports, Protocol):
         ...
 
     def waits(self, uuid: str, why: str) -> None:
-        """The job was handed over and has not started."""
+        """The job was submitted and has not started."""
         ...
 
 
@@ -68,7 +67,7 @@ class RunSlots(SlotListener):
         self._end_signal = end_signal
         self._capacity: Counter[Any] = Counter()  # jobs of a shape that may run at once
         self._behind: Counter[Any] = Counter()  # by shape: jobs that start after a running one
-        self._shapes: dict[str, Any] = {}  # of jobs that were handed over and have not ended
+        self._shapes: dict[str, Any] = {}  # of jobs that were submitted and have not ended
         self._bundle: list[SlotJob] = []
         self._events: deque[Callable[[], None]] = deque()  # from the slots' thread, for the loop
         self._finished: set[str] = set()  # jobs whose end is among the events
@@ -80,7 +79,7 @@ class RunSlots(SlotListener):
     # ---- on the loop ---------------------------------------------------------------------------------
 
     def start(self, attempt: PreparedAttempt, shape: Any, *, behind: bool) -> None:
-        """It goes with the next `flush`."""
+        """Adds it to the next `flush`."""
         slot_job = SlotJob(
             attempt.job, attempt.argv, attempt.env, attempt.folder, attempt.streams, shape, self._end_signal
         )
@@ -119,7 +118,7 @@ class RunSlots(SlotListener):
             self._loop.end(uuid, at_once=at_once)
 
     def close(self, *, at_once: bool = False) -> None:
-        """All records are safe when this returns; running jobs are stopped."""
+        """Stops running jobs and returns when all records are safe."""
         if self._loop is None or self._thread is None:
             return
         if self._shapes:
@@ -132,7 +131,7 @@ class RunSlots(SlotListener):
         self._take_events()
 
     def take_samples(self) -> None:
-        """On the sampler's thread."""
+        """Called on the sampler's thread."""
         loop = self._loop
         if loop is not None:
             loop.take_samples()
@@ -147,7 +146,7 @@ class RunSlots(SlotListener):
             raise error
 
     def _began(self, uuid: str, at_us: int) -> None:
-        if uuid not in self._finished:  # its end says it all
+        if uuid not in self._finished:  # otherwise its end reports everything
             self._reports.began(uuid, at_us)
 
     def _ended(self, slot_job: SlotJob, finished: Finished) -> None:
@@ -165,7 +164,7 @@ class RunSlots(SlotListener):
             self._reports.recorded(record)
 
     def _release(self, uuid: str) -> None:
-        """Gives its capacity to a job that waits behind it, or back."""
+        """Releases its capacity, or passes it to a job that waits behind it."""
         shape = self._shapes.pop(uuid)
         if self._behind[shape]:
             self._behind[shape] -= 1
@@ -217,7 +216,7 @@ class AttemptHosts:
         self._reports = reports
         self._environ = environ
         self._end_signal = end_signal
-        self._discardable: dict[str, str] = {}  # folders of output that is kept only of jobs that fail
+        self._discardable: dict[str, str] = {}  # folders of output that is removed after success
 
     def start_session(self, attempt: PreparedAttempt) -> None:
         job = attempt.job

@@ -74,7 +74,8 @@ _SHELL_WORDS = frozenset(
 def command_line(
     planned: PlannedJob, data: Mapping[str, Any], shell: str
 ) -> tuple[str, bool, tuple[str, ...]]:
-    """Returns the line, whether a shell reads it, and what runs. InputError: user data cannot stand there."""
+    """Returns the line, whether a shell reads it, and the command. Raises InputError for user data that
+    cannot be inserted."""
     line = f"{planned.invocation_script} {planned.command}" if planned.invocation_script else planned.command
     if "${user_data." in line:
         line = put_user_data(line, data)
@@ -86,7 +87,7 @@ def command_line(
 
 
 def plain_words(line: str) -> tuple[str, ...]:
-    """The words of a line that needs no shell; none: it does."""
+    """Returns the words of a line that needs no shell, or an empty tuple if it needs one."""
     if _PLAIN.fullmatch(line):
         words = line.split()
     elif _QUOTED.fullmatch(line) and line.count("'") % 2 == 0:
@@ -98,7 +99,7 @@ def plain_words(line: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-BESIDE = -1  # the index of commands that are no job of the plan
+BESIDE = -1  # index of commands that are not jobs of the plan
 _UNSAFE = re.compile(r"[^\w.,+@=~-]")
 _LONGEST_NAME = 180
 _UUIDS_AT_ONCE = 64
@@ -136,7 +137,7 @@ class RunSetup(Struct, frozen=True, kw_only=True):
     run: Run
     plan: Plan
     environ: Mapping[str, str]
-    recorded_env: dict[str, str]  # what may be remembered of it
+    recorded_env: dict[str, str]  # part of it that may be stored
     user: str
     cwd: str
     store_url: str
@@ -154,8 +155,8 @@ class RunSetup(Struct, frozen=True, kw_only=True):
 
 
 class PreparedAttempt(Struct, frozen=True):
-    """`env`: changes to the environment all attempts have in common; of a container: all that goes into it.
-    `streams`: as slots take it. `refusal`: why it cannot be started."""
+    """`env`: changes to the environment that all attempts share; of a container: all its variables.
+    `streams`: as for slots. `refusal`: why it cannot be started."""
 
     job: Job
     argv: tuple[str, ...]
@@ -177,8 +178,8 @@ class AttemptMaker:
         self._monitors = setup.monitor and monitor.enabled
         self._tags = (f"workflow={self._plan.name}",)
         self._logs_dir = setup.logs_dir
-        self._redact_argv = lru_cache(_COMMANDS_KNOWN)(redact_argv)  # many jobs run the same one
-        self.common_env = self._common_env()  # the owner gives it to all slots, and to each session
+        self._redact_argv = lru_cache(_COMMANDS_KNOWN)(redact_argv)  # many jobs run the same command
+        self.common_env = self._common_env()  # of all slots and each session
         self._signal = signal_number(self._plan.execution.termination_signal)
         self._srun_signal = srun_signal(self._plan.execution)
         self._all_folders: set[str] = set()
@@ -188,7 +189,7 @@ class AttemptMaker:
         self._secrets = setup.secrets
 
     def add_secrets(self, secrets: SecretValues) -> None:
-        """Hides them in the jobs that are made from now on."""
+        """Hides them in jobs that are made from now on."""
         if secrets:
             self._secrets = secrets | self._secrets
 
@@ -208,7 +209,8 @@ class AttemptMaker:
         }
 
     def _written_env(self, planned: PlannedJob) -> dict[str, str]:
-        """Variables of the file, without those that joblens sets itself: jobs call joblens by them."""
+        """Returns the variables of the file, without those that joblens sets itself: jobs use these to call
+        joblens."""
         if not planned.env:
             return planned.env
         own = self.common_env.keys() | _OWN_VARIABLES
@@ -219,7 +221,7 @@ class AttemptMaker:
     def make(
         self, start: StartAttempt, data: Mapping[str, Any], inputs: tuple[FileStamp, ...] = ()
     ) -> PreparedAttempt:
-        """`data`: user data as it stands now."""
+        """`data`: present user data."""
         planned = self._plan.jobs[start.index]
         written = self._written_env(planned)
         container = self._container(planned)
@@ -286,7 +288,7 @@ class AttemptMaker:
         setup, execution = self._setup, self._plan.execution
         asked = start.requirements if start is not None else _NO_REQUIREMENTS
         recorded, added = setup.recorded_env, redact_env(env) if env else {}
-        if container is not None:  # into it goes what was written, and nothing of the surroundings
+        if container is not None:  # a container gets its own variables, and none of the environment
             caller = recorded.get(TRACE_VARIABLE) if setup.has_traces else None
             recorded, added = {} if caller is None else {TRACE_VARIABLE: caller}, redact_params(env)
         params = redact_params(planned.parameters) if planned is not None and planned.parameters else {}
@@ -333,7 +335,7 @@ class AttemptMaker:
         return replace(self._secrets.hide_in_job(job), name=name, tags=job.tags) if self._secrets else job
 
     def _container(self, planned: PlannedJob) -> ContainerJob | None:
-        """With whole paths; None: it has none, or one that needs no engine."""
+        """Returns its container with absolute paths, or None if it has none or one that needs no engine."""
         if planned.container is None or planned.container.engine == APPTAINER:
             return None
         return with_whole_paths(planned.container, self._setup.cwd)
@@ -347,7 +349,7 @@ class AttemptMaker:
         return tuple(self._plan.files[index].path for index in planned.output_files)
 
     def _seeds(self, argv: tuple[str, ...], params: dict[str, Any], env: dict[str, str]) -> dict[str, str]:
-        """Of what may be remembered."""
+        """Returns seeds of the values that may be stored."""
         words = self._secrets.hide(self._redact_argv(argv))
         return seeds_of(words, params, {**self._env_seeds, **env} if env else self._env_seeds)
 
@@ -358,11 +360,11 @@ class AttemptMaker:
         return uuid_of(first)
 
     def _early_signal(self, planned: PlannedJob | None, asked: Requirements) -> EarlySignal | None:
-        """Returns the signal that asks a job to stop before its time limit, never longer before it than the
-        time set aside: afterwards its allocation is for others."""
+        """Returns the signal that asks a job to stop before its time limit, at most as early as the reserved
+        time: afterwards its allocation is for others."""
         if planned is None or asked.timeout_s is None:
             return None
-        if self._srun_signal is not None:  # written for all jobs alike
+        if self._srun_signal is not None:  # the same for all jobs
             number, lead_s = self._srun_signal
             return EarlySignal(number, min(lead_s, asked.timeout_s / 2))
         if not planned.supports_termination:
@@ -378,7 +380,7 @@ class AttemptMaker:
         return self._beside(name, action.spec.commands[command.command], {})
 
     def make_worker_actions(self) -> WorkerActions | None:
-        """Commands that each worker of the run is to run; None: the plan has none."""
+        """Returns commands that each worker of the run executes, or None if the plan has none."""
         start, complete = (
             tuple(
                 self._worker_command(index, action, trigger)
@@ -401,7 +403,7 @@ class AttemptMaker:
         if spec.trigger_type is not trigger or spec.action_type is not ActionType.RUN_COMMANDS:
             return ()
         made = [self.make_action(RunActionCommand(index, number)) for number in range(len(spec.commands))]
-        # It belongs to the worker that runs it, and has that one's environment.
+        # It belongs to the worker that runs it, and has its environment.
         return tuple(
             WorkerCommand(index, number, replace(one.job, created_by=None, env={}), one.argv, one.folder)
             for number, one in enumerate(made)
@@ -443,12 +445,12 @@ class AttemptMaker:
 
 
 def _ids_inside(common_env: Mapping[str, str]) -> dict[str, str]:
-    """Variables that name the run, for a container; paths of the machine mean nothing in it."""
+    """Returns variables that identify the run, for a container, where paths of the machine are useless."""
     return {name: value for name, value in common_env.items() if name.endswith("_ID") or "NUMBER" in name}
 
 
 def safe_name(name: str) -> str:
-    """As a folder may be called; two different names never become the same one."""
+    """Returns a name for a folder; different names never become the same one."""
     if not _UNSAFE.search(name) and not name.startswith(".") and len(name) <= _LONGEST_NAME:
         return name
     digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()

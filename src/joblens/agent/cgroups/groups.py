@@ -1,10 +1,8 @@
-"""Control groups of one job: creates, limits, reads and removes them, also those that killed processes
-left behind.
+"""Control groups of one job: creates, limits, reads and removes them, also those left by killed processes.
 
-Groups are in `<own group>/joblens-<uid>/<name>` in each hierarchy. Any number of joblens processes share
-that parent; each creates it if missing and tries to remove it when done, so every step must tolerate
-another process that does the same at that moment.
-"""
+Groups are in `<own group>/joblens-<uid>/<name>` in each hierarchy. Any number of joblens processes share that
+parent; each creates it if missing and tries to remove it when done, so every step must tolerate another
+process that does the same at that moment."""
 
 from __future__ import annotations
 
@@ -335,8 +333,7 @@ def _write_file(path: str, value: int | str) -> str:
     return ""
 
 
-# Other stores may have jobs here too. After a joblens was killed, its successor has this long to read
-# there what its jobs used.
+# Groups of other stores stay this long: the successor of a killed process reads the usage of its jobs there.
 _FORGOTTEN_S = 7 * 86_400
 
 
@@ -356,15 +353,15 @@ def shared_parents(layout: CgroupLayout, parent: str | None = None) -> list[str]
 
 
 def sweep_groups(spool_dir: str, store: Store, cgroup_parent: str | None = None) -> None:
-    """Asks the store only about groups of dead processes and about old ones."""
+    """Removes forgotten groups. Asks the store only about groups of dead processes and about old ones."""
     layout = read_layout()
     forgotten = ForgottenGroups(spool_dir, _Needed(spool_dir, store))
     forgotten.remove(shared_parents(layout, cgroup_parent), layout)
 
 
 def sweep_own_groups(spool_dir: str, store: Store, parents: Iterable[str]) -> None:
-    """Removes groups whose names say that processes of this store made them, only in `parents`. Costs a
-    listing of each if there are none."""
+    """Removes groups made by processes of this store, by their names, in `parents` only. Costs a listing of
+    each if there are none."""
     ForgottenGroups(spool_dir, _Needed(spool_dir, store), older_than_s=None).remove(parents)
 
 
@@ -376,7 +373,7 @@ def has_mark(spool_dir: str, uuid: str) -> bool:
 
 
 class _Needed:
-    """Returns whether this store needs the groups of that name and these paths. Asks it once."""
+    """Returns whether this store needs the groups of that name and these paths. Queries it once."""
 
     def __init__(self, spool_dir: str, store: Store) -> None:
         self._spool_dir = spool_dir

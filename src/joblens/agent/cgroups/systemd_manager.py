@@ -60,7 +60,7 @@ _silent: set[str] = set()  # sockets of managers that did not answer in time
 
 
 class ManagerError(Exception):
-    """Why the manager did not do what was asked. `name`: of the D-Bus error; empty: there was none."""
+    """Reason why the manager refused or failed. `name`: of the D-Bus error; empty: there was none."""
 
     def __init__(self, reason: str, name: str = "") -> None:
         super().__init__(reason)

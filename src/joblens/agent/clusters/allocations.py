@@ -1,10 +1,9 @@
-"""Allocations of a run at a cluster: asked for on a thread, matched to jobs, replaced when they end early,
+"""Allocations of a run at a cluster: requested on a thread, matched to jobs, replaced when they end early,
 given up when they keep failing.
 
-An allocation that was cancelled, failed or came to the end of its time is replaced while jobs wait for it, so
-that as many keep working as were asked for. Ones that end within a minute say that something is wrong: after
-a few in a row no more are asked for as long as others work. Pure: the clock comes in.
-"""
+An allocation that was cancelled, failed or reached its time limit is replaced while jobs wait for it, so that
+the requested number keeps working. Allocations that end within a minute indicate an error: after a few in a
+row no more are requested as long as others work. Pure: the clock is an argument."""
 
 import threading
 from collections import Counter
@@ -27,7 +26,7 @@ class LiveAllocations:
         self.live: dict[str, Placed] = {}  # by the cluster's own id
         self._of: dict[str, set[str]] = {}  # uuid -> allocations that are for it
         self._serving: dict[str, set[str]] = {}  # queue -> allocations that serve it
-        self._in_use: set[str] = set()  # allocations of which it is known that something began there
+        self._in_use: set[str] = set()  # allocations in which a job has begun
 
     def add(self, placed: Placed) -> None:
         job_id = placed.placement.job_id
@@ -52,11 +51,11 @@ class LiveAllocations:
         return placed
 
     def are_for(self, uuid: str, queue: str) -> bool:
-        """Whether any is left that could take it."""
+        """Returns whether an allocation is left for the job."""
         return bool(self._of.get(uuid) or self._serving.get(queue))
 
     def serving(self, queue: str) -> int:
-        """How many serve it."""
+        """Returns how many allocations serve the queue."""
         return len(self._serving.get(queue, ()))
 
     def has_several(self, uuid: str) -> bool:
@@ -87,11 +86,11 @@ _MOST_NAMES = 5
 
 
 class FailedAllocation(Struct, frozen=True):
-    """All that ended for one reason, seen at the same look."""
+    """Allocations that ended for one reason, found in the same poll."""
 
-    hopeless: tuple[str, ...]  # jobs for which no other place is asked
-    why: str  # of them
-    warning: str  # of the others; '': there are none
+    hopeless: tuple[str, ...]  # jobs for which no other allocation is requested
+    why: str  # of these jobs
+    warning: str  # about the others; '': there are none
 
 
 class AllocationRetryLimit:
@@ -104,8 +103,8 @@ class AllocationRetryLimit:
         self._counts.pop(uuid, None)
 
     def count(self, ended: Iterable[tuple[AllocationEvent, Sequence[str]]]) -> list[FailedAllocation]:
-        """`ended`: allocations, each with the waiting jobs that it was for. A cluster or node that goes away
-        says nothing about its jobs: they may have any number of allocations."""
+        """`ended`: allocations, each with the waiting jobs that it was for. The failure of a cluster or node
+        does not count: its jobs may have any number of allocations."""
         alike: dict[tuple[str, bool], dict[str, list[str]]] = {}
         for news, uuids in ended:
             if uuids:
@@ -151,12 +150,12 @@ def _words(news: AllocationEvent) -> str:
 _REQUEUE_S = 2.0  # for jobs of a lost allocation to be queued again
 _SHORT_S = 60.0
 _MOST_SHORT = 3  # in a row
-_MOST_OF_ITS_TIME = 0.8  # an allocation that ends by itself before had nothing to do
+_MOST_OF_ITS_TIME = 0.8  # an allocation that ends by itself earlier had no jobs
 
 
 class Replacement(Struct, frozen=True):
     queue: str
-    count: int  # 0: none is asked for
+    count: int  # 0: none is requested
     message: str
 
 
@@ -169,11 +168,11 @@ class _Loss(Struct, frozen=True):
 class ReplacedAllocations:
     def __init__(self, engine: str) -> None:
         self._engine = engine
-        self._wanted: Counter[str] = Counter()  # allocations that are to serve each queue
+        self._wanted: Counter[str] = Counter()  # number of allocations that serve each queue
         self._began_at_s: dict[str, float] = {}
         self._losses: dict[str, list[_Loss]] = {}
-        self._short: Counter[str] = Counter()  # that ended soon, in a row
-        self._stopped: set[str] = set()  # queues for which no more are asked
+        self._short: Counter[str] = Counter()  # short allocations in a row
+        self._stopped: set[str] = set()  # queues for which no more are requested
 
     def added(self, placed: Placed, serving: int) -> None:
         """`serving`: allocations of its queue, with this one."""
@@ -191,7 +190,7 @@ class ReplacedAllocations:
         asked_s = seconds_asked(placed.placement.asked)
         queue = placed.queue
         if news.state is AllocationState.ENDED and (asked_s is None or lived_s < _MOST_OF_ITS_TIME * asked_s):
-            self._wanted[queue] -= 1  # it left by itself
+            self._wanted[queue] -= 1  # it ended by itself
             return
         self._short[queue] = self._short[queue] + 1 if lived_s < _SHORT_S else 0
         self._losses.setdefault(queue, []).append(_Loss(now_s, news.job_id, news.word))
@@ -203,7 +202,8 @@ class ReplacedAllocations:
     def due(
         self, waiting: Mapping[str, int], serving: Callable[[str], int], now_s: float
     ) -> list[Replacement]:
-        """`waiting`: how many jobs wait in each queue; `serving`: how many allocations are left for it."""
+        """`waiting`: number of waiting jobs per queue; `serving`: returns how many allocations are left for
+        it."""
         found = []
         for queue, losses in list(self._losses.items()):
             ready = [loss for loss in losses if now_s >= loss.at_s + _REQUEUE_S]
@@ -229,7 +229,7 @@ class ReplacedAllocations:
             self._stopped.add(queue)
             soon = f"{_MOST_SHORT} in a row ended within a minute"
             return [Replacement(queue, 0, f"{what}; {soon}: no more are asked for, {serving} left")]
-        if not serving or missing <= 0:  # jobs that nothing serves are placed again as new ones are
+        if not serving or missing <= 0:  # jobs without an allocation are placed again like new ones
             return [Replacement(queue, 0, f"{what} while {jobs}: asking for another")]
         another = "another" if missing == 1 else f"{missing} others"
         return [Replacement(queue, missing, f"{what} while {jobs}: asking for {another}")]
@@ -242,7 +242,7 @@ class ReplacedAllocations:
 
 
 def _is_allocation(placed: Placed) -> bool:
-    """Not a worker that was started on this machine: nothing was asked of the cluster for it."""
+    """Returns whether the cluster granted it: not a worker that was started on this machine."""
     return bool(placed.queue and not placed.uuids and placed.placement.asked)
 
 
@@ -251,7 +251,7 @@ _TIMEOUT_S = 30.0  # with a cluster that does not answer, at the end of a run
 
 
 class AsyncBackend:
-    """One question after the other, in the order they were asked. Answers come on the loop."""
+    """Queries a cluster on a thread, in order. Callbacks run on the loop."""
 
     def __init__(self, backend: ClusterBackend, loop: Loop) -> None:
         self._backend = backend
@@ -274,7 +274,7 @@ class AsyncBackend:
         self._asked.put((question, then, otherwise))
 
     def close(self, *, is_over: bool) -> None:
-        """The last that is asked, and at once: `wait` for it."""
+        """Queues the last request, without waiting; `wait` does."""
         self._asked.put((lambda backend: backend.close(is_over=is_over), lambda _: None, lambda _: None))
         self._asked.put(None)
 

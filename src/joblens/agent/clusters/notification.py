@@ -1,4 +1,5 @@
-"""Notification of workers about the tickets of a run, by a broker or by a cluster that starts them."""
+"""Worker notification: notifies workers of the tickets of a run, through a broker or a cluster that starts
+them."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -13,12 +14,12 @@ Tickets = Sequence[tuple[str, str]]  # (uuid, queue) of each
 
 
 class WorkerNotification(Protocol):
-    """All on the loop, and at once."""
+    """Notifies workers of jobs. Called on the loop; every method returns at once."""
 
     def start(self) -> None: ...
 
     def call(self, requests: Sequence[PlacementRequest]) -> None:
-        """Their tickets are in the store."""
+        """Notifies workers of requests whose tickets are in the store."""
         ...
 
     def follow(self, requests: Sequence[PlacementRequest]) -> None:
@@ -26,11 +27,11 @@ class WorkerNotification(Protocol):
         ...
 
     def is_now(self, uuid: str, status: Status) -> None:
-        """Of one that was called for, whenever that changes."""
+        """Reports a change of the status of a requested job."""
         ...
 
     def remind(self) -> None:
-        """Every few seconds, while jobs are under way."""
+        """Called every few seconds, while jobs are in progress."""
         ...
 
     def withdraw(self, uuid: str) -> None:
@@ -42,7 +43,7 @@ class WorkerNotification(Protocol):
     def close(self, *, is_over: bool) -> None: ...
 
     def wait(self) -> None:
-        """Until it has closed, which may take a cluster its time. Nothing of the run depends on it."""
+        """Returns when it has closed, which a cluster may delay. Nothing of the run depends on it."""
         ...
 
 
@@ -52,14 +53,14 @@ class WorkerCall(Protocol):
     def notify(self, tickets: Tickets) -> None: ...
 
     def remind(self) -> None:
-        """While jobs wait: a worker that is started for jobs and has died is started again."""
+        """Restarts a worker that was started for jobs and has died, while jobs wait."""
         ...
 
     def close(self) -> None: ...
 
 
 class BrokerNotification:
-    """WorkerNotification. A broker that is away takes seconds to say so; nothing waits for it."""
+    """WorkerNotification through a broker, which may take seconds to fail: calls are made on a thread."""
 
     def __init__(self, call: WorkerCall, warn: Callable[[str], None]) -> None:
         """`warn` is called on a thread of its own."""
@@ -90,13 +91,13 @@ class BrokerNotification:
             self._changed.notify()
 
     def withdraw(self, uuid: str) -> None:
-        pass  # a worker that is notified finds no ticket
+        pass  # a notified worker finds no ticket
 
     def ask_for_nodes(self, action: int) -> None:
-        pass  # workers are started by people
+        pass  # users start workers
 
     def close(self, *, is_over: bool) -> None:
-        """Without waiting for a broker that does not answer."""
+        """Closes without waiting for a broker that does not answer."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -128,7 +129,7 @@ class BrokerNotification:
 
 class CallingByLabel:
     """WorkerNotification on a cluster, which starts workers without a label: jobs with one are for others.
-    Nothing is begun for those before there is such a job; jobs may add some at any time."""
+    Notification of these starts with the first such job; jobs may add some at any time."""
 
     def __init__(self, cluster: WorkerNotification, workers: WorkerNotification) -> None:
         self._cluster = cluster

@@ -1,6 +1,6 @@
-"""Jobs of a run that run in allocations of a cluster. Their tickets are in the store before they are placed.
-The cluster starts pilot workers (`app.clusters.pilot_worker`), which claim as all workers do. So messages
-here only decide where workers start: a job that was placed twice runs once; one whose allocation is gone is
+"""Placement of a run's jobs in allocations of a cluster. Their tickets are in the store before they are
+placed. The cluster starts pilot workers (`app.clusters.pilot_worker`), which claim as all workers do. So this
+only decides where workers start: a job that was placed twice runs once; a job whose allocation is gone is
 placed again."""
 
 from collections import Counter
@@ -35,8 +35,8 @@ from joblens.ports.cluster import ClusterBackend
 from joblens.views.runs.cluster_waits import WaitReasons, describe_wait
 
 _POLL_SOON_S, _POLL_LATE_S = 0.5, 2.0
-_PAUSE_FIRST_S, _PAUSE_LONGEST_S = 1.0, 30.0  # after the cluster could not be asked
-_UNCOVERED_S = 3.0  # before what the cluster took but gave no allocation is requested again
+_PAUSE_FIRST_S, _PAUSE_LONGEST_S = 1.0, 30.0  # after a failed request to the cluster
+_UNCOVERED_S = 3.0  # before jobs that the cluster accepted without an allocation are requested again
 _LOST_EVERY_S = 2.0
 _WITHOUT_ALLOCATION = (Status.CANCELLED, Status.ERROR, Status.LOST)  # ends of jobs that no worker started
 
@@ -56,7 +56,7 @@ class PlacementEvents(Struct, frozen=True, kw_only=True):
     on_warning: Callable[[str], None]
     on_message: Callable[[str], None]
     on_fact: Callable[[RunFact], None]
-    on_capacity: Callable[[NodeCapacity], None]  # of the run, altogether
+    on_capacity: Callable[[NodeCapacity], None]  # of the whole run
     on_waiting: Callable[[str, str], None]  # (uuid, why): a job waits at the cluster
     on_requeued: Callable[[], None]
     on_unplaceable: Callable[[Sequence[str], str], None]  # these jobs will never get an allocation, and why
@@ -65,7 +65,7 @@ class PlacementEvents(Struct, frozen=True, kw_only=True):
 
 
 class RunPlacing:
-    """WorkerNotification."""
+    """WorkerNotification of a cluster."""
 
     def __init__(
         self, context: AgentContext, side: ClusterSide, store: AsyncStoreClient, events: PlacementEvents
@@ -80,10 +80,10 @@ class RunPlacing:
         self._requests: dict[str, PlacementRequest] = {}  # of jobs that have not ended
         self._waiting: set[str] = set()  # of them, those that no worker has started
         self._in_hand: set[str] = set()  # of those, the ones that are being placed
-        self._placed_at_s: dict[str, float] = {}  # when the cluster last took it
-        self._began_in: dict[str, str] = {}  # uuid -> id of the allocation where it last began
+        self._placed_at_s: dict[str, float] = {}  # when the cluster last accepted it
+        self._began_in: dict[str, str] = {}  # uuid -> id of the allocation in which it last began
         self._retry_limit = AllocationRetryLimit(side.backend.engine, lambda uuid: self._requests[uuid].name)
-        self._whys: dict[str, str] = {}  # by place
+        self._whys: dict[str, str] = {}  # by allocation
         self._wait_reasons = WaitReasons(side.backend.engine)
         self._reported: set[str] = set()
         self._replaced = ReplacedAllocations(side.backend.engine)
@@ -91,7 +91,7 @@ class RunPlacing:
         self._next_poll_s = self._next_placing_s = self._next_seeking_s = 0.0
         self._pause_s = 0.0
 
-    # ---- what the run tells ----------------------------------------------------------------------------
+    # ---- requests of the run -------------------------------------------------------------------------
 
     def start(self) -> None:
         self._client.start()
@@ -115,7 +115,7 @@ class RunPlacing:
         if request is None:
             return
         if status is Status.QUEUED:
-            self._waiting.add(uuid)  # once more: its worker was lost, or gave it back
+            self._waiting.add(uuid)  # again: its worker was lost, or returned it
             return
         if status.is_final and uuid in self._waiting and self._may_be_expected(uuid, status):
             self.withdraw(uuid)
@@ -127,7 +127,7 @@ class RunPlacing:
             self._forget(uuid)
 
     def began_in(self, uuid: str, job_id: str) -> None:
-        """Notes where a job runs: once a worker has returned it, its record no longer says so."""
+        """Notes the allocation of a job: once a worker has returned it, its record no longer has it."""
         if uuid in self._requests:
             self._began_in[uuid] = job_id
 
@@ -143,7 +143,7 @@ class RunPlacing:
         self._retry_limit.forget(uuid)
 
     def remind(self) -> None:
-        pass  # it looks by itself
+        pass  # it polls by itself
 
     def withdraw(self, uuid: str) -> None:
         if uuid in self._requests:
@@ -201,7 +201,7 @@ class RunPlacing:
             self._replace_lost(now_s)
 
     def _seek(self, now_s: float) -> None:
-        """Tickets whose workers are gone without the cluster having said so."""
+        """Takes back tickets whose workers are gone without a report of the cluster."""
         self._is_seeking = True
         self._next_seeking_s = now_s + min(_LOST_EVERY_S, self._side.lease_s / 4)
         own = frozenset(self._requests)
@@ -217,7 +217,7 @@ class RunPlacing:
     # ---- placing ---------------------------------------------------------------------------------------
 
     def _uncovered(self, now_s: float) -> list[PlacementRequest]:
-        """Returns waiting jobs without an allocation that the cluster was not just asked for."""
+        """Returns waiting jobs without an allocation that were not requested just now."""
         return [
             self._requests[uuid]
             for uuid in self._waiting
@@ -254,7 +254,7 @@ class RunPlacing:
         self._replaced.added(placed, self._allocations.serving(placed.queue))
 
     def _replace_lost(self, now_s: float) -> None:
-        """Allocations that ended while jobs are left."""
+        """Requests allocations in place of those that ended while jobs are left."""
         allocations = self._side.backend.allocations
         waiting = Counter(self._requests[uuid].queue for uuid in self._waiting)
         for one in self._replaced.due(waiting, self._allocations.serving, now_s):
@@ -304,11 +304,11 @@ class RunPlacing:
         self._pause_s = 0.0
         self._reported.clear()
 
-    # ---- what the cluster says -------------------------------------------------------------------------
+    # ---- news of the cluster -------------------------------------------------------------------------
 
     def _poll_failed(self, error: JoblensError) -> None:
         self._is_polling = False
-        if isinstance(error, InputError):  # asking again does not help
+        if isinstance(error, InputError):  # a retry does not help
             self._fail_unplaceable([self._requests[uuid] for uuid in self._waiting], error)
         else:
             self._is_away(error)
@@ -344,13 +344,14 @@ class RunPlacing:
         self._next_poll_s = mono_s(self._context.clock) + (_POLL_SOON_S if news else _POLL_LATE_S)
 
     def _is_gone(self, news: AllocationEvent) -> bool:
-        """An allocation that failed after its job had ended ended with the exit code of the job."""
+        """Returns whether the allocation failed. One that failed after the end of its job has only the exit
+        code of the job."""
         return news.state is AllocationState.GONE and not (
             news.uuids and not any(uuid in self._requests for uuid in news.uuids)
         )
 
     def _report_wait(self, news: AllocationEvent) -> dict[str, str]:
-        """-> what is new of it"""
+        """Returns the reasons that are new."""
         why = news.reason
         placed = self._allocations.live.get(news.job_id)
         if placed is None or not why or self._whys.get(news.job_id) == why:
@@ -358,7 +359,7 @@ class RunPlacing:
         self._whys[news.job_id] = why
         place = JobAllocation(
             engine=self._side.backend.engine,
-            job_id="" if news.job_id in self._requests else news.job_id,  # one that the cluster knows
+            job_id="" if news.job_id in self._requests else news.job_id,  # as named by the cluster
             why=why,
             is_shared=not placed.uuids,
         )
@@ -371,7 +372,7 @@ class RunPlacing:
         return self._allocations.waiting_for(placed, self._waiting, lambda uuid: self._requests[uuid].queue)
 
     def _labelled(self, whys: Mapping[str, str]) -> dict[str, str]:
-        """Returns the reasons by the names of allocations, or of jobs where the cluster has no names."""
+        """Returns the reasons by the names of allocations, or of jobs if the cluster has no names."""
         requests = self._requests
         return {requests[one].name if one in requests else one: why for one, why in whys.items()}
 
@@ -400,8 +401,8 @@ class RunPlacing:
         return [uuid for uuid in self._waiting_for(placed) if news.ending is None or uuid not in named]
 
     def _end_with_allocation(self, job_id: str, ending: AllocationEnding, named: Collection[str]) -> None:
-        """Ends the job of an allocation of its own, and those that had begun in a shared one. Comes before
-        tickets are taken back: the store is asked in order."""
+        """Ends the job of an allocation of its own, and jobs that had begun in a shared one. Call it before
+        tickets are taken back: the store is queried in order."""
         began = {uuid for uuid, place in self._began_in.items() if place == job_id}
         uuids = (set(named) or began) & self._requests.keys()
         now_s = mono_s(self._context.clock)

@@ -1,6 +1,6 @@
-"""The attempts of a run that workers carry out: each becomes a job with a ticket in the store, and its end is
-learned from there. The driver of the run may die at any moment: workers continue, and the next driver
-follows what they hold."""
+"""Tickets of a run's attempts that workers execute: each becomes a job with a ticket in the store, and its
+end is read from there. The driver of the run may die at any moment: workers continue, and the next driver
+follows their jobs."""
 
 import time
 from collections import Counter
@@ -35,10 +35,10 @@ from joblens.model.values.labels import queue_and_label, route_of, unserved_word
 from joblens.model.writes import CancelAsked, JobEnded, JobQueued, TicketMade, Write
 from joblens.ports.store import Deliveries, QueueStore
 
-_SOONEST_S, _LATEST_S = 0.02, 0.2  # between looks: soon after something has ended, else seldom
-_POLL_SHARE = 0.05  # of the time, at most, while it has to look often
+_SOONEST_S, _LATEST_S = 0.02, 0.2  # between polls: soon after a change, then less often
+_POLL_SHARE = 0.05  # of the time, at most, while it polls often
 _REMIND_EVERY_S = 2.0
-_MOST_NAMES = 5  # of jobs in a line
+_MOST_NAMES = 5  # of jobs in a message
 _CANCELLED = "cancelled"
 _END_LEASE_S = 60.0  # of this driver while it ends a job that cannot be placed
 
@@ -47,20 +47,20 @@ class QueueSide(Struct, frozen=True, kw_only=True):
     """Parts of a run on a queue."""
 
     store: QueueStore
-    call: WorkerCall | ClusterSide  # who tells workers, or the cluster that starts them
+    call: WorkerCall | ClusterSide  # notifies workers, or the cluster that starts them
     queue_of: Callable[[PlannedJob], str]
     retry_lost: RetryLost
     most_deliveries: int
     warn: Callable[[str], None]
     own_labels: frozenset[str] = frozenset()  # of jobs that workers without a label run as well
-    served: Callable[[Deliveries], frozenset[str]] | None = None  # routes that workers of now take jobs from
-    call_labelled: WorkerCall | None = None  # on a cluster: who tells workers with a label
-    # CPUs and memory that its workers have together now; None: there are no workers. A cluster has its own.
+    served: Callable[[Deliveries], frozenset[str]] | None = None  # routes that present workers serve
+    call_labelled: WorkerCall | None = None  # on a cluster: notifies workers with a label
+    # CPUs and memory of its present workers together; None: there are no workers. A cluster has its own.
     offer: Callable[[Deliveries], tuple[float, int] | None] | None = None
 
 
 class RunTickets:
-    """All on the loop; the store and those who ring have a thread each."""
+    """Runs on the loop; the store and notifications have a thread each."""
 
     def __init__(
         self,
@@ -96,10 +96,10 @@ class RunTickets:
         self._placing: RunPlacing | None = None  # on a cluster
         self._calling = self._make_calling(note_fact)
         self._bundle: list[tuple[Job, Ticket, PlacementRequest]] = []
-        self._held: dict[str, Status] = {}  # jobs that have not ended, as they were last seen
-        self._ending: set[str] = set()  # of them, those that this run wants to end
-        self._lost_attempts: Counter[int] = Counter()  # with their workers, of each job of the plan
-        self._reported_lost: set[str] = set()  # jobs under way whose worker was reported lost
+        self._held: dict[str, Status] = {}  # last known status of jobs that have not ended
+        self._ending: set[str] = set()  # of them, those that this run cancels
+        self._lost_attempts: Counter[int] = Counter()  # with their workers, per job of the plan
+        self._reported_lost: set[str] = set()  # unfinished jobs whose worker was reported lost
         self._labelled: dict[str, str] = {}  # jobs for workers with a label, and the route of each
         self._unserved: set[str] = set()  # routes reported as served by no worker
         self._is_asking = False
@@ -130,7 +130,7 @@ class RunTickets:
         )
 
     def start(self, attempt: PreparedAttempt, planned: PlannedJob) -> None:
-        """It goes with the next `flush`."""
+        """Adds it to the next `flush`."""
         label = "" if planned.label in self._side.own_labels else planned.label
         queue = route_of(self._side.queue_of(planned), label)
         written = {name: value for name, value in attempt.job.env.items() if name in attempt.env}
@@ -192,7 +192,7 @@ class RunTickets:
             self._context.loop.add_timed(self)
 
     def _queue(self, writes: Sequence[Write], requests: Sequence[PlacementRequest]) -> None:
-        """A store that is away is asked until it is back; writing twice changes nothing."""
+        """Queues jobs, and retries while the store is unavailable; writing twice changes nothing."""
 
         def then(_done: None) -> None:
             self._calling.call([one for one in requests if one.uuid in self._held])
@@ -202,7 +202,7 @@ class RunTickets:
             lambda _: self._side.store.apply(writes), then, lambda: self._queue(writes, requests)
         )
 
-    # ---- how they stand ------------------------------------------------------------------------------
+    # ---- polling ---------------------------------------------------------------------------------------
 
     def next_wake_s(self) -> float | None:
         return self._next_poll_s if self._held and not self._is_asking else None
@@ -223,12 +223,12 @@ class RunTickets:
         self._client.ask(lambda _: _changed(self._side.store, before), self._take_news, self._poll_later)
 
     def _take_offer(self, together: tuple[float, int] | None) -> None:
-        """Workers that came while it runs."""
+        """Reports workers that joined during the run."""
         if together is not None:
             self._reports.offered(*together)
 
     def _take_served(self, routes: frozenset[str]) -> None:
-        """Tells of labels that no worker serves while jobs wait for one, once until one does."""
+        """Reports labels that no worker serves while jobs wait for one, once until one does."""
         waiting: dict[str, list[str]] = {}
         for uuid, route in self._labelled.items():
             if self._held.get(uuid) is Status.QUEUED and route not in routes:
@@ -258,7 +258,7 @@ class RunTickets:
         self._next_poll_s = mono_s(self._context.clock) + self._pause_s
 
     def _tell_of_lost(self, records: Sequence[Record], former: Mapping[str, FormerWorker]) -> None:
-        """One line for each worker that did not finish its jobs, however many these are."""
+        """Reports each worker that did not finish its jobs in one line, however many these are."""
         names: dict[FormerWorker, list[str]] = {}
         for record in records:
             uuid, attempt = record.job.uuid, record.attempt
@@ -302,14 +302,14 @@ class RunTickets:
             if attempt is not None and not began_before:
                 self._began(record, attempt)
             if attempt is None and record.status is Status.CANCELLED:
-                # The job was taken out of the queue without asking the run. Resume leaves it alone, too.
+                # The job was removed from the queue without a request of the run. Resume skips it, too.
                 self._note_fact(JobCancelled(_index_of(record.job), self._user))
                 outcome = replace(outcome, reason=_CANCELLED)
             self._reports.ended(uuid, outcome)
         self._reports.recorded(record)
 
     def _note_where(self, record: Record) -> None:
-        """A job ends with the allocation where it began, should that be cancelled."""
+        """Notes the allocation of a job, which ends with it if it is cancelled."""
         attempt = record.attempt
         if attempt is not None and attempt.placement is not None and self._placing is not None:
             self._placing.began_in(record.job.uuid, attempt.placement.job_id)
@@ -334,7 +334,7 @@ class RunTickets:
         return uuid in self._held
 
     def end(self, uuid: str, *, at_once: bool) -> None:
-        """One that waits ends now, one that a worker has is asked to."""
+        """Cancels a waiting job now, or requests it from the worker that has the job."""
         self.flush()
         self._ending.add(uuid)
 
@@ -365,7 +365,8 @@ class RunTickets:
         self._client.ask(end, lambda _: self._poll_soon(), lambda: self._fail_unplaceable(uuids, why))
 
     def _on_allocation_ended(self, uuids: Collection[str], job_id: str, ending: AllocationEnding) -> None:
-        """Their worker could not write how they ended, or returned them. Its records stay."""
+        """Ends jobs whose worker could not record their ends, or returned them. Records of the worker take
+        precedence."""
         now_us = self._context.clock.now_us()
 
         def end(deliveries: Deliveries) -> None:
@@ -393,7 +394,7 @@ class RunTickets:
         self._calling.ask_for_nodes(action)
 
     def close(self, *, is_over: bool) -> None:
-        """Jobs that workers hold continue, unless the run is over."""
+        """Stops following the jobs. Jobs that workers hold continue, unless the run is over."""
         if self._has_begun:
             self._context.loop.remove_timed(self)
             self._calling.close(is_over=is_over and not self._held)
@@ -407,8 +408,8 @@ class RunTickets:
 def _changed(
     store: QueueStore, before: dict[str, Status]
 ) -> tuple[list[Record], dict[str, FormerWorker], float]:
-    """Records of those that stand differently, who did not finish those that wait again, and how long it took
-    to learn which these are. Unknown ones are not in the store yet."""
+    """Returns records of jobs whose status changed, the former workers of those that are queued again, and
+    the duration of the query. Unknown jobs are not in the store yet."""
     began_s = time.monotonic()
     states = store.states(list(before))
     asked_s = time.monotonic() - began_s

@@ -1,10 +1,9 @@
-"""Main process of a job that runs in a container: creates the container, forwards its streams and
-signals, waits for its end, removes it, and exits as it did. A program of its own outside the job's
-control groups: `python -m joblens.agent.containers.client COMMAND…`, with its order in the environment.
+"""Container client: main process of a job that runs in a container. It creates the container, forwards its
+streams and signals, waits for its end, removes it, and exits as it did. A program of its own outside the
+job's control groups: `python -m joblens.agent.containers.client COMMAND…`, with its order in the environment.
 
-An engine may stop answering at any moment. Every request has a time limit, and the kernel also reports
-the end of the container's first process, so that the job's end never depends on the engine.
-"""
+An engine may stop answering at any moment. Every request has a time limit, and the kernel also reports the
+end of the container's first process, so that the job's end never depends on the engine."""
 
 import os
 import select
@@ -49,7 +48,7 @@ class Client:
         self._came: list[int] = []  # signals that were not handled yet
         self._died_of: int | None = None  # signal that would have killed a program outside a container
         self._handed_on: set[int] = set()
-        self._gives_up_at_s: float | None = None  # exit then, whatever the engine does
+        self._gives_up_at_s: float | None = None  # exit at this time, whatever the engine does
         self._exit_code: int | None = None
         self._wait_failure = ""
         self._wake_read, self._wake_write = os.pipe()
@@ -88,8 +87,8 @@ class Client:
     # ---- while it runs -----------------------------------------------------------------------------
 
     def _ask_for_the_end(self) -> None:
-        """If the kernel reports the end, ask only afterwards: some engines poll while they are asked,
-        which costs more than many a job."""
+        """Waits for the exit status on a thread. If the kernel reports the end, it waits only afterwards:
+        some engines poll meanwhile, which costs more than many jobs."""
         threading.Thread(target=self._wait, daemon=True).start()
 
     def _wait(self) -> None:
@@ -188,8 +187,8 @@ class Client:
                 self._hand_on(number)
 
     def _hand_on(self, number: int) -> None:
-        """The kernel withholds from a container's first process every signal that it does not handle. A
-        program that would have died of it elsewhere has to die here too."""
+        """Forwards a signal. The kernel withholds from a container's first process every signal that it does
+        not handle: a program that would have died of it elsewhere is killed here."""
         if self._container.note.pid is not None and is_deadly(number, self._container.note.pid):
             self._died_of = number
             self._send(signal.SIGKILL)
@@ -198,7 +197,7 @@ class Client:
             self._send(number)
 
     def _send(self, number: int) -> None:
-        """Sends directly to the process if that certainly reaches it, otherwise through the engine."""
+        """Sends to the process through its pidfd, or else through the engine."""
         if number == signal.SIGKILL and self._send_directly(number):
             return
         try:
@@ -239,7 +238,8 @@ class Client:
         self._leave(code, self._signal_behind(code))
 
     def _signal_behind(self, code: int) -> int | None:
-        """Engines report a signal as 128 plus its number, like a shell."""
+        """Returns the signal that an exit code stands for. Engines report a signal as 128 plus its number,
+        like a shell."""
         if self._died_of is not None and code == 128 + signal.SIGKILL:
             return self._died_of
         return code - 128 if code - 128 in self._handed_on else None

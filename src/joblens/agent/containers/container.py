@@ -1,10 +1,8 @@
-"""Container of a job, as its client handles it: creation, streams, numbers, removal, and the meaning of
-an engine's refusal.
+"""Container of a job, as its client handles it: creation, streams, numbers, removal, and the meaning of an
+engine's refusal.
 
-Nothing here blocks: the client must react to signals and the container's end at any time. Output that the
-reader has not taken yet is buffered; above a bound the engine is not read either, so that the container
-waits.
-"""
+Nothing here blocks: the client must react to signals and the container's end at any time. Output is buffered
+until its reader accepts it; above a bound the engine is not read either, so that the container waits."""
 
 import fcntl
 import glob
@@ -212,10 +210,10 @@ _SKIPPED_FIELDS = ("devices",)  # tables; the totals of a group contain the same
 
 
 class ContainerGauge:
-    """Create it right after the container was started. The engine's helper is the parent of the
-    container's first process: a shim, or conmon. The kernel adds to a process's numbers those of its
-    reaped children, in the end the container itself: so they are read only up to the start, when the
-    child was the runtime that created the container."""
+    """CPU, memory and I/O of the engine's helper, a shim or conmon, which is the parent of the container's
+    first process. Create it right after the container was started. The kernel adds to a process's numbers
+    those of its reaped children, in the end the container itself: so they are read only up to the start, when
+    the child was the runtime that created the container."""
 
     def __init__(self, note: ContainerNote, engine: "EngineProcess") -> None:
         self._engine = engine
@@ -245,8 +243,8 @@ class ContainerGauge:
         return {name: value for name, value in reading.items() if name not in _SKIPPED_FIELDS}
 
     def overhead(self) -> dict[str, float]:
-        """Returns the known overhead; the engine's own time includes all that it did meanwhile. For a
-        helper that ended with its container it is what it had used at the start, which is most of it."""
+        """Returns the known overhead; the engine's own time includes all its work meanwhile. For a helper
+        that ended with its container it is the overhead at the start, which is most of it."""
         used = self._of_helper() if self._helper is not None else {}
         used = used or dict(self._helper_at_start)
         engine_s = self._engine.used_s()
@@ -341,7 +339,7 @@ class Refused(Exception):
 
 
 class JobContainer:
-    """Creates and removes the container. `note` has what is known of it so far and is on disk at once."""
+    """Creates and removes the container. `note` has all known facts and is on disk at once."""
 
     api: ContainerApi
     streams: ContainerStreams
@@ -362,7 +360,7 @@ class JobContainer:
         write_note(self._order.note_path, self.note)
 
     def make(self) -> None:
-        """Returns when the container runs. Raises Refused or ContainerError."""
+        """Creates and starts the container. Raises Refused or ContainerError."""
         asked = self._order.container
         self.api = connect(asked.engine, asked.socket)
         self._engine = EngineProcess(self.api.engine_pid())
@@ -425,8 +423,8 @@ class JobContainer:
         self.gauge = ContainerGauge(self.note, self._engine)
 
     def _could_not(self, error: ContainerError) -> Refused:
-        """Uses the exit codes of engines' own command lines. Messages about a missing program are
-        recorded but not printed."""
+        """Returns the refusal with the exit code of engines' own command lines. Messages about a missing
+        program are recorded but not printed."""
         text = str(error)
         code = code_for(text) if self.note.id else REFUSED
         program = self._argv[0] if self._argv else self._order.container.entrypoint or "its command"
@@ -458,7 +456,7 @@ class JobContainer:
                 self.api.remove(container_id, timeout_s=timeout_s)
             self.note = replace(self.note, is_removed=True)
         except ContainerError:
-            pass  # the next joblens finds it by its note
+            pass  # the next joblens process finds it by its note
         write_note(self._order.note_path, self.note)
 
 

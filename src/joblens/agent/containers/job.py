@@ -35,8 +35,8 @@ from joblens.probes.proc.kernel_files import list_pids
 
 
 def make_container_groups(name: str, parent: str | None = None) -> JobGroups | None:
-    """`parent`: a path below each mount. None: this user cannot make such groups; the container is then
-    measured where the engine puts it."""
+    """Returns groups for a container, or None if this user cannot make any; the container is then measured in
+    groups of the engine. `parent`: a path below each mount."""
     layout = read_layout()
     try:
         return _factory(layout, parent).create(name)
@@ -93,7 +93,7 @@ _OF_ITS_OWN_GROUP = (
     "memory_limit_events",
     "pids_limit_events",
 )
-# Held when it ended. The engine removes its files, and with them their page cache.
+# Values at its end. The engine removes its files, and with them their page cache.
 _HELD_AT_ITS_END = (
     "memory_current_bytes",
     "memory_anon_bytes",
@@ -192,7 +192,7 @@ class ContainerProbe:
 
 
 class ContainerFactsProbe:
-    """Facts about the container itself, reported whenever there are more."""
+    """Facts about the container itself, reported whenever there are new ones."""
 
     name = "container"
     interval_s = 0.5
@@ -232,8 +232,9 @@ _LATE = "from a moment after its start: the engine put the container into groups
 
 
 class ContainerNetworkProbe:
-    """`ours` counts at the job's group, above the container. If the engine put it elsewhere, which shows
-    only when it runs, its own group is counted from that moment on. Counts stay when the group is gone."""
+    """Network counters at the job's group, above the container. If the engine put the container elsewhere,
+    which shows only when it runs, its own group is counted from that moment on. Counts stay when the group is
+    gone."""
 
     name = NETWORK
 
@@ -293,7 +294,7 @@ _CLIENT_KILLED = "the joblens process of its container was killed, and the conta
 
 
 class ContainerProcesses(JobProcesses):
-    """Processes in the container. The client gets the request to stop it, and removes it."""
+    """Processes in the container. On a request to stop, the client removes the container."""
 
     def __init__(self, notes: NoteReader) -> None:
         super().__init__()
@@ -306,7 +307,7 @@ class ContainerProcesses(JobProcesses):
         return found or self._pids_elsewhere()
 
     def _pids_elsewhere(self) -> list[int]:
-        """Returns processes if the engine put the container into groups of its own choice."""
+        """Returns processes if the engine put the container into other groups."""
         note = self._notes.latest()
         if note is None or note.is_below_ours or note.has_ended or not note.groups:
             return []
@@ -360,7 +361,7 @@ class ContainerHold:
         return replace(plan, argv=(*client, *plan.argv), env={**plan.env, **as_variables(order)})
 
     def limit(self) -> Limits:
-        """The engine enforces them; groups of the job above the container do too."""
+        """Sets limits: the engine enforces them, and so do groups of the job above the container."""
         job, groups = self._job, self.processes.groups
         asked = job.requirements
         if not job.enforce:
@@ -390,7 +391,7 @@ class ContainerHold:
         return ContainerProbe(self.processes.groups, self.notes)
 
     def bound(self, probes: Sequence[Probe]) -> tuple[Probe, ...]:
-        """Returns probes that read the group where the container really is."""
+        """Returns the probes, with those that read the group where the container really is."""
         return tuple(
             ContainerNetworkProbe(probe, self.notes) if probe.name == NETWORK else probe for probe in probes
         )
@@ -399,12 +400,12 @@ class ContainerHold:
         return ContainerFactsProbe(self.notes)
 
     def last_facts(self) -> Details:
-        """Returns facts for an owner that comes too late to sample them."""
+        """Returns facts for an owner that is too late to sample them."""
         return self.facts().read()
 
     def judged(self, ending: Ending) -> Ending:
-        """Adds what the client knows beyond its exit status. The engine reaped the container's processes,
-        and does not report their usage."""
+        """Adds facts of the client beyond its exit status. The engine reaped the container's processes, and
+        does not report their usage."""
         note = self.notes.latest()
         ending = replace(ending, reaped=None)
         if note is None:
@@ -418,8 +419,8 @@ class ContainerHold:
         return replace(ending, refusal=note.refusal)
 
     def end_left(self) -> None:
-        """Removes what is left of the container after its client is gone, without waiting for an engine
-        that does not answer: the note stays, and the next joblens retries (`sweep_notes`)."""
+        """Removes the rest of the container after its client is gone, without waiting for an engine that does
+        not answer: the note stays, and the next joblens process retries (`sweep_notes`)."""
         note = self.notes.latest()
         if note is None or note.is_removed or not note.engine:
             return
@@ -428,7 +429,7 @@ class ContainerHold:
             _wait_for(pid, _REMOVAL_TIMEOUT_S)
 
     def forget(self) -> None:
-        """Called when the outcome is recorded."""
+        """Removes the note once the outcome is recorded."""
         note = self.notes.latest()
         if note is None or note.is_removed or not note.engine:
             remove_note(self._note_path)
@@ -451,5 +452,5 @@ def _wait_for(pid: int, timeout_s: float) -> None:
             if os.waitpid(pid, os.WNOHANG)[0]:
                 return
         except ChildProcessError:
-            return  # the host program reaps its children itself
+            return  # the host program has reaped it
         time.sleep(_POLL_S)

@@ -33,8 +33,8 @@ HANDED_ON = (
 
 
 def is_deadly(number: int, pid: int) -> bool:
-    """Returns whether the process neither handles nor ignores nor blocks the signal. The first process of
-    a container would not even notice it; anywhere else it would die."""
+    """Returns whether the process neither handles nor ignores nor blocks the signal: it would die of it,
+    except as the first process of a container, which does not receive it."""
     status = read_text(f"/proc/{pid}/status")
     if status is None:
         return False
@@ -80,7 +80,7 @@ class ContainerNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     image: str = ""
     image_id: str = ""
     network_mode: str = ""
-    pid: int | None = None  # of its first process; None: not seen from here
+    pid: int | None = None  # of its first process; None: not visible from here
     layout: str = ""
     groups: dict[str, str] = {}  # of its own
     is_below_ours: bool = False  # its groups are below the job's
@@ -117,7 +117,7 @@ def noted(spool_dir: str) -> list[str]:
 
 
 def write_note(path: str, note: ContainerNote) -> None:
-    """Writes it atomically. A full disk must not stop the container."""
+    """Writes the note atomically. A full disk must not stop the container."""
     with contextlib.suppress(OSError):
         make_private_folder(os.path.dirname(path))
         write_atomically(path, msgspec.json.encode(note))
@@ -148,7 +148,7 @@ class ContainerOrder(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     uuid: str
     container: ContainerJob
-    note_path: str  # where the client writes its facts
+    note_path: str  # for the facts of the client
     cgroup_parent: str = ""  # path below every mount; '': chosen by the engine
     cpus: float | None = None
     memory_bytes: int | None = None
@@ -212,7 +212,7 @@ def _docker_body(
     host: dict[str, Any] = {
         "Binds": list(asked.volumes),
         "Devices": [_device(text) for text in asked.devices],
-        "LogConfig": {"Type": "none", "Config": {}},  # output comes to us and is not stored twice
+        "LogConfig": {"Type": "none", "Config": {}},  # the client stores the output
         **_present(
             CgroupParent=order.cgroup_parent,
             NetworkMode=asked.network,

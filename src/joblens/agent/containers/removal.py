@@ -1,5 +1,5 @@
-"""Removes the container of a job whose client could not, as `container_removal NOTE UUID`. A separate
-process, because an engine may take any time to answer."""
+"""Container removal program: removes the container of a job whose client could not, as `container_removal
+NOTE UUID`. A separate process, because an engine may take any time to answer."""
 
 import os
 import sys

@@ -1,4 +1,5 @@
-"""Watch on a container that joblens did not start: finds its runs by name and measures them."""
+"""Container watch: finds the runs of a container that joblens did not start by its name, and measures
+them."""
 
 import threading
 import time
@@ -178,7 +179,7 @@ _MOST_KEPT = 4096
 
 
 class ContainerFinder:
-    """Asks for the container until it runs."""
+    """Polls the engine for the container until it runs."""
 
     name = "container engine"
     interval_s = _POLL_S
@@ -208,13 +209,14 @@ class ContainerFinder:
 
 
 def has_group_here(info: ContainerInfo) -> bool:
-    """Its pid may be another process's here: engines put the id into the group's name."""
+    """Returns whether the groups belong to this container. Its pid may be another process's here: engines put
+    the id into the group's name."""
     return bool(info.groups) and all(info.id in path for path in info.groups.values())
 
 
 class ContainerWatch:
-    """Starts at once, on its own thread. `open_reader(found, start_mono_ns, base)` reads a container
-    whose group is here; a base of None: read it now."""
+    """Measures the runs of a container, on its own thread. `open_reader(found, start_mono_ns, base)` reads a
+    container whose group is on this machine; a base of None: read it now."""
 
     def __init__(
         self,
@@ -230,7 +232,7 @@ class ContainerWatch:
         self._lock = threading.RLock()
         self._started_at_us, self._started_mono_ns = time.time_ns() // 1000, time.monotonic_ns()
         self._reader: Reader | None = None
-        self._run: tuple[str, int | None] | None = None  # the one that the reader reads
+        self._run: tuple[str, int | None] | None = None  # run of the reader
         self._taken = 0  # number of the finder's last answer that was used …
         self._sampled = 0  # … and of the last that became a sample
         self._carried: dict[str, int] = {}  # counters of runs that are over
@@ -281,7 +283,8 @@ class ContainerWatch:
             return tuple(self._samples)
 
     def _await_answer(self) -> None:
-        """A local engine answers at once: a container that already runs is then measured from the start."""
+        """Waits for the first answer. A local engine answers at once: a container that already runs is then
+        measured from the start."""
         deadline_s = time.monotonic() + _FIRST_ANSWER_S
         while time.monotonic() < deadline_s and self._driver.latest() is None and not self._driver.problem():
             time.sleep(_FIRST_ANSWER_S / 50)
@@ -305,8 +308,8 @@ class ContainerWatch:
             self._add(self._sample())
 
     def _has_nothing_new(self) -> bool:
-        """An engine updates its numbers once per second: read twice, they would give a rate of 0 and then
-        a peak."""
+        """Returns whether the engine has no new numbers. It updates them once per second: read twice, they
+        would give a rate of 0 and then a peak."""
         return isinstance(self._reader, EngineReader) and self._sampled == self._taken
 
     def _add(self, sample: Sample) -> None:
@@ -385,7 +388,7 @@ class ContainerWatch:
         return sample
 
     def _lose(self) -> None:
-        """The run is over, or the watch is; its totals stay."""
+        """Closes the reader when the run or the watch is over; its totals stay."""
         reader, self._reader = self._reader, None
         if reader is None:
             return

@@ -112,7 +112,7 @@ Answer = tuple[list[GpuFacts], dict[str, str]]
 
 
 def gpu_capabilities(ask: Callable[[], Answer] = ask_gpus, timeout_s: float = _TIMEOUT_S) -> list[Capability]:
-    """A driver that hangs costs `timeout_s` and is reported."""
+    """Returns one row per GPU. A driver that hangs costs `timeout_s` and is reported."""
     answers: list[Answer] = []
     thread = threading.Thread(target=lambda: answers.append(ask()), name="joblens-gpus", daemon=True)
     thread.start()

@@ -22,7 +22,7 @@ from joblens.model.jobs.sample import Sample
 from joblens.probes.proc.own_tree import OwnTree
 
 MIN_INTERVAL_S = 0.05
-_LINGER_NS = 5_000_000_000  # how long the sampling thread waits for another window before it ends
+_LINGER_NS = 5_000_000_000  # the sampling thread waits this long for another window before it ends
 _IDLE_READ_NS = 250_000_000
 _OVERLAP_READ_NS = 20_000_000  # between readings while windows overlap, to catch short children
 _OVERLAP_BUDGET = 50  # … but at most 1/50 of the time is spent on them
@@ -42,8 +42,8 @@ class InProcessMeter:
         os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
-        """Also called in a forked child: the sampling thread does not exist there, the lock may be held
-        by a thread that does not exist either, and the windows are the parent's."""
+        """Also called in a forked child: the sampling thread does not exist there, the lock may be held by a
+        thread that does not exist either, and the windows belong to the parent."""
         self._changed = threading.Condition(threading.RLock())
         self._windows: list[Window] = []
         self._tree = OwnTree()
@@ -162,7 +162,7 @@ class InProcessMeter:
     # -- with the lock held
 
     def _advance(self, more_threads: set[int]) -> Snapshot:
-        """Reads counters and gives the usage since the last reading to the windows it belongs to."""
+        """Reads counters and adds the usage since the last reading to the windows it belongs to."""
         threads = {window.thread for window in self._windows if not window.is_whole} | more_threads
         snapshot = self._tree.scan(threads, self._overhead_usec)
         self._parents.update(process.thread for process in snapshot.live.values() if process.thread)
@@ -237,7 +237,7 @@ class InProcessMeter:
             else:
                 if idle_since_ns + _LINGER_NS <= now_ns:
                     return False
-                # Short, so that the next window need not wake the thread: it may be over before that.
+                # Short, so that a short window need not wake the thread.
                 self._sleeps_until_ns = now_ns + _IDLE_READ_NS
             self._changed.wait((self._sleeps_until_ns - now_ns) / 1e9)
         return False

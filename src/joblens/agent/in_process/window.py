@@ -45,7 +45,8 @@ _DETAILS_PER_WRITE = 16  # each replaces the one before it
 
 
 class WindowInstruments:
-    """`read` and `read_details` are called with every sample, by one thread at a time."""
+    """Instruments of one window. `read` and `read_details` are called with every sample, by one thread at a
+    time."""
 
     def __init__(self, uuid: str, opened: InstrumentSet) -> None:
         self._news: deque[DetailsTaken] = deque()
@@ -120,7 +121,7 @@ class Window(Struct, eq=False, kw_only=True):
     base_own: resource.struct_rusage
     base_own_peak_bytes: int
     had_children: bool  # some were alive at the start
-    is_whole: bool = False  # measures the whole process, whatever else is measured; never a rival
+    is_whole: bool = False  # measures the whole process; never a rival of other windows
     instruments: WindowInstruments | None = None
     used: Counters = NOTHING
     peak_bytes: int = 0
@@ -140,14 +141,13 @@ class Window(Struct, eq=False, kw_only=True):
     samples: int = 0
     first_pending: int = 0
     pending: list[Sample] = field(default_factory=list)  # not yet passed on
-    kept: list[Sample] = field(default_factory=list)  # for the profile: all, or evenly thinned out
+    kept: list[Sample] = field(default_factory=list)  # for the profile: all, or an evenly spaced selection
     written_mono_ns: int = 0
     last_mono_ns: int = 0
 
     def own_bytes(self, level: Level) -> tuple[int, bool]:
-        """Returns the peak memory of this process since the start, and whether it is exact: the
-        high-water mark covers its whole life, and says something about this window only if it rose within
-        it."""
+        """Returns the peak memory of this process since the start, and whether it is exact: the high-water
+        mark covers its whole life, so it counts for this window only if it rose within it."""
         if level.own_peak_bytes > self.base_own_peak_bytes:
             return level.own_peak_bytes, True
         return level.own_rss_bytes, False
@@ -155,7 +155,7 @@ class Window(Struct, eq=False, kw_only=True):
     def take_sample(
         self, at_mono_ns: int, level: Level, host: dict[str, Any], *, final: bool = False
     ) -> None:
-        """`at_mono_ns`: when `used` was read."""
+        """`at_mono_ns`: time of the reading in `used`."""
         self.last_mono_ns = max(at_mono_ns, self.started_mono_ns)
         self.peak_bytes = max(self.peak_bytes, level.anon_bytes + level.shmem_bytes + level.kernel_bytes)
         self.peak_is_lower_bound |= level.is_lower_bound
@@ -177,7 +177,7 @@ class Window(Struct, eq=False, kw_only=True):
             self.kept = self.kept[::2]
 
     def _find_spike(self, level: Level) -> None:
-        """Returns high-water marks that have risen since the last sample, minus mapped files."""
+        """Adds high-water marks that have risen since the last sample, minus mapped files."""
         own = Mark(level.own_peak_bytes, level.own_file_bytes)
         before = replace(self.own_mark, highest=self.own_mark.highest or self.base_own_peak_bytes)
         highest_child = max(self.child_mark.highest or 0, level.largest_child_bytes)
@@ -290,7 +290,7 @@ def usage_of(window: Window, level: Level, *, has_children: bool) -> Usage:
 
 
 def findings_of(window: Window) -> tuple[Finding, ...]:
-    """Reports only numbers that could not be separated."""
+    """Returns a finding about numbers that could not be separated, if any."""
     sentences: list[str] = []
     if window.has_rival_on_thread:
         sentences.append(
@@ -323,7 +323,8 @@ def findings_of(window: Window) -> tuple[Finding, ...]:
 
 
 def _mean_memory(window: Window) -> int:
-    """Unlike a launched job, a host program is complete at its first and at its last sample."""
+    """Returns the mean. Unlike a launched job, a host program is complete at its first and at its last
+    sample."""
     return mean_unreclaimable(window.kept, window.kept) or 0
 
 
@@ -349,8 +350,8 @@ def _add_memory(
     own_bytes, own_is_exact = window.own_bytes(level)
     largest = max(window.largest_bytes, own_bytes)
     is_exact, spike_bytes = own_is_exact, 0
-    # A child's own peak begins with the size of the process it was forked from, which is us: it is the
-    # child's only if it exceeds our own peak. And it is the largest of all children ever reaped.
+    # A child's own peak begins with the size of the process it was forked from, this one: it counts for the
+    # child only if it exceeds our own peak. And it is the largest of all children ever reaped.
     child_bytes = waited.ru_maxrss * _KIB
     if child_bytes > level.own_peak_bytes and waited.ru_maxrss > window.base_waited.ru_maxrss:
         largest, is_exact = max(largest, child_bytes), True

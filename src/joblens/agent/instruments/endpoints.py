@@ -1,5 +1,4 @@
-"""Endpoints instrument: the peers that a job exchanges data with, including those that an earlier owner
-saw."""
+"""Endpoints instrument: peers that a job exchanges data with, including those found by an earlier owner."""
 
 import time
 from collections.abc import Sequence
@@ -23,11 +22,10 @@ _COUNTED = ("sockets", "gone", "rx_bytes", "tx_bytes", "retransmits")
 
 
 class EndpointsGoOn:
-    """Returns the endpoints of `probe`, added to those of an earlier owner.
+    """Adds the endpoints of `probe` to those of an earlier owner.
 
-    A connection that is open at the first scan was counted by both owners from its start: it is counted
-    once. Bytes between the two owners may be missing if the connection shares an endpoint with others.
-    """
+    A connection that is open at the first scan was counted by both owners from its start, so it is counted
+    once. Bytes between the two owners may be missing if the connection shares an endpoint with others."""
 
     def __init__(self, probe: "DetailProbe", earlier: EndpointTable) -> None:
         self.name = probe.name
@@ -100,7 +98,7 @@ def _busiest(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
 _DRIVER = "sock_diag"
 _BEGIN_AFTER_S = 0.5
 _SHORTEST_S, _LONGEST_S = 1.0, 5.0
-_LAST_SCAN_S = 0.05  # the end of a job waits no longer for it; most scans take a millisecond
+_LAST_SCAN_S = 0.05  # limit for the end of a job; most scans take a millisecond
 _TOO_SHORT = "it ended before its sockets were first listed"
 _NOTHING_NEW = Details()
 
@@ -123,7 +121,7 @@ class EndpointProbe:
 
     @property
     def interval_s(self) -> float:
-        """Grows, because the driver scans less and less often."""
+        """Returns an interval that grows, because the driver scans less and less often."""
         return min(_LONGEST_S, max(_SHORTEST_S, (time.monotonic() - self._opened_s) / 10))
 
     def read(self) -> Details:
@@ -134,8 +132,8 @@ class EndpointProbe:
         return _NOTHING_NEW
 
     def rescan(self) -> None:
-        """The job's groups are about to be removed, or no scan follows: read what its sockets carried
-        since the last scan."""
+        """Reads what its sockets carried since the last scan, before the job's groups are removed or scanning
+        ends."""
         if self._thread is None:
             return
         job, asked_at_us = self._watched.job.uuid, time.time_ns() // 1000

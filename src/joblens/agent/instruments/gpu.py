@@ -21,8 +21,8 @@ _BOUNDED = frozenset({"gpu", "gpu_energy"})
 
 
 class GpuProbe:
-    """Returns each reading of a driver once; samples between two readings have none. Work before the
-    first and after the last reading is not measured."""
+    """Returns each reading of a driver once; samples between two readings have none. Work before the first
+    and after the last reading is not measured."""
 
     name = "gpu"
 

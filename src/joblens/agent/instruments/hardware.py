@@ -1,4 +1,4 @@
-"""Counters of the processor and the scheduler, and energy counters of the machine, for one job."""
+"""Hardware instruments: counters of the processor and the scheduler, and energy counters of the machine."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Memory-in-depth instrument for jobs that ask for it: on its own thread, because the kernel is slow."""
+"""Memory-in-depth instrument for jobs that request it: on its own thread, because the kernel is slow."""
 
 import threading
 import time
@@ -77,7 +77,7 @@ class MemoryDriver:
         pause_s = max(_SHORTEST_PAUSE_S, pause_ns(time.thread_time_ns() - cpu_before_ns) / 1e9)
         with self._lock:
             scanned.due_s = time.monotonic() + pause_s
-            if depth is not None and depth.seen:  # otherwise the scan before this one is the last
+            if depth is not None and depth.seen:  # otherwise the previous scan is the last
                 scanned.scans += 1
                 scanned.latest = depth
 

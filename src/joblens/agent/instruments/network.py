@@ -26,7 +26,7 @@ def open_probe(watched: Watched, _instruments: Instruments) -> "Probe":
     group, why = v2_group(watched.groups)
     if why:
         return MissingProbe("network", dict.fromkeys(FIELDS, why))
-    # The group is the job's own, also for a container that will be in it.
+    # The group belongs to the job alone, also for a container that will join it.
     begin = count_here if watched.is_own else count_as_guest
     if watched.is_resumed:
         begin = go_on_counting
@@ -43,7 +43,7 @@ def open_interfaces(watched: Watched, _instruments: Instruments) -> "Probe":
 
 
 def network_counted(groups: Mapping[str, str]) -> "Probe":
-    """Returns the counters that an earlier owner attached to the job's groups; the kernel has kept
+    """Returns the counters that an earlier owner attached to the job's groups; the kernel has continued
     counting."""
     group, why = v2_group(groups)
     if why:
@@ -57,7 +57,8 @@ _KILLED = "joblens was killed while it measured the job, and no other process co
 
 
 def orphan_instruments(job: Job, groups: Mapping[str, str]) -> tuple["Probe", ...]:
-    """The kernel has kept counting packets; for the others there is only the reason."""
+    """Returns probes for a job without an owner: the kernel has continued counting packets; the others have
+    only the reason."""
     if not job.monitor:
         return ()
     left: list[Probe] = []

@@ -1,9 +1,7 @@
-"""Instruments of a job beyond its control groups: their table, their budget, and substitutes for missing
-ones.
+"""Table of instruments beyond control groups, their budget, and substitutes for missing ones.
 
-Each instrument is a row in `_MAKERS`: its probe has its own file, which is imported when the first job
-needs it; if it is unavailable, the record has the reason. Nothing here raises.
-"""
+Each instrument is a row in `_MAKERS`: its probe has its own file, which is imported when the first job needs
+it; if it is unavailable, the record has the reason. Nothing here raises."""
 
 import contextlib
 import importlib
@@ -35,13 +33,13 @@ _FULL_SHARES = 8
 # CPU time for the first scans of a job, which find most of it; a short job has no others.
 _FREE_NS = 20_000_000
 
-# Time that this process spends on measuring: every instrument adds to it.
+# Every instrument adds to the time that this process spends on measuring.
 MEASURED: set[object] = set()
 
 
 def pause_ns(cost_ns: int, spent_ns: int | None = None) -> int:
-    """Returns the pause after a scan that took this much CPU time. `spent_ns`: what all scans have taken
-    so far, including this one, for an instrument with much to find at first."""
+    """Returns the pause after a scan with this CPU time. `spent_ns`: CPU time of all scans so far, for an
+    instrument that finds most at first."""
     jobs = max(1.0, len(MEASURED) / _FULL_SHARES)
     if spent_ns is not None and spent_ns <= _FREE_NS / jobs:
         return 0
@@ -114,7 +112,7 @@ class OtherProbes:
         unknown: dict[str, str] = {}
         lower: set[str] = set()
         for probe in self._probes:
-            with contextlib.suppress(Exception):  # a broken one has nothing to report
+            with contextlib.suppress(Exception):  # a broken probe has nothing to report
                 given = dict(probe.sources)
                 failure = self._failures.get(probe.name)
                 why = dict(probe.unknown) if failure is None else dict.fromkeys(given, failure)
@@ -167,7 +165,7 @@ class DetailTaker:
         now_ns = time.monotonic_ns()
         if final:
             for probe in self._probes:
-                with contextlib.suppress(Exception):  # then earlier details remain
+                with contextlib.suppress(Exception):  # earlier details remain
                     rescan(probe)
         taken = [
             self._read_probe(probe, now_ns, final=final)
@@ -186,8 +184,8 @@ class DetailTaker:
             self._put([DetailsTaken(self._uuid, news)])
 
     def end(self) -> Details:
-        """The job is over, and others may have its pids already: nothing is scanned again, but results at
-        hand are taken. Returns all details."""
+        """Takes results at hand after the job's end without scanning, because its pids may have been reused.
+        Returns all details."""
         news = _NOTHING
         for probe in self._probes:
             if hasattr(probe, "read_last"):
@@ -216,7 +214,7 @@ class DetailTaker:
 
 
 def rescan(probe: "DetailProbe") -> None:
-    """For a probe that returns the results of another thread: scans again, right now."""
+    """Makes a probe that returns the results of another thread scan now."""
     scan: Callable[[], None] | None = getattr(probe, "rescan", None)
     if scan is not None:
         scan()
@@ -245,11 +243,11 @@ class Watched(Struct, frozen=True, kw_only=True):
     is_resumed: bool = False  # another process began to measure it: its counters continue
     last_gpus: Mapping[str, GpuReading] = {}  # its last GPU readings
     earlier: Details = Details()  # … and other details
-    has_new_processes: bool = False  # it already runs, but its processes are all new (a slot's job)
+    has_new_processes: bool = False  # it already runs, but all its processes are new (a slot's job)
 
     @property
     def is_own(self) -> bool:
-        """Everything in its groups began with it: there is no baseline to subtract."""
+        """Returns whether everything in its groups began with it: there is no baseline to subtract."""
         is_new = self.main_pid is not None or self.job.container is not None or self.has_new_processes
         return is_new and not self.is_resumed
 
@@ -267,7 +265,7 @@ class InstrumentSet(Struct, frozen=True):
 NO_INSTRUMENTS = InstrumentSet()
 
 # name -> modules with `open_probe(watched, instruments) -> Probe | DetailProbe | None` (or
-# 'module:function'). None: this machine has nothing of the kind, and there is nothing to report.
+# 'module:function'). None: this machine has nothing of the kind, and nothing is reported.
 _MAKERS: dict[str, tuple[str, ...]] = {
     "gpu": ("joblens.agent.instruments.gpu", "joblens.agent.instruments.gpu:open_gpu_facts"),
     "network": ("joblens.agent.instruments.network", "joblens.agent.instruments.network:open_interfaces"),
@@ -290,7 +288,7 @@ class Instruments:
         self._lock = threading.Lock()  # jobs start on the loop, and in slots on the sampler
 
     def is_chosen(self, name: str) -> bool:
-        """For jobs without a choice of their own."""
+        """Returns whether jobs without a choice of their own use it."""
         return name in self._chosen
 
     def open(self, watched: Watched, leave_out: Container[str] = ()) -> InstrumentSet:
@@ -327,7 +325,7 @@ class Instruments:
         return opened
 
     def get_ready(self, job: Job) -> None:
-        """Opens what is slow the first time, while a launcher starts."""
+        """Opens the first counter, which is slow, while a launcher starts."""
         if job.monitor and "counters" in self._wanted(job) and self._waking is None:
             self._waking = _WakingCounter()
             threading.Thread(target=self._waking.open, name="joblens-ready", daemon=True).start()
@@ -360,8 +358,8 @@ class Instruments:
 
 
 class _WakingCounter:
-    """The first counter waits until every CPU knows it, which takes milliseconds, and the kernel forgets
-    a second after the last one is closed: keeping this one open avoids the wait when a job starts."""
+    """Keeps one counter open. The first one waits milliseconds until every CPU knows it, and the kernel
+    forgets a second after the last one is closed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

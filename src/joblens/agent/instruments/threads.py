@@ -1,4 +1,4 @@
-"""The threads of one job."""
+"""Threads instrument: CPU use of the threads of one job."""
 
 import time
 from typing import TYPE_CHECKING
@@ -17,8 +17,8 @@ _FILES = ("schedstat", "stat", "sched")
 
 
 class ThreadsFromTheStart:
-    """Threads of a job that is about to start: its first process waits, and its usage so far is not the
-    job's. The first reading is taken at the very start."""
+    """Threads of a job that is about to start: the usage of its waiting first process belongs to joblens. The
+    first reading is taken at the start."""
 
     name = "threads"
 
@@ -55,7 +55,7 @@ def _never(_tid: int, _start_ticks: int) -> bool:
 
 
 def _files_of(pid: int) -> dict[str, bytes]:
-    """Some kernels do not have all of them."""
+    """Returns the files by name. Some kernels do not have all of them."""
     files: dict[str, bytes] = {}
     for name in _FILES:
         try:

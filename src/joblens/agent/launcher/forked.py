@@ -1,9 +1,9 @@
-"""Launcher that is forked from its owner at the start of `joblens run`, before the owner imports anything.
+"""Forked launcher: forked from its owner at the start of `joblens run`, before the owner imports anything.
 
-A launcher with an interpreter of its own costs 13 ms of CPU, a fork at that moment 7 ms; and it is ready when
-the owner has read its settings and opened its store. The floor under the job's `ru_maxrss` rises by what the
-script that called joblens has imported: 1 MB. It was forked before the job's streams were opened, so it
-receives them over the socket."""
+A launcher with its own interpreter costs 13 ms of CPU, a fork at that moment 7 ms; and it is ready when the
+owner has read its settings and opened its store. The floor under the job's `ru_maxrss` rises by the imports
+of the script that called joblens: 1 MB. It is forked before the job's streams are opened, so it receives them
+over the socket."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ _PR_SET_NAME = 15
 _WORD = 4  # bytes of a descriptor in a message
 _MOST_FILES = 3
 
-_ready: tuple[int, int] | None = None  # pid and socket of the launcher that no job has taken yet
+_ready: tuple[int, int] | None = None  # pid and socket of the launcher, until a job takes it
 
 
 def fork_launcher() -> None:
-    """Does nothing if no process or file is available: the start of the job reports that."""
+    """Forks the launcher. Does nothing if no process or descriptor is available: the start of the job reports
+    that."""
     global _ready  # noqa: PLW0603 - a process forks at most one
     try:
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
@@ -64,14 +65,14 @@ def _run(socket: _socket.socket) -> NoReturn:
 
 
 def take_forked() -> tuple[int, int] | None:
-    """Returns pid and socket of the forked launcher, once. None: there is none."""
+    """Returns pid and socket of the forked launcher, once; then None."""
     global _ready
     taken, _ready = _ready, None
     return taken
 
 
 def dismiss_forked() -> None:
-    """Ends the forked launcher where no job has taken it."""
+    """Stops the forked launcher if no job has taken it."""
     taken = take_forked()
     if taken is not None:
         pid, socket = taken
@@ -105,7 +106,8 @@ class ForkedLauncher(Launcher):
         return data
 
     def start(self, description: bytes) -> None:
-        """The description has the owner's numbers of the files; here they have others."""
+        """Translates the owner's descriptor numbers, which the description contains, to those of this
+        process."""
         start = marshal.loads(description)
         here = dict(zip(start["files"], self._files, strict=True))
         start["stdio"] = [here.get(end, end) for end in start["stdio"]]

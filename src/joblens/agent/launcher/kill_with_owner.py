@@ -1,6 +1,6 @@
-"""Kills a job whose owner is gone and which must not continue without it: another worker starts a worker's
-job again, and two would do everything twice. launcher.py and slot_launcher.py, which run as plain files,
-import this, so it imports as little as they do."""
+"""Killing a job with its owner, if the job must not continue alone: another worker starts a worker's job
+again, and both would do the same work. launcher.py and slot_launcher.py, which run as plain files, import
+this, so it imports as little as they do."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import launcher  # type: ignore[import-not-found]  # noqa: E402 - beside this on
 
 _PR_SET_PDEATHSIG = 1
 _CALL = _signal.SIGUSR2  # sent by the kernel
-_GIVE_UP = _signal.SIGRTMAX  # the client of a container removes the container on it
+_GIVE_UP = _signal.SIGRTMAX  # on this signal the client of a container removes the container
 _PAUSE_S = 0.005
 _REMOVE_TRIES = 50
 _TIMEOUT_S = 30.0  # for an engine that does not answer, and for processes that the kernel cannot kill
 
 
 def call_at_owners_end(then: Callable[[], None]) -> None:
-    """For a launcher that only waits for its job. The kernel sends the signal when the thread that started
-    this process is gone; the process of that thread may still run."""
+    """Calls `then` when the owner is gone, in a launcher that only waits for its job. The kernel sends the
+    signal when the thread that started this process ends; the process of that thread may still run."""
     owner = os.getppid()
 
     def called(_number: int, _frame: object) -> None:
@@ -36,7 +36,8 @@ def call_at_owners_end(then: Callable[[], None]) -> None:
 
 
 def end_slot_with_owner(groups: list[str], clean_up: Callable[[], None]) -> None:
-    """For the launcher of a slot. Its groups stay: it is inside, and the slot's mark says whose they were."""
+    """Kills the job of a slot's launcher with its owner. The groups stay, because the launcher is inside; the
+    slot's mark names their owner."""
 
     def end() -> None:
         end_job(groups)
@@ -47,7 +48,7 @@ def end_slot_with_owner(groups: list[str], clean_up: Callable[[], None]) -> None
 
 
 def end_with_owner(groups: list[str], main_pid: int = 0) -> None:
-    """Never returns. Leaves no outcome: the next worker of the job records it."""
+    """Kills the job and exits. Leaves no outcome: the next worker of the job records it."""
     end_job(groups, main_pid)
     remove_groups(groups)
     os._exit(0)
@@ -55,7 +56,7 @@ def end_with_owner(groups: list[str], main_pid: int = 0) -> None:
 
 def end_job(groups: list[str], main_pid: int = 0, reap: Callable[[], object] | None = None) -> None:
     """Kills all processes of the groups and all descendants of this process, except itself. `main_pid`: the
-    client of a container, which is asked first: it removes the container. `reap`: waits for ended
+    client of a container, which is signalled first, to remove the container. `reap`: waits for ended
     processes."""
     reap = reap or _reap
     deadline_s = time.monotonic() + _TIMEOUT_S
@@ -73,7 +74,8 @@ def end_job(groups: list[str], main_pid: int = 0, reap: Callable[[], object] | N
 
 
 def remove_groups(paths: list[str]) -> None:
-    """Removes empty groups and those below them. A process that has just ended still counts for a moment."""
+    """Removes empty groups and those below them. A process that has just ended is still counted for a
+    moment."""
     for path in paths:
         for folder in [folder for folder, _, _ in os.walk(path, topdown=False)]:
             _remove_group(folder)
@@ -120,7 +122,7 @@ def _members(groups: list[str]) -> set[int]:
 
 
 def _descendants() -> set[int]:
-    """Returns all processes started from here: orphans among them are children of this process by now."""
+    """Returns all processes started from here: orphans among them are children of this process."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():

@@ -1,4 +1,4 @@
-"""Launcher process from its owner's end, and whether this process is itself inside a job."""
+"""Launcher process as its owner controls it, and whether this process is itself inside a job."""
 
 import _socket
 import marshal
@@ -20,33 +20,33 @@ from joblens.model.errors import (
 from joblens.model.jobs.job import ExitUsage
 from joblens.probes.proc.kernel_files import parse_stat
 
-_PIECE = 1 << 16  # of a description that is larger than a socket takes at once
+_PIECE = 1 << 16  # of a description that is larger than one message of the socket
 _ENOENT, _EACCES, _ENOEXEC = 2, 13, 8
 _EXHAUSTED = (11, 12, 23, 24)  # EAGAIN, ENOMEM, ENFILE, EMFILE: no more processes, memory or files
 _INTERPRETERS = {".py": "python3", ".sh": "bash", ".pl": "perl", ".R": "Rscript", ".jl": "julia"}
 
 
 class LaunchPlan(Struct, frozen=True, kw_only=True):
-    """The command that really runs: unredacted, never stored."""
+    """Command that really runs: unredacted, never stored."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
     cwd: str = ""
     stdio: tuple[int | str, int | str, int | str] = (0, 1, 2)  # descriptor, or path to open
     new_session: bool = True
-    controlling_terminal: int | None = None  # which of its streams
-    terminal_modes: list[Any] | None = None  # what the user's terminal gets back should the owner be killed
+    controlling_terminal: int | None = None  # index of one of its streams
+    terminal_modes: list[Any] | None = None  # modes to restore on the user's terminal if the owner is killed
 
 
 _NOTHING = LaunchPlan(argv=("",), env={}, stdio=("", "", ""))
 
 
 class LauncherProcess:
-    """Starts a launcher and speaks with it. One launcher runs one job."""
+    """Starts a launcher and exchanges messages with it. One launcher runs one job."""
 
     def __init__(self, plan: LaunchPlan | None) -> None:
-        """Does not wait until it runs: `prepare` does. Without a plan it stands by: `greeted`, `join` and
-        `give` come before."""
+        """Starts the launcher without waiting for it; `prepare` waits. Without a plan it stands by: call
+        `greeted`, `join` and `give` first."""
         self._plan = plan or _NOTHING
         self._is_up = False
         taken = forked.take_forked() if plan is not None else None
@@ -58,7 +58,7 @@ class LauncherProcess:
         os.set_inheritable(ours.fileno(), False)
         their_end = theirs.detach()
         argv = [*launcher.start_argv("launcher"), str(their_end)]
-        # dup2 onto itself is how posix_spawn says "do not close this one".
+        # dup2 onto itself keeps a descriptor open in posix_spawn.
         actions = [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in (their_end, *self._files)]
         mask = launcher.HELD_BACK
         try:
@@ -72,7 +72,7 @@ class LauncherProcess:
 
     @property
     def _files(self) -> list[int]:
-        """Descriptors of the job's streams, as far as they are not this process's own streams."""
+        """Descriptors of the job's streams, except this process's own streams."""
         return list(dict.fromkeys(fd for fd in self._plan.stdio if isinstance(fd, int) and fd > 2))
 
     def greeted(self) -> None:
@@ -82,11 +82,11 @@ class LauncherProcess:
             self._is_up = True
 
     def join(self, attach: Sequence[str]) -> None:
-        """Has the job's process made and put into its groups, before anyone knows what it will run."""
+        """Makes the job's process and moves it into its groups, before its command is known."""
         self._say("join", list(attach))
 
     def joined(self) -> None:
-        """Waits until that is done."""
+        """Waits until the process has joined its groups."""
         self._expect("joined")
 
     def give(self, plan: LaunchPlan) -> None:
@@ -103,9 +103,10 @@ class LauncherProcess:
         groups: Sequence[str] = (),
         ends_with_owner: str = "",
     ) -> tuple[int, int]:
-        """Has the job's process made and put into its groups, where it waits. -> (pid, start ticks)
-        `groups`: of a job whose process does not join them; removed too if it never runs. `ends_with_owner`:
-        what ends when this process is gone: job, container, or nothing."""
+        """Makes the job's process, if `join` has not, and moves it into its groups, where it waits. Returns
+        (pid, start ticks). `groups`: of a job whose process does not join them; they are removed too if it
+        never runs. `ends_with_owner`: 'job' or 'container' is killed when this process is gone; '' keeps it
+        running."""
         self.greeted()
         plan = self._plan
         start: dict[str, Any] = {
@@ -122,7 +123,7 @@ class LauncherProcess:
             "controlling_terminal": plan.controlling_terminal,
             "outcome_path": outcome_path,
             "terminal_modes": plan.terminal_modes,
-            "leash": ends_with_owner,  # as launchers of earlier versions call it
+            "leash": ends_with_owner,  # name in launchers of earlier versions
         }
         description = marshal.dumps(start)
         for start_at in range(0, len(description), _PIECE):
@@ -132,8 +133,8 @@ class LauncherProcess:
         return int(ready[1]), int(ready[2])
 
     def go(self, counter_files: Sequence[str] = ()) -> None:
-        """Lets the waiting process become the job. Raises when it cannot. Should this process be killed, the
-        launcher notes the contents of `counter_files` when the job has ended."""
+        """Lets the waiting process become the job. Raises LaunchError if that fails. If this process is
+        killed, the launcher notes the contents of `counter_files` when the job has ended."""
         self._say("go", list(counter_files))
         self._expect("running")
 
@@ -141,20 +142,20 @@ class LauncherProcess:
         self._say("signal", int(number), self._plan.new_session)
 
     def bye(self) -> None:
-        """The outcome is recorded; the launcher may end."""
+        """Lets the launcher exit, because the outcome is recorded."""
         self._say("bye")
         self.abandon()
 
     def abandon(self) -> None:
-        """Ends the launcher of a job that never ran."""
+        """Stops the launcher of a job that never ran."""
         os.close(self.socket)
         try:
             os.waitpid(self.pid, 0)
         except ChildProcessError:
-            pass  # the host program reaps its children itself
+            pass  # the host program has reaped it
 
     def receive(self) -> tuple[Any, ...]:
-        """The next message; raises LauncherLost when the launcher is gone."""
+        """Returns the next message. Raises LauncherLost if the launcher is gone."""
         try:
             data = os.read(self.socket, launcher.MAX_MESSAGE)
         except OSError:
@@ -172,7 +173,7 @@ class LauncherProcess:
             else:
                 os.write(self.socket, marshal.dumps(message))
         except OSError:
-            pass  # it is gone; `receive` will say so
+            pass  # it is gone; `receive` reports that
 
     def _expect(self, word: str) -> tuple[Any, ...]:
         message = self.receive()
@@ -184,7 +185,7 @@ class LauncherProcess:
 
 
 def start_error(number: int, stage: str, name: str, plan: LaunchPlan) -> LaunchError:
-    """The operating system's error number, in words that help."""
+    """Returns the error for the user, from the operating system's error number."""
     command = plan.argv[0]
     if stage == "execute":
         return _exec_error(number, command, os.path.join(plan.cwd, command))
@@ -229,7 +230,7 @@ def _hint_for_unknown(command: str, path: str) -> str:
 
 
 def exit_usage_of(totals: Any) -> ExitUsage:
-    """A launcher's totals as a value."""
+    """Returns a launcher's totals as a value."""
     assert isinstance(totals, tuple)
     return ExitUsage(**dict(zip(launcher.TOTALS, totals, strict=True)))
 
@@ -238,7 +239,8 @@ _LAUNCHERS = tuple(main_of(module).encode() for module in ("launcher", "slot_lau
 
 
 def is_inside_a_job(proc: str = "/proc") -> bool:
-    """By its ancestors, not by its environment: a notification has the job's id too, and is not in it."""
+    """Returns whether an ancestor is a launcher. The environment does not decide: a notification has the
+    job's id too, but runs outside the job."""
     pid = os.getppid()
     while pid > 1:
         try:

@@ -1,24 +1,23 @@
-"""The launcher: a tiny process between joblens and the job.
+"""Launcher program: a tiny process between joblens and the job.
 
 It runs in a bare `python -I -S` (see `start_argv`) or in a fork of an owner that has imported nothing yet,
-and imports next to nothing: its memory is the floor under the job's `ru_maxrss`, and every job pays for its
-start. It
-- is the subreaper of everything the job starts, so nothing of it can slip away from being waited for,
-- puts the job into its control groups before the first instruction of the job runs,
-- waits for every process with `wait4` and adds up what the kernel says each one used,
-- outlives a killed owner: it then waits for the job and leaves the outcome in a file.
+and imports almost nothing: its memory is the floor under the job's `ru_maxrss`, and every job pays for its
+start. It is the subreaper of everything the job starts, so that it can wait for each process with `wait4` and
+sum up the usage. It puts the job into its control groups before the first instruction of the job runs. It
+outlives a killed owner: it then waits for the job and leaves the outcome in a file.
 
-Owner and launcher talk over one SEQPACKET socket, one marshalled tuple per message:
-  owner -> launcher   ("join", groups)  ("part", bytes)…  ("start",)  ("go", counter files)
-                      ("signal", n, to its group?)  ("bye",)
-  launcher -> owner   ("hello", pid)  ("joined",)  ("ready", pid, start ticks)  ("running", mono ns)
-                      ("failed", errno, stage, name)
-                      ("exited", wait status, totals, mono ns)  ("reaped", totals)  ("empty", totals)
-The parts put together are the marshalled description of what to start: a socket takes less at once.
-("join", …) makes the child and puts it into its groups, which takes longest, before it is known what it will
-run. `totals` is the tuple TOTALS names. ("bye",) after "empty" ends the launcher. If the owner vanishes
-instead, it writes the outcome file with the contents of the counter files (systemd removes the job's
-groups as soon as this process ends) and restores the terminal's modes."""
+Owner and launcher exchange messages over one SEQPACKET socket, one marshalled tuple per message:
+owner -> launcher   ("join", groups)  ("part", bytes)…  ("start",)  ("go", counter files)
+                    ("signal", n, to its group?)  ("bye",)
+launcher -> owner   ("hello", pid)  ("joined",)  ("ready", pid, start ticks)  ("running", mono ns)
+                    ("failed", errno, stage, name)
+                    ("exited", wait status, totals, mono ns)  ("reaped", totals)  ("empty", totals)
+
+The parts together are the marshalled description of the command: a message of the socket is limited. ("join",
+…) makes the child and moves it into its groups, which takes longest, before the command is known. `totals` is
+a tuple named by TOTALS. ("bye",) after "empty" ends the launcher. If the owner vanishes instead, it writes
+the outcome file with the contents of the counter files (systemd removes the job's groups as soon as this
+process ends) and restores the terminal's modes."""
 
 from __future__ import annotations
 
@@ -61,8 +60,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def start_argv(module: str) -> list[str]:
-    """The command line that runs `main` of this module, or of another one beside it, in a process of its own.
-    As an import, not as a script: a script would be compiled again at every start."""
+    """Returns the command line that runs `main` of this module, or of another one beside it, in a new
+    process. An import, because a script would be compiled again at every start."""
     folder = os.path.dirname(__file__)
     code = f"import sys; sys.path.insert(0, {folder!r}); {main_of(module)}"
     return [sys.executable, "-I", "-S", "-c", code]
@@ -79,7 +78,7 @@ def become_subreaper() -> None:
 
 def prctl(option: int, argument: int | bytes) -> None:
     try:
-        import _ctypes  # the package around it costs several milliseconds of start-up
+        import _ctypes  # the ctypes package costs several milliseconds of start-up
 
         handle = _ctypes.dlopen(None, 2)  # type: ignore[arg-type]
         _ctypes.call_function(_ctypes.dlsym(handle, "prctl"), (option, argument, 0, 0, 0))
@@ -90,8 +89,8 @@ def prctl(option: int, argument: int | bytes) -> None:
 
 
 def read_io(pid: int) -> tuple[int, ...] | None:
-    """rchar, wchar, syscr, syscw, read_bytes, write_bytes, cancelled_write_bytes of a living process and all
-    it has reaped. None: not ours to read."""
+    """Returns rchar, wchar, syscr, syscw, read_bytes, write_bytes, cancelled_write_bytes of a living process
+    and all it has reaped, or None without permission."""
     text = _read_small(f"/proc/{pid}/io")
     return None if text is None else parse_io(text)
 
@@ -112,20 +111,20 @@ class TakenOver:
             self._file = -1
 
     def wait_for(self, pid: int) -> tuple[int, Any, tuple[int, ...] | None]:
-        """-> wait status, usage, and I/O as `read_io` has it. Handling a signal meanwhile would be in it."""
+        """Returns wait status, usage, and I/O as from `read_io`. Signals must be blocked meanwhile."""
         if self._file < 0:
             return (*os.wait4(pid, 0)[1:], None)
         text = os.pread(self._file, 4096, 0)
         _, status, usage = os.wait4(pid, 0)
         after = parse_io(os.pread(self._file, 4096, 0))
-        # Each reading says how it stood before itself: the first one is in the second.
+        # Each reading has the state before itself: the first one is included in the second.
         ours = (len(text), 0, 1, 0, 0, 0, 0)
         io = tuple(now - was - own for now, was, own in zip(after, parse_io(text), ours, strict=True))
         return status, usage, io
 
 
 def read_before_exec(pid: int) -> dict[str, int]:
-    """Returns the usage of the waiting child so far, which is the launcher's and not the job's."""
+    """Returns the usage of the waiting child so far, which belongs to the launcher."""
     used = {"cpu_usec": 0, "faults_minor": 0, "faults_major": 0, "rss_floor_bytes": 0, "start_ticks": 0}
     schedstat = _read_small(f"/proc/{pid}/schedstat")
     if schedstat:
@@ -212,14 +211,15 @@ class Tally:
 def write_outcome(
     path: str, status: int | None, totals: tuple[Any, ...], ended_ns: int, counter_files: list[str]
 ) -> None:
-    """For recovery to find (left_outcome.py); read back with ast.literal_eval. `ended_ns` is monotonic."""
+    """Writes the outcome file for recovery (`slot_ledger`), which reads it with ast.literal_eval. `ended_ns`
+    is monotonic."""
     ended_at_us = (time.time_ns() - (time.monotonic_ns() - ended_ns)) // 1000
     counters = {file: _read_small(file, _COUNTER_BYTES) for file in counter_files}
     if None in counters.values():
-        counters = {}  # the groups are gone already; a part of the numbers would pass for all of them
+        counters = {}  # the groups are gone; some of the counters would look like all of them
     facts = (status, totals, ended_at_us, ended_ns, "", counters)
     temporary = path + ".part"
-    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)  # taken away when it seemed idle
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)  # removed when it seemed idle
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.write(descriptor, ascii(facts).encode())
     os.fsync(descriptor)
@@ -257,7 +257,7 @@ class Launcher:
             self._owner_vanished()
 
     def join(self, attach: list[str]) -> bool:
-        """Makes the child that will be the job, inside its groups. False: it could not join them."""
+        """Makes the child that will become the job, inside its groups. Returns whether it joined them."""
         from launcher_child import child_becomes_job  # type: ignore[import-not-found]  # the file beside this
 
         self.groups = [os.path.dirname(path) for path in attach]
@@ -266,7 +266,7 @@ class Launcher:
         self.tally = Tally()
         try:
             pid = os.fork()
-        except OSError as error:  # no more processes can be started
+        except OSError as error:  # out of processes
             self._failed(marshal.dumps((error.errno or 0, "start", "")))
             return False
         if pid == 0:
@@ -299,7 +299,7 @@ class Launcher:
             self._failed(answer)
 
     def _let_go_of_files(self, stdio: list[Any]) -> None:
-        """Held open here, they would keep others from ever seeing the end of the job's output."""
+        """Closes the job's files: held open here, they would hide the end of the job's output."""
         nothing = os.open("/dev/null", os.O_RDWR)
         for index in (0, 1, 2):
             os.dup2(nothing, index)
@@ -327,7 +327,7 @@ class Launcher:
         self.send("failed", error, stage, as_text(name))
 
     def reap(self) -> None:
-        """Wait for everything that is there to be waited for."""
+        """Waits for all processes that have ended."""
         _signal.pthread_sigmask(_signal.SIG_BLOCK, _HANDLED_HERE)
         try:
             self._reap_undisturbed()
@@ -377,7 +377,7 @@ class Launcher:
     def _owner_vanished(self) -> None:
         self.owner_is_there = False
         if not self.exec_confirmed:
-            self._close_go()  # the waiting child sees the end of the pipe and leaves
+            self._close_go()  # the waiting child reads the end of the pipe and exits
         if self.terminal_modes is not None:
             from launcher_terminal import restore_terminal  # type: ignore[import-not-found]
 
@@ -388,7 +388,7 @@ class Launcher:
             end_with_owner(self.groups, self.main_pid if self.ends_with_owner == "container" else 0)
 
     def _leave_outcome(self, totals: tuple[Any, ...]) -> None:
-        """The owner is gone. Of a job that never ran nothing is to be kept, not even its groups."""
+        """Writes the outcome for recovery. Of a job that never ran nothing stays, not even its groups."""
         if not self.exec_confirmed:
             from kill_with_owner import remove_groups
 
@@ -431,8 +431,8 @@ class Launcher:
 
     def _signal_main(self, number: int, *, whole_group: bool) -> None:
         if not whole_group and number in self.came_to_group:
-            # A job without a session of its own is in our process group: a key on the terminal has
-            # reached it already, and twice would mean something else.
+            # A job without its own session is in our process group: a key on the terminal has reached it
+            # already, and two signals would mean something else.
             self.came_to_group.discard(number)
             return
         # Safe from pid reuse: the main process has not been waited for, so its pid is still its own.
@@ -485,7 +485,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
         while view:
             view = view[os.write(descriptor, view) :]
     except OSError:
-        pass  # it has said why in the other pipe
+        pass  # its reason is in the other pipe
 
 
 def _close(descriptor: int) -> None:

@@ -1,5 +1,5 @@
-"""The forked child of a launcher, on its way to becoming the job. launcher.py imports it where that runs as a
-plain file, so it imports as little."""
+"""Launcher child: the forked process that becomes the job. launcher.py, which runs as a plain file, imports
+it, so it imports as little."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def child_becomes_job(attach: list[str], ignored: list[int], go: int, report: int) -> None:
-    """In the forked child: join the groups, hear what to run, wait for the word, turn into it. Never returns.
-    Says "*" once it has joined, "+" once only the word is missing, or what went wrong."""
+    """Joins the groups, reads the command, waits for permission and executes it, in the forked child. Never
+    returns. Reports "*" once it has joined, "+" once only the permission is missing, or the error."""
     stage = "prepare"
     try:
         _reset_signals(ignored)
@@ -33,7 +33,7 @@ def child_becomes_job(attach: list[str], ignored: list[int], go: int, report: in
         stage = "set up its files"
         _set_up_files(start)
         os.write(report, b"+")
-        if os.read(go, 1) != b"g":  # the owner is gone before it wanted the job to run
+        if os.read(go, 1) != b"g":  # the owner is gone
             os._exit(125)
         stage = "enter the directory"
         if start["cwd"]:
@@ -48,7 +48,7 @@ def child_becomes_job(attach: list[str], ignored: list[int], go: int, report: in
 
 
 def _description(go: int) -> dict[str, Any]:
-    """What to run. Ends this process when the owner is gone before it had said that."""
+    """Returns the description of the job. Exits if the owner is gone."""
     size = int.from_bytes(_read_exactly(go, 8), "little")
     start: dict[str, Any] = marshal.loads(_read_exactly(go, size))
     return start
@@ -66,7 +66,7 @@ def _read_exactly(descriptor: int, size: int) -> bytes:
 
 
 def _reset_signals(ignored: list[int]) -> None:
-    """Restores the default handlers: Python ignores SIGPIPE and the launcher some more. Signals that were
+    """Restores the default handlers: Python ignores SIGPIPE, and the launcher ignores more. Signals that were
     ignored when joblens started (nohup, a script's `&`) stay ignored."""
     for number in (
         _signal.SIGPIPE,
@@ -104,9 +104,9 @@ def _set_up_files(start: dict[str, Any]) -> None:
             flags = os.O_RDONLY if target == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
             wanted.append(os.open(source, flags | os.O_CLOEXEC, 0o600))
         else:
-            os.set_inheritable(source, False)  # the job is to have it under its own number alone
+            os.set_inheritable(source, False)  # the job gets it under its own number only
             wanted.append(source)
-    # First move all above 2, so that one dup2 cannot overwrite what the next one needs.
+    # First move all above 2, so that no dup2 overwrites a descriptor that is needed next.
     import fcntl
 
     wanted = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10) for descriptor in wanted]

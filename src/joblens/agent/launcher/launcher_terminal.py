@@ -1,5 +1,5 @@
-"""Terminal of an owner that was killed: the launcher restores its modes. launcher.py, which runs as a plain
-file, imports this only then."""
+"""Terminal of a killed owner: the launcher restores its modes. launcher.py, which runs as a plain file,
+imports this only then."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def restore_terminal(modes: list[Any]) -> None:
-    """Gives the terminal the modes it had, if it is still in those that a killed owner left it in."""
+    """Restores the terminal's modes, if it still has those of the killed owner."""
     _signal.signal(_signal.SIGTTOU, _signal.SIG_IGN)
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
         now = termios.tcgetattr(terminal)
-        if not now[3] & (termios.ISIG | termios.ICANON):  # else the shell has set its own
+        if not now[3] & (termios.ISIG | termios.ICANON):  # otherwise the shell has set its own
             termios.tcsetattr(terminal, termios.TCSANOW, modes)
         os.close(terminal)
     except (OSError, termios.error):

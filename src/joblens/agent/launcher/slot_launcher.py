@@ -1,34 +1,32 @@
-"""A launcher that stays: it sits inside the control groups of one slot and runs one job after another.
+"""Slot launcher: stays inside the control groups of one slot and runs one job after another.
 
-Children of a process are born in its groups, so no job has to be moved (which waits for the kernel) and
-the cost of a start is that of a bare spawn. Like launcher.py it runs in a bare `python -I -S`.
+Children of a process start in its groups, so no job has to be moved (which waits for the kernel), and a start
+costs as much as a bare spawn. Like launcher.py it runs in a bare `python -I -S`.
 
-  owner -> launcher   ("groups", files to join them, packets?, peak?) with the descriptors that these say:
-                      where the owner can make the groups only once this process runs, and first of all
-                      ("counters", paths, index of the peak) the files of the groups to read after each job;
-                      the peak among them is read through the descriptor that both have, and reset, where
-                      it can be; what the kernel has counted of packets, where it does, is read with them
-                      [(uuid, argv, env changes, cwd, folder, streams, offset in the ledger, sent ahead?)…];
-                      large: ("part", bytes)…
-                      ("start",)
-                      ("reap",) when what outlived the job has been ended  |  () to end
-  launcher -> owner   ("hello", pid), or ("failed", errno, "join" or "open", path), and it ends
-                      ("counters", contents)
-                      ("done", wait status, totals, own CPU usec, mono start, mono end, stdout bytes,
-                      stderr bytes, logs directory, others alive, contents)
-                      ("failed", errno, stage, name)
-                      ("skipped", uuid)
-                      ("reaped", totals)
+owner -> launcher   ("groups", files to join them, packets?, peak?) with their descriptors: first of all, if
+                    the owner can make the groups only once this process runs
+                    ("counters", paths, index of the peak) the files of the groups to read after each job;
+                    the peak among them is read through the descriptor that both have, and reset if
+                    possible; packet counts of the kernel, if any, are read with them
+                    [(uuid, argv, env changes, cwd, folder, streams, offset in the ledger, sent ahead?)…];
+                    large: ("part", bytes)… ("start",)
+                    ("reap",) when leftovers of the job were killed  |  () to end
+launcher -> owner   ("hello", pid), or ("failed", errno, "join" or "open", path), and it ends
+                    ("counters", contents)
+                    ("done", wait status, totals, own CPU usec, mono start, mono end, stdout bytes,
+                    stderr bytes, logs directory, others alive, contents)
+                    ("failed", errno, stage, name)
+                    ("skipped", uuid)
+                    ("reaped", totals)
 
 The next jobs are sent while one still runs, so that this process never waits for its owner. Such a job runs
-only after a clean end of the one before it, and only when there is a permit, a byte in a pipe, for it: the
-owner takes a permit back to give the last of them to another slot. The reader of the byte has the job.
+only after a clean end of the previous one, and only if there is a permit for it, a byte in a pipe: the owner
+takes a permit back to give the last of these jobs to another slot. The reader of the byte has the job.
 
 It notes in the ledger (slot_ledger.py) that it begins a job, and how the job ended: an owner that is killed
-may have received neither. Once the owner is gone it waits for the running job, ends its leftovers, and ends.
-
-`folder` is where what it prints goes (empty: named by its uuid), `streams` what is different about it: c both
-into stdout.log, o no standard output, e no standard error, d nothing is kept of a job that succeeds."""
+may have received neither. Once the owner is gone it waits for the running job, kills its leftovers, and
+exits. `folder` is for the job's output (empty: named by its uuid); letters in `streams` change it: c both
+into stdout.log, o no standard output, e no standard error, d nothing is stored if the job succeeds."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ import launcher  # type: ignore[import-not-found]  # noqa: E402 - beside this on
 
 _MAX_MESSAGE = 1 << 17
 _OTHERS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP, _signal.SIGUSR2)
-# Python ignores the first two itself; what was ignored before (nohup) stays so for jobs.
+# Python ignores the first two itself; signals that were ignored before (nohup) stay ignored for jobs.
 _DEFAULTS = (
     _signal.SIGPIPE,
     _signal.SIGXFSZ,
@@ -54,7 +52,7 @@ _DEFAULTS = (
 )
 _RSS_SLACK_BYTES = 1 << 20
 _COUNTER_BYTES = 16384
-_NO_IO = (0,) * 7  # what all of them did is added in one piece
+_NO_IO = (0,) * 7  # the I/O of all processes is added in one piece
 _EINVAL = 22
 _REAP_PATIENCE_NS = 2_000_000_000
 _ENDING_NS = 100_000_000  # for processes that end together with the main one
@@ -103,8 +101,8 @@ class CountedCalls:
         self._written_bytes += os.pwrite(descriptor, data, offset)
 
     def of_others(self) -> tuple[int, ...] | None:
-        """Returns the I/O of processes waited for since the last call, in the order of launcher.read_io.
-        None: the kernel does not count it."""
+        """Returns the I/O of processes waited for since the last call, in the order of launcher.read_io, or
+        None if the kernel does not count it."""
         last, self._last = self._last, self._reading()
         if last is None or self._last is None:
             return None
@@ -124,7 +122,7 @@ class CountedCalls:
             int(words[11]),
             int(words[13]),
         )
-        # Counted only now: the kernel says how it stood before this very call.
+        # Counted now: the kernel returns the state before this call.
         self._reads += 1
         self._read_bytes += len(data)
         return found
@@ -138,8 +136,8 @@ class SlotLauncher:
         os.set_inheritable(self.socket, False)  # a job that held it would hide this process's end
         os.set_inheritable(self.permits, False)
         self.owner_is_there = True
-        self.is_clean = True  # nothing of the last job is left behind
-        self.files = files  # path prefix of the two files jobs print to
+        self.is_clean = True  # no process of the last job is left
+        self.files = files  # path prefix of the two output files of jobs
         self.ledger = _open_ledger(ledger)
         self.name = os.path.basename(files)[1:]
         self.logs = logs
@@ -147,7 +145,7 @@ class SlotLauncher:
         self.owner_pid = os.getppid()
         self.parts: list[bytes] = []
         self.counters: list[int] = []
-        self.contents: list[bytes] = []  # as they were last read
+        self.contents: list[bytes] = []  # of the last reading
         self.peak_index = -1
         self.groups: list[str] = []
         self.outlived: tuple[Any, ...] = ()  # uuid, offset, answer of a job of which processes still run
@@ -176,7 +174,7 @@ class SlotLauncher:
 
     def run(self) -> None:
         self._answer("hello", os.getpid())
-        # One for all messages: a new one of this size would be allocated and freed each time.
+        # One buffer for all messages: each of this size would be allocated and freed.
         buffer = memoryview(bytearray(_MAX_MESSAGE))
         while self.owner_is_there:
             try:
@@ -218,8 +216,8 @@ class SlotLauncher:
         self._answer("counters", self._read_counters()[0])
 
     def _read_counters(self) -> tuple[list[bytes], int]:
-        """Returns the contents of the files, and the CPU of this process since the last reading: it is in
-        the same groups, and that part is not the job's."""
+        """Returns the contents of the files, and the CPU of this process since the last reading: it is in the
+        same groups, and that part does not belong to the job."""
         before_ns, self.own_ns = self.own_ns, time.process_time_ns()
         contents = self.calls.pread_all(self.counters, _COUNTER_BYTES)
         self.contents = contents if self.packets is None else [*contents, self.packets[:]]
@@ -237,7 +235,7 @@ class SlotLauncher:
         is_ahead: bool,  # noqa: FBT001 - one marshalled message
     ) -> None:
         if os.getppid() != self.owner_pid:
-            return  # the owner is gone, and no one would know of the job
+            return  # the owner is gone, and the job would have none
         if is_ahead and not (self._has_permit() and self.is_clean):
             self._answer("skipped", uuid)
         else:
@@ -267,12 +265,12 @@ class SlotLauncher:
     ) -> None:
         self._note_begin(uuid, offset)
         if self.peak >= 0:
-            self._reset_peak()  # once more: the kernel frees some memory of an ended job late
+            self._reset_peak()  # again: the kernel frees some memory of an ended job late
         # Before, not after: the call returns when the program is loaded, and a short one has ended by then.
         started_ns = time.monotonic_ns()
         try:
             pid = self._spawn(uuid, argv, changes, cwd, streams)
-        except ValueError:  # a null character where none can be
+        except ValueError:  # a null character in an argument
             self._could_not_start(uuid, offset, _EINVAL, "execute", "")
             return
         except OSError as error:
@@ -297,14 +295,14 @@ class SlotLauncher:
         printed = self._put_output_away(folder or os.path.join(self.logs, uuid), streams)
         contents, own_usec = self._read_counters()
         if self.peak >= 0:
-            self._reset_peak()  # before the answer: a sample of the next job never has this one's
+            self._reset_peak()  # before the answer: a sample of the next job must not contain this one's
         answer = ("done", status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive, contents)
         self.tally = tally
         self.is_clean = not alive and not os.WIFSIGNALED(status)
         self.outlived = (uuid, offset, answer) if alive else ()
         self._note_and_answer(uuid, offset, answer)
         if ended_ns - started_ns > _LONG_NS:
-            self.calls.of_others()  # the page may have been written back: to dirty it again counts as ours
+            self.calls.of_others()  # writing to a page after its write-back counts for this process
 
     def _could_not_start(self, uuid: str, offset: int, error: int, stage: str, name: str) -> None:
         self.is_clean = True
@@ -333,10 +331,11 @@ class SlotLauncher:
         try:
             self.calls.pwrite(self.ledger, head + data, offset)
         except OSError:
-            pass  # a full disk: the owner will hear of it, if it lives
+            pass  # a full disk: a living owner gets the answer
 
     def _end_outlived(self) -> None:
-        """The owner is gone. The groups may go with the last process in them, so it cannot be done later."""
+        """Kills the leftovers of the last job, because the owner is gone. The groups may vanish with the last
+        process in them, so this cannot be done later."""
         self._reap_rest(_ENDING_NS)
         if self.outlived:
             from kill_with_owner import end_job  # type: ignore[import-not-found]
@@ -345,7 +344,7 @@ class SlotLauncher:
             self._reap_rest(_REAP_PATIENCE_NS)
 
     def _reap_rest(self, patience_ns: int) -> tuple[Any, ...]:
-        """Waits for what outlived the job; what that used is the job's too. -> the job's totals"""
+        """Waits for processes that outlived the job, and returns its totals with theirs."""
         deadline_ns = time.monotonic_ns() + patience_ns
         while (alive := self._reap_others(self.tally)) and time.monotonic_ns() < deadline_ns:
             time.sleep(0.001)
@@ -367,7 +366,7 @@ class SlotLauncher:
     def _spawn(
         self, uuid: str, argv: list[bytes], changes: dict[bytes, bytes], cwd: str, streams: str
     ) -> int:
-        os.chdir(cwd)  # every time: a directory of that name may be another one by now
+        os.chdir(cwd)  # every time: the directory of that name may have been replaced
         env = {**self.env, **changes, b"JOBLENS_JOB_ID": uuid.encode()}
         program = _found(argv[0], env[b"PATH"]) if b"PATH" in changes else argv[0]
         out = 0 if "o" in streams else self.out  # 0 is /dev/null
@@ -383,7 +382,7 @@ class SlotLauncher:
         )
 
     def _reap_others(self, tally: launcher.Tally) -> bool:
-        """Orphans of the job came to this process. True: some are still running."""
+        """Reaps orphans of the job, which are now children of this process. Returns whether some run."""
         while True:
             try:
                 pid, _, usage = os.wait4(-1, os.WNOHANG)
@@ -398,7 +397,8 @@ class SlotLauncher:
         os.ftruncate(self.err, 0)
 
     def _put_output_away(self, folder: str, streams: str) -> tuple[int, int, str]:
-        """Most short jobs print nothing and the same two empty files serve the next one."""
+        """Moves the output into the folder. Most short jobs print nothing, and the same two empty files serve
+        the next job."""
         sizes = os.fstat(self.out).st_size, os.fstat(self.err).st_size
         if not any(sizes):
             return *sizes, ""
@@ -411,7 +411,7 @@ class SlotLauncher:
                 self._put_file_away(f"{self.files}.{suffix}", descriptor, os.path.join(folder, name))
             fresh = [self._open(suffix) for suffix, _, _ in files]
         except OSError:
-            # It cannot be kept: the next job must not find it in its own.
+            # It cannot be stored: it must not become output of the next job.
             self._throw_output_away()
             return *sizes, ""
         for (_, descriptor, _), new in zip(files, fresh, strict=True):
@@ -441,7 +441,7 @@ class SlotLauncher:
 
 
 def _open_ledger(path: str) -> int:
-    """-1: there is none."""
+    """Returns -1 if there is none."""
     try:
         return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
@@ -449,7 +449,7 @@ def _open_ledger(path: str) -> int:
 
 
 def _found(program: bytes, path: bytes) -> bytes:
-    """posix_spawnp looks in this process's PATH, but the job has one of its own."""
+    """Returns the program's path in the job's own PATH: posix_spawnp searches the PATH of this process."""
     if b"/" in program:
         return program
     for folder in path.split(b":"):
@@ -482,7 +482,7 @@ def main() -> None:
     nothing = os.open("/dev/null", os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
-    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a program that ignores it hands that down
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a parent that ignores it passes that on
     for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
     try:

@@ -1,5 +1,5 @@
-"""Start of a slot's launcher where it takes more than joining groups. slot_launcher.py imports it where that
-runs as a plain file."""
+"""Start of a slot's launcher beyond joining groups. slot_launcher.py, which runs as a plain file, imports
+it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _PACKET_BYTES = 128
 
 
 def receive_groups(end: int) -> tuple[list[str], tuple[int, int]]:
-    """-> files to join them, descriptors. Ends this process when the owner is gone, or wants it no longer."""
+    """Returns files to join the groups, and descriptors. Exits if the owner is gone or no longer needs this
+    process."""
     socket = _socket.socket(fileno=end)
     data, ancillary, _, _ = socket.recvmsg(_MAX_MESSAGE, _socket.CMSG_SPACE(8))
     socket.detach()
@@ -30,14 +31,14 @@ def receive_groups(end: int) -> tuple[list[str], tuple[int, int]]:
 
 
 def mapped_packets(descriptor: int) -> mmap.mmap:
-    """Memory that the kernel counts packets in. The descriptor is not handed on to jobs."""
+    """Returns the memory in which the kernel counts packets. The descriptor is not inherited by jobs."""
     memory = mmap.mmap(descriptor, _PACKET_BYTES, mmap.MAP_SHARED, mmap.PROT_READ)
     os.close(descriptor)
     return memory
 
 
 def set_limits(limits: str) -> None:
-    """The owner has more for itself than its jobs are to have."""
+    """Sets the limits of jobs: the owner has higher ones for itself."""
     for limit in limits.split(","):
         which, soft, hard = map(int, limit.split(":"))
         resource.setrlimit(which, (soft, hard))

@@ -1,11 +1,10 @@
-"""Ledger of slot jobs and outcome files: what launchers write down for recovery when their owner is gone.
+"""Slot ledger and outcome files: what launchers write for recovery if their owner is gone.
 
 The owner describes a job in its cell before it sends the job, and frees the cell when the store has the job's
 end. The launcher notes in the cell that it begins the job, and then how the job ended (slot_launcher.py).
 Nothing is synced to disk: the page cache outlives a killed process. Every few seconds the owner writes a cell
-over its whole length, so that its pages are charged to the owner's group and dirty already when the launcher
-writes to them: nothing of it counts for the job.
-"""
+over its whole length, so that its pages are charged to the owner's group and already dirty when the launcher
+writes to them: none of this counts for the job."""
 
 import ast
 import contextlib
@@ -36,7 +35,7 @@ _encode, _head = msgspec.msgpack.Encoder().encode, _HEAD.pack
 
 
 class SentJob(Struct, frozen=True, array_like=True):
-    """A job without its secrets, as it is recorded, and how its output is handled."""
+    """Job as recorded, without its secrets, and the handling of its output."""
 
     job: Job
     folder: str = ""
@@ -48,12 +47,12 @@ class Begin(Struct, frozen=True):
     mono_ns: int
     slot: str  # name
     can_reset_peak: bool
-    reaped_s: tuple[float, float]  # user and system CPU of jobs before it; known where there are no groups
+    reaped_s: tuple[float, float]  # user and system CPU of earlier jobs; only without groups
     counters: list[bytes]  # contents of the files of the slot's groups; empty: too large, or there are none
 
 
 class JobDone(NamedTuple):
-    """A launcher's report of a job that ran, as it is sent and noted."""
+    """Report of a launcher about a job that ran, as sent and noted."""
 
     kind: str  # "done"
     wait_status: int
@@ -69,7 +68,7 @@ class JobDone(NamedTuple):
 
 
 class StartFailed(NamedTuple):
-    """A launcher's report of a job that could not be started."""
+    """Report of a launcher about a job that could not be started."""
 
     kind: str  # "failed"
     number: int  # of the system's error
@@ -88,7 +87,7 @@ class End(Struct, frozen=True):
 
 
 class LedgerJob(Struct, frozen=True, kw_only=True):
-    """A job that a launcher has begun."""
+    """Job that a launcher has begun."""
 
     sent: SentJob
     begin: Begin
@@ -102,7 +101,7 @@ class LedgerJob(Struct, frozen=True, kw_only=True):
 
 
 class SlotLedger:
-    """The owner's side, on the thread of the slots. Jobs run without one where no file can be made."""
+    """Ledger of the owner, on the thread of the slots. Jobs run without one if no file can be made."""
 
     def __init__(self, spool_dir: str, owner: Owner) -> None:
         self.name = f"slots-{new_uuid()}"
@@ -118,7 +117,8 @@ class SlotLedger:
             self.path = ""
 
     def add(self, sent: SentJob) -> int:
-        """-> the offset for the launcher's notes; -1: none. The same for a job that comes again."""
+        """Returns the offset for the launcher's notes, or -1 without one. The offset of a job does not
+        change."""
         if self._file < 0:
             return -1
         uuid = sent.job.uuid
@@ -132,7 +132,7 @@ class SlotLedger:
         return offset + (pages - _NOTES_PAGES) * NOTE_BYTES
 
     def _write_cell(self, text: bytes) -> tuple[int, int] | None:
-        """-> offset, pages; None: the disk is full"""
+        """Returns (offset, pages), or None if the disk is full."""
         pages = -(-(_HEAD_BYTES + len(text)) // NOTE_BYTES) + _NOTES_PAGES
         free = self._free[pages]
         offset = free[-1] if free else self._end
@@ -152,7 +152,7 @@ class SlotLedger:
         return offset, pages
 
     def remove(self, uuids: Iterable[str]) -> None:
-        """Jobs whose end the store has, or that will never begin."""
+        """Frees the cells of jobs whose end is in the store, or that will never begin."""
         for uuid in uuids:
             offset, pages = self._cells.pop(uuid, (-1, 0))
             if pages:
@@ -160,7 +160,8 @@ class SlotLedger:
                 self._free[pages].append(offset)
 
     def close(self, unwritten: Container[str] = ()) -> None:
-        """`unwritten`: jobs that the store refused. The next joblens finds them in the file."""
+        """Removes the file unless it has `unwritten` jobs, which the store refused: the next joblens process
+        reads them."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -169,11 +170,11 @@ class SlotLedger:
                     os.unlink(self.path)
 
 
-# ---- the next joblens --------------------------------------------------------------------------------------
+# ---- recovery ----------------------------------------------------------------------------------------------
 
 
 def ledgers(spool_dir: str) -> list[str]:
-    """Paths."""
+    """Returns the paths of all ledgers."""
     try:
         names = os.listdir(spool_dir)
     except OSError:
@@ -182,7 +183,7 @@ def ledgers(spool_dir: str) -> list[str]:
 
 
 def ledger_owner(path: str) -> Owner | None:
-    """None: the file is gone, was just made, or belongs to another user."""
+    """Returns None if the file is gone, was just made, or belongs to another user."""
     with _opened(path) as file:
         if file >= 0:
             with contextlib.suppress(OSError, msgspec.MsgspecError):
@@ -191,14 +192,14 @@ def ledger_owner(path: str) -> Owner | None:
 
 
 def jobs_begun(path: str) -> list[LedgerJob]:
-    """Jobs whose end the owner did not see into the store."""
+    """Returns the jobs whose end may not be in the store."""
     with _opened(path) as file:
         return list(_jobs_begun(file, path)) if file >= 0 else []
 
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[int]:
-    """-1 unless this user has written it: what it says is believed."""
+    """Yields a descriptor, or -1 if another user wrote the file, whose content cannot be trusted."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -211,7 +212,7 @@ def _opened(path: str) -> Iterator[int]:
 
 
 def read_again(job: LedgerJob) -> LedgerJob:
-    """Its end may have been noted since."""
+    """Returns the job as it is now: its end may have been noted since."""
     with _opened(job.path) as file:
         found = _job_at(file, job.path, job.offset) if file >= 0 else None
     return found if found is not None and found.uuid == job.uuid else job
@@ -230,7 +231,7 @@ def _jobs_begun(file: int, path: str) -> Iterator[LedgerJob]:
 
 
 def _job_at(file: int, path: str, offset: int) -> LedgerJob | None:
-    """None: the cell is free, or no launcher has begun its job."""
+    """Returns None if the cell is free, or no launcher has begun its job."""
     head = os.pread(file, _HEAD_BYTES, offset)
     state, pages, length = _HEAD.unpack(head) if len(head) == _HEAD_BYTES else (_FREE, 0, 0)
     if state != _USED:
@@ -253,7 +254,7 @@ def _job_at(file: int, path: str, offset: int) -> LedgerJob | None:
 
 
 def _note(file: int, offset: int, uuid: str) -> tuple[int, Any] | None:
-    """-> µs UTC, what was noted; None: nothing, or only a part of it"""
+    """Returns (µs UTC, the note), or None if there is none or only a part of it."""
     data = os.pread(file, NOTE_BYTES, offset)
     if data[:36] != uuid.encode():
         return None
@@ -263,7 +264,7 @@ def _note(file: int, offset: int, uuid: str) -> tuple[int, Any] | None:
 
 
 def _is_written(file: int, data: bytes, offset: int) -> bool:
-    """Whether all of it is: a full disk may take a part."""
+    """Returns whether all of the data was written: a full disk may take a part."""
     try:
         return os.pwrite(file, data, offset) == len(data)
     except OSError:
@@ -278,9 +279,9 @@ class LeftOutcome(Struct, frozen=True):
     reaped: ExitUsage
     ended_at_us: int
     ended_mono_ns: int
-    logs_dir: str  # where what it printed was put, when that was decided at its end
-    counters: dict[str, bytes] = {}  # path -> contents of files of its groups, when all had ended
-    slot_job: LedgerJob | None = None  # as it stands in the ledger of its slot
+    logs_dir: str  # folder of its output, if it was chosen at its end
+    counters: dict[str, bytes] = {}  # path -> contents of files of its groups, when all processes had ended
+    slot_job: LedgerJob | None = None  # as in the ledger of its slot
 
 
 def outcome_path(spool_dir: str, uuid: str) -> str:
@@ -288,7 +289,7 @@ def outcome_path(spool_dir: str, uuid: str) -> str:
 
 
 def left_outcomes(spool_dir: str) -> list[str]:
-    """Jobs with such a file, by uuid."""
+    """Returns the uuids of jobs with such a file."""
     try:
         names = os.listdir(spool_dir)
     except OSError:
@@ -297,8 +298,8 @@ def left_outcomes(spool_dir: str) -> list[str]:
 
 
 def read_left_outcome(spool_dir: str, uuid: str, slot_job: LedgerJob | None) -> LeftOutcome | None:
-    """None when there is none, or it was written by another version and says nothing to this one. `slot_job`:
-    the job as it stands in a ledger."""
+    """Returns None if there is none, or if another version wrote it in an unknown form. `slot_job`: the job
+    as in a ledger."""
     return _read_file(spool_dir, uuid) or _outcome_in_ledger(slot_job)
 
 

@@ -33,8 +33,8 @@ _PAUSE_S = 0.01
 
 
 def end_marked(uuid: str) -> bool:
-    """Kills processes with the job's mark until a scan finds none, including new ones. Returns whether
-    there were any."""
+    """Kills processes with the job's mark until a scan finds none, including new ones. Returns whether there
+    were any."""
     for round_ in range(_ROUNDS):
         if not _kill_each(uuid):
             return round_ > 0
@@ -43,7 +43,7 @@ def end_marked(uuid: str) -> bool:
 
 
 def marked_processes(uuid: str) -> list[int]:
-    """Returns live processes with the job's mark. Only readable processes can be ours."""
+    """Returns live processes with the job's mark. Only readable processes can belong to joblens."""
     mark = f"{JOB_ID_VARIABLE}={uuid}".encode()
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and _has_mark(int(name), mark)]
 
@@ -55,7 +55,7 @@ def _kill_each(uuid: str) -> int:
         with contextlib.suppress(OSError):
             held = os.pidfd_open(pid)
             try:
-                # Held now: it is still the process that was found, not one that reused its pid.
+                # With the pidfd open, the pid cannot be reused.
                 if _has_mark(pid, mark):
                     signal.pidfd_send_signal(held, signal.SIGKILL)
                     killed += 1
@@ -72,19 +72,18 @@ def _has_mark(pid: int, mark: bytes) -> bool:
         return False
 
 
-# Names as the kernel truncates them: 15 characters. mpirun leaves the srun behind that started its
-# daemons.
+# Names as the kernel truncates them: 15 characters. mpirun leaves behind the srun that started its daemons.
 _NAMES = frozenset({"srun", "orted", "prted", "hydra_pmi_proxy", "hydra_bstrap_pr"})
-STEP_END_S = 5.0  # how long Slurm may take to end a step whose tasks are gone
+STEP_END_S = 5.0  # time for Slurm to end a step whose tasks are gone
 
 
 def are_step_launchers(pids: Iterable[int], proc: str = "/proc") -> bool:
-    """Returns whether only step launchers are left, not processes that the job forgot."""
+    """Returns whether all of these processes are step launchers, so none is a leftover of the job."""
     return all(_name(pid, proc) in {*_NAMES, ""} for pid in pids)
 
 
 def _name(pid: int, proc: str) -> str:
-    """Returns '' if it has just ended."""
+    """Returns '' if the process has just ended."""
     with contextlib.suppress(OSError), open(f"{proc}/{pid}/comm", encoding="utf-8", errors="replace") as file:
         return file.read().strip()
     return ""
@@ -95,7 +94,8 @@ _KILL_TRIES = 20  # a fork may happen between listing and killing
 
 
 class JobProcesses:
-    """Processes of a job. `groups` and `meter` are set as soon as they exist; until then there are none."""
+    """Processes of a job. `groups` and `meter` are set as soon as they exist; until then there are no
+    processes."""
 
     def __init__(self) -> None:
         self.groups: JobGroups | None = None
@@ -104,7 +104,7 @@ class JobProcesses:
         self._read_at_s = 0.0
 
     def seen(self) -> list[int]:
-        """Returns the processes of a moment ago: for instruments, not for signals."""
+        """Returns the live processes, up to 10 ms old: for instruments, not for signals."""
         now_s = time.monotonic()
         if now_s - self._read_at_s > _CACHE_S:
             self._seen = self.pids()
@@ -142,7 +142,7 @@ def signal_each(pids: list[int], number: int) -> None:
         except ProcessLookupError:
             continue
         except PermissionError:
-            continue  # it became another user's (setuid); killing the group reaches it
+            continue  # it now belongs to another user (setuid); killing the group reaches it
 
 
 PROCESS_TREE = "process-tree"
@@ -187,7 +187,7 @@ class Accountant:
 
     @property
     def parents(self) -> list[str]:
-        """Directories of the groups that were made; empty: none."""
+        """Directories of the groups; empty if none were made."""
         return self._factory.parents if self._factory is not None else []
 
     def close(self) -> None:
@@ -196,7 +196,7 @@ class Accountant:
             self._factory.close()
 
     def factory(self) -> GroupFactory | None:
-        """Makes groups that need no scope. None: impossible here."""
+        """Returns the maker of groups without a systemd scope, or None if groups are impossible here."""
         if self._factory is None and self._unavailable is None:
             try:
                 self._factory = GroupFactory.detect(self._parent)
@@ -241,7 +241,7 @@ class Accountant:
             return None
 
     def give_up_groups(self, reason: str) -> None:
-        """Groups were made, but no job can run in them: use the process tree from now on."""
+        """Switches to the process tree, because no job can run in the groups that were made."""
         if self._factory is not None:
             self._factory.close()
         self._factory, self._scope = None, None
@@ -262,7 +262,7 @@ class Accountant:
             raise AccountingUnavailable(self.why_not, hint=GROUP_HINT)
 
     def _factory_in_scope(self, pid: int) -> GroupFactory | None:
-        """Moves the process into the scope. None: no scope is needed, or there is none."""
+        """Moves the process into the scope. Returns None if no scope is needed or available."""
         if not self.needs_scope(Accounting.AUTO) or self._scope is None:
             return None
         from joblens.agent.cgroups.systemd_manager import ManagerError
@@ -273,7 +273,7 @@ class Accountant:
         except (OSError, AccountingUnavailable, ManagerError, ProbeError) as error:
             if not is_alive(pid):
                 raise LaunchError(f"the launcher ended before it was ready for a job ({error})") from error
-            self._why_no_scope = f"no systemd scope: {error}"  # not asked again
+            self._why_no_scope = f"no systemd scope: {error}"  # not retried
             if self._warn is not None:
                 self._warn(f"jobs are measured less exactly: {self._why_no_scope}")
             return None
@@ -286,7 +286,7 @@ class Accountant:
 
         terms = scope_terms(read_layout())
         if terms.refusal:
-            # Outside systemd units no scope is expected: there the own group is the reason.
+            # Outside systemd units no scope is expected; the reason is the process's own group.
             self._why_no_scope = f"no systemd scope: {terms.refusal}" if terms.is_unit else ""
             return
         from joblens.agent.cgroups.systemd_manager import manager_sockets
@@ -305,7 +305,7 @@ class Accountant:
         return self._factory.gaps.get("memory", "") if self._factory is not None else ""
 
     def _warn_of_wrong_parent(self, reason: Exception | None) -> None:
-        """Reports it once. Without a configured parent, jobs silently get what the machine offers."""
+        """Warns once. Without a configured parent, jobs silently use what the machine offers."""
         if self._parent is not None and self._warn is not None:
             self._warn(
                 f"limits.cgroup_parent {self._parent} is not used: {reason}; jobs are measured by their "
@@ -320,7 +320,7 @@ class Accountant:
         others: Sequence["Probe"] = (),
         pids: Callable[[], list[int]] | None = None,
     ) -> JobMeter:
-        """`others`: instruments beyond its groups. `pids`: its processes, if known."""
+        """`others`: instruments beyond its groups. `pids`: returns its processes, if known."""
         if groups is None:
             from joblens.probes.proc.process_tree import ProcessTreeProbe  # few machines lack groups
 
@@ -332,13 +332,13 @@ class Accountant:
     def meter_of(
         self, probe: "Probe", pids: Callable[[], list[int]], others: Sequence["Probe"] = ()
     ) -> JobMeter:
-        """`probe` counts everything that the job starts; `pids` are its live processes."""
+        """`probe` counts everything that the job starts; `pids` returns its live processes."""
         details = ProcessesProbe(pids)
         return JobMeter(probe, details, self._host, self._clock, probe_counts_reaped=True, others=others)
 
 
 def limit(job: Job, groups: JobGroups | None) -> Limits:
-    """Sets limits that the kernel can enforce, and returns how the rest are watched."""
+    """Sets limits that the kernel can enforce. Returns how each limit is enforced."""
     asked = job.requirements
     placed = bind_to_cpus(job)
     if not job.enforce:
@@ -371,8 +371,8 @@ def limit(job: Job, groups: JobGroups | None) -> Limits:
 
 
 def bind_to_cpus(job: Job) -> Limits:
-    """CPU affinity is not a limit: it applies whether limits are enforced or not. A container is bound by
-    its engine."""
+    """Returns the job's CPU affinity, which is not a limit and always applies. The engine binds
+    containers."""
     if not job.cpu_list or job.container is not None:
         return Limits()
     from joblens.model.values.units import parse_cpu_list
@@ -381,7 +381,7 @@ def bind_to_cpus(job: Job) -> Limits:
 
 
 def _some_cpus(cpus: float, among: Sequence[int] | None = None) -> tuple[int, ...] | None:
-    """Whole CPUs only; the choice is spread by our pid so that several jobs do not share the first."""
+    """Returns whole CPUs, starting at an offset by pid so that several jobs do not share the first."""
     allowed = sorted(among or os.sched_getaffinity(0))
     wanted = max(1, -int(-cpus // 1))
     if wanted >= len(allowed):

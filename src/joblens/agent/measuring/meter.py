@@ -1,10 +1,8 @@
 """Meter of one job: reads its probes, writes samples and details to the store, and checks limits that the
 kernel does not enforce.
 
-Memory is unreclaimable memory, as everywhere. A limit of the address space is no substitute: programs
-reserve far more than they use, and one that is refused memory fails in its own way instead of being
-killed.
-"""
+Memory is unreclaimable memory. A limit of the address space is no substitute: programs reserve far more than
+they use, and a program that is refused memory fails in its own way instead of being killed."""
 
 import threading
 import time
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from joblens.ports.clock import Clock
     from joblens.ports.probe import DetailProbe, Probe
 
-# Counters: the value at the start is subtracted. All others are gauges.
+# Counters: the value at the start is subtracted. All other fields are gauges.
 COUNTERS = frozenset(
     {
         "cpu_total_usec",
@@ -79,9 +77,9 @@ _REAPED_FIELDS = ("cpu_user_usec", "cpu_system_usec", "faults_minor", "faults_ma
 
 
 class JobMeter:
-    """`probe` returns the job's totals. `details`, if any, reads single processes. `probe_counts_reaped`
-    is False for the process tree, which sees only live processes. `others` measure beyond the group;
-    their failures do not matter here."""
+    """`probe` returns the job's totals. `details`, if any, reads single processes. `probe_counts_reaped` is
+    False for the process tree, which contains only live processes. `others` measure beyond the group; their
+    failures are recorded as reasons."""
 
     def __init__(
         self,
@@ -108,19 +106,19 @@ class JobMeter:
         self._details_due_ns = 0
         self.has_end = False  # the last sample was read after the job's end
         MEASURED.add(self)
-        self._lock = threading.RLock()  # instruments may ask for live processes
+        self._lock = threading.RLock()  # reentrant: instruments may list live processes
 
     def take_base(self) -> dict[str, int]:
-        """Called when the job's process waits in its group, just before it becomes the job."""
+        """Reads the base, when the job's process waits in its group."""
         reading = {**self.others.read(), **self.probe.read()}
-        # Most counters of a new group are 0: there is nothing to subtract.
+        # Most counters of a new group are 0 and need no base.
         self._base = {
             name: value
             for name, value in reading.items()
             if value and (name in COUNTERS or name == "devices")
         }
         if self.details is not None:
-            # I/O of the waiting process so far is ours, not the job's.
+            # I/O of the waiting process so far belongs to joblens.
             self._io_base = self.details.read()
         for probe in (self.probe, self.details):
             forget_peaks = getattr(probe, "forget_peaks", None)  # of probes that read processes
@@ -132,9 +130,9 @@ class JobMeter:
         self._start_mono_ns = mono_ns
 
     def resume(self, base: Mapping[str, int], start_mono_ns: int, last: Sample | None = None) -> None:
-        """Continues with a job that another process began to measure; `last` is its last sample."""
+        """Continues a job that another process began to measure. `last`: its last sample."""
         self._base = {name: value for name, value in base.items() if name in COUNTERS}
-        # The split by device is not recorded: it is known only from 0.
+        # The base per device is not recorded: it is known only if it was 0.
         self._knows_devices = not any(base.get(name) for name in _DEVICE_TOTALS)
         self._start_mono_ns = start_mono_ns
         for name in (*_REAPED_FIELDS, *IO_FIELDS) if last is not None else ():
@@ -147,21 +145,21 @@ class JobMeter:
             }
 
     def counter_files(self) -> list[str]:
-        """Returns files with the job's totals at its end; empty: no group counts them."""
+        """Returns files with the job's totals at its end; empty if no group counts them."""
         probe = getattr(self.probe, "main", self.probe)  # of several trees
         files: list[str] = getattr(probe, "noted_files", list)()
         return files
 
     def read_totals_by(self, probe: "Probe") -> None:
-        """Reads the job's totals from a probe of its groups from now on. Closes the previous one."""
+        """Reads the job's totals from a probe of its groups from now on. Closes the previous probe."""
         with self._lock:
             self.probe, earlier = probe, self.probe
             self._probe_counts_reaped = True
         earlier.close()
 
     def sample(self, reaped: ExitUsage, *, final: bool = False, continues: bool = False) -> Sample:
-        """`reaped`: usage of reaped processes, read before the live ones. `final`: the last sample; the
-        job itself `continues` if only the measurement ends."""
+        """`reaped`: usage of reaped processes, read before the live ones. `final`: this is the last sample.
+        `continues`: only the measurement ends, not the job."""
         with self._lock:
             at_us, mono_ns = self._clock.now_us(), self._clock.mono_ns()
             if final and (scan_all := getattr(self.probe, "scan_all", None)):
@@ -178,19 +176,19 @@ class JobMeter:
             return self._put_together(fields, reaped, at_us, mono_ns)
 
     def peek(self, reaped: ExitUsage) -> Sample:
-        """Takes a sample that is not stored, of the totals only: much of the rest is reported once and
-        belongs in a stored sample."""
+        """Returns a sample of the totals only, which is not stored. Other probes report much of their data
+        only once, for a stored sample."""
         with self._lock:
             at_us, mono_ns = self._clock.now_us(), self._clock.mono_ns()
             return self._put_together(self._since_start(self.probe.read()), reaped, at_us, mono_ns)
 
     def beside(self) -> dict[str, Any]:
-        """Returns the last readings beyond the totals, when there is no process left to count."""
+        """Returns the last readings beyond the totals, when no process is left to count."""
         with self._lock:
             return {**self._beside(self.others.read(), {}), **self._host.read()}
 
     def living(self) -> list[int]:
-        """Returns the job's processes if only the process tree knows them."""
+        """Returns the job's processes if only the process tree contains them."""
         with self._lock:
             pids: list[int] = self.probe.descendants()  # type: ignore[attr-defined]
             return pids
@@ -209,7 +207,7 @@ class JobMeter:
         return Sample(at_us=at_us, elapsed_us=(mono_ns - self._start_mono_ns) // 1000, **fields)
 
     def _beside(self, others: dict[str, Any], totals: dict[str, Any]) -> dict[str, Any]:
-        """Both since the start; totals are the better source."""
+        """Returns both since the start; totals take precedence."""
         fields = self._since_start({**others, **totals})
         if self._last_values:
             self._go_on(fields, others)
@@ -226,17 +224,17 @@ class JobMeter:
         return reading
 
     def _go_on(self, fields: dict[str, Any], others: Mapping[str, Any]) -> None:
-        """Counters that started again with this process continue at their last value."""
+        """Continues counters that restarted with this process at their last value."""
         for name, seen in self._last_values.items():
             if name in others and fields[name] < seen:
                 self._base[name] = self._base.get(name, 0) - (seen - fields[name])
                 fields[name] = seen
-        # Some are not reported every time.
+        # Some probes do not report every time.
         self._last_values = {name: seen for name, seen in self._last_values.items() if name not in fields}
 
     def _add_io(self, fields: dict[str, Any], living: dict[str, Any], reaped: ExitUsage) -> None:
-        """Adds the I/O of live processes (each includes its reaped children) and of processes that the
-        launcher reaped."""
+        """Adds the I/O of live processes, each with its reaped children, and of processes that the launcher
+        reaped."""
         fields.update({name: value for name, value in living.items() if name not in IO_FIELDS})
         for name in IO_FIELDS:
             done = getattr(reaped, name)
@@ -259,11 +257,10 @@ class JobMeter:
                 done = getattr(reaped, name)
                 fields[name] = self._never_back(name, fields[name] + (done or 0))
                 if done is None and not fields[name]:
-                    del fields[name]  # ended processes did something, but how much is unknown
+                    del fields[name]  # ended processes did some I/O, of unknown size
 
     def _never_back(self, name: str, value: int) -> int:
-        # A process that ends between two readings is for a moment in neither; the counter must not
-        # decrease.
+        # A process that ends between two readings is briefly in neither; a counter must not decrease.
         highest = max(value, self._high.get(name, 0))
         self._high[name] = highest
         return highest
@@ -285,12 +282,12 @@ def devices_since(now: dict[str, DeviceIo], base: dict[str, DeviceIo]) -> dict[s
 
 
 CALM_S = 0.1  # between checks
-CLOSE_S = 0.05  # when the next check may already be too late
+CLOSE_S = 0.05  # near a limit, which may be exceeded before the next check
 _CLOSE_PART = 0.5  # of its limit
 
 
 class LimitWatch:
-    """Limits of one job. `interval_s`: when to check again."""
+    """Limits of one job. `interval_s`: time until the next check."""
 
     def __init__(self, memory_bytes: int | None = None, pids: int | None = None) -> None:
         self.interval_s = CALM_S
@@ -301,7 +298,7 @@ class LimitWatch:
         return self._memory_bytes is not None or self._pids is not None
 
     def judge(self, sample: Sample) -> EndCause | None:
-        """Returns why the job must be killed."""
+        """Returns why the job must be killed, or None."""
         used = unreclaimable_bytes(sample)
         if used is not None and self._memory_bytes is not None:
             if used > self._memory_bytes:
@@ -313,7 +310,8 @@ class LimitWatch:
 
 
 class Measurement:
-    """`take` and `peek` are called on the sampler's thread, `finish` when that has released the job."""
+    """Samples and details of one job. `take` and `peek` are called on the sampler's thread, `finish` after
+    the sampler has released the job."""
 
     def __init__(
         self,
@@ -338,7 +336,7 @@ class Measurement:
         return self._details.latest
 
     def take(self, reaped: ExitUsage) -> Sample | None:
-        """Takes a sample that is stored. None: the group has just vanished."""
+        """Takes and stores a sample. Returns None if the group has just vanished."""
         sample = self._read(reaped)
         if sample is not None:
             self._keep(sample)
@@ -346,7 +344,7 @@ class Measurement:
         return sample
 
     def peek(self, reaped: ExitUsage) -> Sample | None:
-        """Takes a sample that is not stored, but may show a peak."""
+        """Takes a sample that is not stored but counts for peaks."""
         try:
             sample = self.meter.peek(reaped)
         except ProbeError:
@@ -355,8 +353,8 @@ class Measurement:
         return sample
 
     def finish(self, reaped: ExitUsage, *, continues: bool = False) -> Sample | None:
-        """Takes the last sample while the groups still exist. None: they do not. `continues`: the job
-        continues, and only the measurement ends."""
+        """Takes the last sample while the groups still exist; returns None if they do not. `continues`: only
+        the measurement ends, not the job."""
         last = self._read(reaped, final=True, continues=continues)
         if last is not None:
             self._keep(last)

@@ -1,4 +1,4 @@
-"""Outcome of a job, from the kernel's wait status and what joblens did to the job."""
+"""Outcome of a job, from the kernel's wait status and the actions of joblens."""
 
 import os
 import signal
@@ -49,12 +49,12 @@ class Ending(Struct, frozen=True, kw_only=True):
     ended_at_us: int
     leftovers: int
     reaped: ExitUsage | None  # None: its usage is unknown
-    refusal: str = ""  # why it never ran, although its main process did
+    refusal: str = ""  # why the job never ran, although its main process did
     why_lost: str = "its launcher was killed, so its exit status is unknown"
 
 
 class Origins(Struct, frozen=True):
-    """Sources of a job's numbers, why others are unknown, and which groups of them may be too low."""
+    """Sources of a job's numbers, reasons for unknown ones, and groups of numbers that may be too low."""
 
     sources: Mapping[str, str] = {}
     unknown: Mapping[str, str] = {}
@@ -62,12 +62,12 @@ class Origins(Struct, frozen=True):
     has_end: bool = True  # the last sample was read after the job's end
 
     def without_end(self) -> "Origins":
-        """Returns origins for a job that continued, or may have, after its last sample."""
+        """Returns origins for a job that continued, or may have continued, after its last sample."""
         return Origins(self.sources, self.unknown, {*self.lower_bounds, *GROWING}, has_end=False)
 
 
 class Printed(Struct, frozen=True):
-    """Output of the job; None: it was not recorded."""
+    """Size and end of the job's output; None: it was not recorded."""
 
     stdout_bytes: int | None = None
     stderr_bytes: int | None = None
@@ -84,14 +84,14 @@ def outcome_of(
     complete: Callable[[Outcome], Outcome] | None = None,
     origins: Origins | None = None,
 ) -> Outcome:
-    """`meter` None: there are only samples. `complete` adds numbers of other sources. `origins`: sources
-    of the samples, if not the meter."""
+    """`meter` None: there are only samples. `complete` adds numbers of other sources. `origins`: of samples
+    that no meter took."""
     samples = summary.samples
     printed = Printed(output.stdout_bytes, output.stderr_bytes, output.stderr_tail) if output else Printed()
     outcome = measured_outcome(record, ending, samples, summary.count, origins or origins_of(meter), printed)
     if complete is not None:
         outcome = complete(outcome)
-    # A job that was found running already existed at the first sample, and maybe at the last.
+    # A job that was attached to already ran at the first sample, and perhaps at the last.
     running = [sample for sample in samples if sample.processes] if record.job.attached else None
     return with_findings(record, with_profile(outcome, samples, details, running), samples)
 
@@ -104,7 +104,7 @@ def measured_outcome(
     origins: Origins,
     printed: Printed,
 ) -> Outcome:
-    """Returns how it ended and what it used. `samples` may be a selection."""
+    """Returns how the job ended and what it used. `samples` may be a selection."""
     assert record.attempt is not None
     if ending.refusal:
         usage = Usage(unknown=dict.fromkeys(USAGE_NUMBERS, _NEVER_RAN))
@@ -138,8 +138,8 @@ def measured_outcome(
 
 
 def _with_last_line(outcome: Outcome, stderr_tail: str) -> str | None:
-    """Adds the last line on standard error, which usually has the reason of a failure."""
-    from joblens.views.jobs.summary import last_words  # few jobs fail
+    """Adds the last line of standard error, which usually has the reason of a failure."""
+    from joblens.views.jobs.summary import last_words  # imported here: few jobs fail
 
     words = last_words(replace(outcome, stderr_tail=stderr_tail))
     return f"{outcome.error}: {words}" if words and words != outcome.error else outcome.error
@@ -184,7 +184,7 @@ def origins_of(meter: JobMeter | None) -> Origins:
 def origins_so_far(meter: JobMeter) -> Origins:
     sources, unknown, lower = meter.others.origins()
     unknown["co2"] = NO_GRID_FACTOR
-    # The group's own counters are the better source; single processes fill gaps.
+    # The group's own counters take precedence; single processes fill gaps.
     sources.update(meter.details.sources if meter.details is not None else {})
     sources.update(meter.probe.sources)
     unknown.update(meter.probe.unknown)
@@ -193,7 +193,7 @@ def origins_so_far(meter: JobMeter) -> Origins:
 
 
 def verdict(ending: Ending, usage: Usage, job: Job) -> Outcome:
-    """Status, exit code, signal and reason."""
+    """Returns status, exit code, signal and reason."""
     code = number = None
     if ending.wait_status is not None:
         if os.WIFSIGNALED(ending.wait_status):

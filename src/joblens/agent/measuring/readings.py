@@ -1,4 +1,4 @@
-"""Current readings of running jobs, and the share of one job in the counters of its slot."""
+"""Live readings of running jobs, and the share of one job in the counters of its slot."""
 
 import os
 import time
@@ -61,7 +61,7 @@ def live_numbers(reading: Mapping[str, Any], base: Mapping[str, int]) -> dict[st
 
 
 class SlotNumbers:
-    """`base`: a reading of the groups with only the launcher inside."""
+    """Numbers of one job in a slot. `base`: a reading of the groups with only the launcher inside."""
 
     def __init__(self, base: dict[str, Any], *, can_reset_peak: bool = True) -> None:
         self._can_reset_peak = can_reset_peak
@@ -96,8 +96,8 @@ class SlotNumbers:
     def since_start(
         self, reading: Mapping[str, Any], own_usec: int = 0, *, was_sampled: bool = True
     ) -> dict[str, Any]:
-        """`own_usec`: CPU time of the launcher since the base. `was_sampled`: it was sampled while it
-        ran."""
+        """Returns the numbers of the job. `own_usec`: CPU time of the launcher since the base. `was_sampled`:
+        the job was sampled while it ran."""
         base, before = self.base, self.base.get
         fields: dict[str, Any] = {
             name: value
@@ -120,8 +120,8 @@ class SlotNumbers:
 
     def _held_since(self, reading: Mapping[str, Any]) -> int:
         """Returns memory that is not the job's. The kernel frees some memory of an ended job late, mainly
-        page tables: if the base has more than there is now, it was that. Pages charged in advance belong
-        to the next job once they are used."""
+        page tables: memory that is in the base and no longer charged was of that kind. Pages charged in
+        advance belong to the next job once they are used."""
         before = self.base.get
         charged: int = before(_CHARGED, 0)
         if self.base.keys().isdisjoint(_PARTS_CHARGED):
@@ -134,8 +134,8 @@ class SlotNumbers:
         return min(charged, held)
 
     def _set_charged(self, fields: dict[str, Any], held: int) -> None:
-        """Keeps sums at or above their parts: the base may include memory that this job then uses, or
-        that is freed by then."""
+        """Keeps sums at or above their parts: the base may include memory that this job then uses, or that
+        has been freed since."""
         seen = sum(fields.get(part, 0) for part in _PARTS_CHARGED)
         self._maxima = max(self._maxima, seen)
         if _CHARGED in fields:
@@ -144,7 +144,7 @@ class SlotNumbers:
             if not self._can_reset_peak and fields[_PEAK] <= self.base.get(_PEAK, 0):
                 del fields[_PEAK]  # of an earlier job
             else:
-                # The launcher resets it at the job's end, just before it reports that.
+                # The launcher resets it at the job's end, just before it reports the end.
                 highest = max(self._maxima, fields[_PEAK] - held)
                 self._maxima = fields[_PEAK] = highest
 
@@ -158,7 +158,7 @@ class SlotNumbers:
 
 
 def _take_off(fields: dict[str, Any], own_usec: int) -> None:
-    """Subtracts the launcher's part, in the proportion of user and system time of the whole."""
+    """Subtracts the launcher's CPU time, split in the proportion of user and system time."""
     whole = fields["cpu_total_usec"]
     total = fields["cpu_total_usec"] = max(0, whole - own_usec)
     user = fields.get("cpu_user_usec")
@@ -168,7 +168,7 @@ def _take_off(fields: dict[str, Any], own_usec: int) -> None:
 
 
 def never_back(fields: dict[str, Any], before: Callable[[str], int | None]) -> None:
-    """A process that ends between two readings is for a moment in neither; the counter must not decrease."""
+    """Keeps counters from decreasing. A process that ends between two readings is briefly in neither."""
     for name in COUNTERS & fields.keys():
         seen = before(name)
         if seen is not None and seen > fields[name]:
@@ -183,8 +183,7 @@ class LiveReadings:
         self._probes: dict[str, Probe | None] = {}  # None: it cannot be read
 
     def read(self, record: Record) -> Sample | None:
-        """Returns its counters since its start, as they are now. None: it does not run here, or has just
-        ended."""
+        """Returns the counters since the job's start, or None if it does not run here or has just ended."""
         uuid, attempt = record.job.uuid, record.attempt
         if attempt is None or record.status.is_final:
             return None
@@ -226,7 +225,7 @@ class LiveReadings:
 
 
 def _since_start(fields: dict[str, Any], attempt: Attempt) -> dict[str, Any]:
-    fields.pop("devices", None)  # its value at the start is not in the record
+    fields.pop("devices", None)  # the record does not contain its value at the start
     base = attempt.base
     if any(is_slot_group(path) for path in attempt.groups.values()):
         return live_numbers(fields, base)

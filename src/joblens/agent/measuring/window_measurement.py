@@ -1,4 +1,4 @@
-"""Result of a measurement inside a host program. Runs on every system."""
+"""Result of a measurement inside a host program. Works on every operating system."""
 
 from msgspec import Struct
 
@@ -8,7 +8,7 @@ from joblens.model.jobs.sample import Sample
 
 
 class Measurement(Struct, frozen=True, kw_only=True):
-    """A window that has ended, or its current state."""
+    """A finished measurement, or the current state of a running one."""
 
     ended_at_us: int
     duration_s: float
@@ -18,6 +18,6 @@ class Measurement(Struct, frozen=True, kw_only=True):
     sampling_interval_s: float
     first_pending: int
     pending: tuple[Sample, ...]  # not yet passed to `on_samples`
-    kept: tuple[Sample, ...]  # all samples, or evenly thinned out
+    kept: tuple[Sample, ...]  # all samples, or an evenly spaced selection
     details: Details = Details()
     counted_s: float | None = None  # time that counters cover; None: all of `duration_s`

@@ -1,6 +1,5 @@
-"""Multi-node job: its head tells the command of its nodes, runs an agent on each of them, and adds up what
-they used.
-"""
+"""Multi-node job: its head passes the nodes to the command, runs an agent on each of them, and adds up their
+usage."""
 
 import contextlib
 import os
@@ -35,7 +34,7 @@ from joblens.ports.clock import Clock
 from joblens.ports.cluster import NodeAgents, NodeProcesses
 from joblens.probes.proc.several_trees import SeveralTrees
 
-# A request holds for each node: the node that needed the most counts.
+# A request applies to each node: the node that needed the most counts.
 _OF_THE_LARGEST = frozenset(
     {
         "memory_peak_bytes",
@@ -63,16 +62,16 @@ _BYTES = ("io_read_bytes", "io_write_bytes")
 
 
 def with_tasks(usage: Usage) -> Usage:
-    """Of a node where the cluster's own daemon has waited for some of its processes."""
+    """Returns the usage of a node where the cluster's own daemon has waited for some of its processes."""
     missed = _OF_THE_WAITED_FOR if usage.io_read_ops is not None else (*_OF_THE_WAITED_FOR, *_BYTES)
     lower = {*usage.lower_bounds, *(name for name in missed if getattr(usage, name) is not None)}
     return replace(usage, lower_bounds=tuple(name for name in USAGE_NUMBERS if name in lower))
 
 
 def merged_usage(first: Usage, others: Sequence[NodePart]) -> Usage:
-    """`first`: of the node where its command ran. Sums, but the largest node's memory. A number that some
-    node could not tell is a lower bound."""
-    # Where nothing of it ever ran there is nothing to be known.
+    """Returns the sum over all nodes, but the memory of the largest node. `first`: of the node where its
+    command ran. A number that is unknown on some node is a lower bound."""
+    # A node without any process of the job has nothing to report.
     usages = [first, *(part.usage for part in others if part.processes != 0 or part.error)]
     are_all_known = all(not part.error for part in others)
     numbers: dict[str, int] = {}
@@ -113,7 +112,7 @@ def _merged_sources(sources: dict[str, str], first: Usage, others: Sequence[Node
     return shown
 
 
-_READY_S = 20.0  # for agents to come, before the job is started without them
+_READY_S = 20.0  # for agents to start, before the job is started without them
 _LAST_WORDS_S = 10.0
 _TABLE_EVERY_S = 5.0
 _PROLOG = "SLURM_TASK_PROLOG"
@@ -121,7 +120,7 @@ _FILES = ("prolog", "nodes", "doors")
 
 
 class MultiNodeJob:
-    """Of one attempt of one job. Also a DetailProbe: what is known of the other nodes so far."""
+    """Coordinator of one attempt of one job. Also a DetailProbe: the usage of the other nodes so far."""
 
     name = "nodes"
     interval_s = _TABLE_EVERY_S
@@ -138,7 +137,7 @@ class MultiNodeJob:
         is_seen_by_all: bool = False,
     ) -> None:
         """`agent_module` runs on each of the other nodes. `folder`: for a few small files; `is_seen_by_all`:
-        it is known that every node sees it."""
+        every node has it."""
         self._is_seen_by_all = is_seen_by_all
         self._job = job
         self._agents = agents
@@ -152,13 +151,13 @@ class MultiNodeJob:
         self._process: NodeProcesses | None = None
         self._reader = ReportReader()
         self._changed = threading.Condition()
-        self._is_silent = False  # nothing more will come from the agents
+        self._is_silent = False  # the agents will send nothing more
         self._door: TaskDoor | None = None
         self._on_over: Callable[[EndCause], None] | None = None
         self._why_no_prolog = ""
         self._accounting = ""
         self._errors: list[str] = []
-        self.details = Details()  # what each node had in it, once it is over
+        self.details = Details()  # usage of each node, once the job is over
 
     # ---- before the job ------------------------------------------------------------------------------
 
@@ -176,7 +175,7 @@ class MultiNodeJob:
             self._start_agents()
             self._wait_until_ready()
             env |= self._node_variables()
-        # Slurm fails tasks that do not find their prolog: it has to be seen on every node they may run on.
+        # Slurm fails tasks that do not find their prolog: it has to exist on every node they may run on.
         if is_slurm and not self._why_no_prolog and self._is_seen_everywhere():
             env[_PROLOG] = prolog
         return replace(plan, env={**plan.env, **env})
@@ -189,7 +188,7 @@ class MultiNodeJob:
         on_over: Callable[[EndCause], None],
         on_follow: Callable[[], None],
     ) -> None:
-        """Tasks that begin here count as the job's from now on. `on_over`: a limit was passed on another
+        """Counts tasks that begin here for the job from now on. `on_over`: a limit was exceeded on another
         node; `on_follow`: a task could only be followed. Both are called on threads of this object."""
         self._on_over = on_over
         self._accounting = groups.kind if groups is not None else PROCESS_TREE
@@ -255,7 +254,8 @@ class MultiNodeJob:
                 self._changed.wait(left_s)
 
     def _is_seen_everywhere(self) -> bool:
-        """By everyone in the allocation, whether the job is meant for that node or not."""
+        """Returns whether every node of the allocation has the prolog, whether the job uses that node or
+        not."""
         if self._is_seen_by_all:
             return True
         seen = {node for node, report in self._reports.items() if report.has_prolog}
@@ -287,7 +287,7 @@ class MultiNodeJob:
     # ---- the end ---------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """The command has ended: everybody looks once more."""
+        """Takes the last readings of all nodes, after the end of the command."""
         if self._door is not None:
             self._door.close()
         self._say(END)
@@ -300,7 +300,7 @@ class MultiNodeJob:
                 self._changed.wait(left_s)
 
     def completed(self, outcome: Outcome) -> Outcome:
-        """-> that of all nodes together."""
+        """Returns the outcome of all nodes together."""
         door = self._door
         if door is not None and door.taken:
             outcome = replace(outcome, usage=with_tasks(outcome.usage))
@@ -321,7 +321,7 @@ class MultiNodeJob:
         killed = [part.node for part in table.nodes[1:] if part.usage.oom_kills]
         if killed and outcome.status is Status.FAILED and outcome.reason in ("exited", "signal"):
             why = f"out of memory: killed by the kernel on {', '.join(killed)}"
-            # The command only tells what became of those that ended because of it.
+            # The status of the command does not show why its processes on other nodes ended.
             outcome = replace(outcome, reason="out-of-memory", error=why, exit_code=self._job.oom_exit_code)
         return outcome
 
@@ -356,7 +356,7 @@ class MultiNodeJob:
         return f"the agent of joblens there ended before the job did{reason}"
 
     def _why_unseen(self) -> str:
-        """Returns why tasks on that node could not be announced."""
+        """Returns why tasks on that node could not be announced, or ''."""
         if self._why_no_prolog:
             return f"its tasks were not announced: {self._why_no_prolog}"
         if self._agents.allocation.engine == "slurm" and not self._is_seen_everywhere():
@@ -372,7 +372,7 @@ class MultiNodeJob:
 
 
 def _nodes_of(job: Job, agents: NodeAgents) -> int:
-    """Of a queue's job what it asked for; who types a command into an allocation means all of it."""
+    """Returns the requested nodes. A command that a user types into an allocation gets all of them."""
     asked = job.requirements.nodes
     return asked or (1 if job.queue else len(agents.allocation.nodes))
 

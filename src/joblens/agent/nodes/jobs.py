@@ -1,5 +1,5 @@
-"""Jobs of this process with tasks that are no children of a launcher here, and how to reach their other
-nodes."""
+"""Multi-node jobs of this process: jobs with tasks that are no children of a launcher here, and ways to their
+other nodes."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -8,13 +8,13 @@ from joblens.model.clusters.allocation import NodeDoors
 from joblens.model.jobs.job import Job
 from joblens.ports.cluster import NodeAgents
 
-if TYPE_CHECKING:  # most jobs run nowhere near a cluster
+if TYPE_CHECKING:  # most jobs do not run on a cluster
     from joblens.agent.nodes.job import MultiNodeJob
     from joblens.agent.session.context import AgentContext
 
 
 class MultiNodeJobs:
-    """`agents`: of what a cluster has given to this process; `by_doors`: of jobs that bring a way along."""
+    """`agents`: for the allocation of this process; `by_doors`: for jobs with node doors of their own."""
 
     def __init__(
         self,
@@ -32,11 +32,11 @@ class MultiNodeJobs:
         self._shared_dir = ""
 
     def share(self, folder: str) -> None:
-        """A private folder that every node of the allocation sees."""
+        """Sets a private folder that every node of the allocation shares."""
         self._shared_dir = folder
 
     def assign_devices(self, uuid: str, doors: NodeDoors) -> None:
-        """Before the job is started; on any thread."""
+        """Sets the node doors of a job before it starts; on any thread."""
         self._doors[uuid] = doors
 
     def __call__(self, context: "AgentContext", job: Job) -> "MultiNodeJob | None":

@@ -1,5 +1,6 @@
-"""Measures the part of a job that runs on another of its nodes, there. joblens does not start its tasks: they
-are announced (`agent.nodes.protocol`) and moved into a group, or followed where that is impossible."""
+"""Node measurement: measures the part of a job that runs on this node, another one than that of its command.
+joblens does not start its tasks: they are announced (`agent.nodes.protocol`) and moved into a group, or
+followed if that is impossible."""
 
 import os
 import threading
@@ -25,7 +26,7 @@ _SIGKILL = 9
 
 
 class NodeMeasurement:
-    """`take` comes from the door's thread, everything else from one other."""
+    """`take` is called on the door's thread, everything else on one other."""
 
     def __init__(self, order: NodeOrder, node: str, clock: Clock, accountant: Accountant) -> None:
         self._node = node
@@ -79,7 +80,7 @@ class NodeMeasurement:
         return self._interval_s
 
     def poll(self) -> EndCause | None:
-        """-> the limit that was passed."""
+        """Takes a sample. Returns the limit that was exceeded, if any."""
         try:
             sample = self._meter.sample(NOTHING_REAPED)
         except ProbeError:
@@ -130,12 +131,12 @@ class NodeMeasurement:
 
 
 _KILL_TRIES = 20
-# They look at single devices or processes and need a job with an owner: what they tell is the first node's.
+# Probes of single devices or processes, which need a job with an owner: the first node has their numbers.
 _LEFT_OUT = ("gpu", "endpoints", "threads", "memory")
 
 
 def _stand_in(order: NodeOrder) -> Job:
-    """As much of the job as matters on another node."""
+    """Returns the job with the fields that matter on another node."""
     limits = Requirements(cpus=order.cpus, memory_bytes=order.memory_bytes, pids=order.pids)
     return Job(
         uuid=order.uuid,

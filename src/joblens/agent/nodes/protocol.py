@@ -1,6 +1,5 @@
-"""Protocol of a multi-node job: messages between its head and the node agents, and tasks announced at a
-socket and moved into its groups.
-"""
+"""Protocol of a multi-node job: messages between its head and the node agents, and tasks that are announced
+at a socket and moved into its groups."""
 
 import contextlib
 import os
@@ -23,14 +22,14 @@ from joblens.model.jobs.job import Accounting
 from joblens.probes.cgroup.layout import read_layout
 from joblens.probes.proc.several_trees import SeveralTrees
 
-END, KILL = "end", "kill"  # words to them: measure once more and leave; end what of the job runs there
+END, KILL = "end", "kill"  # commands to agents: take the last reading and exit; kill the job's processes
 _MARK = b"joblens-node"
 _PIECE = 640
 _MOST_PIECES = 4096
 
 
 class NodeOrder(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """For all of them alike; on a command line, so nothing secret."""
+    """Order for all agents alike; on a command line, so without secrets."""
 
     uuid: str
     memory_bytes: int | None = None  # limits on each node; None: not limited
@@ -40,14 +39,14 @@ class NodeOrder(Struct, frozen=True, kw_only=True, omit_defaults=True):
     accounting: Accounting = Accounting.AUTO
     probes: tuple[str, ...] | None = None
     cgroup_parent: str = ""
-    prolog: str = ""  # a file that tasks on each node are to find
+    prolog: str = ""  # file that tasks on each node must find
 
 
 class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     part: NodePart
     has_prolog: bool = False
     is_final: bool = False
-    over: str = ""  # the limit that what runs there has passed: memory-limit, pids-limit
+    over: str = ""  # limit that was exceeded on the node: memory-limit, pids-limit
 
 
 def report_lines(report: NodeReport) -> list[bytes]:
@@ -61,7 +60,7 @@ def report_lines(report: NodeReport) -> list[bytes]:
 
 
 class ReportReader:
-    """Puts reports together again; lines that are none are kept as what else was said."""
+    """Assembles reports from lines. Other lines are stored as messages."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
@@ -79,7 +78,7 @@ class ReportReader:
         if int(index) == 1:
             pieces.clear()
         if int(index) != len(pieces) + 1:
-            return None  # of one whose beginning is lost
+            return None  # the beginning of this report is lost
         pieces.append(words[3])
         if int(index) < int(count):
             return None
@@ -96,16 +95,16 @@ class ReportReader:
 
 
 _TIMEOUT_S = 10.0
-# A node's agent may come later than the first task there; on this node the door is open before the job.
+# A node's agent may start later than the first task there; on this node the door is open before the job.
 PROLOG_WAIT_S = 5.0
 
 
 class TaskDoor:
-    """`take(pid)` returns how the task is measured from now on; its exceptions go only to `errors`.
-    It is called on a thread of the door."""
+    """Socket at which tasks are announced. `take(pid)` returns how the task is measured from now on; its
+    exceptions go only to `errors`. It is called on a thread of the door."""
 
     def __init__(self, uuid: str, node: str, take: Callable[[int], str]) -> None:
-        """Raises OSError when the name is taken."""
+        """Raises OSError if the name is in use."""
         self.ranks: set[int] = set()
         self.taken = 0
         self.errors: list[str] = []
@@ -136,7 +135,7 @@ class TaskDoor:
                 caller.settimeout(_TIMEOUT_S)
                 self._answer(caller)
             except OSError:
-                pass  # it has gone away
+                pass  # the task has ended
             finally:
                 caller.close()
 
@@ -168,8 +167,9 @@ def _belongs_to(pid: int, uid: int) -> bool:
 
 
 def write_prolog(path: str, uuid: str, earlier: str = "") -> None:
-    """A program for SLURM_TASK_PROLOG. Slurm fails tasks whose prolog fails, so this one cannot. `earlier`:
-    the user's own, whose output and exit status count. Raises OSError where it could not be run either."""
+    """Writes a program for SLURM_TASK_PROLOG. Slurm fails tasks whose prolog fails, so this one cannot.
+    `earlier`: the user's own prolog, whose output and exit status count. Raises OSError also if the file
+    cannot be executed."""
     words = [sys.executable, "-I", "-S", os.path.abspath(task_prolog.__file__), uuid, str(PROLOG_WAIT_S)]
     lines = ["#!/bin/sh", f"{shlex.join(words)} </dev/null >/dev/null 2>&1"]
     lines.append(f"exec {shlex.quote(earlier)}" if earlier else "exit 0")
@@ -184,8 +184,9 @@ JOINED, FOLLOWED = "joined", "followed"
 
 
 def join_or_follow(pid: int, groups: JobGroups | None, trees: SeveralTrees) -> str:
-    """Into the job's own groups, which count it exactly; else it is followed. A task that Slurm holds in a
-    group is left there: Slurm ends and limits its tasks by that. Raises ProbeError for one that is gone."""
+    """Moves a task into the job's own groups, which count it exactly, or follows it. A task that Slurm
+    holds in a group stays there: Slurm ends and limits its tasks by that. Raises ProbeError if the task
+    has ended."""
     if groups is not None and not _is_held_by_slurm(pid) and _join(pid, groups):
         return JOINED
     trees.add(pid)
@@ -198,7 +199,8 @@ def _is_held_by_slurm(pid: int) -> bool:
 
 
 def _join(pid: int, groups: JobGroups) -> bool:
-    """Whether any of them has it now: the first, which counts CPU time, is where it would be refused."""
+    """Returns whether any of the groups has it now: the first, which counts CPU time, is the one that may
+    refuse it."""
     joined = 0
     for path in groups.attach_files():
         try:

@@ -1,7 +1,6 @@
-"""Run by Slurm in each task of a step, just before the task becomes its program: announces the
-process to the agent that measures on this node, and waits for the answer. It never keeps a task from running.
-
-Started without site packages, so that it costs little: nothing of joblens is imported here."""
+"""Task prolog: run by Slurm in each task of a step, just before the task becomes its program. It announces
+the process to the agent that measures on this node, and waits for the answer. It never prevents a task from
+running. Started without site packages, so that it costs little: it imports nothing of joblens."""
 
 import _socket
 import os
@@ -14,12 +13,12 @@ _PAUSE_S = 0.02
 
 
 def door_name(uid: int, uuid: str, node: str) -> bytes:
-    """In the kernel's own name space: there is no file to be left behind or to be shared between nodes."""
+    """Returns an abstract socket name: no file remains, and none is shared between nodes."""
     return f"\0joblens-{uid}-{uuid}-{node}".encode()
 
 
 def tell(uuid: str, wait_s: float, environ: "os._Environ[str] | dict[str, str]") -> str:
-    """Returns the answer; '' without a listener."""
+    """Announces the task. Returns the answer; '' without a listener."""
     node = environ.get("JOBLENS_NODE") or environ.get("SLURMD_NODENAME", "")
     task = environ.get("SLURM_TASK_PID") or str(os.getppid())
     step = f"{environ.get('SLURM_JOB_ID', '')}.{environ.get('SLURM_STEP_ID', '')}"

@@ -1,5 +1,5 @@
-"""Provenance collector: looks up the environment of jobs on its own thread. No start waits for it, and an
-end only briefly if the job was shorter than the lookup."""
+"""Provenance collector: looks up the environment of jobs on its own thread. No start waits for it, and an end
+waits only briefly, if the job was shorter than the lookup."""
 
 import os
 import threading

@@ -37,7 +37,7 @@ class DatasetSummary(Struct, frozen=True):
 
 
 class DatasetError(Exception):
-    """It cannot be read; the message names the path and the reason."""
+    """Unreadable dataset; the message names the path and the reason."""
 
 
 class Abandoned(Exception):

@@ -13,8 +13,8 @@ _CHECK_S = 30.0
 
 
 class Programs:
-    """Finds usable programs of a tool. `check_s`: time limit of a check. `failed_s`: how long a failed
-    program is not checked again, because it may be installed any time."""
+    """Searches programs of a tool. `check_s`: time limit of a check. `failed_s`: time until a failed program
+    is checked again, because it may be installed any time."""
 
     def __init__(self, check_s: float = _CHECK_S, failed_s: float = 0.0) -> None:
         self._check_s = check_s
@@ -78,7 +78,7 @@ class Programs:
 
 
 def _all_named(program: str) -> Iterator[str]:
-    """A second one in PATH may have what the first lacks."""
+    """Yields all programs of that name: a second one in PATH may have what the first lacks."""
     folders = [""] if "/" in program else os.environ.get("PATH", os.defpath).split(os.pathsep)
     for folder in folders:
         found = shutil.which(program, path=folder or None) if folder or "/" in program else None

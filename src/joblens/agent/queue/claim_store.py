@@ -1,5 +1,5 @@
 """Store side of a worker's claims: claim, renew, confirm, return. Everything here runs on the thread of the
-store client and answers with events of `engine.life.claims`."""
+store client and returns events of `engine.life.claims`."""
 
 import contextlib
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +17,7 @@ from joblens.model.jobs.job import Status
 from joblens.ports.store import Deliveries
 from joblens.ports.workers import Notifier
 
-_MAX_OVERTAKE_S = 30.0  # for which smaller jobs may overtake one
+_MAX_OVERTAKE_S = 30.0  # time in which smaller jobs may overtake one
 
 
 class ClaimStore:
@@ -74,7 +74,8 @@ class ClaimStore:
         return [*patient, *more]
 
     def _claim_patient(self, info: WorkerInfo, request: ClaimRequest, deliveries: Deliveries) -> list[Claim]:
-        """A job that has waited for long is not overtaken by smaller ones forever: capacity is kept free."""
+        """Claims a job that has waited for long: capacity is kept free, so that smaller jobs do not overtake
+        it indefinitely."""
         if request.total is None or self._now_s() - self._last_patient_s <= _MAX_OVERTAKE_S / 2:
             return []
         self._last_patient_s = self._now_s()
@@ -102,7 +103,7 @@ class ClaimStore:
         ended = _ended(claims, deliveries)
         lost: set[str] = set()
         if len(ended) < len(claims):
-            with contextlib.suppress(JoblensError):  # reading brings in what waits in the journal
+            with contextlib.suppress(JoblensError):  # reading also replays the journal
                 self._context.recorder.read(lambda store: store.cancel_requests())
             held = deliveries.holdings(near=self._info)
             mine = {(one.uuid, one.fence) for one in held if one.worker == self._info.name}

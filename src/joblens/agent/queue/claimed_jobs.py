@@ -1,6 +1,4 @@
-"""Claimed jobs of a worker: from a claim to folder, files and environment, by the plan the worker was
-started with.
-"""
+"""Claimed jobs of a worker: from a claim to folder, files and environment, by the worker's plan."""
 
 import contextlib
 import os
@@ -26,8 +24,8 @@ from joblens.ports.clock import Clock
 
 ATTEMPT_VARIABLE = "JOBLENS_ATTEMPT"
 WORK = "work"  # name of a job's own folder
-_CHECK_S, _FAILED_S = 5.0, 10.0  # a worker has other jobs to see to, and may get many of one tool
-_BEFORE_NS = 1_000_000_000  # by which files that it is given are older than what it makes
+_CHECK_S, _FAILED_S = 5.0, 10.0  # a worker has other jobs, and may get many of one tool
+_BEFORE_NS = 1_000_000_000  # input files are older than output files by this much
 # Sampling interval of slots; jobs with a slightly longer interval use them too.
 _COMMON_INTERVAL_S, _SELDOM_S = 1.0, 10.0
 _NOWHERE: Mapping[str, str] = {}
@@ -37,7 +35,7 @@ class ClaimedJob(Struct, frozen=True):
     claim: Claim
     attempt: PreparedAttempt
     work_dir: str  # of its own; '': it runs in the directory of its order
-    weight: int  # CPU shares it takes
+    weight: int  # CPU shares
     is_plain: bool  # nothing has to be set up for it alone: it goes to a slot
 
     @property
@@ -50,7 +48,7 @@ class ClaimedJob(Struct, frozen=True):
 
     @property
     def prints_elsewhere(self) -> bool:
-        """The folder that was meant cannot be reached from here."""
+        """Returns whether the requested folder is unreachable from here."""
         meant = self.claim.ticket.order.folder
         return bool(meant) and self.attempt.folder != meant
 
@@ -66,7 +64,7 @@ class ClaimedJob(Struct, frozen=True):
 
 
 class ClaimedJobs:
-    """`logs_dir`: below it each job has a folder, for what it prints and for its work."""
+    """`logs_dir`: parent of a folder per job, for its output and its work."""
 
     def __init__(
         self,
@@ -78,9 +76,9 @@ class ClaimedJobs:
         ends_at_s: float | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`elsewhere`: folders that cannot be seen from this machine, and what is used here instead.
-        `has_few`: jobs, so that starting one may take a little longer. `ends_at_s`: by the monotonic clock,
-        when the worker's own time is up."""
+        """`elsewhere`: folders that do not exist on this machine -> their substitutes. `has_few`: there are
+        few jobs, so a start may take a little longer. `ends_at_s`: end of the worker's own time, by the
+        monotonic clock."""
         self._has_few = has_few
         self._ends_at_s = ends_at_s
         self._now_s = now_s
@@ -97,14 +95,14 @@ class ClaimedJobs:
             self._programs.command_of(claim.ticket.order)
 
     def prepare(self, claim: Claim) -> ClaimedJob:
-        """Raises LaunchError when its folder or files cannot be made, or nothing can be started like that."""
+        """Raises LaunchError if its folder or files cannot be made, or its command cannot be started."""
         order, uuid = claim.ticket.order, claim.job.uuid
         argv = self._programs.command_of(order)
         _check_words(order)
         meant = self._of_its_run(self.here(order.folder), claim.job)
         folder = meant or os.path.join(self._logs_dir, uuid)
         if claim.fence > 1 and not meant:
-            folder = os.path.join(folder, f"attempt-{claim.fence}")  # what the lost one printed stays
+            folder = os.path.join(folder, f"attempt-{claim.fence}")  # output of the lost attempt stays
         work_dir = "" if order.cwd else os.path.join(folder, WORK)
         cwd = self.here(order.cwd) or work_dir
         try:
@@ -126,18 +124,18 @@ class ClaimedJobs:
         return ClaimedJob(claim, attempt, work_dir, whole_cpus(job.requirements), self._is_plain(job))
 
     def _of_its_run(self, folder: str, job: Job) -> str:
-        """The folder for a job of a run, or one beside it where its path belongs to another run here."""
+        """Returns the folder for a job of a run, or one beside it if another run uses its path here."""
         if not folder or job.run is None:
             return folder
         above, name = os.path.split(folder)
         if (above, job.run.run_uuid) not in self._claimed:
-            with contextlib.suppress(OSError):  # it cannot be written: the job says so when it starts
+            with contextlib.suppress(OSError):  # it cannot be written: the job reports that when it starts
                 self._claimed[above, job.run.run_uuid] = claim_for_run(above, job.run.run_uuid)
         return os.path.join(self._claimed.get((above, job.run.run_uuid), above), name)
 
     def _within_time(self, job: Job) -> Job:
-        """One that asked for all the time there is here, or more, has had it when that is up: nowhere else
-        would it get further."""
+        """Limits the job to the rest of the worker's time. A job that requested as much or more could not get
+        further on another worker."""
         asked = job.requirements
         if self._ends_at_s is None or asked.timeout_s is None or not job.enforce:
             return job
@@ -147,7 +145,7 @@ class ClaimedJobs:
         return replace(job, requirements=replace(asked, timeout_s=left_s))
 
     def here(self, path: str) -> str:
-        """Where a folder is on this machine."""
+        """Returns the path of a folder on this machine."""
         for there, here in self._elsewhere.items():
             if path == there or path.startswith(there.rstrip("/") + "/"):
                 return here + path[len(there.rstrip("/")) :]
@@ -167,7 +165,7 @@ class ClaimedJobs:
 
 
 def _check_words(order: Order) -> None:
-    """The kernel takes no NUL in any of these."""
+    """Raises LaunchError for a NUL character, which the kernel does not accept."""
     words = {
         "command": order.argv,
         "environment": (*order.env, *order.env.values()),
@@ -180,7 +178,7 @@ def _check_words(order: Order) -> None:
 
 
 def is_limited(job: Job) -> bool:
-    """Whether the kernel or a timer has to be set up for it."""
+    """Returns whether the kernel or a timer has to be set up for it."""
     asked = job.requirements
     if not job.enforce:
         return False
@@ -189,14 +187,14 @@ def is_limited(job: Job) -> bool:
 
 
 def whole_cpus(asked: Requirements) -> int:
-    """One for each CPU."""
+    """Returns the CPUs of a job, rounded up."""
     return max(1, -int(-(asked.cpus or 1) // 1))
 
 
 def _env(claim: Claim) -> dict[str, str]:
-    """Changes to the worker's own environment; all that goes into a container."""
+    """Returns changes to the worker's own environment, or all variables of a container."""
     env = {ATTEMPT_VARIABLE: str(claim.fence), **claim.ticket.order.env}
-    if claim.job.run is not None:  # which counts its attempts itself; those that were lost come on top
+    if claim.job.run is not None:  # the run counts its attempts itself; lost ones are added
         env |= {name: str(int(env[name]) + claim.fence - 1) for name in RUN_ATTEMPT_VARIABLES if name in env}
     return env
 
@@ -226,17 +224,19 @@ class WorkerPlan(Struct, frozen=True, kw_only=True):
     accounting: Accounting
     environ: Mapping[str, str]
     end_signal: int
-    idle_s: float | None = None  # None: it stays
-    every_queue: bool = False  # whatever there is, but what was placed by a cluster
-    tickets: tuple[str, ...] = ()  # it was started for
-    is_pilot: bool = False  # by a run's driver, which looks after tickets of workers that are gone
-    is_timed: bool = False  # a cluster ends it when its time is up, whatever it does then
-    takes_any: bool = False  # also jobs that want more memory or GPUs than there are: no other worker would
-    memory_bytes: int | None = None  # to share out; None: not counted
-    gpus: tuple[str, ...] | None = None  # to give by name; None: not counted
-    ends_at_s: float | None = None  # by the monotonic clock: nothing is begun that would not be done by then
+    idle_s: float | None = None  # None: it does not exit
+    every_queue: bool = False  # all existing queues, except jobs placed by a cluster
+    tickets: tuple[str, ...] = ()  # tickets that it was started for
+    is_pilot: bool = False  # started by a run's driver, which requeues tickets of lost workers
+    is_timed: bool = False  # a cluster ends it at the end of its time
+    takes_any: bool = False  # also jobs that request more memory or GPUs than there are, if no other does
+    memory_bytes: int | None = None  # to allocate; None: not counted
+    gpus: tuple[str, ...] | None = None  # to assign by name; None: not counted
+    ends_at_s: float | None = None  # by the monotonic clock: no job starts that would not end by then
     streams_output: bool = False  # of jobs whose folder is not on this machine, while they run
-    elsewhere: Mapping[str, str] = field(default_factory=dict)  # folders that are not here -> what is instead
+    elsewhere: Mapping[str, str] = field(
+        default_factory=dict
+    )  # folders that are not here -> their substitutes
 
     def maker(self, clock: Clock) -> ClaimedJobs:
         return ClaimedJobs(
@@ -256,7 +256,7 @@ class WorkerView:
         pass
 
     def is_known(self) -> None:
-        """The store has it among the workers."""
+        """The store lists it among the workers."""
 
     def starting(self, held: ClaimedJob) -> None:
         pass
@@ -268,7 +268,7 @@ class WorkerView:
         """Its outcome is in the store."""
 
     def let_go(self, uuids: Sequence[str]) -> None:
-        """Drops jobs that the worker no longer has, though they have not ended here."""
+        """The worker no longer has these jobs, though they have not ended here."""
 
 
 class Fences(Protocol):
@@ -279,7 +279,7 @@ class Fences(Protocol):
     def drop(self, uuid: str) -> None: ...
 
     def place(self, uuid: str, placement: Placement) -> None:
-        """Where the attempt that begins next is by a cluster's word."""
+        """Sets the placement of the next attempt, as reported by a cluster."""
         ...
 
     def placement_of(self, uuid: str) -> Placement | None: ...

@@ -1,6 +1,5 @@
-"""Lost workers: their tickets are taken back, and what their jobs left on this machine is killed and
-removed first.
-"""
+"""Lost workers: takes their tickets back, after killing and removing the leftovers of their jobs on this
+machine."""
 
 import contextlib
 import os
@@ -29,19 +28,20 @@ PID_NAMESPACE = "pid_namespace"  # among the facts of a worker
 
 
 def workers_ended_here(workers: Iterable[WorkerInfo], host: HostFacts) -> frozenset[str]:
-    """Names of those that are known to be gone from this machine."""
+    """Returns the names of workers that are known to be gone from this machine."""
     return frozenset(worker.name for worker in workers if _has_ended_here(worker, host))
 
 
 def is_lost(holding: Holding, dead: frozenset[str], *, may_judge: bool) -> bool:
-    """`dead`: workers that are known to be gone. `may_judge`: the caller has had the store for a whole
-    lease; before that, others may simply not have come to renew theirs after the same outage."""
+    """Returns whether the holder of a ticket is lost. `dead`: workers that are known to be gone. `may_judge`:
+    the caller has had the store for a whole lease; before that, other workers may not have renewed theirs yet
+    after the same outage."""
     return holding.worker in dead or (may_judge and holding.expired_us > 0)
 
 
 def end_processes_left(uuid: str, attempt: Attempt | None, host: HostFacts) -> None:
-    """Of an attempt whose worker is gone: its launcher has ended it, unless that was killed as well. The
-    groups have to be joblens' own, and the processes bear the job's mark."""
+    """Kills processes of an attempt whose worker is gone and whose launcher was killed as well. The groups
+    have to be joblens' own, and the processes have the job's mark."""
     if not was_left_here(attempt, host) or not is_within_reach(attempt.owner, host):
         return
     groups = standing_groups(attempt)
@@ -53,7 +53,7 @@ def end_processes_left(uuid: str, attempt: Attempt | None, host: HostFacts) -> N
 
 
 def container_left(uuid: str, attempt: Attempt | None, spool_dir: str, host: HostFacts) -> str | None:
-    """The note on the container of such an attempt that is not known to be removed."""
+    """Returns the path of the note on the attempt's container, if the container may still exist."""
     if not was_left_here(attempt, host):
         return None
     path = note_path(spool_dir, uuid)
@@ -62,12 +62,13 @@ def container_left(uuid: str, attempt: Attempt | None, spool_dir: str, host: Hos
 
 
 def was_left_here(attempt: Attempt | None, host: HostFacts) -> TypeGuard[Attempt]:
-    """Whether it ran on this machine and its owner is gone."""
+    """Returns whether it ran on this machine and its owner is gone."""
     return attempt is not None and is_here(attempt.owner, host) and is_gone(attempt.owner, host)
 
 
 def remove_container(uuid: str, path: str) -> None:
-    """It goes by the job's id, which the next attempt has as well. Its removal has time limits."""
+    """Removes a container by the job's id, which the next attempt has as well. The removal has time
+    limits."""
     pid = start_removal(path, uuid)
     if pid is not None:
         with contextlib.suppress(ChildProcessError):
@@ -75,7 +76,7 @@ def remove_container(uuid: str, path: str) -> None:
 
 
 def _has_ended_here(worker: WorkerInfo, host: HostFacts) -> bool:
-    """Only what this kernel itself knows: other machines may have the same name."""
+    """Decides only by facts of this kernel: other machines may have the same name."""
     owner = Owner(
         worker.host, worker.pid, worker.start_ticks, worker.boot_id, worker.facts.get(PID_NAMESPACE, 0)
     )
@@ -83,7 +84,7 @@ def _has_ended_here(worker: WorkerInfo, host: HostFacts) -> bool:
 
 
 class Leftovers:
-    """One after the other."""
+    """Leftovers of jobs, removed one after the other on a thread."""
 
     def __init__(self, spool_dir: str, host: HostFacts, loop: Loop) -> None:
         self._spool_dir = spool_dir
@@ -103,7 +104,7 @@ class Leftovers:
         return was_left_here(attempt, self._host)
 
     def take_away(self, uuid: str, attempt: Attempt | None, then: Callable[[], None] = lambda: None) -> None:
-        """`then` is called on the loop."""
+        """Calls `then` on the loop afterwards."""
         if not was_left_here(attempt, self._host):
             self._loop.call(then)
             return
@@ -129,12 +130,13 @@ class Leftovers:
 
 _SCANS_PER_LEASE = 6
 _LEAST_S, _MOST_S = 0.5, 5.0
-_LEAST_SCANS_PER_LEASE = 3  # with fewer, who looks could not tell that the store was there all the time
+_LEAST_SCANS_PER_LEASE = 3  # with fewer, a worker could not know that the store was available all the time
 _SCANS_PER_SECOND = 100  # of all workers together, as far as their leases allow it
 
 
 def poll_every_s(lease_s: float, workers: int = 0) -> float:
-    """Where there are many workers each looks less often: together they see soon enough what ran out."""
+    """Returns the pause between scans. With many workers each scans less often: together they find expired
+    leases soon enough."""
     usual_s = min(_MOST_S, max(_LEAST_S, lease_s / _SCANS_PER_LEASE))
     return max(usual_s, min(lease_s / _LEAST_SCANS_PER_LEASE, workers / _SCANS_PER_SECOND))
 
@@ -146,22 +148,22 @@ class Journals:
         """Replays the journal of this process: others may write nothing for hours."""
 
     def bring_in_left_behind(self) -> bool:
-        """Replays the journals of dead processes of this machine. False: something is left."""
+        """Replays the journals of dead processes of this machine. Returns False if some are left."""
         return True
 
 
 class Found(Struct):
-    """Result of a look at the holdings: claims of this worker, and what became of those of lost ones."""
+    """Result of a scan: claims of this worker, and results of those of lost ones."""
 
     own: dict[str, int] = {}
     queued: int = 0
     lost: int = 0
     workers: set[str] = set()
-    is_more_to_come: bool = False  # leases ran out that cannot be judged yet
+    is_more_to_come: bool = False  # leases have expired that cannot be judged yet
 
 
 class LostWorkers:
-    """loop.Timed. Checks the holdings on the thread of the store client."""
+    """loop.Timed. Scans claims on the thread of the store client."""
 
     def __init__(  # noqa: PLR0913 - what it works with
         self,
@@ -178,7 +180,8 @@ class LostWorkers:
         notify_after: Callable[[Collection[str], Deliveries], bool],
         report: Callable[[Found], None],
     ) -> None:
-        """`workers`: how many there are. `notify_after`: after the end of jobs, on the client's thread."""
+        """`workers`: returns their number. `notify_after`: called after the end of jobs, on the client's
+        thread."""
         self._info = info
         self._me = info.name
         self._host = host
@@ -208,7 +211,7 @@ class LostWorkers:
     def _scan(self, deliveries: Deliveries) -> Found:
         holdings = self._holdings(deliveries)
         found = Found({one.uuid: one.fence for one in holdings if one.worker == self._me}, workers=set())
-        self._journals.bring_in_own()  # now that the store answers
+        self._journals.bring_in_own()  # the store answers
         others = [one for one in holdings if one.worker != self._me]
         if not others:
             return found
@@ -242,7 +245,7 @@ class LostWorkers:
         self._leftovers.take_away(holding.uuid, holding.attempt)
         status = deliveries.take_back(holding.uuid, holding.fence)
         if status is None:
-            return  # another process has done it, or it has ended after all
+            return  # another process has done it, or the job has ended
         found.workers.add(holding.worker)
         if status is Status.QUEUED:
             found.queued += 1
@@ -259,7 +262,7 @@ class LostWorkers:
         self.is_polling = False
 
 
-ALLOCATION_ID = "allocation"  # among the facts of a worker: the cluster's own id of where it runs
+ALLOCATION_ID = "allocation"  # among the facts of a worker: the cluster's own id of its allocation
 
 
 class RunLostTickets:
@@ -269,7 +272,8 @@ class RunLostTickets:
         self._journals = journals
 
     def take_back_expired(self, own: Collection[str], deliveries: Deliveries) -> int:
-        """Leases that have run out, and workers that are seen to be gone from this machine."""
+        """Takes back tickets whose leases have expired or whose workers are known to be gone from this
+        machine. Returns their number."""
         held = self._held(own, deliveries)
         if not held:
             return 0
@@ -291,7 +295,8 @@ class RunLostTickets:
     def take_back_of_allocation(
         self, job_id: str, named: Collection[str], own: Collection[str], deliveries: Deliveries
     ) -> int:
-        """Returns the jobs of an allocation that is gone. `named`: jobs that it had, says the cluster."""
+        """Takes back the jobs of an allocation that is gone. Returns their number. `named`: its jobs
+        according to the cluster."""
         held = deliveries.holdings(of=own)
         if not held:
             return 0
@@ -315,7 +320,8 @@ def _allocation_of(worker: WorkerInfo) -> str:
 
 
 def _was_there(holding: Holding, allocation: str, job_id: str, named: Collection[str]) -> bool:
-    """Where a job was placed twice a worker elsewhere may have it. One of an array is of the whole array."""
+    """Returns whether the holder is in the allocation. A job that was placed twice may be held by a worker
+    elsewhere. An id of an array includes its elements."""
     attempt = holding.attempt
     if not allocation and attempt is not None and attempt.placement is not None:
         allocation = attempt.placement.job_id

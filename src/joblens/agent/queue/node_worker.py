@@ -1,5 +1,5 @@
-"""Worker that stays on a node of a cluster: tasks that the cluster starts there bring it jobs, and the
-capacity that the cluster gave for them (`runners.nodes.listener`)."""
+"""Node worker: stays on a node of a cluster. Tasks that the cluster starts there bring it jobs and the
+capacity that the cluster granted for them (`runners.nodes.listener`)."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from joblens.model.jobs.job import Placement
 
 
 class NodeWorker:
-    """Messages of a node's listener for a worker. Everything is called on the listener's thread."""
+    """Passes messages of a node's listener to a worker. Called on the listener's thread."""
 
     def __init__(self, worker: QueueWorker, fences: Fences, nodes: MultiNodeJobs | None) -> None:
         self._worker = worker
@@ -26,8 +26,7 @@ class NodeWorker:
         placement: Placement | None,
         doors: NodeDoors | None = None,
     ) -> None:
-        """Called before `on_message` of the same job: its devices, where the cluster placed it, and a way to
-        its other nodes."""
+        """Sets devices, placement and node doors of a job. Called before `on_message` of the same job."""
         if doors is not None and self._nodes is not None:
             self._nodes.assign_devices(uuid, doors)
         if placement is not None:

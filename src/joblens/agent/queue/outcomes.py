@@ -18,9 +18,9 @@ from joblens.model.jobs.job import Artifact, Attempt, Job, Outcome, Placement, R
 from joblens.model.redaction.secrets import redact_text
 
 MOST_FILES = 1000
-_LARGEST_READ = 64 << 20  # of one file: more is not read for its digest
+_LARGEST_READ = 64 << 20  # of one file: larger ones get no digest
 _MOST_READ = 256 << 20  # of all: the outcome must not wait for long
-_CLOCK_SLACK_NS = 20_000_000  # a file system's clock lags behind by a tick of the kernel
+_CLOCK_SLACK_NS = 20_000_000  # a file system's clock is up to one kernel tick behind
 
 
 def collect_artifacts(folder: str, patterns: Sequence[str], started_at_us: int) -> tuple[Artifact, ...]:
@@ -43,7 +43,7 @@ def collect_artifacts(folder: str, patterns: Sequence[str], started_at_us: int) 
             is_read = status.st_size <= min(_LARGEST_READ, left_to_read)
             digest = _digest(path) if is_read else ""
         except OSError:
-            continue  # it has gone, or is not ours to read
+            continue  # it is gone, or unreadable
         left_to_read -= status.st_size if is_read else 0
         found[name] = Artifact(_as_text(name), status.st_size, digest)
         if len(found) == MOST_FILES:
@@ -74,8 +74,8 @@ TAIL_BYTES = 4000
 
 
 class WorkedOutcomes:
-    """`claimed` is shared with the worker: jobs that it holds, by uuid. Asked on the threads of slots and
-    sessions."""
+    """Completes records. `claimed` is shared with the worker: jobs that it holds, by uuid. Called on the
+    threads of slots and sessions."""
 
     def __init__(
         self,
@@ -129,20 +129,20 @@ def must_not_run_twice(claim: Claim) -> bool:
 
 
 def is_spent(plan: WorkerPlan, claim: Claim, attempt: Attempt | None, now_us: int) -> bool:
-    """Whether a job that goes back has had one of its deliveries."""
+    """Returns whether a job that is returned has used one of its deliveries."""
     if attempt is None:
         return False
     return must_not_run_twice(claim) or has_filled(plan, attempt.started_at_us, now_us)
 
 
 def has_filled(plan: WorkerPlan, began_us: int, now_us: int) -> bool:
-    """Whether a job has had most of the time of a worker that a cluster ends: with another one like it the
-    same would happen again, and again. It counts as a delivery, of which a job has only so many."""
+    """Returns whether a job has had most of the time of a worker that a cluster ends: another such worker
+    would not be enough either. It counts as a delivery, and their number is limited."""
     return plan.is_timed and 2 * (now_us - began_us) > now_us - plan.info.started_at_us
 
 
 def would_be_lost(plan: WorkerPlan, claim: Claim, began_us: int | None, now_us: int) -> bool:
-    """Whether a job that began here and goes back would not run again."""
+    """Returns whether a job that began here and is returned would not run again."""
     if began_us is None:
         return False
     is_last = claim.fence >= claim.ticket.most_deliveries

@@ -1,4 +1,4 @@
-"""Store client of a worker: questions on a thread of its own, and how long the store has been reachable."""
+"""Store client of a worker: queries on a thread of its own, and since when the store has been reachable."""
 
 import threading
 import time
@@ -13,13 +13,13 @@ from joblens.ports.store import Deliveries
 
 _MICRO = 1_000_000
 _LONGEST_GAP = 0.5  # of a lease
-_GAP_POLLS = 1.5  # at least so many times the pause between two looks
+_GAP_POLLS = 1.5  # at least this many times the pause between two polls
 
 
 class StoreWatch:
-    """Whether live workers had the chance to renew their leases. Known by the store's own clock at every
-    look: where much of a lease lies between two looks, the store hung, or this process did, or the machine
-    slept, or the clock was set; all the others may then just not have come to it. On one thread."""
+    """Decides whether live workers had the chance to renew their leases, by the store's own clock at every
+    poll. A gap of much of a lease between two polls means that the store or this process hung, the machine
+    slept, or the clock was set: other workers may not have renewed yet. Used on one thread."""
 
     def __init__(self, lease_s: float, poll_every_s: float) -> None:
         self._lease_us = round(lease_s * _MICRO)
@@ -37,18 +37,18 @@ class StoreWatch:
 
     @property
     def may_judge(self) -> bool:
-        """It was there for a whole lease without a gap."""
+        """Returns whether it was available for a whole lease without a gap."""
         return self._since_us is not None and self._last_us - self._since_us > self._lease_us
 
 
 T = TypeVar("T")
 Question = Callable[[Deliveries], T]
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
-_TRIES_AT_THE_END = 2  # the call under way, and the return of claims
+_TRIES_AT_THE_END = 2  # the query in progress, and the return of claims
 
 
 class AsyncStoreClient:
-    """One question after the other, in the order they were asked. Answers come on the loop."""
+    """Answers queries in their order, on a thread. Callbacks run on the loop."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class AsyncStoreClient:
         log: Callable[[str], None],
         watch: StoreWatch | None = None,
     ) -> None:
-        """`watch` is notified when the store is away."""
+        """`watch` is notified when the store is unavailable."""
         self._watch = watch
         self._deliveries = deliveries
         self._loop = loop
@@ -75,11 +75,11 @@ class AsyncStoreClient:
     def ask(
         self, question: Question[T], then: Callable[[T], None], otherwise: Callable[[], None] = lambda: None
     ) -> None:
-        """`otherwise`: the store did not answer. Either of the two is called, on the loop."""
+        """Calls `then` with the answer, or `otherwise` without one, on the loop."""
         self._asked.put((question, then, otherwise))
 
     def close(self) -> None:
-        """When all that was asked is answered. A store that does not answer is not asked for long."""
+        """Returns when all queries are answered. An unavailable store is not retried for long."""
         self._is_closing = True
         self._asked.put(None)
         if self._thread.is_alive():
@@ -96,7 +96,7 @@ class AsyncStoreClient:
                 self._loop.call(otherwise)
                 failures += self._is_closing and isinstance(error, StoreError)
                 if failures >= _TRIES_AT_THE_END:
-                    return  # leases end by themselves
+                    return  # leases expire by themselves
                 time.sleep(self._pause_s)
             except BaseException as error:  # noqa: BLE001 - a fault of joblens is raised on the loop
                 self._loop.call(partial(_raise, error))

@@ -1,8 +1,8 @@
 """Queue worker: claims jobs from the store, runs them, and renews their leases.
 
-`engine.life.claims` decides; this carries its commands out and feeds it with events. A message of the broker
-only announces that there may be something to claim. Everything here happens on the loop, except where it says
-otherwise; the store is asked on a thread of its own (`store_client`), the hosts of jobs have theirs."""
+`engine.life.claims` decides; this executes its commands and passes events to it. A message of the broker only
+announces that there may be something to claim. Everything runs on the loop, unless noted otherwise; the store
+is queried on a thread of its own (`store_client`), the hosts of jobs have theirs."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -149,7 +149,7 @@ class QueueWorker:
         return Claims(capacity, search, self._now_s(), confirm_after_s=self._writes.delay_s)
 
     def _now_s(self) -> float:
-        """The lease clock, which also counts while the machine is suspended."""
+        """Returns the time of the lease clock, which also counts while the machine is suspended."""
         return self._context.clock.boot_ns() / 1e9
 
     def _mono_s(self) -> float:
@@ -158,7 +158,7 @@ class QueueWorker:
     # ---- life ------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until it has been idle for long enough, or was asked to stop and its jobs have ended."""
+        """Runs until it has been idle for long enough, or was asked to stop and its jobs have ended."""
         context = self._context
         self._client.start()
         timed: list[Timed] = [self, self._lost_workers, self._served]
@@ -221,11 +221,11 @@ class QueueWorker:
         self._post(*([on.PollAsked()] if is_poll_asked else []))
 
     def poll_now(self) -> None:
-        """There may be new jobs in the store. From a signal handler, too."""
+        """Polls for new jobs in the store. May be called from a signal handler."""
         self._is_poll_asked = True
 
     def end(self) -> None:
-        """The first time: takes nothing more and finishes running jobs. Then: kills and returns them."""
+        """The first call takes no more jobs and finishes running ones. The second kills and returns them."""
         running = self._claims.count(Phase.RUNNING)
         if not self.is_ending:
             self._post(on.Drain())
@@ -245,15 +245,15 @@ class QueueWorker:
         return bool(self._claims)
 
     def hold_outcomes(self) -> None:
-        """Takes nothing more, and writes no outcome before it knows why its allocation ends."""
+        """Takes no more jobs, and delays outcomes until the reason of the allocation's end is known."""
         if not self.is_ending:
             self.end()
         self._writes.freeze()
 
     def release_allocation(self, ending: AllocationEnding | None = None) -> None:
-        """The allocation ends, and Slurm may have signalled the jobs before this worker: an outcome that is
-        not written yet was not the job's own. Jobs end as `ending` says; those that may run again elsewhere
-        are returned, as are all without an `ending`."""
+        """Ends with the allocation. Slurm may have signalled the jobs before this worker: an outcome that is
+        not written yet may be caused by that. Jobs end as in `ending`; those that may run again elsewhere are
+        returned, as are all without an `ending`."""
         final = self._ending_with_allocation(ending) if ending is not None else {}
         if not self.is_ending:
             self.end()
@@ -268,7 +268,8 @@ class QueueWorker:
             self._context.recorder.put([])
 
     def _ending_with_allocation(self, ending: AllocationEnding) -> dict[str, Job]:
-        """A job with an allocation of its own had all of its time; of a shared one it had what was left."""
+        """Returns jobs that end with it. A job with an allocation of its own had all of its time; in a shared
+        one it had only a part."""
         now_us = self._context.clock.now_us()
         phases = (Phase.WAITING, Phase.RUNNING, Phase.ENDED, Phase.RECORDED)
         return {
@@ -295,7 +296,7 @@ class QueueWorker:
     # ---- from other threads ----------------------------------------------------------------------------
 
     def post_soon(self, event: on.Event) -> None:
-        """From any thread."""
+        """May be called from any thread."""
         self._inbox.append(event)
         if not self._is_inbox_called:
             self._is_inbox_called = True
@@ -307,25 +308,25 @@ class QueueWorker:
         self._post(*events)
 
     def on_message(self, uuid: str, ack: Callable[[], None]) -> None:
-        """On the consumer's thread."""
+        """Called on the consumer's thread."""
         self.post_soon(on.Announced(on.Message(uuid, ack)))
 
     def broker_is_there(self) -> None:
-        """On the consumer's thread."""
+        """Called on the consumer's thread."""
         self.post_soon(on.BrokerChanged(is_connected=True))
         if self._has_lost_broker:
             self._has_lost_broker = False
             self._view.note("the broker is back")
 
     def broker_is_away(self, why: str) -> None:
-        """On the consumer's thread. The store alone has to do for now."""
+        """Called on the consumer's thread. Until the broker is back, only the store is polled."""
         self.post_soon(on.BrokerChanged(is_connected=False))
         self._has_lost_broker = True
         self._view.note(f"the broker is away: {why.rstrip('.')}; polls the store every second")
 
     def discard_outcome(self, uuid: str) -> None:
-        """Returns the job once it is over, and writes nothing of its end; not a job that must not run twice.
-        From any thread, before the outcome is written."""
+        """Returns the job once it is over, without writing its end; ignored for a job that must not run
+        twice. May be called from any thread, before the outcome is written."""
         held = self._claimed.get(uuid)
         if held is not None and not must_not_run_twice(held.claim):
             self._writes.suppress(uuid)
@@ -334,7 +335,7 @@ class QueueWorker:
     # ---- events and commands ---------------------------------------------------------------------------
 
     def _post(self, *events: on.Event) -> None:
-        """Events that come while commands are carried out are handled afterwards."""
+        """Handles events, then the events that commands cause."""
         self._events.extend(events)
         if self._is_handling:
             return
@@ -375,7 +376,7 @@ class QueueWorker:
             self._write_outcome(claim, replace(outcome, worker=self._plan.info.name))
             return
         if self._plan.streams_output and held.prints_elsewhere:
-            # Jobs that share a launcher have files of their own only when they end. That is soon where the
+            # Jobs that share a launcher have files of their own only at their end, which is soon if the
             # allocation holds several jobs.
             placement = self._fences.placement_of(uuid)
             if placement is None or not placement.is_allocation:
@@ -399,14 +400,14 @@ class QueueWorker:
         self._write_outcome(command.claim, cancelled_before_start(now_us, self._plan.info.name))
 
     def _write_outcome(self, claim: Claim, outcome: Outcome) -> None:
-        """Of a job that never began."""
+        """Writes the outcome of a job that never began."""
         record = Record(status=outcome.status, job=claim.job, outcome=outcome)
         recorder, loop = self._context.recorder, self._context.loop
         recorded = partial(self._post, on.Recorded(record))
         recorder.put([JobEnded(claim.job.uuid, outcome)], then=partial(loop.call, recorded))
 
     def _return(self, command: on.Return) -> None:
-        """Together with the others of this round."""
+        """Returns a job together with the others of this round."""
         if command.uuid in self._returns:
             self._flush_returns()
         self._returns[command.uuid] = command

@@ -2,8 +2,7 @@
 
 A worker begins to serve a run with its first job of it, which waits for the commands. It stops when the run
 is over, and when the worker itself leaves; a later job runs the start commands again. Commands are recorded
-and measured as those of other actions are. One that fails ends its action; jobs run all the same.
-"""
+and measured like those of other actions. A failed command ends its action; jobs run nevertheless."""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,11 +21,11 @@ from joblens.model.values.ids import new_uuid
 from joblens.model.writes import RunNoted
 from joblens.ports.store import Store
 
-_POLL_S = 2.0  # between questions whether runs are over
+_POLL_S = 2.0  # between polls whether runs are over
 
 
 class _Service:
-    """One run. `commands` are still to be run, the first of them runs under `uuid`."""
+    """One run. `commands` remain to be run, the first of them runs under `uuid`."""
 
     def __init__(self, actions: WorkerActions, secrets: SecretValues) -> None:
         self.actions = actions
@@ -41,7 +40,7 @@ class _Service:
 
 
 class ServedRuns:
-    """All on the loop; loop.Timed."""
+    """Runs with worker actions, on the loop; loop.Timed."""
 
     def __init__(
         self,
@@ -52,15 +51,15 @@ class ServedRuns:
         start: Callable[[PreparedAttempt], None],
         report: Callable[[str, bool | None], None],
     ) -> None:
-        """`start` carries out a command and then calls `ended`. `report` gets the uuid of a run and whether
-        its jobs may start; None: the worker does not serve it any longer."""
+        """`start` executes a command and then calls `ended`. `report` gets the uuid of a run and whether its
+        jobs may start; None: the worker no longer serves it."""
         self._worker = worker
         self._context = context
         self._maker = maker
         self._start = start
         self._report = report
         self._services: dict[str, _Service] = {}  # by the run's uuid
-        self._unrecorded: set[str] = set()  # commands of which the store does not have everything yet
+        self._unrecorded: set[str] = set()  # commands that are not completely in the store yet
         self._is_asking = False
         self._next_poll_s = 0.0
 
@@ -76,13 +75,13 @@ class ServedRuns:
             self._report(actions.run, True)
 
     def leave(self) -> bool:
-        """Stops to serve all runs. Returns whether their commands have ended and are recorded."""
+        """Stops serving all runs. Returns whether their commands have ended and are recorded."""
         for service in list(self._services.values()):
             self._stop(service)
         return not self._services and not self._unrecorded
 
     def ended(self, uuid: str, outcome: Outcome) -> None:
-        """A command, or something else that is not known here, has ended."""
+        """Handles the end of a command; ignores other attempts."""
         service = next((one for one in self._services.values() if one.uuid == uuid), None)
         if service is None:
             return
@@ -95,7 +94,7 @@ class ServedRuns:
             self._report(service.actions.run, True)
 
     def recorded(self, uuid: str) -> None:
-        """The same; how it went is in the store."""
+        """Notes that a command is recorded."""
         self._unrecorded.discard(uuid)
 
     def _now_s(self) -> float:
@@ -130,7 +129,7 @@ class ServedRuns:
     # ---- commands ------------------------------------------------------------------------------------------
 
     def _stop(self, service: _Service) -> None:
-        """Lets its start command end first, and starts nothing after it."""
+        """Waits for the running start command, skips the others, and runs the commands of the end."""
         if service.is_leaving:
             return
         service.is_leaving = True

@@ -1,9 +1,9 @@
 """Write filter of a worker: between its recorder and the store.
 
-Nothing is written about suppressed jobs: they are another worker's. Outcomes may be held back for a moment. A
-cluster that ends an allocation signals every process in it, and a job that exits cleanly on the signal looks
-like one that is done; the worker may learn of that before its own signal arrives. Held-back outcomes can be
-discarded, and the jobs run again elsewhere."""
+Nothing is written about suppressed jobs: they belong to another worker. Outcomes may be delayed for a moment.
+A cluster that ends an allocation signals every process in it, and a job that exits cleanly on the signal
+looks like one that is done; the worker may learn of the end before its own signal arrives. Delayed outcomes
+can be discarded, and the jobs run again elsewhere."""
 
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -44,7 +44,7 @@ class ClaimWriteFilter:
         self._suppressed.discard(uuid)
 
     def __call__(self, batch: Sequence[Write]) -> list[Write]:
-        """Returns the writes that are due. All that belongs to an outcome stays with it, in its order."""
+        """Returns the writes that are due. All writes of an ended job stay together, in their order."""
         batch = self._allowed(batch)
         with self._lock:
             if not self._is_open or self._pending:
@@ -79,7 +79,8 @@ class ClaimWriteFilter:
         return replace(write, outcome=self._rewrite(write.uuid, write.outcome))
 
     def freeze(self) -> None:
-        """Holds outcomes back until `release` or `open`: it is being asked why the allocation ends."""
+        """Delays outcomes until `release` or `open`, while the reason of the allocation's end is being
+        queried."""
         self._is_frozen = True
 
     def release(self, rewrite: Rewrite | None = None) -> None:
@@ -87,7 +88,7 @@ class ClaimWriteFilter:
         self._is_frozen = False
 
     def discard_pending(self, keep: Collection[str] = ()) -> frozenset[str]:
-        """Returns the jobs whose outcomes were held back, and will not be written."""
+        """Discards delayed outcomes, and returns their jobs."""
         with self._lock:
             uuids = frozenset(uuid for uuid in self._pending if uuid not in keep)
             for uuid in uuids:
@@ -95,7 +96,7 @@ class ClaimWriteFilter:
         return uuids
 
     def open(self) -> None:
-        """Holds nothing back from now on."""
+        """Delays nothing from now on."""
         self._is_open = True
 
     def next_due_s(self) -> float | None:

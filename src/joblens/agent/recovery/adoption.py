@@ -46,7 +46,8 @@ _FAR_ENOUGH_BACK = 1000  # samples
 
 
 class AdoptedJob:
-    """Driven by the loop like a session: time-out, cancellation and leftovers work the same."""
+    """A running job of an earlier owner, driven by the loop like a session: time-out, cancellation and
+    leftovers work the same."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class AdoptedJob:
             self._container.processes.signal_client = self._signal_main
         stored, earlier = seen.samples, seen.details
         self._slot_job = recovery.slot_job(record.job.uuid)
-        # First of all: without groups, the meter knows the live processes.
+        # Before the instruments: without groups, the meter knows the live processes.
         self._meter = self._open_meter()
         self._details = self._open_instruments(stored, earlier)
         last = _last_values(stored)
@@ -120,7 +121,7 @@ class AdoptedJob:
         )
 
     def start(self) -> None:
-        """From here on this process is the owner."""
+        """Takes the job over: this process is its owner from now on."""
         context, attempt = self._context, self._attempt
         context.recorder.put([JobStarted(self.job.uuid, attempt)])
         self._feed(Started())
@@ -181,7 +182,7 @@ class AdoptedJob:
             self._context.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))
 
     def _limit_watch(self) -> LimitWatch:
-        """Returns limits that the kernel does not enforce."""
+        """Returns a watch for limits that the kernel does not enforce."""
         asked, by = self.job.requirements, self._attempt.enforced_by
         return LimitWatch(
             asked.memory_bytes if by.get("memory", "").startswith(_WATCHED) else None,
@@ -285,7 +286,7 @@ class AdoptedJob:
             self._carry_out(command)
 
     def _carry_out(self, command: Command) -> None:
-        """`Finish` is not among them: the launcher's end is the job's."""
+        """Executes a command. `Finish` is not among them: the launcher's end is the job's."""
         if isinstance(command, KillAll):
             self._signal_all(signal.SIGKILL)
         elif isinstance(command, Send) and self._is_early_signal():
@@ -294,7 +295,8 @@ class AdoptedJob:
             self._signal_all(command.signal)
 
     def _is_early_signal(self) -> bool:
-        """Nothing else is sent to a running job that was not cancelled."""
+        """Returns whether the signal is the early one: no other is sent to a running job that was not
+        cancelled."""
         return self._life.phase is Phase.RUNNING and self._life.cause is EndCause.NONE
 
     def _signal_main(self, number: int) -> None:
@@ -303,7 +305,7 @@ class AdoptedJob:
                 signal.pidfd_send_signal(self._main_fd, number)
 
     def _signal_all(self, number: int) -> None:
-        """Signals every process of the job, never its launcher, which has yet to report the outcome."""
+        """Signals every process of the job except its launcher, which has yet to report the outcome."""
         if self._container is not None:
             if number == signal.SIGKILL:
                 self._container.processes.kill()
@@ -322,7 +324,7 @@ class AdoptedJob:
             with contextlib.suppress(OSError):
                 held = os.pidfd_open(pid)
                 try:
-                    if pid in self._pids():  # still the one that was found
+                    if pid in self._pids():  # still the same process
                         signal.pidfd_send_signal(held, number)
                 finally:
                     os.close(held)
@@ -370,7 +372,7 @@ def _last_values(stored: Sequence[tuple[int, Sample]]) -> Sample | None:
 
 
 def _hold(pid: int | None, start_ticks: int | None) -> int:
-    """Returns a pidfd of exactly this process, readable once it has ended; -1: it has already ended."""
+    """Returns a pidfd of this process, readable once it has ended; -1 if it has already ended."""
     if pid is None:
         return -1
     try:

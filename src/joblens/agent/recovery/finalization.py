@@ -1,8 +1,7 @@
 """Finalization of a job without an owner: its true outcome if that is known, otherwise lost.
 
-Three things may be left of such a job: an outcome file of its launcher, its processes, its control
-groups. Everything that is still readable is read, and all of it is removed.
-"""
+An outcome file of its launcher, its processes and its control groups may remain. Everything that is still
+readable is read, and all of it is removed."""
 
 import contextlib
 import os
@@ -48,7 +47,7 @@ class Circumstances(Struct, frozen=True, kw_only=True):
     cause: EndCause = EndCause.NONE
     cancel_asked_at_us: int | None = None
     leftovers: int = 0
-    owns_groups: bool = True  # False: its slot runs another job, to which the groups belong
+    owns_groups: bool = True  # False: its slot runs another job, which owns the groups
 
 
 UNKNOWN = Circumstances()
@@ -71,8 +70,8 @@ class Tools(Struct, frozen=True):
 
 
 class Finalization:
-    """`slot_job`: the job in the ledger of its slot, if any. `is_within_reach` False: neither processes
-    nor groups of the job can exist; others may have their pids and names now."""
+    """`slot_job`: the job in the ledger of its slot, if any. `is_within_reach` False: neither processes nor
+    groups of the job can exist; others may have their pids and names now."""
 
     def __init__(
         self,
@@ -161,7 +160,8 @@ class Finalization:
         return reading_of(self._left.slot_job)
 
     def _first_in_slot(self) -> Sample | None:
-        """Its owner would have written it together with the last one."""
+        """Returns the first sample of a job in a slot, which its owner would have written together with the
+        last one."""
         if self._slot is None or (self._seen.samples and self._seen.samples[0][0] == 0):
             return None
         self._next_index = max(1, self._next_index)
@@ -177,7 +177,7 @@ class Finalization:
         self._was_alive |= end_marked(uuid)
 
     def _meter(self) -> JobMeter | None:
-        """Only readings that exist have sources to name."""
+        """Returns None if there is no reading to take."""
         if self._slot is not None:
             return None
         if self._seen.meter is not None:
@@ -203,8 +203,8 @@ class Finalization:
             meter.resume(self._attempt.base, self._attempt.started_mono_ns)
 
     def _noted_counters(self) -> CgroupProbe | None:
-        """Returns its groups as its launcher read them after all its processes had ended. None: there is
-        no such reading."""
+        """Returns its groups as its launcher read them after all its processes had ended, or None without
+        such a reading."""
         if self._left is None or not self._left.counters or self._container is not None:
             return None
         try:
@@ -256,7 +256,7 @@ class Finalization:
             return None
         if self._is_in_tree:
             return self._final_of_tree(meter)
-        # A slot's launcher is in its groups. It has subtracted itself from its reading.
+        # A slot's launcher is in its groups, and has subtracted itself from its reading.
         may_read = self._may_read_groups and self._noted is None
         if may_read or self._container is not None:
             with contextlib.suppress(ProbeError):  # the groups have just been removed
@@ -268,7 +268,7 @@ class Finalization:
         if left is None:
             return None
         meter.has_end = True
-        # Its last owner has only just stopped: present counters are those of the end.
+        # Its last owner has just stopped: present counters are those of the end.
         beside = meter.beside() if self._seen.meter is not None else {}
         return _sample_of(left, *self._when_it_ended(), self._summary.last, beside)
 
@@ -287,7 +287,7 @@ class Finalization:
             return None
         meter.read_totals_by(noted)
         sample = replace(meter.sample(self._reaped(), final=True), at_us=ended_at_us, elapsed_us=elapsed_us)
-        # The machine's counters are current, which may be days later.
+        # The machine's counters are current, perhaps days later.
         return sample if self._seen.meter is not None else replace(sample, **_NO_HOST)
 
     def _read_groups(self, meter: JobMeter) -> Sample:
@@ -344,7 +344,7 @@ class Finalization:
         return ending if self._container is None else self._container.judged(ending)
 
     def _cause(self, ended_at_us: int) -> EndCause:
-        """A request that came after the job's end did not end it."""
+        """Returns why it ended. A request after the job's end is ignored."""
         asked_at_us = self._end.cancel_asked_at_us
         if self._end.cause is EndCause.NONE and asked_at_us is not None:
             return EndCause.CANCELLED if self._was_alive or ended_at_us >= asked_at_us else EndCause.NONE
@@ -369,8 +369,8 @@ class Finalization:
 
 
 def had_secrets(job: Job) -> bool:
-    """Returns whether values were hidden in its description. Only the process that is gone knew them, so
-    nothing that the job printed can be stored."""
+    """Returns whether values were hidden in its description. Only the process that is gone knew them, so its
+    output cannot be stored."""
     return REDACTED in repr((job.argv, job.params)) or any(map(is_secret_name, job.env_given))
 
 
@@ -379,7 +379,7 @@ def _nothing(_text: str) -> str:
 
 
 def standing_groups(attempt: Attempt) -> JobGroups | None:
-    """Returns the job's groups that still exist. Their names are never reused, so they are its own."""
+    """Returns the job's groups that still exist. Their names are never reused."""
     standing = {key: path for key, path in attempt.groups.items() if os.path.isdir(path)}
     if not standing:
         return None
@@ -392,9 +392,9 @@ def standing_groups(attempt: Attempt) -> JobGroups | None:
 def _sample_of(
     left: LeftOutcome, ended_at_us: int, elapsed_us: int, last: Sample | None, beside: Mapping[str, Any]
 ) -> Sample:
-    """Without a group, reaped processes are all that is known of the job's totals at the end. A counter
-    that was higher before, in the kernel's coarser ticks, does not decrease. Ticks divide CPU time into user
-    and system otherwise than wait4, so the total is not the sum of the larger parts."""
+    """Returns a sample of the end without a group: only reaped processes are known. A counter that was higher
+    before, in the kernel's coarser ticks, does not decrease. Ticks divide CPU time into user and system
+    otherwise than wait4, so the total is not the sum of the larger parts."""
     reaped = left.reaped
     counters: dict[str, Any] = {
         "cpu_total_usec": reaped.user_usec + reaped.system_usec,

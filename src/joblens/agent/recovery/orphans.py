@@ -1,5 +1,5 @@
-"""Orphans: jobs whose owner died. Decides which to adopt and which to finalize, and removes spool files
-of killed processes."""
+"""Orphans: jobs whose owner died. Decides which to adopt and which to finalize, and removes spool files of
+killed processes."""
 
 import contextlib
 import glob
@@ -43,15 +43,15 @@ class Orphans(Struct, frozen=True, kw_only=True):
     adoptable: list[Record]  # the launcher is still alive
     dead: list[Record]
     never_started: list[Record]
-    superseded: frozenset[str]  # dead jobs whose launcher runs another job, to which the groups now belong
+    superseded: frozenset[str]  # dead jobs whose launcher runs another job, which owns the groups
 
     def __bool__(self) -> bool:
         return bool(self.adoptable or self.dead or self.never_started)
 
 
 class Recovery:
-    """Two processes must not recover the same jobs at once: `agent.locks.alone`. `trusts_records` False:
-    others wrote the records, which may name any process, so nothing is done."""
+    """Recovery of orphans, by one process at a time: `runtime.ownership.exclusive_lock`. `trusts_records`
+    False: others wrote the records, which may name any process, so nothing is done."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class Recovery:
         self._disowned: set[str] = set()  # jobs of this process from before it was restarted in place
 
     def orphans(self, records: list[Record]) -> Orphans:
-        """Returns orphans among unfinished jobs. Jobs of other users and machines are skipped; queued
-        jobs belong to another worker once their lease has expired."""
+        """Returns orphans among unfinished jobs. Jobs of other users and machines are skipped; queued jobs
+        belong to another worker once their lease has expired."""
         mine = [
             record
             for record in records
@@ -99,8 +99,8 @@ class Recovery:
         )
 
     def disown(self, records: list[Record], owner: Owner) -> None:
-        """Turns jobs that this process started before it was restarted in place into orphans. Call it
-        before it starts any."""
+        """Turns jobs that this process started before it was restarted in place into orphans. Call it before
+        starting any."""
         running = (record for record in records if record.status is Status.RUNNING)
         self._disowned.update(one.job.uuid for one in running if one.attempt and one.attempt.owner == owner)
 
@@ -108,12 +108,12 @@ class Recovery:
         self._disowned.discard(uuid)
 
     def has_unrecorded(self) -> bool:
-        """Returns whether a dead owner may have started jobs that the store does not know."""
+        """Returns whether a dead owner may have started jobs that are not in the store."""
         return bool(self._new_ledgers())
 
     def unrecorded(self, read: Callable[[Callable[[Store], Any]], Any]) -> list[Write]:
-        """Records those jobs, so that `orphans` finds them in the store. `read` answers a query to the
-        store; between queries this waits for launchers."""
+        """Returns writes that record those jobs, so that `orphans` finds them in the store. `read` queries
+        the store; between queries this waits for launchers."""
 
         def known(uuid: str) -> Record | None:
             try:
@@ -133,7 +133,7 @@ class Recovery:
         return writes
 
     def slot_job(self, uuid: str) -> LedgerJob | None:
-        """Returns the job from a ledger. None: it did not run in a slot, or no ledger has it."""
+        """Returns the job from a ledger, or None if it did not run in a slot or no ledger has it."""
         if uuid not in self._slot_jobs:
             for path in self._new_ledgers():  # an owner was just killed
                 self._slot_jobs.update((job.uuid, job) for job in jobs_begun(path))
@@ -143,7 +143,7 @@ class Recovery:
         return job
 
     def _new_ledgers(self) -> dict[str, Owner]:
-        """Ledgers that were read get no new jobs."""
+        """Returns ledgers that were not read yet: a ledger of a dead owner gets no new jobs."""
         if not self._trusts_records:
             return {}
         left = left_ledgers(self.spool_dir, self._host)
@@ -175,7 +175,7 @@ class Recovery:
     # ---- the end of a job --------------------------------------------------------------------------
 
     def finalize(self, record: Record, seen: History, end: Circumstances = UNKNOWN) -> list[Write]:
-        """Kills what is left of the job; returns its outcome."""
+        """Kills the rest of the job; returns its outcome."""
         attempt = record.attempt
         assert attempt is not None
         slot_job = self.slot_job(record.job.uuid)
@@ -187,7 +187,7 @@ class Recovery:
         return Finalization(record, seen, end, tools, slot_job, is_within_reach=in_reach).writes()
 
     def finalize_stored(self, record: Record, recorder: Recorder, *, owns_groups: bool) -> None:
-        """Finalizes a job of which only the store knows more."""
+        """Finalizes a job with its history from the store."""
         uuid = record.job.uuid
         asked = recorder.read(lambda store: store.cancel_requests().get(uuid))
         end = Circumstances(cancel_asked_at_us=asked.asked_at_us if asked else None, owns_groups=owns_groups)
@@ -195,13 +195,13 @@ class Recovery:
         self.forget(uuid)
 
     def give_up(self, record: Record, why: str = NEVER_STARTED) -> list[Write]:
-        """For a job that will never start."""
+        """Returns the outcome of a job that will never start."""
         now_us = self._clock.now_us()
         lost = Outcome(status=Status.LOST, ended_at_us=now_us, duration_s=0.0, reason="lost", error=why)
         return [JobEnded(record.job.uuid, lost)]
 
     def forget(self, uuid: str) -> None:
-        """Called once the outcome is in the store."""
+        """Removes all traces of the job once its outcome is in the store."""
         self._disowned.discard(uuid)
         self._slot_jobs.pop(uuid, None)
         with contextlib.suppress(OSError):
@@ -213,7 +213,7 @@ def read_history(recorder: Recorder, uuid: str) -> History:
 
 
 def _superseded(orphaned: list[Record]) -> frozenset[str]:
-    """A slot's launcher runs one job after another; all but its newest have ended without a record."""
+    """Returns all jobs of a slot's launcher except the newest: they have ended without a record."""
     newest: dict[tuple[int, int], Record] = {}
     older: list[str] = []
     for record in orphaned:
@@ -232,13 +232,14 @@ def _superseded(orphaned: list[Record]) -> frozenset[str]:
     return frozenset(older)
 
 
-_FORGOTTEN_US = 86_400_000_000  # after this time, data of a job that no store knows is removed
+_FORGOTTEN_US = 86_400_000_000  # data of jobs that no store knows is removed after this time
 
 
 def sweep(
     spool_dir: str, store: Store, now_us: int, host: HostFacts, cgroup_parent: str | None = None
 ) -> None:
-    """Cheap if there is nothing: a few directory listings. `cgroup_parent`: where groups are made."""
+    """Removes spool files and groups of killed processes. Costs a few directory listings if there are none.
+    `cgroup_parent`: parent of groups."""
     remove_recorded(spool_dir, host, lambda uuid: _is_over(store, uuid))
     if has_slots(spool_dir):
         sweep_slots(spool_dir, host, store.running())
@@ -268,7 +269,7 @@ def _sweep_containers(spool_dir: str, store: Store) -> None:
 
 
 def _sweep_outcome(path: str, record: Record | None, now_us: int) -> None:
-    """The owner recorded the end and was killed before it removed the groups."""
+    """Removes an outcome whose owner recorded the end and was killed before it removed the groups."""
     if record is None:
         _remove_when_old(path, now_us)
     elif record.status.is_final:

@@ -1,8 +1,7 @@
 """Background supervisor: one per user and store, started on demand, exits when idle.
 
 It takes its work from the store (queued background jobs), so it can be killed at any moment: the next one
-finds the same work there. A wakeup signal only makes it poll at once.
-"""
+finds the same work there. A wakeup signal only makes it poll at once."""
 
 import contextlib
 import signal
@@ -72,14 +71,14 @@ class Supervisor:
         self._is_asked_to_end = False
         self._is_outdated = is_outdated
         self._must_restart = False
-        self._has_disowned = False  # jobs from before a restart in place
-        self._is_asking = False  # the store is being asked for work
+        self._has_disowned = False  # adopted jobs from before a restart in place
+        self._is_asking = False  # a query for work is in progress
         self._is_recovering = False  # on a thread
         self._trouble = ""
 
     def run(self) -> bool:
-        """Runs until it has been idle for long enough, or was asked to stop and its jobs have ended.
-        Returns True if this process is to be restarted in place, with the lock held and jobs running."""
+        """Runs until it has been idle for long enough, or was asked to stop and its jobs have ended. Returns
+        True if this process is to be restarted in place, with the lock held and jobs running."""
         signal.signal(signal.SIGUSR1, self._woken)
         signal.signal(signal.SIGUSR2, self._asked_to_restart)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -134,7 +133,7 @@ class Supervisor:
             self._poll_failed(error)
 
     def _poll_failed(self, error: JoblensError) -> None:
-        """The store does not answer. Running jobs continue, and the next poll may succeed."""
+        """Reports that the store does not answer. Running jobs continue, and the next poll may succeed."""
         self._is_asking = False
         self._report_trouble(error)
 
@@ -144,7 +143,7 @@ class Supervisor:
         self._trouble = str(error)
 
     def _check(self, unfinished: list[Record], asked_to_end: Mapping[str, CancelAsked]) -> None:
-        if not self._has_disowned:  # before it starts the first one
+        if not self._has_disowned:  # before the first start
             self._recovery.disown(unfinished, self._context.owner)
             self._has_disowned = True
         others = [record for record in unfinished if not self._host.holds(record.job.uuid)]
@@ -227,7 +226,7 @@ class Supervisor:
     # ---- jobs of earlier owners ----------------------------------------------------------------------
 
     def _recover_later(self, unfinished: list[Record]) -> None:
-        """Runs on its own thread: it reads the store, and may wait for launchers."""
+        """Recovers orphans on a thread: it reads the store, and may wait for launchers."""
         if self._is_recovering:
             return
         if not self._recovery.orphans(unfinished) and not self._recovery.has_unrecorded():
@@ -263,7 +262,7 @@ class Supervisor:
         for record in found.never_started:
             recorder.write(self._recovery.give_up(record))
         are_adopted.wait()
-        recorder.wait_until_applied()  # from here on others know the owner
+        recorder.wait_until_applied()  # other processes can read the owner from now on
 
     def _adopt_all(self, adoptable: list[tuple[Record, History]], are_adopted: threading.Event) -> None:
         try:
@@ -310,7 +309,7 @@ class Supervisor:
     # ---- the end -----------------------------------------------------------------------------------
 
     def _can_restart(self) -> bool:
-        """Jobs that run steadily continue without it; it is still needed for all others."""
+        """Returns whether every job runs steadily and so continues without this process."""
         if not self._must_restart or self._is_asked_to_end or self._is_recovering or self._is_asking:
             return False
         return self._host.is_steady

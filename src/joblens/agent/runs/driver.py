@@ -1,7 +1,6 @@
-"""Driver of one run: feeds events to its schedule and executes the commands.
+"""Run driver: feeds events to the schedule of one run and executes the commands.
 
-Everything here runs on the loop. `hosts` runs the attempts.
-"""
+Everything here runs on the loop. `hosts` runs the attempts."""
 
 import os
 import signal
@@ -64,7 +63,8 @@ _SLOTS = "run:slots"
 _POLL_EVERY_S = 1.0
 _DRAW_EVERY_S = 0.2
 _HEADROOM_SHARE = 0.1  # maximum share of the run's time that is reserved for stopping jobs
-_SWITCH_S = 0.0005  # two threads pass jobs to each other; 5 ms would be most of the pause between two jobs
+# Two threads pass jobs to each other; the default of 5 ms would be most of the pause between two jobs.
+_SWITCH_S = 0.0005
 
 
 @contextmanager
@@ -136,7 +136,7 @@ class RunDriver:
             lambda: schedule.stopping is None and self.added_jobs.are_likely,
         )
         self.was_interrupted = False
-        self.interrupted_by: int | None = None  # the first signal that asked it to stop
+        self.interrupted_by: int | None = None  # first signal that asked it to stop
 
     # ---- the whole run -------------------------------------------------------------------------------
 

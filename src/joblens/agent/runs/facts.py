@@ -1,5 +1,5 @@
-"""Facts of a run in the store: those that its driver records, and requests to it (user data, added jobs,
-a stop)."""
+"""Facts of a run in the store: those that its driver records, and requests to it (user data, added jobs, a
+stop)."""
 
 import contextlib
 import os
@@ -80,7 +80,7 @@ class RunFacts:
         return [event for _, event in events]
 
     def take_earlier(self, events: Sequence[RunEvent]) -> None:
-        """Reads facts of the run whose outcomes this one keeps; datasets may have another index there."""
+        """Reads facts of the run whose outcomes this one reuses; datasets may have another index there."""
         numbers = {(one.name, one.path, one.hash_mode): at for at, one in enumerate(self._plan.datasets)}
         for event in events:
             fact = event.fact
@@ -106,7 +106,7 @@ class RunFacts:
         self._context.recorder.put([self.write_of(fact)])
 
     def note_now(self, fact: RunFact) -> None:
-        """Returns when it is in the store."""
+        """Records a fact and returns when it is in the store."""
         self._context.recorder.write([self.write_of(fact)])
 
     def write_of(self, fact: RunFact) -> RunNoted:
@@ -214,7 +214,8 @@ def secrets_of_batch(batch: JobsSpawned) -> SecretValues:
 
 
 class AddedJobs:
-    """`are_likely`: the file says so, or it has happened; the driver then polls at the end of every job."""
+    """Jobs that jobs of the run have added. `are_likely`: the file allows it, or it has happened; the driver
+    then polls at the end of every job."""
 
     def __init__(
         self,
@@ -233,8 +234,8 @@ class AddedJobs:
         self.are_likely = "dynamic_jobs" in plan.other or any(job.spawned_by >= 0 for job in plan.jobs)
 
     def take(self, fact: JobsSpawned) -> int | None:
-        """Adds the jobs of a batch to the plan. Returns the index of the first one; None: there are none,
-        or the plan already has them."""
+        """Adds the jobs of a batch to the plan. Returns the index of the first one, or None if the plan
+        already has them."""
         self.are_likely = True
         if fact.first < len(self._plan.jobs):
             return None
@@ -256,9 +257,9 @@ class AddedJobs:
 
 
 class JobsQuestion:
-    """Asks for added jobs before the run ends. If jobs of this run add jobs, an unavailable store is
-    asked again for a while, unless the run is being stopped; `resume` runs jobs that were missed.
-    Otherwise an unavailable store does not delay the end of the run."""
+    """Polls for added jobs before the run ends. If jobs of this run add jobs, an unavailable store is polled
+    again for a while, unless the run is being stopped; `resume` runs jobs that were missed. Otherwise an
+    unavailable store does not delay the end of the run."""
 
     def __init__(
         self,
@@ -300,7 +301,7 @@ class JobsQuestion:
 
 
 class RunInbox:
-    """Used on the loop."""
+    """Handles facts that other processes recorded. Used on the loop."""
 
     def __init__(
         self,
@@ -342,8 +343,7 @@ class RunInbox:
                     self._driver.end(uuid, at_once=False)
 
     def take_batch(self, batch: JobsSpawned) -> int | None:
-        """Adds its jobs to the plan. Returns the index of the first one, for the schedule; None: nothing
-        is new."""
+        """Adds its jobs to the plan. Returns the index of the first one, or None if nothing is new."""
         first = self._added_jobs.take(batch)
         if first is not None:
             self._feed.jobs_added(tuple(self._plan.jobs[first:]))

@@ -35,7 +35,7 @@ class RunAdopted:
         self._elsewhere: dict[str, Record] = {}
 
     def finalize(self, run_uuid: str, logs_dir: str) -> list[Record]:
-        """Finalizes jobs of the run of which nothing is left. Returns those that still run."""
+        """Finalizes jobs of the run without processes. Returns those that still run."""
         with alone(self._context.spool_dir, "recovery", _TIMEOUT_S):
             recorder = self._context.recorder
             recorder.write(self._recovery.unrecorded(recorder.read))
@@ -64,7 +64,7 @@ class RunAdopted:
         return self._context.recorder.read(lambda store: store.running(run=run_uuid))
 
     def let_go(self, uuids: Iterable[str]) -> None:
-        """Another process follows them."""
+        """Stops following these jobs: another process does."""
         for uuid in uuids:
             self._elsewhere.pop(uuid, None)
 
@@ -95,7 +95,7 @@ class RunAdopted:
 
 
 def _find_all(uuids: Iterable[str], store: Store) -> list[Record]:
-    """A record that cannot be found does not hide the others."""
+    """Returns the records that can be found."""
     found: list[Record] = []
     for uuid in uuids:
         with suppress(JoblensError):
@@ -197,11 +197,11 @@ class RunHosts:
         return not self._here.sessions
 
     def finalize(self) -> None:
-        """All records are safe when this returns."""
+        """Returns when all records are safe."""
         self._here.slots.close()
 
     def close(self, *, is_over: bool) -> None:
-        self._here.close()  # kills jobs only after a fault: else none runs
+        self._here.close()  # kills jobs only after a fault: otherwise none runs
         if self._tickets is not None:
             self._tickets.close(is_over=is_over)
 
@@ -210,7 +210,7 @@ class RunHosts:
             self._tickets.wait()
 
     def take_samples(self) -> None:
-        """On the sampler's thread."""
+        """Called on the sampler's thread."""
         self._here.slots.take_samples()
 
     def poll_elsewhere(self) -> None:

@@ -18,7 +18,7 @@ class InFlightAttempt(Struct):
 
 
 class InFlightAttempts(dict[str, InFlightAttempt]):
-    """By the uuid of the attempt's job."""
+    """In-flight attempts by the uuid of the attempt's job."""
 
     def add(self, what: StartAttempt | RunActionCommand | RunRecovery, uuid: str) -> None:
         self[uuid] = InFlightAttempt(what, uuid)
@@ -71,7 +71,7 @@ class RunStarts:
             self._read(start)
 
     def take_out(self, index: int) -> StartAttempt | None:
-        """Removes an attempt that should not start. None: it was already passed on."""
+        """Removes an attempt that should not start. Returns None if it was already passed on."""
         for start in self._in_line:
             if start.index == index:
                 self._in_line.remove(start)

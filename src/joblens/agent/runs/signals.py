@@ -25,8 +25,8 @@ class RunSignals(Protocol):
 
 @contextmanager
 def wakeups_ignored() -> Iterator[None]:
-    """Ignores WAKEUP while the lock of a run is held: it may come before and after the driver listens,
-    and would kill the process. Nothing is missed: the driver polls the store."""
+    """Ignores WAKEUP while the lock of a run is held: it may come before and after the driver handles it, and
+    would kill the process. Nothing is missed: the driver polls the store."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals belong to the main thread
         return
@@ -38,7 +38,7 @@ def wakeups_ignored() -> Iterator[None]:
 
 
 def ignore_wakeups() -> Any:
-    """Returns the previous handler. A handler that does nothing: jobs would inherit SIG_IGN."""
+    """Returns the previous handler. The handler does nothing: jobs would inherit SIG_IGN."""
     return signal.signal(WAKEUP, _do_nothing)
 
 
@@ -47,8 +47,8 @@ def _do_nothing(_number: int, _frame: FrameType | None) -> None:
 
 
 class ProcessSignals:
-    """SIGINT, SIGTERM, SIGHUP and WAKEUP of this process. Ignored signals stay ignored, as for nohup, or
-    a script that started the process with '&'."""
+    """SIGINT, SIGTERM, SIGHUP and WAKEUP of this process. Ignored signals stay ignored, as for nohup, or a
+    script that started the process with '&'."""
 
     owns_process = True
 
@@ -71,8 +71,8 @@ class ProcessSignals:
 
 
 class HostSignals:
-    """Signals of a run inside a host program, whose handlers stay unchanged. `send` acts like a signal,
-    from any thread; before the run begins it is stored."""
+    """Signals of a run inside a host program, whose handlers stay unchanged. `send` acts like a signal, from
+    any thread; before the run begins it is stored."""
 
     owns_process = False
 

@@ -1,4 +1,4 @@
-"""View of a driven run, and the feed that keeps its updates in order."""
+"""Run view: interface of the display of a driven run, and the feed that keeps its updates in order."""
 
 import threading
 from collections import deque
@@ -68,8 +68,8 @@ class NoView:
 
 
 class ThreadedView:
-    """Calls another view on its own thread, where it may read the store and wait for a terminal or a
-    reader. Calls are passed on in their order, with each tick."""
+    """Calls another view on its own thread, where it may read the store and wait for a terminal or a reader.
+    Calls are passed on in their order, with each tick."""
 
     def __init__(self, view: RunView, warn: Callable[[str], None]) -> None:
         """`warn` gets the error of a view that fails. After that the view is only closed."""
@@ -117,7 +117,7 @@ class ThreadedView:
         self._safely(lambda: self._view.close(self._status))
 
     def _safely(self, work: Callable[[], None]) -> None:
-        """A view that fails never disturbs a run."""
+        """Reports the first failure: a view that fails never disturbs a run."""
         try:
             work()
         except Exception as error:  # noqa: BLE001
@@ -173,7 +173,7 @@ class ViewFeed:
             self._tell()
 
     def flush(self) -> None:
-        """Nothing more follows."""
+        """Passes on everything that waits; nothing more follows."""
         self._waiting = deque(
             one for one in self._waiting if not isinstance(one, str) or one in self._records
         )

@@ -1,5 +1,5 @@
-"""A driver that may block, read on a thread of its own, so that it delays neither a sample, nor another
-driver, nor the end of this process."""
+"""Driver thread: reads a driver that may block, so that it delays neither a sample, nor another driver, nor
+the exit of this process."""
 
 import contextlib
 import threading
@@ -14,18 +14,18 @@ from joblens.ports.probe import Driver
 T = TypeVar("T")
 _SILENT_AFTER = 3  # intervals without an answer, and …
 _LONGEST_WAIT_S = 3600.0
-_SILENT_AFTER_S = 5.0  # … at least so long: then the driver is said to hang
+_SILENT_AFTER_S = 5.0  # … at least this long: then the driver is reported as hanging
 
 
 class Reading(Struct, Generic[T], frozen=True):
-    number: int  # counts readings, so that none is used twice
+    number: int  # distinguishes readings, so that none is used twice
     at_mono_ns: int
     value: T
 
 
 class DriverThread(Generic[T]):
-    """Started by the first `use`, ends some time after the last `leave`, and closes the driver then; never
-    joined: a driver that hangs would hang us. `latest` and `problem` return at once."""
+    """Starts at the first `use`, ends after the last `leave`, and closes the driver then. Never joined,
+    because a driver may hang. `latest` and `problem` return at once."""
 
     def __init__(self, driver: Driver[T], interval_s: float | None = None) -> None:
         self.driver = driver
@@ -34,7 +34,7 @@ class DriverThread(Generic[T]):
         self._users = 0
         self._thread: threading.Thread | None = None
         self._latest: Reading[T] | None = None
-        self._asked_at_s: float | None = None  # when the read that is under way began
+        self._asked_at_s: float | None = None  # start of the read in progress
         self._error = ""
         self._is_hurried = False
 
@@ -46,7 +46,7 @@ class DriverThread(Generic[T]):
                     target=self._run, name=f"joblens-{self.driver.name}", daemon=True
                 )
                 self._thread.start()
-            self._changed.notify_all()  # a new follower may be due first
+            self._changed.notify_all()  # a new user may be due first
 
     def leave(self) -> None:
         with self._changed:
@@ -58,7 +58,7 @@ class DriverThread(Generic[T]):
             return self._latest
 
     def read_until(self, has_come: Callable[[T], bool], longest_s: float) -> None:
-        """Has the driver read now, not when it is due, and waits until that is known, though not for long."""
+        """Makes the driver read now, and waits at most `longest_s` for a value that `has_come` accepts."""
         with self._changed:
             if self._thread is None or self._asked_at_s is not None:
                 return  # a driver that is being read may hang
@@ -70,7 +70,7 @@ class DriverThread(Generic[T]):
             )
 
     def problem(self) -> str:
-        """Why nothing new comes; '' while all is well."""
+        """Returns why there are no new readings; '' if there are."""
         with self._changed:
             if self._asked_at_s is not None:
                 silent_s = time.monotonic() - self._asked_at_s
@@ -79,12 +79,13 @@ class DriverThread(Generic[T]):
             return self._error
 
     def _run(self) -> None:
-        """One thread at a time: who comes while the driver is being closed is served after that."""
+        """Reads and closes the driver until no one uses it. Users that come while it is being closed are
+        served next."""
         while self._is_wanted():
             self._read_while_used()
             with self._changed:
                 self._asked_at_s = time.monotonic()
-            with contextlib.suppress(Exception):  # what it has left open is all that is lost
+            with contextlib.suppress(Exception):  # at worst something stays open
                 self.driver.close()
             with self._changed:
                 self._asked_at_s = None
@@ -104,7 +105,7 @@ class DriverThread(Generic[T]):
         return self._users > 0 and not self._is_hurried
 
     def _idle_until_s(self, due_s: float) -> float:
-        """A driver that knows when there is something to do again is not woken before that."""
+        """Returns when to read next: a driver that knows its next event is not woken before."""
         idle_until_s: Callable[[], float] | None = getattr(self.driver, "idle_until_s", None)
         if idle_until_s is None:
             return due_s

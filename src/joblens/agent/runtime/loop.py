@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from joblens.ports.clock import Clock
 
 
-_LONGEST_WAIT_MS = 3_600_000.0  # poll takes no more than a signed 32-bit number of them
+_LONGEST_WAIT_MS = 3_600_000.0  # poll takes a signed 32-bit number of milliseconds
 
 
 def mono_s(clock: "Clock") -> float:
-    """Returns the monotonic time in seconds, as loops and schedules use it."""
+    """Returns the monotonic time in seconds."""
     return clock.mono_ns() / 1e9
 
 
 class Timed(Protocol):
-    """Something that must be woken at a certain monotonic time."""
+    """Object with a wake-up time on the monotonic clock."""
 
     def next_wake_s(self) -> float | None: ...
 
@@ -43,17 +43,17 @@ class Loop:
 
     @property
     def wake_fd(self) -> int:
-        """For signal.set_wakeup_fd: a byte written here ends the wait."""
+        """Descriptor for signal.set_wakeup_fd: a byte written here ends the wait."""
         return self._wake_write
 
     def watch(self, descriptor: int, callback: Callable[[], None]) -> None:
-        """`callback` is called whenever there is something to read, the end included."""
+        """Calls `callback` whenever the descriptor is readable or at its end."""
         self._callbacks[descriptor] = callback
         self._poll.register(descriptor, select.POLLIN)
 
     def watch_writable(self, descriptor: int, callback: Callable[[], None]) -> None:
         """Calls `callback` whenever the descriptor is writable or its other end is closed. A descriptor is
-        watched for one thing: to read from it as well, dup it."""
+        watched for one direction; duplicate it to read from it as well."""
         self._callbacks[descriptor] = callback
         self._poll.register(descriptor, select.POLLOUT)
 
@@ -69,12 +69,12 @@ class Loop:
             self._timed.remove(timed)
 
     def call(self, function: Callable[[], None]) -> None:
-        """From any thread: run `function` on the loop soon."""
+        """Runs `function` on the loop soon. May be called from any thread."""
         self._calls.append(function)
         try:
             os.write(self._wake_write, b"c")
         except BlockingIOError:
-            pass  # full: the loop is awake already
+            pass  # pipe is full: the loop is awake already
 
     def run_once(self) -> None:
         for descriptor, _ in self._poll.poll(self._timeout_ms()):
@@ -112,14 +112,14 @@ class Loop:
 
 MIN_INTERVAL_S = 0.05
 # A job that is due within this part of its interval is sampled together with one that is due now: waking up
-# costs as much as a sample. Its schedule stays as it is.
+# costs as much as a sample. Its schedule does not change.
 _EARLY_PART = 20
-_LONGEST_INTERVAL_S = 86400.0  # far more than anyone waits for, and a number every clock can add
+_LONGEST_INTERVAL_S = 86400.0  # a number that every clock can add
 
 
 class Sampler:
-    """Calls what was added at start + k * interval. A late call happens once and the schedule stays: missed
-    calls are skipped, never made up for in a burst. Nothing that is added may block: all jobs wait for it."""
+    """Calls functions at start + k * interval on one thread. Missed calls are skipped, never repeated in a
+    burst. No function may block, because all jobs wait for it."""
 
     def __init__(self, clock: "Clock", warn: Callable[[str], None]) -> None:
         self._calls: dict[str, Callable[[], object]] = {}
@@ -127,14 +127,14 @@ class Sampler:
         self._warn = warn
         self._warned_about: set[str] = set()
         self._due: list[tuple[int, str, int]] = []  # (mono ns, key, interval ns)
-        self._ready: list[str] = []  # due in this round, not taken yet
+        self._ready: list[str] = []  # due in this round, not called yet
         self._taking: str | None = None
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def add(self, key: str, interval_s: float, call: Callable[[], object]) -> None:
-        """Calls it on the sampler's thread until the key is removed."""
+        """Calls `call` on the sampler's thread until the key is removed."""
         interval_ns = _in_ns(interval_s)
         with self._changed:
             self._calls[key] = call
@@ -144,17 +144,17 @@ class Sampler:
             self._changed.notify_all()
 
     def _start_thread(self) -> None:
-        """Without it the job runs all the same; its totals are read at its end."""
+        """If no thread can be started, the job runs nevertheless; its totals are read at its end."""
         thread = threading.Thread(target=self._run, name="joblens-sampler", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:  # no more threads can be started
+        except RuntimeError as error:  # out of threads
             self._warn(f"no samples are taken and no limits watched: {error}")
         else:
             self._thread = thread
 
     def change(self, key: str, interval_s: float) -> None:
-        """Changes the interval, from now on. Does nothing once the key was removed."""
+        """Changes the interval, from now on. Does nothing if the key was removed."""
         interval_ns = _in_ns(interval_s)
         with self._changed:
             due_ns = self._clock.mono_ns() + interval_ns
@@ -163,7 +163,7 @@ class Sampler:
             self._changed.notify_all()
 
     def remove(self, key: str) -> None:
-        """When this returns, no call for the key is under way and none will begin."""
+        """Returns when no call for the key is in progress; none begins afterwards."""
         with self._changed:
             self._calls.pop(key, None)
             self._due = [entry for entry in self._due if entry[1] != key]
@@ -174,7 +174,7 @@ class Sampler:
                 self._changed.wait()
 
     def close(self) -> None:
-        """No call is under way when this returns."""
+        """Returns when no call is in progress."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -187,7 +187,7 @@ class Sampler:
                 self._call_safely(*call)
 
     def _call_safely(self, key: str, call: Callable[[], object]) -> None:
-        """One job that cannot be sampled must not keep the others from being sampled."""
+        """Calls it. A job that cannot be sampled must not stop the sampling of others."""
         try:
             call()
         except Exception as error:  # noqa: BLE001 - reported below, once per key
@@ -204,7 +204,7 @@ class Sampler:
             return not self._closed
 
     def _next_ready(self) -> tuple[str, Callable[[], object]] | None:
-        """Returns the next call; the one before is done."""
+        """Returns the next call; the previous one has returned."""
         with self._changed:
             self._taking = self._ready.pop(0) if self._ready and not self._closed else None
             self._changed.notify_all()

@@ -1,8 +1,7 @@
-"""Output folders: their owners, and the folder for what the jobs of a run print.
+"""Output folders: their owners, and the folder for the output of a run's jobs.
 
 Names such as `job_output/1_1` come from small numbers, and every store has a run 1.1. So each folder has one
-owner, named by a mark in it that is created atomically; any other owner uses a folder with a suffix.
-"""
+owner, named by a mark in it that is created atomically; any other owner uses a folder with a suffix."""
 
 import hashlib
 import os
@@ -18,9 +17,9 @@ def owner_suffix(owner: str) -> str:
 
 
 def claim_folder(path: str, owner: str, *, is_known: bool = False) -> str:
-    """Returns the folder that `owner` may use: `path`, or `path` with a suffix where it belongs to another.
-    It is made when it is not there. `is_known`: what is in it without a mark is the owner's, as versions
-    without marks left it. Raises OSError."""
+    """Returns the folder that `owner` may use: `path`, or `path` with a suffix if it belongs to another
+    owner. Creates it if it does not exist. `is_known`: content without a mark belongs to the owner, because
+    versions without marks wrote it. Raises OSError."""
     if _take(path, owner, is_known=is_known):
         return path
     own = f"{path}-{owner_suffix(owner)}"
@@ -43,7 +42,7 @@ def _take(path: str, owner: str, *, is_known: bool) -> bool:
 
 
 def _mark_of(path: str) -> str | None:
-    """Returns the mark of a folder; None without one, '' where it cannot be read."""
+    """Returns the mark of a folder, None without one, '' if it cannot be read."""
     try:
         with open_plain_file(os.path.join(path, MARK)) as file:
             return file.read(_LONGEST_MARK).decode("utf-8", "surrogateescape")
@@ -54,8 +53,8 @@ def _mark_of(path: str) -> str | None:
 
 
 def claim_for_run(path: str, run_uuid: str) -> str:
-    """For a worker: the driver has claimed the folder for the run. Where the worker's machine does not share
-    it, runs of other drivers may have the same path. Returns the folder to use. Raises OSError."""
+    """Returns the folder that a worker uses. The driver has claimed it for the run; if the worker's machine
+    does not share it, runs of other drivers may have the same path. Raises OSError."""
     mark = _mark_of(path)
     if mark is not None and mark.split(" ", 1)[0] == run_uuid:
         return path
@@ -68,14 +67,14 @@ class RunFolder:
         self._is_reported = False
 
     def make(self) -> None:
-        """Where that cannot be done, the first job says so."""
+        """Creates the folder. If that fails, the first job reports it."""
         try:
             make_private_folder(self._path)
         except OSError:
             self._is_reported = True
 
     def check(self) -> str:
-        """Makes it again when it is gone. -> what to say about that, once"""
+        """Recreates the folder if it was removed. Returns the message about it, once."""
         if self._is_reported or os.path.isdir(self._path):
             return ""
         self._is_reported = True

@@ -1,6 +1,4 @@
-"""Ownership between joblens processes: who looks after a job, and locks for the supervisor, runs and
-workers.
-"""
+"""Ownership between joblens processes: the owner of a job, and locks for the supervisor, runs and workers."""
 
 import contextlib
 import fcntl
@@ -27,25 +25,25 @@ def this_process(host: HostFacts) -> Owner:
 
 
 def is_here(owner: Owner, host: HostFacts) -> bool:
-    """On this machine as far as its name tells; only then can anything be said about it."""
+    """Returns whether the owner is on this machine, by its name; only then is its process known."""
     return owner.host == host.hostname
 
 
 def waits_here(job: Job, host: HostFacts) -> bool:
-    """For the supervisor of this machine: what a background job really runs lies in a file where it was
-    submitted, though several machines may share the store."""
+    """Returns whether the supervisor of this machine starts the job: the command of a background job is in a
+    file on the machine where it was submitted, though several machines may share the store."""
     return job.background and (job.created_by is None or is_here(job.created_by, host))
 
 
 def is_within_reach(owner: Owner, host: HostFacts) -> bool:
-    """Returns whether its pid is valid here: neither machine nor container has been restarted."""
+    """Returns whether its pid is valid here: neither machine nor container was restarted."""
     if owner.boot_id != host.boot_id:
         return False
     return not owner.pid_namespace or owner.pid_namespace == pid_namespace()
 
 
 def is_gone(owner: Owner, host: HostFacts) -> bool:
-    """Known to be gone. False also when it cannot be known."""
+    """Returns whether the owner is known to be gone."""
     if not is_here(owner, host):
         return False
     return not is_within_reach(owner, host) or not is_running(owner.pid, owner.start_ticks)
@@ -61,14 +59,14 @@ def pid_namespace() -> int:
 _FLOCK = "hhqqi4x"  # struct flock: type, whence, start, length, pid
 _POLL_S = 0.01
 _INHERITED = "_JOBLENS_LOCK_DESCRIPTOR"
-_held: set[str] = set()  # by this process: the kernel does not tell a process of its own locks
+_held: set[str] = set()  # by this process: the kernel does not report a process's own locks to it
 _unsignalled: set[str] = set()  # of these, locks of runs inside a host program
 _NO_SIGNALS = b"no signals\n"
 
 
 class SupervisorLock:
-    """Held by the supervisor while it lives. Anybody can ask the kernel for the holder's pid, and asking
-    never gets in the way of taking it."""
+    """Lock of the supervisor while it lives. Any process can ask the kernel for the holder's pid without
+    interfering with taking the lock."""
 
     def __init__(self, spool_dir: str, name: str = "supervisor") -> None:
         self._path = os.path.join(spool_dir, f"{name}.lock")
@@ -89,7 +87,7 @@ class SupervisorLock:
                 return True
 
     def wait(self) -> None:
-        """Until it is free, and takes it."""
+        """Waits until the lock is free, and takes it."""
         while True:
             descriptor = open_with_folder(self._path, os.O_RDWR)
             fcntl.lockf(descriptor, fcntl.LOCK_EX)
@@ -97,7 +95,7 @@ class SupervisorLock:
                 return
 
     def _keep(self, descriptor: int) -> bool:
-        """False: the file was taken away before it was locked, and another may have a new one."""
+        """Returns False if the file was removed before it was locked: another process may have a new one."""
         if not _is_at(descriptor, self._path):
             os.close(descriptor)
             return False
@@ -112,16 +110,16 @@ class SupervisorLock:
             self._descriptor = None
 
     def keep_across_exec(self) -> dict[str, str]:
-        """The kernel's lock belongs to the process: it stays while the file stays open. Returns environment
-        variables by which `take` finds it after the exec."""
+        """Returns environment variables by which `take` finds the lock after an exec. The kernel's lock
+        belongs to the process and stays while the file stays open."""
         if self._descriptor is None:
             return {}
         os.set_inheritable(self._descriptor, True)
         return {_INHERITED: str(self._descriptor)}
 
     def _inherited(self) -> int:
-        """Descriptor of the file from before an exec of this process; -1: there is none. To open another and
-        close either would release the lock."""
+        """Returns the descriptor from before an exec of this process, or -1. Opening the file again and
+        closing either descriptor would release the lock."""
         with contextlib.suppress(ValueError, OSError):
             descriptor = int(os.environ.pop(_INHERITED, "-1"))
             if descriptor > 2 and _is_at(descriptor, self._path):
@@ -131,9 +129,9 @@ class SupervisorLock:
         return -1
 
     def holder(self) -> int | None:
-        """The pid of the process that holds it, or None when there is none."""
+        """Returns the pid of the process that holds the lock, or None."""
         if self._path in _held:
-            return os.getpid()  # not to be asked: closing the file again would let go of it
+            return os.getpid()  # without opening the file: closing it again would release the lock
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
@@ -146,7 +144,7 @@ class SupervisorLock:
         return int(pid) if kind != fcntl.F_UNLCK and pid > 0 else None
 
     def signal_holder(self, number: int) -> bool:
-        """Returns False when no process holds it."""
+        """Returns False if no process holds the lock."""
         pid = self.holder()
         if pid is None:
             return False
@@ -155,7 +153,7 @@ class SupervisorLock:
         except ProcessLookupError:
             return False
         try:
-            # Asked again with the process held: the signal cannot hit one that got its number since.
+            # Checked again with the pidfd open: the pid cannot have been reused.
             if self.holder() != pid:
                 return False
             signal.pidfd_send_signal(held, number)
@@ -167,14 +165,14 @@ class SupervisorLock:
 
 
 class RunLock(SupervisorLock):
-    """The same for the process that drives a run."""
+    """Lock of the process that drives a run."""
 
     def __init__(self, spool_dir: str, run_uuid: str) -> None:
         super().__init__(spool_dir, f"run-{run_uuid}")
 
     def refuse_signals(self) -> None:
-        """Marks the lock of this process: it drives the run inside a host program, whose signals are not
-        joblens' to use."""
+        """Marks the lock of this process: it drives the run inside a host program, whose signals joblens must
+        not use."""
         assert self._descriptor is not None
         os.pwrite(self._descriptor, _NO_SIGNALS, 0)
         _unsignalled.add(self._path)
@@ -185,7 +183,7 @@ class RunLock(SupervisorLock):
         return super().signal_holder(number)
 
     def _refuses_signals(self) -> bool:
-        if self._path in _held:  # not to be opened: closing it would release the lock
+        if self._path in _held:  # without opening the file: closing it would release the lock
             return self._path in _unsignalled
         try:
             with open(self._path, "rb") as file:
@@ -204,7 +202,8 @@ class RunLock(SupervisorLock):
 
 @contextlib.contextmanager
 def alone(spool_dir: str, what: str, timeout_s: float) -> Iterator[bool]:
-    """Whether this process is the only one at `what` while this is entered; it waits so long to be."""
+    """Waits up to `timeout_s` for the lock `name`. Yields whether this process holds it; the lock is released
+    on exit."""
     descriptor, is_alone = -1, False
     path, deadline_s = os.path.join(spool_dir, f"{what}.lock"), time.monotonic() + timeout_s
     with contextlib.suppress(OSError):
@@ -248,7 +247,7 @@ def remove_idle_folders(spool_dir: str) -> None:
 
 
 def remove_idle_folder(spool_dir: str) -> bool:
-    """Removes a folder that holds only free locks; the next process makes another."""
+    """Removes a folder that has only free locks; the next process makes another."""
     try:
         names = os.listdir(spool_dir)
         paths = [os.path.join(spool_dir, name) for name in names]
@@ -269,7 +268,7 @@ def _remove_free_lock(path: str) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not _is_at(descriptor, path):
             return False
-        os.unlink(path)  # with the lock held: who gets it next sees that it is no longer there
+        os.unlink(path)  # with the lock held: the next process that locks it sees that the file is gone
     finally:
         os.close(descriptor)
     return True

@@ -1,6 +1,7 @@
-"""Command and environment of a background job, handed from `submit` to the supervisor in a private file.
+"""Payload: command and environment of a background job, passed from `submit` to the supervisor in a private
+file.
 
-The store holds only the redacted form; the real environment never goes into it."""
+The store has only the redacted form; the real environment is never written to it."""
 
 import contextlib
 import os
@@ -21,9 +22,9 @@ class Payload(Struct, frozen=True, kw_only=True):
     env: dict[str, str]
     cwd: str
     logs_dir: str  # for its two output files
-    output_max_bytes: int  # kept of each
-    notify: tuple[str, ...] = ()  # run at its end, as the job was: same environment, same directory
-    secrets: dict[str, str] = {}  # to be hidden in its outcome, and the text shown instead
+    output_max_bytes: int  # of each output file
+    notify: tuple[str, ...] = ()  # run after its end, in the same environment and directory
+    secrets: dict[str, str] = {}  # text to hide in its outcome -> replacement
 
 
 def payload_path(spool_dir: str, uuid: str) -> str:
@@ -31,7 +32,7 @@ def payload_path(spool_dir: str, uuid: str) -> str:
 
 
 def payloads(spool_dir: str) -> list[str]:
-    """Jobs that have one, by uuid."""
+    """Returns the uuids of jobs that have one."""
     try:
         names = os.listdir(spool_dir)
     except OSError:
@@ -40,13 +41,13 @@ def payloads(spool_dir: str) -> list[str]:
 
 
 def write_payload(spool_dir: str, uuid: str, payload: Payload) -> None:
-    """On disk for good before it returns: the job is queued next, and may be started after a reboot."""
-    # Names and values may hold bytes that are no text; they travel as escapes.
+    """Writes the file durably: the job is queued next, and may be started after a reboot."""
+    # Names and values may contain bytes that are not text; they are stored as escapes.
     write_durably(payload_path(spool_dir, uuid), msgspec.json.encode(_escaped(payload)))
 
 
 def read_payload(spool_dir: str, uuid: str) -> Payload | None:
-    """Returns None when the file is gone or unreadable."""
+    """Returns None if the file is gone or unreadable."""
     try:
         return _plain(msgspec.json.decode(read_own(payload_path(spool_dir, uuid)), type=Payload))
     except (OSError, msgspec.MsgspecError):

@@ -1,6 +1,5 @@
-"""Recorder: carries facts to the store and the sinks on a thread, and keeps ends that the history file has
-yet to get.
-"""
+"""Recorder: carries facts to the store and the sinks on a thread, and notes ends that the history file does
+not have yet."""
 
 from __future__ import annotations
 
@@ -48,8 +47,8 @@ class _Ends(Struct, frozen=True):
 
 
 class PendingEnds:
-    """Of one process, which has the file while it lives: one that is left also says that it was killed. Jobs
-    run without it where it cannot be made."""
+    """File with the ends that sinks do not have yet. It exists while its process lives: a file without a
+    process means that the process was killed. Jobs run without it if it cannot be made."""
 
     def __init__(self, spool_dir: str, owner: Owner) -> None:
         self._path = os.path.join(spool_dir, new_uuid() + _SUFFIX)
@@ -69,7 +68,7 @@ class PendingEnds:
         self._write(())
 
     def _write(self, uuids: Sequence[str]) -> None:
-        """The first line counts; a longer one before it may leave its rest behind."""
+        """Only the first line counts; a longer earlier one may leave a remainder behind it."""
         if self._file >= 0:
             with contextlib.suppress(OSError):
                 os.pwrite(self._file, self._line(uuids), 0)
@@ -86,7 +85,7 @@ class PendingEnds:
 
 
 def pending_ends(spool_dir: str, host: HostFacts) -> dict[str, tuple[str, ...]]:
-    """Files of processes that are gone, and the jobs in them."""
+    """Returns the files of processes that are gone, and the jobs in them."""
     try:
         names = os.listdir(spool_dir)
     except OSError:
@@ -110,7 +109,8 @@ def _read(path: str) -> _Ends | None:
 
 
 def forget_ends(path: str, host: HostFacts) -> None:
-    """Once their lines are written; what else the process left is found by the file."""
+    """Clears a file once its lines are written. The file stays: it shows that the process left other things
+    to recover."""
     ends = _read(path)
     if ends is not None and is_gone(ends.owner, host):
         with contextlib.suppress(OSError), open(path, "r+b", buffering=0) as file:
@@ -128,8 +128,8 @@ def _ignore(_error: JoblensError) -> None:
 
 
 class Recorder:
-    """`put` and `ask` return at once; `write` and `read` wait for the store, so no thread that looks after
-    jobs calls them. Order is kept."""
+    """Writes facts in order. `put` and `ask` return at once; `write` and `read` wait for the store, so no
+    thread that runs jobs calls them."""
 
     def __init__(
         self,
@@ -141,8 +141,8 @@ class Recorder:
         *,
         closes_store: bool = True,
     ) -> None:
-        """`pending`: tells the next process which ends the sinks did not get. `write_filter`: returns what is
-        written now of these; it is also called without any, to write what it held back."""
+        """`pending`: notes for the next process the ends that sinks did not get. `write_filter`: returns the
+        facts to write now; also called without facts, to release those that it held back."""
         self._closes_store = closes_store
         self.store = store
         self._sinks = tuple(sinks)
@@ -157,18 +157,18 @@ class Recorder:
         self.is_closing = False
         self._taken = 0
         self._applied_at_s = 0.0
-        self._is_due = False  # facts wait that the thread is to write now
+        self._is_due = False  # there are facts to write now
         self._questions: list[Callable[[], None]] = []  # not asked yet
         self._names: set[Hashable | None] = set()  # of questions without an answer
         self._has_warned_of_sinks = False
-        self.applied = 0  # how many of the facts taken so far wait no more
+        self.applied = 0  # number of facts that were processed so far
         self.unwritten: set[str] = set()  # jobs with facts that the store refused
 
     def put(
         self, writes: Sequence[Write], *, can_wait: bool = False, then: Callable[[], None] | None = None
     ) -> int:
-        """-> a ticket: once `applied` has reached it, the facts are safe, except for jobs in `unwritten`.
-        Facts that can wait are written together with others, when the next fact comes after `_TIMEOUT_S`:
+        """Returns a ticket: once `applied` has reached it, the facts are safe, except those of jobs in
+        `unwritten`. Facts that can wait are written together with the first fact after `_TIMEOUT_S`, because
         waking up costs more than writing. `then` is called on the recorder's thread afterwards."""
         with self._changed:
             self._waiting.extend(writes)
@@ -188,7 +188,7 @@ class Recorder:
             thread = threading.Thread(target=self._run, name="joblens-recorder", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # no more threads: the caller does the work of this one
+            except RuntimeError:  # out of threads: the caller does the work
                 return
             self._thread = thread
         if self._is_due or self._questions:
@@ -201,11 +201,11 @@ class Recorder:
         self._apply_waiting()
 
     def wait_until_applied(self) -> None:
-        """Everything that was put before this call is safe when it returns."""
+        """Returns when everything that was put before is safe."""
         self._apply_waiting()
 
     def read(self, question: Callable[[Store], T]) -> T:
-        """One connection, one question at a time."""
+        """Queries the store: one connection, one query at a time."""
         with self._applying:
             return question(self.store)
 
@@ -217,9 +217,9 @@ class Recorder:
         *,
         name: Hashable | None = None,
     ) -> None:
-        """Asks the store on the recorder's thread. `then` or `otherwise` is called there: it has to return
-        soon, mostly by a call to the loop. Everything put before is written first, except for a poll.
-        `name`: of a poll, which is not asked a second time before it has an answer."""
+        """Queries the store on the recorder's thread. `then` or `otherwise` is called there and has to return
+        soon, usually by a call to the loop. Everything put before is written first, except for a poll.
+        `name`: of a poll, which is not repeated before its answer."""
         with self._changed:
             if name is not None and name in self._names:
                 return
@@ -235,9 +235,9 @@ class Recorder:
         then: Callable[[Mapping[str, CancelAsked]], None],
         call: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
-        """Passes the requests that `joblens cancel` left in the store to `then`; with `call` (of a loop) only
-        where there are some: waking a loop costs more than asking. Called again with the same bound method
-        before its answer is there, it does nothing."""
+        """Passes the requests of `joblens cancel` to `then`; with `call` (of a loop) only if there are any,
+        because waking a loop costs more than a query. Does nothing while an earlier poll with the same bound
+        method has no answer."""
 
         def pass_on(asked: Mapping[str, CancelAsked]) -> None:
             if call is None:
@@ -248,7 +248,8 @@ class Recorder:
         self.ask(lambda store: store.cancel_requests(), pass_on, name=then)
 
     def record(self, uuid: str, writes: Sequence[Write], then: Callable[[int | None], None]) -> None:
-        """Puts them. `then` gets the job's number once they are safe; None: they wait in a journal."""
+        """Puts the writes. Calls `then` with the job's number once they are safe; None: they wait in a
+        journal."""
         self.put(writes)
         self.ask(lambda store: store.number_of(uuid), then, lambda _error: then(None))
 
@@ -283,7 +284,7 @@ class Recorder:
         if self._thread is not None:
             self._thread.join()
         self._is_due = True
-        self._serve()  # whatever the thread has not come to: each question has its answer
+        self._serve()  # what the thread did not reach: each query gets an answer
         for sink in self._sinks:
             sink.close()
         if self._pending is not None:
@@ -301,7 +302,7 @@ class Recorder:
             self._serve()
 
     def _serve(self) -> None:
-        """Writes the facts that are due and asks the questions that wait."""
+        """Writes the facts that are due and answers the queries."""
         with self._changed:
             questions, self._questions = self._questions, []
             is_due, self._is_due = self._is_due, False
@@ -311,7 +312,7 @@ class Recorder:
             question()
 
     def _apply_safely(self) -> None:
-        """A fault of the store's is no reason to record nothing from then on."""
+        """A fault of the store does not stop the recording."""
         try:
             self._apply_waiting()
         except Exception as error:  # noqa: BLE001 - jobs continue after any error
@@ -345,7 +346,7 @@ class Recorder:
         return self._pending.around([one.uuid for one in batch if isinstance(one, JobEnded)])
 
     def _mirror_safely(self, batch: Sequence[Write]) -> None:
-        """Sinks report what they cannot write; a fault of theirs is no reason to lose what comes after."""
+        """Sinks report what they cannot write. A fault in one does not lose later facts."""
         try:
             self._mirror(batch)
         except Exception as error:  # noqa: BLE001 - jobs continue after any error
@@ -387,7 +388,7 @@ class Recorder:
             sink.run_changed(workflow, run)
 
     def _known(self, uuid: str) -> Record | None:
-        """A job that another process queued or started is in the store."""
+        """Returns the record of a job, from the store if another process queued or started it."""
         try:
             return self._records.get(uuid) or self.store.find(uuid)
         except JoblensError:

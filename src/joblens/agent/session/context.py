@@ -1,6 +1,4 @@
-"""Context that all who look after jobs share: store, recorder, sampler, accounting, and how jobs in
-containers are held.
-"""
+"""Agent context: store, recorder, sampler and accounting that all sessions of one owner share."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def hold_of(job: Job, spool_dir: str) -> "ContainerHold | None":
-    """Returns the container of a job; None: it runs as a plain process."""
+    """Returns the container of a job, or None for a plain process."""
     if job.container is None:
         return None
     from joblens.agent.containers.job import ContainerHold
@@ -48,21 +46,21 @@ class AgentContext(Struct, frozen=True):
     loop: Loop
     owner: Owner
     host: HostFacts
-    spool_dir: str  # of this store: outcomes that launchers leave, ledgers, slot marks, pending ends
-    job_rlimits: tuple[tuple[int, int, int], ...] = ()  # what jobs get where the owner changed its own
+    spool_dir: str  # folder of this store for outcomes of launchers, ledgers, slot marks and pending ends
+    job_rlimits: tuple[tuple[int, int, int], ...] = ()  # limits for jobs if the owner changed its own
     instruments: Instruments = field(default_factory=Instruments)
-    kill_with_owner: bool = False  # jobs end with their owner, whatever becomes of it
-    nodes: "MultiNodeJobs | None" = None  # None: no cluster has given any to this process
-    complete: Callable[[Record], Record] | None = None  # adds to a record before it is written
+    kill_with_owner: bool = False  # jobs are killed with their owner
+    nodes: "MultiNodeJobs | None" = None  # None: this process has no nodes of a cluster
+    complete: Callable[[Record], Record] | None = None  # completes a record before it is written
     provenance: ProvenanceCollector | None = None  # None: environments of jobs are not recorded
-    secrets: dict[str, SecretValues] = field(default_factory=dict)  # by job, until it has ended; see ALL_JOBS
+    secrets: dict[str, SecretValues] = field(default_factory=dict)  # by job, until its end; see ALL_JOBS
 
     def ran_in(self, job: Job) -> str:
-        """Called at its start, for its attempt."""
+        """Starts collecting the job's environment. Returns its digest."""
         return "" if self.provenance is None else self.provenance.begin(job)
 
     def completed(self, record: Record) -> Record:
-        """The last word on it before it is written."""
+        """Returns the record to store: completed, without secrets."""
         if self.complete is not None:
             record = self.complete(record)
         if self.provenance is not None:
@@ -92,8 +90,8 @@ class AgentContext(Struct, frozen=True):
 
 
 class PreparedLauncher(Struct, frozen=True):
-    """A launcher that stands by with the process that will be the job, in groups of its own (None: it is
-    known by its process tree)."""
+    """Launcher on standby with the process that will become the job, in groups of its own (None: process
+    tree)."""
 
     launcher: LauncherProcess
     groups: JobGroups | None

@@ -29,12 +29,12 @@ _FORWARDED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 _KEPT_FOR_LIVE_LINE = 60
 _POLL_EVERY_S = 1.0
 _POLL_FOR_PROMPT_S = 0.1
-_OLD_US = 800_000  # a sample that is no longer what the job does now
-_LAST_OUTPUT_S = 1.0  # for the reader to take what is left when the job did not end by itself
+_OLD_US = 800_000  # older samples do not show what the job does now
+_LAST_OUTPUT_S = 1.0  # time for the reader to take the rest of a stopped job's output
 
 
 class Foreground:
-    """Takes the process's signals and its terminal for as long as `run` lasts."""
+    """Owns the process's signals and terminal while `run` is active."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Foreground:
         live: "LiveDisplay | None",
         warn: Callable[[str], None],
     ) -> None:
-        """`plan` says what to run; its streams are chosen here. `output` None: the job inherits ours.
+        """`plan`: its streams are set here. `output` None: the job inherits the streams of this process.
         `live` None: nothing is drawn."""
         self._context = context
         self._warn = warn
@@ -59,7 +59,7 @@ class Foreground:
         self._has_given_up_showing = False
         # Without pumps the last output of the job is unknown.
         self.stdout_ends_in_newline = output is not None
-        self.stderr_line_is_open = False  # by what was printed last where our own words go
+        self.stderr_line_is_open = False  # by the last output to standard error, where messages go
         self._shares_screen = os.isatty(1) and os.isatty(2)
         takes_keys = os.isatty(0) and _is_in_foreground(0)
         streams = self._streams = self._connect(output, takes_keys=takes_keys)
@@ -103,7 +103,7 @@ class Foreground:
         )
 
     def run(self) -> Record:
-        """Raises LaunchError when the job cannot be started; its record is kept all the same."""
+        """Raises LaunchError if the job cannot be started; its record is stored nevertheless."""
         handlers = self._take_signals()
         try:
             self._host.add(self.session)
@@ -133,7 +133,7 @@ class Foreground:
         return self.session.record
 
     def _show_rest(self) -> None:
-        """The record is safe; what the reader of our output has not taken yet is still to be shown."""
+        """Writes the remaining output after the record is safe."""
         if self._streams is None:
             return
         timeout_s = _LAST_OUTPUT_S if self.session.was_asked_to_stop else float("inf")
@@ -150,14 +150,14 @@ class Foreground:
     # ---- keys and signals ----------------------------------------------------------------------
 
     def _interrupt(self) -> None:
-        """The key that interrupts was pressed while a plain command runs."""
+        """Handles the interrupt key while a plain command runs."""
         self._was_interrupted_by_key = True
         self._next_poll_s = mono_s(self._context.clock) + _POLL_FOR_PROMPT_S
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
             self._end_job(signal.SIGINT)
         else:
-            # As the terminal would have done: the signal also reaches a script or pipeline around us,
-            # and it comes back to us as a signal.
+            # As the terminal does: the signal reaches a script or pipeline around this process, and this
+            # process itself.
             os.killpg(0, signal.SIGINT)
 
     def _end_job(self, number: int) -> None:
@@ -169,12 +169,12 @@ class Foreground:
 
     @property
     def died_of_interrupt(self) -> bool:
-        """A Ctrl-C came and the job did not take it for anything but its end."""
+        """Returns whether the job died of Ctrl-C."""
         outcome = self.session.record.outcome
         return self._was_interrupted and outcome is not None and outcome.signal == signal.SIGINT
 
     def _take_signals(self) -> dict[int, Any]:
-        """Leaves ignored signals ignored: nohup, or a script that started joblens with '&', wants that."""
+        """Installs signal handlers. Ignored signals stay ignored, as nohup and scripts with '&' expect."""
         before: dict[int, Any] = {}
         for number in (*_ENDING, *_FORWARDED, signal.SIGWINCH):
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -205,7 +205,7 @@ class Foreground:
     # ---- while it runs -------------------------------------------------------------------------
 
     def _sampled(self, sample: Sample) -> None:
-        """On the sampler's thread."""
+        """Called on the sampler's thread."""
         if self._live is not None:
             self._recent.append(sample)
             self._context.loop.call(self._draw)
@@ -219,7 +219,7 @@ class Foreground:
             self._live.draw(list(self._recent))
 
     def _holds_a_conversation(self) -> bool:
-        """The job reads single keys: it is at a prompt, or it draws the screen itself."""
+        """Returns whether the job reads single keys: it shows a prompt or draws the screen itself."""
         terminals = self._streams.terminals if self._streams else []
         return not all(terminal.is_line_mode() for terminal in terminals)
 
@@ -259,7 +259,7 @@ class Foreground:
             self._read_now()
 
     def _read_now(self) -> None:
-        """For the live line of a job that is sampled seldom. Nothing of it is kept."""
+        """Adds a reading for the live line of a job with a long sampling interval. It is not stored."""
         if self._live is None or self.session.is_over or self.session.job.interval_s <= _POLL_EVERY_S:
             return
         if self._recent and self._context.clock.now_us() - self._recent[-1].at_us > _OLD_US:
@@ -273,11 +273,11 @@ class Foreground:
                 self._draw()
 
     def _poll(self) -> None:
-        # A prompt that comes back after an interrupt is to be seen before the next signal is sent.
+        # After an interrupt, a prompt is recognized before the next signal is sent.
         every_s = _POLL_FOR_PROMPT_S if self._was_interrupted_by_key else _POLL_EVERY_S
         self._next_poll_s = mono_s(self._context.clock) + every_s
         if self._was_interrupted_by_key and self._holds_a_conversation():
-            # It took the interrupt as part of a conversation: it is back at its prompt.
+            # The job handled the interrupt and is back at its prompt.
             self._was_interrupted_by_key = False
             self.session.forgive()
         if not self.session.was_asked_to_stop and not self.session.is_over:
@@ -285,7 +285,7 @@ class Foreground:
 
 
 def _is_in_foreground(descriptor: int) -> bool:
-    # The module of terminals is loaded where there is one.
+    # Imported only if there is a terminal.
     from joblens.agent.terminal.tty import is_in_foreground
 
     return is_in_foreground(descriptor)

@@ -1,10 +1,8 @@
 """Session host: starts jobs on the loop, stops them, and notifies its owner of their ends.
 
 Every owner of jobs has one: a command in the foreground, the Python API, a run, a worker, the supervisor.
-
-Starting a Python and having the kernel move a process into control groups takes tens of milliseconds, most
-of it waiting. Neither depends on the job, so `Standby` does both while other jobs run.
-"""
+Starting Python and moving a process into control groups takes tens of milliseconds, most of it waiting.
+Neither depends on the job, so `Standby` does both while other jobs run."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -32,7 +30,7 @@ _MAX_STANDBY, _MORE_STANDBY = 12, 2
 
 
 class SessionOrder(Struct, frozen=True, kw_only=True):
-    """A job to start, and the folder that its output goes to."""
+    """Job to start, and the folder of its output."""
 
     job: Job
     plan: LaunchPlan  # its streams are set by the host
@@ -62,7 +60,7 @@ class Hosted(Protocol):
 
 
 class SessionHost:
-    """Everything happens on the loop."""
+    """Runs on the loop."""
 
     def __init__(
         self,
@@ -86,12 +84,12 @@ class SessionHost:
         self._has_started = False
 
     def expect(self, count: int) -> None:
-        """Sets how many jobs will start, as far as is known: launchers are prepared for the next few."""
+        """Sets how many jobs are expected to start: launchers are prepared for the next few."""
         self._expected = count
 
     def start(self, order: SessionOrder) -> JobSession:
-        """Raises LaunchError when its output files cannot be made. Any other reason why it cannot start is in
-        its record and in `error`."""
+        """Raises LaunchError if the output files cannot be made. Any other reason why the job cannot start is
+        in its record and in `error`."""
         try:
             output = OutputFiles(order.folder, order.output_max_bytes, order.streams)
         except OSError as error:
@@ -124,7 +122,7 @@ class SessionHost:
             raise
 
     def refuse(self, job: Job, error: JoblensError) -> None:
-        """Records a job that cannot be started, and why."""
+        """Records a job that cannot be started, with the reason."""
         outcome = not_started(job, error, self._context.clock.now_us())
         record = Record(status=outcome.status, job=job, outcome=outcome)
 
@@ -147,7 +145,7 @@ class SessionHost:
 
     @property
     def is_steady(self) -> bool:
-        """Every job runs, and nothing is under way that only this process can finish."""
+        """Returns whether every job runs and no work is in progress that only this process can finish."""
         return not self._refused and all(hosted.is_steady for hosted in self._hosted.values())
 
     def stop(self, uuid: str, number: int) -> None:
@@ -159,7 +157,7 @@ class SessionHost:
             hosted.ask_stop(cause)
 
     def poll_cancels(self) -> None:
-        """Asks the store for jobs to cancel."""
+        """Polls the store for jobs to cancel."""
         self._context.recorder.poll_cancels(self.cancel, self._context.loop.call)
 
     def cancel(self, requests: Mapping[str, CancelAsked]) -> None:
@@ -170,7 +168,7 @@ class SessionHost:
                 hosted.ask_stop(EndCause.CANCELLED)
 
     def close(self) -> None:
-        """Kills the jobs that still run; each launcher leaves the outcome for the next owner."""
+        """Kills the running jobs; each launcher leaves the outcome for the next owner."""
         for hosted in list(self._hosted.values()):
             with suppress(Exception):
                 hosted.kill_now()
@@ -190,7 +188,7 @@ class SessionHost:
             return None  # launchers are prepared for other jobs
         launcher = self._standby.take()
         if launcher is None and self._has_started:
-            self._spare += _MORE_STANDBY  # jobs come faster than launchers
+            self._spare += _MORE_STANDBY  # jobs start faster than launchers
         self._has_started = True
         return launcher
 
@@ -203,7 +201,7 @@ def _output_paths(streams: str, output: OutputFiles) -> tuple[str, str]:
 
 
 class Standby:
-    """Prepared launchers. Nothing here waits: a job that finds none ready starts a launcher of its own."""
+    """Prepared launchers. Never waits: without a ready one, a job starts its own launcher."""
 
     def __init__(self, context: AgentContext, accounting: Accounting) -> None:
         self._context = context
@@ -214,14 +212,14 @@ class Standby:
         self._is_off = False
 
     def want(self, count: int) -> None:
-        """Prepares launchers until this many are ready or coming."""
+        """Prepares launchers until this many are ready or starting."""
         if self._is_off:
             return
         for _ in range(count - len(self._ready) - len(self._coming)):
             try:
                 launcher = LauncherProcess(None)
             except LaunchError:
-                self._is_off = True  # jobs start launchers of their own, and report what is wrong
+                self._is_off = True  # jobs start their own launchers and report the problem
                 return
             self._coming[launcher.socket] = launcher
             self._context.loop.watch(launcher.socket, partial(self._try, launcher, self._join))
@@ -265,7 +263,7 @@ class Standby:
 
 
 def _send_away(launcher: LauncherProcess, groups: JobGroups | None) -> None:
-    """Its child ends with it."""
+    """Stops a launcher; its child is killed with it."""
     launcher.abandon()
     if groups is not None:
         groups.kill()

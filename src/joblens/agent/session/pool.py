@@ -13,10 +13,10 @@ from joblens.model.jobs.job import Record
 
 
 class SessionPool:
-    """A session host for a program that waits for its jobs.
+    """Session host for a program that waits for its jobs.
 
-    The host is on a thread of its own: an interrupt of the program, which Python may raise between
-    any two instructions of its main thread, then never tears a session apart."""
+    It runs on its own thread, because Python may raise an interrupt between any two instructions of the main
+    thread, which would leave a session half done."""
 
     def __init__(self, context: AgentContext, width: int) -> None:
         self.host = SessionHost(context, on_end=self._on_end)
@@ -29,7 +29,7 @@ class SessionPool:
 
     def run(self, orders: Iterable[SessionOrder]) -> Iterator[Record]:
         """Yields records in the order the jobs end. Closing the generator, or an exception in its caller,
-        ends the jobs and records that."""
+        stops and records the running jobs."""
         thread = threading.Thread(target=self._drive, name="joblens-sessions", daemon=True)
         thread.start()
         under_way = 0
@@ -53,13 +53,13 @@ class SessionPool:
         return ended
 
     def _close(self, thread: threading.Thread) -> None:
-        """Ends every running job before it returns."""
+        """Stops all running jobs and waits for their ends."""
         while thread.is_alive():
             try:
                 self._context.loop.call(self._stop)
                 thread.join()
             except KeyboardInterrupt:
-                continue  # interrupted again: the next step of ending comes at once
+                continue  # interrupted again: escalate to the next signal at once
 
     # ---- on the thread -------------------------------------------------------------------------------
 

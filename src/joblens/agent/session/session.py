@@ -1,4 +1,4 @@
-"""One attempt of a job, from making its groups to recording its outcome."""
+"""Job session: one attempt of a job, from making its groups to recording its outcome."""
 
 import os
 import signal
@@ -49,11 +49,11 @@ from joblens.model.jobs.sample import Sample
 from joblens.model.writes import DetailsTaken, JobEnded, JobQueued, JobStarted, Write
 from joblens.probes.proc.kernel_files import count_gpus
 
-_LEFTOVERS_S = 0.1  # only a process that is there this long after the main one's end is a leftover
+_LEFTOVERS_S = 0.1  # processes that outlive the main one by less are not leftovers
 
 
 class JobSession:
-    """Driven by the loop; ends by calling `on_end(session)` once the outcome is recorded."""
+    """Driven by the loop. Calls `on_end(session)` once the outcome is recorded."""
 
     def __init__(  # noqa: PLR0913 - each owner has its own of these
         self,
@@ -68,7 +68,7 @@ class JobSession:
         drain: Callable[[], None] | None = None,
         prepared: PreparedLauncher | None = None,
     ) -> None:
-        """Calls `on_outcome` before the outcome is recorded, `on_end` when everything is done."""
+        """Calls `on_outcome` before the outcome is recorded, and `on_end` after cleaning up."""
         self.job = job
         self.record = Record(status=Status.QUEUED, job=job)
         self._plan = plan
@@ -100,8 +100,8 @@ class JobSession:
         self._started_mono_ns = self._ended_mono_ns = 0
         self._wait_status: int | None = None
         self._leftovers_due_s: float | None = None
-        self._stops: list[StopAsked] = []  # that came before the job could begin
-        self.error: JoblensError | None = None  # why the job could not begin
+        self._stops: list[StopAsked] = []  # requested before the job started
+        self.error: JoblensError | None = None  # why the job could not start
         self.is_over = False  # and recorded
 
     @property
@@ -110,15 +110,15 @@ class JobSession:
 
     @property
     def is_steady(self) -> bool:
-        """It runs, and nothing is under way that only this process can finish."""
+        """Returns whether the job runs and no work is in progress that only this process can finish."""
         life = self._life
         return life.phase is Phase.RUNNING and not self.was_asked_to_stop and self._leftovers_due_s is None
 
     # ---- start -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """The job begins when the store knows of it. One that cannot begin is recorded and ends too; `error`
-        says why."""
+        """Starts the job once it is in the store. A job that cannot start is recorded with the reason in
+        `error`."""
         self._take_step(lambda: self._begin(self._prepare()))
 
     def _take_step(self, step: Callable[[], None]) -> None:
@@ -133,12 +133,12 @@ class JobSession:
             raise
 
     def _prepare(self) -> Attempt:
-        """The groups, the launcher, and a process that waits to become the job; all that will measure it."""
+        """Makes the groups, the launcher, the process that waits to become the job, and its probes."""
         context = self._context
         if self._nodes is not None:
             self._plan = self._nodes.begin(self._plan)
         launcher = self._get_launcher()
-        ran_in = context.ran_in(self.job)  # looked up while the launcher comes up
+        ran_in = context.ran_in(self.job)  # while the launcher starts
         in_container, ending = self._container, "job" if self._container is None else "container"
         self._limits = limit(self.job, self._groups) if in_container is None else in_container.limit()
         pid, start_ticks = launcher.prepare(
@@ -182,11 +182,11 @@ class JobSession:
 
     @property
     def _main_process_joins(self) -> bool:
-        """The client of a container engine stays outside: the container is the job."""
+        """Returns whether the main process joins the groups. A client of a container engine stays outside."""
         return self.job.container is None
 
     def _get_launcher(self) -> LauncherProcess:
-        """First of all: should this process be killed from here on, it takes the groups away."""
+        """Starts the launcher before anything else: it removes the groups if this process is killed."""
         accountant, processes = self._context.accountant, self._processes
         if self._prepared is not None:
             self._launcher, processes.groups = self._prepared.launcher, self._prepared.groups
@@ -197,7 +197,7 @@ class JobSession:
         if self._container is not None:
             self._container.begin(self._launcher, accountant, self._plan)
             return self._launcher
-        # systemd may have to be asked for them, while the launcher comes up.
+        # While the launcher starts: this may be a call to systemd.
         processes.groups = accountant.groups_for_process(
             self.job.uuid, self.job.accounting, self._launcher.pid
         )
@@ -233,7 +233,7 @@ class JobSession:
         return Measurement(self.job, context.recorder, meter, details, self._on_sample)
 
     def _begin(self, attempt: Attempt) -> None:
-        """Everything needed to find the job again is on disk before its first instruction runs."""
+        """Stores everything needed to find the job again, before its first instruction runs."""
         assert self._measurement is not None
         assert self._launcher is not None
         base = self._measurement.meter.take_base()
@@ -271,12 +271,12 @@ class JobSession:
         self._record([JobQueued(self.job), JobEnded(self.job.uuid, outcome)])
 
     def _take_outcome(self, outcome: Outcome) -> Outcome:
-        """Returns it as the context completed it."""
+        """Returns the outcome as completed by the context."""
         self.record = self._context.completed(replace(self.record, status=outcome.status, outcome=outcome))
         return self.record.outcome or outcome
 
     def _let_go(self) -> None:
-        """Of everything the start has got hold of so far."""
+        """Releases everything acquired by an incomplete start."""
         self._context.sampler.remove(self.job.uuid)
         self._context.sampler.remove(limits_key(self.job.uuid))
         self._context.loop.remove_timed(self)
@@ -303,25 +303,25 @@ class JobSession:
         self._feed(Forgiven())
 
     def forward_signal(self, number: int) -> None:
-        """A signal that is the job's business alone (USR1, HUP, WINCH …)."""
+        """Forwards a signal for the job alone (USR1, HUP, WINCH)."""
         if self._launcher is not None:
             self._launcher.signal_main(number)
 
     def kill_now(self) -> None:
-        """For an owner that cannot continue. The launcher leaves the outcome for recovery."""
+        """Kills the job for an owner that cannot continue. The launcher leaves the outcome for recovery."""
         if self._launcher is not None:
             self._processes.kill()
 
     def take_sample(self) -> None:
-        """From the sampler's thread, or at the start."""
+        """Called on the sampler's thread, and at the start."""
         assert self._measurement is not None
         self._measurement.take(self._reaped)
         if self.output is not None and not self._is_pumped:
             self.output.trim()
 
     def watch_limits(self) -> None:
-        """From the sampler's thread, where the kernel does not enforce a limit. Of a container: until it has
-        started, for the first sample that finds something."""
+        """Checks limits that the kernel does not enforce, on the sampler's thread. For a container: polls
+        until it has started, and takes its first sample."""
         assert self._measurement is not None
         if self._container is not None:
             if self._container.has_started:
@@ -341,7 +341,7 @@ class JobSession:
         self._context.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))  # on another node
 
     def _sample_often(self) -> None:
-        """From now on the job has a process that this one cannot wait for."""
+        """Samples often, because the job now has a process that this one cannot wait for."""
         if not self._is_watched:
             self._is_watched = True
             self._context.sampler.add(limits_key(self.job.uuid), CLOSE_S, self.watch_limits)
@@ -363,11 +363,11 @@ class JobSession:
         if alive and not is_step_ending:
             self._leftovers_due_s = None
             self._feed(Exited(len(alive)))
-        else:  # the last ones are just going; the launcher will say so
+        else:  # the last ones are ending; the launcher reports it
             self._leftovers_due_s = mono_s(self._context.clock) + _LEFTOVERS_S
 
     def pids(self) -> list[int]:
-        """Every process of the job that is alive now."""
+        """Returns the live processes of the job."""
         return self._processes.pids()
 
     def _on_message(self) -> None:
@@ -387,17 +387,17 @@ class JobSession:
         elif word == "empty":
             self._leftovers_due_s = None
             if self._groups is not None and not self._groups.is_empty():
-                self._groups.kill()  # put there by someone else; nothing of ours is left
+                self._groups.kill()  # moved there by another program
             self._feed(Emptied())
 
     def _launcher_is_lost(self) -> None:
-        """Kills the rest of the job, because its launcher was killed and nothing can wait for it. The end of
-        the main process may have been reported before."""
+        """Kills the rest of the job: its launcher was killed, so nothing can wait for it. The end of the main
+        process may have been reported before."""
         assert self._launcher is not None
         self._context.loop.unwatch(self._launcher.socket)
         self._processes.kill()
         if self._groups is None:
-            end_marked(self.job.uuid)  # daemons that no sample saw; the launcher held them together
+            end_marked(self.job.uuid)  # daemons that no sample contains; only the launcher held them together
         self._feed(Emptied())
 
     def _feed(self, event: Event) -> None:
@@ -460,7 +460,7 @@ class JobSession:
         outcome = self._take_outcome(outcome)
         assert self.record.attempt is not None
         started = JobStarted(self.job.uuid, self.record.attempt)
-        # Everything: the store may have been recreated since the start. Readers of the end also need the
+        # All facts again: the store may have been recreated since the start. Readers of the end also need the
         # numbers of each node.
         parts: list[Write] = (
             [DetailsTaken(self.job.uuid, self._nodes.details)] if self._nodes is not None else []
@@ -478,13 +478,13 @@ class JobSession:
             self._groups.remove()
         if self._container is not None:
             self._container.forget()
-        # Last: an owner that is killed before this point leaves an outcome file, which says what to clear.
+        # Last: if the owner is killed before this point, an outcome file names what to clean up.
         launcher.bye()
 
     def _record(self, writes: list[Write], then: Callable[[], None] = lambda: None) -> None:
-        """`then` follows when they are safe."""
+        """Calls `then` once the writes are safe."""
         if self._on_outcome is not None:
-            # Before it is on disk: should this process be killed now, the launcher still tells how it ended.
+            # Before it is on disk: if this process is killed now, the launcher still reports the end.
             self._on_outcome(self)
 
         def recorded(number: int | None) -> None:

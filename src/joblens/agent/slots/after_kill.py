@@ -1,5 +1,5 @@
-"""Slot jobs whose owner was killed, read from its ledger. Records those that the store does not know, and
-gives the counters that their launchers noted at their ends."""
+"""Slot jobs of a killed owner, read from its ledger: records those that are missing in the store, and returns
+the counters that their launchers noted at their ends."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # commands that find nothing left do without
     from joblens.agent.measuring.readings import SlotNumbers
     from joblens.probes.cgroup.probe import CgroupProbe
 
-_TIMEOUT_S = 3.0  # for a launcher that has yet to notice that its owner is gone
+_TIMEOUT_S = 3.0  # for a launcher that has not noticed yet that its owner is gone
 _POLL_EVERY_S = 0.005
 _OLD_S = 86_400.0
 
@@ -41,14 +41,14 @@ class SlotReading(Struct, frozen=True):
 
 
 def left_ledgers(spool_dir: str, host: HostFacts) -> dict[str, Owner]:
-    """Paths of ledgers whose owner is gone."""
+    """Returns the paths and owners of ledgers whose owner is gone."""
     found = {path: ledger_owner(path) for path in ledgers(spool_dir)}
     return {path: owner for path, owner in found.items() if owner is not None and is_gone(owner, host)}
 
 
 def read_left(path: str, owner: Owner, unfinished: Iterable[Record]) -> list[LedgerJob]:
-    """Jobs of a left ledger that a launcher has begun; none begins later. `unfinished`: jobs that the store
-    knows. To be called by one process at a time (agent.locks.alone)."""
+    """Returns the jobs of an abandoned ledger that a launcher has begun; none begins later. `unfinished`:
+    jobs in the store. Call it in one process at a time (`runtime.ownership.exclusive_lock`)."""
     marks = slot_marks(os.path.dirname(path))
     of_owner = {name: mark for name, mark in marks.items() if mark.owner == owner}
     _end_unknown(of_owner, lambda: jobs_begun(path), unfinished)
@@ -58,8 +58,8 @@ def read_left(path: str, owner: Owner, unfinished: Iterable[Record]) -> list[Led
 def unrecorded(
     jobs: Iterable[LedgerJob], owner: Owner, host: HostFacts, find: Callable[[str], Record | None]
 ) -> list[Write]:
-    """Records those of a left ledger that the store does not know. Jobs of a queue are left out: they are
-    delivered again."""
+    """Returns writes for jobs of an abandoned ledger that are missing in the store. Jobs of a queue are
+    omitted: they are delivered again."""
     writes: list[Write] = []
     marks: dict[str, SlotMark] = {}
     for job in jobs:
@@ -70,8 +70,8 @@ def unrecorded(
 
 
 def end_unknown(spool_dir: str, logs_dir: str, host: HostFacts, unfinished: Iterable[Record]) -> None:
-    """For slots that print into `logs_dir`, whose owner is gone and had no ledger (no file could be made):
-    ends launchers whose job is not recorded. The next driver of the run starts that job again."""
+    """Kills launchers whose job is not recorded, for slots with output in `logs_dir` whose owner is gone and
+    had no ledger (no file could be made). The next driver of the run starts such a job again."""
     in_ledgers = [ledger_owner(path) for path in ledgers(spool_dir)]
     marks = {
         name: mark
@@ -86,8 +86,8 @@ def end_unknown(spool_dir: str, logs_dir: str, host: HostFacts, unfinished: Iter
 def _end_unknown(
     marks: Mapping[str, SlotMark], begun: Callable[[], list[LedgerJob]], unfinished: Iterable[Record]
 ) -> None:
-    """Waits until each launcher runs a job that is recorded or that it has noted, or has ended. Ends the
-    others: no record would ever have their job."""
+    """Waits until each launcher runs a job that is recorded or noted, or has ended. Kills the others: no
+    record would ever have their job."""
     unfinished = list(unfinished)
     deadline_s = time.monotonic() + _TIMEOUT_S
     while True:
@@ -136,7 +136,7 @@ def _writes(job: LedgerJob, owner: Owner, mark: SlotMark | None, host: HostFacts
 
 
 def start_failure(job: LedgerJob) -> Outcome | None:
-    """Of a job whose program could not be started."""
+    """Returns the outcome of a job whose program could not be started, otherwise None."""
     if job.end is None or not isinstance(job.end.report, StartFailed):
         return None
     from joblens.agent.slots.records import not_started_outcome
@@ -148,8 +148,8 @@ def start_failure(job: LedgerJob) -> Outcome | None:
 
 
 def reading_of(job: LedgerJob) -> SlotReading | None:
-    """From the contents of the slot's counters in the ledger: its groups may be gone. None: they do not fit
-    into the ledger, or there are none."""
+    """Returns the reading from the contents of the slot's counters in the ledger: its groups may be gone.
+    None: they are too large for the ledger, or there are none."""
     mark = read_mark(os.path.dirname(job.path), job.begin.slot)
     before = _noted(job.begin.counters, mark)
     if job.end is None or isinstance(job.end.report, StartFailed) or mark is None or before is None:
@@ -172,7 +172,8 @@ def reading_of(job: LedgerJob) -> SlotReading | None:
 
 
 def _noted(contents: list[bytes], mark: SlotMark | None) -> "tuple[dict[str, Any], CgroupProbe] | None":
-    """Contents of a slot's counters, of packets last where these are counted. -> numbers, and their probe"""
+    """Returns numbers and their probe from the contents of a slot's counters; packet counts, if any, come
+    last."""
     if mark is None or not mark.counter_files or len(contents) < len(mark.counter_files):
         return None
     from joblens.probes.cgroup.probe import CgroupProbe
@@ -195,20 +196,21 @@ def _numbers(job: LedgerJob, before: dict[str, Any]) -> "SlotNumbers":
 
 
 def without_peak(sample: Sample) -> Sample:
-    """For a sample of a slot's groups that another process than the slot's owner read: the peak that it found
-    there may be an earlier job's, and has the launcher in it. The launcher notes the job's own at its end."""
+    """Removes the peak from a sample of a slot's groups that another process than the slot's owner read:
+    it may belong to an earlier job, and includes the launcher. The launcher notes the job's own peak at
+    its end."""
     return replace(sample, memory_kernel_peak_bytes=None)
 
 
 def _base(job: LedgerJob, mark: SlotMark | None) -> dict[str, int]:
-    """Counters of its groups when it began."""
+    """Returns the counters of its groups when it began."""
     before = _noted(job.begin.counters, mark)
     return _numbers(job, before[0]).base_of_attempt() if before is not None else {}
 
 
 def remove_recorded(spool_dir: str, host: HostFacts, is_over: Callable[[str], bool]) -> None:
-    """Ledgers of which every job is over, with launchers that have ended. Old ones without an owner, too: it
-    was killed before it could write its name."""
+    """Removes ledgers of which every job has ended, with launchers that have ended; also old ones without an
+    owner, which was killed before it could write its name."""
     for path in ledgers(spool_dir):
         if ledger_owner(path) is None:
             _remove_when_old(path)

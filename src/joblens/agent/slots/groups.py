@@ -1,4 +1,4 @@
-"""Control groups of a slot: made, counted, and the resident launcher process inside them."""
+"""Slot home: control groups of a slot, their counters, and the resident launcher process inside them."""
 
 import _socket
 import contextlib
@@ -26,20 +26,21 @@ from joblens.probes.cgroup.probe import CgroupProbe
 from joblens.probes.network.cgroup_network import FIELDS, NO_GROUP, CgroupNetworkProbe, v2_group
 from joblens.probes.proc.process_tree import ProcessTreeProbe
 
-NO_PACKETS = dict.fromkeys(FIELDS, NO_GROUP)  # of a slot that has no groups
+NO_PACKETS = dict.fromkeys(FIELDS, NO_GROUP)  # of a slot without groups
 
 
 class SlotCounters:
-    """A CgroupProbe with one thing more to read, which comes last in what the launcher has read."""
+    """Counters of a slot's groups, with packet counts, which are the last of the contents that the launcher
+    reads."""
 
     name = "slot"
 
     def __init__(self, paths: Mapping[str, str], kind: str, network: CgroupNetworkProbe | None) -> None:
-        """Resets the peak, which on cgroup v1 every reader sees: only the owner of the slot may do so.
-        `network`: None where packets are not counted. It is closed with this one."""
+        """Resets the peak, which on cgroup v1 changes it for every reader: only the owner of the slot may do
+        so. `network`: None if packets are not counted. It is closed with this object."""
         self._groups = CgroupProbe(paths, kind)
         self._network = network
-        # The launcher is to have it too; -1: it cannot be reset.
+        # passed to the launcher, too; -1: it cannot be reset
         self.peak = self._open_peak()
         self._is_counted = network is not None and bool(network.sources)
         self._known: tuple[bytes, dict[str, int]] = (b"", {})
@@ -59,13 +60,13 @@ class SlotCounters:
         return self._groups.peak_index()
 
     def reset_peak(self) -> None:
-        """Where it can be: from here on it tells of what comes."""
+        """Restarts the peak, if possible."""
         if self.peak >= 0:
-            with contextlib.suppress(OSError):  # the group is gone; the next reading tells
+            with contextlib.suppress(OSError):  # the group is gone; the next reading fails
                 os.pwrite(self.peak, b"0", 0)
 
     def parse(self, contents: list[bytes]) -> dict[str, Any]:
-        """Parses what the launcher has read."""
+        """Parses contents that the launcher has read."""
         if not self._is_counted or self._network is None:
             return self._groups.parse(contents)
         fields = self._groups.parse(contents[:-1])
@@ -75,8 +76,9 @@ class SlotCounters:
         return fields
 
     def _open_peak(self) -> int:
-        """Only trying tells whether this kernel lets it be reset, and this user. cgroup v2 keeps a reset peak
-        for each open file (Linux 6.12): another open of the same path reads another one."""
+        """Returns a descriptor if the kernel lets this user reset the peak, which only an attempt shows;
+        otherwise -1. cgroup v2 keeps a reset peak for each open file (Linux 6.12): another open of the same
+        path reads another one."""
         index = self.peak_index()
         if index < 0:
             return -1
@@ -102,7 +104,8 @@ class SlotCounters:
 
 
 def open_network(paths: Mapping[str, str]) -> CgroupNetworkProbe | None:
-    """For a slot with these groups, before its launcher is started, which is to have the descriptor."""
+    """Opens the packet counters of these groups, before the launcher is started, which inherits the
+    descriptor."""
     group, _ = v2_group(paths)
     return CgroupNetworkProbe(group) if group else None
 
@@ -115,11 +118,11 @@ def _why_not_counted(paths: Mapping[str, str], network: CgroupNetworkProbe | Non
 
 
 _MAX_MESSAGE = 1 << 17
-_PIECE = 1 << 16  # of a command that is larger than a socket takes at once
+_PIECE = 1 << 16  # of a command that is larger than one message of the socket
 
 
 class SlotOrder(NamedTuple):
-    """A job as its launcher gets it."""
+    """Job as sent to its launcher."""
 
     uuid: str
     argv: list[bytes]
@@ -143,21 +146,19 @@ class SlotProcess:
         *,
         kill_with_owner: bool = False,
     ) -> None:
-        """`files` is the path prefix of what jobs print to, in `logs_dir` so that it can be moved there.
-        `ledger`: path of the file in which it notes what it runs; empty: there is none.
-        `attach`: files to join its groups by. None: `enter` brings these and the descriptors later, and only
-        then it begins.
-        `rlimits`: what jobs get where the owner changed its own. `env`: what they have beside its own.
-        `descriptors` it is given, -1 where there is none: memory in which the kernel counts the packets of
-        its group, and the memory peak, which it reads and resets. `kill_with_owner`: its job ends with this
-        process."""
+        """`files`: path prefix of the output files of jobs, in `logs_dir` so that they can be moved there.
+        `ledger`: path of the file for the launcher's notes; empty: there is none. `attach`: files to join its
+        groups by; None: the launcher waits for `enter`, which passes these and the descriptors. `rlimits`:
+        limits for jobs if the owner changed its own. `env`: added to the environment of jobs. `descriptors`:
+        memory in which the kernel counts the packets of its group, and the memory peak, which it reads and
+        resets; -1: none. `kill_with_owner`: its job is killed with this process."""
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         self.socket = ours.detach()
         self._poll = select.poll()
         self._poll.register(self.socket, select.POLLIN)
         self._files = files
         self._logs_dir = logs_dir
-        # One for all messages: a new one of this size would be allocated and freed each time.
+        # One buffer for all messages: each of this size would be allocated and freed.
         self._message = memoryview(bytearray(_MAX_MESSAGE))
         their_end = theirs.detach()
         self._permits, self._permit_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -166,7 +167,7 @@ class SlotProcess:
         argv = [*launcher.start_argv("slot_launcher"), *map(str, (*ends, *descriptors)), files, ledger]
         argv += [logs_dir, limits, "with owner" if kill_with_owner else ""]
         argv += [""] if attach is None else attach
-        # dup2 onto itself is how posix_spawn says "do not close this one".
+        # dup2 onto itself keeps a descriptor open in posix_spawn.
         actions = [(os.POSIX_SPAWN_DUP2, end, end) for end in (*ends, *descriptors) if end >= 0]
         try:
             make_private_folder(logs_dir)
@@ -183,18 +184,19 @@ class SlotProcess:
             self._wait_until_up()
 
     def enter(self, attach: Sequence[str], descriptors: tuple[int, int]) -> None:
-        """Has it join groups that were made after its start."""
+        """Makes the launcher join groups that were made after its start."""
         message = marshal.dumps(("groups", list(attach), *(number >= 0 for number in descriptors)))
         sent = b"".join(number.to_bytes(4, sys.byteorder) for number in descriptors if number >= 0)
         socket = _socket.socket(fileno=self.socket)
-        with contextlib.suppress(OSError):  # gone; `receive` will say so
+        with contextlib.suppress(OSError):  # it is gone; `receive` reports that
             rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, sent)] if sent else []
             socket.sendmsg([message], rights)
         socket.detach()
         self._wait_until_up()
 
     def _wait_until_up(self) -> None:
-        """Raises AccountingUnavailable when it cannot join its groups, LaunchError for anything else."""
+        """Waits until the launcher runs. Raises AccountingUnavailable if it cannot join its groups,
+        LaunchError for anything else."""
         try:
             answer = self.receive()
         except LauncherLost:
@@ -212,14 +214,14 @@ class SlotProcess:
         raise LaunchError(f"a launcher cannot use {self._logs_dir} for the output of jobs: {reason}")
 
     def give_jobs(self, orders: Sequence[SlotOrder], *, has_one: bool) -> None:
-        """`has_one`: another job still runs. All that are not to run at once can be taken back until the
-        launcher begins them."""
+        """Sends jobs to the launcher. `has_one`: another job still runs. Jobs that do not start at once can
+        be taken back until the launcher begins them."""
         ahead = len(orders) if has_one else len(orders) - 1
         if ahead:
             os.write(self._permit_end, b"p" * ahead)
         jobs = [(*order, has_one or index > 0) for index, order in enumerate(orders)]
         data = marshal.dumps(jobs)
-        # A launcher that is gone is noticed when its answer is received.
+        # A lost launcher is noticed when its answer is received.
         with contextlib.suppress(BrokenPipeError):
             if len(data) <= _PIECE:
                 os.write(self.socket, data)
@@ -229,19 +231,20 @@ class SlotProcess:
             os.write(self.socket, marshal.dumps(("start",)))
 
     def take_permit_back(self) -> bool:
-        """True: the job that was sent ahead will not be run by this launcher."""
+        """Returns whether the permit was taken back: the launcher will not run the job that was sent
+        ahead."""
         try:
             return bool(os.read(self._permits, 1))
         except BlockingIOError:
             return False
 
     def has_answered(self) -> bool:
-        """Something it said, or its end, has yet to be received."""
+        """Returns whether a message, or the launcher's end, is unread."""
         return bool(self._poll.poll(0))
 
     def open_counters(self, paths: list[str], peak_index: int) -> list[bytes]:
-        """Has these files read after every job, and the peak among them (-1: there is none) reset.
-        -> what they say now"""
+        """Makes the launcher read these files after every job, and reset the peak among them (-1: there is
+        none). Returns their present contents."""
         self.say("counters", paths, peak_index)
         contents: list[bytes] = self.receive()[1]
         return contents
@@ -252,11 +255,11 @@ class SlotProcess:
         self.socket = -1
 
     def say(self, *message: Any) -> None:
-        with contextlib.suppress(OSError):  # gone; `receive` will say so
+        with contextlib.suppress(OSError):  # it is gone; `receive` reports that
             os.write(self.socket, marshal.dumps(message))
 
     def receive(self) -> tuple[Any, ...]:
-        """The next message; raises LauncherLost when the launcher is gone."""
+        """Returns the next message. Raises LauncherLost if the launcher is gone."""
         try:
             size = os.readv(self.socket, (self._message,))
         except OSError:
@@ -268,19 +271,19 @@ class SlotProcess:
         return message
 
     def close(self) -> None:
-        """Call it once nothing runs in the groups. A second call does nothing."""
+        """Stops the launcher, once nothing runs in the groups. A second call does nothing."""
         if self.socket < 0:
             return
         self.say()
         self._close_ends()
-        with contextlib.suppress(ChildProcessError):  # the host program takes its children itself
+        with contextlib.suppress(ChildProcessError):  # the host program has reaped it
             os.waitpid(self.pid, 0)
         for suffix in ("out", "err"):
-            with contextlib.suppress(OSError):  # it has done so itself unless it was killed
+            with contextlib.suppress(OSError):  # the launcher has removed it, unless it was killed
                 os.unlink(f"{self._files}.{suffix}")
 
 
-_KILL_TRIES = 20  # a fork may slip between listing and killing
+_KILL_TRIES = 20  # a fork may happen between listing and killing
 
 
 class SlotHome:
@@ -292,8 +295,8 @@ class SlotHome:
         env: Mapping[str, str],
         ledger: str,
     ) -> None:
-        """`ledger`: path of the file that has its jobs. Raises LaunchError or AccountingUnavailable; nothing
-        is left behind then."""
+        """`ledger`: path of the file with its jobs. Raises LaunchError or AccountingUnavailable, after
+        removing everything it made."""
         try:
             self._set_up(context, accounting, logs_dir, env, ledger)
         except AccountingUnavailable as error:
@@ -311,7 +314,7 @@ class SlotHome:
         ledger: str,
     ) -> None:
         self._spool_dir = context.spool_dir
-        # Never used again: recovery after this process must not meet the groups of another.
+        # Never reused: recovery after this process must not meet the groups of another.
         self._name = f"slot-{new_uuid()}"
         files = os.path.join(logs_dir, f".{self._name}")
         start = partial(
@@ -366,12 +369,12 @@ class SlotHome:
             self.first_reading: dict[str, Any] = {}
             if self.probe is not None:
                 contents = self.launcher.open_counters(self.probe.files(), self.probe.peak_index())
-                self.probe.reset_peak()  # what it took to start the launcher is no job's
+                self.probe.reset_peak()  # the start of the launcher does not count for a job
                 self.first_reading = self.parse(contents)
             undo.pop_all()
 
     def parse(self, contents: list[bytes]) -> dict[str, Any]:
-        """Parses what the launcher read while no job was inside."""
+        """Parses contents that the launcher read while no job was inside."""
         return {**self.probe.parse(contents), "processes": 1} if self.probe is not None else {}
 
     def job_pids(self) -> list[int]:
@@ -384,7 +387,7 @@ class SlotHome:
             tree.close()
 
     def signal_job(self, number: int) -> bool:
-        """Signals all but the launcher. False: there is no process yet, or none left."""
+        """Signals all processes except the launcher. Returns False if there is none."""
         if self.groups is not None:
             return self.groups.signal(number, spare=(self.launcher.pid,)) > 0
         pids = self.job_pids()
@@ -392,7 +395,7 @@ class SlotHome:
         return bool(pids)
 
     def kill_job(self) -> None:
-        """All but the launcher. The groups may be unable to fork afterwards."""
+        """Kills all processes except the launcher. The groups may be unable to fork afterwards."""
         if self.groups is not None:
             self.groups.kill(spare=(self.launcher.pid,))
             return
@@ -404,7 +407,7 @@ class SlotHome:
             time.sleep(0.002)
 
     def close(self) -> None:
-        """Ends what runs in it, too."""
+        """Closes the slot and kills its processes."""
         self.launcher.close()
         if self.probe is not None:
             self.probe.close()

@@ -1,4 +1,4 @@
-"""Instruments of a slot's job beside the slot's groups. Opened with the first sample: most jobs of a slot end
+"""Instruments of a slot's job beyond the slot's groups. Opened with the first sample: most jobs of a slot end
 before it, and opening would cost more than they use."""
 
 from typing import Any
@@ -24,7 +24,7 @@ UNSEEN = {
 
 
 class SlotInstruments:
-    """Of one job. Used by the sampler's thread, under the slot's lock."""
+    """Instruments of one job. Used by the sampler's thread, under the slot's lock."""
 
     def __init__(self, job: Job, context: AgentContext, home: SlotHome) -> None:
         watched = Watched(
@@ -44,14 +44,14 @@ class SlotInstruments:
         self._base = {name: value for name, value in reading.items() if name in COUNTERS}
 
     def read(self) -> dict[str, Any]:
-        """Sample fields; counters since they were first read."""
+        """Returns sample fields; counters since they were first read."""
         reading = self._others.read()
         for name in COUNTERS.intersection(reading):
             reading[name] = max(0, reading[name] - self._base.setdefault(name, reading[name]))
         return reading
 
     def end(self) -> Details:
-        """As last seen."""
+        """Returns the details as last read."""
         return self._details.end()
 
     def read_details(self) -> None:

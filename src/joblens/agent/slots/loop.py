@@ -1,5 +1,5 @@
-"""Looks after slots: the next jobs are handed to a slot before the record of the last one is put together,
-and records go to the store in batches."""
+"""Slot loop: sends jobs to slots and batches of records to the store. A slot gets its next jobs before the
+record of the last one is complete."""
 
 import os
 import select
@@ -21,26 +21,26 @@ from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, 
 from joblens.probes.host.machine_load import HostProbe
 
 _BATCH = 48
-_FLUSH_EVERY_S, _FLUSH_QUIET_S = 0.05, 0.005  # while jobs run, and when none has come for so long
+_FLUSH_EVERY_S, _FLUSH_QUIET_S = 0.05, 0.005  # while jobs run, and when none has ended for that long
 _IDLE_S = 1.0
 _LONG_S = 0.1  # no job waits behind one that has run for this long
 _STOP_AGAIN_S = 0.1
 _ANSWER_PATIENCE_S = 3.0
 _HOST_EVERY_S = 0.1
-_GATHER_S = 0.002  # for answers of tiny jobs: waking up for each costs more than taking it
+_GATHER_S = 0.002  # for answers of tiny jobs: waking up for each costs more than reading it
 _ENOUGH_AHEAD = 4  # jobs that a launcher can begin meanwhile
 _MOST_ROUNDS = 8  # of answers, before their events are passed on
 _NO_SHAPE = object()
 
 
 class SlotPlan(Struct, frozen=True, kw_only=True):
-    """How slots are made."""
+    """Size, folders and accounting of slots."""
 
     width: int
-    logs_dir: str  # each job's output goes to a folder in it, when it prints something
+    logs_dir: str  # each job's output, if any, goes to a folder in it
     output_max_bytes: int
     accounting: Accounting = Accounting.AUTO
-    env: dict[str, str] = {}  # what jobs have beside the owner's environment
+    env: dict[str, str] = {}  # added to the owner's environment
 
 
 class SlotListener:
@@ -56,20 +56,19 @@ class SlotListener:
         """The job was cancelled before it started, and never runs."""
 
     def recorded(self, records: list[Record]) -> None:
-        """The records are in the store for good."""
+        """The records are safe in the store."""
 
     def notify(self) -> None:
-        """No more events come for a while: the moment to pass them on."""
+        """No more events come for a while: pass them on now."""
 
     def failed(self, error: BaseException) -> None:
         """The slots are gone, and their jobs were killed."""
 
 
 class SlotLoop:
-    """`drive` runs on a thread of its own. Others feed it and ask it to stop; `listener` gets its events.
-
-    `capacity` has how many jobs of each shape may run at once; its owner changes it. Jobs beyond that wait
-    behind those of their shape. Without, as many run as the plan is wide."""
+    """`drive` runs on a thread of its own; other methods are called on others. `listener` gets its events.
+    `capacity`: number of jobs per shape that may run at once, changed by its owner. Jobs beyond that wait
+    behind those of their shape. Without it, the plan's width is the limit."""
 
     def __init__(
         self,
@@ -99,8 +98,8 @@ class SlotLoop:
         self._host = HostProbe()
         self._host_reading: dict[str, Any] = {}
         self._host_read_at_s = 0.0
-        self._tick_host = HostProbe()  # the sampler's own
-        self._ended_jobs: list[tuple[SlotJob, Finished]] = []  # of which no record is made yet
+        self._tick_host = HostProbe()  # of the sampler
+        self._ended_jobs: list[tuple[SlotJob, Finished]] = []  # their records are not built yet
         self._batch: list[Write] = []
         self._batch_records: list[Record] = []
         self._flushed_at_s = 0.0
@@ -121,7 +120,7 @@ class SlotLoop:
         self._wake()
 
     def end(self, uuid: str, *, at_once: bool) -> None:
-        """TERM, and KILL after its grace time or at once. A job that has not begun is withdrawn."""
+        """Sends TERM, and KILL after its grace time or at once. A job that has not begun is withdrawn."""
         self._to_end[uuid] = at_once
         self._wake()
 
@@ -135,7 +134,7 @@ class SlotLoop:
         self._wake()
 
     def take_samples(self) -> None:
-        """Of jobs that have run for a whole interval."""
+        """Samples jobs that have run for a whole interval."""
         for slot in list(self._slots.values()):
             taken = slot.take_sample(self._tick_host)
             if taken is not None:
@@ -143,7 +142,7 @@ class SlotLoop:
                 self._context.recorder.put([SamplesTaken(job.uuid, index, (sample,))])
 
     def poll_cancel_requests(self) -> None:
-        """Asked on the recorder's thread, so that it costs the jobs nothing."""
+        """Polls on the recorder's thread, at no cost for the jobs."""
         self._context.recorder.poll_cancels(self._on_cancel_requests)
 
     def _on_cancel_requests(self, asked: Iterable[str]) -> None:
@@ -152,8 +151,8 @@ class SlotLoop:
             self._wake()
 
     def close(self) -> None:
-        """`drive` has returned, or was never begun."""
-        with self._waking:  # the recorder's thread may be at it
+        """Call it after `drive` has returned, or if it was never started."""
+        with self._waking:  # the recorder's thread may be using it
             descriptor, self._wakeup = self._wakeup, -1
             os.close(descriptor)
         self._ledger.close(self._context.recorder.unwritten)
@@ -191,7 +190,7 @@ class SlotLoop:
             self._hand_over()
 
     def _wait_s(self) -> float:
-        """Returns how long nothing is due: writing, reporting, or freeing jobs that wait."""
+        """Returns the time until something is due: writing, reporting, or freeing jobs that wait."""
         has_more = self._batch or self._ended_jobs or self._on_their_way or self._asked_to_end or self._to_end
         often_s = _FLUSH_EVERY_S if self._busy() else _FLUSH_QUIET_S
         return often_s if has_more or self._has_waiting() else _IDLE_S
@@ -221,9 +220,9 @@ class SlotLoop:
     # ---- jobs to slots ---------------------------------------------------------------------------
 
     def _fill_all(self) -> None:
-        """One job to run for each slot, and only then those that follow: they start in their order."""
+        """Sends one job to each free slot, then jobs that follow them, in their order."""
         if not self._is_hungry:
-            return  # every slot had its fill when it could last take a job
+            return  # every slot was full, or there was no job
         self._is_hungry = False
         for slot in self._slots.values():
             if slot.current is None:
@@ -235,7 +234,7 @@ class SlotLoop:
         if self._capacity is not None or len(self._slots) < self._plan.width:
             self._is_hungry = True
             if self._startable_shape() is not _NO_SHAPE:
-                self._wake()  # it came before feeding woke this thread
+                self._wake()  # it was fed before feeding wakes this thread
 
     def _free_capacity(self, shape: Any) -> int:
         if self._capacity is None:
@@ -243,7 +242,7 @@ class SlotLoop:
         return self._capacity[shape] - self._running[shape]
 
     def _startable_shape(self) -> Any:
-        """A shape of which a job waits and may run now."""
+        """Returns a shape of which a job waits and may run now."""
         for shape, waiting in list(self._fed.items()):
             if waiting and self._free_capacity(shape) > 0:
                 return shape
@@ -274,11 +273,11 @@ class SlotLoop:
         shape = self._startable_shape()
         if shape is not _NO_SHAPE:
             return [self._fed[shape].popleft()]
-        self._is_hungry = True  # from now on feeding wakes
+        self._is_hungry = True  # from now on feeding wakes this thread
         return self._take_from_others()
 
     def _next_ahead(self, shape: Any, free_ahead: int) -> list[SlotJob]:
-        """Of the same shape, and only what cannot run at once elsewhere."""
+        """Returns jobs of the same shape that cannot run at once elsewhere."""
         waiting = self._fed[shape]
         count = len(waiting) - max(0, self._free_capacity(shape))
         wanted = min(free_ahead, 1 + len(waiting) // len(self._slots))
@@ -287,7 +286,7 @@ class SlotLoop:
         return [waiting.popleft() for _ in range(min(wanted, count))]
 
     def _take_from_others(self) -> list[SlotJob]:
-        """A job that waits behind one that is still running, though it may run now."""
+        """Returns a job that waits behind a running one, though it may run now."""
         for slot in self._slots.values():
             if slot.jobs_ahead and slot.current is not None and self._free_capacity(slot.current.shape) > 0:
                 slot_job = slot.take_back()
@@ -299,7 +298,7 @@ class SlotLoop:
         return len(self._slots) > 1 and any(slot.jobs_ahead for slot in self._slots.values())
 
     def _free_waiting(self) -> None:
-        """Short jobs follow each other without a pause; behind a long one none has to wait."""
+        """Takes back jobs that wait behind a long one. Short jobs follow each other without a pause."""
         if not self._has_waiting():
             return
         long_ago_ns = self._context.clock.mono_ns() - int(_LONG_S * 1e9)
@@ -313,7 +312,7 @@ class SlotLoop:
 
     def _give_back(self, slot_job: SlotJob) -> None:
         self._fed[slot_job.shape].appendleft(slot_job)
-        self._is_hungry = True  # another slot may have nothing to do
+        self._is_hungry = True  # another slot may be free
 
     def _end_cancelled(self) -> None:
         self._withdraw()
@@ -327,10 +326,10 @@ class SlotLoop:
                 slot.stop(at_once=self._to_end.get(uuid, False))
         for uuid in list(self._to_end):
             if uuid not in self._attempts and not any(s.has_ahead((uuid,)) for s in self._slots.values()):
-                self._to_end.pop(uuid, None)  # it had ended before it was asked to
+                self._to_end.pop(uuid, None)  # it ended before the request
 
     def _withdraw(self) -> None:
-        """Withdraws jobs that are to end and have not started. A job that its launcher started is stopped."""
+        """Withdraws jobs to cancel that have not started. A job that its launcher started is stopped."""
         if not self._to_end:
             return
         for slot in self._slots.values():
@@ -386,20 +385,21 @@ class SlotLoop:
         self._batch += (JobQueued(slot_job.job), JobStarted(slot_job.job.uuid, attempt))
 
     def _host_now(self) -> dict[str, Any]:
-        """Numbers of the whole machine, recent enough for jobs of milliseconds."""
+        """Returns numbers of the whole machine, recent enough for jobs of milliseconds."""
         now_s = mono_s(self._context.clock)
         if now_s - self._host_read_at_s > _HOST_EVERY_S:
             self._host_reading, self._host_read_at_s = self._host.read(), now_s
         return self._host_reading
 
     def _retire(self, slot: Slot) -> None:
-        """The jobs that wait in it go to another slot; one that its launcher had begun goes with it."""
+        """Closes a slot. Jobs that wait in it go to another slot; a job that its launcher had begun ends with
+        it."""
         self._take_all_back(slot)
         while (begun := slot.follow_on()) is not None:
             self._begin(slot, begun)
             self._has_ended(*slot.finish(None, self._host_now()))
         self._drop_slot(slot)
-        self._is_hungry = True  # a new one can be started
+        self._is_hungry = True  # a new slot can be started
 
     def _drop_slot(self, slot: Slot) -> None:
         self._poll.unregister(slot.socket)
@@ -407,8 +407,8 @@ class SlotLoop:
         slot.close()
 
     def _put_records_together(self) -> None:
-        """All at once: one after the other, between jobs that push each other out of the processor's caches,
-        they would take twice the time."""
+        """Builds all records at once: between jobs, which evict them from the processor's caches, it would
+        take twice the time."""
         ended, self._ended_jobs = self._ended_jobs, []
         now_us = self._context.clock.now_us()
         for slot_job, finished in ended:
@@ -434,7 +434,7 @@ class SlotLoop:
     # ---- the end ---------------------------------------------------------------------------------
 
     def _stop(self) -> None:
-        """Stops the slots. Normally nothing runs; jobs that do are cancelled."""
+        """Stops the slots. Normally nothing runs; running jobs are cancelled."""
         self._is_stopping = True
         try:
             graces_s = [slot.current.job.grace_s for slot in self._slots.values() if slot.current is not None]
@@ -454,7 +454,7 @@ class SlotLoop:
                 self._drop_slot(slot)
 
     def _give_up_unanswered(self) -> None:
-        """Drops jobs whose slot does not answer; their end is unknown."""
+        """Ends jobs whose slot does not answer; their end is unknown."""
         for slot in self._slots.values():
             slot_job = slot.current
             if slot_job is not None:

@@ -1,5 +1,5 @@
-"""One file per slot with its owner and its groups: between two jobs nothing else names them, and groups of a
-program that is killed then would stay."""
+"""Slot marks: one file per slot with its owner and its groups. Between two jobs no record has them, and
+groups of a killed owner would stay."""
 
 import contextlib
 import os
@@ -22,16 +22,17 @@ from joblens.probes.proc.process_tree import ProcessTreeProbe
 
 class SlotMark(Struct, frozen=True):
     owner: Owner
-    files: str  # path prefix of what its jobs print to
+    files: str  # path prefix of the output files of its jobs
     kind: str = ""
-    paths: dict[str, str] = {}  # of its groups, where it has some
+    paths: dict[str, str] = {}  # of its groups, if any
     launcher_pid: int | None = None  # None: not started yet
     launcher_start_ticks: int | None = None
-    counter_files: tuple[str, ...] = ()  # of its groups, in the order in which the launcher notes them
+    counter_files: tuple[str, ...] = ()  # of its groups, in the order of the launcher's notes
 
 
 def write_mark(spool_dir: str, name: str, mark: SlotMark) -> None:
-    """A slot works without a mark where it cannot be written. Never leaves half a mark, also when killed."""
+    """Writes a mark atomically, even if this process is killed. A slot works without one if it cannot be
+    written."""
     path, text = os.path.join(spool_dir, name + SLOT_SUFFIX), msgspec.json.encode(mark)
     with contextlib.suppress(OSError):
         try:
@@ -55,8 +56,8 @@ def has_slots(spool_dir: str) -> bool:
 
 def sweep_slots(spool_dir: str, host: HostFacts, unfinished: Iterable[Record]) -> None:
     """Removes the groups of slots whose owner is gone, once nothing runs in them. Groups of `unfinished` jobs
-    stay: recovery reads their usage there. So do slots of an owner whose ledger may have jobs that the store
-    does not know. Jobs of a queue are delivered again."""
+    stay: recovery reads their usage there. So do slots of an owner whose ledger may have jobs that are
+    missing in the store. Jobs of a queue are delivered again."""
     in_ledgers = [ledger_owner(path) for path in ledgers(spool_dir)]
     wanted = {
         path
@@ -71,7 +72,7 @@ def sweep_slots(spool_dir: str, host: HostFacts, unfinished: Iterable[Record]) -
 
 
 def end_slot(mark: SlotMark) -> None:
-    """Its launcher, too."""
+    """Kills the job of a slot and its launcher."""
     standing = {key: path for key, path in mark.paths.items() if os.path.isdir(path)}
     if standing:
         with contextlib.suppress(JoblensError):
@@ -96,7 +97,7 @@ def read_mark(spool_dir: str, name: str) -> SlotMark | None:
 
 
 def slot_marks(spool_dir: str) -> dict[str, SlotMark]:
-    """By the names of their slots."""
+    """Returns marks by the names of their slots."""
     try:
         names = [
             name.removesuffix(SLOT_SUFFIX) for name in os.listdir(spool_dir) if name.endswith(SLOT_SUFFIX)
@@ -115,7 +116,7 @@ def _is_cleared(mark: SlotMark) -> bool:
         try:
             groups = JobGroups.open(mark.kind, standing)
         except JoblensError:
-            return True  # not of joblens' making: nothing to take away
+            return True  # joblens did not make them
         if not groups.is_empty() or groups.remove():
             return False
     for suffix in ("out", "err"):

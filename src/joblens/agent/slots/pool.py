@@ -1,4 +1,4 @@
-"""Many jobs, a few at a time, at the rate of bare spawning."""
+"""Slot pool: many jobs, a few at a time, at the rate of bare spawning."""
 
 import atexit
 import threading
@@ -10,16 +10,16 @@ from joblens.agent.slots.loop import SlotListener, SlotLoop, SlotPlan
 from joblens.agent.slots.slot import SlotJob
 from joblens.model.jobs.job import Record
 
-READ_AHEAD = 256  # jobs that were read and have not come back as records
+READ_AHEAD = 256  # jobs that were read and have no record yet
 
 
 class SlotPool(SlotListener):
-    """`run` yields each record once it is in the store for good, in the order the jobs ended.
+    """`run` yields each record once it is safe in the store, in the order the jobs ended.
 
-    The slots are looked after on a thread of their own: what the jobs use is booked and recorded whatever
-    the reader of the results does meanwhile, and an interrupt of the program, which Python may raise between
-    any two instructions of its main thread, never tears that apart. Jobs are read on the reader's thread, as
-    many ahead as `READ_AHEAD` says, so that a reader who stops for long stops new jobs, not memory."""
+    The slots run on a thread of their own: jobs are measured and recorded whatever the reader of the results
+    does meanwhile, and an interrupt of the program, which Python may raise between any two instructions of
+    its main thread, cannot leave that half done. Jobs are read on the reader's thread, up to `READ_AHEAD`: a
+    reader that pauses delays new jobs and uses no memory."""
 
     def __init__(self, context: AgentContext, plan: SlotPlan) -> None:
         self._loop = SlotLoop(context, plan, self)
@@ -32,18 +32,18 @@ class SlotPool(SlotListener):
         self._ended.put(error)
 
     def take_samples(self) -> None:
-        """On the sampler's thread."""
+        """Called on the sampler's thread."""
         self._loop.take_samples()
 
     def poll_cancel_requests(self) -> None:
-        """On the sampler's thread."""
+        """Called on the sampler's thread."""
         self._loop.poll_cancel_requests()
 
     def run(self, jobs: Iterable[SlotJob]) -> Iterator[Record]:
-        """Closing the generator, or an exception in its caller, ends the jobs and records that; jobs
-        that had not begun never were."""
+        """Yields records. Closing the generator, or an exception in its caller, kills and records running
+        jobs; jobs that had not begun get no record."""
         thread = threading.Thread(target=self._loop.drive, name="joblens-slots", daemon=True)
-        # A program may end while it holds on to the generator, when it is too late for threads.
+        # A program may end while it has the generator, when it is too late for threads.
         atexit.register(self._close, thread)
         try:
             thread.start()
@@ -76,11 +76,11 @@ class SlotPool(SlotListener):
         return ended
 
     def _close(self, thread: threading.Thread) -> None:
-        """Normally nothing runs; jobs that do are killed before this returns."""
+        """Stops the thread. Normally nothing runs; running jobs are killed."""
         is_asked_again = False
         while thread.is_alive():
             try:
                 self._loop.stop(at_once=is_asked_again)
                 thread.join()
             except KeyboardInterrupt:
-                is_asked_again = True  # a person means it
+                is_asked_again = True  # a user insists

@@ -1,4 +1,4 @@
-"""The record of a slot's job, from what its slot tells of its end."""
+"""Record of a slot's job, from the facts that its slot reports at its end."""
 
 import os
 
@@ -27,7 +27,7 @@ _NO_USAGE = Usage()
 def ended_record(
     slot_job: SlotJob, attempt: Attempt, finished: Finished, now_us: int, secrets: SecretValues = NO_SECRETS
 ) -> Record:
-    """`secrets`: not to be in what is kept of its output."""
+    """`secrets`: hidden in the stored part of its output."""
     job = slot_job.job
     if finished.error is not None:
         outcome = not_started_outcome(slot_job, finished.error, now_us)
@@ -49,13 +49,13 @@ def _outcome(record: Record, finished: Finished, secrets: SecretValues, *, is_co
         record, _ending(finished), samples, finished.sample_count, finished.origins, printed
     )
     if finished.sample_count > 2:
-        # Below that there is nothing to make a profile of: the totals say it all.
+        # With fewer samples, a profile adds nothing to the totals.
         outcome = with_profile(outcome, samples, finished.details)
     return with_findings(record, outcome, samples)
 
 
 def cut_off(attempt: Attempt, now_us: int) -> Finished:
-    """Of a job whose launcher does not answer and is killed."""
+    """Returns the end of a job whose launcher does not answer and is killed."""
     return Finished(
         status=None,
         cause=EndCause.CANCELLED,
@@ -65,7 +65,7 @@ def cut_off(attempt: Attempt, now_us: int) -> Finished:
 
 
 def early_outcome(slot_job: SlotJob, finished: Finished) -> Outcome:
-    """How it ended, before anybody has put together what it used."""
+    """Returns how it ended, before its usage is known."""
     if finished.error is not None:
         return not_started_outcome(slot_job, finished.error, finished.ended_at_us)
     oom_kills = finished.samples[-1].oom_kills if finished.samples else None

@@ -1,12 +1,12 @@
-"""A slot: control groups with a resident launcher inside, that run one job after another.
+"""Slot: control groups with a resident launcher inside, which runs one job after another.
 
-A job is born in the groups of its slot; what it used is the difference of the groups' counters before and
-after, less the launcher's own. A slot is used again only while nothing but its launcher is inside and little
-cache is left charged; a job that left processes behind or met an out-of-memory kill retires the slot.
+A job starts in the groups of its slot; its usage is the difference of the groups' counters before and after,
+less that of the launcher. A slot is reused only while its launcher is alone inside and little cache is
+charged; a job with leftovers or an out-of-memory kill retires the slot.
 
 All methods but `take_sample` are called on one thread. The launcher goes from one job to the next by itself,
-so what runs may be a job further on than `current` while an answer of the launcher waits to be read: nothing
-is sampled or signalled then."""
+so a later job than `current` may be running while an answer of the launcher is unread: nothing is sampled or
+signalled then."""
 
 import contextlib
 import os
@@ -41,34 +41,34 @@ from joblens.probes.proc.process_tree import ProcessTreeProbe
 _CACHE_TOLERATED = 4 << 20
 _PEAK = "memory_kernel_peak_bytes"
 _ENDING_S = 0.02  # a process that is just ending is not a leftover
-# Jobs that the launcher can begin before this process comes to hear of the last one's end, by how long the
-# last one took: enough for some milliseconds, since they start the later the longer those before them take.
+# Jobs that the launcher can begin before this process receives the last one's end, by its duration: enough
+# for some milliseconds.
 _AHEAD_BY_DURATION = ((0.003, 8), (0.02, 2))
 _LEAST_AHEAD = 1
 _NOTHING_MORE: dict[str, str] = {}
-_NO_CO2 = {"co2": NO_GRID_FACTOR}  # for jobs that have no factor
+_NO_CO2 = {"co2": NO_GRID_FACTOR}  # for jobs without a factor
 _NO_DETAILS = Details()
 
 
 class SlotJob(Struct, frozen=True):
-    """A job without limits of its own, and what really runs."""
+    """Job without limits of its own, and its real command."""
 
     job: Job
     argv: tuple[str, ...]
     env: dict[str, str]  # changes to the owner's environment
-    folder: str = ""  # for what it prints; '': one named by its uuid
-    streams: str = ""  # what is different about them (slot_launcher)
+    folder: str = ""  # for its output; '': named by its uuid
+    streams: str = ""  # differences of its output (slot_launcher)
     shape: Any = None  # jobs of one shape can run in the same slots
-    end_signal: int = signal.SIGTERM  # the signal that asks it to stop
+    end_signal: int = signal.SIGTERM  # requests its end
 
 
 class Finished(Struct, kw_only=True):
-    """Facts about a slot's job that has ended; turned into an outcome later."""
+    """Facts about an ended job of a slot, for its outcome."""
 
     status: int | None = 0  # None: unknown, the launcher was killed
     cause: EndCause = EndCause.NONE
     reaped: ExitUsage | None = None
-    samples: list[Sample] = []  # a selection of them, when there were many
+    samples: list[Sample] = []  # a selection, if there were many
     sample_count: int = 0
     origins: Origins = Origins()
     details: Details = _NO_DETAILS
@@ -79,7 +79,7 @@ class Finished(Struct, kw_only=True):
     stderr_bytes: int = 0
     logs_dir: str = ""
     ended_ns: int | None = None
-    is_clean: bool = True  # nothing is left behind, so that a job that was sent ahead runs by now
+    is_clean: bool = True  # nothing is left behind, so a job that was sent ahead runs by now
     error: StartFailed | None = None
 
 
@@ -95,8 +95,8 @@ class Slot:
         env: Mapping[str, str] = _NOTHING_MORE,
         ledger: SlotLedger | None = None,
     ) -> None:
-        """`env`: variables of its jobs beside the owner's environment. `ledger`: None where no process has to
-        find its jobs again. Raises LaunchError."""
+        """`env`: variables of its jobs, added to the owner's environment. `ledger`: None if no process has to
+        recover its jobs. Raises LaunchError."""
         self._context = context
         self._output_max_bytes = output_max_bytes
         self._ledger = ledger
@@ -113,13 +113,13 @@ class Slot:
         self._ahead: deque[SlotJob] = deque()  # sent to the launcher, not known to have begun
         self._given_back: list[SlotJob] = []  # skipped by the launcher, not yet fetched
         self._most_ahead = _LEAST_AHEAD
-        self._skips_due = 0  # jobs that were taken back, of which the launcher has yet to hear
-        self._lock = threading.Lock()  # for all below, and `current`
+        self._skips_due = 0  # jobs that were taken back, which the launcher has not skipped yet
+        self._lock = threading.Lock()  # for everything below, and `current`
         self._is_answered = False  # the end of `current` is reported, and another job may run
         self._tree: ProcessTreeProbe | None = None
         self._instruments: SlotInstruments | None = None
         self._first: Sample | None = None
-        self._samples: RunningSummary | None = None  # made for jobs that live to see a tick
+        self._samples: RunningSummary | None = None  # created for jobs that run long enough to be sampled
         self._started_ns = self._started_at_us = 0
 
     # ---- jobs to run ---------------------------------------------------------------------------
@@ -131,12 +131,12 @@ class Slot:
 
     @property
     def free_ahead(self) -> int:
-        """How many jobs may be sent: one to run, and a few ahead that follow it without a pause."""
+        """Returns how many jobs may be sent: one to run, and a few ahead that follow it without a pause."""
         if self.current is None:
             return 0 if self.is_spent else 1
         if self._skips_due or self._must_reclaim or self._cause is not EndCause.NONE:
             return 0
-        # Half empty before it is filled again: several at once cost hardly more than one.
+        # Filled again when half empty: several at once cost hardly more than one.
         return 0 if len(self._ahead) > self._most_ahead // 2 else self._most_ahead - len(self._ahead)
 
     @property
@@ -148,12 +148,12 @@ class Slot:
 
     @property
     def running_since_ns(self) -> int:
-        """Of `current`, by the monotonic clock."""
+        """Start of `current`, by the monotonic clock."""
         return self._started_ns
 
     def send(self, slot_jobs: list[SlotJob]) -> None:
-        """Has the launcher run them one after the other, after the one it has; `begin` follows when the first
-        of them runs at once."""
+        """Makes the launcher run them one after the other, after its present job. Call `begin` if the first
+        of them starts at once."""
         has_one = self.current is not None
         self._home.launcher.give_jobs([self._order(slot_job) for slot_job in slot_jobs], has_one=has_one)
         self._ahead += slot_jobs if has_one else slot_jobs[1:]
@@ -166,23 +166,23 @@ class Slot:
         return SlotOrder(job.uuid, argv, changes, job.cwd, folder, streams, offset)
 
     def take_back(self) -> SlotJob | None:
-        """The last job that was sent ahead, unless the launcher has begun it."""
+        """Returns the last job that was sent ahead, unless the launcher has begun it."""
         if not self._ahead or not self._home.launcher.take_permit_back():
             return None
         self._skips_due += 1
         return self._ahead.pop()
 
     def fetch_given_back(self) -> list[SlotJob]:
-        """Returns the jobs that the launcher skipped while it was asked for something else."""
+        """Returns the jobs that the launcher skipped during another request."""
         given_back, self._given_back = self._given_back, []
         return given_back
 
     def follow_on(self) -> SlotJob | None:
-        """After a clean end: the job that was sent ahead, which runs now."""
+        """Returns the job that was sent ahead and runs now, after a clean end."""
         return self._ahead.popleft() if self._ahead else None
 
     def skipped(self, uuid: str) -> SlotJob | None:
-        """The launcher did not run a job that was sent ahead. -> it, unless it was taken back before"""
+        """Handles a job that was sent ahead and not run. Returns it, unless it was taken back before."""
         for slot_job in self._ahead:
             if slot_job.job.uuid == uuid:
                 self._ahead.remove(slot_job)
@@ -193,8 +193,8 @@ class Slot:
     # ---- one job -------------------------------------------------------------------------------
 
     def begin(self, slot_job: SlotJob, host: dict[str, Any], started_ns: int | None = None) -> Attempt:
-        """The launcher runs it. The base was read when the job before it ended; `host` is what the whole
-        machine does now."""
+        """Sets the running job and returns its attempt. The base was read at the end of the previous job;
+        `host`: present numbers of the machine."""
         context, home = self._context, self._home
         now_ns, now_us = context.clock.mono_ns(), context.clock.now_us()
         with self._lock:
@@ -223,7 +223,7 @@ class Slot:
         )
 
     def receive(self) -> tuple[Any, ...] | None:
-        """The launcher's answer; None when it is gone."""
+        """Returns the launcher's answer, or None if it is gone."""
         with self._lock:
             try:
                 message = self._home.launcher.receive()
@@ -233,7 +233,7 @@ class Slot:
             return message
 
     def finish(self, message: tuple[Any, ...] | None, host: dict[str, Any]) -> tuple[SlotJob, Finished]:
-        """Returns what the job used, from the launcher's answer, and prepares the slot for the next one."""
+        """Returns the job's usage, from the launcher's answer, and prepares the slot for the next job."""
         with self._lock:
             slot_job = self.current
             assert slot_job is not None
@@ -285,8 +285,8 @@ class Slot:
         return finished
 
     def _launcher_is_lost(self, uuid: str, host: dict[str, Any]) -> Finished:
-        """Kills the rest of the job, because its launcher was killed and nothing can wait for it; the group
-        still has its usage."""
+        """Kills the rest of the job: its launcher was killed, so nothing can wait for it. The group still has
+        its usage."""
         self.is_spent = True
         if self._home.groups is not None:
             self._home.groups.kill()
@@ -308,7 +308,7 @@ class Slot:
         )
 
     def _all_samples(self, last: Sample | None) -> tuple[list[Sample], int]:
-        """(what is kept of them, how many there were)"""
+        """Returns (selected samples, their total number)."""
         assert self._first is not None
         if self._samples is None:
             samples = [self._first, last] if last is not None else [self._first]
@@ -320,13 +320,13 @@ class Slot:
     def _sample(
         self, reading: dict[str, Any], host: dict[str, Any], own_usec: int = 0, at_ns: int | None = None
     ) -> Sample:
-        """`at_ns`: when it was read, where that was not just now."""
+        """`at_ns`: time of the reading, if not now."""
         now_ns = self._context.clock.mono_ns()
         at_ns = at_ns or now_ns
         at_us = self._context.clock.now_us() - (now_ns - at_ns) // 1000
         elapsed_us = max(0, at_ns - self._started_ns) // 1000
         fields = self._numbers.since_start(reading, own_usec, was_sampled=self._samples is not None)
-        if self._samples is not None:  # the last sample may have come between the end and its report
+        if self._samples is not None:  # the last sample may be between the end and its report
             before = self._samples.samples[-1]
             elapsed_us, at_us = max(elapsed_us, before.elapsed_us), max(at_us, before.at_us)
             if self._probe is None:
@@ -341,8 +341,8 @@ class Slot:
             return
         self._numbers.rebase(after)
         if not self._must_reclaim:
-            # Found out only now, when the next job may run already: it is taken off by difference, and
-            # the cache is reclaimed before the first one that was not sent ahead.
+            # Known only now, when the next job may run already: the cache is subtracted from its numbers, and
+            # reclaimed before the first job that was not sent ahead.
             self._must_reclaim = after.get("memory_file_bytes", 0) > _CACHE_TOLERATED
         elif not self._ahead:
             self._must_reclaim = False
@@ -351,14 +351,15 @@ class Slot:
             self._numbers.rebase(self._probe.read())
 
     def _end_leftovers(self, totals: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
-        """Counts and ends what outlived the job's main process. -> (how many, totals with theirs)"""
+        """Counts and kills processes that outlived the job's main process. Returns (their number, totals with
+        theirs)."""
         time.sleep(_ENDING_S)
         count = len(self._home.job_pids())
         self._kill()
         self._home.launcher.say("reap")
         try:
             answer = self._home.launcher.receive()
-            while answer[0] == "skipped":  # what was sent ahead does not follow a job like this
+            while answer[0] == "skipped":  # jobs that were sent ahead do not follow this one
                 slot_job = self.skipped(answer[1])
                 if slot_job is not None:
                     self._given_back.append(slot_job)
@@ -376,7 +377,7 @@ class Slot:
     # ---- on the sampler's thread -----------------------------------------------------------------
 
     def take_sample(self, host: HostProbe) -> tuple[Job, int, Sample] | None:
-        """While a job runs. -> (job, index, sample)"""
+        """Samples a running job. Returns (job, index, sample)."""
         self._open_instruments()
         with self._lock:
             slot_job = self.current
@@ -387,7 +388,7 @@ class Slot:
             except (ProbeError, OSError):
                 return None
             others = self._instruments.read()
-            # Asked after reading: no answer yet means that what was read was this job's.
+            # Checked after reading: without an answer, the reading belongs to this job.
             if self._is_answered or self._home.launcher.has_answered():
                 return None
             if self._samples is None:
@@ -400,20 +401,22 @@ class Slot:
             return slot_job.job, self._samples.count - 1, sample
 
     def _open_instruments(self) -> None:
-        """Without the lock, which the end of the job needs: opening takes a while, at first above all."""
+        """Opens instruments without the lock, which the end of the job needs: opening takes a while, most at
+        first."""
         slot_job = self.current
         if slot_job is None or self._instruments is not None:
             return
         opened = SlotInstruments(slot_job.job, self._context, self._home)
         with self._lock:
-            # They look at this job, and at no other that has begun meanwhile.
+            # They measure this job, and no other that has begun meanwhile.
             if self.current is slot_job and not (self._is_answered or self._home.launcher.has_answered()):
                 self._instruments = opened
                 return
         opened.close()
 
     def _read_tree(self) -> dict[str, Any]:
-        """Of the living; what they waited for is in it. Made only for jobs that live to see a tick."""
+        """Reads live processes and those that they waited for. Opened only for jobs that run long enough to
+        be sampled."""
         if self._tree is None:
             self._tree = ProcessTreeProbe(self._home.launcher.pid, include_root=False)
         return self._tree.read()
@@ -446,9 +449,9 @@ class Slot:
     # ---- the end ---------------------------------------------------------------------------------
 
     def stop(self, *, at_once: bool = False) -> None:
-        """TERM the first time, KILL once the grace time is over or when it must be at once; never the
-        launcher. To be called until the job has ended. Withdraw jobs sent ahead first: one that
-        cannot be withdrawn runs, and the job that is meant has ended by itself."""
+        """Sends TERM the first time, KILL once the grace time is over or `at_once`; never to the launcher.
+        Call it until the job has ended. Withdraw jobs sent ahead first: one that cannot be withdrawn runs,
+        and the requested job has ended by itself."""
         if self.current is None or self._ahead or self._home.launcher.has_answered():
             return
         now_ns = time.monotonic_ns()
@@ -464,7 +467,7 @@ class Slot:
         self.is_spent = self.is_spent or self._home.groups is not None
 
     def close(self) -> None:
-        """Ends what runs in it, too."""
+        """Kills a running job, and closes the slot."""
         with self._lock:
             if self.is_busy:
                 self._kill()
@@ -478,7 +481,7 @@ def _most_ahead(duration_s: float) -> int:
 
 
 def _counters_of(reaped: ExitUsage) -> dict[str, Any]:
-    """The last sample where there is no group: everything has been waited for."""
+    """Returns the last sample without a group: everything has been waited for."""
     return {
         "cpu_total_usec": reaped.user_usec + reaped.system_usec,
         "cpu_user_usec": reaped.user_usec,

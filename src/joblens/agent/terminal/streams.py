@@ -1,15 +1,14 @@
 """Streams of a job: output files with a size limit, and the copy to the user's terminal.
 
-The job (or the pump) appends to a plain file. When the file exceeds its limit, the middle is returned to
-the file system as a hole while writing continues; at the end the file is shortened, with a line that says
-how much was omitted.
+The job (or the pump) appends to a plain file. When the file exceeds its limit, the middle is returned to the
+file system as a hole while writing continues; at the end the file is shortened, with a line that reports the
+omitted size.
 
-Nothing here waits for a reader: while it does not read, the job waits (its pipe is not read until there
-is space) and joblens still handles time-outs, limits and signals.
+Nothing here waits for a reader: while it does not read, the job waits (its pipe is not read until there is
+space) and joblens still handles time-outs, limits and signals.
 
-On a terminal the job gets pseudo-terminals: one for keys and stdout, which controls it, and one for
-stderr, so that the two can be separated. Elsewhere it gets pipes, and our own stdin.
-"""
+On a terminal the job gets pseudo-terminals: one for keys and stdout, which controls it, and one for stderr,
+so that the two can be separated. Elsewhere it gets pipes, and our own stdin."""
 
 from __future__ import annotations
 
@@ -36,10 +35,10 @@ _FALLOC_KEEP_SIZE, _FALLOC_PUNCH_HOLE = 1, 2
 class LiveDisplay(Protocol):
     """Shows a job while it runs, on the screen that its output goes to."""
 
-    redraw_at_s: float | None  # when the output will be quiet
+    redraw_at_s: float | None  # time when the output will be quiet
 
     def draw(self, samples: list[Sample]) -> None:
-        """Does nothing where it would disturb the output."""
+        """Draws the display, unless it would disturb the output."""
         ...
 
     def erase(self) -> None:
@@ -50,7 +49,7 @@ class LiveDisplay(Protocol):
 
 
 class CappedFile:
-    """One stream. Half of `max_bytes` is kept from the start, half from the end."""
+    """Output file of one stream. Half of `max_bytes` is kept from the start, half from the end."""
 
     def __init__(self, path: str, max_bytes: int, *, is_used: bool = True) -> None:
         self.path = path
@@ -79,7 +78,7 @@ class CappedFile:
             return 0
 
     def finish(self) -> int:
-        """Removes the hole. Returns how much the job printed in all."""
+        """Removes the hole. Returns the size of all output."""
         size = self.size()
         if size > 2 * self._half + _BLOCK:
             try:
@@ -105,8 +104,8 @@ class CappedFile:
 
 
 class OutputFiles:
-    """The two streams of one job. `streams`: how they differ from the default in slots (slot_launcher);
-    only files that get output are created."""
+    """Output files of one job. `streams`: differences from the default in slots (slot_launcher); only files
+    that get output are created."""
 
     def __init__(self, directory: str, max_bytes: int, streams: str = "") -> None:
         make_private_folder(directory)
@@ -170,8 +169,8 @@ _TRIM_EVERY = 8 << 20
 
 
 class Target:
-    """A stream of ours, written to without blocking. It may be shared with other processes, so its mode
-    is not changed: it is opened a second time instead, if possible."""
+    """Output stream of this process, written without blocking. It may be shared with other processes, so its
+    mode is not changed: it is opened a second time instead, if possible."""
 
     def __init__(self, descriptor: int) -> None:
         mode = os.fstat(descriptor).st_mode
@@ -190,7 +189,7 @@ class Target:
                 self._most_at_once = _ALWAYS_FITS
 
     def write(self, data: memoryview) -> int:
-        """Returns how much was written; 0: it is full."""
+        """Returns how many bytes were written; 0 if it is full."""
         if self._poll is not None and not self._poll.poll(0):
             return 0
         try:
@@ -238,7 +237,7 @@ class OutputPump:
         self._loop.watch(self._source, self._move)
 
     def take_rest(self) -> None:
-        """The job has ended: unread output is stored; it is shown as soon as the target accepts it."""
+        """Stores unread output after the job's end; it is shown as soon as the target accepts it."""
         while self._is_open and self._read():
             pass
         if self._output_file is not None:
@@ -277,7 +276,7 @@ class OutputPump:
             try:
                 written = self._target.write(self._unshown[0])
             except BrokenPipeError:
-                # The reader is gone. Without joblens the job would get SIGPIPE: it gets that.
+                # The reader is gone. The job gets SIGPIPE, as without joblens.
                 self._give_up_target()
                 self._close_source()
                 return
@@ -367,7 +366,7 @@ Noting = Callable[[bytes], None]
 
 
 class JobStreams:
-    """`terminal`: the job's controlling one, or None; it is also the first of `terminals`."""
+    """`terminal`: the job's controlling terminal, or None; it is also the first of `terminals`."""
 
     def __init__(
         self,
@@ -392,7 +391,8 @@ class JobStreams:
         on_terminal = [os.isatty(descriptor) for descriptor in (0, 1, 2)]
         if on_terminal[0] or on_terminal[1]:
             self.terminal = self._make_terminal(1 if on_terminal[1] else 0, takes_keys=takes_keys)
-        # If we may not read from the terminal now (we were started with '&'), the job may not either.
+        # If this process may not read from the terminal now (it was started with '&'), the job may not
+        # either.
         stdin = self.terminal.slave if on_terminal[0] and self.terminal else 0
         stdout = self._connect(1, self.terminal if on_terminal[1] else None, output)
         error_terminal = self._make_terminal(2, takes_keys=takes_keys) if on_terminal[2] else None

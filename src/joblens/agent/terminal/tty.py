@@ -38,8 +38,8 @@ class PseudoTerminal:
             pass
 
     def is_line_mode(self) -> bool:
-        """Returns whether the program reads whole lines and a key interrupts it: it is not an editor or a
-        prompt."""
+        """Returns whether the program reads whole lines and a key interrupts it: it is neither an editor nor
+        a prompt."""
         wanted = termios.ICANON | termios.ISIG
         return bool(self._modes()[_LFLAG] & wanted == wanted)
 
@@ -59,7 +59,7 @@ class PseudoTerminal:
             return -1
 
     def type_in(self, keys: bytes) -> int:
-        """Writes keys to the job without waiting for it to read them; returns how many it took."""
+        """Writes keys to the job without waiting for it to read them; returns how many were accepted."""
         try:
             return os.write(self.inlet, keys)
         except BlockingIOError:
@@ -150,7 +150,8 @@ class Keyboard:
         self.job_group = -1  # process group of the job's main process
 
     def take(self) -> None:
-        """Called at the start, and again whenever the user may have brought joblens to the foreground."""
+        """Takes the terminal, at the start and whenever the user may have brought joblens to the
+        foreground."""
         if not self._is_taken and is_in_foreground(0):
             self._is_taken = True
             self._real.enter()

@@ -1,4 +1,4 @@
-"""Broker URL as people write it, and passwords of broker and store removed from an environment."""
+"""Broker URL as users write it, and removal of passwords of broker and store from an environment."""
 
 import os
 import re
@@ -33,10 +33,10 @@ _HOST_AND_PORT = re.compile(r"[A-Za-z0-9.-]+:\d+(/.*)?")
 class Broker(Struct, frozen=True, kw_only=True):
     kind: str  # redis, amqp or folder
     shown: str  # without user and password: for messages, records and the table of workers
-    url: str  # as Celery takes it, with everything
+    url: str  # complete, for Celery
     folder: str = ""
     options: dict[str, Any] = field(default_factory=dict)
-    secrets: tuple[str, ...] = ()  # what must not stand in any message
+    secrets: tuple[str, ...] = ()  # must not appear in any message
 
     def __repr__(self) -> str:
         return f"Broker({self.shown!r})"
@@ -48,7 +48,7 @@ class Broker(Struct, frozen=True, kw_only=True):
 
 
 def parse_broker(text: str | None, default_folder: str) -> Broker:
-    """'' or None: the folder that joblens keeps for itself. Raises InputError."""
+    """Returns the broker of a URL or folder. '' or None: the default folder. Raises InputError."""
     text = (text or "").strip()
     if not text:
         return _folder(default_folder)
@@ -83,7 +83,7 @@ def parse_broker(text: str | None, default_folder: str) -> Broker:
 
 
 def recorded_broker(text: str) -> str:
-    """The URL as it may be stored with a run: '***' in place of passwords. Raises InputError."""
+    """Returns the URL to store with a run: '***' in place of passwords. Raises InputError."""
     broker = parse_broker(text, "")
     if broker.kind == "folder":
         return broker.folder
@@ -91,8 +91,8 @@ def recorded_broker(text: str) -> str:
 
 
 def broker_of_run(recorded: str, configured: str | None) -> str:
-    """The URL to connect to. Passwords are those of the configured broker of the same host and user. Raises
-    InputError where it is none."""
+    """Returns the URL to connect to. Passwords are those of the configured broker of the same host and user.
+    Raises InputError if the configured broker is another one."""
     if REDACTED not in recorded:
         return recorded
     if configured is not None and "://" in configured:
@@ -118,7 +118,7 @@ def _without_password(url: str) -> str:
 
 
 def _joined(parts: SplitResult) -> str:
-    """geturl leaves out the slashes of redis+socket:///PATH."""
+    """Returns the URL. geturl would omit the slashes of redis+socket:///PATH."""
     return f"{parts.scheme}://{parts.netloc}{parts.path}{'?' if parts.query else ''}{parts.query}"
 
 
@@ -132,7 +132,7 @@ def _is_secret_key(name: str) -> bool:
 
 
 def _with_passwords(recorded: str, configured: str) -> str | None:
-    """None where the configured broker is of another host or user, or has no password either."""
+    """Returns None if the configured broker is of another host or user, or has no password either."""
     wanted, known = recorded.split(";"), configured.strip().split(";")
     if len(wanted) != len(known):
         return None
@@ -157,7 +157,7 @@ def _filled(recorded: str, configured: str) -> str | None:
 
 
 def check_queue(name: str) -> str:
-    """Names of queues become names of files and of keys."""
+    """Returns the name if it can name files and keys. Raises InputError."""
     if not _QUEUE_NAME.fullmatch(name):
         raise InputError(
             f"{name!r} cannot be the name of a queue",
@@ -167,7 +167,7 @@ def check_queue(name: str) -> str:
 
 
 def check_route(name: str) -> str:
-    """A queue, or a queue and a label (model.labels)."""
+    """Checks a queue, or a queue and a label (model.labels)."""
     check_queue(queue_and_label(name)[0])
     return name
 
@@ -177,7 +177,8 @@ def _hint() -> str:
 
 
 def _plain(error: ValueError) -> str:
-    """Messages of the standard library quote parts of the URL, which may be a password."""
+    """Returns the reason without the message of the standard library, which quotes parts of the URL: perhaps
+    a password."""
     return "the port is not a number from 0 to 65535" if "ort" in str(error) else "it is not a URL"
 
 
@@ -211,7 +212,7 @@ def _redis_socket(parts: SplitResult, secrets: tuple[str, ...]) -> Broker:
 
 
 def _sentinel(text: str, secrets: tuple[str, ...]) -> Broker:
-    """sentinel://HOST:PORT/DB;sentinel://HOST:PORT?master_name=NAME"""
+    """Parses sentinel://HOST:PORT/DB;sentinel://HOST:PORT?master_name=NAME"""
     bare, _, query = text.partition("?")
     master = dict(parse_qsl(query)).get("master_name", "")
     if not master:
@@ -230,7 +231,7 @@ def _sentinel(text: str, secrets: tuple[str, ...]) -> Broker:
 
 
 def _with_certificate_check(parts: SplitResult) -> str:
-    """Celery wants it said; unless it is said otherwise, the server's certificate is checked."""
+    """Adds the option for checking the server's certificate, which Celery requires, unless it is set."""
     query = dict(parse_qsl(parts.query))
     query.setdefault("ssl_cert_reqs", "required")
     return parts._replace(query=urlencode(query)).geturl()
@@ -257,14 +258,14 @@ _BROKER = "JOBLENS_QUEUE_BROKER"
 
 
 def leave_out_passwords(env: MutableMapping[str, str]) -> None:
-    """Of the store and the broker; where they are stays."""
+    """Removes passwords of the store and the broker; their addresses stay."""
     for name in _STORES:
         if has_password(env.get(name, "")):
             env[name] = without_password(env[name])
     try:
         broker = parse_broker(env.get(_BROKER, ""), "/")
     except InputError:
-        del env[_BROKER]  # which part of it is a password is unknown
+        del env[_BROKER]  # the part that is a password is unknown
         return
     if broker.secrets:
         env[_BROKER] = broker.shown

@@ -1,4 +1,4 @@
-"""Consumer of a worker at a broker: a real Celery worker, without task processes."""
+"""Celery consumer: receives messages of a worker's broker by a real Celery worker, without task processes."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ _FIRST_PAUSE_S = 0.5
 
 
 class NoPool(BasePool):  # type: ignore[misc]  # Celery has no types
-    """Jobs are run by joblens; this only says how many at a time."""
+    """Pool without processes: joblens runs the jobs. It only sets their number."""
 
     def register_with_event_loop(self, hub: Any) -> None:
         self.app.joblens_inbox.listen(hub)
@@ -76,8 +76,8 @@ class ConsumerWorker(WorkController):  # type: ignore[misc]
 
 
 _PAUSE_S = 1.0
-_MESSAGES_PER_JOB = 4  # under way for each job at a time …
-_LEAST_MESSAGES = 16  # … but so many that short jobs are not waited for
+_MESSAGES_PER_JOB = 4  # in progress per concurrent job …
+_LEAST_MESSAGES = 16  # … but enough that short jobs do not wait
 
 
 class CeleryConsumer:
@@ -101,7 +101,7 @@ class CeleryConsumer:
             has_connected()
 
         def lost(error: BaseException) -> None:
-            """Each reason once, however often it is tried."""
+            """Reports each reason once, however often it is retried."""
             nonlocal last_reason
             why = reason(error, self._broker)
             if why != last_reason and not self._is_stopping.is_set():
@@ -136,7 +136,7 @@ class CeleryConsumer:
     ) -> Any:
         app = make_app(self._broker, self._queues)
         app.task(name=TASK, Strategy=inbox.strategy, ignore_result=True, shared=False)(_only_a_name)
-        set_event_loop(None)  # one that an earlier worker of this process has left is closed
+        set_event_loop(None)  # an earlier worker of this process has closed its loop
         least = -(-_LEAST_MESSAGES // self._concurrency)
         return ConsumerWorker(
             app=app,
@@ -161,7 +161,7 @@ class CeleryConsumer:
 
 
 def _only_a_name(uuid: str) -> None:
-    """Never called: what a message does is `_Inbox.strategy`."""
+    """Never called: `_Inbox.strategy` handles the messages."""
 
 
 class _Inbox:
@@ -179,16 +179,16 @@ class _Inbox:
         self._is_closed = False
 
     def strategy(self, task: Any, app: Any, consumer: Any, **_: Any) -> Callable[..., None]:
-        """As Celery asks a task how its messages are handled."""
+        """Returns the message handler of a task, as Celery requires."""
         return self._on_message
 
     def listen(self, hub: Any) -> None:
-        """With each connection. Messages of an earlier one are the broker's again."""
+        """Called with each connection. The broker has requeued messages of an earlier one."""
         self._under_way.clear()
         hub.add_reader(self._read_end, self._on_woken)
 
     def wake(self) -> None:
-        """From any thread or a signal handler. One byte is enough for all that is pending."""
+        """Wakes the loop, from any thread or a signal handler. One byte is enough for all pending events."""
         if not self._has_been_woken:
             self._has_been_woken = True
             try:
@@ -224,7 +224,7 @@ class _Inbox:
 
     def _on_woken(self) -> None:
         os.read(self._read_end, 4096)
-        self._has_been_woken = False  # only now: a byte that comes before it is read is not another one
+        self._has_been_woken = False  # now: a byte that comes before it is read is not another one
         while self._acked:
             message = self._under_way.pop(self._acked.popleft(), None)
             if message is not None:
@@ -240,7 +240,7 @@ class _Inbox:
 
 
 def _uuid_of(message: Any) -> str | None:
-    """Only JSON is decoded here, and only a name of a job is taken from it."""
+    """Returns the job's uuid, or None for a foreign message. Only JSON is decoded."""
     try:
         arguments = message.decode()[0]
         uuid = arguments[0]

@@ -1,7 +1,6 @@
-"""A broker that is a folder: one file for each message, for workers and submitters that see the same disk.
-
-Celery's own transport of that kind does the work; here its files become whole at once, are looked for in
-batches, and are polled by the worker's event loop instead of a loop of their own."""
+"""Folder broker: one file per message, for workers and submitters that share a disk. It is Celery's own
+transport of that kind, except that files appear atomically, are listed in batches, and are polled by the
+worker's event loop."""
 
 import contextlib
 import fcntl
@@ -48,12 +47,12 @@ class FolderChannel(filesystem.Channel):  # type: ignore[misc]  # kombu has no t
                     os.unlink(entry.path)
 
     def _put(self, queue: str, payload: Any, **_: Any) -> None:
-        """Named so that the oldest is the first in order, also over hosts and boots."""
+        """Writes a message. File names sort by age, also across hosts and boots."""
         name = f"{time.time_ns():020}_{uuid.uuid4().hex}.{queue}.msg"
         _write_text(os.path.join(self.data_folder_out, name), dumps(payload))
 
     def _get(self, queue: str) -> Any:
-        """The process that removes the file has the message."""
+        """Returns the next message. The process that removes the file has the message."""
         listed = self._listed.get(queue)
         if not listed:
             listed = self._listed[queue] = deque(self._names_of(queue))
@@ -64,7 +63,7 @@ class FolderChannel(filesystem.Channel):  # type: ignore[misc]  # kombu has no t
                     payload = file.read()
                 os.unlink(path)
             except FileNotFoundError:
-                continue  # another worker had it
+                continue  # another worker has it
             return loads(bytes_to_str(payload))
         raise Empty
 
@@ -128,8 +127,8 @@ class FolderTransport(filesystem.Transport):  # type: ignore[misc]
         self._polling = loop.call_later(0.0, self._poll, loop)
 
     def _poll(self, loop: Any) -> None:
-        """Reads some at a time, so that acknowledgements and commands do not wait. After one there may be
-        more, as soon as these are acknowledged."""
+        """Reads some messages at a time, so that acknowledgements and commands do not wait. After one there
+        may be more, as soon as these are acknowledged."""
         found = 0
         try:
             while found < _MOST_PER_POLL:

@@ -25,7 +25,7 @@ TRANSPORT_ALIASES["joblens-folder"] = "joblens.runners.celery.folder_transport:F
 
 class JoblensCelery(Celery):  # type: ignore[misc]  # Celery has no types
     """Celery without side effects: it neither becomes the current application of this process nor reads its
-    configuration or the environment variables for applications of the user."""
+    configuration or the user's environment variables for applications."""
 
     def __init__(self, broker: Broker) -> None:
         super().__init__("joblens", loader="celery.loaders.app:AppLoader", set_as_current=False)
@@ -67,13 +67,13 @@ def make_app(broker: Broker, queues: tuple[str, ...] = ()) -> JoblensCelery:
 
 
 def queue_of(name: str) -> Queue:
-    """Reached by the default exchange, so that nothing has to be bound. The name tells it from queues that
-    others have at the same broker."""
+    """Returns the queue at the default exchange, so that nothing has to be bound. Its prefix distinguishes it
+    from other queues of the same broker."""
     return Queue(f"joblens.{check_route(name)}", Exchange(""), routing_key=f"joblens.{name}", durable=True)
 
 
 def notifying_connection(app: JoblensCelery) -> Any:
-    """One that gives up in time."""
+    """Returns a connection with time limits."""
     options = {**app.conf.broker_transport_options, "max_retries": 0}
     if app.joblens_broker.kind == "amqp":
         options.update(read_timeout=ANSWER_S, write_timeout=ANSWER_S)
@@ -98,8 +98,8 @@ def _transport_options(broker: Broker) -> dict[str, Any]:
             "socket_timeout": ANSWER_S,
             "socket_keepalive": True,
             "retry_on_timeout": False,
-            # Kept by Redis until they are acknowledged, messages would cost three times as much, and come
-            # again after an hour. The store knows of the job long before.
+            # If Redis stored messages until they are acknowledged, they would cost three times as much and be
+            # repeated after an hour. The store knows of the job long before.
             "ack_emulation": False,
             **broker.options,
         }
@@ -112,7 +112,7 @@ T = TypeVar("T")
 
 
 class CeleryNotifier:
-    """Any thread may ring. A message that was sent twice does no harm: a job is claimed once."""
+    """Notifies workers, from any thread. A repeated message has no effect: a job is claimed once."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -142,7 +142,7 @@ class CeleryNotifier:
             self._hang_up()
 
     def _twice(self, do: Callable[[], T]) -> T:
-        """A connection from before may be dead without anybody having noticed: that shows at once."""
+        """Retries once, at once: an earlier connection may be dead without a sign of it."""
         is_old = self._connection is not None
         began = time.monotonic()
         try:
@@ -193,7 +193,7 @@ class CeleryNotifier:
         if self._broker.kind == "redis":
             producer.channel.client.ping()
         elif self._broker.kind == "amqp":
-            producer.channel.basic_qos(0, 1, a_global=False)  # changes nothing that matters, and is answered
+            producer.channel.basic_qos(0, 1, a_global=False)  # has no effect, and gets an answer
 
     def _publish(self, tickets: Sequence[tuple[str, str]]) -> None:
         producer = self._connect()
@@ -228,8 +228,8 @@ class CeleryNotifier:
 
 
 class _Confirmations:
-    """RabbitMQ says of each message that it has it. They are waited for together: one by one each would cost
-    a way there and back."""
+    """Confirmations of RabbitMQ for each message. They are awaited together: one by one, each would cost a
+    round trip."""
 
     def __init__(self, channel: Any) -> None:
         channel.confirm_select()
@@ -240,7 +240,7 @@ class _Confirmations:
         self._refused = 0
 
     def expect(self, count: int) -> None:
-        """Before they are sent: answers are read while others are still being sent."""
+        """Announces messages before they are sent: answers are read while others are still being sent."""
         self._open.update(range(self._sent + 1, self._sent + count + 1))
         self._sent += count
 
@@ -266,7 +266,7 @@ class _Confirmations:
 
 
 def reason(error: BaseException, broker: Broker) -> str:
-    """The innermost cause, in one line and without passwords."""
+    """Returns the innermost cause, in one line and without passwords."""
     while error.__cause__ is not None and not str(error).strip("()'\" "):
         error = error.__cause__
     first_line = str(error).strip().split("\n", 1)[0] or type(error).__name__

@@ -1,8 +1,7 @@
-"""Listener of a worker that stays on a node: a private socket and its messages.
+"""Node listener: a private socket of a worker that stays on a node, and its messages.
 
 Tasks that the cluster starts there connect to it: a task brings capacity and names jobs, waits for their
-ends, and takes the capacity away again, at the latest when its connection breaks.
-"""
+ends, and takes the capacity away again, at the latest when its connection breaks."""
 
 import contextlib
 import os
@@ -30,13 +29,13 @@ class Bring(Struct, frozen=True, tag="bring", omit_defaults=True):
     group: int  # of this connection
     uuids: tuple[str, ...]
     cpus: int = field(default=1, name="places")
-    gpus: tuple[str, ...] | None = None  # devices by name; None: the cluster gives none
+    gpus: tuple[str, ...] | None = None  # devices by name; None: the cluster assigns none
     placement: Placement | None = None
-    doors: NodeDoors | None = None  # to the other nodes of a job that has several
+    doors: NodeDoors | None = None  # to the other nodes of a multi-node job
 
 
 class Leave(Struct, frozen=True, tag="leave"):
-    """Asks to return the jobs of the group that have not ended; its capacity is gone."""
+    """Requests the return of unfinished jobs of the group; its capacity is gone."""
 
     group: int
 
@@ -49,7 +48,7 @@ class Ran(Struct, frozen=True, tag="ran", omit_defaults=True):
 
 
 class Ended(Struct, frozen=True, tag="ended"):
-    """Their outcomes are in the store."""
+    """The outcomes are in the store."""
 
     uuids: tuple[str, ...]
 
@@ -61,7 +60,7 @@ class LetGo(Struct, frozen=True, tag="let_go"):
 
 
 class PrintsTo(Struct, frozen=True, tag="prints"):
-    """Into a folder of the node, where the folder that was meant cannot be reached."""
+    """The output goes into a folder of the node, because the requested folder is unreachable."""
 
     uuid: str
     here: str
@@ -71,11 +70,12 @@ class PrintsTo(Struct, frozen=True, tag="prints"):
 ToNode = Bring | Leave
 FromNode = Ran | Ended | LetGo | PrintsTo
 
-_LONGEST = 100  # bytes; the kernel takes 107, others fewer
+_LONGEST = 100  # bytes; the limit of the kernel is 107, of others less
 
 
 def bind_at(path: str, backlog: int) -> socket.socket:
-    """Processes that may open the folder may connect. Replaces a socket that an earlier process left."""
+    """Listens at a path. Processes that may open the folder may connect. Replaces a socket that an earlier
+    process left."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     listener = socket.socket(socket.AF_UNIX)
@@ -92,7 +92,7 @@ def bind_at(path: str, backlog: int) -> socket.socket:
 
 
 def connect_to(path: str) -> socket.socket:
-    """Raises OSError without a listener."""
+    """Connects to a listener. Raises OSError without one."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         with _short(path) as name:
@@ -116,12 +116,12 @@ def _short(path: str) -> Iterator[str]:
 
 
 _READ_BYTES = 1 << 16
-_LEFT_S = 2.0  # after the last of those who bring jobs has gone
+_LEFT_S = 2.0  # after the last task has disconnected
 _MOST_WAITING = 64  # connections that were not accepted yet
 
 
 class NodeMessageHandler(MessageHandler, Protocol):
-    """A worker whose capacity is set by its listener. All methods are called on the listener's thread."""
+    """Worker whose capacity is set by its listener. All methods are called on the listener's thread."""
 
     def assign_devices(
         self,
@@ -130,15 +130,15 @@ class NodeMessageHandler(MessageHandler, Protocol):
         placement: Placement | None,
         doors: NodeDoors | None = None,
     ) -> None:
-        """Before `on_message` of the same job."""
+        """Called before `on_message` of the same job."""
         ...
 
     def set_cpus(self, cpus: int) -> None:
-        """Sets the number of jobs at a time. Jobs beyond it that run already continue."""
+        """Sets the number of jobs at a time. Running jobs beyond it continue."""
         ...
 
     def let_go(self, uuid: str) -> None:
-        """Ends and returns a job whose sender is gone. Does nothing when it is not held."""
+        """Ends and returns a job whose sender is gone. Does nothing if it is not held."""
         ...
 
 
@@ -160,8 +160,8 @@ class NodeListener:
     starts there (`WorkerConfig.listen`). Calls `on_message` of the worker with each ticket, and before that
     `assign_devices` with the GPUs that the cluster assigned by name.
 
-    `has_run`, `has_ended`, `has_let_go` and `prints_to` may be called from any thread and return at once; all
-    else happens on the thread that calls `run`."""
+    `has_run`, `has_ended`, `has_let_go` and `prints_to` may be called from any thread and return at once;
+    everything else runs on the thread that calls `run`."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -172,7 +172,7 @@ class NodeListener:
         self._lock = threading.Lock()
         self._is_woken = False
         self._guests: dict[int, _Guest] = {}
-        self._holder: dict[str, tuple[_Guest, int]] = {}  # uuid -> who waits for it, and in which group
+        self._holder: dict[str, tuple[_Guest, int]] = {}  # uuid -> task that waits for it, and its group
         self._capacity = 0
         self._had_guests = False
 
@@ -183,11 +183,11 @@ class NodeListener:
         self._post(Ran(uuid, seconds))
 
     def has_ended(self, uuids: Sequence[str]) -> None:
-        """Their outcomes are in the store."""
+        """The outcomes are in the store."""
         self._post(Ended(tuple(uuids)))
 
     def has_let_go(self, uuids: Sequence[str]) -> None:
-        """The worker does not have them: others had them first, or it gave them back."""
+        """The worker does not have these jobs: another one has, or it returned them."""
         self._post(LetGo(tuple(uuids)))
 
     def prints_to(self, uuid: str, here: str, meant: str) -> None:
@@ -234,7 +234,7 @@ class NodeListener:
                     self._attend(cast(socket.socket, key.fileobj), listener, selector, node)
                 self._pass_on(selector, node)
                 if has_been_left and not ready:
-                    os.kill(os.getpid(), signal.SIGTERM)  # its worker leaves as it would for anybody
+                    os.kill(os.getpid(), signal.SIGTERM)  # its worker leaves as on a request of the user
                     break
         finally:
             with contextlib.suppress(FileNotFoundError):
@@ -315,7 +315,7 @@ class NodeListener:
                 node.let_go(uuid)
 
     def _pass_on(self, selector: selectors.BaseSelector, node: NodeMessageHandler) -> None:
-        """Passes events of the worker to the guests that wait for them."""
+        """Passes events of the worker to the tasks that wait for them."""
         with self._lock:
             news = list(self._news)
             self._news.clear()
@@ -336,7 +336,7 @@ class NodeListener:
             guest.unsent += message_line(message)
             return
         if isinstance(message, Ran) and uuid in guest.groups[number].prints:
-            return  # its files are whole only when all of it has been written
+            return  # its files are complete only when all output has been written
         del self._holder[uuid]
         guest.unsent += message_line(message if isinstance(message, Ran) else type(message)((uuid,)))
         self._has_less(guest, number, uuid, node)
@@ -361,4 +361,4 @@ class NodeListener:
 
 
 def _nothing() -> None:
-    """`has_let_go` reports whether it was claimed."""
+    """Does nothing: `has_let_go` reports whether the job was claimed."""

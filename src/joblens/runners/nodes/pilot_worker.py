@@ -1,4 +1,4 @@
-"""Pilot worker of a run on a node: found at its socket, or started by the first who needs it.
+"""Pilot worker of a run on a node: reached at its socket, or started by the first task that needs it.
 
 It belongs to no task. Whatever happens to the tasks that bring it jobs, it ends, returns and reports the
 jobs, and exits after an idle time."""
@@ -39,11 +39,11 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class WorkerStartError(Exception):
-    """Its text is for people."""
+    """Error with a message for users."""
 
 
 class NodeHome(Struct, frozen=True):
-    """A private folder of this machine for one run on one node: several nodes may be on one machine."""
+    """Private folder of this machine for one run on one node: several nodes may be on one machine."""
 
     folder: str
 
@@ -53,7 +53,7 @@ class NodeHome(Struct, frozen=True):
 
     @property
     def files(self) -> str:
-        """For what jobs print whose own folder is not there."""
+        """Folder for output of jobs whose own folder is not on this machine."""
         return os.path.join(self.folder, "files")
 
 
@@ -71,7 +71,7 @@ def leave_home(socket: str, mark: str = "") -> None:
     with contextlib.suppress(OSError):
         lock = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CLOEXEC)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # else another is started here
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while another worker starts here
             _remove_empty(NodeHome(folder).files, mark)
             for name in (_LOG, _LOCK):
                 os.unlink(os.path.join(folder, name))
@@ -91,7 +91,8 @@ def _remove_empty(folder: str, mark: str) -> None:
 def reach_worker(
     home: NodeHome, config: WorkerConfig, argv: Sequence[str], env: Mapping[str, str]
 ) -> socket.socket:
-    """Raises WorkerStartError with the worker's own words when none can be started."""
+    """Returns a connection to the worker. Raises WorkerStartError with the worker's own message if none can
+    be started."""
     with contextlib.suppress(OSError):
         return connect_to(home.socket)
     with _alone(home):
@@ -118,7 +119,7 @@ def _alone(home: NodeHome) -> Iterator[None]:
 
 
 def _locked(home: NodeHome) -> int:
-    """A worker that leaves takes its folder with it, and the lock that others wait for."""
+    """Returns the lock. A worker that leaves removes its folder, and the lock that others wait for."""
     path = os.path.join(home.folder, _LOCK)
     while True:
         try:
@@ -139,10 +140,10 @@ def _start(home: NodeHome, config: WorkerConfig, argv: Sequence[str], env: Mappi
     log = os.path.join(home.folder, _LOG)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(log)
-    # Its own Python has joblens: this module was found.
+    # This Python has joblens: it runs this module.
     command = [sys.executable, "-S", "-E", "-c", _APART, log, sys.executable, *argv[1:]]
     try:
-        done = subprocess.run(  # the configuration stays in a pipe: it may have a password in it
+        done = subprocess.run(  # the configuration stays in a pipe: it may contain a password
             command,
             input=msgspec.json.encode(config),
             stdout=subprocess.PIPE,

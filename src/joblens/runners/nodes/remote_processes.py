@@ -1,7 +1,7 @@
 """Remote processes: started on the other nodes of a job through a server on each node.
 
-Each side proves that it knows the token without saying it; it is made for one job and known to it alone.
-"""
+Each side proves that it has the token, without sending it. The token is made for one job, and only its
+processes have it."""
 
 import contextlib
 import hashlib
@@ -40,7 +40,7 @@ class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DoorError(OSError):
-    """The other end is gone, or does not know the token."""
+    """The other end is gone, or has another token."""
 
 
 def send(link: socket.socket, kind: bytes, data: bytes = b"") -> None:
@@ -48,7 +48,7 @@ def send(link: socket.socket, kind: bytes, data: bytes = b"") -> None:
 
 
 def receive(link: socket.socket) -> tuple[bytes, bytes]:
-    """Raises DoorError when the other end is gone."""
+    """Returns kind and data of the next message. Raises DoorError if the other end is gone."""
     kind, length = _HEAD.unpack(_exactly(link, _HEAD.size))
     if length > _MOST_BYTES:
         raise DoorError("a message is too long to be one")
@@ -66,7 +66,8 @@ def _exactly(link: socket.socket, count: int) -> bytes:
 
 
 def prove(link: socket.socket, token: str, *, we: bytes, they: bytes) -> None:
-    """Both sides do the same: `we` and `they` tell their proofs apart. Raises DoorError."""
+    """Proves the token to the other side, and checks its proof. `we` and `they` distinguish the proofs.
+    Raises DoorError."""
     challenge = secrets.token_bytes(_PROOF_BYTES)
     link.sendall(challenge)
     link.sendall(_proof(token, we, _exactly(link, _PROOF_BYTES)))
@@ -127,7 +128,7 @@ class NodeDoor:
             link.settimeout(None)
             self._run(link, command)
         except (OSError, msgspec.MsgspecError):
-            pass  # a stranger, or one that is gone
+            pass  # a stranger, or a connection that is gone
         finally:
             link.close()
             with self._lock:
@@ -187,7 +188,7 @@ class NodeDoor:
             send(link, ENDED, str(code if code >= 0 else 128 - code).encode())
 
     def _feed(self, link: socket.socket, process: "subprocess.Popen[bytes]") -> None:
-        """Until the caller is gone, and with it the command."""
+        """Passes input to the process until the caller is gone, and then kills the process."""
         assert process.stdin is not None
         try:
             while True:
@@ -203,7 +204,7 @@ class NodeDoor:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """With everything that it started and that has not left its session."""
+    """Kills a process and everything that it started in its session."""
     if process.poll() is None:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -214,7 +215,7 @@ DOORS_VARIABLE = "JOBLENS_NODE_DOORS"
 _CONNECT_S = 15.0
 _RSH_AGENTS = ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent", "HYDRA_LAUNCHER_EXEC")
 _COMMAND = b"c"
-_LOST = 255  # what rsh and ssh end with when the connection is lost
+_LOST = 255  # exit code of rsh and ssh after a lost connection
 
 
 class NodeDoorFile(Struct, frozen=True, kw_only=True):
@@ -225,7 +226,7 @@ class NodeDoorFile(Struct, frozen=True, kw_only=True):
 
 
 class DoorCall:
-    """One command on one node. Raises OSError when it cannot be begun."""
+    """One command on one node. Raises OSError if it cannot be started."""
 
     def __init__(self, address: NodeDoorAddress, token: str, command: Command) -> None:
         self._link = socket.create_connection((address.host, address.port), timeout=_CONNECT_S)
@@ -247,7 +248,7 @@ class DoorCall:
             send(self._link, STDIN_ENDS)
 
     def follow(self, out: Callable[[bytes], object], err: Callable[[bytes], object]) -> int:
-        """Until it has ended. -> its exit code"""
+        """Passes output on until the command has ended. Returns its exit code."""
         try:
             while True:
                 kind, data = receive(self._link)
@@ -301,7 +302,7 @@ class DoorProcesses:
         def put(data: bytes) -> None:
             nonlocal lines
             whole, newline, lines = (lines + data).rpartition(b"\n")
-            # Whole lines only: several nodes write here, and less than a page goes in one piece.
+            # Whole lines only: several nodes write here, and less than a page is written atomically.
             for line in (whole + newline).splitlines(keepends=True):
                 os.write(self._writer, line)
 
@@ -336,7 +337,7 @@ class _ToAll(io.RawIOBase, IO[bytes]):
 
 
 class DoorAgents:
-    """ports.node_agents.NodeAgents of a job that was given doors to its other nodes."""
+    """ports.node_agents.NodeAgents of a job with doors to its other nodes."""
 
     def __init__(self, engine: str, job_id: str, doors: NodeDoors) -> None:
         nodes = (doors.here, *(door.node for door in doors.doors))
@@ -344,7 +345,8 @@ class DoorAgents:
         self._doors = doors
 
     def start(self, nodes: Sequence[str], argv: Sequence[str]) -> DoorProcesses:
-        """Where no door opens there is no agent, and the others do not wait for it."""
+        """Starts a command on each node. A node whose door cannot be reached gets no agent, and the others do
+        not wait for it."""
         words = (PYTHON, *argv[1:]) if argv[0] == sys.executable else tuple(argv)
         calls, errors = [], []
         for door in self._doors.doors:
@@ -359,7 +361,8 @@ class DoorAgents:
         return DoorProcesses(calls)
 
     def variables(self, uuid: str, path: str) -> dict[str, str]:
-        """For an mpirun: how it gets to the other nodes. `path`: of a private file, for the token."""
+        """Returns variables that lead an mpirun to the other nodes. `path`: of a private file, for the
+        token."""
         known = NodeDoorFile(uuid=uuid, doors=self._doors)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:

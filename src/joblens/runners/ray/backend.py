@@ -1,4 +1,4 @@
-"""Ray as the cluster of a run (`ports.cluster`); a separate process (`ray.proxy`) talks to Ray."""
+"""Ray backend: Ray as the cluster of a run (`ports.cluster`); a separate process (`ray.proxy`) uses Ray."""
 
 import contextlib
 import importlib.util
@@ -52,7 +52,7 @@ from joblens.runners.ray.own_cluster import folder_note, remove_noted
 from joblens.runners.ray.requirements import capacity_of, lack_of, need_of, planned_requests, read_resources
 
 VARIABLE = "RAY_ADDRESS"
-_OWN = "local"  # as Ray has it: one of its own, whatever else is set
+_OWN = "local"  # as in Ray: a cluster of its own, whatever else is set
 _ANY = "auto"
 _CLIENT = "ray://"
 _HINT = "give HOST:PORT of the cluster's head (as for ray start --address), auto, or local"
@@ -60,7 +60,8 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(\d{1,5})")
 
 
 def meant_address(given: str | None, configured: str | None, environ: Mapping[str, str]) -> str:
-    """'': one that is started for the run. Raises InputError for what cannot be one."""
+    """Returns the address of the cluster; '': one is started for the run. Raises InputError for an invalid
+    one."""
     sources = (
         ("--address", given),
         ("ray.address", configured),
@@ -80,14 +81,14 @@ def meant_address(given: str | None, configured: str | None, environ: Mapping[st
 
 
 _SOCKET, _LOG = "ray-desk", "ray-desk.log"
-_START_S = 30.0  # for the config_files to listen
+_START_S = 30.0  # for the proxy to listen
 _OPEN_S = 120.0  # for a cluster to answer, or to be started
 _END_S = 20.0
 _PAUSE_S = 0.02
 _READ_BYTES = 1 << 16
 _LONGEST_WORDS = 2000
 _NOT_IMPORTED = ("ModuleNotFoundError", "ImportError")
-_REPORT_AFTER_S = 2.0  # that a task has ended: by then the store knows what became of its jobs
+_REPORT_AFTER_S = 2.0  # after the end of a task: by then the store has the results of its jobs
 _IDLE_S = 10.0  # a worker stays on its node without work
 
 
@@ -145,13 +146,13 @@ class RayBackend:
         )
 
     def _cluster_nodes(self) -> tuple[NodeOffer, ...]:
-        """Nodes of the cluster, asked once. A Ray of its own is not started for it."""
+        """Returns the nodes of the cluster, read once. No Ray is started for it."""
         if not self._address:
             return (self._own_node(),)
         return self._nodes or self._read_nodes()
 
     def _read_nodes(self) -> tuple[NodeOffer, ...]:
-        """By a config_files that is there for nothing else."""
+        """Reads the nodes through a proxy of its own."""
         with tempfile.TemporaryDirectory(prefix="joblens-") as folder:
             config_files = _Proxy(folder, self._own_env())
             try:
@@ -165,7 +166,8 @@ class RayBackend:
         return self._nodes
 
     def _own_node(self) -> NodeOffer:
-        """Capacity of a cluster that is started for the run: as offered, else all of the machine."""
+        """Returns the capacity of a cluster that is started for the run: as offered, otherwise the whole
+        machine."""
         options = self._options
         return NodeOffer(
             node_id="",
@@ -193,7 +195,7 @@ class RayBackend:
         return [Placed(placement=_placement(request.uuid), uuids=(request.uuid,)) for request in requests]
 
     def ask_for_nodes(self, action: int) -> list[Placed]:
-        return []  # Ray has the nodes it has; the workflow's own ones are Slurm's
+        return []  # Ray has its nodes; those of the workflow are for Slurm
 
     def follow(self, placed: Sequence[Placed]) -> None:
         uuids = [uuid for one in placed for uuid in one.uuids]
@@ -263,7 +265,7 @@ class RayBackend:
                 self._news.append(news)
 
     def _connected(self) -> "_Proxy":
-        """The proxy of the run. One that is gone has left its cluster, and Ray ends what it had placed."""
+        """Returns the proxy of the run. A proxy that is gone has left its cluster, and Ray ends its tasks."""
         if self._proxy is not None and self._proxy.is_gone:
             self._receive(self._proxy.received())
             self._proxy.close(0.0)
@@ -283,8 +285,8 @@ class RayBackend:
         return self._proxy
 
     def _has_lost_all(self) -> None:
-        """Workers give back what they have when Ray ends its tasks; those whose machine is gone, too, are
-        known by their leases. So nothing is taken from them, which would count as a worker that was lost."""
+        """Reports all jobs as ended. Workers return their jobs when Ray ends its tasks; the leases of lost
+        workers expire. Tickets are not taken back, which would count as a lost worker."""
         report = AllocationReport(
             state=AllocationState.ENDED,
             uuids=tuple(self._under_way),
@@ -315,8 +317,8 @@ class RayBackend:
         return os.path.abspath(os.path.join(self._options.cwd or os.curdir, self._options.output_dir))
 
     def _leave_mark(self) -> str:
-        """A file by which a node sees whether the run's folder is there as well. Where it cannot be written
-        there is no output either, which is reported when jobs start."""
+        """Creates a file by which a node can check whether it shares the run's folder. If it cannot be
+        written, neither can output, which is reported when jobs start."""
         if not self._mark:
             name = (
                 f".joblens-{self._config_files.config.run_uuid}"  # the next driver of the run finds the same
@@ -330,7 +332,7 @@ class RayBackend:
 
 
 class _Proxy:
-    """The process that uses Ray: that of an earlier driver, or a new one. It is heard on a thread."""
+    """Process that uses Ray: that of an earlier driver, or a new one. Its messages are read on a thread."""
 
     def __init__(self, folder: str, env: Mapping[str, str]) -> None:
         self._folder = folder
@@ -391,7 +393,8 @@ class _Proxy:
             self._changed.notify_all()
 
     def close(self, most_s: float) -> None:
-        """Waits so long for its end: a cluster of the run's own ends with it."""
+        """Closes the connection, and waits up to `most_s` for the end of the process: a cluster of the run
+        ends with it."""
         if most_s:
             with self._changed:
                 self._changed.wait_for(lambda: self.is_gone, most_s)
@@ -415,7 +418,7 @@ def _start(folder: str, path: str, env: Mapping[str, str]) -> subprocess.Popen[b
                 stdout=log,
                 stderr=log,
                 env=dict(env),
-                start_new_session=True,  # Ctrl-C is for the run, which may want to let its jobs end
+                start_new_session=True,  # Ctrl-C is for the run, which may let its jobs end
             )
         finally:
             os.close(log)
@@ -464,5 +467,6 @@ def _placement(uuid: str) -> Placement:
 
 
 def _id_of(uuid: str) -> str:
-    """Ray names its tasks only when they begin, and gives several jobs one: the record has that name."""
+    """Returns the id of a job's allocation. Ray names its tasks only when they begin, and one for several
+    jobs: the record has that name."""
     return uuid

@@ -1,4 +1,4 @@
-"""Cluster of Ray: joined, or started for the run and ended with all of its processes."""
+"""Ray cluster: joined, or started for the run and stopped with all of its processes."""
 
 import contextlib
 import os
@@ -31,7 +31,7 @@ _LONGEST_POLL_MS = 1000
 
 
 class OwnDescendants:
-    """Descendants of this process now; `names`: only those with these names."""
+    """Present descendants of this process; `names`: only those with these names."""
 
     def __init__(self, names: Collection[str] = ()) -> None:
         self._pidfds: list[int] = []
@@ -43,7 +43,7 @@ class OwnDescendants:
             for pid, name in children.get(reached.pop(), ()):
                 reached.append(pid)
                 if not names or name in names:
-                    with contextlib.suppress(OSError):  # it has ended meanwhile
+                    with contextlib.suppress(OSError):  # it has just ended
                         self._pidfds.append(os.pidfd_open(pid))
 
     @property
@@ -51,7 +51,7 @@ class OwnDescendants:
         return not self._ended(self._pidfds, 0)
 
     def wait(self, most_s: float) -> None:
-        """Until all have ended."""
+        """Waits until all have ended."""
         left = list(self._pidfds)
         deadline_s = time.monotonic() + most_s
         while left and (left_s := deadline_s - time.monotonic()) > 0:
@@ -60,7 +60,7 @@ class OwnDescendants:
 
     @staticmethod
     def _ended(pidfds: Collection[int], wait_ms: int) -> set[int]:
-        """Returns ended processes, also unreaped ones."""
+        """Returns ended processes, including unreaped ones."""
         poll = select.poll()
         for one in pidfds:
             poll.register(one, select.POLLIN)
@@ -73,18 +73,18 @@ class OwnDescendants:
 
 
 def _processes() -> list[tuple[int, int, str]]:
-    """-> (pid, parent, name) of each"""
+    """Returns (pid, parent, name) of each."""
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdecimal():
             continue
         with contextlib.suppress(OSError, ValueError), open(f"/proc/{entry}/stat", errors="replace") as file:
-            before, _, behind = file.read().rpartition(")")  # a name may have any character
+            before, _, behind = file.read().rpartition(")")  # a name may contain any character
             found.append((int(entry), int(behind.split()[1]), before.partition("(")[2]))
     return found
 
 
-_OBJECT_STORE_BYTES = 100 * 2**20  # what passes through Ray are names of jobs and what they print
+_OBJECT_STORE_BYTES = 100 * 2**20  # only names of jobs and their output pass through Ray
 _SERVERS = ("raylet", "gcs_server")
 _ANSWER_S = 5.0
 _END_S = 5.0
@@ -101,7 +101,7 @@ _PLAIN = ("CPU", "GPU", "memory", "object_store_memory")
 
 
 class ClusterError(Exception):
-    """Its text is for people. `word`: Ray's own. `is_missing`: Ray, or something that it needs, is not
+    """Error with a message for users. `word`: Ray's own. `is_missing`: Ray, or a dependency, is not
     installed. `is_by_others`: the task is not at fault."""
 
     def __init__(
@@ -115,7 +115,8 @@ class ClusterError(Exception):
 
 class RayCluster:
     def __init__(self, address: str, own: NodeOffer | None, noted_at: str) -> None:
-        """`noted_at`: a file for the folder of one that is started here. Raises ClusterError."""
+        """`noted_at`: file for the path of the folder of a cluster that is started here. Raises
+        ClusterError."""
         self._folder: OwnFolder | None = None
         self._servers: OwnDescendants | None = None
         try:
@@ -142,7 +143,7 @@ class RayCluster:
         self._ray.init(address=address, log_to_driver=False, configure_logging=False)
 
     def _start(self, own: NodeOffer, folder: OwnFolder) -> None:
-        """Reached from this machine only."""
+        """Starts a cluster that is reachable only from this machine."""
         self._ray.init(
             num_cpus=max(1, int(own.cpus)),
             num_gpus=int(own.gpus),
@@ -159,7 +160,8 @@ class RayCluster:
 
     @property
     def is_alive(self) -> bool:
-        """Of one of its own: Ray does not tell the program that uses it. Others tell of lost nodes."""
+        """Returns whether the run's own cluster lives, which Ray does not report to its driver. Joined
+        clusters report lost nodes."""
         return self._servers is None or self._servers.all_live
 
     def nodes(self) -> tuple[NodeOffer, ...]:
@@ -171,13 +173,13 @@ class RayCluster:
     # ---- tasks -----------------------------------------------------------------------------------------
 
     def start(self, task_input: TaskInput) -> Any:
-        """-> a handle"""
+        """Returns a handle."""
         if task_input.need.nodes > 1:
             return _Wide(WideTask(self._ray, task_input.need), task_input)
         return self._carry.options(**_options(task_input.need)).remote(packed(task_input))
 
     async def words_of(self, handle: Any) -> AsyncIterator[FromTask]:
-        """Raises ClusterError when it did not come to its own end."""
+        """Yields the messages of a task. Raises ClusterError if it did not end by itself."""
         exceptions = self._ray.exceptions
         try:
             if isinstance(handle, _Wide):
@@ -196,7 +198,7 @@ class RayCluster:
             raise ClusterError(first_line(error), name, is_by_others=name in _BY_OTHERS) from error
 
     async def _start_wide(self, wide: "_Wide") -> Any:
-        """When it has all its nodes."""
+        """Starts the task of a multi-node job when it has all its nodes."""
         doors = await wide.task.doors()
         if doors is None:
             raise ClusterError("its task was cancelled", "CANCELLED")
@@ -207,11 +209,11 @@ class RayCluster:
         if isinstance(handle, _Wide):
             handle.task.cancel()
             return
-        with contextlib.suppress(Exception):  # it has ended meanwhile
+        with contextlib.suppress(Exception):  # it has just ended
             self._ray.cancel(handle)
 
     def forget(self, handle: Any) -> None:
-        """It has ended."""
+        """Releases a handle after its end."""
         if isinstance(handle, _Wide):
             handle.task.close()
 
@@ -231,14 +233,14 @@ class RayCluster:
 
 
 def _check_answers(address: str) -> None:
-    """Ray itself would try for minutes. Raises OSError."""
+    """Checks the address, because Ray would retry for minutes. Raises OSError."""
     host, _, port = address.rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
 
 
 class _Wide(Struct, frozen=True, eq=False):
-    """The handle of a job that has several nodes."""
+    """Handle of a multi-node job."""
 
     task: WideTask
     task_input: TaskInput
@@ -293,7 +295,7 @@ def _imported() -> Any:
 
 
 def _not_importable(error: ImportError) -> ClusterError:
-    """It stays so, however often it is tried."""
+    """Returns the error of a failed import, which retries do not change."""
     if error.name == "ray":
         return ClusterError("Ray is not installed", is_missing=True)
     return ClusterError(f"Ray cannot be imported: {first_line(error)}", is_missing=True)

@@ -1,6 +1,6 @@
-"""Messages between a run and its proxy at Ray, and the errands of Ray's tasks.
+"""Messages between a run and its proxy at Ray, and inputs and messages of Ray's tasks.
 
-The proxy is a process of its own: a program that uses Ray ends when its cluster does, and a run must not."""
+The proxy is a separate process: a program that uses Ray ends with its cluster, and a run must not."""
 
 import msgspec
 from msgspec import Struct, field
@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from joblens.model.clusters.allocation import NodeDoorAddress
 from joblens.model.clusters.placement import AllocationState
 
-NODE_PREFIX = "node:"  # of a resource that every node of Ray has of its own
+NODE_PREFIX = "node:"  # prefix of a resource that every node of Ray has
 
 
 class Need(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -22,11 +22,11 @@ class Need(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Wanted(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job that is to be placed."""
+    """Job to place."""
 
     uuid: str
     need: Need = Need()
-    kind: int = 0  # jobs of one kind take about as long as each other
+    kind: int = 0  # jobs of one kind have similar durations
     priority: int = 0
 
 
@@ -43,15 +43,15 @@ class NodeOffer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Open(Struct, frozen=True, kw_only=True, tag="open", omit_defaults=True):
-    """The first word of a run that begins, or of one that is driven again."""
+    """First message of a run that begins or is resumed."""
 
     address: str = ""
-    own: NodeOffer | None = None  # what a cluster that is started for the run has
+    own: NodeOffer | None = None  # capacity of a cluster that is started for the run
     config: str = field(default="", name="hire")  # JSON of WorkerConfig, for every worker on a node
-    argv: tuple[str, ...] = ()  # that starts one
-    folder: str = ""  # of the run: where its jobs print
-    mark: str = ""  # name of a file in it: a node that sees the file shares the folder
-    is_ranked: bool = False  # some of its jobs go before others
+    argv: tuple[str, ...] = ()  # command that starts a worker
+    folder: str = ""  # output folder of the run
+    mark: str = ""  # name of a file in it: a node with the file shares the folder
+    is_ranked: bool = False  # some of its jobs have priority
 
 
 class PlaceJobs(Struct, frozen=True, tag="place"):
@@ -76,14 +76,14 @@ class Close(Struct, frozen=True, tag="close"):
 
 
 class Opened(Struct, frozen=True, kw_only=True, tag="opened", omit_defaults=True):
-    """Also whenever nodes have come or gone."""
+    """Sent again whenever nodes join or leave."""
 
     nodes: tuple[NodeOffer, ...]
     address: str = ""
 
 
 class Refused(Struct, frozen=True, kw_only=True, tag="refused", omit_defaults=True):
-    """There is no cluster there, and the proxy has closed."""
+    """There is no such cluster, and the proxy has closed."""
 
     why: str
     is_missing: bool = False  # Ray is not installed
@@ -94,7 +94,7 @@ class AllocationReport(Struct, frozen=True, kw_only=True, tag="told", omit_defau
     uuids: tuple[str, ...]
     word: str = ""
     reason: str = ""
-    is_by_others: bool = False  # as in model.placing.AllocationEvent
+    is_by_others: bool = False  # as in model.clusters.placement.AllocationEvent
 
 
 class Warned(Struct, frozen=True, tag="warned"):
@@ -105,7 +105,8 @@ ToProxy = Open | PlaceJobs | Withdraw | Follow | Close
 FromProxy = Opened | Refused | AllocationReport | Warned
 
 
-# ---- errands of tasks, and what they tell of them ----------------------------------------------------------
+# ---- inputs and messages of tasks
+# ---------------------------------------------------------------------------
 
 
 class TaskInput(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -116,8 +117,8 @@ class TaskInput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     argv: tuple[str, ...]
     folder: str = ""
     mark: str = ""
-    doors: tuple[NodeDoorAddress, ...] = ()  # to its other nodes, where it has several
-    token: str = ""  # that opens them
+    doors: tuple[NodeDoorAddress, ...] = ()  # to the other nodes of a multi-node job
+    token: str = ""  # of these doors
 
 
 class Begun(Struct, frozen=True, kw_only=True, tag="begun", omit_defaults=True):
@@ -138,12 +139,12 @@ class Finished(Struct, frozen=True, kw_only=True, tag="finished", omit_defaults=
 
 
 class Printed(Struct, frozen=True, kw_only=True, tag="printed"):
-    """Part of a file that lies on the node, and where it is to be put."""
+    """Part of an output file on the node, and its destination."""
 
     path: str
     offset: int
     data: bytes
-    is_whole: bool = False  # whatever was sent of it before
+    is_whole: bool = False  # replaces everything sent before
 
 
 FromTask = Begun | WorkerNotStarted | Finished | Printed

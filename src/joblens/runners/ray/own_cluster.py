@@ -1,4 +1,4 @@
-"""A Ray cluster started for one run, with a private folder."""
+"""Own Ray cluster: started for one run, with a private folder."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ _PREFIX = "jlray-"
 _PARENT = "/tmp"  # noqa: S108 - a private folder in it: paths of sockets have to be short
 _RAYS, _TOKEN = "r", "token"
 _TRIES, _PAUSE_S = 20, 0.1
-CHANGED = "JOBLENS_RAY_CHANGED"  # what such a Ray was given instead of what was set, for its jobs
+CHANGED = "JOBLENS_RAY_CHANGED"  # original values of variables that were changed for such a Ray, for its jobs
 
 
 def folder_note(socket: str) -> str:
@@ -23,8 +23,8 @@ def folder_note(socket: str) -> str:
 
 
 class OwnFolder:
-    """Private to its owner, because files that Ray makes in it are readable by all. The file `noted_at` names
-    it, so that it is removed when its proxy could not do that."""
+    """Private folder of a Ray cluster, whose files in it are readable by all. The file `noted_at` names it,
+    so that it can be removed after its proxy was killed."""
 
     def __init__(self, noted_at: str) -> None:
         self._noted_at = noted_at
@@ -44,8 +44,9 @@ class OwnFolder:
         return os.path.join(self._path, _RAYS)
 
     def set_up(self, env: MutableMapping[str, str]) -> None:
-        """Before Ray is imported: it listens at this machine's own address only (as it does by itself on
-        systems where a cluster of several machines is not possible), and for who has the token."""
+        """Prepares the environment before Ray is imported: it listens only at this machine's own address
+        (as it does by itself on systems without clusters of several machines), and only for holders of the
+        token."""
         wanted = {
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
             "RAY_AUTH_MODE": "token",
@@ -64,7 +65,7 @@ class OwnFolder:
 
 
 def as_it_was(env: Mapping[str, str]) -> dict[str, str]:
-    """Without what `set_up` has changed: a job may use a Ray of its own."""
+    """Returns the environment without the changes of `set_up`: a job may use a Ray of its own."""
     left = dict(env)
     with contextlib.suppress(ValueError, AttributeError):
         for name, value in json.loads(left.pop(CHANGED, "{}")).items():
@@ -75,7 +76,7 @@ def as_it_was(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def remove_noted(noted_at: str) -> None:
-    """Processes of Ray may still write into it while they end."""
+    """Removes the folder, with retries: processes of Ray may still write into it while they end."""
     with contextlib.suppress(OSError):
         with open(noted_at) as file:
             path = file.read()

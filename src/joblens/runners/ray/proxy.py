@@ -1,7 +1,7 @@
-"""Proxy of a run at Ray: `python -m joblens.runners.ray.proxy SOCKET`, its only process that uses Ray.
+"""Ray proxy of a run: `python -m joblens.runners.ray.proxy SOCKET`, its only process that uses Ray.
 
 It outlives the driver of its run: placed jobs continue, and the next driver finds the proxy at its socket. It
-ends with the run, when nothing is left to do and no driver is connected, or with its cluster."""
+ends with the run, when no work is left and no driver is connected, or with its cluster."""
 
 import asyncio
 import contextlib
@@ -43,22 +43,22 @@ from joblens.runners.ray.own_cluster import folder_note
 from joblens.runners.ray.requirements import Bundling, why_waiting, width_of
 
 _NODES_EVERY_S = 1.0
-_WHY_AFTER_S = 3.0  # that nothing of the run has begun
-_ALONE_S = 30.0  # without a driver and without work, before it leaves
+_WHY_AFTER_S = 3.0  # after this time without a start, jobs get a reason
+_ALONE_S = 30.0  # without a driver and without work, before it exits
 _LAST_WORDS_S = 5.0  # of tasks, when the run is over
 _LOST = 3
 _READ_BYTES = 1 << 16
 
 
 class _Task:
-    """One of Ray's, for some jobs."""
+    """Task of Ray, for some jobs."""
 
     def __init__(self, jobs: Sequence[Wanted], handle: Any) -> None:
         self.jobs = jobs
         self.handle = handle
         self.left = {job.uuid for job in jobs}
         self.since_s = time.monotonic()
-        self.why = ""  # it waits, as reported
+        self.why = ""  # reported reason for waiting
         self.following: asyncio.Task[None] | None = None
         self.began_on = ""
         self.node_id = ""
@@ -76,7 +76,7 @@ class _Task:
 
 
 class RayProxy:
-    """All on one asyncio loop; Ray is asked on threads where it may take its time."""
+    """Runs on one asyncio loop; slow calls of Ray are made on threads."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -168,7 +168,7 @@ class RayProxy:
                     reason = "the process that had placed it at Ray is gone"
                     self._report(
                         AllocationReport(
-                            state=AllocationState.ENDED,  # its worker has given it back
+                            state=AllocationState.ENDED,  # its worker has returned it
                             uuids=lost,
                             word="OWNER_DIED",
                             reason=reason,
@@ -206,7 +206,7 @@ class RayProxy:
                 await self._writer.drain()
 
     async def _watch(self) -> None:
-        """Nodes that come and go, and whether anybody still needs it."""
+        """Watches for nodes that join or leave, and exits when the proxy is no longer needed."""
         while not self._over.is_set():
             await asyncio.sleep(_NODES_EVERY_S)
             is_idle = self._writer is None and not self._known
@@ -216,7 +216,7 @@ class RayProxy:
                 continue
             if not self._cluster.is_alive:
                 print("the Ray of this run has died", file=sys.stderr)  # noqa: T201 - its log
-                os._exit(_LOST)  # what is left of it hangs; the run starts another
+                os._exit(_LOST)  # the rest of it hangs; the run starts another
             nodes = await asyncio.to_thread(self._cluster.nodes)
             if nodes != self._nodes:
                 self._nodes = nodes
@@ -225,7 +225,7 @@ class RayProxy:
             self._tell_why()
 
     def _tell_why(self) -> None:
-        """Jobs wait. Where others of the run are under way, it is for those."""
+        """Reports why jobs wait, unless others of the run are running."""
         tasks = set(self._tasks.values())
         if any(task.began_on for task in tasks):
             return
@@ -273,7 +273,7 @@ class RayProxy:
         self._submit()
 
     async def _follow(self, task: _Task) -> None:
-        """Until it has ended, in whatever way."""
+        """Follows a task to its end."""
         assert self._cluster is not None
         message, reason, is_by_others = "", "", False
         try:
@@ -298,7 +298,7 @@ class RayProxy:
         self._submit()
 
     def _take(self, task: _Task, event: FromTask) -> str:
-        """Returns why it cannot continue, if it says so."""
+        """Returns why it cannot continue, if reported."""
         match event:
             case Begun():
                 task.began_on, task.node_id = event.host, event.node_id
@@ -336,7 +336,7 @@ class RayProxy:
                 self._cluster.cancel(task.handle)
 
     async def _end(self) -> None:
-        """Jobs have ended; what they printed last may still be on its way."""
+        """Waits for the last output of jobs, which have ended."""
         self._cancel([task for task in set(self._tasks.values()) if not task.began_on])
         last = {task.following for task in self._tasks.values() if task.following and task.began_on}
         if last:
@@ -352,7 +352,7 @@ class RayProxy:
 
 
 def _write(printed: Printed) -> None:
-    """Where the run's own folder is, which is on this machine."""
+    """Writes output to the run's own folder, which is on this machine."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if printed.is_whole else 0)
     os.makedirs(os.path.dirname(printed.path), 0o700, exist_ok=True)
     descriptor = os.open(printed.path, flags, 0o600)
@@ -363,8 +363,8 @@ def _write(printed: Printed) -> None:
 
 
 def main() -> None:
-    """The umask is left as it is: a Ray that is started here hands it on to the jobs. Its own files lie in a
-    private folder."""
+    """Runs the proxy. The umask stays unchanged: a Ray that is started here passes it to the jobs. Its own
+    files are in a private folder."""
     asyncio.run(RayProxy(sys.argv[1]).serve())
 
 

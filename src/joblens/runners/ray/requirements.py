@@ -1,11 +1,10 @@
 """Requirements of jobs at Ray: resources, nodes that have them, jobs that share a task. Pure.
 
-A task of Ray takes a millisecond or two to place. Jobs shorter than a tenth of a second go several in
-one task, one behind the other; what is longer, or not known yet, goes alone. How long jobs of a kind take is
-learned from those that have ended.
+Placing a task of Ray takes a millisecond or two. Jobs shorter than a tenth of a second share a task, one
+after the other; longer or unknown ones have a task each. Durations of a kind of jobs come from those that
+have ended.
 
-Ray keeps no order. Where some jobs go before others, it is given only what can run at once.
-"""
+Ray keeps no order. If some jobs have priority, it gets only as many as can run at once."""
 
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
@@ -23,7 +22,7 @@ More = tuple[tuple[str, float], ...]
 
 
 def need_of(asked: Requirements, more: More = ()) -> Need:
-    """A job that names no CPUs takes one, as everywhere."""
+    """Returns the resources of a job: one CPU unless it names a number."""
     return Need(
         cpus=asked.cpus if asked.cpus is not None else 1.0,
         memory_bytes=asked.memory_bytes or 0,
@@ -34,7 +33,7 @@ def need_of(asked: Requirements, more: More = ()) -> Need:
 
 
 def lack_of(name: str, need: Need, nodes: Sequence[NodeOffer]) -> Lack | None:
-    """Returns the resource that no node has enough of; None: there are as many nodes as it needs."""
+    """Returns the resource that no node has enough of, or None if there are enough nodes."""
     able = [node for node in nodes if _fits(need, node)]
     if len(able) >= need.nodes:
         return None
@@ -52,7 +51,7 @@ def lack_of(name: str, need: Need, nodes: Sequence[NodeOffer]) -> Lack | None:
 
 
 def why_waiting(need: Need, nodes: Sequence[NodeOffer]) -> str:
-    """Of a task that Ray has not begun, though nothing of the run is in its way."""
+    """Returns why Ray has not begun a task, though no other job of the run is in its way."""
     able = sum(_fits(need, node) for node in nodes)
     what = "no node has as much" if need.nodes == 1 else f"fewer than {need.nodes} nodes have as much"
     return f"wants {_in_words(need)}; {what}{' free' if able >= need.nodes else ''}"
@@ -69,7 +68,7 @@ def _in_words(need: Need) -> str:
 
 
 def width_of(need: Need, nodes: Sequence[NodeOffer]) -> int:
-    """How many tasks that need as much can run at a time."""
+    """Returns how many tasks with this need can run at a time."""
     return sum(_times(need, node) for node in nodes) // need.nodes
 
 
@@ -109,8 +108,8 @@ def capacity_of(node: NodeOffer) -> Capacity:
 def planned_requests(
     steps: Sequence[PreviewStep], more: More, nodes: Sequence[NodeOffer]
 ) -> Iterator[PlannedRequest]:
-    """A task for each job, or a placement group where it needs several nodes. Short jobs of one kind may
-    share a task."""
+    """Yields a task per job, or a placement group for a multi-node job. Short jobs of one kind may share a
+    task."""
     for step in steps:
         kinds: dict[tuple[int, Need], list[PlacementRequest]] = {}
         for request in step.requests:
@@ -132,7 +131,7 @@ def planned_requests(
 
 
 def read_resources(text: str) -> More:
-    """'ssd=1, licence=0.5': of each job. Raises InputError."""
+    """Parses 'ssd=1, licence=0.5', the resources of each job. Raises InputError."""
     found: dict[str, float] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, amount = (piece.strip() for piece in part.partition("="))
@@ -146,13 +145,13 @@ def read_resources(text: str) -> More:
 
 
 BUNDLE_S = 0.2  # of work in one task
-_MOST = 128  # jobs in one
+_MOST = 128  # jobs in one task
 _LEAST_S = 0.02
 _ALONE_S = BUNDLE_S / 2
-# With the first ones of a kind: when none has ended by then they are long. Ray has enough of them until then.
+# With the first jobs of a kind: if none has ended by then they are long. Until then Ray has enough of them.
 _TIMEOUT_S = 2.0
-_NEWS = 0.3  # what the last task counts for in the mean
-_AHEAD = 2  # tasks of short jobs at Ray, for each that can run
+_NEWS = 0.3  # weight of the last task in the mean
+_AHEAD = 2  # tasks of short jobs at Ray, per running one
 
 Kind = tuple[Need, int]
 
@@ -160,23 +159,23 @@ Kind = tuple[Need, int]
 class _Waiting(Struct):
     jobs: deque[Wanted] = field(default_factory=deque)
     tasks: int = 0  # at Ray
-    mean_s: float | None = None  # a job
+    mean_s: float | None = None  # per job
     first_began_s: float | None = None
 
 
 class Bundling:
-    """Time comes in with each call, in seconds that only go up."""
+    """Jobs that wait for a task. The time is an argument of each call, in seconds that only increase."""
 
     def __init__(self) -> None:
         self._kinds: dict[Kind, _Waiting] = {}
-        self.is_ranked = False  # jobs of the run have priorities that differ
+        self.is_ranked = False  # jobs of the run have different priorities
 
     def add(self, jobs: Collection[Wanted]) -> None:
         for job in jobs:
             self._kinds.setdefault(_kind(job), _Waiting()).jobs.append(job)
 
     def remove(self, uuids: Collection[str]) -> set[str]:
-        """-> those that were still here"""
+        """Returns those that were still waiting."""
         found: set[str] = set()
         for waiting in self._kinds.values():
             here = {job.uuid for job in waiting.jobs if job.uuid in uuids}
@@ -199,7 +198,7 @@ class Bundling:
             waiting.first_began_s = now_s
 
     def ended(self, need: Need, kind: int, jobs: int, seconds: float) -> None:
-        """A task, however it came to its end; `jobs`: of them, those that ended in it."""
+        """Notes the end of a task, however it ended; `jobs`: number of its jobs that ended in it."""
         waiting = self._kinds[need, kind]
         waiting.tasks -= 1
         if jobs:
@@ -208,15 +207,16 @@ class Bundling:
             waiting.mean_s = mean_s if old_s is None else old_s + _NEWS * (mean_s - old_s)
 
     def take(self, width: dict[Need, int], now_s: float) -> Iterator[list[Wanted]]:
-        """Yields the jobs to pass to Ray now, each list as one task. `width`: how many tasks with such a need
-        the cluster can run at a time; default: one."""
+        """Yields the jobs to pass to Ray now, each list as one task. `width`: number of tasks with such a
+        need that the cluster can run at a time; default: one."""
         in_order = self._in_order()
         tasks = sum(waiting.tasks for waiting in self._kinds.values())
         for need, waiting in in_order:
             at_once = max(1, width.get(need, 1))
             is_next = waiting is in_order[0][1]
             while waiting.jobs:
-                # The first goes to Ray even where others run: small ones may come and go without end.
+                # The first goes to Ray even if others run: small ones might otherwise overtake it
+                # indefinitely.
                 if self.is_ranked and tasks >= at_once and not (is_next and not waiting.tasks):
                     break
                 size = 1 if need.nodes > 1 or need.gpus else self._size(waiting, at_once, now_s)
@@ -231,7 +231,7 @@ class Bundling:
         return sorted(kinds, key=lambda one: -one[1].jobs[0].priority) if self.is_ranked else kinds
 
     def next_due_s(self) -> float | None:
-        """When those that wait for the first of their kind have waited long enough."""
+        """Returns when jobs have waited long enough for the first of their kind."""
         due = [
             waiting.first_began_s + _TIMEOUT_S
             for waiting in self._kinds.values()
@@ -240,7 +240,7 @@ class Bundling:
         return min(due, default=None)
 
     def _size(self, waiting: _Waiting, at_once: int, now_s: float) -> int:
-        """Of the next task; 0: it is too early for one."""
+        """Returns the number of jobs of the next task; 0: it is too early for one."""
         is_full = waiting.tasks >= _AHEAD * at_once
         if waiting.mean_s is None:
             began_s = waiting.first_began_s
@@ -251,7 +251,7 @@ class Bundling:
         if is_full:
             return 0
         mean_s = max(waiting.mean_s, 1e-4)
-        # The last ones are shared out evenly, but not in tasks that take Ray longer than their work.
+        # The last jobs are divided evenly, but not into tasks that cost Ray more than their work.
         each, left = -(-len(waiting.jobs) // at_once), -(-len(waiting.jobs) // (_AHEAD * at_once))
         fair = max(left, min(each, int(_LEAST_S / mean_s)))
         return max(1, min(_MOST, fair, int(BUNDLE_S / mean_s)))

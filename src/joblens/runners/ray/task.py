@@ -1,8 +1,7 @@
-"""Task of Ray that stands for jobs of a run: brings them to its node's worker, and their output back.
+"""Ray task for jobs of a run: brings them to its node's worker, and their output back.
 
-Ray counts what the task asks for; the worker starts and measures the jobs. The task yields its progress for
-the proxy.
-"""
+Ray accounts for the resources of the task; the worker starts and measures the jobs. The task yields its
+progress for the proxy."""
 
 import asyncio
 import contextlib
@@ -50,7 +49,7 @@ _IDLE_S = 120.0  # a door without connections closes by itself
 
 
 def hold_door(token: str) -> Iterator[tuple[str, str, int]]:
-    """A task of Ray. -> (host name, address, port), and then nothing while it is open"""
+    """Task of Ray. Yields (host name, address, port), and then nothing while the door is open."""
     import ray  # the task runs in a process of Ray
 
     host = str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
@@ -63,8 +62,8 @@ def hold_door(token: str) -> Iterator[tuple[str, str, int]]:
 
 
 class WideTask:
-    """One job on several nodes, from the request for them on. Driven by the proxy's loop; `cancel` may come
-    at any moment."""
+    """One job on several nodes, from its request on. Driven by the proxy's loop; `cancel` may be called at
+    any moment."""
 
     def __init__(self, ray: Any, need: Need) -> None:
         self._ray = ray
@@ -76,7 +75,7 @@ class WideTask:
         self._is_cancelled = False
 
     async def doors(self) -> tuple[NodeDoorAddress, ...] | None:
-        """When all of its nodes are there; None: it was cancelled before that."""
+        """Returns the doors when all of its nodes are available, or None if it was cancelled before."""
         while not await asyncio.to_thread(self._group.wait, _POLL_EVERY_S):
             if self._is_cancelled:
                 return None
@@ -90,7 +89,7 @@ class WideTask:
         return None if self._is_cancelled else tuple(addresses)
 
     def start(self, task: Any, options: dict[str, Any], task_input: bytes) -> Any:
-        """On its first node. -> the handle of Ray"""
+        """Starts the task on its first node. Returns the handle of Ray."""
         self._main = task.options(**options, **self._on(0)).remote(task_input)
         return self._main
 
@@ -106,7 +105,7 @@ class WideTask:
 
     def _end(self, tasks: list[Any]) -> None:
         for task in tasks:
-            with contextlib.suppress(Exception):  # it has ended meanwhile
+            with contextlib.suppress(Exception):  # it has just ended
                 self._ray.cancel(task)
 
     def _on(self, bundle: int) -> dict[str, Any]:
@@ -126,7 +125,7 @@ def _bundle(need: Need) -> dict[str, float]:
 
 
 def named_apart(here: str, doors: tuple[NodeDoorAddress, ...]) -> tuple[NodeDoorAddress, ...]:
-    """Several nodes of one machine have its name: they get a number each."""
+    """Returns distinct names: several nodes of one machine have its name, and get a number each."""
     taken, named = {here}, []
     for index, door in enumerate(doors, start=1):
         node = door.node if door.node not in taken else f"{door.node}-{index}"
@@ -150,7 +149,7 @@ class _Folder(Struct):
 
 
 class PrintedFiles:
-    """Only the files of the folder itself: those below it are the job's work."""
+    """Output files of jobs: only those of the folder itself, because those below it are the job's work."""
 
     def __init__(self) -> None:
         self._folders: dict[str, _Folder] = {}
@@ -167,7 +166,7 @@ class PrintedFiles:
             yield from _news(folder)
 
     def rest_of(self, uuid: str) -> Iterator[Printed]:
-        """Yields the rest of the output of a job that has ended, and removes its files."""
+        """Yields the rest of the output of an ended job, and removes its files."""
         folder = self._folders.pop(uuid, None)
         if folder is not None:
             yield from _news(folder)
@@ -175,7 +174,7 @@ class PrintedFiles:
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(folder.here, name))
             with contextlib.suppress(OSError):
-                os.rmdir(folder.here)  # where the job has left nothing of its own
+                os.rmdir(folder.here)  # fails if the job has left files of its own
 
 
 def _news(folder: _Folder) -> Iterator[Printed]:
@@ -190,7 +189,8 @@ def _news(folder: _Folder) -> Iterator[Printed]:
 
 
 def _pieces(here: str, meant: str, known: _File) -> Iterator[Printed]:
-    """A long file is made short at the end, under the same name: it is sent again then."""
+    """Yields new parts of a file. A long file is shortened at the end, under the same name, and then sent
+    again."""
     try:
         with open(here, "rb") as file:
             stat = os.fstat(file.fileno())
@@ -212,7 +212,7 @@ def _pieces(here: str, meant: str, known: _File) -> Iterator[Printed]:
 _READ_BYTES = 1 << 16
 _SHIP_EVERY_S = 0.5
 _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-_PRELOAD_MARK = "RAY_LD_PRELOAD_ON_WORKERS"  # set with LD_PRELOAD, where the node was started without one
+_PRELOAD_MARK = "RAY_LD_PRELOAD_ON_WORKERS"  # set with LD_PRELOAD, if the node was started without one
 
 
 def carry(task_input: bytes) -> Iterator[bytes]:
@@ -245,7 +245,7 @@ class _Carrier:
         try:
             group = link.bring(task_input, self._gpus, placement, doors)
         except OSError:
-            # The worker had nothing to do for a while and left; this process still had a connection to it.
+            # The worker was idle for a while and exited; this process still had a connection to it.
             try:
                 link = _reach_again(task_input, self._node_id)
             except WorkerStartError as error:
@@ -304,7 +304,7 @@ class _Carrier:
 
 
 class _Link:
-    """To the worker of the node; of this process, one task after the other."""
+    """Connection of this process to the worker of the node; one task after the other."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -327,7 +327,8 @@ class _Link:
         return self._group
 
     def next(self, most_s: float | None) -> FromNode | None:
-        """None: nothing was said for so long. Raises ConnectionError when the worker is gone."""
+        """Returns the next message, or None after `most_s` without one. Raises ConnectionError if the worker
+        is gone."""
         while not self._received:
             self._connection.settimeout(most_s)
             try:
@@ -351,7 +352,7 @@ class _Link:
         self._connection.close()
 
 
-_links: dict[str, _Link] = {}  # by run: a process of Ray may see several
+_links: dict[str, _Link] = {}  # by run: a process of Ray may serve several
 
 
 def _reach(task_input: TaskInput, node_id: str) -> _Link:
@@ -374,7 +375,8 @@ def _reach_again(task_input: TaskInput, node_id: str) -> _Link:
 
 
 def _for_node(config: WorkerConfig, task_input: TaskInput, node_id: str, home: NodeHome) -> WorkerConfig:
-    """Where the run's folder is not to be seen its jobs print into one of the node."""
+    """Returns the worker's configuration for this node. If the node does not share the run's folder, output
+    goes to a folder of the node."""
     is_shared = not task_input.mark or os.path.exists(os.path.join(task_input.folder, task_input.mark))
     placement = Placement(engine="ray", node_id=node_id, nodes=(socket.gethostname(),))
     elsewhere = {} if is_shared else {task_input.folder: home.files}
@@ -382,8 +384,8 @@ def _for_node(config: WorkerConfig, task_input: TaskInput, node_id: str, home: N
 
 
 def _node_env() -> Mapping[str, str]:
-    """Returns the environment in which the node was started: Ray adds to that of the processes that run tasks
-    (threads of libraries, visible GPUs), and to its own (another malloc)."""
+    """Returns the environment in which the node was started: Ray adds variables for processes that run tasks
+    (threads of libraries, visible GPUs), and for its own (another malloc)."""
     try:
         with open(f"/proc/{os.getppid()}/environ", "rb") as file:
             pairs = (os.fsdecode(item).partition("=") for item in file.read().split(b"\0") if b"=" in item)
@@ -398,8 +400,8 @@ def _node_env() -> Mapping[str, str]:
 
 
 def without_rays_malloc(env: Mapping[str, str]) -> dict[str, str]:
-    """Ray's own servers run with a malloc that it brings along. It says whether the processes that it starts
-    are to have it as well; jobs would start later for it, and take other memory than elsewhere."""
+    """Returns the environment without the malloc of Ray's own servers. A variable says whether Ray's child
+    processes get it as well; jobs would start more slowly with it, and use other amounts of memory."""
     if env.get(_PRELOAD_MARK) != "0":
         return dict(env)
     left = {name: value for name, value in env.items() if name not in ("LD_PRELOAD", _PRELOAD_MARK)}

@@ -1,4 +1,4 @@
-"""Allocations of a run at Slurm: their states, why one ended, and which are idle."""
+"""Slurm allocations of a run: their states, why one ended, and which are idle."""
 
 import os
 import pwd
@@ -31,7 +31,7 @@ _NOTICE = re.compile(
 )
 _NOTICES = {"": _CANCELLED, "TIME LIMIT": "TIMEOUT", "PREEMPTION": "PREEMPTED", "NODE FAILURE": "NODE_FAIL"}
 
-# It is worth asking again: the controller is away or busy, or the user has as many jobs there as allowed.
+# Worth a retry: the controller is unavailable or busy, or the user has the maximum number of jobs.
 _PASSING = (
     "Unable to contact slurm controller",
     "Unable to contact",
@@ -58,19 +58,19 @@ _MISTAKES = (
 
 
 def is_for_good(complaint: str) -> bool:
-    """Whether sbatch would say the same the next time."""
+    """Returns whether sbatch would refuse the same request again."""
     return not any(words.lower() in complaint.lower() for words in _PASSING)
 
 
 def is_mistake(complaint: str) -> bool:
-    """Of a trial: what was written is wrong, whatever is free or up at the moment."""
+    """Returns whether the request itself is wrong, whatever is free or available at the moment."""
     return any(words in complaint.lower() for words in _MISTAKES)
 
 
 def ending_of(
     state: str, job_id: str, *, cancelled_by: str = "", walltime_s: float | None = None
 ) -> AllocationEnding | None:
-    """Returns how jobs end whose allocation ended in this state. None: the state does not tell, they
+    """Returns how jobs end whose allocation ended in this state, or None if the state does not decide: they
     were lost with their node, or were preempted."""
     if state == _CANCELLED:
         by = f" by {cancelled_by}" if cancelled_by else ""
@@ -102,7 +102,7 @@ def allocation_state(word: str) -> AllocationState:
     return AllocationState.WAITING if word in WAITING_STATES else AllocationState.RUNNING
 
 
-_ASK_S = 3.0  # Slurm kills what is left after KillWait, 30 s as a rule
+_ASK_S = 3.0  # Slurm kills the rest after KillWait, usually 30 s
 _READ_OF_OUTPUT = 1 << 16
 _EARLY_S = 90.0  # Slurm may send the signal before the end of an allocation a minute early
 
@@ -110,8 +110,8 @@ _EARLY_S = 90.0  # Slurm may send the signal before the end of an allocation a m
 def why_slurm_ends(
     job_id: str, *, walltime_s: float | None, left_s: float | None, lead_s: float
 ) -> AllocationEnding | None:
-    """`left_s`: until the allocation's time is up; `lead_s`: how long before that Slurm sends a signal. None:
-    the allocation was preempted, or it only got a signal."""
+    """Returns why Slurm ends this allocation, or None if it was preempted or only got a signal. `left_s`:
+    until its time limit; `lead_s`: how long before that Slurm sends a signal."""
     commands = SlurmCommands(_ASK_S)
     in_queue = _state_in_queue(commands, job_id)
     in_accounts, by = "", ""
@@ -149,7 +149,7 @@ def _state_in_accounts(commands: SlurmCommands, job_id: str) -> tuple[str, str]:
 
 
 def user_name(uid: str) -> str:
-    """Slurm tells who cancelled a job by number."""
+    """Returns the name of a user, whom Slurm reports by number."""
     try:
         return pwd.getpwuid(int(uid)).pw_name
     except (KeyError, ValueError, OverflowError):
@@ -157,7 +157,7 @@ def user_name(uid: str) -> str:
 
 
 def _own_output() -> str:
-    """Returns the end of the file that Slurm writes the output of this process to; '' where it is no file."""
+    """Returns the end of the file that Slurm writes the output of this process to; '' if it is no file."""
     try:
         with open("/proc/self/fd/2", "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -167,18 +167,18 @@ def _own_output() -> str:
         return ""
 
 
-_FORGOTTEN_S = 60.0  # after which something that neither squeue nor sacct know is given up
-_SOON_S = 1.0  # between looks, while something has just changed
-_MANY_IDS = 200  # beyond which all of the user's jobs are asked for: the line would be too long
+_FORGOTTEN_S = 60.0  # before an allocation that neither squeue nor sacct know is given up
+_SOON_S = 1.0  # between polls, after a change
+_MANY_IDS = 200  # above this number all of the user's jobs are listed: the command line would be too long
 GONE_WORD = "FORGOTTEN"
-_BY_OTHERS = ("NODE_FAIL", "PREEMPTED")  # ended neither by what ran there nor for how it was asked for
+_BY_OTHERS = ("NODE_FAIL", "PREEMPTED")  # ended for reasons outside the allocation and its request
 
 
 class LiveAllocation(Struct):
     placed: Placed
     config_path: str = ""  # of its configuration; '': an earlier driver had it
-    output: str = ""  # file of what it prints
-    queues: tuple[str, ...] = ()  # it serves
+    output: str = ""  # output file
+    queues: tuple[str, ...] = ()  # queues that it serves
     asked: dict[str, str] = field(default_factory=dict)
     state: AllocationState = AllocationState.WAITING
     reported: tuple[str, str] = ("", "")
@@ -223,7 +223,7 @@ class SlurmAllocations:
         return allocation
 
     def poll(self) -> list[tuple[AllocationEvent, LiveAllocation]]:
-        """Returns allocations whose state changed. Slurm is asked seldom: it serves many."""
+        """Returns allocations whose state changed. Slurm is polled seldom, because it serves many users."""
         now_s = time.monotonic()
         if not self.live or now_s < self._next_ask_s:
             return []
@@ -244,7 +244,7 @@ class SlurmAllocations:
         return self._commands.squeue(ids if len(ids) <= _MANY_IDS else None)
 
     def _ask_accounts(self, missing: Sequence[str], now_s: float) -> dict[str, QueuedJob]:
-        """Returns jobs that squeue no longer lists. Not every site keeps accounts."""
+        """Returns jobs that squeue no longer lists. Not every site has accounting."""
         if not missing:
             return {}
         for job_id in missing:
@@ -279,7 +279,8 @@ class SlurmAllocations:
         )
 
     def _ending(self, allocation: LiveAllocation, job: QueuedJob) -> AllocationEnding | None:
-        """A walltime ends the job that had all of it; jobs that shared it run again."""
+        """Returns how the job ends with it. A walltime ends the job that had all of it; jobs that shared it
+        run again."""
         walltime_s = job.time_limit_s or seconds_asked(allocation.asked)
         ending = ending_of(job.state, job.job_id, walltime_s=walltime_s)
         if ending is None or (ending.status is Status.TIMEOUT and allocation.is_allocation):
@@ -289,7 +290,7 @@ class SlurmAllocations:
         return ending
 
     def _who_cancelled(self, job_id: str) -> str:
-        """Only the accounts know."""
+        """Returns the user, from the accounts."""
         try:
             jobs = self._commands.sacct([job_id])
         except (PlacingError, InputError):
@@ -309,7 +310,7 @@ class SlurmAllocations:
         )
 
 
-_IDLE_S = 2.0  # what has just ended may be followed by more of its kind
+_IDLE_S = 2.0  # more jobs of its kind may follow an ended one
 _FOR_NODES = ("Resources", "Priority")
 
 
@@ -319,7 +320,7 @@ class IdleAllocations:
         self._reported: set[str] = set()
 
     def to_end(self, live: Mapping[str, LiveAllocation], busy: Collection[str], now_s: float) -> list[str]:
-        """Ids of those that are to leave now, each once. `busy`: queues with jobs that have not ended."""
+        """Returns the ids of allocations that end now, each once. `busy`: queues with unfinished jobs."""
         idle = {
             job_id
             for job_id, allocation in live.items()
@@ -338,6 +339,6 @@ class IdleAllocations:
 
 
 def _waits_for_nodes(allocation: LiveAllocation) -> bool:
-    """Or for a share of what the user may have."""
+    """Returns whether it waits for nodes, or for a share of the user's limit."""
     reason = allocation.reported[1]
     return allocation.state is AllocationState.WAITING and (reason in _FOR_NODES or "Limit" in reason)

@@ -1,4 +1,5 @@
-"""Slurm as the cluster of a run (`ports.cluster`): sbatch, arrays, shared allocations, local workers."""
+"""Slurm backend: Slurm as the cluster of a run (`ports.cluster`): sbatch, arrays, shared allocations, local
+workers."""
 
 import contextlib
 import os
@@ -74,7 +75,7 @@ class WorkersHere:
         return placed
 
     def follow(self, placed: Placed, queues: tuple[str, ...]) -> bool:
-        """Whether it was one of these."""
+        """Returns whether it was one of these."""
         job_id = placed.placement.job_id
         if not job_id.startswith(_PREFIX):
             return False
@@ -99,12 +100,12 @@ class WorkersHere:
         for job_id, pid in list(self._followed.items()):
             if not os.path.exists(f"/proc/{pid}"):
                 del self._followed[job_id], self._queues[job_id]
-                # Whether it ended by itself is unknown here: its leases show it.
+                # Its way of ending is unknown here: its leases show it.
                 news.append(AllocationEvent(job_id=job_id, state=AllocationState.ENDED, word="left"))
         return news
 
     def end(self) -> None:
-        """Ends only those started here: the number of another may have been reused."""
+        """Ends only workers started here: the pid of another may have been reused."""
         for process, _ in self._started.values():
             process.send_signal(signal.SIGTERM)
 
@@ -155,7 +156,7 @@ class SlurmBackend:
             self._check_words(options)
 
     def _check_words(self, options: Options) -> None:
-        """Checks options for sbatch alone: only sbatch knows whether they are possible."""
+        """Checks options that are known to sbatch alone."""
         if not options.keys() - CHECKED_WORDS:
             return
         words = as_arguments(options)
@@ -191,7 +192,7 @@ class SlurmBackend:
 
     def _planned(self, draft: Draft) -> PlannedRequest:
         order = draft.order
-        # Ids of jobs are made when the run is: the line has a word in their stead.
+        # Ids of jobs are made with the run: the line has a placeholder.
         without_ids = replace(order, uuids=(JOB_ID,) * len(order.uuids))
         config_path = os.path.join(self._config_files.folder, "WORKER.json")
         argv = sbatch_argv(self._arguments(without_ids))
@@ -212,10 +213,10 @@ class SlurmBackend:
         spec = self._plan.actions[action].spec
         queues = self._orders.queues_of(spec.scheduler or "")
         if not self._orders.uses_actions:
-            return []  # warned of before the run
+            return []  # reported before the run
         self._orders.has_asked(queues)
         if not spec.persistent and self._has_followed(queues[0]):
-            return []  # an earlier driver of the run asked for it, and it is there
+            return []  # an earlier driver of the run requested it, and it exists
         if spec.scheduler_type == "local":
             config = replace(
                 self._config_files.config,
@@ -234,7 +235,7 @@ class SlurmBackend:
         return any(not allocation.config_path for allocation in self._allocations.serving(queue))
 
     def _submit_all(self, orders: Sequence[SlurmOrder]) -> list[Placed]:
-        """Leaves requests that fail after others succeeded to the next call."""
+        """Submits orders. After the first failure, the remaining ones are left to the next call."""
         placed: list[Placed] = []
         self._most_jobs.update((order.queues[0], order.most_jobs) for order in orders if order.queues)
         try:
@@ -301,7 +302,7 @@ class SlurmBackend:
             f"--job-name={order.name}",
             f"--comment=joblens run={run}{of_job}",
             f"--output={os.path.join(folder, '%A_%a.out' if order.is_array else '%j.out')}",
-            "--no-requeue",  # what is lost is placed again, and by one only
+            "--no-requeue",  # lost jobs are placed again, by joblens only
             "--chdir=/",  # jobs have their own directories
         ]
         if order.lead_s:
@@ -359,7 +360,7 @@ class SlurmBackend:
             self._allocations.add(LiveAllocation(one, "", output, queues, dict(one.placement.asked)))
 
     def withdraw(self, uuids: Sequence[str]) -> None:
-        """Together with others, at the next look: scancel costs as much for one as for many."""
+        """Adds jobs to the next poll: scancel costs as much for one as for many."""
         self._to_withdraw |= set(uuids)
 
     def poll(self) -> list[AllocationEvent]:
@@ -388,14 +389,14 @@ class SlurmBackend:
             self._commands.scancel(ids, only_waiting=True)
 
     def _with_words(self, news: AllocationEvent, allocation: LiveAllocation) -> AllocationEvent:
-        """Why a worker could not do its work, rather than its exit code."""
+        """Adds the worker's message, which explains more than its exit code."""
         if news.state is not AllocationState.GONE:
             return news
         words = self._config_files.last_words(allocation.config_path) if allocation.config_path else ""
         return replace(news, reason=words or _last_line(allocation.output) or news.reason)
 
     def _clear(self, allocation: LiveAllocation) -> None:
-        """A configuration file stays as long as any of its array is left."""
+        """Removes a configuration file after the last element of its array."""
         if allocation.config_path and not any(
             one.config_path == allocation.config_path for one in self._allocations.live.values()
         ):
@@ -408,7 +409,7 @@ class SlurmBackend:
         return None
 
     def close(self, *, is_over: bool) -> None:
-        """Leaves workers of single jobs alone: they end with their job."""
+        """Ends all allocations of the run, except workers of single jobs: they end with their job."""
         if not is_over:
             return
         self._here.end()
@@ -421,7 +422,7 @@ class SlurmBackend:
         self._end_to_their_own([job_id for job_id, allocation in live.items() if allocation.is_allocation])
 
     def _end_to_their_own(self, allocations: Sequence[str]) -> None:
-        """Their workers leave: it is not the end of a cancelled job."""
+        """Signals their workers, which then exit by themselves: their jobs are not cancelled."""
         for is_spread in (False, True):
             some = [
                 job_id

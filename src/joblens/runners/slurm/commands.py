@@ -1,4 +1,4 @@
-"""Slurm's commands, as its users have them: sbatch, squeue, scancel, sinfo, sacct, scontrol."""
+"""Slurm commands: sbatch, squeue, scancel, sinfo, sacct, scontrol."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ from joblens.runners.celery.broker_url import leave_out_passwords
 _WAIT_S = 60.0
 _IDS_A_CALL = 500
 _LONGEST_MESSAGE = 600  # letters of a command's error output
-# Set by users to see what they like, or to have defaults for their own sbatch: here they would mix in.
+# Set by users for their own use of the commands: here they would interfere.
 _PREFIXES = ("SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SALLOC_")
 _OF_THE_SITE = ("SLURM_CONF", "SLURM_CLUSTERS")
 _UNREACHABLE = (
@@ -45,8 +45,8 @@ def sbatch_argv(options: Sequence[str]) -> list[str]:
 
 
 class SlurmCommands:
-    """Every method may wait as long as Slurm does (a controller that is busy answers late), raises
-    PlacingError when it cannot be asked or says no, in its own words."""
+    """Every method waits as long as Slurm does (a busy controller answers late), and raises PlacingError with
+    Slurm's message if it is unreachable or refuses."""
 
     def __init__(self, wait_s: float = _WAIT_S) -> None:
         self._wait_s = wait_s
@@ -54,18 +54,18 @@ class SlurmCommands:
         self._config: dict[str, str] | None = None
 
     def sbatch(self, options: Sequence[str], script: str, env: Mapping[str, str] | None = None) -> str:
-        """-> the job's id. The script goes through a pipe: no file of it is left."""
+        """Returns the job's id. The script goes through a pipe, so no file remains."""
         output = self._ask(*sbatch_argv(options), stdin=script, base=_submitters_environment(), env=env)
-        # 'N', or 'N;cluster'; a plug-in may have talked before.
+        # 'N', or 'N;cluster'; a plug-in may have printed before.
         return output.strip().rsplit("\n", 1)[-1].partition(";")[0].strip()
 
     def test_sbatch(self, options: Sequence[str]) -> None:
-        """Raises PlacingError for what sbatch would not take. Nothing is submitted."""
+        """Raises PlacingError for options that sbatch would refuse. Nothing is submitted."""
         self._ask("sbatch", "--test-only", *options, stdin=_NOTHING_TO_DO, base=_submitters_environment())
 
     def squeue(self, ids: Iterable[str] | None = None) -> list[QueuedJob]:
-        """Of these, those that Slurm still knows, also the ones that ended within its MinJobAge (five minutes
-        as a rule); None: all of mine. Tasks of an array stand one by one."""
+        """Returns those of the jobs that Slurm still knows, also those that ended within its MinJobAge
+        (usually five minutes); None: all jobs of this user. Elements of an array are listed separately."""
         options = ["--noheader", "--array", "--states=all", f"--format={SQUEUE_FORMAT}"]
         if ids is None:
             return read_squeue(self._ask("squeue", *options, "--me"))
@@ -77,8 +77,8 @@ class SlurmCommands:
     def scancel(
         self, ids: Iterable[str], *, signal: str = "", only_waiting: bool = False, only_steps: bool = False
     ) -> None:
-        """Ignores jobs that are over. A signal goes to the script and to all steps, or to the steps alone:
-        srun kills its tasks when it gets a signal itself."""
+        """Cancels or signals jobs, ignoring those that are over. A signal goes to the script and to all
+        steps, or to the steps alone: srun kills its tasks on a signal to itself."""
         options = ["--quiet", *([f"--signal={signal}"] if signal else [])]
         if signal and not only_steps:
             options.append("--full")
@@ -94,7 +94,7 @@ class SlurmCommands:
     def sacct(
         self, ids: Iterable[str] | None = None, *options: str, wait_s: float | None = None
     ) -> list[SlurmJob]:
-        """With their steps; of these ids, or of what the options select."""
+        """Returns jobs with their steps: of these ids, or selected by the options."""
         if ids is None:
             return list(jobs_of(self._sacct_rows(options, wait_s)))
         found: list[SlurmJob] = []
@@ -110,7 +110,7 @@ class SlurmCommands:
 
     def sstat(self, job_id: str) -> list[SlurmRow]:
         """Returns the usage of the steps of a running job so far, as rows with only those numbers. Only its
-        owner and root may ask; others, and after its end, get nothing."""
+        owner and root get an answer; others, and after its end, get nothing."""
         fields = (
             "JobID",
             "NTasks",
@@ -128,14 +128,14 @@ class SlurmCommands:
         return [row for _, row in read_sacct(text.split("\n"), fields, "|") if row is not None]
 
     def sacct_fields(self) -> list[str]:
-        """Of those that are wanted, the ones that this version has."""
+        """Returns the wanted fields that this version has."""
         if self._sacct_fields is None:
             known = {word.lower() for word in self._ask("sacct", "--helpformat").split()}
             self._sacct_fields = [name for name in SACCT_FIELDS if name.lower() in known]
         return self._sacct_fields
 
     def config(self) -> dict[str, str]:
-        """`scontrol show config`: MaxArraySize, ClusterName, SLURM_VERSION …"""
+        """Returns `scontrol show config`: MaxArraySize, ClusterName, SLURM_VERSION …"""
         if self._config is None:
             lines = self._ask("scontrol", "show", "config").splitlines()
             pairs = (line.partition("=") for line in lines if "=" in line)
@@ -143,7 +143,7 @@ class SlurmCommands:
         return self._config
 
     def clusters(self) -> list[str]:
-        """Returns the clusters of the accounting; [] where it does not answer."""
+        """Returns the clusters of the accounting; [] without an answer."""
         try:
             return self._ask("sacctmgr", "-nP", "list", "cluster", "format=cluster").split()
         except PlacingError:
@@ -153,7 +153,7 @@ class SlurmCommands:
         return self._ask("sinfo", "--version").strip().removeprefix("slurm-wlm ").removeprefix("slurm ")
 
     def _ask_of_ids(self, program: str, *words: str, wait_s: float | None = None) -> str:
-        """Ids that Slurm has forgotten are no error."""
+        """Runs a command, accepting ids that Slurm has forgotten."""
         return self._ask(program, *words, is_fine=lambda output: _UNKNOWN_ID in output, wait_s=wait_s)
 
     def _ask(
@@ -199,7 +199,7 @@ class SlurmCommands:
 
 
 def _complaint(text: str) -> str:
-    """Without the advice to read the manual."""
+    """Returns the message without the advice to read the manual."""
     return "\n".join(line for line in text.splitlines() if not line.startswith("Try ")).strip()
 
 
@@ -218,7 +218,7 @@ def _submitters_environment() -> dict[str, str]:
 
 def _plain_environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIXES)}
-    # Seconds since 1970: no time zone, and no format of a user.
+    # Seconds since 1970: independent of time zone and the user's format.
     return {**kept, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
 
 

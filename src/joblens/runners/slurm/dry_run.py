@@ -1,4 +1,4 @@
-"""Dry runs on Slurm: the sbatch requests of a run, stage by stage, by the code that makes them for a run."""
+"""Slurm dry run: the sbatch requests of a run, stage by stage, by the same code as in a run."""
 
 from collections.abc import Sequence
 
@@ -34,8 +34,8 @@ class Draft(Struct, kw_only=True):
 
 
 class SlurmDrafts:
-    """Allocations are taken to stay for later stages. In a run they leave when they are idle, and are asked
-    for again."""
+    """Drafts of requests. Allocations are assumed to stay for later stages. In a run they end when they are
+    idle, and are requested again."""
 
     def __init__(self, plan: Plan, orders: SlurmOrders) -> None:
         self._plan = plan
@@ -73,7 +73,7 @@ class SlurmDrafts:
         alone = {uuid for draft in self.drafts if draft.stage == stage for uuid in draft.order.uuids}
         shared = [one for one in queued if one.uuid not in alone]
         waiting = [one for one in shared if one.queue not in self._serving]
-        if waiting:  # no action has asked for nodes: a run does not wait for one that does not come
+        if waiting:  # no action has requested nodes: a run does not wait for an action that does not come
             self._add_all(stage, self._orders.orders(waiting, self._options_of))
         for request in shared:
             if request.queue in self._serving:
@@ -84,7 +84,7 @@ class SlurmDrafts:
         return serving[0] if serving is not None else None
 
     def _add_all(self, stage: int, orders: Sequence[SlurmOrder], action: int | None = None) -> None:
-        """Equal allocations become one draft with their number."""
+        """Combines equal allocations into one draft with their number."""
         last: Draft | None = None
         for order in orders:
             if last is not None and order.queues and last.order == order:

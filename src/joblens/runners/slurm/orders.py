@@ -1,8 +1,7 @@
-"""Orders to Slurm: the sbatch requests for the jobs of a run, and the script each of them runs.
+"""Slurm orders: the sbatch requests for the jobs of a run, and the script of each.
 
-It names one private file and has nothing else in it: scripts can be read with `scontrol`. Paths are whole and
-nothing comes from the environment of the submitter, so that --export=NONE changes nothing.
-"""
+The script contains only the name of a private file, because scripts can be read with `scontrol`. Paths are
+absolute and nothing comes from the environment of the submitter, so that --export=NONE changes nothing."""
 
 import re
 import shlex
@@ -53,7 +52,8 @@ def batch_script(
     on_each_node: bool = False,
     time_s: float | None = None,
 ) -> str:
-    """`time_s`: duration of the allocation. Older Slurm versions do not tell jobs when they end."""
+    """Returns the script. `time_s`: duration of the allocation, because older Slurm versions do not set its
+    end for jobs."""
     lines = ["#!/bin/sh"]
     if time_s is not None:
         lines.append(f"export SLURM_JOB_END_TIME=${{SLURM_JOB_END_TIME:-$(($(date +%s) + {int(time_s)}))}}")
@@ -62,7 +62,7 @@ def batch_script(
         lines.append(setup.strip("\n"))
     worker = shlex.join(argv)
     if on_each_node:
-        # All of each node's part goes to its worker, which shares it out; one that fails ends no other.
+        # The worker of a node gets all of its part and divides it; a failed one ends no other.
         lines.append(
             f"exec srun --export=ALL --overlap --nodes={_NODES} --ntasks={_NODES} --ntasks-per-node=1"
             f" --cpus-per-task={_CPUS} --mem=0 --cpu-bind=none --kill-on-bad-exit=0 --input=none {worker}"
@@ -82,7 +82,8 @@ def job_name(workflow: str, job: str) -> str:
 
 
 def _word(text: str) -> str:
-    """Slurm takes any name; squeue and scripts that read it do not."""
+    """Returns the name in one word. Slurm accepts any name; squeue and scripts that parse its output do
+    not."""
     safe = (letter if letter.isprintable() and not letter.isspace() else "_" for letter in redact_text(text))
     return "".join(safe)
 
@@ -96,12 +97,12 @@ def _shortened(text: str, length: int) -> str:
 
 
 def allocation_name(workflow: str, scheduler: str, run: str = "") -> str:
-    """Returns the name of an allocation that jobs share. `run`: keeps it apart from those of other runs."""
+    """Returns the name of an allocation that jobs share. `run`: distinguishes it from those of other runs."""
     return job_name(workflow, (scheduler or "allocation") + (f".{run}" if run else ""))
 
 
 def array_name(workflow: str, names: Sequence[str]) -> str:
-    """Returns what the names of a sweep's jobs begin with; of one job, its name."""
+    """Returns the common beginning of the names of a sweep's jobs; of one job, its name."""
     first, last = min(names), max(names)
     same = next(
         (index for index, letter in enumerate(first) if last[index : index + 1] != letter), len(first)
@@ -111,12 +112,12 @@ def array_name(workflow: str, names: Sequence[str]) -> str:
 
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:
-    """To sort job_2 before job_10."""
+    """Returns a key that sorts job_2 before job_10."""
     return tuple((int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name))
 
 
 ENGINE = "slurm"
-_OWN = "~"  # suffix of the queue of jobs with an allocation each: others leave them alone
+_OWN = "~"  # suffix of the queue of jobs with an allocation each: no other worker takes them
 _RUN_LETTERS = 8  # of the run's id, in names
 
 
@@ -127,10 +128,10 @@ class SlurmOrder(Struct, frozen=True):
     name: str
     uuids: tuple[str, ...] = ()
     names: tuple[str, ...] = ()  # of an array's elements
-    queues: tuple[str, ...] = ()  # an allocation that serves them
+    queues: tuple[str, ...] = ()  # queues of an allocation that serves them
     most_jobs: int | None = None
-    lead_s: float = 0.0  # it is notified before its end; 0: it is too short for that
-    time_s: float | None = None  # it lasts
+    lead_s: float = 0.0  # it is notified this long before its end; 0: it is too short for that
+    time_s: float | None = None  # its duration
 
     @property
     def is_array(self) -> bool:
@@ -142,7 +143,7 @@ class SlurmOrder(Struct, frozen=True):
 
 
 class SlurmOrders:
-    """Decides; asks Slurm only what it has."""
+    """Decides on requests; queries Slurm only about its capacity."""
 
     def __init__(
         self,
@@ -163,22 +164,22 @@ class SlurmOrders:
         self._known_terms: dict[str, Terms] | None = None
         self._known_packing: Packing | None = None
         self._demands: dict[str, Demand] = {}
-        self._jobs_known = 0  # of the plan, when they were worked out
-        self._jobs_expected = len(plan.jobs)  # of the plan, when it was said which are to run
+        self._jobs_known = 0  # jobs of the plan at the time of `_demands`
+        self._jobs_expected = len(plan.jobs)  # jobs of the plan at the time of `expect`
         self._waited_for_actions: set[str] = set()  # queues
         self._indexes: Collection[int] | None = None
         self._expected_s: Mapping[int, float] = {}
 
     def expect(self, indexes: Collection[int] | None, expected_s: Mapping[int, float]) -> None:
-        """Before anything is asked: which jobs of the plan are to run, and how long they took before."""
+        """Sets the jobs of the plan to run, and their earlier durations. Call it before any request."""
         self._indexes, self._expected_s = indexes, expected_s
         self._jobs_expected = len(self._plan.jobs)
         self._known_packing = None
         self._demands.clear()
 
     def check_choice(self) -> None:
-        """Raises PlanError for options of the command line that no request to Slurm would show. All jobs of
-        the plan count: a run that is resumed has its options from the first time."""
+        """Raises PlanError for options of the command line that have no effect on any request to Slurm. All
+        jobs of the plan count: a resumed run has its options from its first driver."""
         choice, jobs = self._options.slurm, self._plan.jobs
         if asked_by_actions(self._plan, choice):
             return
@@ -214,7 +215,7 @@ class SlurmOrders:
         try:
             largest_nodes = self._site.largest_nodes()
         except PlacingError:
-            largest_nodes = []  # it is away for now; what suits is guessed then
+            largest_nodes = []  # it is unavailable for now; sizes are guessed then
         by_scheduler = {name: largest_node_of(one.partition, largest_nodes) for name, one in terms.items()}
         return choose_packing(self._plan, self._options.slurm, by_scheduler, indexes, expected_s)
 
@@ -225,7 +226,8 @@ class SlurmOrders:
         return queue if self.packing().shares(job.spec_job, job.requirements) else queue + _OWN
 
     def queues_of(self, scheduler: str) -> tuple[str, ...]:
-        """That an allocation of it serves. Jobs that name no scheduler may run anywhere."""
+        """Returns the queues that an allocation of it serves. Jobs that name no scheduler may run
+        anywhere."""
         return tuple(dict.fromkeys((self._queue(scheduler), self._queue(""))))
 
     def scheduler_of(self, queue: str) -> str:
@@ -239,7 +241,7 @@ class SlurmOrders:
     def orders(
         self, requests: Sequence[PlacementRequest], serving: Callable[[str], Options | None]
     ) -> list[SlurmOrder]:
-        """`serving`: what was asked for an allocation that serves this queue already."""
+        """`serving`: returns the options of an allocation that serves this queue already."""
         alone: list[PlacementRequest] = []
         shared: dict[str, list[PlacementRequest]] = {}
         for request in sorted(requests, key=lambda one: (-one.priority, one.spec_job, natural(one.name))):
@@ -269,7 +271,7 @@ class SlurmOrders:
         ]
 
     def _of_their_own(self, requests: Sequence[PlacementRequest]) -> list[SlurmOrder]:
-        """Puts jobs of one entry of the file with equal needs into one array."""
+        """Combines jobs of one entry of the file with equal needs into one array."""
         alike: dict[tuple[str, int, Requirements], list[PlacementRequest]] = {}
         for request in requests:
             alike.setdefault((request.scheduler, request.spec_job, request.requirements), []).append(request)
@@ -305,7 +307,7 @@ class SlurmOrders:
         alone: list[PlacementRequest],
         there: Options | None,
     ) -> list[SlurmOrder]:
-        """Moves jobs that fit into no allocation to `alone`."""
+        """Returns orders for a queue. Moves jobs that fit into no allocation to `alone`."""
         scheduler = requests[0].scheduler
         options = there if there is not None else self.allocation_options(scheduler)
         too_large = [one for one in requests if not fits_allocation(one.requirements, options, self.headroom)]
@@ -315,8 +317,8 @@ class SlurmOrders:
         return self.allocations(scheduler, self._how_many(scheduler, options))
 
     def _is_up_to_actions(self, queue: str) -> bool:
-        """The workflow's actions ask for nodes. Jobs that come a second time without any have been waiting
-        for an action that does not come: they wait no longer."""
+        """Returns whether the workflow's actions request the nodes. Jobs that come a second time without any
+        have been waiting for an action that does not come: they wait no longer."""
         if not self.packing().has_actions or queue in self._waited_for_actions:
             return False
         self._waited_for_actions.add(queue)
@@ -324,16 +326,16 @@ class SlurmOrders:
 
     @property
     def uses_actions(self) -> bool:
-        """Whether actions of the workflow ask for allocations."""
+        """Returns whether actions of the workflow request allocations."""
         return self._options.slurm.packing != JOBS
 
     def of_action(self, spec: ActionSpec) -> list[SlurmOrder]:
-        """Allocations that an action schedules at Slurm."""
+        """Returns allocations that an action schedules at Slurm."""
         count = self._options.slurm.allocations or spec.num_allocations or 1
         return self.allocations(spec.scheduler or "", count, spec.max_parallel_jobs)
 
     def has_asked(self, queues: Sequence[str]) -> None:
-        """An action did."""
+        """Notes that an action has requested nodes for these queues."""
         self._waited_for_actions.update(queues)
 
     def allocation_options(self, scheduler: str) -> Options:
@@ -353,7 +355,7 @@ class SlurmOrders:
         return how_many(self._demand(scheduler), each)
 
     def _demand(self, scheduler: str) -> Demand:
-        """The plan may be large, and changes only when jobs are added."""
+        """Returns the demand, cached: the plan may be large, and changes only when jobs are added."""
         if self._jobs_known != len(self._plan.jobs):
             self._jobs_known = len(self._plan.jobs)
             self._demands.clear()
@@ -364,7 +366,8 @@ class SlurmOrders:
         return self._demands[scheduler]
 
     def _indexes_now(self) -> Collection[int]:
-        """With jobs that were added since, but for those that workers with a label run."""
+        """Returns the jobs to run, with those that were added since, without those for workers with a
+        label."""
         count = len(self._plan.jobs)
         expected = range(self._jobs_expected) if self._indexes is None else self._indexes
         indexes = {*expected, *range(self._jobs_expected, count)}

@@ -1,8 +1,7 @@
-"""Packing of a run's jobs into Slurm allocations: which share one, how large, how many.
+"""Slurm packing of a run's jobs into allocations: which share one, how large, how many.
 
-Asking Slurm for one job costs as much as a short job takes, and sites bound how many a user may have: many
-small jobs are better off in a few allocations. A large job waits least when only its own needs are asked.
-"""
+A request to Slurm costs as much as a short job takes, and sites limit the number of jobs per user: many small
+jobs are better off in a few allocations. A large job waits least if only its own needs are requested."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -28,13 +27,13 @@ from joblens.runners.slurm.terms import (
 
 JOBS, ALLOCATIONS = "jobs", "allocations"
 
-MANY = 24  # small jobs: as many are worth an allocation
+MANY = 24  # small jobs: this many are worth an allocation
 SMALL_SHARE = 0.5  # of a node, at most
-SHORT_S = 3600.0  # and not longer, where that is known or was written
+SHORT_S = 3600.0  # maximum duration, if it is known or written
 
-_GUESSED_S = 60.0  # of a job that says nothing about its time
-_WORK_S = 3600.0  # of work an allocation is to have
-_MOST_ALLOCATIONS = 8  # unless the options say another number
+_GUESSED_S = 60.0  # of a job without a duration
+_WORK_S = 3600.0  # of work per allocation
+_MOST_ALLOCATIONS = 8  # unless the options set another number
 _SHORTEST_S, _LONGEST_S = 15 * 60.0, 24 * 3600.0
 _ROUNDED_TO_S = 300.0
 _TOO_SHORT_S = 120.0
@@ -50,12 +49,13 @@ class LargestNode(Struct, frozen=True, kw_only=True):
     gpus: int = 0
     nodes: int = 1  # of the partition
     time_limit_s: float | None = None
-    default_time_s: float | None = None  # of jobs that ask for none
+    default_time_s: float | None = None  # of jobs that request none
     is_default: bool = False
 
 
 def largest_node_of(partition: str, largest_nodes: Sequence[LargestNode]) -> LargestNode | None:
-    """`partition` may name several, of which Slurm takes the first that is free; '' is the default one."""
+    """Returns the largest node. `partition` may name several, of which Slurm uses the first free one; '' is
+    the default one."""
     names = {name for name in partition.split(",") if name}
     chosen = [
         largest
@@ -80,7 +80,7 @@ def largest_node_of(partition: str, largest_nodes: Sequence[LargestNode]) -> Lar
 
 
 def usual_time_s(options: Mapping[str, str], largest: LargestNode | None) -> float | None:
-    """Returns the duration of an allocation: as requested, else the partition's default."""
+    """Returns the duration of an allocation: as requested, otherwise the partition's default."""
     asked_s = seconds_asked(options)
     if asked_s is not None or largest is None:
         return asked_s
@@ -88,8 +88,8 @@ def usual_time_s(options: Mapping[str, str], largest: LargestNode | None) -> flo
 
 
 def lead_within(lead_s: float, time_s: float | None) -> float:
-    """Returns how long before its end an allocation is warned. Slurm may warn a minute early: where that
-    would be at once, it is not asked to (0)."""
+    """Returns how long before its end an allocation is signalled. Slurm may signal a minute early: 0 if that
+    would be at once."""
     if time_s is None:
         return lead_s
     return min(lead_s, time_s / 6) if time_s > _TOO_SHORT_S else 0.0
@@ -97,7 +97,7 @@ def lead_within(lead_s: float, time_s: float | None) -> float:
 
 class Packing(Struct, frozen=True, kw_only=True):
     entries: frozenset[int] = frozenset()  # of the workflow file, whose jobs share allocations
-    has_actions: bool = False  # of the workflow, that ask for allocations
+    has_actions: bool = False  # actions of the workflow request allocations
     added_from: int | None = None  # jobs added during the run share too: entries from this number on
 
     def shares(self, entry: int, needs: Requirements) -> bool:
@@ -112,8 +112,8 @@ def choose_packing(
     indexes: Collection[int] | None = None,
     expected_s: Mapping[int, float] | None = None,
 ) -> Packing:
-    """`largest_nodes`: by scheduler. `indexes`: of the jobs that are to run; None: all. `expected_s`: how
-    long they took before."""
+    """Decides which jobs share allocations. `largest_nodes`: by scheduler. `indexes`: of the jobs to run;
+    None: all. `expected_s`: earlier durations."""
     known_s = expected_s or {}
     jobs = [(index, job) for index, job in enumerate(plan.jobs) if indexes is None or index in indexes]
     some = [(index, job) for index, job in jobs if (job.requirements.nodes or 1) == 1]
@@ -147,7 +147,8 @@ def choose_packing(
 
 
 def is_small(needs: Requirements, largest: LargestNode | None, took_s: float | None = None) -> bool:
-    """Measured durations count more than requested ones."""
+    """Returns whether a job may share an allocation. Measured durations take precedence over requested
+    ones."""
     time_s = took_s if took_s is not None else needs.timeout_s
     if time_s is not None and time_s > SHORT_S:
         return False
@@ -164,21 +165,21 @@ def is_small(needs: Requirements, largest: LargestNode | None, took_s: float | N
 
 
 class Demand(Struct, frozen=True, kw_only=True):
-    """Of jobs that share allocations, altogether."""
+    """Demand of all jobs that share allocations."""
 
     jobs: int
     cpus: int  # all at once
     most_cpus: int  # of one of them
-    memory_bytes: int  # for each CPU, of those that need most
+    memory_bytes: int  # per CPU, of those that need most
     most_memory_bytes: int
-    knows_memory: bool  # all of them have said
+    knows_memory: bool  # all of them request some
     gpus: int
     longest_s: float | None  # None: not set
     work_s: float  # of one CPU
 
 
 def demand_of(jobs: Sequence[Requirements], expected_s: Sequence[float | None] = ()) -> Demand:
-    """`expected_s`: of each job, where earlier runs tell."""
+    """`expected_s`: of each job, if known from earlier runs."""
     cpus = [max(1, math.ceil(one.cpus or 1)) for one in jobs]
     memory = [one.memory_bytes or 0 for one in jobs]
     times = [one.timeout_s for one in jobs if one.timeout_s is not None]
@@ -207,7 +208,8 @@ def size_allocation(
     headroom: Headroom,
     most_cpus: int | None = None,
 ) -> AllocationSize:
-    """One that the jobs fill, but not larger than a node. `most_cpus`: --cpus of the run."""
+    """Returns an allocation that the jobs fill, at most as large as a node. `most_cpus`: --cpus of the
+    run."""
     node_cpus = largest.cpus if largest is not None else max(demand.most_cpus, demand.cpus)
     wanted = demand.cpus if most_cpus is None else min(demand.cpus, max(1, most_cpus))
     cpus = min(node_cpus, max(demand.most_cpus, math.ceil(wanted / terms.nodes)))
@@ -229,7 +231,7 @@ def _memory(demand: Demand, largest: LargestNode | None, cpus: int, headroom: He
     if not demand.knows_memory and largest is not None:
         wanted = max(
             wanted, largest.memory_bytes * cpus // largest.cpus
-        )  # a fair share for those that did not say
+        )  # a fair share for those without a request
     wanted += headroom.memory_bytes
     return wanted if largest is None else min(wanted, largest.memory_bytes)
 
@@ -245,14 +247,15 @@ def _time(demand: Demand, largest: LargestNode | None, cpus: int, headroom: Head
 
 
 def how_many(demand: Demand, cpus: int) -> int:
-    """Allocations of so many CPUs: an hour of work each, and no more than are filled at once."""
+    """Returns the number of allocations with this many CPUs: an hour of work each, and no more than are
+    filled at once."""
     by_work = math.ceil(demand.work_s / (cpus * _WORK_S))
     return max(1, min(by_work, math.ceil(demand.cpus / cpus), _MOST_ALLOCATIONS))
 
 
 def fits_allocation(needs: Requirements, options: Mapping[str, str], headroom: Headroom) -> bool:
-    """Whether a job can ever begin in an allocation that was asked for so. An attempt may need more than the
-    one before."""
+    """Returns whether a job can ever begin in an allocation with these options. An attempt may need more than
+    the previous one."""
     if (needs.nodes or 1) > 1:
         return False
     memory = memory_asked(options)
@@ -277,8 +280,8 @@ def demand_of_plan(
     indexes: Collection[int] | None = None,
     expected_s: Mapping[int, float] | None = None,
 ) -> Demand:
-    """Of jobs that share allocations of this scheduler; CPUs of those that may run at once. `indexes`: of
-    the jobs that are to run; None: all. `expected_s`: how long they took before."""
+    """Returns the demand of jobs that share allocations of this scheduler; CPUs of those that may run at
+    once. `indexes`: of the jobs to run; None: all. `expected_s`: earlier durations."""
     known_s = expected_s or {}
     plan = replace(plan, jobs=tuple(plan.jobs))  # it may grow meanwhile
     depths = _depths(plan)
@@ -304,7 +307,7 @@ def demand_of_plan(
 
 
 def _depths(plan: Plan) -> list[int]:
-    """How many jobs come before each, one after the other."""
+    """Returns the length of the longest chain of jobs before each."""
     depths = [0] * len(plan.jobs)
     waiting = [len(job.depends_on) for job in plan.jobs]
     behind: dict[int, list[int]] = {}
@@ -342,7 +345,7 @@ def worker_env(execution: ExecutionSpec) -> dict[str, str]:
 
 
 def asked_by_actions(plan: Plan, choice: SlurmChoice) -> frozenset[str]:
-    """The schedulers of which actions ask nodes from Slurm."""
+    """Returns the schedulers for which actions request nodes from Slurm."""
     if choice.packing == JOBS:
         return frozenset()
     return frozenset(
@@ -353,7 +356,7 @@ def asked_by_actions(plan: Plan, choice: SlurmChoice) -> frozenset[str]:
 
 
 def unused_keys(plan: Plan, choice: SlurmChoice) -> list[str]:
-    """One line for each."""
+    """Returns one message per key without effect."""
     lines = []
     asks = any(action.spec.action_type is ActionType.SCHEDULE_NODES for action in plan.actions)
     if asks and choice.packing == JOBS:

@@ -1,4 +1,4 @@
-"""Capacity of a Slurm cluster, from sinfo and its configuration."""
+"""Slurm site: capacity of a cluster, from sinfo and its configuration."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -22,13 +22,13 @@ class SlurmSite:
         self._largest_nodes: list[LargestNode] | None = None
 
     def largest_nodes(self) -> list[LargestNode]:
-        """Raises InputError without Slurm's commands, PlacingError when it does not answer."""
+        """Raises InputError without Slurm's commands, PlacingError without an answer."""
         if self._largest_nodes is None:
             self._largest_nodes = largest_nodes_of(self._commands.sinfo())
         return self._largest_nodes
 
     def most_in_array(self) -> int:
-        """0 where arrays are not allowed."""
+        """Returns 0 if arrays are not allowed."""
         word = self._commands.config().get("MaxArraySize", "").split(" ")[0]
         return int(word) if word.isdecimal() else _USUAL_ARRAY
 
@@ -42,8 +42,8 @@ class SlurmSite:
         headroom: Headroom,
         by_actions: Iterable[str] = (),
     ) -> None:
-        """Raises PlanError for partitions that are not there, and for what no node has. `by_actions`: the
-        schedulers that actions of the workflow ask for nodes."""
+        """Raises PlanError for unknown partitions, and for requirements that no node meets. `by_actions`: the
+        schedulers for which actions of the workflow request nodes."""
         largest_nodes = self.largest_nodes()
         schedulers = {*(request.scheduler for request in requests), *by_actions}
         _check_partitions(schedulers, terms, largest_nodes)
@@ -70,7 +70,7 @@ def terms_for(scheduler: str, terms: Mapping[str, Terms]) -> Terms:
 
 
 def largest_nodes_of(partitions: Iterable[Partition]) -> list[LargestNode]:
-    """sinfo has a line for each kind of node."""
+    """Combines the lines of sinfo, one per kind of node, by partition."""
     kinds: dict[str, list[Partition]] = {}
     for one in partitions:
         kinds.setdefault(one.name, []).append(one)
@@ -125,7 +125,7 @@ def _check_walltimes(
 def _check_nodes(
     schedulers: Iterable[str], terms: Mapping[str, Terms], largest_nodes: Sequence[LargestNode]
 ) -> None:
-    """The same: it would wait until more nodes are added."""
+    """Refuses a request that would wait until more nodes are added."""
     for scheduler in sorted(schedulers):
         asked = terms_for(scheduler, terms)
         largest = largest_node_of(asked.partition, largest_nodes)
@@ -143,7 +143,7 @@ def _check_nodes(
 def _check_memory(
     schedulers: Iterable[str], terms: Mapping[str, Terms], largest_nodes: Sequence[LargestNode]
 ) -> None:
-    """sbatch would refuse it when the first job is placed."""
+    """Refuses a request that sbatch would refuse when the first job is placed."""
     for scheduler in sorted(schedulers):
         asked = terms_for(scheduler, terms)
         largest, memory = largest_node_of(asked.partition, largest_nodes), asked.memory_bytes
@@ -160,7 +160,7 @@ def _check_memory(
 
 
 def _lacks(request: PlacementRequest, largest: LargestNode | None, headroom: Headroom) -> list[Lack]:
-    """Where no partition is the default one Slurm itself has to say."""
+    """Returns nothing without a default partition: only Slurm can decide then."""
     if largest is None:
         return []
     needs = request.requirements

@@ -1,4 +1,4 @@
-"""Terms on which a run asks Slurm: sbatch options from command line, spec and settings."""
+"""Slurm terms of a run: sbatch options from command line, spec and settings."""
 
 import math
 import shlex
@@ -72,7 +72,7 @@ _RIVALS = {name: group - {name} for group in (_MEMORY, _GPUS) for name in group}
 
 
 def read_words(words: Sequence[str]) -> Options:
-    """'--constraint=ib', '--constraint ib', '-C ib', '-Cib', '--exclusive'. Raises InputError."""
+    """Parses '--constraint=ib', '--constraint ib', '-C ib', '-Cib', '--exclusive'. Raises InputError."""
     options: Options = {}
     rest = list(words)
     while rest:
@@ -92,7 +92,7 @@ def read_words(words: Sequence[str]) -> Options:
 
 
 def read_text(text: str) -> Options:
-    """Several options in one text, as in `extra` of a scheduler."""
+    """Parses several options in one text, as in `extra` of a scheduler."""
     try:
         return read_words(shlex.split(text))
     except ValueError as error:
@@ -100,12 +100,12 @@ def read_text(text: str) -> Options:
 
 
 def read_texts(texts: Iterable[str]) -> Options:
-    """Of the command line: each is one option, with its value."""
+    """Parses texts of the command line, one option each."""
     return {name: value for text in texts for name, value in read_text(text).items()}
 
 
 def read_defaults(defaults: Mapping[str, Any]) -> Options:
-    """`slurm_defaults`: what is false is left out."""
+    """Parses `slurm_defaults`: false values are omitted."""
     options: Options = {}
     for name, value in defaults.items():
         if value is not None and value is not False:
@@ -114,7 +114,8 @@ def read_defaults(defaults: Mapping[str, Any]) -> Options:
 
 
 def merged(*layers: Mapping[str, str]) -> Options:
-    """Later ones win, also over an option that says the same in other words (--mem, --mem-per-cpu)."""
+    """Merges options. Later ones take precedence, also over an option with the same meaning (--mem,
+    --mem-per-cpu)."""
     options: Options = {}
     for layer in layers:
         for name, value in layer.items():
@@ -129,20 +130,20 @@ def as_arguments(options: Mapping[str, str]) -> list[str]:
     return [f"--{name}={value}" if value else f"--{name}" for name, value in options.items()]
 
 
-AGENT_TIME_S = 60.0  # for a worker to come up, and to bring away what it has measured
+AGENT_TIME_S = 60.0  # for a worker to start, and to send its measurements
 _USUAL_WALLTIME_S = 3600.0
 
 
 class Terms(Struct, frozen=True, kw_only=True):
-    """Of one scheduler, or of none ('')."""
+    """Terms of one scheduler, or of none ('')."""
 
     scheduler: str = ""
     below: Options = field(default_factory=dict)  # settings and slurm_defaults
     written: Options = field(default_factory=dict)  # by the scheduler
     above: Options = field(default_factory=dict)  # by the command line
     nodes: int = 1  # of an allocation
-    walltime_s: float | None = None  # of an allocation, as written; None: what suits
-    is_walltime_usual: bool = False  # a default: less is enough, too
+    walltime_s: float | None = None  # of an allocation, as written; None: chosen by the demand
+    is_walltime_usual: bool = False  # a default: less is sufficient, too
     is_serial: bool = False  # one allocation at a time
 
     def walltime_within(self, limit_s: float | None) -> float | None:
@@ -156,12 +157,12 @@ class Terms(Struct, frozen=True, kw_only=True):
 
     @property
     def memory(self) -> str:
-        """As written, for a node."""
+        """Memory per node, as written."""
         return merged(self.below, self.written, self.above).get("mem", "")
 
     @property
     def memory_bytes(self) -> int | None:
-        """None: not written, or 0, which is all that a node has."""
+        """Returns None if it is not written, or 0, which means all of a node."""
         return memory_asked({"mem": self.memory})
 
     @property
@@ -173,11 +174,12 @@ class Headroom(Struct, frozen=True, kw_only=True):
     """Resources requested beyond the needs of the jobs."""
 
     memory_bytes: int  # for the worker beside them
-    lead_s: float  # before the end of an allocation, in which jobs are stopped and accounted for
+    lead_s: float  # before the end of an allocation, in which jobs are stopped and recorded
 
 
 def all_terms(plan: Plan, choice: SlurmChoice, settings: SlurmSettings) -> tuple[dict[str, Terms], list[str]]:
-    """Terms by the name of the scheduler; '' for jobs that name none. Second: what is left aside, and why."""
+    """Returns terms by the name of the scheduler ('' for jobs that name none), and messages about unused
+    options."""
     warnings: list[str] = []
     above = _chosen(choice)
     below = merged(
@@ -189,7 +191,7 @@ def all_terms(plan: Plan, choice: SlurmChoice, settings: SlurmSettings) -> tuple
         where = f"scheduler '{name}'" if name else f"scheduler {index + 1}"
         terms[name] = _of_scheduler(scheduler, where, below, above, choice, warnings)
     if "" not in terms:
-        # One scheduler is meant by everybody.
+        # A single scheduler applies to all jobs.
         only = next(iter(terms.values())) if len(terms) == 1 else None
         terms[""] = only or Terms(below=below, above=above, nodes=choice.nodes or 1, walltime_s=choice.time_s)
     return terms, warnings
@@ -274,7 +276,7 @@ def _of_scheduler(
 
 
 def job_options(terms: Terms, needs: Requirements, headroom: Headroom, time_limit_s: float | None) -> Options:
-    """Options of one job by itself. Its requirements override the scheduler's allocation options;
+    """Returns the options of one job by itself. Its requirements override the scheduler's allocation options;
     `time_limit_s`: of the partition."""
     asked: Options = {"nodes": str(needs.nodes or 1)}
     tasks = _tasks_per_node(terms)
@@ -298,7 +300,7 @@ def _job_time(
     if needs.timeout_s is None:
         return terms.walltime_within(time_limit_s)
     wanted_s = needs.timeout_s + headroom.lead_s + AGENT_TIME_S
-    # A job that just fits into its partition is not refused for what joblens would like beside it.
+    # A job that just fits into its partition is not refused because of the headroom.
     return wanted_s if time_limit_s is None else max(min(wanted_s, time_limit_s), needs.timeout_s)
 
 
@@ -308,7 +310,7 @@ def _tasks_per_node(terms: Terms) -> int:
 
 
 class AllocationSize(Struct, frozen=True, kw_only=True):
-    """Of each node of an allocation, where the scheduler does not say."""
+    """Size of each node of an allocation, if the scheduler does not set it."""
 
     nodes: int
     cpus: int
@@ -318,7 +320,8 @@ class AllocationSize(Struct, frozen=True, kw_only=True):
 
 
 def allocation_options(terms: Terms, size: AllocationSize) -> Options:
-    """The scheduler's own words win over what was worked out, and the command line's over those."""
+    """Returns the options of an allocation: computed ones, overridden by those of the scheduler, and both by
+    those of the command line."""
     asked: Options = {"nodes": str(size.nodes), "ntasks-per-node": "1", "cpus-per-task": str(size.cpus)}
     if size.memory_bytes is not None:
         asked["mem"] = format_memory(size.memory_bytes)
@@ -328,7 +331,7 @@ def allocation_options(terms: Terms, size: AllocationSize) -> Options:
         asked["time"] = format_walltime(size.time_s)
     chosen = merged(terms.below, terms.written, terms.above)
     if "ntasks-per-node" in chosen or "ntasks" in chosen or "exclusive" in chosen:
-        del asked["cpus-per-task"]  # who says how many tasks there are says how many CPUs
+        del asked["cpus-per-task"]  # the number of tasks determines the number of CPUs
     return merged(asked, chosen)
 
 
@@ -337,6 +340,6 @@ def seconds_asked(options: Mapping[str, str]) -> float | None:
 
 
 def memory_asked(options: Mapping[str, str]) -> int | None:
-    """A node; 0 means all of it, which is not known here."""
+    """Returns memory per node; None for 0, which means all of it."""
     amount = parse_memory(options["mem"]) if options.get("mem") else 0
     return amount or None
