@@ -1,5 +1,6 @@
 """One job again, as it was then: and what is not as it was is told."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -50,6 +51,13 @@ def test_everything_of_it_comes_again(joblens: RunJoblens, store_path: Path, tmp
 def test_it_ends_with_the_exit_code_of_the_job(joblens: RunJoblens) -> None:
     joblens("run", "--name", "n", "--shell", "exit $((3 + 4))", code=7)
     joblens("rerun", "n", code=7)
+
+
+def test_json_is_the_last_line_after_the_output_of_the_job(joblens: RunJoblens) -> None:
+    joblens("run", "--name", "n", "--shell", "printf 'no newline'", code=0)
+    *printed, document = joblens("rerun", "n", "--json", code=0).stdout.splitlines()
+    assert printed == ["no newline"]
+    assert json.loads(document)["name"] == "n"
 
 
 def test_what_is_different_now_is_reported(joblens: RunJoblens, store_path: Path, tmp_path: Path) -> None:
