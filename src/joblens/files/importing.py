@@ -1,6 +1,6 @@
 """Import of joblens' own modules straight from their compiled files.
 
-Python looks into each folder for every form that a module can have. A start imports more than a hundred:
+Python tries every form of a file that a module can have. A start imports more than a hundred:
 their names say where they are, which saves 4 of its 60 ms."""
 
 import marshal
