@@ -25,7 +25,6 @@ from joblens.model.jobs.job import Accounting, Job, Record
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import CancelAsked, JobEnded, JobQueued
 
-CANCEL_POLL_S = 1.0
 _MAX_STANDBY, _MORE_STANDBY = 12, 2
 
 
@@ -93,7 +92,7 @@ class SessionHost:
         try:
             output = OutputFiles(order.folder, order.output_max_bytes, order.streams)
         except OSError as error:
-            why = f"the job could not be started: its output files cannot be made: {error}"
+            why = f"the job could not be started: its output files cannot be created: {error}"
             raise LaunchError(why) from error
         session = JobSession(
             order.job,

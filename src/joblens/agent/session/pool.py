@@ -6,7 +6,7 @@ from functools import partial
 from queue import SimpleQueue
 
 from joblens.agent.session.context import AgentContext
-from joblens.agent.session.host import CANCEL_POLL_S, SessionHost, SessionOrder
+from joblens.agent.session.host import SessionHost, SessionOrder
 from joblens.engine.life.job_life import EndCause
 from joblens.model.errors import JoblensError, LaunchError
 from joblens.model.jobs.job import Record
@@ -24,7 +24,6 @@ class SessionPool:
         self._context = context
         self._width = width
         self._ended: SimpleQueue[Record | BaseException] = SimpleQueue()
-        self._poll_at_s = self._now_s() + CANCEL_POLL_S
         self._is_closing = False
 
     def run(self, orders: Iterable[SessionOrder]) -> Iterator[Record]:
@@ -64,24 +63,14 @@ class SessionPool:
     # ---- on the thread -------------------------------------------------------------------------------
 
     def _drive(self) -> None:
-        self._context.loop.add_timed(self)
+        self._context.recorder.add_poll(self.host.poll_cancels)
         try:
             self._context.loop.run_until(lambda: self._is_closing and not self.host)
         except BaseException as error:  # noqa: BLE001 - the caller of `run` gets it
             self.host.close()
             self._ended.put(error)
         finally:
-            self._context.loop.remove_timed(self)
-
-    def _now_s(self) -> float:
-        return self._context.clock.mono_ns() / 1e9
-
-    def next_wake_s(self) -> float | None:
-        return self._poll_at_s
-
-    def wake(self) -> None:
-        self._poll_at_s = self._now_s() + CANCEL_POLL_S
-        self.host.poll_cancels()
+            self._context.recorder.remove_poll(self.host.poll_cancels)
 
     def _on_end(self, record: Record, _error: JoblensError | None) -> None:
         self.last_record = record
