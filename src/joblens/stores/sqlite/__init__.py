@@ -9,7 +9,7 @@ __all__ = ["SqliteStore"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the whole store where it is asked for: a plain job needs only `job_store`."""
+    """Imports the whole store at its first use: a plain job needs only `job_store`."""
     if name != "SqliteStore":
         raise AttributeError(name)
     from joblens.stores.sqlite.store import SqliteStore
