@@ -8,11 +8,11 @@ SLOTS = "slots (map, workflows)"  # name of their row in the area accounting
 
 
 class Way(StrEnum):
-    """How jobs come to their control groups."""
+    """How jobs get their control groups."""
 
     SCOPE = "systemd-scope"  # below a scope that systemd makes for joblens
-    OWN_GROUP = "own-group"  # below the group joblens runs in, or one above it
-    INSIDE_JOB = "inside-job"  # below the group of the joblens job that joblens runs in
+    OWN_GROUP = "own-group"  # below joblens' own group, or one above it
+    INSIDE_JOB = "inside-job"  # joblens runs inside a joblens job: below the group of that job
     CONFIGURED = "configured"  # below limits.cgroup_parent
     WITHOUT_CONTROLLERS = "without-controllers"  # groups that count CPU time only
     PROCESS_TREE = "process-tree"  # no groups
@@ -20,9 +20,8 @@ class Way(StrEnum):
 
 
 class Capability(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`mechanism`: how it works, if available; `reason` and `fix`: why not or only partly, and what helps.
-
-    One that does not apply is an alternative that this machine does not need: neither available nor missing.
+    """`mechanism`: how it works, if available; `reason` and `fix`: why not, or only partly, and the remedy.
+    `applies`: False for an alternative that this machine does not need.
     """
 
     area: str  # accounting, numbers, limits, ending, output, containers, storage, clusters, extras

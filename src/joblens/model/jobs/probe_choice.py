@@ -6,7 +6,7 @@ from joblens.model.errors import InputError
 
 
 class Instrument(Struct, frozen=True):
-    """Gives numbers (`groups` under which a record names their source) or a part of the details."""
+    """A probe for numbers (`groups`: keys of their sources in a record) or for a part of the details."""
 
     about: str
     groups: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ _SETS = {"all": ALL_PROBES, "none": (), "default": DEFAULT_PROBES}
 
 
 def chosen_probes(text: str, default: tuple[str, ...] = DEFAULT_PROBES) -> tuple[str, ...]:
-    """'all', 'none', 'default' or names, with commas between them; '+NAME' and '-NAME' change the default.
+    """Parses 'all', 'none', 'default' or comma-separated names; '+NAME' and '-NAME' change the default.
     Raises InputError."""
     words = [word.strip().lower() for word in text.split(",") if word.strip()]
     if not words:
