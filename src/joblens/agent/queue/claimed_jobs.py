@@ -234,9 +234,7 @@ class WorkerPlan(Struct, frozen=True, kw_only=True):
     gpus: tuple[str, ...] | None = None  # to assign by name; None: not counted
     ends_at_s: float | None = None  # by the monotonic clock: no job starts that would not end by then
     streams_output: bool = False  # of jobs whose folder is not on this machine, while they run
-    elsewhere: Mapping[str, str] = field(
-        default_factory=dict
-    )  # folders that are not here -> their substitutes
+    elsewhere: Mapping[str, str] = field(default_factory=dict)  # missing folders -> their substitutes
 
     def maker(self, clock: Clock) -> ClaimedJobs:
         return ClaimedJobs(
