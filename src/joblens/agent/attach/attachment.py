@@ -330,7 +330,7 @@ class Attachment:
         if self._group:
             return list_pids(self._group)
         assert self._target.pid is not None
-        return [self._target.pid, *(self._meter.living() if self._meter is not None else ())]
+        return [self._target.pid, *(self._meter.live_pids() if self._meter is not None else ())]
 
     def _note_container(self) -> None:
         info = self._target.container

@@ -56,7 +56,7 @@ class Client:
         os.set_blocking(self._wake_write, False)
 
     def run(self) -> NoReturn:
-        self._take_signals()
+        self._install_signals()
         try:
             self._container.make()
             self._is_starting = False
@@ -123,10 +123,10 @@ class Client:
                 give_up_s = time.monotonic() + _LAST_OUTPUT_S
             if self._gives_up_at_s is not None:
                 give_up_s = min(give_up_s or self._gives_up_at_s, self._gives_up_at_s)
-            if has_answered and streams.engine_has_hung_up and streams.has_shown_all:
+            if has_answered and streams.engine_has_hung_up and streams.is_flushed:
                 return
             is_late = give_up_s is not None and time.monotonic() >= give_up_s
-            if is_late and (streams.has_shown_all or self._gives_up_at_s is not None):
+            if is_late and (streams.is_flushed or self._gives_up_at_s is not None):
                 return
 
     @property
@@ -162,7 +162,7 @@ class Client:
 
     # ---- signals -----------------------------------------------------------------------------------
 
-    def _take_signals(self) -> None:
+    def _install_signals(self) -> None:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in (*HANDED_ON, signal.SIGWINCH, GIVE_UP):
             if signal.getsignal(number) is not signal.SIG_IGN:

@@ -110,7 +110,7 @@ class ContainerStreams:
         return typed
 
     @property
-    def has_shown_all(self) -> bool:
+    def is_flushed(self) -> bool:
         return not any(self._to_show.values())
 
     def size(self) -> tuple[int, int]:
@@ -351,7 +351,7 @@ class JobContainer:
         self._argv = argv
         self._env = env
         self._engine: EngineProcess
-        self._asked_at_s = 0.0
+        self._requested_at_s = 0.0
         self.note = ContainerNote(image=order.container.image)
         self.ended_pidfd = -1  # of its first process; -1: not visible here, or it has ended
 
@@ -366,7 +366,7 @@ class JobContainer:
         self._engine = EngineProcess(self.api.engine_pid())
         self.noted(engine=self.api.engine, engine_version=self.api.version, socket=self.api.socket)
         self._have_image()
-        self._asked_at_s = time.time()
+        self._requested_at_s = time.time()
         for order in self._orders():
             try:
                 self._make(order)
@@ -412,7 +412,7 @@ class JobContainer:
             unknown["limits"] = str(error)
             info = None
         if info is not None:
-            self.note = _with_facts(self.note, info, self._order.cgroup_parent, self._asked_at_s)
+            self.note = _with_facts(self.note, info, self._order.cgroup_parent, self._requested_at_s)
         if info is not None and info.pid is not None:
             try:
                 self.ended_pidfd = os.pidfd_open(info.pid)
@@ -461,10 +461,10 @@ class JobContainer:
 
 
 def _with_facts(
-    note: ContainerNote, info: ContainerInfo, cgroup_parent: str, asked_at_s: float
+    note: ContainerNote, info: ContainerInfo, cgroup_parent: str, requested_at_s: float
 ) -> ContainerNote:
     is_below = [cgroup_parent in path for path in info.groups.values()] if cgroup_parent else []
-    startup_s = None if info.started_at_us is None else max(0.0, info.started_at_us / 1e6 - asked_at_s)
+    startup_s = None if info.started_at_us is None else max(0.0, info.started_at_us / 1e6 - requested_at_s)
     return replace(
         note,
         pid=info.pid,

@@ -327,7 +327,7 @@ class ContainerProcesses(JobProcesses):
             self.groups.kill()
 
 
-class ContainerHold:
+class ContainerHandle:
     def __init__(self, job: Job, spool_dir: str) -> None:
         assert job.container is not None
         self._job = job
@@ -338,7 +338,7 @@ class ContainerHold:
     def begin(self, launcher: LauncherProcess, accountant: Accountant, plan: LaunchPlan) -> None:
         self.processes.groups = make_container_groups(self._job.uuid, accountant.parent)
         self.processes.signal_client = launcher.signal_main
-        launcher.give(self.plan(plan))
+        launcher.set_plan(self.plan(plan))
 
     def plan(self, plan: LaunchPlan) -> LaunchPlan:
         """Runs the client in place of the command, which becomes its arguments."""
@@ -379,7 +379,7 @@ class ContainerHold:
 
     @property
     def accounting(self) -> str:
-        """Returns how it is measured if joblens can make no groups: by those of the engine."""
+        """Returns the accounting by the engine's groups, for jobs without groups of joblens."""
         return read_layout().kind
 
     @property

@@ -19,7 +19,7 @@ from joblens.model.jobs.job import ContainerJob
 from joblens.probes.containers.info import JOB_LABEL
 from joblens.probes.proc.kernel_files import read_text
 
-# Tells the client that the job must end now, whatever the container does.
+# Makes the client end the job now, whatever the container does.
 GIVE_UP = signal.SIGRTMAX
 
 HANDED_ON = (

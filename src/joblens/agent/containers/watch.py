@@ -355,7 +355,7 @@ class ContainerWatch:
     def _sample(self) -> Sample:
         if self._reader is not None:
             try:
-                return self._kept(self._reader.sample())
+                return self._with_earlier_runs(self._reader.sample())
             except ProbeError:
                 self._lose()
         return self._without_container()
@@ -371,7 +371,7 @@ class ContainerWatch:
         except (OSError, ValueError, LookupError):
             return {}
 
-    def _kept(self, sample: Sample) -> Sample:
+    def _with_earlier_runs(self, sample: Sample) -> Sample:
         if self._carried:
             sums = {
                 name: value + self._carried.get(name, 0)

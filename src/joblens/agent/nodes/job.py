@@ -282,7 +282,7 @@ class MultiNodeJob:
 
     def kill(self) -> None:
         """Kills the job's processes on the other nodes."""
-        self._say(KILL)
+        self._send(KILL)
 
     # ---- the end ---------------------------------------------------------------------------------------
 
@@ -290,7 +290,7 @@ class MultiNodeJob:
         """Takes the last readings of all nodes, after the end of the command."""
         if self._door is not None:
             self._door.close()
-        self._say(END)
+        self._send(END)
         deadline_s = time.monotonic() + _LAST_WORDS_S
         with self._changed:
             while not self._is_silent and not all(report.is_final for report in self._all_reports()):
@@ -299,7 +299,7 @@ class MultiNodeJob:
                     break
                 self._changed.wait(left_s)
 
-    def completed(self, outcome: Outcome) -> Outcome:
+    def merge_nodes(self, outcome: Outcome) -> Outcome:
         """Returns the outcome of all nodes together."""
         door = self._door
         if door is not None and door.taken:
@@ -329,7 +329,7 @@ class MultiNodeJob:
         if self._door is not None:
             self._door.close()
         if self._process is not None:
-            _let_go(self._process)
+            _end_agents(self._process)
         for path in self._files.values():
             with contextlib.suppress(OSError):
                 os.unlink(path)
@@ -363,7 +363,7 @@ class MultiNodeJob:
             return f"its tasks were not announced: {self._files['prolog']} is not seen on every node"
         return ""
 
-    def _say(self, word: str) -> None:
+    def _send(self, word: str) -> None:
         if self._process is None or self._process.stdin is None:
             return
         with contextlib.suppress(OSError, ValueError):
@@ -377,7 +377,7 @@ def _nodes_of(job: Job, agents: NodeAgents) -> int:
     return asked or (1 if job.queue else len(agents.allocation.nodes))
 
 
-def _let_go(process: NodeProcesses) -> None:
+def _end_agents(process: NodeProcesses) -> None:
     if process.stdin is not None:
         with contextlib.suppress(OSError):
             process.stdin.close()

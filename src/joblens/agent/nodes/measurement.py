@@ -47,7 +47,7 @@ class NodeMeasurement:
             pids=self.pids,
             has_new_processes=True,
         )
-        opened = self._instruments.open(watched, leave_out=_LEFT_OUT) if self._groups else NO_INSTRUMENTS
+        opened = self._instruments.open(watched, excluded=_EXCLUDED) if self._groups else NO_INSTRUMENTS
         self._opened = opened
         self._meter = JobMeter(
             self._trees,
@@ -132,7 +132,7 @@ class NodeMeasurement:
 
 _KILL_TRIES = 20
 # Probes of single devices or processes, which need a job with an owner: the first node has their numbers.
-_LEFT_OUT = ("gpu", "endpoints", "threads", "memory")
+_EXCLUDED = ("gpu", "endpoints", "threads", "memory")
 
 
 def _stand_in(order: NodeOrder) -> Job:

@@ -12,11 +12,11 @@ from msgspec import Struct
 
 from joblens.agent.containers.job import start_removal
 from joblens.agent.containers.protocol import note_path, read_note
-from joblens.agent.measuring.accounting import end_marked
+from joblens.agent.measuring.accounting import kill_marked
 from joblens.agent.queue.store_client import AsyncStoreClient, StoreWatch
 from joblens.agent.recovery.finalization import standing_groups
 from joblens.agent.runtime.loop import Loop
-from joblens.agent.runtime.ownership import is_gone, is_here, is_within_reach
+from joblens.agent.runtime.ownership import has_valid_pid, is_gone, is_local
 from joblens.model.delivery import Holding, WorkerInfo
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Attempt, Owner, Status
@@ -42,14 +42,14 @@ def is_lost(holding: Holding, dead: frozenset[str], *, may_judge: bool) -> bool:
 def end_processes_left(uuid: str, attempt: Attempt | None, host: HostFacts) -> None:
     """Kills processes of an attempt whose worker is gone and whose launcher was killed as well. The groups
     have to be joblens' own, and the processes have the job's mark."""
-    if not was_left_here(attempt, host) or not is_within_reach(attempt.owner, host):
+    if not was_left_here(attempt, host) or not has_valid_pid(attempt.owner, host):
         return
     groups = standing_groups(attempt)
     if groups is not None:
         with contextlib.suppress(JoblensError, OSError):
             groups.kill()
             groups.remove()
-    end_marked(uuid)
+    kill_marked(uuid)
 
 
 def container_left(uuid: str, attempt: Attempt | None, spool_dir: str, host: HostFacts) -> str | None:
@@ -63,7 +63,7 @@ def container_left(uuid: str, attempt: Attempt | None, spool_dir: str, host: Hos
 
 def was_left_here(attempt: Attempt | None, host: HostFacts) -> TypeGuard[Attempt]:
     """Returns whether it ran on this machine and its owner is gone."""
-    return attempt is not None and is_here(attempt.owner, host) and is_gone(attempt.owner, host)
+    return attempt is not None and is_local(attempt.owner, host) and is_gone(attempt.owner, host)
 
 
 def remove_container(uuid: str, path: str) -> None:
@@ -80,7 +80,7 @@ def _has_ended_here(worker: WorkerInfo, host: HostFacts) -> bool:
     owner = Owner(
         worker.host, worker.pid, worker.start_ticks, worker.boot_id, worker.facts.get(PID_NAMESPACE, 0)
     )
-    return is_here(owner, host) and is_within_reach(owner, host) and is_gone(owner, host)
+    return is_local(owner, host) and has_valid_pid(owner, host) and is_gone(owner, host)
 
 
 class Leftovers:

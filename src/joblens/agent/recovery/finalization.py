@@ -12,11 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.cgroups.groups import JobGroups
-from joblens.agent.launcher.slot_ledger import LedgerJob, LeftOutcome, read_left_outcome
-from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant, end_marked
+from joblens.agent.launcher.slot_ledger import LauncherOutcome, LedgerJob, read_launcher_outcome
+from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant, kill_marked
 from joblens.agent.measuring.meter import JobMeter
 from joblens.agent.measuring.outcome import Ending, outcome_of
-from joblens.agent.session.context import hold_of
+from joblens.agent.session.context import container_handle
 from joblens.agent.terminal.streams import NOTHING_NEW, OutputFiles
 from joblens.analysis.numbers.sample_buffer import RunningSummary
 from joblens.engine.life.job_life import EndCause
@@ -70,7 +70,7 @@ class Tools(Struct, frozen=True):
 
 
 class Finalization:
-    """`slot_job`: the job in the ledger of its slot, if any. `is_within_reach` False: neither processes nor
+    """`slot_job`: the job in the ledger of its slot, if any. `has_valid_pid` False: neither processes nor
     groups of the job can exist; others may have their pids and names now."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Finalization:
         tools: Tools,
         slot_job: LedgerJob | None,
         *,
-        is_within_reach: bool,
+        has_valid_pid: bool,
     ) -> None:
         assert record.attempt is not None
         self._record = record
@@ -90,9 +90,9 @@ class Finalization:
         self._next_index = max(seen.next_index, seen.samples[-1][0] + 1 if seen.samples else 0)
         self._end = end
         self._tools = tools
-        self._is_within_reach = is_within_reach
-        self._left = read_left_outcome(tools.spool_dir, record.job.uuid, slot_job)
-        self._groups = standing_groups(record.attempt) if is_within_reach and end.owns_groups else None
+        self._is_within_reach = has_valid_pid
+        self._left = read_launcher_outcome(tools.spool_dir, record.job.uuid, slot_job)
+        self._groups = standing_groups(record.attempt) if has_valid_pid and end.owns_groups else None
         self._may_read_groups = self._groups is not None and (
             self._groups.paths.keys() == record.attempt.groups.keys()
             or not (self._left is not None and self._left.counters)
@@ -101,7 +101,7 @@ class Finalization:
         self._noted = self._noted_reading()
         # Better than the present groups of its slot, unless the job was measured to its end.
         self._slot = self._noted if seen.meter is None else None
-        self._container = hold_of(record.job, tools.spool_dir)
+        self._container = container_handle(record.job, tools.spool_dir)
         if self._container is not None:
             self._container.processes.groups = self._groups
         self._was_alive = False
@@ -174,7 +174,7 @@ class Finalization:
             groups.kill()
         if self._container is not None:
             self._was_alive |= bool(self._container.processes.pids())
-        self._was_alive |= end_marked(uuid)
+        self._was_alive |= kill_marked(uuid)
 
     def _meter(self) -> JobMeter | None:
         """Returns None if there is no reading to take."""
@@ -269,18 +269,18 @@ class Finalization:
             return None
         meter.has_end = True
         # Its last owner has just stopped: present counters are those of the end.
-        beside = meter.beside() if self._seen.meter is not None else {}
+        beside = meter.read_others() if self._seen.meter is not None else {}
         return _sample_of(left, *self._when_it_ended(), self._summary.last, beside)
 
     def _final_as_noted(self, meter: JobMeter) -> Sample | None:
         """Builds the sample from the files of its groups that a launcher saved."""
         ended_at_us, elapsed_us = self._when_it_ended()
         if self._noted is not None:
-            from joblens.agent.measuring.readings import never_back
+            from joblens.agent.measuring.readings import keep_monotonic
 
             meter.has_end = True
-            fields = {**meter.beside(), **self._noted.last}
-            never_back(fields, lambda name: getattr(self._summary.last, name, None))
+            fields = {**meter.read_others(), **self._noted.last}
+            keep_monotonic(fields, lambda name: getattr(self._summary.last, name, None))
             return Sample(at_us=ended_at_us, elapsed_us=elapsed_us, **fields)
         noted = self._noted_counters()
         if noted is None:
@@ -390,7 +390,7 @@ def standing_groups(attempt: Attempt) -> JobGroups | None:
 
 
 def _sample_of(
-    left: LeftOutcome, ended_at_us: int, elapsed_us: int, last: Sample | None, beside: Mapping[str, Any]
+    left: LauncherOutcome, ended_at_us: int, elapsed_us: int, last: Sample | None, beside: Mapping[str, Any]
 ) -> Sample:
     """Returns a sample of the end without a group: only reaped processes are known. A counter that was higher
     before, in the kernel's coarser ticks, does not decrease. Ticks divide CPU time into user and system

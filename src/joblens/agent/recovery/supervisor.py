@@ -17,7 +17,7 @@ from joblens.agent.recovery.adoption import AdoptedJob
 from joblens.agent.recovery.finalization import History
 from joblens.agent.recovery.orphans import Recovery, read_history, sweep
 from joblens.agent.runtime.loop import mono_s
-from joblens.agent.runtime.ownership import SupervisorLock, alone, waits_here
+from joblens.agent.runtime.ownership import SupervisorLock, exclusive_lock, starts_here
 from joblens.agent.runtime.payload import Payload, read_payload, remove_payload
 from joblens.agent.session.context import AgentContext
 from joblens.agent.session.host import SessionHost, SessionOrder
@@ -165,7 +165,7 @@ class Supervisor:
             self._next_poll_s = 0.0
 
     def _is_waiting(self, record: Record) -> bool:
-        is_mine = record.job.user == self._plan.user and waits_here(record.job, self._context.host)
+        is_mine = record.job.user == self._plan.user and starts_here(record.job, self._context.host)
         return record.status is Status.QUEUED and is_mine
 
     def _has_work(self) -> bool:
@@ -238,7 +238,7 @@ class Supervisor:
     def _recover(self) -> None:
         call = self._context.loop.call
         try:
-            with alone(self._context.spool_dir, "recovery", timeout_s=0.0) as is_alone:
+            with exclusive_lock(self._context.spool_dir, "recovery", timeout_s=0.0) as is_alone:
                 if is_alone:  # otherwise a command is doing it; the next poll handles the rest
                     self._adopt_and_finalize()
         except JoblensError as error:
@@ -278,7 +278,7 @@ class Supervisor:
 
     def _adopt(self, record: Record, seen: History) -> None:
         self._log(f"job {record.job.uuid}: adopted, as the process that ran it is gone")
-        adopted = AdoptedJob(record, seen, self._context, self._recovery, self._host.ended)
+        adopted = AdoptedJob(record, seen, self._context, self._recovery, self._host.handle_end)
         payload = read_payload(self._context.spool_dir, record.job.uuid) if record.job.notify else None
         if payload is not None:
             self._to_notify[record.job.uuid] = payload

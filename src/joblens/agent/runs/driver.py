@@ -103,7 +103,7 @@ class RunDriver:
             setup, context, recovery, self._maker, self, side=side, note=view.note, note_fact=facts.note
         )
         self._datasets = RunDatasets(context.loop, setup.plan, setup.cwd, self._dataset_ended)
-        self._starts = RunStarts(setup.plan, FileStamps(context.loop, setup.cwd), self._hand_over)
+        self._starts = RunStarts(setup.plan, FileStamps(context.loop, setup.cwd), self._submit)
         self._folder = RunFolder(setup.logs_dir)
         self._events: deque[Event] = deque()
         self._is_pumping = False
@@ -223,13 +223,13 @@ class RunDriver:
         """Executes commands one after the other, including those that they cause."""
         self._is_pumping = True
         try:
-            self._carry_out_all(commands)
+            self._execute_all(commands)
             while self._events:
                 event = self._events.popleft()
                 following = self._schedule.handle(event, mono_s(self._context.clock))
                 if isinstance(event, AttemptEnded):
                     self._feed.state(event.index, *self._state_after(event.index, following))
-                self._carry_out_all(following)
+                self._execute_all(following)
         finally:
             self._is_pumping = False
         self._hosts.flush()
@@ -241,7 +241,7 @@ class RunDriver:
         whys = (each.why for each in commands if isinstance(each, StateChanged) and each.index == index)
         return state, next(whys, "")
 
-    def _carry_out_all(self, commands: Sequence[Command]) -> None:
+    def _execute_all(self, commands: Sequence[Command]) -> None:
         for command in commands:
             kind = type(command)
             if kind is StartAttempt:
@@ -280,7 +280,7 @@ class RunDriver:
         self._feed.state(start.index, JobState.PENDING)
         self._starts.add(start)
 
-    def _hand_over(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
+    def _submit(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
         stamps += self._facts.stamps_of_datasets(start.index)
         attempt = self._maker.make(start, self._facts.data, stamps)
         uuid = attempt.job.uuid

@@ -118,8 +118,8 @@ class RunFacts:
     def fetch(
         self, then: Callable[[list[ReportedFact]], None], otherwise: Callable[[], None] | None = None
     ) -> None:
-        """Calls `then` on the loop with facts that others have recorded since the last time. If the store
-        does not answer, calls `otherwise`, or `then` with nothing."""
+        """Calls `then` on the loop with facts that other processes have recorded since the last call. If the
+        store does not answer, calls `otherwise`, or `then` with nothing."""
         recorder, loop, seen = self._context.recorder, self._context.loop, self._seen
         recorder.ask(
             lambda store: store.run_events(self._run_uuid, seen),

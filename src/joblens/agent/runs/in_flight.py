@@ -53,11 +53,11 @@ class RunStarts:
         self,
         plan: Plan,
         stamps: FileStamps,
-        hand_over: Callable[[StartAttempt, tuple[FileStamp, ...]], None],
+        submit: Callable[[StartAttempt, tuple[FileStamp, ...]], None],
     ) -> None:
         self._plan = plan
         self._stamps = stamps
-        self._hand_over = hand_over
+        self._submit = submit
         self._every_s = plan.execution.staggered_start_s
         self._in_line: deque[StartAttempt] = deque()
         self._next_s = 0.0
@@ -93,7 +93,7 @@ class RunStarts:
     def _read(self, start: StartAttempt) -> None:
         inputs = self._plan.jobs[start.index].input_files
         if not inputs:
-            self._hand_over(start, ())
+            self._submit(start, ())
             return
         self._reading[start.index] = start
         paths = [self._plan.files[number].path for number in inputs]
@@ -101,4 +101,4 @@ class RunStarts:
 
     def _has_read(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
         if self._reading.pop(start.index, None) is not None:
-            self._hand_over(start, stamps)
+            self._submit(start, stamps)

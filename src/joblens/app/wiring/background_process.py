@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 import joblens
 from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
-from joblens.agent.runtime.ownership import SupervisorLock, alone
+from joblens.agent.runtime.ownership import SupervisorLock, exclusive_lock
 from joblens.app.wiring.agent_context import current_user
 from joblens.app.wiring.drivers import spool_dir, state_dir, store_name
 from joblens.app.wiring.settings import load_settings
@@ -70,7 +70,7 @@ def wake(lock: SupervisorLock, what: str, settings: Settings, start: Callable[[]
     if lock.signal_holder(signal.SIGUSR1):
         return
     # One at a time, or each of many submits would start one, of which all but one exit again.
-    with alone(spool, f"starting-{what}", _START_TIMEOUT_S):
+    with exclusive_lock(spool, f"starting-{what}", _START_TIMEOUT_S):
         if not lock.signal_holder(signal.SIGUSR1):
             start()
 

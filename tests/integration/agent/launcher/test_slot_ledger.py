@@ -13,7 +13,7 @@ from joblens.agent.launcher.launcher import NOTE_BYTES
 from joblens.agent.launcher.slot_ledger import SentJob, SlotLedger
 from joblens.agent.runtime.ownership import this_process
 from joblens.agent.slots import after_kill as left_slots
-from joblens.agent.slots.after_kill import end_unknown, read_left
+from joblens.agent.slots.after_kill import kill_unrecorded, read_abandoned
 from joblens.agent.slots.marks import SlotMark, write_mark
 from joblens.files.processes import process_start_ticks
 from joblens.model.jobs.job import Attempt, Job, Record, Status
@@ -92,10 +92,10 @@ def test_a_launcher_is_ended_only_when_no_record_has_its_job(
     """A full disk: the job runs and is recorded, and no cell has it."""
     records = [launcher.record(sent().job)] if is_recorded else []
     if has_ledger:
-        assert read_left(ledger.path, GONE, records) == []
+        assert read_abandoned(ledger.path, GONE, records) == []
     else:
         ledger.close()
-        end_unknown(str(tmp_path), str(tmp_path / "logs"), HOST, records)
+        kill_unrecorded(str(tmp_path), str(tmp_path / "logs"), HOST, records)
     assert ended_soon(launcher) == (not is_recorded)
 
 
@@ -105,5 +105,5 @@ def test_a_launcher_whose_recorded_job_has_ended_is_ended_when_it_runs_another_o
 ) -> None:
     job = sent()
     begin(ledger, job, answer)
-    read_left(ledger.path, GONE, [launcher.record(job.job)])
+    read_abandoned(ledger.path, GONE, [launcher.record(job.job)])
     assert ended_soon(launcher) == (answer is not None)

@@ -226,4 +226,4 @@ def test_a_job_that_never_began_is_let_go(collector: ProvenanceCollector) -> Non
     collector.begin(one)
     record = Record(status=Status.ERROR, job=one, outcome=_OUTCOME)
     assert collector.complete(record) is record
-    assert collector._asked == {}
+    assert collector._requests == {}

@@ -104,7 +104,7 @@ class Supervised:
             return self.hosts[0]
 
         monkeypatch.setattr(module, "SessionHost", host)
-        monkeypatch.setattr(module, "waits_here", lambda _job, _host: True)
+        monkeypatch.setattr(module, "starts_here", lambda _job, _host: True)
         context: Any = SimpleNamespace(
             loop=Calls(),
             recorder=self.store,

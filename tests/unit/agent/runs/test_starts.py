@@ -28,9 +28,9 @@ class Harness:
     def __init__(self, plan: Plan) -> None:
         self.files = SlowFiles()
         self.handed: list[int] = []
-        self.starts = RunStarts(plan, cast(Any, self.files), self._hand_over)
+        self.starts = RunStarts(plan, cast(Any, self.files), self._submit)
 
-    def _hand_over(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
+    def _submit(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
         self.handed.append(start.index)
 
     def add(self, *indexes: int) -> None:
