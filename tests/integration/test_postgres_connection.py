@@ -3,6 +3,7 @@ password."""
 
 import multiprocessing
 import os
+import re
 import threading
 from typing import Any
 
@@ -10,13 +11,17 @@ import pytest
 
 from joblens.model.errors import InputError, StoreError, StoreTooNew
 from tests.builders.writes import ended, queued
+from tests.conftest import REPOSITORY
 from tests.servers import PostgresServer
 
 pytest.importorskip("psycopg")
 
+import psycopg
+
 from joblens.stores.postgres import PostgresStore, sql
 from joblens.stores.postgres.connection import Connection, Database
 from joblens.stores.postgres.sql import SCHEMA_VERSION, prepare
+from joblens.stores.sql import Queries
 
 
 def opened(url: str, *, read_only: bool = False, **options: Any) -> Database:
@@ -211,6 +216,40 @@ def test_an_older_joblens_that_is_connected_finishes_and_cannot_connect_again(po
     older.close()
     with pytest.raises(StoreTooNew, match="schema version 99"):
         PostgresStore(postgres_url)
+
+
+OLDER = REPOSITORY / "tests" / "fixtures" / "older_store" / "postgres"
+
+
+@pytest.mark.parametrize("file", ["reading.sql", "writing.sql", "ticket_queries.sql"])
+def test_statements_of_an_older_joblens_that_is_connected_fit_the_migrated_store(
+    postgres_url: str, file: str
+) -> None:
+    opened(postgres_url).close()
+    statements = Queries.parse(sql.qualified((OLDER / file).read_text()))
+    whole = {
+        name: text.replace("{conditions}", "TRUE")
+        for name, text in statements.items()
+        if text.startswith(("SELECT", "INSERT", "UPDATE", "DELETE", "WITH")) and "{key}" not in text
+    }
+    assert len(whole) > 10
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for name, text in whole.items():
+            try:
+                connection.execute(f"PREPARE older AS {_numbered(text)}".encode())
+            except psycopg.Error as error:
+                pytest.fail(f"{name}: {error}")
+            connection.execute("DEALLOCATE older")
+
+
+def _numbered(statement: str) -> str:
+    """Returns it with the server's own names of parameters."""
+    numbers: dict[str, int] = {}
+
+    def number(found: re.Match[str]) -> str:
+        return f"${numbers.setdefault(found[1] or str(found.start()), len(numbers) + 1)}"
+
+    return re.sub(r"%(?:\((\w+)\))?[sb]", number, statement)
 
 
 def test_a_reader_makes_no_tables_and_changes_none(postgres_url: str) -> None:

@@ -1,4 +1,4 @@
-"""Opening of a store file: create, upgrade or refuse; file systems without shared memory."""
+"""Opening of a store file: creation, checks of its version, file systems without shared memory."""
 
 import contextlib
 import fcntl
@@ -8,9 +8,8 @@ from collections.abc import Callable
 import apsw
 
 from joblens.files.private import make_private_folder
-from joblens.model.errors import StoreCorrupt, StoreError, StoreTooNew
-from joblens.stores.sqlite import statistics
-from joblens.stores.sqlite.sql import QUERIES, migration_files, read_text, writing
+from joblens.model.errors import StoreError, StoreTooNew
+from joblens.stores.sqlite.sql import QUERIES, read_text, writing
 
 MOUNTINFO = "/proc/self/mountinfo"
 
@@ -56,7 +55,6 @@ def _unescaped(text: str) -> str:
 
 APPLICATION_ID = 0x6A6C6E73  # 'jlns'
 SCHEMA_VERSION = 8
-_STATISTICS_SINCE = 2  # version that introduced rollups, which are filled from existing jobs
 
 _HEADER_BYTES = 100
 _PAGE_BYTES = 4096
@@ -90,19 +88,26 @@ def open_connection(
                 "several hosts need a PostgreSQL store"
             )
         try:
-            return _checked(apsw.Connection(path, flags=_WRITE), path, busy_timeout_s)
+            return _of_this_version(apsw.Connection(path, flags=_WRITE), path, busy_timeout_s, warn)
         except apsw.CorruptError:
             _create(path, _journal_mode(network))  # replaces a partially created store
             connection = apsw.Connection(path, flags=_WRITE)
-    return _checked(connection, path, busy_timeout_s, read_only=read_only)
+    return _of_this_version(connection, path, busy_timeout_s, None if read_only else warn)
 
 
-def _checked(
-    connection: apsw.Connection, path: str, busy_timeout_s: float, *, read_only: bool = False
+def _of_this_version(
+    connection: apsw.Connection, path: str, busy_timeout_s: float, warn: Warn | None
 ) -> apsw.Connection:
+    """Returns the connection once the store has the present schema. Without `warn`, which is for readers, an
+    older store stays as it is, and the connection is to a copy."""
     connection.set_busy_timeout(round(busy_timeout_s * 1000))
     try:
-        _check_version(connection, path, read_only=read_only)
+        if _checked_version(connection, path) < SCHEMA_VERSION:
+            from joblens.stores.sqlite.migration import migrate, upgraded_copy
+
+            if warn is None:
+                return upgraded_copy(connection, path)
+            migrate(connection, path, warn)
     except BaseException:
         connection.close()
         raise
@@ -205,8 +210,9 @@ def _is_beginning(content: bytes, whole: str) -> bool:
     return not content or (is_cut_off and fresh[_HEADER_BYTES:].startswith(content[_HEADER_BYTES:]))
 
 
-def _check_version(connection: apsw.Connection, path: str, *, read_only: bool) -> None:
-    version, application_id = _identity(connection)
+def _checked_version(connection: apsw.Connection, path: str) -> int:
+    version: int
+    version, application_id = connection.execute(QUERIES["identity"]).get
     if application_id != APPLICATION_ID:
         raise StoreError(
             f"{path} is an SQLite file, but not a joblens store", hint="name another file with --store"
@@ -216,33 +222,4 @@ def _check_version(connection: apsw.Connection, path: str, *, read_only: bool) -
             f"the store {path} has schema version {version}; this joblens knows {SCHEMA_VERSION} at most",
             hint="use the newer joblens that wrote it, or another store",
         )
-    if version < SCHEMA_VERSION:
-        if read_only:
-            raise StoreError(
-                f"the store {path} has the old schema version {version} and is opened for reading only",
-                hint="any joblens command of a user who may write to its directory brings it up to date",
-            )
-        try:
-            _migrate(connection)
-        except apsw.SQLError as error:
-            raise StoreCorrupt(
-                f"the store {path} has the number of schema version {version}, but not its tables ({error}): "
-                "another program has changed one of them",
-                hint="restore a backup, or move the file away to start with an empty one",
-            ) from error
-
-
-def _identity(connection: apsw.Connection) -> tuple[int, int]:
-    version, application_id = connection.execute(QUERIES["identity"]).get
-    return version, application_id
-
-
-def _migrate(connection: apsw.Connection) -> None:
-    with writing(connection):
-        version, _ = _identity(connection)  # another process may have been faster
-        for number, file in enumerate(migration_files(), 1):
-            if number > version:
-                connection.execute(read_text(file))
-        if version < _STATISTICS_SINCE:
-            statistics.rebuild(connection)
-        connection.execute(QUERIES["set_user_version"].format(version=SCHEMA_VERSION))
+    return version

@@ -235,6 +235,8 @@ class SqliteStore(RecordQueries, TicketQueries, AccessQueries):
     def prune(self, *, before_us: int | None, max_bytes: int | None, dry_run: bool) -> PruneReport:
         from joblens.stores.sqlite import upkeep
 
+        if not dry_run:
+            self._check_writable()
         with self._use() as connection:
             return upkeep.prune(connection, before_us=before_us, max_bytes=max_bytes, dry_run=dry_run)
 
@@ -253,6 +255,7 @@ class SqliteStore(RecordQueries, TicketQueries, AccessQueries):
     def vacuum(self) -> None:
         from joblens.stores.sqlite import upkeep
 
+        self._check_writable()
         with self._use() as connection:
             upkeep.vacuum(connection)
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import apsw
 
-from joblens.files.atomic import atomic_file
 from joblens.model.errors import InputError
 from joblens.model.history import HistoryQuery, PruneReport, StoreCheck
 from joblens.stores.samples.rows import decode_samples
@@ -21,11 +20,10 @@ from joblens.stores.sql.upkeep import (
     wrong_sums,
 )
 from joblens.stores.sqlite import statistics
+from joblens.stores.sqlite.migration import copy_store
 from joblens.stores.sqlite.opening import SCHEMA_VERSION
 from joblens.stores.sqlite.sample_tables import keys_of
 from joblens.stores.sqlite.sql import QUERIES, reading, store_errors, writing
-
-_BACKUP_PAGES = 1000
 
 
 def prune(
@@ -102,14 +100,8 @@ def backup(connection: apsw.Connection, path: str) -> None:
         )
     if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
         raise InputError(f"{path}: there is no directory {os.path.dirname(os.path.abspath(path))}")
-    with store_errors(path), atomic_file(path) as part:
-        target = apsw.Connection(part, flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
-            with target.backup("main", connection, "main") as copy:
-                while not copy.done:
-                    copy.step(_BACKUP_PAGES)
-        finally:
-            target.close()
+    with store_errors(path):
+        copy_store(connection, path)
 
 
 def vacuum(connection: apsw.Connection) -> None:
