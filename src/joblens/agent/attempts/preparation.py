@@ -99,7 +99,7 @@ def plain_words(line: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-BESIDE = -1  # index of commands that are not jobs of the plan
+AUXILIARY = -1  # index of commands that are not jobs of the plan
 _UNSAFE = re.compile(r"[^\w.,+@=~-]")
 _LONGEST_NAME = 180
 _UUIDS_AT_ONCE = 64
@@ -377,7 +377,7 @@ class AttemptMaker:
     def make_action(self, command: RunActionCommand) -> PreparedAttempt:
         action = self._plan.actions[command.action]
         name = f"action-{command.action + 1}.{command.command + 1}"
-        return self._beside(name, action.spec.commands[command.command], {})
+        return self._auxiliary(name, action.spec.commands[command.command], {})
 
     def make_worker_actions(self) -> WorkerActions | None:
         """Returns commands that each worker of the run executes, or None if the plan has none."""
@@ -422,11 +422,11 @@ class AttemptMaker:
             "TORC_ATTEMPT_ID": str(recovery.attempt),
             "TORC_RETURN_CODE": code,
         }
-        return self._beside(f"{planned.name}.recovery-{recovery.attempt}", recovery.script, env)
+        return self._auxiliary(f"{planned.name}.recovery-{recovery.attempt}", recovery.script, env)
 
-    def _beside(self, name: str, line: str, env: dict[str, str]) -> PreparedAttempt:
+    def _auxiliary(self, name: str, line: str, env: dict[str, str]) -> PreparedAttempt:
         argv = (self._shell, "-c", line)
-        link = RunLink(self._setup.run.uuid, BESIDE)
+        link = RunLink(self._setup.run.uuid, AUXILIARY)
         job = self._job(line, argv, name, link, is_shell=True, env={})
         folder = os.path.join(self._logs_dir, safe_name(name))
         return PreparedAttempt(job, argv, env, folder, "")

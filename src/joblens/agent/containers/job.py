@@ -104,7 +104,7 @@ _HELD_AT_ITS_END = (
     "memory_file_dirty_bytes",
     "memory_file_writeback_bytes",
 )
-_NOT_YET = "the container's control group was not found"
+_NOT_FOUND = "the container's control group was not found"
 _GONE = "the container's control group was gone before its last numbers could be read"
 
 
@@ -148,7 +148,7 @@ class ContainerProbe:
     @property
     def unknown(self) -> Mapping[str, str]:
         probe = self._counting()
-        return probe.unknown if probe is not None else {"cpu": _NOT_YET, "memory": _NOT_YET}
+        return probe.unknown if probe is not None else {"cpu": _NOT_FOUND, "memory": _NOT_FOUND}
 
     @property
     def lower_bounds(self) -> Collection[str]:
@@ -403,7 +403,7 @@ class ContainerHandle:
         """Returns facts for an owner that is too late to sample them."""
         return self.facts().read()
 
-    def judged(self, ending: Ending) -> Ending:
+    def with_note(self, ending: Ending) -> Ending:
         """Adds facts of the client beyond its exit status. The engine reaped the container's processes, and
         does not report their usage."""
         note = self.notes.latest()
@@ -418,7 +418,7 @@ class ContainerHandle:
             return replace(ending, wait_status=None, why_lost=_CLIENT_KILLED)
         return replace(ending, refusal=note.refusal)
 
-    def end_left(self) -> None:
+    def remove_container(self) -> None:
         """Removes the rest of the container after its client is gone, without waiting for an engine that does
         not answer: the note stays, and the next joblens process retries (`sweep_notes`)."""
         note = self.notes.latest()

@@ -22,7 +22,7 @@ from joblens.probes.proc.kernel_files import read_text
 # Makes the client end the job now, whatever the container does.
 GIVE_UP = signal.SIGRTMAX
 
-HANDED_ON = (
+FORWARDED = (
     signal.SIGHUP,
     signal.SIGINT,
     signal.SIGQUIT,
@@ -108,7 +108,7 @@ def note_path(spool_dir: str, uuid: str) -> str:
     return os.path.join(spool_dir, uuid + _SUFFIX)
 
 
-def noted(spool_dir: str) -> list[str]:
+def jobs_with_note(spool_dir: str) -> list[str]:
     """Returns jobs that have a note, by uuid."""
     try:
         return [name.removesuffix(_SUFFIX) for name in os.listdir(spool_dir) if name.endswith(_SUFFIX)]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from joblens.agent.containers.job import start_removal
-from joblens.agent.containers.protocol import note_path, noted, read_note, remove_note, write_note
+from joblens.agent.containers.protocol import jobs_with_note, note_path, read_note, remove_note, write_note
 from joblens.model.errors import ContainerError
 from joblens.probes.containers.api import connect
 from joblens.probes.containers.info import JOB_LABEL
@@ -47,7 +47,7 @@ def remove_container(path: str, uuid: str) -> bool:
 def sweep_notes(spool_dir: str, is_over: Callable[[str], bool]) -> None:
     """Retries the removal of containers whose engine did not answer, without waiting.
     `is_over`: returns whether the job of a UUID has ended."""
-    for uuid in noted(spool_dir):
+    for uuid in jobs_with_note(spool_dir):
         path = note_path(spool_dir, uuid)
         note = read_note(path)
         if not is_over(uuid):

@@ -32,7 +32,7 @@ class NodeMeasurement:
         self._node = node
         self._clock = clock
         self._lock = threading.Lock()
-        job = _stand_in(order)
+        job = _partial_job(order)
         self._groups = accountant.groups_for_process(job.uuid, job.accounting, None)
         limits = limit(job, self._groups)
         self._watch = LimitWatch(limits.watched_memory_bytes, limits.watched_pids)
@@ -135,7 +135,7 @@ _KILL_TRIES = 20
 _EXCLUDED = ("gpu", "endpoints", "threads", "memory")
 
 
-def _stand_in(order: NodeOrder) -> Job:
+def _partial_job(order: NodeOrder) -> Job:
     """Returns the job with the fields that matter on another node."""
     limits = Requirements(cpus=order.cpus, memory_bytes=order.memory_bytes, pids=order.pids)
     return Job(

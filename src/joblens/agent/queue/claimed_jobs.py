@@ -47,7 +47,7 @@ class ClaimedJob(Struct, frozen=True):
         return Demand(self.claim.job.requirements, self.weight, self.is_plain)
 
     @property
-    def prints_elsewhere(self) -> bool:
+    def has_other_folder(self) -> bool:
         """Returns whether the requested folder is unreachable from here."""
         meant = self.claim.ticket.order.folder
         return bool(meant) and self.attempt.folder != meant
@@ -99,7 +99,7 @@ class ClaimedJobs:
         order, uuid = claim.ticket.order, claim.job.uuid
         argv = self._programs.command_of(order)
         _check_words(order)
-        meant = self._of_its_run(self.here(order.folder), claim.job)
+        meant = self._folder_of_run(self.here(order.folder), claim.job)
         folder = meant or os.path.join(self._logs_dir, uuid)
         if claim.fence > 1 and not meant:
             folder = os.path.join(folder, f"attempt-{claim.fence}")  # output of the lost attempt stays
@@ -123,7 +123,7 @@ class ClaimedJobs:
         attempt = PreparedAttempt(job, argv, _env(claim), folder, order.streams)
         return ClaimedJob(claim, attempt, work_dir, whole_cpus(job.requirements), self._is_plain(job))
 
-    def _of_its_run(self, folder: str, job: Job) -> str:
+    def _folder_of_run(self, folder: str, job: Job) -> str:
         """Returns the folder for a job of a run, or one beside it if another run uses its path here."""
         if not folder or job.run is None:
             return folder

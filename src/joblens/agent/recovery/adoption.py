@@ -52,12 +52,12 @@ class AdoptedJob:
     def __init__(
         self,
         record: Record,
-        seen: History,
+        history: History,
         context: AgentContext,
         recovery: Recovery,
         on_end: Callable[["AdoptedJob"], None],
     ) -> None:
-        """`seen`: samples in the store."""
+        """`history`: samples in the store."""
         assert record.attempt is not None
         self._attempt = replace(record.attempt, owner=context.owner)
         self.record = replace(record, attempt=self._attempt)
@@ -70,7 +70,7 @@ class AdoptedJob:
         if self._container is not None:
             self._container.processes.groups = self._groups
             self._container.processes.signal_client = self._signal_main
-        stored, earlier = seen.samples, seen.details
+        stored, earlier = history.samples, history.details
         self._slot_job = recovery.slot_job(record.job.uuid)
         # Before the instruments: without groups, the meter knows the live processes.
         self._meter = self._open_meter()
@@ -126,13 +126,13 @@ class AdoptedJob:
         context.recorder.put([JobStarted(self.job.uuid, attempt)])
         self._feed(Started())
         context.loop.add_timed(self)
-        self._launcher_fd = _hold(attempt.launcher_pid, attempt.launcher_start_ticks)
+        self._launcher_fd = _open_pidfd(attempt.launcher_pid, attempt.launcher_start_ticks)
         if self._launcher_fd < 0:
             context.loop.call(self._launcher_ended)
             return
         context.loop.watch(self._launcher_fd, self._launcher_ended)
         if attempt.pid is not None:
-            self._main_fd = _hold(attempt.pid, attempt.pid_start_ticks)
+            self._main_fd = _open_pidfd(attempt.pid, attempt.pid_start_ticks)
             if self._main_fd >= 0:
                 context.loop.watch(self._main_fd, self._main_ended)
             else:
@@ -251,9 +251,9 @@ class AdoptedJob:
     def _finalize(self, samples: list[tuple[int, Sample]]) -> None:
         context, uuid = self._context, self.job.uuid
         how = Circumstances(cause=self._life.cause, leftovers=self._life.leftovers)
-        seen = History(samples, self._details.latest, self._meter, self._next_index)
+        history = History(samples, self._details.latest, self._meter, self._next_index)
         context.recorder.put(
-            [self._complete(write) for write in self._recovery.finalize(self.record, seen, how)]
+            [self._complete(write) for write in self._recovery.finalize(self.record, history, how)]
         )
         self._details.close()
         self._recovery.forget(uuid)
@@ -371,7 +371,7 @@ def _last_values(stored: Sequence[tuple[int, Sample]]) -> Sample | None:
     return replace(last, **counters)
 
 
-def _hold(pid: int | None, start_ticks: int | None) -> int:
+def _open_pidfd(pid: int | None, start_ticks: int | None) -> int:
     """Returns a pidfd of this process, readable once it has ended; -1 if it has already ended."""
     if pid is None:
         return -1

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from joblens.agent.cgroups.groups import sweep_groups
-from joblens.agent.containers.protocol import noted
+from joblens.agent.containers.protocol import jobs_with_note
 from joblens.agent.launcher.slot_ledger import (
     LedgerJob,
     jobs_with_outcome,
@@ -116,7 +116,7 @@ class Recovery:
         running = (record for record in records if record.status is Status.RUNNING)
         self._disowned.update(one.job.uuid for one in running if one.attempt and one.attempt.owner == owner)
 
-    def has_adopted(self, uuid: str) -> None:
+    def mark_adopted(self, uuid: str) -> None:
         self._disowned.discard(uuid)
 
     def has_unrecorded(self) -> bool:
@@ -186,7 +186,7 @@ class Recovery:
 
     # ---- the end of a job --------------------------------------------------------------------------
 
-    def finalize(self, record: Record, seen: History, end: Circumstances = UNKNOWN) -> list[Write]:
+    def finalize(self, record: Record, history: History, end: Circumstances = UNKNOWN) -> list[Write]:
         """Kills the rest of the job; returns its outcome."""
         attempt = record.attempt
         assert attempt is not None
@@ -196,7 +196,7 @@ class Recovery:
             return [JobEnded(record.job.uuid, failure)]
         tools = Tools(self.spool_dir, self._accountant, self._clock, self._output_max_bytes)
         in_reach = has_valid_pid(attempt.owner, self._host)
-        return Finalization(record, seen, end, tools, slot_job, has_valid_pid=in_reach).writes()
+        return Finalization(record, history, end, tools, slot_job, has_valid_pid=in_reach).writes()
 
     def finalize_stored(self, record: Record, recorder: Recorder, *, owns_groups: bool) -> None:
         """Finalizes a job with its history from the store."""
@@ -273,7 +273,7 @@ def sweep(
 
 
 def _sweep_containers(spool_dir: str, store: Store) -> None:
-    if not noted(spool_dir):
+    if not jobs_with_note(spool_dir):
         return
     from joblens.agent.containers.removal import sweep_notes
 

@@ -319,7 +319,7 @@ class RunInbox:
         self._schedule = schedule
         self._plan = schedule.plan
         self._facts = facts
-        self._flights = flights
+        self._in_flight = flights
         self._running = running
         self._added_jobs = added_jobs
         self._feed = feed
@@ -334,7 +334,7 @@ class RunInbox:
         """`asked`: UUIDs of jobs to cancel."""
         self.take(news)
         for uuid in asked:
-            flight = self._flights.get(uuid)
+            flight = self._in_flight.get(uuid)
             if flight is not None and self._facts.is_first_request(uuid):
                 if isinstance(flight.what, StartAttempt):
                     self._facts.note(JobCancelled(flight.what.index))
@@ -370,7 +370,7 @@ class RunInbox:
         """Cancels a running or waiting job, and its recovery script."""
         if not 0 <= index < len(self._plan.jobs):
             return
-        for uuid in self._flights.recovery_of(index):
+        for uuid in self._in_flight.recovery_of(index):
             self._driver.end(uuid, at_once=False)
         running = self._running.get(index)
         if running is None or self._facts.is_first_request(running):

@@ -28,7 +28,7 @@ class InFlightAttempts(dict[str, InFlightAttempt]):
         whats = (flight.what for flight in self.values())
         return tuple((what.index, what.attempt) for what in whats if isinstance(what, StartAttempt))
 
-    def beside(self) -> list[str]:
+    def auxiliary(self) -> list[str]:
         """Returns commands that are not jobs of the plan."""
         return [uuid for uuid, flight in self.items() if not isinstance(flight.what, StartAttempt)]
 

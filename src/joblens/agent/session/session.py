@@ -430,7 +430,7 @@ class JobSession:
         self._context.loop.unwatch(self._launcher.socket)
         self._context.loop.remove_timed(self)
         if self._container is not None:
-            self._container.end_left()
+            self._container.remove_container()
         if self._nodes is not None:
             self._nodes.finish()
         self._measurement.finish(self._reaped)
@@ -448,7 +448,7 @@ class JobSession:
             reaped=self._reaped,
         )
         if self._container is not None:
-            ending = self._container.judged(ending)
+            ending = self._container.with_note(ending)
         measured = self._measurement
         outcome = outcome_of(
             self.record,

@@ -47,9 +47,9 @@ def store_of_arguments(name: str, env: MutableMapping[str, str] = os.environ) ->
 
 def keep_passwords_from_jobs(env: MutableMapping[str, str] = os.environ) -> None:
     """Jobs of a worker have its environment, and may be other users'."""
-    from joblens.runners.celery.broker_url import leave_out_passwords
+    from joblens.runners.celery.broker_url import remove_passwords
 
-    leave_out_passwords(env)
+    remove_passwords(env)
 
 
 _LOG_TAIL = 400

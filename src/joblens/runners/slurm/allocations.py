@@ -57,7 +57,7 @@ _MISTAKES = (
 )
 
 
-def is_for_good(complaint: str) -> bool:
+def is_permanent(complaint: str) -> bool:
     """Returns whether sbatch would refuse the same request again."""
     return not any(words.lower() in complaint.lower() for words in _PASSING)
 
@@ -233,7 +233,7 @@ class SlurmAllocations:
         news = []
         for job_id, allocation in list(self.live.items()):
             job = jobs.get(job_id)
-            one = self._news(allocation, job) if job is not None else self._forgotten(allocation, now_s)
+            one = self._news(allocation, job) if job is not None else self._lost_event(allocation, now_s)
             if one is not None:
                 news.append((one, allocation))
         self._next_ask_s = now_s + (min(_SOON_S, self._poll_s) if news else self._poll_s)
@@ -297,7 +297,7 @@ class SlurmAllocations:
             return ""
         return user_name(jobs[-1].row.cancelled_by) if jobs and jobs[-1].row.cancelled_by else ""
 
-    def _forgotten(self, allocation: LiveAllocation, now_s: float) -> AllocationEvent | None:
+    def _lost_event(self, allocation: LiveAllocation, now_s: float) -> AllocationEvent | None:
         if allocation.missing_since_s is None or now_s - allocation.missing_since_s < _FORGOTTEN_S:
             return None
         return AllocationEvent(
@@ -319,7 +319,9 @@ class IdleAllocations:
         self._since_s: dict[str, float] = {}
         self._reported: set[str] = set()
 
-    def to_end(self, live: Mapping[str, LiveAllocation], busy: Collection[str], now_s: float) -> list[str]:
+    def ending_now(
+        self, live: Mapping[str, LiveAllocation], busy: Collection[str], now_s: float
+    ) -> list[str]:
         """Returns the ids of allocations that end now, each once. `busy`: queues with unfinished jobs."""
         idle = {
             job_id

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from joblens.agent.containers.watch import ContainerWatch, Found
+from joblens.agent.containers.watch import ContainerWatch, RunningContainer
 from joblens.analysis.formats.container import container_stats
 from joblens.analysis.numbers.profile import METRICS
 from joblens.app.in_process.profiler import profile_of
@@ -28,9 +28,11 @@ class _LateEngine:
         self.may_answer = threading.Event()
         self._tells_counters = tells_counters
 
-    def read(self) -> Found:
+    def read(self) -> RunningContainer:
         self.may_answer.wait()
-        return Found(INFO, {"cpu_total_usec": time.monotonic_ns() // 1000} if self._tells_counters else {})
+        return RunningContainer(
+            INFO, {"cpu_total_usec": time.monotonic_ns() // 1000} if self._tells_counters else {}
+        )
 
     def close(self) -> None:
         self.may_answer.set()

@@ -60,7 +60,7 @@ class Bench:
         launcher: Any = SimpleNamespace(
             pid=os.getpid(),
             socket=None,
-            give=lambda plan: self.done.append("give"),
+            set_plan=lambda plan: self.done.append("give"),
             prepare=self._prepare,
             go=lambda files: self.done.append("go"),
             receive=self._receive,

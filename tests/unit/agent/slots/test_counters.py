@@ -155,7 +155,7 @@ class SlotMeter:
     details = None
     has_end = True
 
-    def beside(self) -> dict[str, int]:
+    def read_others(self) -> dict[str, int]:
         return {"instructions": 8}
 
     def sample(self, _reaped: ExitUsage, *, final: bool) -> Sample:
