@@ -16,6 +16,7 @@ from joblens.agent.instruments.table import Watched
 from joblens.agent.measuring.accounting import PROCESS_TREE
 from joblens.agent.measuring.meter import JobMeter, Measurement
 from joblens.agent.measuring.outcome import Ending, outcome_of
+from joblens.agent.runtime.loop import mono_s
 from joblens.agent.session.context import AgentContext
 from joblens.engine.life.job_life import EndCause
 from joblens.files.processes import is_running, process_start_ticks
@@ -231,8 +232,8 @@ class Attachment:
         self._pidfd = _open_pidfd(target)
         if self._pidfd < 0 and self._is_empty():
             raise InputError(f"no process is in {target.description}")
-        self._end_at_s = None if measure_s is None else time.monotonic() + measure_s
-        self._next_check_s = time.monotonic() + _CHECK_EVERY_S
+        self._end_at_s = None if measure_s is None else mono_s(context.clock) + measure_s
+        self._next_check_s = mono_s(context.clock) + _CHECK_EVERY_S
         self._has_ended = False
         self._meter: JobMeter | None = None
         self._facts = Details()
@@ -281,7 +282,7 @@ class Attachment:
         return self._next_check_s if self._end_at_s is None else min(self._next_check_s, self._end_at_s)
 
     def wake(self) -> None:
-        now_s = time.monotonic()
+        now_s = mono_s(self._context.clock)
         if self._end_at_s is not None and now_s >= self._end_at_s:
             self.stop()
         elif now_s >= self._next_check_s:
@@ -411,9 +412,9 @@ class Attachment:
 
     def _has_no_oom_kill(self) -> bool:
         """Returns whether the engine reports the end without an out-of-memory kill, within a short time."""
-        ask, deadline_s = self._target.ask_container, time.monotonic() + _ENGINE_NOTICES_S
+        ask, deadline_s = self._target.ask_container, mono_s(self._context.clock) + _ENGINE_NOTICES_S
         with contextlib.suppress(JoblensError, OSError):
-            while ask is not None and time.monotonic() < deadline_s:
+            while ask is not None and mono_s(self._context.clock) < deadline_s:
                 info = ask()
                 if not info.is_running:
                     return not info.oom_killed

@@ -2,7 +2,6 @@
 end is read from there. The driver of the run may die at any moment: workers continue, and the next driver
 follows their jobs."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -33,6 +32,7 @@ from joblens.model.runs.plan import PlannedJob
 from joblens.model.runs.run import JobCancelled, RunFact
 from joblens.model.values.labels import queue_and_label, route_of, unserved_words
 from joblens.model.writes import CancelAsked, JobEnded, JobQueued, TicketMade, Write
+from joblens.ports.clock import Clock
 from joblens.ports.store import Deliveries, QueueStore
 
 _SOONEST_S, _LATEST_S = 0.02, 0.2  # between polls: soon after a change, then less often
@@ -222,7 +222,11 @@ class RunTickets:
                 self._client.ask(self._side.served, self._take_served, lambda: None)
         self._is_asking = True
         before = dict(self._held)
-        self._client.ask(lambda _: _changed(self._side.store, before), self._take_news, self._poll_later)
+        self._client.ask(
+            lambda _: _changed(self._side.store, before, self._context.clock),
+            self._take_news,
+            self._poll_later,
+        )
 
     def _take_offer(self, together: tuple[float, int] | None) -> None:
         """Reports workers that joined during the run."""
@@ -408,13 +412,13 @@ class RunTickets:
 
 
 def _changed(
-    store: QueueStore, before: dict[str, Status]
+    store: QueueStore, before: dict[str, Status], clock: Clock
 ) -> tuple[list[Record], dict[str, FormerWorker], float]:
     """Returns records of jobs whose status changed, the former workers of those that are queued again, and
     the duration of the query. Unknown jobs are not in the store yet."""
-    began_s = time.monotonic()
+    began_s = mono_s(clock)
     states = store.states(list(before))
-    asked_s = time.monotonic() - began_s
+    asked_s = mono_s(clock) - began_s
     changed = [uuid for uuid, status in states.items() if status is not before[uuid]]
     again = [uuid for uuid in changed if states[uuid] is Status.QUEUED]
     former = store.former_workers(again) if again else {}

@@ -23,9 +23,11 @@ from joblens.agent.containers.protocol import (
 from joblens.agent.launcher.launch import LauncherProcess, LaunchPlan
 from joblens.agent.measuring.accounting import BY_TIMER, Accountant, JobProcesses, Limits
 from joblens.agent.measuring.outcome import Ending
+from joblens.agent.runtime.loop import mono_s
 from joblens.model.errors import AccountingUnavailable, ProbeError
 from joblens.model.jobs.details import ContainerFacts, Details
 from joblens.model.jobs.job import Job
+from joblens.ports.clock import Clock
 from joblens.ports.probe import Probe
 from joblens.probes.cgroup.layout import UNIFIED, CgroupLayout, read_layout
 from joblens.probes.cgroup.probe import CgroupProbe
@@ -296,9 +298,10 @@ _CLIENT_KILLED = "the joblens process of its container was killed, and the conta
 class ContainerProcesses(JobProcesses):
     """Processes in the container. On a request to stop, the client removes the container."""
 
-    def __init__(self, notes: NoteReader) -> None:
+    def __init__(self, notes: NoteReader, clock: Clock) -> None:
         super().__init__()
         self._notes = notes
+        self._clock = clock
         self._first_kill_s: float | None = None
         self.signal_client: Callable[[int], None] | None = None
 
@@ -319,7 +322,7 @@ class ContainerProcesses(JobProcesses):
 
     def kill(self) -> None:
         if self.signal_client is not None:
-            now_s = time.monotonic()
+            now_s = mono_s(self._clock)
             self._first_kill_s = self._first_kill_s or now_s
             is_deaf = now_s - self._first_kill_s > _CLIENT_TIMEOUT_S
             self.signal_client(signal.SIGKILL if is_deaf else GIVE_UP)
@@ -328,12 +331,12 @@ class ContainerProcesses(JobProcesses):
 
 
 class ContainerHandle:
-    def __init__(self, job: Job, spool_dir: str) -> None:
+    def __init__(self, job: Job, spool_dir: str, clock: Clock) -> None:
         assert job.container is not None
         self._job = job
         self._note_path = note_path(spool_dir, job.uuid)
         self.notes = NoteReader(self._note_path)
-        self.processes = ContainerProcesses(self.notes)
+        self.processes = ContainerProcesses(self.notes, clock)
 
     def begin(self, launcher: LauncherProcess, accountant: Accountant, plan: LaunchPlan) -> None:
         self.processes.groups = make_container_groups(self._job.uuid, accountant.parent)

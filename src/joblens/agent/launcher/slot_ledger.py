@@ -11,9 +11,9 @@ import contextlib
 import marshal
 import os
 import struct
-import time
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,6 +24,7 @@ from joblens.agent.launcher.launcher import NOTE_BYTES, NOTE_HEAD_BYTES
 from joblens.files.private import create_with
 from joblens.model.jobs.job import ExitUsage, Job, Owner
 from joblens.model.values.ids import new_uuid
+from joblens.ports.clock import Clock
 
 _SUFFIX = ".ledger"
 _USED, _FREE = b"used", b"free"
@@ -103,7 +104,8 @@ class LedgerJob(Struct, frozen=True, kw_only=True):
 class SlotLedger:
     """Ledger of the owner, on the thread of the slots. Jobs run without one if no file can be made."""
 
-    def __init__(self, spool_dir: str, owner: Owner) -> None:
+    def __init__(self, spool_dir: str, owner: Owner, clock: Clock) -> None:
+        self._clock = clock
         self.name = f"slots-{new_uuid()}"
         self.path = os.path.join(spool_dir, self.name + _SUFFIX)
         self._cells: dict[str, tuple[int, int]] = {}  # uuid -> offset, pages
@@ -137,8 +139,8 @@ class SlotLedger:
         free = self._free[pages]
         offset = free[-1] if free else self._end
         cell = _head(_USED, pages, len(text)) + text
-        now_s = time.monotonic()
-        is_filled = now_s - self._filled_at_s.get(offset, 0.0) <= _REFILL_S
+        now_s = self._clock.mono_ns() / 1e9
+        is_filled = now_s - self._filled_at_s.get(offset, -inf) <= _REFILL_S
         if not is_filled:
             cell = cell.ljust(pages * NOTE_BYTES, b"\0")
         if not _is_written(self._file, cell, offset):

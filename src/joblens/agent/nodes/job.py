@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -27,6 +26,7 @@ from joblens.agent.nodes.protocol import (
     join_or_follow,
     write_prolog,
 )
+from joblens.agent.runtime.loop import mono_s
 from joblens.engine.life.job_life import EndCause
 from joblens.model.jobs.details import Details, NodePart, NodeTable
 from joblens.model.jobs.job import USAGE_NUMBERS, Job, Outcome, Status, Usage
@@ -245,10 +245,10 @@ class MultiNodeJob:
             self._changed.notify_all()
 
     def _wait_until_ready(self) -> None:
-        deadline_s = time.monotonic() + _READY_S
+        deadline_s = mono_s(self._clock) + _READY_S
         with self._changed:
             while not self._is_silent and len(self._reports) < len(self._others):
-                left_s = deadline_s - time.monotonic()
+                left_s = deadline_s - mono_s(self._clock)
                 if left_s <= 0:
                     return
                 self._changed.wait(left_s)
@@ -291,10 +291,10 @@ class MultiNodeJob:
         if self._door is not None:
             self._door.close()
         self._send(END)
-        deadline_s = time.monotonic() + _LAST_REPORT_S
+        deadline_s = mono_s(self._clock) + _LAST_REPORT_S
         with self._changed:
             while not self._is_silent and not all(report.is_final for report in self._all_reports()):
-                left_s = deadline_s - time.monotonic()
+                left_s = deadline_s - mono_s(self._clock)
                 if left_s <= 0:
                     break
                 self._changed.wait(left_s)

@@ -86,7 +86,7 @@ class ClaimedJobs:
         self._logs_dir = logs_dir
         self._elsewhere = elsewhere
         self._accounting = accounting
-        self._programs = Programs(_CHECK_S, _FAILED_S)
+        self._programs = Programs(_CHECK_S, _FAILED_S, now_s)
         self._claimed: dict[tuple[str, str], str] = {}  # folder and run -> the folder that it may use
 
     def find_programs(self, claim: Claim) -> None:

@@ -66,7 +66,7 @@ class AdoptedJob:
         self._recovery = recovery
         self._on_end = on_end
         self._groups = standing_groups(self._attempt)
-        self._container = container_handle(record.job, context.spool_dir)
+        self._container = container_handle(record.job, context.spool_dir, context.clock)
         if self._container is not None:
             self._container.processes.groups = self._groups
             self._container.processes.signal_client = self._signal_main

@@ -101,7 +101,7 @@ class Finalization:
         self._slot_reading = self._read_slot()
         # Better than the present groups of its slot, unless the job was measured to its end.
         self._slot = self._slot_reading if history.meter is None else None
-        self._container = container_handle(record.job, tools.spool_dir)
+        self._container = container_handle(record.job, tools.spool_dir, tools.clock)
         if self._container is not None:
             self._container.processes.groups = self._groups
         self._was_alive = False

@@ -27,7 +27,7 @@ from joblens.agent.recovery.finalization import (
     Tools,
     standing_groups,
 )
-from joblens.agent.runtime.ownership import has_valid_pid, is_gone
+from joblens.agent.runtime.ownership import age_s, has_valid_pid, is_gone
 from joblens.agent.runtime.payload import payload_path, payloads
 from joblens.agent.runtime.recorder import Recorder, pending_ends
 from joblens.agent.slots.after_kill import (
@@ -244,7 +244,7 @@ def _superseded(orphaned: list[Record]) -> frozenset[str]:
     return frozenset(older)
 
 
-_FORGOTTEN_US = 86_400_000_000  # data of jobs that no store knows is removed after this time
+_FORGOTTEN_S = 86_400.0  # data of jobs that no store knows is removed after this time
 
 
 def sweep(
@@ -252,15 +252,15 @@ def sweep(
 ) -> None:
     """Removes spool files and groups of killed processes. Costs a few directory listings if there are none.
     `cgroup_parent`: parent of groups."""
-    remove_finished_ledgers(spool_dir, host, lambda uuid: _is_over(store, uuid))
+    remove_finished_ledgers(spool_dir, host, lambda uuid: _is_over(store, uuid), now_us)
     if has_slots(spool_dir):
         sweep_slots(spool_dir, host, store.running())
     for path in glob.glob(os.path.join(glob.escape(spool_dir), "run-*.log")):
         _remove_when_old(path, now_us)
     for uuid in jobs_with_outcome(spool_dir):
         _sweep_outcome(outcome_path(spool_dir, uuid), _find(store, uuid), now_us)
-    _sweep_containers(spool_dir, store)
-    sweep_groups(spool_dir, store, cgroup_parent)
+    _sweep_containers(spool_dir, store, now_us)
+    sweep_groups(spool_dir, store, now_us, cgroup_parent)
     for uuid in payloads(spool_dir):
         record = _find(store, uuid)
         if record is None:
@@ -272,12 +272,12 @@ def sweep(
             _remove(path)
 
 
-def _sweep_containers(spool_dir: str, store: Store) -> None:
+def _sweep_containers(spool_dir: str, store: Store, now_us: int) -> None:
     if not jobs_with_note(spool_dir):
         return
     from joblens.agent.containers.removal import sweep_notes
 
-    sweep_notes(spool_dir, lambda uuid: _find(store, uuid) is None or _is_over(store, uuid))
+    sweep_notes(spool_dir, lambda uuid: _find(store, uuid) is None or _is_over(store, uuid), now_us)
 
 
 def _sweep_outcome(path: str, record: Record | None, now_us: int) -> None:
@@ -310,6 +310,5 @@ def _remove(path: str) -> None:
 
 
 def _remove_when_old(path: str, now_us: int) -> None:
-    with contextlib.suppress(OSError):
-        if now_us - os.stat(path).st_mtime_ns // 1000 > _FORGOTTEN_US:
-            os.unlink(path)
+    if age_s(path, now_us) > _FORGOTTEN_S:
+        _remove(path)

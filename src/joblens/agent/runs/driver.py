@@ -63,8 +63,7 @@ _SLOTS = "run:slots"
 _POLL_EVERY_S = 1.0
 _DRAW_EVERY_S = 0.2
 _HEADROOM_SHARE = 0.1  # maximum share of the run's time that is reserved for stopping jobs
-# Two threads pass jobs to each other; the default of 5 ms would be most of the pause between two jobs.
-_SWITCH_S = 0.0005
+_SWITCH_S = 0.0005  # two threads pass jobs to each other; the default of 5 ms would delay each start
 
 
 @contextmanager
@@ -103,7 +102,7 @@ class RunDriver:
             setup, context, recovery, self._maker, self, side=side, note=view.note, note_fact=facts.note
         )
         self._datasets = RunDatasets(context.loop, setup.plan, setup.cwd, self._dataset_ended)
-        self._starts = RunStarts(setup.plan, FileStamps(context.loop, setup.cwd), self._submit)
+        self._starts = RunStarts(setup.plan, FileStamps(context.loop, setup.cwd), self._submit, context.clock)
         self._folder = RunFolder(setup.logs_dir)
         self._events: deque[Event] = deque()
         self._is_pumping = False
@@ -134,6 +133,7 @@ class RunDriver:
             self.inbox.take,
             lambda: self._post(JobsAsked()),
             lambda: schedule.stopping is None and self.added_jobs.are_likely,
+            context.clock,
         )
         self.was_interrupted = False
         self.interrupted_by: int | None = None  # first signal that asked it to stop

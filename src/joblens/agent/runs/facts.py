@@ -3,7 +3,6 @@ stop)."""
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from msgspec import Struct, structs
 
 from joblens.agent.runs.in_flight import InFlightAttempts
 from joblens.agent.runs.view import ViewFeed
+from joblens.agent.runtime.loop import mono_s
 from joblens.agent.session.context import AgentContext
 from joblens.engine.schedule.events import CancelWanted, DataChanged, Event, JobsAdded, StartAttempt, StopMode
 from joblens.engine.schedule.schedule import Schedule
@@ -34,6 +34,7 @@ from joblens.model.runs.workflow_spec import JobSpec
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import CancelAsked, RunNoted
 from joblens.plan.workflows.spawning import PlanExtender
+from joblens.ports.clock import Clock
 
 if TYPE_CHECKING:
     from joblens.agent.runs.driver import RunDriver
@@ -267,12 +268,14 @@ class JobsQuestion:
         take: Callable[[list[ReportedFact]], None],
         answered: Callable[[], None],
         may_wait: Callable[[], bool],
+        clock: Clock,
     ) -> None:
         """`may_wait`: returns whether to wait for an answer."""
         self._facts = facts
         self._take = take
         self._answered = answered
         self._may_wait = may_wait
+        self._clock = clock
         self._until_s: float | None = None  # asked again until then
         self.next_wake_s: float | None = None
 
@@ -290,7 +293,7 @@ class JobsQuestion:
         self._answered()
 
     def _otherwise(self) -> None:
-        now_s = time.monotonic()
+        now_s = mono_s(self._clock)
         if self._until_s is None:
             self._until_s = now_s + _ASK_LONGEST_S
         if self._may_wait() and now_s < self._until_s:

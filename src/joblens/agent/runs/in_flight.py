@@ -1,15 +1,16 @@
 """In-flight attempts of a run: started by the schedule and not ended yet."""
 
-import time
 from collections import deque
 from collections.abc import Callable
 
 from msgspec import Struct
 
 from joblens.agent.provenance.file_stamps import FileStamps
+from joblens.agent.runtime.loop import mono_s
 from joblens.engine.schedule.events import RunActionCommand, RunRecovery, StartAttempt
 from joblens.model.jobs.job import FileStamp
 from joblens.model.runs.plan import Plan
+from joblens.ports.clock import Clock
 
 
 class InFlightAttempt(Struct):
@@ -54,10 +55,12 @@ class RunStarts:
         plan: Plan,
         stamps: FileStamps,
         submit: Callable[[StartAttempt, tuple[FileStamp, ...]], None],
+        clock: Clock,
     ) -> None:
         self._plan = plan
         self._stamps = stamps
         self._submit = submit
+        self._clock = clock
         self._every_s = plan.execution.staggered_start_s
         self._in_line: deque[StartAttempt] = deque()
         self._next_s = 0.0
@@ -82,7 +85,7 @@ class RunStarts:
         return self._next_s if self._in_line else None
 
     def wake(self) -> None:
-        now_s = time.monotonic()
+        now_s = mono_s(self._clock)
         if self._in_line and now_s >= self._next_s:
             self._next_s = now_s + self._every_s
             self._read(self._in_line.popleft())

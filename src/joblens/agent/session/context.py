@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from joblens.ports.clock import Clock
 
 
-def container_handle(job: Job, spool_dir: str) -> "ContainerHandle | None":
+def container_handle(job: Job, spool_dir: str, clock: "Clock") -> "ContainerHandle | None":
     """Returns the container of a job, or None for a plain process."""
     if job.container is None:
         return None
     from joblens.agent.containers.job import ContainerHandle
 
-    return ContainerHandle(job, spool_dir)
+    return ContainerHandle(job, spool_dir, clock)
 
 
 ALL_JOBS = ""

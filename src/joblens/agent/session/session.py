@@ -88,7 +88,7 @@ class JobSession:
             lead_is_grace=early is not None and early.is_grace,
             grace_s=job.grace_s,
         )
-        self._container = container_handle(job, context.spool_dir)
+        self._container = container_handle(job, context.spool_dir, context.clock)
         self._nodes = context.multi_node_job(job)
         self._processes = JobProcesses() if self._container is None else self._container.processes
         self._limits = Limits()
@@ -117,8 +117,7 @@ class JobSession:
     # ---- start -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Starts the job once it is in the store. A job that cannot start is recorded with the reason in
-        `error`."""
+        """Starts the job once it is in the store. If it cannot start, `error` has the reason."""
         self._run_step(lambda: self._begin(self._prepare()))
 
     def _run_step(self, step: Callable[[], None]) -> None:
@@ -272,9 +271,8 @@ class JobSession:
 
     def _set_outcome(self, outcome: Outcome) -> Outcome:
         """Returns the outcome as completed by the context."""
-        self.record = self._context.complete_record(
-            replace(self.record, status=outcome.status, outcome=outcome)
-        )
+        record = replace(self.record, status=outcome.status, outcome=outcome)
+        self.record = self._context.complete_record(record)
         return self.record.outcome or outcome
 
     def _release(self) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from joblens.agent.launcher.slot_ledger import LedgerJob, StartFailed, ledger_owner, ledgers, started_jobs
 from joblens.agent.measuring.accounting import PROCESS_TREE
 from joblens.agent.measuring.outcome import Origins
-from joblens.agent.runtime.ownership import is_gone
+from joblens.agent.runtime.ownership import age_s, is_gone
 from joblens.agent.slots.marks import SlotMark, end_slot, read_mark, slot_marks
 from joblens.analysis.numbers.rates import NO_GRID_FACTOR
 from joblens.files.processes import is_running
@@ -210,12 +210,15 @@ def _base(job: LedgerJob, mark: SlotMark | None) -> dict[str, int]:
     return _numbers(job, before[0]).base_of_attempt() if before is not None else {}
 
 
-def remove_finished_ledgers(spool_dir: str, host: HostFacts, is_over: Callable[[str], bool]) -> None:
+def remove_finished_ledgers(
+    spool_dir: str, host: HostFacts, is_over: Callable[[str], bool], now_us: int
+) -> None:
     """Removes ledgers of which every job has ended, with launchers that have ended; also old ones without an
     owner, which was killed before it could write its name."""
     for path in ledgers(spool_dir):
-        if ledger_owner(path) is None:
-            _remove_when_old(path)
+        if ledger_owner(path) is None and age_s(path, now_us) > _OLD_S:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
     for path, owner in abandoned_ledgers(spool_dir, host).items():
         marks = [mark for mark in slot_marks(spool_dir).values() if mark.owner == owner]
         if not _is_any_running(marks) and all(
@@ -223,12 +226,6 @@ def remove_finished_ledgers(spool_dir: str, host: HostFacts, is_over: Callable[[
         ):
             with contextlib.suppress(OSError):
                 os.unlink(path)
-
-
-def _remove_when_old(path: str) -> None:
-    with contextlib.suppress(OSError):
-        if time.time() - os.stat(path).st_mtime > _OLD_S:
-            os.unlink(path)
 
 
 def _is_any_running(marks: Iterable[SlotMark]) -> bool:

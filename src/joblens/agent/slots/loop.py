@@ -92,7 +92,7 @@ class SlotLoop:
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._wakeup, select.POLLIN)
-        self._ledger = SlotLedger(context.spool_dir, context.owner)
+        self._ledger = SlotLedger(context.spool_dir, context.owner, context.clock)
         self._slots: dict[int, Slot] = {}  # by their sockets
         self._attempts: dict[str, Attempt] = {}
         self._host = HostProbe()
@@ -442,10 +442,10 @@ class SlotLoop:
         self._is_stopping = True
         try:
             graces_s = [slot.current.job.grace_s for slot in self._slots.values() if slot.current is not None]
-            deadline_s = time.monotonic() + max(graces_s, default=0.0) + _ANSWER_TIMEOUT_S
-            while self._busy() and time.monotonic() < deadline_s:
+            deadline_s = mono_s(self._context.clock) + max(graces_s, default=0.0) + _ANSWER_TIMEOUT_S
+            while self._busy() and mono_s(self._context.clock) < deadline_s:
                 if self._is_urgent:
-                    deadline_s = min(deadline_s, time.monotonic() + _ANSWER_TIMEOUT_S)
+                    deadline_s = min(deadline_s, mono_s(self._context.clock) + _ANSWER_TIMEOUT_S)
                 for slot in self._slots.values():
                     self._take_all_back(slot)
                     slot.stop(at_once=self._is_urgent)

@@ -454,7 +454,7 @@ class Slot:
         and the requested job has ended by itself."""
         if self.current is None or self._ahead or self._home.launcher.has_answered():
             return
-        now_ns = time.monotonic_ns()
+        now_ns = self._context.clock.mono_ns()
         if self._cause is EndCause.NONE:
             if self._home.signal_job(self.current.end_signal):
                 self._cause = EndCause.CANCELLED

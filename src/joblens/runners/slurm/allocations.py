@@ -4,7 +4,7 @@ import os
 import pwd
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -190,9 +190,12 @@ class LiveAllocation(Struct):
 
 
 class SlurmAllocations:
-    def __init__(self, commands: SlurmCommands, poll_s: float) -> None:
+    def __init__(
+        self, commands: SlurmCommands, poll_s: float, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._commands = commands
         self._poll_s = poll_s
+        self.now_s = now_s
         self._next_ask_s = 0.0
         self.live: dict[str, LiveAllocation] = {}
         self._of: dict[str, set[str]] = {}  # uuid -> ids
@@ -202,7 +205,7 @@ class SlurmAllocations:
         self.live[job_id] = allocation
         for uuid in allocation.placed.uuids:
             self._of.setdefault(uuid, set()).add(job_id)
-        self._next_ask_s = min(self._next_ask_s, time.monotonic() + _SOON_S)
+        self._next_ask_s = min(self._next_ask_s, self.now_s() + _SOON_S)
 
     def serving(self, queue: str) -> list[LiveAllocation]:
         return [allocation for allocation in self.live.values() if queue in allocation.queues]
@@ -224,7 +227,7 @@ class SlurmAllocations:
 
     def poll(self) -> list[tuple[AllocationEvent, LiveAllocation]]:
         """Returns allocations whose state changed. Slurm is polled seldom, because it serves many users."""
-        now_s = time.monotonic()
+        now_s = self.now_s()
         if not self.live or now_s < self._next_ask_s:
             return []
         jobs = {job.job_id: job for job in self._ask()}

@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -373,7 +372,9 @@ class SlurmBackend:
                 self._drop_config(allocation)
             else:
                 news.append(one)
-        self._signal_workers(self._idle.ending_now(self._allocations.live, self._busy, time.monotonic()))
+        self._signal_workers(
+            self._idle.ending_now(self._allocations.live, self._busy, self._allocations.now_s())
+        )
         return news
 
     def are_busy(self, queues: Collection[str]) -> None:

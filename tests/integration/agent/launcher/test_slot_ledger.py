@@ -19,6 +19,7 @@ from joblens.files.processes import process_start_ticks
 from joblens.model.jobs.job import Attempt, Job, Record, Status
 from joblens.model.values.ids import new_uuid
 from joblens.probes.host.machine_load import read_host
+from tests.unit.agent.fake_clock import FakeClock
 
 HOST = read_host()
 GONE = structs.replace(this_process(HOST), start_ticks=1)  # another process had that number
@@ -48,7 +49,7 @@ def begin(ledger: SlotLedger, job: SentJob, answer: tuple[Any, ...] | None = Non
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> SlotLedger:
-    return SlotLedger(str(tmp_path), GONE)
+    return SlotLedger(str(tmp_path), GONE, FakeClock())
 
 
 class Launcher:

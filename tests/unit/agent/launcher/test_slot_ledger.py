@@ -3,7 +3,6 @@
 import errno
 import marshal
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from joblens.model.jobs.job import Job, Record, Status
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import JobEnded, JobQueued, JobStarted
 from joblens.probes.host.machine_load import read_host
+from tests.unit.agent.fake_clock import FakeClock
 
 HOST = read_host()
 GONE = structs.replace(this_process(HOST), start_ticks=1)  # another process had that number
@@ -62,7 +62,7 @@ def begin(ledger: SlotLedger, job: SentJob, answer: tuple[Any, ...] | None = Non
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> SlotLedger:
-    return SlotLedger(str(tmp_path), GONE)
+    return SlotLedger(str(tmp_path), GONE, FakeClock())
 
 
 def no_record(uuid: str) -> Record | None:
@@ -112,7 +112,7 @@ def test_a_job_that_comes_again_keeps_its_place(ledger: SlotLedger) -> None:
 
 def test_jobs_run_without_a_ledger_where_no_file_can_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    ledger = SlotLedger(str(tmp_path / "file" / "below"), GONE)
+    ledger = SlotLedger(str(tmp_path / "file" / "below"), GONE, FakeClock())
     assert (ledger.path, ledger.add(sent())) == ("", -1)
     ledger.remove(["any"])
     ledger.close()
@@ -132,7 +132,7 @@ def test_a_full_disk_leaves_no_ledger_behind(
 ) -> None:
     files = os.listdir("/proc/self/fd")
     monkeypatch.setattr(os, "write", write)
-    ledger = SlotLedger(str(tmp_path), GONE)
+    ledger = SlotLedger(str(tmp_path), GONE, FakeClock())
     assert (ledger.path, ledger.add(sent())) == ("", -1)
     assert (ledgers(str(tmp_path)), os.listdir("/proc/self/fd")) == ([], files)
 
@@ -165,9 +165,9 @@ def test_a_ledger_whose_owner_was_killed_before_it_wrote_its_name_goes_when_it_i
 ) -> None:
     path = tmp_path / "slots-x.ledger"
     path.touch()
-    then_s = time.time() - age_s
+    then_s = FakeClock().wall_us / 1e6 - age_s
     os.utime(path, (then_s, then_s))
-    remove_finished_ledgers(str(tmp_path), HOST, lambda _: False)
+    remove_finished_ledgers(str(tmp_path), HOST, lambda _: False, FakeClock().wall_us)
     assert len(ledgers(str(tmp_path))) == left
 
 
@@ -214,10 +214,10 @@ def test_a_ledger_of_another_user_is_ignored(ledger: SlotLedger, tmp_path: Path)
 
 
 def test_a_ledger_of_a_living_owner_is_not_touched(tmp_path: Path) -> None:
-    ledger = SlotLedger(str(tmp_path), this_process(HOST))
+    ledger = SlotLedger(str(tmp_path), this_process(HOST), FakeClock())
     begin(ledger, sent(), DONE)
     assert abandoned_ledgers(str(tmp_path), HOST) == {}
-    remove_finished_ledgers(str(tmp_path), HOST, lambda _: True)
+    remove_finished_ledgers(str(tmp_path), HOST, lambda _: True, 0)
     assert ledgers(str(tmp_path)) == [ledger.path]
 
 
@@ -227,7 +227,7 @@ def test_a_ledger_goes_when_all_its_jobs_are_over(
 ) -> None:
     job = sent()
     begin(ledger, job, DONE)
-    remove_finished_ledgers(str(tmp_path), HOST, is_over)
+    remove_finished_ledgers(str(tmp_path), HOST, is_over, 0)
     assert len(ledgers(str(tmp_path))) == left
     assert len(begun(ledger)) == left
 
