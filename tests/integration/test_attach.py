@@ -224,6 +224,7 @@ def test_a_group_is_measured_exactly_and_stays_where_it_is(joblens: RunJoblens, 
     assert 0.15 < record["resource_usage"]["cpu_total_seconds"] <= used_usec / 1e6 + 0.05
     assert record["accounting"]["mode"].startswith("cgroup")
     unknown = record["accounting"]["unknown"]
+    assert unknown
     assert "could not be read" not in unknown.get("memory_largest_process_bytes", "")
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import apsw
 import pytest
 
-from joblens.app.jobs.deletion import Mirrors, delete, select
+from joblens.app.runs.deletion import Mirrors, delete, select
 from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Attempt, Granularity, Owner, RunLink, Status
-from joblens.model.runs.run import RunStatus
+from joblens.model.runs.run import RunOptions, RunStatus
+from joblens.model.settings import Settings
 from joblens.model.writes import JobStarted
 from joblens.stores.sinks.history_jsonl import HistoryJsonl
 from joblens.stores.sinks.sample_jsonl_gz import SampleJsonlGz
@@ -100,16 +101,33 @@ def test_jobs_of_a_run_that_can_be_resumed_are_needed(
     store.apply([workflow("w1"), run("r1", "w1"), begun("r1"), *whole_job("a1", run=RunLink("r1", 0))])
     if status is not None:
         store.apply([over("r1", status, at_us=NOON_US + 5)])
-    selection = select(store, store.records(HistoryQuery()), "ann")
+    selection = select(store, store.records(HistoryQuery()), "ann", Settings())
     assert bool(selection.obstacles) == is_needed
     assert len(selection.jobs) == (not is_needed)
+
+
+@pytest.mark.parametrize("host", [os.uname().nodename, "elsewhere"])
+@pytest.mark.parametrize("what", ["its directory", "its private file", "nothing"])
+def test_jobs_of_a_stopped_run_of_this_machine_that_nothing_can_resume_may_go(
+    store: SqliteStore, tmp_path: Path, host: str, what: str
+) -> None:
+    cwd = str(tmp_path / "removed") if what == "its directory" else str(tmp_path)
+    text = "name: x\njobs: [{name: a, command: 'true'}]\n"
+    fields: dict[str, Any] = {"spec_text": text, "spec_format": "yaml", "host": host}
+    fields["is_redacted"] = what == "its private file"
+    made = run("r1", "w1", options=RunOptions(cwd=cwd), **fields)
+    store.apply([workflow("w1"), made, begun("r1"), *whole_job("a1", run=RunLink("r1", 0))])
+    store.apply([over("r1", RunStatus.STOPPED, at_us=NOON_US + 5)])
+    selection = select(store, store.records(HistoryQuery()), "ann", Settings())
+    is_lost = what != "nothing" and host != "elsewhere"
+    assert (len(selection.jobs), len(selection.obstacles)) == (is_lost, not is_lost)
 
 
 def test_jobs_of_others_stay_unless_all_may_be_deleted(store: SqliteStore) -> None:
     store.apply([*whole_job("a1", user="bob"), *whole_job("a2", user="ann")])
     records = list(store.records(HistoryQuery()))
-    assert [record.job.uuid for record in select(store, records, "ann").jobs] == ["a2"]
-    assert len(select(store, records, None).jobs) == 2
+    assert [record.job.uuid for record in select(store, records, "ann", Settings()).jobs] == ["a2"]
+    assert len(select(store, records, None, Settings()).jobs) == 2
 
 
 def _filled(joblens: RunJoblens) -> None:

@@ -195,6 +195,7 @@ def test_secrets_are_not_shown(cli: WorkflowCli) -> None:
     )
     for more in ((), ("--json",)):
         shown = cli.call("run", path, "--dry-run", *more, code=0).stdout
+        assert "curl -u ***" in shown
         assert "hunter2" not in shown
         assert "abcdef123456" not in shown
 

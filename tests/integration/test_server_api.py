@@ -347,7 +347,7 @@ def test_an_unexpected_error_shows_nothing_of_itself(server: Served, monkeypatch
     def fail(*_: object) -> None:
         raise RuntimeError("a secret of the server")
 
-    monkeypatch.setattr(jobs, "list_jobs", fail)
+    monkeypatch.setattr(jobs, "job_query", fail)
     answer = server.get(f"{API}/jobs")
     assert answer.status == 500
     assert "secret" not in answer.text

@@ -1,5 +1,6 @@
 """Endpoints of access: the session, tokens, the audit log, and the server itself."""
 
+import functools
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -164,89 +165,69 @@ def _version(_call: Call) -> Version:
     return Version(version=joblens.__version__, api="v1")
 
 
+_access = functools.partial(Endpoint, section="access")
+
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/session",
-        name="getSession",
-        summary="Who is signed in, and the CSRF token of the session.",
-        answer=_session,
-        returns=SessionInfo,
-        section="access",
+    _access(
+        "GET /session",
+        "getSession",
+        "Who is signed in, and the CSRF token of the session.",
+        _session,
+        SessionInfo,
     ),
     Endpoint(
-        method="GET",
-        path="/version",
-        name="getVersion",
-        summary="Version of joblens and of the API.",
-        answer=_version,
-        returns=Version,
+        "GET /version",
+        "getVersion",
+        "Version of joblens and of the API.",
+        _version,
+        Version,
         section="server",
     ),
-    Endpoint(
-        method="GET",
-        path="/tokens",
-        name="listTokens",
-        summary="Tokens, newest first.",
-        answer=_tokens,
-        returns=Tokens,
+    _access(
+        "GET /tokens",
+        "listTokens",
+        "Tokens, newest first.",
+        _tokens,
+        Tokens,
         query=TokenPage,
         role=Role.ADMIN,
-        section="access",
     ),
-    Endpoint(
-        method="POST",
-        path="/tokens",
-        name="createToken",
-        summary="Create a token; the secret is shown once.",
-        answer=_create,
-        returns=ShownNewToken,
+    _access(
+        "POST /tokens",
+        "createToken",
+        "Create a token; the secret is shown once.",
+        _create,
+        ShownNewToken,
         body=TokenRequest,
         role=Role.ADMIN,
         status=201,
-        section="access",
     ),
-    Endpoint(
-        method="GET",
-        path="/tokens/{token}",
-        name="getToken",
-        summary="One token.",
-        answer=_token,
-        returns=ShownToken,
+    _access("GET /tokens/{token}", "getToken", "One token.", _token, ShownToken, role=Role.ADMIN),
+    _access(
+        "DELETE /tokens/{token}",
+        "revokeToken",
+        "Revoke a token; it stops working within a second.",
+        _revoke,
+        ShownToken,
         role=Role.ADMIN,
-        section="access",
     ),
-    Endpoint(
-        method="DELETE",
-        path="/tokens/{token}",
-        name="revokeToken",
-        summary="Revoke a token; it stops working within a second.",
-        answer=_revoke,
-        returns=ShownToken,
-        role=Role.ADMIN,
-        section="access",
-    ),
-    Endpoint(
-        method="POST",
-        path="/tokens/{token}/rotate",
-        name="rotateToken",
-        summary="Replace a token by a new one with the same rights.",
-        answer=_rotate,
-        returns=ShownNewToken,
+    _access(
+        "POST /tokens/{token}/rotate",
+        "rotateToken",
+        "Replace a token by a new one with the same rights.",
+        _rotate,
+        ShownNewToken,
         body=Rotation,
         role=Role.ADMIN,
         status=201,
-        section="access",
     ),
-    Endpoint(
-        method="GET",
-        path="/audit",
-        name="listAudit",
-        summary="Changes that were made, newest first.",
-        answer=_audit,
-        returns=AuditPage,
+    _access(
+        "GET /audit",
+        "listAudit",
+        "Changes that were made, newest first.",
+        _audit,
+        AuditPage,
         query=AuditParameters,
         role=Role.ADMIN,
-        section="access",
     ),
 )

@@ -83,9 +83,8 @@ class Reply(Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
 
 
-class Endpoint(Struct, frozen=True, kw_only=True):
-    method: str
-    path: str  # below API
+class Endpoint(Struct, frozen=True):
+    route: str  # method and path below API: GET /jobs/{job}
     name: str  # operationId
     summary: str
     answer: Callable[[Call], Any]  # runs on a store thread
@@ -100,6 +99,29 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     also: tuple[int, ...] = ()  # other statuses with the same result
     section: str = "jobs"
     check: Callable[[Mapping[str, str]], None] | None = None  # of the headers, before the body is decoded
+
+    @property
+    def method(self) -> str:
+        return self.route.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        return self.route.partition(" ")[2]
+
+
+def with_query(answer: Callable[[QueueStore, Principal, Any], Any]) -> Callable[[Call], Any]:
+    return lambda call: answer(call.store, call.principal, call.query)
+
+
+def of_path(name: str, answer: Callable[[QueueStore, Principal, str], Any]) -> Callable[[Call], Any]:
+    """Passes on the parameter `name` of the path."""
+    return lambda call: answer(call.store, call.principal, call.path[name])
+
+
+def of_path_with_query(
+    name: str, answer: Callable[[QueueStore, Principal, str, Any], Any]
+) -> Callable[[Call], Any]:
+    return lambda call: answer(call.store, call.principal, call.path[name], call.query)
 
 
 def routes_of(endpoints: Sequence[Endpoint], server: ServerContext) -> list[Route]:

@@ -1,8 +1,10 @@
 """Endpoints of queues, machines, benchmarks and settings."""
 
+import functools
+
 from joblens.analysis.comparing.bench_history import BenchHistory
 from joblens.app.server import benchmarks, nodes, queue, settings
-from joblens.web.endpoints import Call, Endpoint
+from joblens.web.endpoints import Call, Endpoint, with_query
 
 
 def _nodes(call: Call) -> nodes.Nodes:
@@ -12,86 +14,72 @@ def _nodes(call: Call) -> nodes.Nodes:
     )
 
 
+_server = functools.partial(Endpoint, section="server")
+
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/queue",
-        name="listQueues",
-        summary="Queues: waiting and held jobs, workers, free slots, and why jobs do not run.",
-        answer=lambda call: queue.get_queues(call.store, call.principal, call.server.settings),
-        returns=queue.Queues,
-        section="server",
+    _server(
+        "GET /queue",
+        "listQueues",
+        "Queues: waiting and held jobs, workers, free slots, and why jobs do not run.",
+        lambda call: queue.get_queues(call.store, call.principal, call.server.settings),
+        queue.Queues,
     ),
-    Endpoint(
-        method="GET",
-        path="/queue/waiting",
-        name="listWaiting",
-        summary="Jobs that wait for a worker, in the order in which they start, with position and reason.",
-        answer=lambda call: queue.list_waiting(call.store, call.principal, call.server.settings, call.query),
-        returns=queue.WaitingJobs,
+    _server(
+        "GET /queue/waiting",
+        "listWaiting",
+        "Jobs that wait for a worker, in the order in which they start, with position and reason.",
+        lambda call: queue.list_waiting(call.store, call.principal, call.server.settings, call.query),
+        queue.WaitingJobs,
         query=queue.TicketPage,
-        section="server",
     ),
-    Endpoint(
-        method="GET",
-        path="/queue/leases",
-        name="listLeases",
-        summary="Jobs that workers hold, and how long each lease lasts.",
-        answer=lambda call: queue.list_leases(call.store, call.principal, call.query),
-        returns=queue.Leases,
+    _server(
+        "GET /queue/leases",
+        "listLeases",
+        "Jobs that workers hold, and how long each lease lasts.",
+        with_query(queue.list_leases),
+        queue.Leases,
         query=queue.TicketPage,
-        section="server",
     ),
-    Endpoint(
-        method="GET",
-        path="/nodes",
-        name="listNodes",
-        is_slow=True,
-        summary="Machines with capacity, use, jobs and workers.",
-        answer=_nodes,
-        returns=nodes.Nodes,
+    _server(
+        "GET /nodes",
+        "listNodes",
+        "Machines with capacity, use, jobs and workers.",
+        _nodes,
+        nodes.Nodes,
         query=nodes.NodePage,
-        section="server",
+        is_slow=True,
     ),
-    Endpoint(
-        method="GET",
-        path="/nodes/measurements",
-        name="getMeasurements",
-        summary="Where each number of the newest ended job of `host` was read, or why it was not.",
-        answer=lambda call: nodes.get_measurements(call.store, call.principal, call.query.host),
-        returns=nodes.NodeMeasurements,
+    _server(
+        "GET /nodes/measurements",
+        "getMeasurements",
+        "Where each number of the newest ended job of `host` was read, or why it was not.",
+        lambda call: nodes.get_measurements(call.store, call.principal, call.query.host),
+        nodes.NodeMeasurements,
         query=nodes.NodeName,
-        section="server",
     ),
-    Endpoint(
-        method="GET",
-        path="/benchmarks",
-        name="listBenchmarks",
-        is_slow=True,
-        summary="Benchmarks with their newest result, its noise and its change.",
-        answer=lambda call: benchmarks.list_benchmarks(call.principal, call.server.settings, call.query),
-        returns=benchmarks.Benchmarks,
+    _server(
+        "GET /benchmarks",
+        "listBenchmarks",
+        "Benchmarks with their newest result, its noise and its change.",
+        lambda call: benchmarks.list_benchmarks(call.principal, call.server.settings, call.query),
+        benchmarks.Benchmarks,
         query=benchmarks.BenchPage,
-        section="server",
-    ),
-    Endpoint(
-        method="GET",
-        path="/benchmarks/results",
-        name="getBenchmark",
         is_slow=True,
-        summary="Results of the benchmark `name`, oldest first, each compared with the one before it.",
-        answer=lambda call: benchmarks.get_benchmark(call.principal, call.server.settings, call.query.name),
-        returns=BenchHistory,
-        query=benchmarks.BenchName,
-        section="server",
     ),
-    Endpoint(
-        method="GET",
-        path="/settings",
-        name="getSettings",
-        summary="Settings in force with their origin; secrets are redacted.",
-        answer=lambda call: settings.get_settings(call.principal, call.server.settings, call.server.config),
-        returns=settings.ShownSettings,
-        section="server",
+    _server(
+        "GET /benchmarks/results",
+        "getBenchmark",
+        "Results of the benchmark `name`, oldest first, each compared with the one before it.",
+        lambda call: benchmarks.get_benchmark(call.principal, call.server.settings, call.query.name),
+        BenchHistory,
+        query=benchmarks.BenchName,
+        is_slow=True,
+    ),
+    _server(
+        "GET /settings",
+        "getSettings",
+        "Settings in force with their origin; secrets are redacted.",
+        lambda call: settings.get_settings(call.principal, call.server.settings, call.server.config),
+        settings.ShownSettings,
     ),
 )

@@ -1,5 +1,6 @@
 """Endpoints of workflows and runs, tools, workers and health."""
 
+import functools
 from typing import Any
 
 from msgspec import Struct
@@ -9,7 +10,7 @@ from joblens.app.server.changes import RunBody, RunRerun
 from joblens.app.server.machine import Health, NamePage, Tools, Workers, get_health, get_tools, get_workers
 from joblens.model.access import Role
 from joblens.model.runs.run import Run, Workflow
-from joblens.web.endpoints import Call, Endpoint
+from joblens.web.endpoints import Call, Endpoint, of_path, of_path_with_query, with_query
 from joblens.web.job_api import changer
 
 
@@ -19,162 +20,129 @@ class PlanDocument(Struct, frozen=True, kw_only=True):
     plan: dict[str, Any]
 
 
-def _run(call: Call) -> str:
-    return call.path["run"]
-
-
 def _plan(call: Call) -> PlanDocument:
     from msgspec import to_builtins
 
-    return PlanDocument(plan=to_builtins(runs.get_plan(call.store, call.principal, _run(call))))
+    return PlanDocument(plan=to_builtins(runs.get_plan(call.store, call.principal, call.path["run"])))
 
+
+_runs = functools.partial(Endpoint, section="runs")
+_server = functools.partial(Endpoint, section="server")
 
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/workflows",
-        name="listWorkflows",
-        summary="Workflows and the state of their newest run, newest first.",
-        answer=lambda call: runs.list_workflows(call.store, call.principal, call.query),
-        returns=runs.Workflows,
+    _runs(
+        "GET /workflows",
+        "listWorkflows",
+        "Workflows and the state of their newest run, newest first.",
+        with_query(runs.list_workflows),
+        runs.Workflows,
         query=runs.PageQuery,
-        section="runs",
     ),
-    Endpoint(
-        method="GET",
-        path="/workflows/{workflow}",
-        name="getWorkflow",
-        summary="One workflow.",
-        answer=lambda call: runs.find_workflow(call.store, call.principal, call.path["workflow"]),
-        returns=Workflow,
-        section="runs",
+    _runs(
+        "GET /workflows/{workflow}",
+        "getWorkflow",
+        "One workflow.",
+        of_path("workflow", runs.find_workflow),
+        Workflow,
     ),
-    Endpoint(
-        method="GET",
-        path="/workflows/{workflow}/runs",
-        name="listRuns",
-        summary="Runs of a workflow, newest first.",
-        answer=lambda call: runs.list_runs(call.store, call.principal, call.path["workflow"], call.query),
-        returns=runs.RunList,
+    _runs(
+        "GET /workflows/{workflow}/runs",
+        "listRuns",
+        "Runs of a workflow, newest first.",
+        of_path_with_query("workflow", runs.list_runs),
+        runs.RunList,
         query=runs.PageQuery,
-        section="runs",
     ),
-    Endpoint(
-        method="POST",
-        path="/runs",
-        name="startRun",
-        is_slow=True,
-        summary="Start a workflow in the background.",
-        answer=lambda call: changer(call).start_run(call.body),
-        returns=Run,
+    _runs(
+        "POST /runs",
+        "startRun",
+        "Start a workflow in the background.",
+        lambda call: changer(call).start_run(call.body),
+        Run,
         body=RunBody,
         role=Role.OPERATOR,
+        is_slow=True,
         status=201,
-        section="runs",
     ),
-    Endpoint(
-        method="GET",
-        path="/runs/{run}",
-        name="getRun",
-        summary="One run, with the file as it was.",
-        answer=lambda call: runs.get_run(call.store, call.principal, _run(call)),
-        returns=Run,
-        section="runs",
+    _runs(
+        "GET /runs/{run}", "getRun", "One run, with the file as it was.", of_path("run", runs.get_run), Run
     ),
-    Endpoint(
-        method="GET",
-        path="/runs/{run}/jobs",
-        name="listRunJobs",
-        is_slow=True,
-        summary="Every job of a run with the numbers of its last attempt.",
-        answer=lambda call: runs.list_run_jobs(call.store, call.principal, _run(call), call.query),
-        returns=runs.RunJobs,
+    _runs(
+        "GET /runs/{run}/jobs",
+        "listRunJobs",
+        "Every job of a run with the numbers of its last attempt.",
+        of_path_with_query("run", runs.list_run_jobs),
+        runs.RunJobs,
         query=runs.PageQuery,
-        section="runs",
-    ),
-    Endpoint(
-        method="GET",
-        path="/runs/{run}/events",
-        name="listRunEvents",
-        summary="Events of a run in order.",
-        answer=lambda call: runs.list_run_events(call.store, call.principal, _run(call), call.query),
-        returns=runs.RunEvents,
-        query=runs.PageQuery,
-        section="runs",
-    ),
-    Endpoint(
-        method="GET",
-        path="/runs/{run}/plan",
-        name="getPlan",
         is_slow=True,
-        summary="The jobs and dependencies of a run.",
-        answer=_plan,
-        returns=PlanDocument,
-        section="runs",
     ),
-    Endpoint(
-        method="POST",
-        path="/runs/{run}/cancel",
-        name="cancelRun",
-        summary="Cancel a run.",
-        answer=lambda call: changer(call).cancel_run(_run(call)),
-        returns=Run,
+    _runs(
+        "GET /runs/{run}/events",
+        "listRunEvents",
+        "Events of a run in order.",
+        of_path_with_query("run", runs.list_run_events),
+        runs.RunEvents,
+        query=runs.PageQuery,
+    ),
+    _runs(
+        "GET /runs/{run}/plan",
+        "getPlan",
+        "The jobs and dependencies of a run.",
+        _plan,
+        PlanDocument,
+        is_slow=True,
+    ),
+    _runs(
+        "POST /runs/{run}/cancel",
+        "cancelRun",
+        "Cancel a run.",
+        lambda call: changer(call).cancel_run(call.path["run"]),
+        Run,
         role=Role.OPERATOR,
         status=202,
-        section="runs",
     ),
-    Endpoint(
-        method="POST",
-        path="/runs/{run}/resume",
-        name="resumeRun",
-        is_slow=True,
-        summary="Continue a run that was stopped, in the background.",
-        answer=lambda call: changer(call).resume_run(_run(call)),
-        returns=Run,
+    _runs(
+        "POST /runs/{run}/resume",
+        "resumeRun",
+        "Continue a run that was stopped, in the background.",
+        lambda call: changer(call).resume_run(call.path["run"]),
+        Run,
         role=Role.OPERATOR,
-        status=202,
-        section="runs",
-    ),
-    Endpoint(
-        method="POST",
-        path="/runs/{run}/rerun",
-        name="rerunRun",
         is_slow=True,
-        summary="Start a new run that repeats part of a run; other jobs keep their results.",
-        answer=lambda call: changer(call).rerun_run(_run(call), call.body),
-        returns=Run,
+        status=202,
+    ),
+    _runs(
+        "POST /runs/{run}/rerun",
+        "rerunRun",
+        "Start a new run that repeats part of a run; other jobs keep their results.",
+        lambda call: changer(call).rerun_run(call.path["run"], call.body),
+        Run,
         body=RunRerun,
         role=Role.OPERATOR,
+        is_slow=True,
         status=201,
-        section="runs",
     ),
-    Endpoint(
-        method="GET",
-        path="/tools",
-        name="listTools",
-        summary="Tools that run scripts with parameters on the server's machine.",
-        answer=lambda call: get_tools(call.query),
-        returns=Tools,
+    _server(
+        "GET /tools",
+        "listTools",
+        "Tools that run scripts with parameters on the server's machine.",
+        lambda call: get_tools(call.query),
+        Tools,
         query=NamePage,
-        section="server",
     ),
-    Endpoint(
-        method="GET",
-        path="/workers",
-        name="listWorkers",
-        summary="Workers by name, and queues.",
-        answer=lambda call: get_workers(call.store, call.principal, call.server.settings, call.query),
-        returns=Workers,
+    _server(
+        "GET /workers",
+        "listWorkers",
+        "Workers by name, and queues.",
+        lambda call: get_workers(call.store, call.principal, call.server.settings, call.query),
+        Workers,
         query=NamePage,
-        section="server",
     ),
-    Endpoint(
-        method="GET",
-        path="/health",
-        name="getHealth",
-        summary="Whether the server can read its store.",
-        answer=lambda call: get_health(call.store),
-        returns=Health,
-        section="server",
+    _server(
+        "GET /health",
+        "getHealth",
+        "Whether the server can read its store.",
+        lambda call: get_health(call.store),
+        Health,
     ),
 )

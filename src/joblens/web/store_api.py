@@ -51,14 +51,12 @@ def _question(
     *,
     is_slow: bool = False,
 ) -> Endpoint:
-    words = name.split("-")
     return Endpoint(
-        method="POST",
-        path=f"/store/{name}",
-        name="store" + "".join(word.capitalize() for word in words),
-        summary=summary,
-        answer=lambda call: Reply(value=answer(call), headers=_HEADERS),
-        returns=returns,
+        f"POST /store/{name}",
+        "store" + "".join(word.capitalize() for word in name.split("-")),
+        summary,
+        lambda call: Reply(value=answer(call), headers=_HEADERS),
+        returns,
         body=body,
         role=role,
         headers=headers or {},

@@ -7,7 +7,7 @@ import enum
 
 from msgspec import Struct
 
-from joblens.analysis.numbers.rates import is_out_of_memory
+from joblens.analysis.numbers.rates import is_memory_measured, is_out_of_memory
 from joblens.model.jobs.job import Job, Outcome, Record, Status
 from joblens.model.values.units import format_bytes, format_duration
 
@@ -126,9 +126,7 @@ def _was_killed_above(outcome: Outcome, limit: int | None) -> bool:
 
 
 def _is_measured(record: Record, outcome: Outcome) -> bool:
-    accounting = record.attempt.accounting if record.attempt is not None else ""
-    has_numbers = outcome.usage.oom_kills is not None or outcome.usage.memory_peak_bytes is not None
-    return outcome.reason in ("not-started", "limit") or (has_numbers and accounting not in ("", "sacct"))
+    return outcome.reason in ("not-started", "limit") or is_memory_measured(record, outcome)
 
 
 def _by_exit_code(job: Job, outcome: Outcome, time_limit: float | None) -> tuple[Cause, str, bool]:

@@ -133,6 +133,13 @@ def is_out_of_memory(outcome: Outcome) -> bool:
     return outcome.reason == "out-of-memory" or bool(outcome.usage.oom_kills)
 
 
+def is_memory_measured(record: Record, outcome: Outcome) -> bool:
+    """Whether joblens itself measured memory: then running out of it is known, not guessed."""
+    accounting = record.attempt.accounting if record.attempt is not None else ""
+    has_numbers = outcome.usage.oom_kills is not None or outcome.usage.memory_peak_bytes is not None
+    return has_numbers and accounting not in ("", "sacct")
+
+
 NOT_MEASURED = "not measured"  # unspecified: an import, a record of an older joblens
 NO_GRID_FACTOR = "no grid factor is set (energy.grid_co2_g_per_kwh)"
 ONLY_IMPORTED = "joblens does not add up resident sizes; imported files may"

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from joblens.analysis.formats.history import returncode_of
 from joblens.analysis.numbers.rates import (
+    is_memory_measured,
     is_out_of_memory,
     is_throttled,
     node_count,
@@ -167,7 +168,8 @@ def _known(
 
 
 def likely_causes(record: Record, outcome: Outcome) -> Iterator[LikelyCause]:
-    """For a failure that no limit of ours explains: killed early points at memory, late at time."""
+    """For a failure that no limit of ours explains: killed early points at memory, late at time. Where
+    memory was measured, exit code 137 alone does not."""
     if is_out_of_memory(outcome) or outcome.status in (Status.TIMEOUT, Status.CANCELLED):
         return
     needs, code = record.job.requirements, returncode_of(outcome)
@@ -175,7 +177,8 @@ def likely_causes(record: Record, outcome: Outcome) -> Iterator[LikelyCause]:
     memory = peak / needs.memory_bytes if peak is not None and needs.memory_bytes else None
     runtime = outcome.duration_s / needs.timeout_s if needs.timeout_s else None
     is_early = runtime is None or runtime < _EARLY
-    likely_oom = (memory is not None and memory > 1) or (code == _KILLED and is_early)
+    is_killed_early = code == _KILLED and is_early and not is_memory_measured(record, outcome)
+    likely_oom = (memory is not None and memory > 1) or is_killed_early
     likely_timeout = (runtime is not None and runtime > _LATE) or code in TIMEOUT_CODES
     if likely_oom or likely_timeout:
         yield LikelyCause(

@@ -13,10 +13,22 @@ from joblens.agent.runs.signals import wakeups_ignored
 from joblens.agent.runtime.ownership import RunLock, is_gone
 from joblens.analysis.findings.failure_causes import Cause, Diagnosis, diagnose
 from joblens.analysis.runs.status import run_label
+from joblens.app.driving.checks import RunRequest
+from joblens.app.driving.requests import load_run
+from joblens.app.driving.start import Runs
 from joblens.app.runs.control import driven_by_another, refuse_unfinished_base
 from joblens.app.runs.state import JobStanding, RunState, state_of_run
-from joblens.app.wiring.drivers import spool_dir, store_name
-from joblens.engine.life.recovery_plan import Failure, JobRecovery, capped, requests_of
+from joblens.app.wiring.agent_context import current_user
+from joblens.app.wiring.drivers import StoreConnection, spool_dir, store_name
+from joblens.app.workflows.loader import LoadedSpec
+from joblens.engine.life.recovery_plan import (
+    Failure,
+    JobRecovery,
+    RecoveryChoice,
+    capped,
+    plan_recovery,
+    requests_of,
+)
 from joblens.engine.progress.allocations import RunAllocations
 from joblens.engine.schedule.replay import notes_of
 from joblens.model.errors import InputError, PlanError, RecoveryRefused, RunIsDriven, UnknownJob
@@ -78,6 +90,27 @@ def reset_jobs(
         facts.append(RunEnded(RunStatus.STOPPED))
     now_us = time.time_ns() // 1000
     store.apply([RunNoted(RunEvent(new_uuid(), run.uuid, now_us, fact)) for fact in facts])
+
+
+class JobReset(Struct, frozen=True):
+    """Jobs to reset, by name and by (index, last attempt)."""
+
+    chosen: tuple[str, ...]
+    dependents: tuple[str, ...]
+    completed: tuple[str, ...]  # that succeeded; their results are replaced
+    jobs: tuple[tuple[int, int], ...]
+
+
+def plan_reset(store: Store, run: Run, chosen: Collection[int]) -> JobReset:
+    """Returns the jobs and their dependents, without cancelled ones that are not chosen."""
+    state = state_of_run(store, run)
+    jobs = [state.jobs[index] for index in with_dependants(state, chosen, cancelled_jobs(store, run))]
+    return JobReset(
+        chosen=tuple(job.name for job in jobs if job.index in chosen),
+        dependents=tuple(job.name for job in jobs if job.index not in chosen),
+        completed=tuple(job.name for job in jobs if job.state is JobState.COMPLETED),
+        jobs=tuple((job.index, last_attempt(job)) for job in jobs),
+    )
 
 
 def last_attempt(job: JobStanding) -> int:
@@ -239,21 +272,84 @@ def run_hook(
     )
 
 
-# ---- for --json -----------------------------------------------------------------------------------------
+# ---- decide, write, run -----------------------------------------------------------------------------------
 
 
-def recovery_document(
-    run: Run, found: RunFailures, jobs: Sequence[JobRecovery], to_run: Sequence[int], *, is_dry_run: bool
-) -> dict[str, Any]:
-    return {
-        "run": run_label(run),
-        "run_uuid": run.uuid,
-        "dry_run": is_dry_run,
-        "failures": [_form(one) for one in jobs],
-        "retried": sum(one.is_retried for one in jobs),
-        "skipped": sum(not one.is_retried for one in jobs),
-        "jobs_to_run": found.names(to_run),
-    }
+class Recovery(Struct, frozen=True):
+    """A decided recovery. `to_run`: all jobs that then run."""
+
+    run: Run
+    found: RunFailures
+    jobs: tuple[JobRecovery, ...]
+    to_run: tuple[int, ...]
+
+    @property
+    def has_work(self) -> bool:
+        return any(one.is_retried for one in self.jobs) or bool(self.to_run)
+
+    def document(self, *, is_dry_run: bool = False) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "run": run_label(self.run),
+            "run_uuid": self.run.uuid,
+            "dry_run": is_dry_run,
+            "failures": [_form(one) for one in self.jobs],
+            "retried": sum(one.is_retried for one in self.jobs),
+            "skipped": sum(not one.is_retried for one in self.jobs),
+            "jobs_to_run": self.found.names(self.to_run),
+        }
+
+
+def decide(
+    runs: Runs,
+    store: Store,
+    run: Run,
+    settings: Settings,
+    choose: Callable[[tuple[Failure, ...]], RecoveryChoice],
+) -> Recovery:
+    """Diagnoses the failures and limits requests to the capacity of the run's engine. Writes nothing."""
+    found = failures_of(store, run)
+    jobs = plan_recovery(found.failures, choose(found.failures))
+    whole, loaded = load_run(store, run, settings)
+
+    def check(raised: Plan) -> None:
+        loaded.plan = raised
+        with runs.validated(_held(whole, loaded, jobs_to_run(found, jobs))):
+            pass
+
+    if any(one.is_retried for one in jobs):
+        jobs = fit_to_engine(loaded.plan, jobs, check)
+    return Recovery(run, found, jobs, jobs_to_run(found, jobs))
+
+
+def write_recovery(
+    recovery: Recovery,
+    hook: Sequence[str],
+    connection: StoreConnection,
+    settings: Settings,
+    say: Callable[[str], None],
+) -> Run:
+    """Runs the hook, then records the recovery. Returns the run, ready to be resumed. Raises
+    RecoveryRefused."""
+    run = recovery.run
+    retried = [one.failure for one in recovery.jobs if one.is_retried]
+    unknown = [one for one in retried if one.diagnosis.cause is Cause.UNKNOWN]
+    if hook and unknown:
+        run_hook(hook, run, unknown, settings, say)
+    if retried:
+        jobs = [(one.index, one.attempt) for one in retried]
+        store = connection.to_write().direct()
+        reset_jobs(store, run, jobs, requests_of(recovery.jobs), current_user())
+    return connection.to_read().find_run(run.uuid)
+
+
+def recovered_request(store: Store, run: Run, settings: Settings, to_run: tuple[int, ...]) -> RunRequest:
+    """Returns the request to resume the run, whose lock this process holds."""
+    return _held(*load_run(store, run, settings), to_run)
+
+
+def _held(run: Run, loaded: LoadedSpec, left: tuple[int, ...]) -> RunRequest:
+    return RunRequest(loaded=loaded, options=run.options, resumed=run, is_held=True, left=left)
 
 
 def _form(one: JobRecovery) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct, json
 from msgspec.structs import replace
 
+from joblens.analysis.runs.status import run_label
 from joblens.app.jobs.preparation import prepare
 from joblens.app.jobs.requests import Request
 from joblens.app.jobs.submission import request_cancel, submit
@@ -205,38 +206,49 @@ class Changer:
         loaded = load_document(asked.workflow, asked.parameters, asked.cwd)
         options = hide_secrets(loaded, with_broker(options, self._settings))
         known = workflow_without_file(self._store, loaded.plan.name)
-        request = RunRequest(loaded=loaded, options=options, workflow=known or "", detach=True)
+        request = RunRequest(loaded=loaded, options=options, workflow=known or "")
         run = self._detached(lambda _store: request)
         self._audit("run-start", run.uuid, {"name": loaded.plan.name})
         return run
 
     def resume_run(self, ident: str) -> Run:
         """Continues a run in a process of its own. Raises InputError or RunIsDriven."""
-        from joblens.app.driving.resuming import resume_request
+        from joblens.app.driving.requests import refuse_finished, resume_request
+        from joblens.app.runs.control import refuse_command
 
         self._caller.require(Role.OPERATOR)
         self._check_may_run()
         run = find_run(self._store, self._caller, ident)
-        resumed = self._detached(
-            lambda store: replace(resume_request(store, run, self._settings), detach=True)
-        )
+        refuse_command(run, self._store)
+        refuse_finished(run, can_resume=True)
+
+        def request(store: Store) -> "RunRequest":
+            made, can_resume = resume_request(store, run, self._settings)
+            refuse_finished(run, can_resume=can_resume)
+            return made
+
+        resumed = self._detached(request)
         self._audit("run-resume", run.uuid)
         return resumed
 
     def rerun_run(self, ident: str, asked: RunRerun) -> Run:
         """Starts a new run that repeats part of an earlier one."""
-        from joblens.app.driving.resuming import rerun_request
+        from joblens.app.driving.requests import RerunPart, rerun_request
 
         self._caller.require(Role.OPERATOR)
         self._check_may_run()
         if asked.failed and asked.only:
             raise InputError("give failed or only, not both", hint="without both, all jobs run again")
         base = find_run(self._store, self._caller, ident)
-        new = self._detached(
-            lambda store: replace(
-                rerun_request(store, base, self._settings, failed=asked.failed, only=asked.only), detach=True
-            )
-        )
+        part = RerunPart.FAILED if asked.failed else RerunPart.ONLY if asked.only else RerunPart.ALL
+
+        def request(store: Store) -> "RunRequest":
+            made = rerun_request(store, base, self._settings, part, asked.only)
+            if made.again is not None and made.again.is_empty:
+                raise InputError(f"no job of run {run_label(base)} needs to run again")
+            return made
+
+        new = self._detached(request)
         self._audit("run-rerun", base.uuid, {"new": new.uuid})
         return new
 
@@ -249,7 +261,7 @@ class Changer:
             runs = Runs(
                 self._settings, self._config, connection, self._warn, lambda: OwnLog(self._settings.logs)
             )
-            prepared = runs.prepare(request(connection.to_read()))
+            prepared = runs.prepare(replace(request(connection.to_read()), detach=True))
             runs.detach(prepared)
         return self._store.find_run(prepared.uuid)
 
@@ -286,12 +298,12 @@ class Changer:
 
     def delete_jobs(self, asked: DeleteJobs) -> Done:
         """As `delete`, with workflows. Nothing is deleted if one of the jobs or workflows must stay."""
-        from joblens.app.jobs.deletion import refuse_resumable
+        from joblens.app.runs.deletion import refuse_resumable
 
         self._caller.require(Role.ADMIN)
         workflows = [find_workflow(self._store, self._caller, ident) for ident in asked.workflows]
         for workflow in workflows:
-            refuse_resumable(self._store, workflow, None)
+            refuse_resumable(self._store, workflow, None, self._settings)
         gone = self._delete(self._jobs(asked.uuids))
         removed = [each for each in workflows if self._store.delete_workflow(each.uuid)]
         for workflow in removed:
@@ -327,9 +339,9 @@ class Changer:
             self._audit("job-cancel", run.uuid, {"index": index})
 
     def _delete(self, records: list[Record]) -> list[Tombstone]:
-        from joblens.app.jobs.deletion import Mirrors, delete, select
+        from joblens.app.runs.deletion import Mirrors, delete, select
 
-        selection = select(self._store, records, None)
+        selection = select(self._store, records, None, self._settings)
         if selection.obstacles:
             first = selection.obstacles[0]
             raise Conflict(f"job {first.record.number} {first.reason}", hint=first.hint)

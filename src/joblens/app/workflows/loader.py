@@ -377,13 +377,13 @@ def source_of(store: Store, run: Run) -> str:
     return source if here.startswith("..") else here
 
 
-def changed_source(store: Store, run: Run) -> str:
-    """Returns the file if it exists and differs from the run's. `run`: complete, with its secrets."""
+def changed_source(store: Store, run: Run, text: str) -> str:
+    """Returns the run's file if it exists and differs from `text`: the recorded one, with its secrets."""
     source = source_of(store, run)
     if not source:
         return ""
     try:
         with open(source, encoding="utf-8-sig", newline="") as file:
-            return "" if file.read() == run.spec_text else source
+            return "" if file.read() == text else source
     except (OSError, UnicodeDecodeError):
         return ""

@@ -15,7 +15,7 @@ from joblens.model.history import HistoryQuery
 from joblens.views.text.numbers import counted
 
 if TYPE_CHECKING:
-    from joblens.app.jobs.deletion import Obstacle
+    from joblens.app.runs.deletion import Obstacle
     from joblens.model.jobs.job import Record
 
 _SHOWN = 10
@@ -33,8 +33,8 @@ def command(session: Session, idents: tuple[str, ...], query: HistoryQuery, dry_
     Jobs are named by ID, or chosen with filters. Jobs that have not ended, and jobs of runs that can be
     resumed, are refused by ID and left out by filter.
     """
-    from joblens.app.jobs.deletion import refuse, select
     from joblens.app.queue.watch import find_tasks
+    from joblens.app.runs.deletion import refuse, select
 
     if bool(idents) == is_narrowed(query):
         raise InputError(
@@ -47,7 +47,7 @@ def command(session: Session, idents: tuple[str, ...], query: HistoryQuery, dry_
         records = list({record.job.uuid: record for record in found}.values())
     else:
         records = list(store.records(with_run_found(store, query)))
-    selection = select(store, records, _owner(session))
+    selection = select(store, records, _owner(session), session.settings)
     if idents:
         refuse(selection.obstacles)
     return delete_selected(session, selection.jobs, selection.obstacles, dry_run=dry_run, yes=yes)
@@ -99,7 +99,7 @@ def _delete(session: Session, jobs: "Sequence[Record]") -> None:
     if remote is not None:
         remote.delete(record.job.uuid for record in jobs)
         return
-    from joblens.app.jobs.deletion import Mirrors, delete
+    from joblens.app.runs.deletion import Mirrors, delete
     from joblens.app.wiring.agent_context import current_user
     from joblens.app.wiring.drivers import SystemClock
 
@@ -137,16 +137,16 @@ def _form(jobs: "Sequence[Record]", obstacles: "Sequence[Obstacle]", *, dry_run:
 @shared_options
 def delete_workflows(session: Session, idents: tuple[str, ...], dry_run: bool, yes: bool) -> int:
     """Delete workflows with all their runs and jobs, like 'joblens delete'. This cannot be undone."""
-    from joblens.app.jobs.deletion import refuse, refuse_resumable, select
+    from joblens.app.runs.deletion import refuse, refuse_resumable, select
 
     store = session.current_store
     workflows = [store.find_workflow(ident) for ident in dict.fromkeys(idents)]
     jobs: list[Record] = []
     for workflow in workflows:
-        refuse_resumable(store, workflow, _owner(session))
+        refuse_resumable(store, workflow, _owner(session), session.settings)
         for run in store.runs(workflow.uuid):
             jobs += store.records(structs.replace(HistoryQuery(), run_uuid=run.uuid))
-    selection = select(store, jobs, _owner(session))
+    selection = select(store, jobs, _owner(session), session.settings)
     refuse(selection.obstacles)
     code = delete_selected(session, selection.jobs, (), dry_run=dry_run, yes=yes or not selection.jobs)
     if code == 0 and not dry_run:

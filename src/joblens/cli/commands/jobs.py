@@ -75,45 +75,28 @@ def reset(session: Session, run: "Run", chosen: Sequence[int], *, dry_run: bool,
     from contextlib import nullcontext
 
     from joblens.analysis.runs.status import run_label
-    from joblens.app.driving.recovery import (
-        cancelled_jobs,
-        hold_run,
-        last_attempt,
-        reset_jobs,
-        with_dependants,
-    )
+    from joblens.app.driving.recovery import hold_run, plan_reset, reset_jobs
     from joblens.app.runs.control import refuse_command
-    from joblens.app.runs.state import state_of_run
     from joblens.app.wiring.agent_context import current_user
-    from joblens.app.wiring.drivers import open_store_directly
-    from joblens.model.runs.run import JobState
 
     refuse_command(run, session.store)
     with nullcontext() if dry_run else hold_run(run, session.store, session.settings):
-        state = state_of_run(session.store, run)
-        every = with_dependants(state, chosen, cancelled_jobs(session.store, run))
-        names = [state.jobs[index].name for index in sorted(set(chosen) & set(every))]
-        behind = [state.jobs[index].name for index in every if index not in set(chosen)]
-        done = [state.jobs[index].name for index in every if state.jobs[index].state is JobState.COMPLETED]
-        if every and not dry_run:
-            if done:
-                _warn(session, done, no_prompts=no_prompts)
-            direct = open_store_directly(session.settings, session.warn)
-            try:
-                jobs = [(index, last_attempt(state.jobs[index])) for index in every]
-                reset_jobs(direct, run, jobs, (), current_user())
-            finally:
-                direct.close()
+        planned = plan_reset(session.store, run, chosen)
+        if planned.jobs and not dry_run:
+            if planned.completed:
+                _warn(session, planned.completed, no_prompts=no_prompts)
+            store = session.connection.to_write().direct()
+            reset_jobs(store, run, planned.jobs, (), current_user())
     if session.json:
-        form = {"reset": names, "dependants": behind, "completed": done}
+        form = {"reset": planned.chosen, "dependants": planned.dependents, "completed": planned.completed}
         session.write_json({"run": run_label(run), "run_uuid": run.uuid, "dry_run": dry_run, **form})
         return
-    if not every:
+    if not planned.jobs:
         session.write(f"No job of run {run_label(run)} needs a reset\n")
         return
-    session.write(f"{'Would reset' if dry_run else 'Reset'}: {_shown(names)}\n")
-    if behind:
-        session.write(f"with their dependents: {_shown(behind)}\n")
+    session.write(f"{'Would reset' if dry_run else 'Reset'}: {_shown(planned.chosen)}\n")
+    if planned.dependents:
+        session.write(f"with their dependents: {_shown(planned.dependents)}\n")
     if not dry_run:
         session.write(f"joblens resume {run_label(run)} runs them\n")
 

@@ -10,6 +10,7 @@ from joblens.cli.context import Session
 from joblens.model.errors import InputError
 
 if TYPE_CHECKING:
+    from joblens.app.driving.requests import RerunPart
     from joblens.cli.options.table import OptionRow
     from joblens.model.jobs.job import Record
     from joblens.model.runs.run import Run
@@ -130,17 +131,18 @@ class _Output:
                 to.flush()
 
 
-def rerun_run(session: Session, run: "Run", what: str, given: dict[str, Any]) -> None:
+def rerun_run(session: Session, run: "Run", part: "RerunPart", given: dict[str, Any]) -> None:
     """Starts a new run on the server's machine, and waits for it unless --detach."""
+    from joblens.app.driving.requests import RerunPart
     from joblens.model.runs.run import Run
 
     _refuse_other_options(given, _OF_RUNS | {"only"})
-    if what == "changed":
+    if part is RerunPart.CHANGED:
         raise InputError(
             "--changed compares the file with its present state, which is on the server's machine",
             hint="use --failed, --only or --all",
         )
-    body = {"failed": what == "failed", "only": list(given["only"])}
+    body = {"failed": part is RerunPart.FAILED, "only": list(given["only"])}
     new = _server(session).call("POST", f"/runs/{run.uuid}/rerun", Run, body, is_repeatable=False)
     _report(session, new, waits=not given["detach"])
 

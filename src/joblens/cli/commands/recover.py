@@ -21,18 +21,15 @@ from joblens.views.text.numbers import counted
 
 if TYPE_CHECKING:
     from joblens.agent.runtime.ownership import RunLock
-    from joblens.app.driving.checks import RunRequest
     from joblens.app.driving.driver import RunOutcome
-    from joblens.app.driving.recovery import RunFailures
-    from joblens.app.workflows.loader import LoadedSpec
-    from joblens.engine.life.recovery_plan import JobRecovery
-    from joblens.model.runs.plan import Plan
+    from joblens.app.driving.recovery import Recovery
     from joblens.model.runs.run import Run
 
 
 # shows the question and returns the typed line; raises EOFError at the end of the input
 Ask = Callable[[str], str]
 Say = Callable[[str], None]
+Choose = Callable[[tuple[Failure, ...]], RecoveryChoice]
 _RETRY, _ADJUST, _SKIP = "r", "a", "s"
 
 
@@ -113,24 +110,6 @@ class RecoveryRequest(Struct, frozen=True):
     hook: tuple[str, ...] = ()
 
 
-class Prepared(Struct, frozen=True):
-    """A recovery that was decided and not yet written."""
-
-    run: "Run"
-    found: "RunFailures"
-    jobs: "tuple[JobRecovery, ...]"
-    to_run: tuple[int, ...]
-
-    @property
-    def has_work(self) -> bool:
-        return any(one.is_retried for one in self.jobs) or bool(self.to_run)
-
-    def document(self, *, is_dry_run: bool = False) -> dict[str, Any]:
-        from joblens.app.driving.recovery import recovery_document
-
-        return recovery_document(self.run, self.found, self.jobs, self.to_run, is_dry_run=is_dry_run)
-
-
 def recovery_options(function: F) -> F:
     for option in (
         click.option(
@@ -203,40 +182,41 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
         _report_nothing_failed(session, run, is_dry_run=given["dry_run"])
         return 0
     if given["dry_run"]:
-        prepared = decide(session, run, request)
+        recovery = decide(session, run, lambda _failures: request.choice)
         if session.json:
-            session.write_json(prepared.document(is_dry_run=True))
+            session.write_json(recovery.document(is_dry_run=True))
         else:
-            show(session, prepared)
+            show(session, recovery)
             session.write("Nothing changed\n")
         return 0
     with hold_run(run, store, session.settings) as lock:
-        choose = None if given["no_prompts"] or not session.is_interactive else _wizard(session)
-        prepared = decide(session, store.find_run(run.uuid), request, choose)
+        asks = session.is_interactive and not given["no_prompts"]
+        choose = _wizard(session, request.choice) if asks else lambda _failures: request.choice
+        recovery = decide(session, store.find_run(run.uuid), choose)
         if not session.json and not given["quiet"]:
-            show(session, prepared)
-        if not prepared.has_work:
+            show(session, recovery)
+        if not recovery.has_work:
             if session.json:
-                session.write_json(prepared.document())
-            report_nothing_to_recover(session, prepared)
+                session.write_json(recovery.document())
+            report_nothing_to_recover(session, recovery)
             return 1
-        if choose is not None and not confirm("Run the recovery?", _ask):
+        if asks and not confirm("Run the recovery?", _ask):
             session.write("Nothing changed\n")
             return 1
-        recovered = carry_out(session, prepared, request)
+        recovered = write(session, recovery, request)
         if given["detach"]:
             from joblens.cli.commands.run_spec import detach
 
             lock.release()
-            detach(session, recovered, recovered.options.notify, also={"recovery": prepared.document()})
+            detach(session, recovered, recovered.options.notify, also={"recovery": recovery.document()})
             return 0
-        driven = drive_recovered(session, recovered, prepared, lock, quiet=given["quiet"])
+        driven = drive_recovered(session, recovered, recovery, lock, quiet=given["quiet"])
     if not session.json and not given["quiet"]:
-        _hint_at_rightsize(session, prepared, driven)
+        _hint_at_rightsize(session, recovery, driven)
     return exit_code_of(driven)
 
 
-def _hint_at_rightsize(session: Session, prepared: Prepared, driven: "RunOutcome") -> None:
+def _hint_at_rightsize(session: Session, recovery: "Recovery", driven: "RunOutcome") -> None:
     """The file still has the earlier requests. If jobs failed again for the same reason, the end of the
     run says so."""
     from joblens.analysis.runs.status import run_label
@@ -244,127 +224,78 @@ def _hint_at_rightsize(session: Session, prepared: Prepared, driven: "RunOutcome
     from joblens.app.workflows.loader import source_of
     from joblens.engine.life.recovery_plan import requests_of
 
-    if not requests_of(prepared.jobs) or not source_of(session.store, prepared.run):
+    if not requests_of(recovery.jobs) or not source_of(session.store, recovery.run):
         return
     if not ending_of(session.store, driven).has_too_small:
-        label = run_label(prepared.run)
+        label = run_label(recovery.run)
         session.write(f"  joblens rightsize {label} --write writes the measured needs into the file\n")
 
 
-def decide(
-    session: Session,
-    run: "Run",
-    request: RecoveryRequest,
-    choose: "Callable[[tuple[Failure, ...], RecoveryChoice], RecoveryChoice] | None" = None,
-) -> Prepared:
-    """Diagnoses the failures and limits requests to the capacity of the run's engine. Writes nothing."""
-    from joblens.app.driving.recovery import failures_of, fit_to_engine, jobs_to_run
-    from joblens.engine.life.recovery_plan import plan_recovery
+def decide(session: Session, run: "Run", choose: Choose) -> "Recovery":
+    from joblens.app.driving.recovery import decide as decide_recovery
 
-    found = failures_of(session.store, run)
-    choice = request.choice
-    if choose is not None and found.failures:
-        choice = choose(found.failures, choice)
-    jobs = plan_recovery(found.failures, choice)
-    whole, loaded = resumable(session, run)
-
-    def check(raised: "Plan") -> None:
-        loaded.plan = raised
-        with session.runs.validated(_held(whole, loaded, jobs_to_run(found, jobs))):
-            pass
-
-    if any(one.is_retried for one in jobs):
-        jobs = fit_to_engine(loaded.plan, jobs, check)
-    return Prepared(run, found, jobs, jobs_to_run(found, jobs))
+    return decide_recovery(session.runs, session.store, run, session.settings, choose)
 
 
-def resumable(session: Session, run: "Run") -> "tuple[Run, LoadedSpec]":
-    """Returns the run as it was created, with its secrets and added jobs."""
-    from joblens.app.runs.specs import hide_secrets, whole_run
-    from joblens.app.workflows.loader import grown_plan, loaded_run
+def write(session: Session, recovery: "Recovery", request: RecoveryRequest) -> "Run":
+    from joblens.app.driving.recovery import write_recovery
 
-    whole = whole_run(run, session.store, session.settings)
-    loaded = loaded_run(whole)
-    loaded.plan = grown_plan(loaded, whole)
-    return replace(whole, options=hide_secrets(loaded, whole.options)), loaded
+    def say(text: str) -> None:
+        session.note(f"joblens: {text}")
 
-
-def carry_out(session: Session, prepared: Prepared, request: RecoveryRequest) -> "Run":
-    """Runs the hook, then writes the decision. Raises RecoveryRefused. Returns the run, ready to be
-    resumed."""
-    from joblens.analysis.findings.failure_causes import Cause
-    from joblens.app.driving.recovery import reset_jobs, run_hook
-    from joblens.app.wiring.agent_context import current_user
-    from joblens.engine.life.recovery_plan import requests_of
-
-    run = prepared.run
-    retried = [one.failure for one in prepared.jobs if one.is_retried]
-    unknown = [one for one in retried if one.diagnosis.cause is Cause.UNKNOWN]
-    if request.hook and unknown:
-        run_hook(request.hook, run, unknown, session.settings, lambda text: session.note(f"joblens: {text}"))
-    if retried:
-        jobs = [(one.index, one.attempt) for one in retried]
-        direct = session.connection.to_write().direct()
-        reset_jobs(direct, run, jobs, requests_of(prepared.jobs), current_user())
-    return session.store.find_run(run.uuid)
-
-
-def _held(run: "Run", loaded: "LoadedSpec", left: tuple[int, ...]) -> "RunRequest":
-    """Resumes the run whose lock this process holds."""
-    from joblens.app.driving.checks import RunRequest
-
-    return RunRequest(loaded=loaded, options=run.options, resumed=run, is_held=True, left=left)
+    return write_recovery(recovery, request.hook, session.connection, session.settings, say)
 
 
 def drive_recovered(
-    session: Session, run: "Run", prepared: Prepared, lock: "RunLock", *, quiet: bool
+    session: Session, run: "Run", recovery: "Recovery", lock: "RunLock", *, quiet: bool
 ) -> "RunOutcome":
+    from joblens.app.driving.recovery import recovered_request
     from joblens.cli.commands.run_spec import drive_to_end
 
-    whole, loaded = resumable(session, run)
-    whole = session.runs.prepare(_held(whole, loaded, prepared.to_run))
-    also = {"recovery": prepared.document()}
+    request = recovered_request(session.store, run, session.settings, recovery.to_run)
+    whole = session.runs.prepare(request)
+    also = {"recovery": recovery.document()}
     notify = whole.options.notify
-    return drive_to_end(session, whole, loaded.plan, quiet=quiet, notify=notify, lock=lock, also=also)
+    return drive_to_end(session, whole, request.plan, quiet=quiet, notify=notify, lock=lock, also=also)
 
 
 # ---- text -----------------------------------------------------------------------------------------------
 
 
-def show(session: Session, prepared: Prepared) -> None:
+def show(session: Session, recovery: "Recovery") -> None:
     from joblens.views.runs.recovery import render_failures, render_plan
 
-    if not prepared.jobs:
+    if not recovery.jobs:
         session.write("No job failed\n")
     else:
         width = session.width if session.is_terminal else None
-        session.write_lines(render_failures(prepared.jobs, width=width, paint=session.palette))
-    names = prepared.found.names(prepared.to_run)
-    session.write_lines(render_plan(prepared.jobs, names, width=session.table_width))
+        session.write_lines(render_failures(recovery.jobs, width=width, paint=session.palette))
+    names = recovery.found.names(recovery.to_run)
+    session.write_lines(render_plan(recovery.jobs, names, width=session.table_width))
 
 
 def _report_nothing_failed(session: Session, run: "Run", *, is_dry_run: bool) -> None:
     from joblens.analysis.runs.status import run_label
 
     if session.json:
-        from joblens.app.driving.recovery import failures_of
+        from joblens.app.driving.recovery import Recovery, failures_of
 
-        nothing = Prepared(run, failures_of(session.store, run), (), ())
+        nothing = Recovery(run, failures_of(session.store, run), (), ())
         session.write_json(nothing.document(is_dry_run=is_dry_run))
     else:
         session.write(f"Run {run_label(run)} is completed: there is nothing to recover\n")
 
 
-def report_nothing_to_recover(session: Session, prepared: Prepared) -> None:
+def report_nothing_to_recover(session: Session, recovery: "Recovery") -> None:
     from joblens.analysis.findings.failure_causes import Cause
     from joblens.analysis.runs.status import run_label
     from joblens.app.runs.state import failed_actions
     from joblens.views.text.numbers import counted
 
-    unknown = sum(one.failure.diagnosis.cause is Cause.UNKNOWN for one in prepared.jobs)
+    unknown = sum(one.failure.diagnosis.cause is Cause.UNKNOWN for one in recovery.jobs)
     text = "joblens: nothing can be recovered"
-    if not prepared.jobs and failed_actions(session.store, prepared.run.uuid):
-        label = run_label(prepared.run)
+    if not recovery.jobs and failed_actions(session.store, recovery.run.uuid):
+        label = run_label(recovery.run)
         text += f": an action's command failed; joblens resume {label} runs it again"
     elif unknown:
         them = "it" if unknown == 1 else "them"
@@ -372,11 +303,13 @@ def report_nothing_to_recover(session: Session, prepared: Prepared) -> None:
     session.note(text)
 
 
-def _wizard(session: Session) -> "Callable[[tuple[Failure, ...], RecoveryChoice], RecoveryChoice]":
+def _wizard(session: Session, usual: RecoveryChoice) -> Choose:
     from joblens.engine.life.recovery_plan import plan_recovery
     from joblens.views.runs.recovery import render_failures
 
-    def choose(failures: "tuple[Failure, ...]", usual: "RecoveryChoice") -> "RecoveryChoice":
+    def choose(failures: tuple[Failure, ...]) -> RecoveryChoice:
+        if not failures:
+            return usual
         shown = plan_recovery(failures, usual)
         session.write_lines(render_failures(shown, width=session.width, paint=session.palette))
         return ask_for_choice(failures, usual, _ask, lambda text: session.write(f"{text}\n"))

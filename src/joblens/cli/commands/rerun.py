@@ -16,9 +16,8 @@ from joblens.model.values.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
     from joblens.analysis.comparing.job_differences import Difference
+    from joblens.app.driving.requests import RerunPart
     from joblens.app.runs.job_rerun import JobRerun
-    from joblens.app.runs.reruns import RerunSelection
-    from joblens.app.workflows.loader import LoadedSpec
     from joblens.model.jobs.job import Job, Record
     from joblens.model.runs.run import Run
 
@@ -36,7 +35,7 @@ def rerun_job(session: Session, record: "Record", given: dict[str, Any]) -> None
     cwd = None if given["cwd"] is None else os.path.abspath(given["cwd"])
     again = prepare_rerun(record, session.current_store, session.settings, parse_env(given["env"]), cwd)
     if given["dry_run"]:
-        _tell(session, again)
+        _show_plan(session, again)
         return
     for text in (*again.notes, *described_differences(again.differences)):
         session.warn(text)
@@ -148,7 +147,7 @@ def _limits(job: "Job") -> dict[str, Any]:
     }
 
 
-def _tell(session: Session, again: "JobRerun") -> None:
+def _show_plan(session: Session, again: "JobRerun") -> None:
     from joblens.app.jobs.preparation import as_text
     from joblens.model.redaction.secrets import redact_argv, redact_env
 
@@ -218,6 +217,7 @@ def command(
     With a JOB, run its command again in the foreground, with the same directory, limits, parameters and
     environment variables. Reports what has changed since.
     """
+    from joblens.app.driving.requests import RerunPart
     from joblens.app.runs.lookup import find_job_or_run
     from joblens.cli.commands import on_server
     from joblens.model.jobs.job import Record
@@ -235,97 +235,55 @@ def command(
         return
     if given["env"] or given["cwd"] is not None:
         raise InputError("--env and --cwd need a job, not a run")
-    only: tuple[str, ...] = given["only"]
-    if failed + changed + everything + bool(only) != 1:
+    chosen = {"failed": failed, "changed": changed, "all": everything, "only": bool(given["only"])}
+    if sum(chosen.values()) != 1:
         raise InputError("give one of --failed, --changed, --only or --all")
-    what = "failed" if failed else "changed" if changed else "only" if only else "all"
+    part = RerunPart(next(name for name, is_chosen in chosen.items() if is_chosen))
     if session.server_url is not None:
-        on_server.rerun_run(session, found, what, given)
+        on_server.rerun_run(session, found, part, given)
     else:
-        _run_again(session, found, what, given)
+        _run_again(session, found, part, given)
 
 
-def _run_again(session: Session, base: "Run", what: str, given: dict[str, Any]) -> None:
-    from joblens.app.driving.checks import RunRequest
-    from joblens.app.runs.control import refuse_command
-    from joblens.app.runs.specs import hide_secrets, whole_batches
+def _run_again(session: Session, base: "Run", part: "RerunPart", given: dict[str, Any]) -> None:
+    from joblens.app.driving.requests import RerunPart, rerun_request
     from joblens.cli.commands.run_spec import carry_out
-    from joblens.plan.workflows.spawning import extended
 
-    refuse_command(base, session.store)
-    first = base
-    base = _whole(session, base, what)
-    loaded, again = _choose(session, base, what, given["only"])
-    if again is not None and again.spawned:
-        loaded.plan = extended(loaded.plan, whole_batches(again.spawned, session.settings))
-        loaded.raise_requests((*loaded.raised, *again.raised))
-    base = replace(base, options=hide_secrets(loaded, base.options))
-    if again is not None and again.is_empty:
+    request = rerun_request(
+        session.store,
+        base,
+        session.settings,
+        part,
+        given["only"],
+        lambda options: with_offer(options, given),
+    )
+    if part is not RerunPart.CHANGED:
+        _warn_of_changed_file(session, base, request.loaded.text)
+    if request.again is not None and request.again.is_empty:
         if session.json:
             session.write_json({"run": None, "base_run_uuid": base.uuid, "again": []})
         else:
             session.write("Nothing needs to run again\n")
         return
-    options = with_offer(base.options, given)
-    warnings = loaded.warnings_for(options.engine)  # of the current file
+    options = request.options
+    warnings = request.loaded.warnings_for(options.engine)  # of the current file
     if not given["quiet"]:
         for warning in warnings:
             session.warn(warning)
     warn_of_other_broker(session, options)
+    request = replace(request, detach=given["detach"])
     workflow = session.store.find_workflow(base.workflow_uuid)
-    request = RunRequest(
-        loaded=loaded, options=options, workflow=workflow, again=again, base=first, detach=given["detach"]
-    )
     notify = given["notify"] or options.notify
     carry_out(session, request, given, known=workflow, notify=notify, warnings=warnings)
 
 
-def _whole(session: Session, base: "Run", what: str) -> "Run":
-    """Adds the parts that the store does not have; the current file needs nothing of the base."""
-    from joblens.app.runs.specs import whole_run
-    from joblens.app.runs.user_data import check_private_values
-
-    keeps_data = what != "all"
-    has_file = what == "changed" and bool(session.store.find_workflow(base.workflow_uuid).source)
-    if has_file and not base.options.parameters:
-        check_private_values(session.store, base, session.settings)
-        return base
-    return whole_run(base, session.store, session.settings, with_user_data=keeps_data)
-
-
-def _choose(
-    session: Session, base: "Run", what: str, only: tuple[str, ...]
-) -> "tuple[LoadedSpec, RerunSelection | None]":
-    from joblens.app.runs.reruns import carry_raised_requests, changed_of, failed_of, selected_of
-    from joblens.app.runs.specs import hide_secrets
-    from joblens.app.workflows.loader import load_spec, loaded_run
-
-    store = session.store
-    if what != "changed":
-        _warn_of_changed_file(session, base)
-    if what == "failed":
-        return loaded_run(base), failed_of(store, base)
-    if what == "only":
-        return loaded_run(base), selected_of(store, base, only)
-    if what == "all":
-        return loaded_run(base), None
-    workflow = store.find_workflow(base.workflow_uuid)
-    if workflow.source:
-        loaded = load_spec(workflow.source, base.options.parameters)
-        carry_raised_requests(store.find_run(base.uuid), loaded)
-    else:
-        loaded = loaded_run(base)
-    hide_secrets(loaded, base.options)  # jobs are compared by their names in the store
-    return loaded, changed_of(store, store.find_run(base.uuid), loaded, base.options.cwd)
-
-
-def _warn_of_changed_file(session: Session, base: "Run") -> None:
+def _warn_of_changed_file(session: Session, base: "Run", text: str) -> None:
     import shlex
 
     from joblens.analysis.runs.status import run_label
     from joblens.app.workflows.loader import changed_source
 
-    source = changed_source(session.store, base)
+    source = changed_source(session.store, base, text)
     if source:
         session.warn(
             f"{source} has changed since run {run_label(base)}; the run repeats the recorded file; "

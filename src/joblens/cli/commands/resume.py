@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec.structs import replace
 
 from joblens.cli.context import Session
 from joblens.cli.options.common import run_argument, shared_options
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _end_if_failed(session: Session, run: "Run") -> None:
-    """Of a run in which nothing can continue. Says what helps, and exits with 1."""
+    """Prints what helps with a failed run in which nothing can continue, and exits with 1."""
     from joblens.analysis.runs.status import run_label
     from joblens.model.runs.run import RunStatus
 
@@ -37,13 +36,12 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
 
     The exit code is that of 'run FILE': 0 if all jobs succeeded, 1 if any failed.
     """
+    from msgspec.structs import replace
+
     from joblens.analysis.runs.status import run_label
-    from joblens.app.driving.checks import RunRequest
-    from joblens.app.driving.resuming import unfinished_jobs
-    from joblens.app.runs.control import refuse_command, refuse_driven
+    from joblens.app.driving.requests import resume_request, unfinished_jobs
+    from joblens.app.runs.control import refuse_command
     from joblens.app.runs.lookup import find_named_run
-    from joblens.app.runs.specs import hide_secrets, whole_run
-    from joblens.app.workflows.loader import grown_plan, loaded_run
     from joblens.cli.commands.run_spec import carry_out
     from joblens.model.runs.run import RunStatus
 
@@ -61,19 +59,12 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
             _end_if_failed(session, run)
         on_server.resume(session, run, given)
         return
-    refuse_driven(run, session.settings)
-    run = whole_run(run, session.store, session.settings)
-    options = with_offer(run.options, given)
-    warn_of_other_broker(session, options)
-    before, run = run, replace(run, options=options)
-    loaded = loaded_run(run)
-    run = replace(run, options=hide_secrets(loaded, run.options))
-    loaded.plan = grown_plan(loaded, run)
-    unfinished, can_resume = unfinished_jobs(session.store, run)
+    request, can_resume = resume_request(
+        session.store, run, session.settings, lambda options: with_offer(options, given)
+    )
+    warn_of_other_broker(session, request.options)
     if not can_resume:
         _end_if_failed(session, run)
-    request = RunRequest(
-        loaded=loaded, options=run.options, resumed=before, left=unfinished, detach=given["detach"]
-    )
+    request = replace(request, detach=given["detach"])
     known = session.store.find_workflow(run.workflow_uuid)
-    carry_out(session, request, given, known=known, notify=given["notify"] or run.options.notify)
+    carry_out(session, request, given, known=known, notify=given["notify"] or request.options.notify)

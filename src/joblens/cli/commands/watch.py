@@ -222,18 +222,14 @@ def _was_stopped_by_someone(session: Session, run: "Run") -> bool:
 
 
 def _resume(session: Session, run: "Run") -> "RunOutcome":
-    """Drives a run whose driver is gone, or that was reset, after the checks of `resume`."""
-    from joblens.app.driving.checks import RunRequest
-    from joblens.app.driving.resuming import unfinished_jobs
-    from joblens.cli.commands.recover import resumable
+    """Drives a run whose driver is gone, or that was reset."""
+    from joblens.app.driving.requests import resume_request
     from joblens.cli.commands.run_spec import drive_to_end
 
     session.note("joblens: the driver of this run has died; resuming it")
-    whole, loaded = resumable(session, run)
-    unfinished, _ = unfinished_jobs(session.store, whole)
-    request = RunRequest(loaded=loaded, options=whole.options, resumed=whole, left=unfinished)
+    request, _ = resume_request(session.store, run, session.settings)
     whole = session.runs.prepare(request)
-    return drive_to_end(session, whole, loaded.plan, quiet=False, notify=whole.options.notify)
+    return drive_to_end(session, whole, request.plan, quiet=False, notify=whole.options.notify)
 
 
 def _recover(
@@ -243,24 +239,24 @@ def _recover(
     Raises RunIsDriven if another process drives it."""
     from joblens.app.driving.recovery import hold_run
     from joblens.cli.commands.recover import (
-        carry_out,
         decide,
         drive_recovered,
         report_nothing_to_recover,
         show,
+        write,
     )
     from joblens.engine.life.recovery_plan import requests_of
 
     with hold_run(run, session.store, session.settings) as lock:
-        prepared = decide(session, session.store.find_run(run.uuid), request)
+        recovery = decide(session, session.store.find_run(run.uuid), lambda _failures: request.choice)
         if session.json:
-            session.write_json_line({"recovery": prepared.document()})
+            session.write_json_line({"recovery": recovery.document()})
         else:
             session.write(f"Recovery {number}\n")
-            show(session, prepared)
-        if not prepared.has_work:
-            report_nothing_to_recover(session, prepared)
+            show(session, recovery)
+        if not recovery.has_work:
+            report_nothing_to_recover(session, recovery)
             return None, False
-        recovered = carry_out(session, prepared, request)
-        driven = drive_recovered(session, recovered, prepared, lock, quiet=False)
-        return driven, bool(requests_of(prepared.jobs))
+        recovered = write(session, recovery, request)
+        driven = drive_recovered(session, recovered, recovery, lock, quiet=False)
+        return driven, bool(requests_of(recovery.jobs))

@@ -48,6 +48,7 @@ _KEY_KINDS = frozenset(
         *("service", "shared", "license", "aws", "azure", "gcp", "openai", "anthropic", "wandb"),
     }
 )
+_SECRET_SIGNS = ("pass", "pwd", "secret", "cred", "key", "auth", "bearer", "jwt", "cookie", "token")
 # `max_tokens`, `pad_token`, `--password-file`, `--no-auth`: about a secret, or nothing of the kind.
 _NO_SECRET_IF_LAST = frozenset(
     {
@@ -156,8 +157,13 @@ _ALLOWED_ENV_PREFIXES = (
 def is_secret_name(name: str) -> bool:
     """Whether a parameter, option or variable of this name holds a secret."""
     bare = name.lstrip("-")
+    if bare.lower() in _NO_SECRET_NAMES:
+        return False
+    plain = bare.lower().replace("_", "")
+    if plain.isascii() and plain.isalnum() and not any(sign in plain for sign in _SECRET_SIGNS):
+        return False  # of nearly all variables: no regular expression has to be compiled
     words = [word.lower() for word in _words().findall(bare)]
-    if not words or bare.lower() in _NO_SECRET_NAMES:
+    if not words:
         return False
     if words[-1] in _NO_SECRET_IF_LAST or not _NO_SECRET_IF_ANY.isdisjoint(words):
         return False
@@ -199,7 +205,7 @@ _OF_A_JOB = ("JOBLENS_", "TORC_", "SLURM_", "PBS_", "LSB_", "PMIX_", "XDG_", "RA
 
 def is_lasting_env(name: str) -> bool:
     """Jobs that differ in no such variable share their recorded environment."""
-    return is_allowed_env(name) and name not in _OF_A_SESSION and not name.startswith(_OF_A_JOB)
+    return name not in _OF_A_SESSION and not name.startswith(_OF_A_JOB) and is_allowed_env(name)
 
 
 _WORD_OR_END = r"""(?s)(?P<word>(?:[^\s'"\\;|&()<>`]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+)|(?P<end>[;|&()\n`])"""

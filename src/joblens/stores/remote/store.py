@@ -91,11 +91,14 @@ class RemoteStore(_Refusing):  # type: ignore[misc]
         return list(self.server.ask("tagged", q.TagPrefix(prefix), q.Tagged).items)
 
     def running(self, *, user: str | None = None, run: str | None = None) -> list[Record]:
-        return self._running({}, q.RunningQuery(user=user, run=run))
+        if user is not None:  # with jobs of which only the start is known, whose user is not
+            return self._running({}, q.RunningQuery(user=user, run=run))
+        statuses = (Status.QUEUED, Status.RUNNING)
+        return list(self.records(HistoryQuery(statuses=statuses, run_uuid=run, ascending=True)))
 
     def still_running(self, known: Mapping[int, Record], most_queued: int | None = None) -> list[Record]:
         digests = {number: q.digest_of_record(record) for number, record in known.items()}
-        found = self._running(known, q.RunningQuery(known=digests))
+        found = self._running(known, q.RunningQuery(known=digests)) if known else self.running()
         return found if most_queued is None else list(_first_queued(found, most_queued))
 
     def _running(self, known: Mapping[int, Record], asked: q.RunningQuery) -> list[Record]:

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from joblens.analysis.numbers.rates import is_throttled, peak_cpu_percent
 from joblens.analysis.runs.table import numbers_of
@@ -17,7 +18,7 @@ from joblens.analysis.sizing.utilization import (
     runtime_text,
     specified_text,
 )
-from joblens.model.jobs.job import Job, Outcome, Record, Requirements, Status, Usage
+from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Record, Requirements, Status, Usage
 from joblens.views.runs.rightsize import render_utilization
 
 GB = 1024**3
@@ -195,6 +196,14 @@ def test_other_failures_get_a_likely_cause(
     assert failed.outcome is not None
     found = [(cause.likely_oom, cause.likely_timeout) for cause in likely_causes(failed, failed.outcome)]
     assert found == ([] if expected is None else [expected])
+
+
+def test_exit_code_137_suggests_no_lack_where_memory_was_measured() -> None:
+    killed = record(Requirements(), status=Status.FAILED, exit_code=137, oom_kills=0)
+    assert killed.outcome is not None
+    attempt = Attempt(started_at_us=1, owner=Owner("host", 1, 2, "boot"), accounting="cgroup-v2")
+    assert len(list(likely_causes(killed, killed.outcome))) == 1
+    assert list(likely_causes(replace(killed, attempt=attempt), killed.outcome)) == []
 
 
 def test_a_certain_cause_is_not_reported_as_a_likely_one() -> None:

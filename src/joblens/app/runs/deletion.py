@@ -9,15 +9,15 @@ from msgspec import Struct
 
 from joblens.app.jobs.epilog import time_series_path
 from joblens.app.jobs.logs import STREAMS
+from joblens.app.runs.specs import whole_run
 from joblens.app.wiring.drivers import history_file
 from joblens.model.errors import InputError, StoreError, UnknownRun
 from joblens.model.history import Tombstone
 from joblens.model.jobs.job import Record
-from joblens.model.runs.run import RunStatus, Workflow
+from joblens.model.runs.run import Run, RunStatus, Workflow
 from joblens.model.settings import Settings
 from joblens.ports.store import QueueStore, Store
 
-_RESUMABLE = (RunStatus.CREATED, RunStatus.RUNNING, RunStatus.STOPPED)
 _LEVELS = 3  # from the logs of a job to the output of its run, at most
 Warn = Callable[[str], None]
 
@@ -46,13 +46,23 @@ class Selection(Struct, frozen=True):
     obstacles: tuple[Obstacle, ...]
 
 
-def select(store: Store, records: Iterable[Record], user: str | None) -> Selection:
+def select(store: Store, records: Iterable[Record], user: str | None, settings: Settings) -> Selection:
     """`user`: who deletes, and may delete only own jobs; None: may delete all jobs."""
     jobs: list[Record] = []
     obstacles: list[Obstacle] = []
-    statuses: dict[str, RunStatus | None] = {}
+    statuses: dict[str, RunStatus | None] = {}  # of runs that can be resumed, by UUID; None: others
     for record in records:
-        found = _obstacle(store, record, user, statuses)
+        found = _obstacle(record, user)
+        if found is None and record.job.run is not None:
+            uuid = record.job.run.run_uuid
+            if uuid not in statuses:
+                statuses[uuid] = _resumable_status(store, uuid, settings)
+            if (status := statuses[uuid]) is not None:
+                found = Obstacle(
+                    record,
+                    f"is needed by a run that is {status} and can be resumed",
+                    f"let the run end first: joblens resume {uuid[:8]}",
+                )
         if found is None:
             jobs.append(record)
         else:
@@ -60,37 +70,36 @@ def select(store: Store, records: Iterable[Record], user: str | None) -> Selecti
     return Selection(tuple(jobs), tuple(obstacles))
 
 
-def _obstacle(
-    store: Store, record: Record, user: str | None, statuses: dict[str, RunStatus | None]
-) -> Obstacle | None:
-    owner, link = record.job.user, record.job.run
+def _obstacle(record: Record, user: str | None) -> Obstacle | None:
+    owner = record.job.user
     if user is not None and owner and owner != user:
         return Obstacle(record, f"belongs to {owner}, not to {user}", f"ask {owner} to delete it")
     if not record.status.is_final:
         state = "running" if record.attempt is not None else "queued"
         return Obstacle(record, f"is {state}", f"cancel it first: joblens cancel {record.number}")
-    if link is None:
-        return None
-    if link.run_uuid not in statuses:
-        statuses[link.run_uuid] = _status_of(store, link.run_uuid)
-    status = statuses[link.run_uuid]
-    if status in _RESUMABLE:
-        return Obstacle(
-            record,
-            f"is needed by a run that is {status} and can be resumed",
-            f"let the run end first: joblens resume {link.run_uuid[:8]}",
-        )
     return None
 
 
-def _status_of(store: Store, run_uuid: str) -> RunStatus | None:
+def _resumable_status(store: Store, run_uuid: str, settings: Settings) -> RunStatus | None:
     try:
-        return store.find_run(run_uuid).status
+        run = store.find_run(run_uuid)
     except UnknownRun:
         return None
+    return run.status if _can_be_resumed(store, run, settings) else None
 
 
-def refuse_resumable(store: Store, workflow: Workflow, user: str | None) -> None:
+def _can_be_resumed(store: Store, run: Run, settings: Settings) -> bool:
+    """Returns False also for a stopped run of this machine whose directory or private file is gone."""
+    if run.status is not RunStatus.STOPPED or run.host != os.uname().nodename:
+        return run.status in (RunStatus.CREATED, RunStatus.RUNNING, RunStatus.STOPPED)
+    try:
+        whole_run(run, store, settings)
+    except InputError:
+        return False
+    return os.path.isdir(run.options.cwd or ".")
+
+
+def refuse_resumable(store: Store, workflow: Workflow, user: str | None, settings: Settings) -> None:
     """Raises InputError if the workflow belongs to another user, or one of its runs has not ended."""
     if user is not None and workflow.user and workflow.user != user:
         raise InputError(
@@ -98,7 +107,7 @@ def refuse_resumable(store: Store, workflow: Workflow, user: str | None) -> None
             hint=f"ask {workflow.user} to delete it",
         )
     for run in store.runs(workflow.uuid):
-        if run.status in _RESUMABLE and run.started_at_us is not None:
+        if run.started_at_us is not None and _can_be_resumed(store, store.find_run(run.uuid), settings):
             raise InputError(
                 f"run {workflow.number}.{run.number} is {run.status} and can be resumed",
                 hint=f"let the run end first: joblens resume {workflow.number}.{run.number}",
