@@ -35,7 +35,7 @@ def decode_cursor(text: str, sort: SortKey, *, ascending: bool) -> Cursor:
     except (ValueError, binascii.Error, msgspec.DecodeError) as error:
         raise InputError(
             f"cursor '{text[:80]}' is not one that a list returned",
-            hint="use `next` of the previous page unchanged, or leave it out to start again",
+            hint="use `next` of the previous page unchanged, or omit it to start again",
         ) from error
     is_text = sort is SortKey.NAME
     if (cursor.sort, cursor.ascending) != (sort, ascending) or (

@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 from joblens.model.jobs.job import Record, Status
 
-BENCH_TAG = "joblens:bench"  # of runs of `joblens bench`, which lists and statistics leave out
+BENCH_TAG = "joblens:bench"  # of runs of `joblens bench`, which lists and statistics skip
 
 
 class SortKey(enum.StrEnum):

@@ -84,7 +84,7 @@ def missing(name: str, why: str) -> MissingProbe | MissingDetails:
 
 
 def not_requested(name: str) -> MissingProbe | MissingDetails:
-    return missing(name, f"not asked for: {name} is not among the job's probes")
+    return missing(name, f"not requested: {name} is not among the job's probes")
 
 
 class OtherProbes:

@@ -144,7 +144,7 @@ class Recorder:
         closes_store: bool = True,
     ) -> None:
         """`pending`: notes for the next process the ends that sinks did not get. `write_filter`: returns the
-        facts to write now; also called without facts, to release those that it held back."""
+        facts to write now; also called without facts, to release the writes that it delayed."""
         self._closes_store = closes_store
         self.store = store
         self._sinks = tuple(sinks)

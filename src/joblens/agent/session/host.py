@@ -94,7 +94,7 @@ class SessionHost:
         try:
             output = OutputFiles(order.folder, order.output_max_bytes, order.streams)
         except OSError as error:
-            why = f"the job could not be started: its output files cannot be made: {error}"
+            why = f"the job could not be started: its output files cannot be created: {error}"
             raise LaunchError(why) from error
         session = JobSession(
             order.job,

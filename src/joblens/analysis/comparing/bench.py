@@ -115,7 +115,7 @@ class Ratio(Struct, frozen=True, kw_only=True):
 
     @property
     def differs(self) -> bool | None:
-        """Whether the interval leaves out 1; None where there is no interval."""
+        """Whether the interval excludes 1; None where there is no interval."""
         return None if self.interval is None else not self.interval.holds(1.0)
 
     @property

@@ -38,7 +38,7 @@ NUMBERS = {
     "waited_s": _Number("waited to start", "s"),
     "cpu_s": _Number("CPU time", "s", "cpu_total_usec", _USEC),
     "cpu_system_s": _Number("of it in the kernel", "s", "cpu_system_usec", _USEC),
-    "throttled_s": _Number("held back by its CPU limit", "s", "cpu_throttled_usec", _USEC),
+    "throttled_s": _Number("throttled by its CPU limit", "s", "cpu_throttled_usec", _USEC),
     "idle_s": _Number("computed nothing", "s"),
     "memory_peak_bytes": _Number("peak memory", "bytes", "memory_peak_bytes"),
     "io_read_bytes": _Number("read from disk", "bytes", "io_read_bytes"),
@@ -141,7 +141,7 @@ _HEADLINES = (
     "waited_s",
 )
 _WAITING = (
-    ("throttled_s", "held back by its CPU limit"),
+    ("throttled_s", "throttled by its CPU limit"),
     ("cpu_pressure_s", "waiting for a CPU"),
     ("io_pressure_s", "waiting for the disk"),
     ("memory_pressure_s", "waiting for memory"),
@@ -179,10 +179,10 @@ _SAID = {
     "programs": "programs differ",
     "versions": "versions differ",
     "container": "the container differs",
-    "machine": "it ran on something else",
+    "machine": "the machine differs",
     "environment": "the environment differs",
     "seeds": "seeds differ",
-    "placement": "it was placed elsewhere",
+    "placement": "the placement differs",
 }
 _NAMED = 3  # differences of one kind that are named
 
@@ -242,7 +242,7 @@ def _endings(before: Record, after: Record) -> Iterator[Cause]:
         f"{'the first' if record is before else 'the second'} ended as {record.status.value}{_after(record)}"
         for record in (before, after)
     )
-    yield Cause(kind="measured", text=f"{ended}: the numbers cover what each had done by then")
+    yield Cause(kind="measured", text=f"{ended}: the numbers cover only the time until then")
 
 
 def _after(record: Record) -> str:
@@ -260,7 +260,7 @@ def _of_time(moved: _Moved) -> Iterator[Cause]:
         more = "more" if wall > 0 else "less"
         yield Cause(
             kind="measured",
-            text=f"it computed as much as before, and waited {more}: CPU time is the same",
+            text=f"it waited {more}: CPU time is the same",
             numbers=("duration_s", "cpu_s"),
         )
     for key, words in _WAITING:
@@ -269,7 +269,7 @@ def _of_time(moved: _Moved) -> Iterator[Cause]:
             more = "more" if gap > 0 else "less"
             yield Cause(
                 kind="measured",
-                text=f"{format_duration(abs(gap))} {more} were spent {words}",
+                text=f"{format_duration(abs(gap))} {more} {words}",
                 numbers=("duration_s", key),
             )
 
@@ -382,7 +382,7 @@ def _possible(
         if group == "environment":  # threads and devices before values that merely differ
             here.sort(key=lambda one: one.name not in _THREADS)
         names = listed(here, _NAMED, lambda one: one.name)
-        text = f"{_SAID[group]} ({names}): may have to do with {moved.describe(keys)}"
+        text = f"{_SAID[group]} ({names}): may explain {moved.describe(keys)}"
         yield Cause(kind="possible", text=text, numbers=keys)
 
 

@@ -22,7 +22,7 @@ class Cause(enum.StrEnum):
     OUT_OF_MEMORY = "out-of-memory"
     TIMEOUT = "timeout"
     LOST = "lost"  # together with the process or the machine that ran it
-    CANCELLED = "cancelled"  # a user asked for its end
+    CANCELLED = "cancelled"  # a user requested its end
     UNKNOWN = "unknown"
 
 

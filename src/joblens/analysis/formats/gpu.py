@@ -32,7 +32,7 @@ def number_in(fields: dict[str, Any], key: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise FormatError(f"'{key}' is not a number")
     if not 0 <= value < 2**63:  # false for NaN too
-        raise FormatError(f"'{key}' is {value}, which is no amount")
+        raise FormatError(f"'{key}' is {value}, which is not a valid amount")
     return value
 
 

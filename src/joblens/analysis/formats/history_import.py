@@ -146,7 +146,7 @@ def _usage(fields: dict[str, Any]) -> Usage:
 
 
 def _times(fields: dict[str, Any], status: Status) -> tuple[int, int, float]:
-    """(start, end, duration); each one missing is worked out from the two others."""
+    """(start, end, duration); each one missing is calculated from the two others."""
     start = _instant(fields, "start_time")
     end = _instant(fields, "end_time")
     duration_s = _number(fields, "duration_seconds")
@@ -197,7 +197,7 @@ def _scaled(fields: dict[str, Any], key: str, unit: int) -> int | None:
 def _number(fields: dict[str, Any], key: str) -> float | None:
     number: float | None = _value(fields, key, float | None, None)
     if number is not None and (not math.isfinite(number) or number < 0):
-        raise FormatError(f"'{key}' is {number}, which is no amount")
+        raise FormatError(f"'{key}' is {number}, which is not a valid amount")
     return number
 
 

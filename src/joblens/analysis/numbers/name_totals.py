@@ -103,7 +103,7 @@ class NameTotals:
             self._count(record, progress, now)
 
     def take_ended(self, records: Iterable[Record]) -> None:
-        """Counts ends, and the usage that no sample has shown. A record that comes twice counts once; call
+        """Counts ends, and the usage that no sample has shown. A repeated record counts once; call
         `forget_ended` with those that may come again."""
         for record in records:
             outcome, uuid = record.outcome, record.job.uuid

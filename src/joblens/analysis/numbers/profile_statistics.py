@@ -23,7 +23,7 @@ def aggregate_profiles(profiles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     count = 0
     for profile in profiles:
         if not isinstance(profile, Mapping):
-            raise InputError(f"item {count} is no profile, but {type(profile).__name__}")
+            raise InputError(f"item {count} is not a profile, but {type(profile).__name__}")
         count += 1
         for path, value in _numbers_in(profile):
             known = values.setdefault(

@@ -132,7 +132,7 @@ def _chosen(fields: str | None) -> list[list[str]]:
 
 
 def pick(form: dict[str, Any], chosen: list[list[str]]) -> dict[str, Any]:
-    """Returns the chosen keys, nested as before; an unknown name is an error that lists all keys."""
+    """Returns the chosen keys, still nested; an unknown name is an error that lists all keys."""
     result: dict[str, Any] = {}
     for path in chosen:
         source: Any = form

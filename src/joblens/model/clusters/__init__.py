@@ -1,1 +1,1 @@
-"""Allocations and what a cluster is asked for."""
+"""Allocations and requests to a cluster."""

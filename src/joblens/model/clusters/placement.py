@@ -59,7 +59,7 @@ class AllocationEvent(Struct, frozen=True, kw_only=True):
     word: str = ""  # its own: PENDING, NODE_FAIL
     reason: str = ""  # Resources, Priority, QOSMaxJobsPerUserLimit
     uuids: tuple[str, ...] = ()
-    is_by_others: bool = False  # it ended, and neither its jobs nor how they were asked for are at fault
+    is_by_others: bool = False  # it ended, and neither its jobs nor their requests are at fault
     ending: AllocationEnding | None = None  # of its jobs; None: they run again elsewhere
 
 

@@ -150,7 +150,7 @@ def more_than_there_is(lacks: Sequence[Lack], hint: str = "") -> PlanError:
     if len(lacks) > _SHOWN:
         lines.append(f"and {len(lacks) - _SHOWN} more")
     error = PlanError(
-        "jobs ask for more than there is to give:\n  " + "\n  ".join(lines),
+        "jobs request more than the capacity:\n  " + "\n  ".join(lines),
         hint=hint or _hint(lacks),
     )
     error.lacks = tuple(lacks)
@@ -161,17 +161,17 @@ def _hint(lacks: Sequence[Lack]) -> str:
     """Nodes cannot be offered: there are as many as there are."""
     flags = ", ".join(f"--{what}" for what in dict.fromkeys(one.what for one in lacks) if what != "nodes")
     if not flags:
-        return "ask for fewer nodes in the file, or name a cluster that has as many"
-    return f"ask for less in the file, or offer more than the machine seems to have with {flags}"
+        return "request fewer nodes in the file, or use a larger cluster"
+    return f"request less in the file, or raise the capacity with {flags}"
 
 
 def _line(one: Lack) -> str:
     if one.what == "memory":
         need, have = format_bytes(int(one.need)), format_bytes(int(one.have))
-        return f"{one.name}: needs {need} of memory, {have} are offered"
+        return f"{one.name}: needs {need} of memory, {have} available"
     if one.what == "time":
-        return f"{one.name}: needs {format_duration(one.need)}, {format_duration(one.have)} are offered"
+        return f"{one.name}: needs {format_duration(one.need)}, {format_duration(one.have)} available"
     what = {"cpus": "CPUs", "gpus": "GPUs"}.get(one.what, one.what)
     if one.need == 1:
         what = what.removesuffix("s")
-    return f"{one.name}: needs {one.need:g} {what}, {one.have:g} {'is' if one.have == 1 else 'are'} offered"
+    return f"{one.name}: needs {one.need:g} {what}, {one.have:g} available"

@@ -49,7 +49,7 @@ class RunStatus(enum.StrEnum):
 
 
 class Workflow(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A spec that was brought in. A file that is run again under the same name is the same workflow."""
+    """A stored spec. A file that is run again under the same name is the same workflow."""
 
     uuid: str
     name: str

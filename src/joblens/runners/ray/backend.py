@@ -287,7 +287,7 @@ class RayBackend:
             state=AllocationState.ENDED,
             uuids=tuple(self._in_progress),
             word="AWAY",
-            reason="the cluster is away",
+            reason="the cluster is unreachable",
             is_by_others=True,
         )
         self._take(report)

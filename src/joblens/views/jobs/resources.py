@@ -239,7 +239,7 @@ def _memory(context: SectionContext) -> list[str]:
     lines = [heading("Memory", context)]
     if depth is None:
         return [*lines, *pairs([growth], context), *nothing("memory", context, "memory")]
-    lines += pairs([*_memory_parts(depth), growth, ("looked at", _when(depth.at_us, context))], context)
+    lines += pairs([*_memory_parts(depth), growth, ("sampled", _when(depth.at_us, context))], context)
     rows = [
         [
             str(process.pid),

@@ -191,8 +191,8 @@ def render_show(  # noqa: PLR0913 - one part of the page each
             lines += _section("Findings", paint)
             for finding in outcome.findings:
                 lines += finding_lines(finding, paint, width)
-        lines += _section("Usage", paint)
-        lines += render_usage(outcome.usage, outcome.duration_s, width, paint)
+        usage = render_usage(outcome.usage, outcome.duration_s, width, paint)
+        lines += [*_section("Usage", paint), *usage] if usage else []
     elif record.attempt is not None and samples:
         lines += _usage_so_far(record.attempt, samples, width, paint)
     if details.nodes is not None:
@@ -211,7 +211,7 @@ def render_show(  # noqa: PLR0913 - one part of the page each
     lines += provenance_lines(record, provenance, width, paint)
     if details.cluster is not None:
         lines += [
-            *_section("Slurm says", paint),
+            *_section("Slurm's accounting", paint),
             *_label_lines(account_pairs(details.cluster, record), paint),
         ]
         for note in account_notes(details.cluster, record):
@@ -321,7 +321,7 @@ def _job_pairs(record: Record, raised: str = "") -> Pairs:
     needs = job.requirements
     return [
         ("command", command_line(job) + (" (shell)" if job.is_shell else "")),
-        ("looked at", clean(job.attached)),
+        ("attached to", clean(job.attached)),
         ("directory", clean(job.cwd)),
         ("own id", clean(job.external_id or "")),
         ("tool", clean(job.tool)),

@@ -129,7 +129,7 @@ def _about_bar(bar: Bar, gantt: Gantt, link: Link | None) -> Iterable[str]:
     if asked.cpus is not None or asked.memory_bytes is not None:
         cpus = "" if asked.cpus is None else f"{asked.cpus:g} CPU{'' if asked.cpus == 1 else 's'}"
         memory = "" if asked.memory_bytes is None else format_bytes(asked.memory_bytes)
-        yield f"asked for {', '.join(filter(None, (cpus, memory)))}"
+        yield f"requested {', '.join(filter(None, (cpus, memory)))}"
     if bar.memory_bytes is not None:
         yield f"peak memory {format_bytes(bar.memory_bytes)}"
     if link is not None:
@@ -141,9 +141,9 @@ def _why(link: Link, gantt: Gantt) -> str:
         return link.cause.value
     name = shortened(gantt.bars[link.earlier].name, 40)
     return {
-        Cause.DEPENDENCY: f"began when {name}, on which it depends, ended",
-        Cause.RESOURCES: f"began when {name} made room",
-        Cause.RETRY: "began after the attempt before it",
+        Cause.DEPENDENCY: f"started when {name}, on which it depends, ended",
+        Cause.RESOURCES: f"started when {name} freed capacity",
+        Cause.RETRY: "started after the attempt before it",
     }.get(link.cause, link.cause.value)
 
 

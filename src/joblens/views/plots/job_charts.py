@@ -203,11 +203,11 @@ def _asked_lines(series: JobSeries, ends: list[float], memory: Scale) -> list[Li
     asked, top = series.asked, series.extremes
     lines = []
     if asked.cpus is not None:
-        name = f"CPUs asked for ({asked.cpus:g})"
+        name = f"CPUs requested ({asked.cpus:g})"
         near = 100 * asked.cpus <= 4 * (top.cpu_peak_percent or 0.0)
         lines.append(_asked(name, ends, 100 * asked.cpus, chart.CPU, 0, is_shown=near))
     if asked.memory_bytes is not None:
-        name = f"Memory asked for ({format_bytes(asked.memory_bytes)})"
+        name = f"Memory requested ({format_bytes(asked.memory_bytes)})"
         near = asked.memory_bytes <= 4 * (top.memory_peak_bytes or 0.0)
         lines.append(_asked(name, ends, memory.of(asked.memory_bytes), chart.MEMORY, 1, is_shown=near))
     return lines

@@ -49,7 +49,7 @@ class Family(Struct):
 
 
 class Families:
-    """Families by name, in the order in which they were defined. A family without rows is left out."""
+    """Families by name, in the order in which they were defined. A family without rows is omitted."""
 
     def __init__(self) -> None:
         self._families: dict[str, Family] = {}

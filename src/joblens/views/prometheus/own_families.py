@@ -172,7 +172,7 @@ _OF_JOB: tuple[tuple[str, str, float, bool, str, _Number], ...] = (
         "",
         _USEC,
         True,
-        "Time the job was held back by its CPU limit.",
+        "Time the job was throttled by its CPU limit.",
         lambda s: s.cpu_throttled_usec,
     ),
     ("memory_bytes", "", 1, False, "Memory of the job, page cache excluded.", _memory),

@@ -92,7 +92,7 @@ def render_run_diff(found: RunDiff, *, width: int | None, paint: Palette, shows_
         lines += ["", *_jobs(shown, width, paint)]
     omitted = len(found.jobs) - len(shown)
     if omitted:
-        lines += ["", f"{omitted:,} of {len(found.jobs):,} jobs as before; --all shows them"]
+        lines += ["", f"{omitted:,} of {len(found.jobs):,} jobs unchanged; --all shows them"]
     lines += _names("Added", found.added, width) + _names("Removed", found.removed, width)
     if found.options:
         lines += ["", paint.paint("Options", "bold")]
@@ -134,7 +134,7 @@ def _option(name: str, before: str, after: str, width: int) -> list[str]:
 def _surroundings(found: RunDiff, width: int, paint: Palette) -> list[str]:
     if not found.surroundings:
         return []
-    lines = ["", paint.paint("Read and ran in", "bold")]
+    lines = ["", paint.paint("Inputs and environment", "bold")]
     for shared in found.surroundings[:_SURROUNDINGS_SHOWN]:
         one = shared.difference
         jobs = "all jobs" if shared.jobs == found.surroundings_of else counted(shared.jobs, "job")
@@ -297,7 +297,7 @@ def _numbers(found: JobDiff, width: int, paint: Palette, *, shows_all: bool) -> 
     lines = render_table(columns, rows, width, paint)
     omitted = len(found.numbers) - len(shown)
     if omitted:
-        lines.append(paint.paint(f"{counted(omitted, 'number')} as before; --all shows them", "dim"))
+        lines.append(paint.paint(f"{counted(omitted, 'number')} unchanged; --all shows them", "dim"))
     return lines
 
 
@@ -342,8 +342,8 @@ def _usual(number: NumberChange) -> str:
 
 def _differences(found: JobDiff, width: int, paint: Palette, *, shows_all: bool) -> list[str]:
     if not found.differences:
-        return ["", "Nothing that is recorded of the two differs."]
-    lines = ["", paint.paint("What differs", "bold")]
+        return ["", "No recorded differences."]
+    lines = ["", paint.paint("Differences", "bold")]
     for group in GROUPS:
         here = [one for one in found.differences if one.group == group]
         shown = here if shows_all else here[:_MOST_OF_A_GROUP]
@@ -367,7 +367,7 @@ def _difference(title: str, one: Difference, width: int) -> list[str]:
 def _causes(causes: Sequence[Cause], width: int, paint: Palette) -> list[str]:
     if not causes:
         return []
-    lines = ["", paint.paint("Where it may come from", "bold")]
+    lines = ["", paint.paint("Possible causes", "bold")]
     for cause in causes:
         first, *more = wrap(clean(cause.text), max(30, min(width, 110) - 12)) or [""]
         lines.append(f"  {paint.paint(pad(cause.kind, 10), _COLOURS[cause.kind])}{first}")
@@ -379,20 +379,20 @@ def _rest(found: JobDiff, width: int, paint: Palette) -> list[str]:
     judged = max((one.earlier_runs for one in found.numbers), default=0)
     notes = []
     if not any(one.has_moved for one in found.numbers):
-        limit = "more than is usual" if judged else "10% or more"
+        limit = "more than usual" if judged else "10% or more"
         notes.append(f"No number changed by {limit}.")
     if found.same:
-        notes.append(f"The same: {', '.join(found.same)}.")
+        notes.append(f"Unchanged: {', '.join(found.same)}.")
     if found.unknown:
-        notes.append(f"Not known of both: {', '.join(found.unknown)}.")
+        notes.append(f"Not known for both: {', '.join(found.unknown)}.")
     notes.append(
-        f"▲▼ more than {counted(judged, 'earlier run')} of this job differ by (USUAL; else 10% and more)."
+        f"▲▼ more than the usual difference of {counted(judged, 'earlier run')} (USUAL), else 10% or more."
         if judged
-        else "▲▼ 10% and more: too few earlier runs to know the usual difference."
+        else "▲▼ 10% or more: too few earlier runs to know the usual difference."
     )
     if any(_is_number_insignificant(one) for one in found.numbers):
-        where_known = " (0.02s or 1 MiB beside a USUAL)" if judged else ""
-        notes.append(f"{INSIGNIFICANT} less than 0.1s or 8 MiB apart{where_known}: too little to tell.")
+        where_known = " (with a USUAL, 0.02s or 1 MiB)" if judged else ""
+        notes.append(f"{INSIGNIFICANT} less than 0.1s or 8 MiB apart{where_known}: not significant.")
     lines = [line for note in notes for line in wrap(note, min(width, 110))]
     return ["", *(paint.paint(line, "dim") for line in lines)]
 

@@ -119,7 +119,7 @@ def action_text(plan: Plan, spec: ActionSpec) -> str:
     name = clean(spec.scheduler or "")
     of_scheduler = f" of {name}" if name else ""
     size = _size_of_scheduler(_scheduler(plan, spec.scheduler))
-    return f"{_trigger(spec)}, asks for {count}{of_scheduler}{': ' if size else ''}{size}"
+    return f"{_trigger(spec)}, requests {count}{of_scheduler}{': ' if size else ''}{size}"
 
 
 def _trigger(spec: ActionSpec) -> str:

@@ -235,7 +235,7 @@ def render_summary(found: RunSummary) -> list[str]:
         ("ended", "" if run.ended_at_us is None else format_instant(run.ended_at_us)),
         ("took", "" if found.wall_s is None else format_duration(found.wall_s)),
         ("jobs", f"{sum(found.counts.values()):,}: {counts}"),
-        ("attempts", f"{found.attempts:,}, {format_duration(found.jobs_s)} together"),
+        ("attempts", f"{found.attempts:,}, {format_duration(found.jobs_s)} in total"),
         ("CPU time", "" if found.cpu_s is None else format_duration(found.cpu_s)),
     ]
     if found.longest is not None:

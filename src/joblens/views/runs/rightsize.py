@@ -36,10 +36,10 @@ _ADVICE_COLUMNS = (
 )
 _QUANTILES = ("p50", "p95")
 _STRATEGY_COLUMNS = (
-    Column("FIRST TRY"),
+    Column("STRATEGY"),
     Column("MEMORY", is_right=True),
-    Column("TRIED TWICE", is_right=True),
-    Column("NOT USED", is_right=True),
+    Column("RETRIED", is_right=True),
+    Column("UNUSED", is_right=True),
     Column("THROUGHPUT", is_right=True),
 )
 _NAMES = {

@@ -91,7 +91,7 @@ def _facts(tool: Tool) -> list[tuple[str, str]]:
             "a new folder of the job's own" if tool.own_folder else "the folder it was submitted from",
         ),
         ("leaves", ", ".join(tool.artifacts)),
-        ("asks for", _requirements(tool)),
+        ("requests", _requirements(tool)),
         ("devices", ", ".join(tool.devices)),
         ("worker lost", "requeued" if tool.retry_lost == "safe" else "marked as lost"),
         ("from", tool.source or "built in"),
