@@ -26,7 +26,8 @@ from joblens.agent.cgroups.placement import (
     spool_mark,
     undo_division,
 )
-from joblens.agent.runtime.ownership import age_s, pid_namespace
+from joblens.agent.runtime.ownership import pid_namespace
+from joblens.files.private import age_s
 from joblens.files.processes import is_running
 from joblens.model.errors import AccountingUnavailable, ProbeError
 from joblens.probes.cgroup.layout import UNIFIED, CgroupLayout, read_layout

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.files.atomic import write_atomically
-from joblens.files.private import make_private_folder
+from joblens.files.private import make_private_folder, names_with_suffix
 from joblens.model.jobs.containers import is_path
 from joblens.model.jobs.job import ContainerJob
 from joblens.probes.containers.info import JOB_LABEL
@@ -110,10 +110,7 @@ def note_path(spool_dir: str, uuid: str) -> str:
 
 def jobs_with_note(spool_dir: str) -> list[str]:
     """Returns jobs that have a note, by uuid."""
-    try:
-        return [name.removesuffix(_SUFFIX) for name in os.listdir(spool_dir) if name.endswith(_SUFFIX)]
-    except OSError:
-        return []
+    return names_with_suffix(spool_dir, _SUFFIX)
 
 
 def write_note(path: str, note: ContainerNote) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from joblens.agent.containers.job import start_removal
 from joblens.agent.containers.protocol import jobs_with_note, note_path, read_note, remove_note, write_note
-from joblens.agent.runtime.ownership import age_s
+from joblens.files.private import age_s
 from joblens.model.errors import ContainerError
 from joblens.probes.containers.api import connect
 from joblens.probes.containers.info import JOB_LABEL

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from joblens.agent.launcher.launch import exit_usage_of
 from joblens.agent.launcher.launcher import NOTE_BYTES, NOTE_HEAD_BYTES
-from joblens.files.private import create_with
+from joblens.files.private import create_with, names_with_suffix
 from joblens.model.jobs.job import ExitUsage, Job, Owner
 from joblens.model.values.ids import new_uuid
 from joblens.ports.clock import Clock
@@ -177,11 +177,7 @@ class SlotLedger:
 
 def ledgers(spool_dir: str) -> list[str]:
     """Returns the paths of all ledgers."""
-    try:
-        names = os.listdir(spool_dir)
-    except OSError:
-        return []
-    return [os.path.join(spool_dir, name) for name in names if name.endswith(_SUFFIX)]
+    return [os.path.join(spool_dir, name + _SUFFIX) for name in names_with_suffix(spool_dir, _SUFFIX)]
 
 
 def ledger_owner(path: str) -> Owner | None:
@@ -292,11 +288,7 @@ def outcome_path(spool_dir: str, uuid: str) -> str:
 
 def jobs_with_outcome(spool_dir: str) -> list[str]:
     """Returns the uuids of jobs with such a file."""
-    try:
-        names = os.listdir(spool_dir)
-    except OSError:
-        return []
-    return [name.removesuffix(_OUTCOME_SUFFIX) for name in names if name.endswith(_OUTCOME_SUFFIX)]
+    return names_with_suffix(spool_dir, _OUTCOME_SUFFIX)
 
 
 def read_launcher_outcome(spool_dir: str, uuid: str, slot_job: LedgerJob | None) -> LauncherOutcome | None:

@@ -27,7 +27,7 @@ from joblens.agent.recovery.finalization import (
     Tools,
     standing_groups,
 )
-from joblens.agent.runtime.ownership import age_s, has_valid_pid, is_gone
+from joblens.agent.runtime.ownership import has_valid_pid, is_gone
 from joblens.agent.runtime.payload import payload_path, payloads
 from joblens.agent.runtime.recorder import Recorder, pending_ends
 from joblens.agent.slots.after_kill import (
@@ -38,6 +38,7 @@ from joblens.agent.slots.after_kill import (
     unrecorded,
 )
 from joblens.agent.slots.marks import has_slots, sweep_slots
+from joblens.files.private import age_s
 from joblens.files.processes import is_running
 from joblens.model.errors import UnknownJob
 from joblens.model.jobs.job import Outcome, Owner, Record, Status

@@ -238,14 +238,6 @@ def _is_at(descriptor: int, path: str) -> bool:
         return False
 
 
-def age_s(path: str, now_us: int) -> float:
-    """Returns the seconds since a file or folder was changed, or 0 if it is gone."""
-    try:
-        return now_us / 1e6 - os.stat(path).st_mtime
-    except OSError:
-        return 0.0
-
-
 def remove_idle_folders(spool_dir: str) -> None:
     """Removes this folder and those of other stores beside it: folders of deleted stores would stay."""
     root = os.path.dirname(spool_dir)

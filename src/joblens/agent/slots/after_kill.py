@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from joblens.agent.launcher.slot_ledger import LedgerJob, StartFailed, ledger_owner, ledgers, started_jobs
 from joblens.agent.measuring.accounting import PROCESS_TREE
 from joblens.agent.measuring.outcome import Origins
-from joblens.agent.runtime.ownership import age_s, is_gone
+from joblens.agent.runtime.ownership import is_gone
 from joblens.agent.slots.marks import SlotMark, end_slot, read_mark, slot_marks
 from joblens.analysis.numbers.rates import NO_GRID_FACTOR
+from joblens.files.private import age_s
 from joblens.files.processes import is_running
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.job import Attempt, Outcome, Owner, Record
