@@ -294,8 +294,8 @@ class Attachment:
             else:
                 self._context.recorder.poll_cancels(self._on_cancel_requests, self._context.loop.call)
 
-    def _on_cancel_requests(self, asked: Container[str]) -> None:
-        if self.job.uuid in asked:
+    def _on_cancel_requests(self, uuids: Container[str]) -> None:
+        if self.job.uuid in uuids:
             self.stop()
 
     def _measure(self) -> Measurement:

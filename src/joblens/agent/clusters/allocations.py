@@ -256,7 +256,7 @@ class AsyncBackend:
     def __init__(self, backend: ClusterBackend, loop: Loop) -> None:
         self._backend = backend
         self._loop = loop
-        self._asked: SimpleQueue[
+        self._requests: SimpleQueue[
             tuple[Callable[[ClusterBackend], Any], Callable[[Any], None], Callable[[JoblensError], None]]
             | None
         ] = SimpleQueue()
@@ -271,12 +271,12 @@ class AsyncBackend:
         then: Callable[[T], None],
         otherwise: Callable[[JoblensError], None] = lambda _: None,
     ) -> None:
-        self._asked.put((question, then, otherwise))
+        self._requests.put((question, then, otherwise))
 
     def close(self, *, is_over: bool) -> None:
         """Queues the last request, without waiting; `wait` does."""
-        self._asked.put((lambda backend: backend.close(is_over=is_over), lambda _: None, lambda _: None))
-        self._asked.put(None)
+        self._requests.put((lambda backend: backend.close(is_over=is_over), lambda _: None, lambda _: None))
+        self._requests.put(None)
 
     def wait(self) -> None:
         """Returns when the cluster was notified, or does not answer."""
@@ -284,8 +284,8 @@ class AsyncBackend:
             self._thread.join(_TIMEOUT_S)
 
     def _run(self) -> None:
-        while (asked := self._asked.get()) is not None:
-            question, then, otherwise = asked
+        while (request := self._requests.get()) is not None:
+            question, then, otherwise = request
             try:
                 answer = question(self._backend)
             except JoblensError as error:

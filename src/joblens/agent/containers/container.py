@@ -361,8 +361,8 @@ class JobContainer:
 
     def make(self) -> None:
         """Creates and starts the container. Raises Refused or ContainerError."""
-        asked = self._order.container
-        self.api = connect(asked.engine, asked.socket)
+        container = self._order.container
+        self.api = connect(container.engine, container.socket)
         self._engine = EngineProcess(self.api.engine_pid())
         self.update_note(engine=self.api.engine, engine_version=self.api.version, socket=self.api.socket)
         self._ensure_image()

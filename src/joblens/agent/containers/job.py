@@ -347,17 +347,17 @@ class ContainerHandle:
         """Runs the client in place of the command, which becomes its arguments."""
         job, groups = self._job, self.processes.groups
         assert job.container is not None
-        asked = job.requirements
+        needs = job.requirements
         limits = job.enforce and job.limits_resources
         order = ContainerOrder(
             uuid=job.uuid,
             container=job.container,
             note_path=self._note_path,
             cgroup_parent=path_in_every_mount(groups) if groups is not None else "",
-            cpus=asked.cpus if limits else None,
-            memory_bytes=asked.memory_bytes if limits else None,
-            pids=asked.pids if job.enforce else None,
-            gpus=asked.gpus,
+            cpus=needs.cpus if limits else None,
+            memory_bytes=needs.memory_bytes if limits else None,
+            pids=needs.pids if job.enforce else None,
+            gpus=needs.gpus,
             cpu_list=job.cpu_list,
         )
         client = (sys.executable, "-P", "-m", "joblens.agent.containers.client")
@@ -366,17 +366,17 @@ class ContainerHandle:
     def limit(self) -> Limits:
         """Sets limits: the engine enforces them, and so do groups of the job above the container."""
         job, groups = self._job, self.processes.groups
-        asked = job.requirements
+        needs = job.requirements
         if not job.enforce:
             return Limits()
-        wanted = {"cpus": asked.cpus, "memory": asked.memory_bytes} if job.limits_resources else {}
-        wanted["pids"] = asked.pids
+        wanted = {"cpus": needs.cpus, "memory": needs.memory_bytes} if job.limits_resources else {}
+        wanted["pids"] = needs.pids
         by = {name: BY_ENGINE for name, value in wanted.items() if value is not None}
         if groups is not None:
             by |= groups.set_limits(
-                wanted.get("cpus"), asked.memory_bytes if "memory" in by else None, asked.pids
+                wanted.get("cpus"), needs.memory_bytes if "memory" in by else None, needs.pids
             )
-        if asked.timeout_s is not None:
+        if needs.timeout_s is not None:
             by["timeout"] = BY_TIMER
         return Limits(enforced_by=by)
 

@@ -205,14 +205,14 @@ def body_for(
 def _docker_body(
     order: ContainerOrder, argv: Sequence[str], env: Mapping[str, str], *, is_terminal: bool
 ) -> dict[str, Any]:
-    asked = order.container
+    container = order.container
     host: dict[str, Any] = {
-        "Binds": list(asked.volumes),
-        "Devices": [_device(text) for text in asked.devices],
+        "Binds": list(container.volumes),
+        "Devices": [_device(text) for text in container.devices],
         "LogConfig": {"Type": "none", "Config": {}},  # the client stores the output
         **_present(
             CgroupParent=order.cgroup_parent,
-            NetworkMode=asked.network,
+            NetworkMode=container.network,
             CpusetCpus=order.cpu_list,
             Memory=order.memory_bytes,
             MemorySwap=order.memory_bytes,  # memory and swap together: no swap
@@ -224,7 +224,7 @@ def _docker_body(
     if order.gpus:
         host["DeviceRequests"] = [{"Driver": "", "Count": order.gpus, "Capabilities": [["gpu"]]}]
     return {
-        "Image": asked.image,
+        "Image": container.image,
         "Env": [f"{name}={value}" for name, value in env.items()],
         "Tty": is_terminal,
         "OpenStdin": True,
@@ -236,9 +236,9 @@ def _docker_body(
         "HostConfig": host,
         **_present(
             Cmd=list(argv),
-            Entrypoint=[asked.entrypoint] if asked.entrypoint else None,
-            User=asked.user,
-            WorkingDir=asked.workdir,
+            Entrypoint=[container.entrypoint] if container.entrypoint else None,
+            User=container.user,
+            WorkingDir=container.workdir,
         ),
     }
 
@@ -246,9 +246,9 @@ def _docker_body(
 def _podman_body(
     order: ContainerOrder, argv: Sequence[str], env: Mapping[str, str], *, is_terminal: bool
 ) -> dict[str, Any]:
-    asked = order.container
-    mounts, volumes = _podman_mounts(asked.volumes)
-    devices = [{"path": text} for text in asked.devices]
+    container = order.container
+    mounts, volumes = _podman_mounts(container.volumes)
+    devices = [{"path": text} for text in container.devices]
     devices += [{"path": f"nvidia.com/gpu={number}"} for number in range(order.gpus or 0)]
     limits = {
         **({"cpu": _podman_cpu(order)} if order.cpus is not None or order.cpu_list else {}),
@@ -260,7 +260,7 @@ def _podman_body(
         **({"pids": {"limit": order.pids}} if order.pids is not None else {}),
     }
     return {
-        "image": asked.image,
+        "image": container.image,
         "env": dict(env),
         "terminal": is_terminal,
         "stdin": True,
@@ -269,16 +269,16 @@ def _podman_body(
         "cgroups_mode": "no-conmon",  # the engine's own helper is not part of the job
         **_present(
             command=list(argv),
-            entrypoint=[asked.entrypoint] if asked.entrypoint else None,
-            user=asked.user,
-            work_dir=asked.workdir,
+            entrypoint=[container.entrypoint] if container.entrypoint else None,
+            user=container.user,
+            work_dir=container.workdir,
             cgroup_parent=order.cgroup_parent,
             mounts=mounts,
             volumes=volumes,
             devices=devices,
             resource_limits=limits,
         ),
-        **_podman_network(asked.network),
+        **_podman_network(container.network),
     }
 
 

@@ -339,28 +339,28 @@ class Accountant:
 
 def limit(job: Job, groups: JobGroups | None) -> Limits:
     """Sets limits that the kernel can enforce. Returns how each limit is enforced."""
-    asked = job.requirements
+    needs = job.requirements
     placed = bind_to_cpus(job)
     if not job.enforce:
         return placed
     if not job.limits_resources:
-        asked = Requirements(pids=asked.pids, timeout_s=asked.timeout_s)
+        needs = Requirements(pids=needs.pids, timeout_s=needs.timeout_s)
     by: dict[str, str] = dict(placed.enforced_by)
     if groups is not None:
-        by.update(groups.set_limits(asked.cpus, asked.memory_bytes, asked.pids))
+        by.update(groups.set_limits(needs.cpus, needs.memory_bytes, needs.pids))
     affinity = placed.affinity
     memory = pids = None
-    if asked.memory_bytes is not None and "memory" not in by:
-        memory = asked.memory_bytes
+    if needs.memory_bytes is not None and "memory" not in by:
+        memory = needs.memory_bytes
         by["memory"] = BY_WATCHING
-    if asked.pids is not None and "pids" not in by:
-        pids = asked.pids
+    if needs.pids is not None and "pids" not in by:
+        pids = needs.pids
         by["pids"] = BY_WATCHING
-    if asked.cpus is not None and "cpus" not in by:
-        affinity = _choose_cpus(asked.cpus, affinity) or affinity
+    if needs.cpus is not None and "cpus" not in by:
+        affinity = _choose_cpus(needs.cpus, affinity) or affinity
         if affinity is not None:
             by["cpus"] = f"{BY_AFFINITY} ({len(affinity)} whole CPU{'' if len(affinity) == 1 else 's'})"
-    if asked.timeout_s is not None:
+    if needs.timeout_s is not None:
         by["timeout"] = BY_TIMER
     return Limits(
         enforced_by=by,

@@ -70,16 +70,16 @@ class Programs:
         raise CommandNotFound(f"{wanted.tool} cannot run on this worker's machine: {why}{advice}")
 
     def _passes(self, program: str, arguments: tuple[str, ...]) -> bool:
-        asked = (program, arguments)
-        if asked in self._passed:
+        check = (program, arguments)
+        if check in self._passed:
             return True
-        if self._now_s() < self._failed.get(asked, 0.0):
+        if self._now_s() < self._failed.get(check, 0.0):
             return False
         if _ends_well([program, *arguments], self._check_s):
-            self._passed.add(asked)
+            self._passed.add(check)
             return True
         if self._failed_s:
-            self._failed[asked] = self._now_s() + self._failed_s
+            self._failed[check] = self._now_s() + self._failed_s
         return False
 
 
@@ -97,9 +97,9 @@ def _ends_well(argv: list[str], timeout_s: float) -> bool:
 
     nothing = subprocess.DEVNULL
     try:
-        asked = subprocess.run(
+        check = subprocess.run(
             argv, stdin=nothing, stdout=nothing, stderr=nothing, timeout=timeout_s, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return asked.returncode == 0
+    return check.returncode == 0

@@ -136,13 +136,13 @@ class ClaimedJobs:
     def _within_time(self, job: Job) -> Job:
         """Limits the job to the rest of the worker's time. A job that requested as much or more could not get
         further on another worker."""
-        asked = job.requirements
-        if self._ends_at_s is None or asked.timeout_s is None or not job.enforce:
+        needs = job.requirements
+        if self._ends_at_s is None or needs.timeout_s is None or not job.enforce:
             return job
         left_s = max(1.0, self._ends_at_s - self._now_s())
-        if asked.timeout_s <= left_s:
+        if needs.timeout_s <= left_s:
             return job
-        return replace(job, requirements=replace(asked, timeout_s=left_s))
+        return replace(job, requirements=replace(needs, timeout_s=left_s))
 
     def here(self, path: str) -> str:
         """Returns the path of a folder on this machine."""
@@ -179,16 +179,16 @@ def _check_words(order: Order) -> None:
 
 def is_limited(job: Job) -> bool:
     """Returns whether the kernel or a timer has to be set up for it."""
-    asked = job.requirements
+    needs = job.requirements
     if not job.enforce:
         return False
-    limits = (asked.cpus, asked.memory_bytes, asked.pids) if job.limits_resources else (asked.pids,)
-    return asked.timeout_s is not None or any(limit is not None for limit in limits)
+    limits = (needs.cpus, needs.memory_bytes, needs.pids) if job.limits_resources else (needs.pids,)
+    return needs.timeout_s is not None or any(limit is not None for limit in limits)
 
 
-def whole_cpus(asked: Requirements) -> int:
+def whole_cpus(needs: Requirements) -> int:
     """Returns the CPUs of a job, rounded up."""
-    return max(1, -int(-(asked.cpus or 1) // 1))
+    return max(1, -int(-(needs.cpus or 1) // 1))
 
 
 def _env(claim: Claim) -> dict[str, str]:

@@ -90,7 +90,7 @@ class Leftovers:
         self._spool_dir = spool_dir
         self._host = host
         self._loop = loop
-        self._asked: SimpleQueue[tuple[str, Attempt, Callable[[], None]]] = SimpleQueue()
+        self._requests: SimpleQueue[tuple[str, Attempt, Callable[[], None]]] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._waiting = 0
         self._lock = threading.Lock()
@@ -110,14 +110,14 @@ class Leftovers:
             return
         with self._lock:
             self._waiting += 1
-        self._asked.put((uuid, attempt, then))
+        self._requests.put((uuid, attempt, then))
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="joblens-leftovers", daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
         while True:
-            uuid, attempt, then = self._asked.get()
+            uuid, attempt, then = self._requests.get()
             with contextlib.suppress(Exception):  # the job must not wait indefinitely for its cleanup
                 kill_leftover_processes(uuid, attempt, self._host)
                 path = leftover_container(uuid, attempt, self._spool_dir, self._host)

@@ -62,9 +62,9 @@ class AsyncStoreClient:
         self._deliveries = deliveries
         self._loop = loop
         self._log = log
-        self._asked: SimpleQueue[tuple[Question[Any], Callable[[Any], None], Callable[[], None]] | None] = (
-            SimpleQueue()
-        )
+        self._requests: SimpleQueue[
+            tuple[Question[Any], Callable[[Any], None], Callable[[], None]] | None
+        ] = SimpleQueue()
         self._pause_s = 0.0
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="joblens-tickets", daemon=True)
@@ -76,19 +76,19 @@ class AsyncStoreClient:
         self, question: Question[T], then: Callable[[T], None], otherwise: Callable[[], None] = lambda: None
     ) -> None:
         """Calls `then` with the answer, or `otherwise` without one, on the loop."""
-        self._asked.put((question, then, otherwise))
+        self._requests.put((question, then, otherwise))
 
     def close(self) -> None:
         """Returns when all queries are answered. An unavailable store is not retried for long."""
         self._is_closing = True
-        self._asked.put(None)
+        self._requests.put(None)
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
         failures = 0
-        while (asked := self._asked.get()) is not None:
-            question, then, otherwise = asked
+        while (request := self._requests.get()) is not None:
+            question, then, otherwise = request
             try:
                 answer = question(self._deliveries)
             except JoblensError as error:

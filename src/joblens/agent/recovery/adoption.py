@@ -183,10 +183,10 @@ class AdoptedJob:
 
     def _limit_watch(self) -> LimitWatch:
         """Returns a watch for limits that the kernel does not enforce."""
-        asked, by = self.job.requirements, self._attempt.enforced_by
+        needs, by = self.job.requirements, self._attempt.enforced_by
         return LimitWatch(
-            asked.memory_bytes if by.get("memory", "").startswith(_WATCHED) else None,
-            asked.pids if by.get("pids", "").startswith(_WATCHED) else None,
+            needs.memory_bytes if by.get("memory", "").startswith(_WATCHED) else None,
+            needs.pids if by.get("pids", "").startswith(_WATCHED) else None,
         )
 
     def _read(self, read: Callable[[ExitUsage], Sample]) -> Sample | None:

@@ -202,8 +202,10 @@ class Recovery:
     def finalize_stored(self, record: Record, recorder: Recorder, *, owns_groups: bool) -> None:
         """Finalizes a job with its history from the store."""
         uuid = record.job.uuid
-        asked = recorder.read(lambda store: store.cancel_requests().get(uuid))
-        end = Circumstances(cancel_asked_at_us=asked.asked_at_us if asked else None, owns_groups=owns_groups)
+        request = recorder.read(lambda store: store.cancel_requests().get(uuid))
+        end = Circumstances(
+            cancel_asked_at_us=request.asked_at_us if request else None, owns_groups=owns_groups
+        )
         recorder.write(self.finalize(record, read_history(recorder, uuid), end))
         self.forget(uuid)
 

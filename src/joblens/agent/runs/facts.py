@@ -145,9 +145,9 @@ class RunFacts:
         recorder, loop, seen = self._context.recorder, self._context.loop, self._seen
 
         def take(answer: tuple[list[tuple[int, RunEvent]], Mapping[str, CancelAsked]]) -> None:
-            events, asked = answer
-            if events or asked:
-                loop.call(lambda: then(self._news(events), {} if self._is_ending_all else asked))
+            events, cancels = answer
+            if events or cancels:
+                loop.call(lambda: then(self._news(events), {} if self._is_ending_all else cancels))
 
         recorder.ask(
             lambda store: (store.run_events(self._run_uuid, seen), store.cancel_requests()),
@@ -333,10 +333,10 @@ class RunInbox:
         for fact in news:
             self._take_fact(fact)
 
-    def take_poll(self, news: list[ReportedFact], asked: Iterable[str]) -> None:
-        """`asked`: UUIDs of jobs to cancel."""
+    def take_poll(self, news: list[ReportedFact], cancels: Iterable[str]) -> None:
+        """`cancels`: UUIDs of jobs to cancel."""
         self.take(news)
-        for uuid in asked:
+        for uuid in cancels:
             flight = self._in_flight.get(uuid)
             if flight is not None and self._facts.is_first_request(uuid):
                 if isinstance(flight.what, StartAttempt):

@@ -255,11 +255,11 @@ class Recorder:
         because waking a loop costs more than a query. Does nothing while an earlier poll with the same bound
         method has no answer."""
 
-        def pass_on(asked: Mapping[str, CancelAsked]) -> None:
+        def pass_on(requests: Mapping[str, CancelAsked]) -> None:
             if call is None:
-                then(asked)
-            elif asked:
-                call(partial(then, asked))
+                then(requests)
+            elif requests:
+                call(partial(then, requests))
 
         self.ask(lambda store: store.cancel_requests(), pass_on, name=then)
 

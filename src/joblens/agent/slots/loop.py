@@ -145,8 +145,8 @@ class SlotLoop:
         """Polls on the recorder's thread, at no cost for the jobs."""
         self._context.recorder.poll_cancels(self._on_cancel_requests)
 
-    def _on_cancel_requests(self, asked: Iterable[str]) -> None:
-        self._cancel_requests = frozenset(asked)
+    def _on_cancel_requests(self, uuids: Iterable[str]) -> None:
+        self._cancel_requests = frozenset(uuids)
         if self._cancel_requests:
             self._wake()
 
