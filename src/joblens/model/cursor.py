@@ -1,4 +1,4 @@
-"""Position in a list of jobs: opaque text for those who ask for the next page."""
+"""Cursor: position in a list of jobs, as opaque text for requests of the next page."""
 
 import base64
 import binascii
@@ -28,7 +28,7 @@ def encode_cursor(cursor: Cursor) -> str:
 
 
 def decode_cursor(text: str, sort: SortKey, *, ascending: bool) -> Cursor:
-    """Raises InputError for text that is no cursor, or one of a list in another order."""
+    """Raises InputError if the text is not a cursor, or belongs to a list in another order."""
     try:
         padded = text.encode("ascii") + b"=" * (-len(text) % 4)
         cursor = _decoder.decode(base64.b64decode(padded, altchars=b"-_", validate=True))

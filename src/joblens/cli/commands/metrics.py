@@ -64,7 +64,7 @@ def _write_table(session: Session, stream: Iterable[tuple[Sample, bool]], record
     shown = 0
     for sample, is_wanted in stream:
         if not is_wanted:
-            table.pass_over(sample)
+            table.skip(sample)
             continue
         session.write_lines(list(table.lines(sample)))
         session.flush()

@@ -1,1 +1,1 @@
-"""Allocations and requests to a cluster."""
+"""Requests to clusters and the allocations they grant."""

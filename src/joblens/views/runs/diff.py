@@ -27,25 +27,25 @@ _NAMES = {
     "slurm time_s": "walltime",
     "slurm options": "sbatch",
 }
-_OF_SEVERAL = {"slurm": "", "parameters": "parameter "}  # prefix of their names
+_PREFIXES = {"slurm": "", "parameters": "parameter "}  # of options with several values
 
 
 def changed_options(options: Mapping[str, tuple[object, object]]) -> Iterator[tuple[str, str, str]]:
-    """-> (name, before, after)"""
+    """Yields (name, before, after)."""
     for name, (before, after) in options.items():
-        if name not in _OF_SEVERAL:
-            yield _NAMES.get(name, name), _in_words(name, before), _in_words(name, after)
+        if name not in _PREFIXES:
+            yield _NAMES.get(name, name), _option_text(name, before), _option_text(name, after)
             continue
         sides = [side if isinstance(side, Mapping) else {} for side in (before, after)]
         for part in dict.fromkeys([*sides[0], *sides[1]]):
             values = [side.get(part) for side in sides]
             if values[0] != values[1]:
                 known = _NAMES.get(f"{name} {part}", part)
-                words = (_in_words(part, value) for value in values)
-                yield f"{_OF_SEVERAL[name]}{clean(str(known))}", next(words), next(words)
+                words = (_option_text(part, value) for value in values)
+                yield f"{_PREFIXES[name]}{clean(str(known))}", next(words), next(words)
 
 
-def _in_words(name: str, value: object) -> str:
+def _option_text(name: str, value: object) -> str:
     if value is None or value == "":
         return UNKNOWN
     if isinstance(value, bool):
@@ -61,7 +61,7 @@ def _in_words(name: str, value: object) -> str:
 
 _SPEC_LINES_SHOWN = 20
 _NAMES_SHOWN = 10
-_SURROUNDINGS_SHOWN = 15
+_ENVIRONMENT_SHOWN = 15
 _ENDLESS = 1_000_000
 _TOTALS = (
     ("wall_s", "wall time", format_duration, "s"),
@@ -98,7 +98,7 @@ def render_run_diff(found: RunDiff, *, width: int | None, paint: Palette, shows_
         lines += ["", paint.paint("Options", "bold")]
         for name, before, after in changed_options(found.options):
             lines += _option(name, before, after, width)
-    lines += _surroundings(found, width, paint)
+    lines += _environment(found, width, paint)
     if found.spec_lines:
         lines += ["", paint.paint("Spec", "bold"), *_spec(found.spec_lines, width, paint)]
     return lines
@@ -131,16 +131,16 @@ def _option(name: str, before: str, after: str, width: int) -> list[str]:
     return [f"  {name}:", fit(f"    {before}", width), fit(f"  → {after}", width)]
 
 
-def _surroundings(found: RunDiff, width: int, paint: Palette) -> list[str]:
+def _environment(found: RunDiff, width: int, paint: Palette) -> list[str]:
     if not found.surroundings:
         return []
     lines = ["", paint.paint("Inputs and environment", "bold")]
-    for shared in found.surroundings[:_SURROUNDINGS_SHOWN]:
+    for shared in found.surroundings[:_ENVIRONMENT_SHOWN]:
         one = shared.difference
         jobs = "all jobs" if shared.jobs == found.surroundings_of else counted(shared.jobs, "job")
         name = f"{one.group} {clean(one.name)} ({jobs})"
         lines += _option(name, _plain(one.before), _plain(one.after), width)
-    more = len(found.surroundings) - _SURROUNDINGS_SHOWN
+    more = len(found.surroundings) - _ENVIRONMENT_SHOWN
     if more > 0:
         lines.append(paint.paint(f"  … {more:,} more; --json has them", "dim"))
     return lines
@@ -205,7 +205,7 @@ def _state(job: JobChange, paint: Palette) -> str:
 
 
 def _both(change: Change, form: Any, unit: str) -> str:
-    """Both where the number has changed, else the later one."""
+    """Returns both numbers if they differ, otherwise the later one."""
     if change.after is None:
         return UNKNOWN
     after = _number(change.after, form)
@@ -329,7 +329,7 @@ def _change(number: NumberChange, paint: Palette) -> str:
 
 
 def _is_number_insignificant(number: NumberChange) -> bool:
-    """A percentage would suggest a change."""
+    """Returns whether the difference is too small for a percentage."""
     is_same = number.verdict == "same" and number.before != number.after
     return is_same and is_too_small(number.percent, number.usual_percent)
 
@@ -384,15 +384,15 @@ def _rest(found: JobDiff, width: int, paint: Palette) -> list[str]:
     if found.same:
         notes.append(f"Unchanged: {', '.join(found.same)}.")
     if found.unknown:
-        notes.append(f"Not known for both: {', '.join(found.unknown)}.")
+        notes.append(f"Unknown for at least one: {', '.join(found.unknown)}.")
     notes.append(
-        f"▲▼ more than the usual difference of {counted(judged, 'earlier run')} (USUAL), else 10% or more."
+        f"▲▼ more than the usual difference of {counted(judged, 'earlier run')} (USUAL; otherwise 10%)."
         if judged
         else "▲▼ 10% or more: too few earlier runs to know the usual difference."
     )
     if any(_is_number_insignificant(one) for one in found.numbers):
-        where_known = " (with a USUAL, 0.02s or 1 MiB)" if judged else ""
-        notes.append(f"{INSIGNIFICANT} less than 0.1s or 8 MiB apart{where_known}: not significant.")
+        where_known = " (0.02s or 1 MiB with a USUAL)" if judged else ""
+        notes.append(f"{INSIGNIFICANT} less than 0.1s or 8 MiB apart{where_known}: insignificant.")
     lines = [line for note in notes for line in wrap(note, min(width, 110))]
     return ["", *(paint.paint(line, "dim") for line in lines)]
 
