@@ -293,7 +293,9 @@ def try_accounting(accountant: Accountant, inspect: Callable[[Mapping[str, str]]
             launcher, slot_launcher = _launcher(stack), _launcher(stack)
             groups = _groups(stack, accountant, new_uuid(), launcher.pid)
             if groups is None:
-                trial.reason = accountant.accounting_gap or "the control group of the job could not be created"
+                trial.reason = (
+                    accountant.accounting_gap or "the control group of the job could not be created"
+                )
             else:
                 _measure(trial, groups, launcher, accountant.parent, layout)
                 inspect(groups.paths)
