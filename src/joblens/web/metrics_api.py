@@ -4,12 +4,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from joblens.app.metrics.scraper import MetricOptions, Scraper
+from joblens.app.metrics.scraper import MetricOptions, Scraper, compat_names
 from joblens.model.access import Role
-from joblens.model.errors import ConfigError
 from joblens.model.settings import Settings
 from joblens.ports.store import QueueStore
-from joblens.views.prometheus.compat_families import COMPAT
 from joblens.views.prometheus.exposition import OPENMETRICS_TYPE, TEXT_TYPE
 from joblens.web.endpoints import ServerContext, allowed, failed
 from joblens.web.store_threads import StoreThreads
@@ -49,11 +47,6 @@ class MetricsPage:
 
 
 def metric_options(settings: Settings) -> MetricOptions:
-    """Raises ConfigError."""
-    compat = tuple(name.strip() for name in settings.server.metrics_compat.split(",") if name.strip())
-    unknown = [name for name in compat if name not in COMPAT]
-    if unknown:
-        raise ConfigError(
-            f"server.metrics_compat: unknown name '{unknown[0]}'", hint=f"choose from {', '.join(COMPAT)}"
-        )
+    """Raises InputError."""
+    compat = compat_names(settings.server.metrics_compat, "server.metrics_compat")
     return MetricOptions(job_ids=settings.server.metrics_job_ids, compat=compat)

@@ -34,11 +34,11 @@ _SOURCE = "joblens run --engine"  # in place of a file; each user has one such w
 
 
 def create_command_run(
-    asked: QueueRequest, options: RunOptions, settings: Settings, config: str | None, warn: Warn
+    request: QueueRequest, options: RunOptions, settings: Settings, config: str | None, warn: Warn
 ) -> tuple[Run, Record]:
     """Raises InputError or PlanError for what can never run there, PlacingError if the cluster does not
     answer: nothing is written then."""
-    ((job, ticket),) = make_tickets([asked], settings)
+    ((job, ticket),) = make_tickets([request], settings)
     folder = os.path.abspath(logs_root(settings))
     make_private_folder(folder)
     spec = CommandSpec(name=job.name, requirements=job.requirements, retry_lost=ticket.retry_lost)
@@ -150,7 +150,7 @@ def drive_command(
 
 
 def detach_command(
-    asked: QueueRequest,
+    request: QueueRequest,
     options: RunOptions,
     settings: Settings,
     config: str | None,
@@ -159,7 +159,7 @@ def detach_command(
 ) -> Record:
     """Queues the job and starts its driver. Withdraws the job if no driver can be started."""
     refuse_inside_a_job()
-    run, record = create_command_run(asked, options, settings, config, warn)
+    run, record = create_command_run(request, options, settings, config, warn)
     try:
         detach_run(run, settings, config, notify)
     except JoblensError:

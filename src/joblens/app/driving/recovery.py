@@ -119,14 +119,14 @@ def last_attempt(job: JobStanding) -> int:
 
 
 def with_dependants(state: RunState, indices: Collection[int], cancelled: Collection[int] = ()) -> list[int]:
-    """Returns the jobs and all their dependents. Jobs that are not part of this run stay so, and so do
+    """Returns the jobs and all their dependants. Jobs that are not part of this run stay so, and so do
     `cancelled` jobs, unless they are named."""
     behind = Graph(state.plan).behind(sorted(indices))
-    left_out = set(cancelled) - set(indices)
+    excluded = set(cancelled) - set(indices)
     return sorted(
         index
         for index in behind
-        if index not in left_out and state.jobs[index].state is not JobState.DISABLED
+        if index not in excluded and state.jobs[index].state is not JobState.DISABLED
     )
 
 

@@ -47,11 +47,11 @@ _LARGEST_FIRST = (ResultSort.DURATION, ResultSort.CPU, ResultSort.MEMORY)
 def result_rows(store: Store, run: Run) -> list[ResultRow]:
     """Returns every job of the plan, in its order."""
     standing = state_of_run(store, run)
-    wanted = {job.results[-1].job_uuid for job in standing.jobs if job.results}
+    uuids = {job.results[-1].job_uuid for job in standing.jobs if job.results}
     records: dict[str, Record] = {}
     for uuid in _runs_of(standing):
         for record in records_of_run(store, uuid):
-            if record.job.uuid in wanted:
+            if record.job.uuid in uuids:
                 records[record.job.uuid] = record
     rows = [
         _row(

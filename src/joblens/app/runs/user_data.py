@@ -29,13 +29,13 @@ _MOST_JOBS_CHECKED = 5_000
 
 def chosen_run(store: Store, ident: str | None) -> Run:
     """Returns the named run, or that of the calling job."""
-    wanted = ident or os.environ.get(RUN_VARIABLE)
-    if not wanted:
+    chosen = ident or os.environ.get(RUN_VARIABLE)
+    if not chosen:
         raise InputError(
             "no run given",
             hint=f"inside a job, {RUN_VARIABLE} sets it; elsewhere use --run RUN",
         )
-    return store.find_run(wanted)
+    return store.find_run(chosen)
 
 
 def set_user_data(store: Store, run: Run, name: str, data: Any, settings: Settings) -> None:
