@@ -219,7 +219,7 @@ class Session:
     def own_runs(self) -> None:
         """This command drives runs over its own connection to the store: a silent server is given up as
         early as in other processes that run jobs. Call it before the store is opened."""
-        assert self._connection is None
+        assert self._drives_runs or self._connection is None
         self._drives_runs = True
 
     @property

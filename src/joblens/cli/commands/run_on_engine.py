@@ -98,18 +98,25 @@ def _finish(session: Session, record: "Record", signal: int | None) -> None:
 def _run_on_cluster(
     session: Session, values: dict[str, Any], request: "QueueRequest", output: "OutputFollower"
 ) -> "tuple[Record, int | None]":
-    from joblens.app.driving.command_runs import create_command_run, drive_command
+    from joblens.app.driving.command_runs import CommandView, create_command_run
     from joblens.app.driving.summary import notify_run, record_of_command
+    from joblens.plan.commands.command_lines import plan_of_command
 
-    settings, config = session.settings, session.options.config
-    run, _ = create_command_run(request, run_options(values), settings, config, session.warn)
+    session.own_runs()
+    run, _ = create_command_run(
+        request,
+        run_options(values),
+        session.connection,
+        session.settings,
+        session.options.config,
+        session.warn,
+    )
 
     def say(text: str) -> None:
         session.note(f"joblens: {text}")
 
-    driven = drive_command(
-        run, settings, session.store, output, config=config, say=None if values["quiet"] else say
-    )
+    view = CommandView(session.store, output, None if values["quiet"] else say)
+    driven = session.runs.drive(run, plan_of_command(run.spec_text), make_view=lambda *_: view)
     if values["notify"]:
         notify_run(session.store, driven, values["notify"], session.warn)
     return record_of_command(session.store, run), driven.interrupted_by
@@ -161,6 +168,7 @@ def submit_to_cluster(session: Session, values: dict[str, Any], request: "QueueR
     return detach_command(
         with_nodes(request, values),
         run_options(values),
+        session.connection,
         session.settings,
         session.options.config,
         session.warn,
