@@ -153,7 +153,7 @@ class LiveJobs:
             )
 
     def machines(self, store: QueueStore, caller: Principal) -> tuple[Machine, ...]:
-        """Returns machines with running jobs that `who` may see, and this one, which comes first."""
+        """Returns machines with running jobs that `caller` may see, and this one, which comes first."""
         with self._lock:
             self._refresh(store)
             visible = [each for each in self._jobs.values() if caller.may_see_user(each.record.job.user)]

@@ -357,7 +357,7 @@ def store_for_jobs(settings: Settings, *, is_elsewhere: bool, environ: Mapping[s
 def retrying_store(
     store: Store, notify: Callable[[str], None], timeout_s: float | None = None
 ) -> RetryingStore:
-    """`tell` is called once per outage. After the time-out its error is raised."""
+    """`notify` is called once per outage. After the time-out its error is raised."""
     from joblens.stores.wrappers.retrying import RetryingStore
 
     inner = store.inner if isinstance(store, RetryingStore) else store
