@@ -2,6 +2,7 @@
 
 import enum
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -124,9 +125,7 @@ def sorted_rows(rows: list[ResultRow], sort: ResultSort, *, reverse: bool) -> li
 def summary_of(store: Store, run: Run) -> RunSummary:
     rows = result_rows(store, run)
     results = [result for result in store.run_results(run.uuid) if result.index >= 0]
-    counts: dict[JobState, int] = {}
-    for row in rows:
-        counts[row.state] = counts.get(row.state, 0) + 1
+    counts = Counter(row.state for row in rows)
     cpu = [result.cpu_usec for result in results if result.cpu_usec is not None]
     timed = [row for row in rows if row.duration_s is not None]
     measured = [row for row in rows if row.peak_memory_bytes is not None]
