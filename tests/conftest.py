@@ -140,19 +140,28 @@ class RunJoblens(Protocol):
     ) -> Finished: ...
 
 
+# Nothing can be written there, by root either.
+_NO_HOME = Path("/proc/joblens-tests-have-no-home")
+# Tests that use no disk: making folders for each of them would take longer than the tests.
+_WITHOUT_DISK = tuple(str(REPOSITORY / "tests" / name) for name in ("docs", "golden", "project", "unit"))
+
+
 @pytest.fixture(autouse=True)
-def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """No test sees the user's store or configuration, and none sees another test's."""
+def own_environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """No test sees the user's store or configuration, and none sees another test's. A test without a folder
+    of its own has a home that does not exist."""
     for name in list(os.environ):
         if name.startswith("JOBLENS_"):
             monkeypatch.delenv(name)
-    home = tmp_path / "home"
-    home.mkdir()
+    home = _NO_HOME
+    if "tmp_path" in request.fixturenames or not str(request.path).startswith(_WITHOUT_DISK):
+        home = request.getfixturevalue("tmp_path") / "home"
+        home.mkdir()
+        for folder in XDG_FOLDERS.values():
+            (home / folder).mkdir(mode=0o700)
     monkeypatch.setenv("HOME", str(home))
     for variable, folder in XDG_FOLDERS.items():
-        path = home / folder
-        path.mkdir(mode=0o700)
-        monkeypatch.setenv(variable, str(path))
+        monkeypatch.setenv(variable, str(home / folder))
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "110")
     return {name: os.environ[name] for name in ("HOME", *XDG_FOLDERS)}

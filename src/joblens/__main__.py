@@ -206,7 +206,10 @@ def _message(error: "click.ClickException") -> str:
     import click
 
     if not isinstance(error, click.NoSuchOption):
-        return error.format_message()
+        # click lists choices one per line, and calls a bounded number an integer range
+        return " ".join(error.format_message().split()).replace(
+            " is not a valid integer range.", " is not a number."
+        )
     from joblens.cli.commands.other_names import no_such_option
 
     return no_such_option(error)

@@ -298,6 +298,7 @@ def test_a_wrong_password_is_reported_without_the_password(shared_rabbitmq: Rabb
     with pytest.raises(BrokerError) as error:
         notifier.check()
 
+    assert f":{shared_rabbitmq.ports[0]}" in str(error.value)
     assert "wr0ng-pass" not in str(error.value)
     notifier.close()
 

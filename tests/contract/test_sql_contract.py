@@ -44,11 +44,10 @@ def filled(store: QueueStore) -> QueueStore:
     return store
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_a_view_has_its_columns_and_rows(filled: QueueStore, view: str) -> None:
-    answer = filled.sql(f"SELECT * FROM {view}", LIMITS)
-    assert answer.columns == VIEWS[view]
-    assert answer.rows
+def test_every_view_has_its_columns_and_rows(filled: QueueStore) -> None:
+    answers = {view: filled.sql(f"SELECT * FROM {view}", LIMITS) for view in VIEWS}
+    assert {view: answer.columns for view, answer in answers.items()} == VIEWS
+    assert [view for view, answer in answers.items() if not answer.rows] == []
 
 
 def test_columns_are_named_without_rows_too(filled: QueueStore) -> None:
@@ -66,58 +65,62 @@ def test_views_can_be_joined_grouped_and_sorted(filled: QueueStore) -> None:
     assert filled.sql(text, LIMITS).rows == [("one", 1, 40), ("in-run", 1, 0)]
 
 
-@pytest.mark.parametrize(
-    ("user", "names"), [("ann", ["in-run"]), ("bob", ["one"]), ("o'x", []), (None, ["in-run", "one"])]
-)
-def test_a_user_sees_own_rows(filled: QueueStore, user: str | None, names: list[str]) -> None:
-    found = filled.sql("SELECT name FROM jobs ORDER BY name", LIMITS, only_user=user)
-    assert [name for (name,) in found.rows] == names
-    others = filled.sql("SELECT count(*) FROM tags", LIMITS, only_user=user).rows
-    assert others == [(1 if user in ("bob", None) else 0,)]
+def test_a_user_sees_own_rows(filled: QueueStore) -> None:
+    rows = {"ann": (["in-run"], 0), "bob": (["one"], 1), "o'x": ([], 0), None: (["in-run", "one"], 1)}
+    for user, (names, tags) in rows.items():
+        found = filled.sql("SELECT name FROM jobs ORDER BY name", LIMITS, only_user=user)
+        assert [name for (name,) in found.rows] == names, user
+        assert filled.sql("SELECT count(*) FROM tags", LIMITS, only_user=user).rows == [(tags,)], user
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT * FROM api_token",
-        "SELECT * FROM joblens.api_token",
-        "SELECT * FROM main.api_token",
-        "WITH jobs AS (SELECT * FROM api_token) SELECT * FROM jobs",
-        "WITH jobs AS (SELECT * FROM joblens.api_token) SELECT * FROM jobs",
-        "SELECT (SELECT hash FROM joblens.api_token) FROM jobs",
-        "SELECT number FROM jobs WHERE EXISTS (SELECT 1 FROM api_token)",
-        "SELECT 1) UNION SELECT hash FROM (SELECT hash FROM api_token",
-        "SELECT * FROM sqlite_schema",
-        "SELECT * FROM pg_catalog.pg_authid",
-        "SELECT * FROM pragma_table_info('job')",
-        "SELECT load_extension('x') FROM jobs",
-        "SELECT pg_sleep(1)",
-        "SELECT query_to_xml('SELECT * FROM joblens.api_token', true, true, '')",
-        "SELECT table_to_xml('joblens.api_token', true, true, '')",
-        "SELECT set_config('work_mem', '1GB', false)",
-        "SELECT pg_read_file('/etc/passwd')",
-        "DELETE FROM jobs",
-        "DELETE FROM job",
-        "INSERT INTO job DEFAULT VALUES",
-        "WITH gone AS (DELETE FROM joblens.job RETURNING id) SELECT * FROM gone",
-        "SELECT 1; SELECT 2",
-        "SELECT 1; DROP TABLE job",
-        "SELECT * INTO other FROM jobs",
-        "ATTACH 'x.db' AS x",
-        "PRAGMA user_version = 3",
-        "CREATE TABLE x (y integer)",
-        "COMMIT",
-        "SELEKT 1",
-        "",
-        "SELECT nothing FROM jobs",
-        "SELECT * FROM nowhere",
-    ],
+_REFUSED = (
+    "SELECT * FROM api_token",
+    "SELECT * FROM joblens.api_token",
+    "SELECT * FROM main.api_token",
+    "WITH jobs AS (SELECT * FROM api_token) SELECT * FROM jobs",
+    "WITH jobs AS (SELECT * FROM joblens.api_token) SELECT * FROM jobs",
+    "SELECT (SELECT hash FROM joblens.api_token) FROM jobs",
+    "SELECT number FROM jobs WHERE EXISTS (SELECT 1 FROM api_token)",
+    "SELECT 1) UNION SELECT hash FROM (SELECT hash FROM api_token",
+    "SELECT * FROM sqlite_schema",
+    "SELECT * FROM pg_catalog.pg_authid",
+    "SELECT * FROM pragma_table_info('job')",
+    "SELECT load_extension('x') FROM jobs",
+    "SELECT pg_sleep(1)",
+    "SELECT query_to_xml('SELECT * FROM joblens.api_token', true, true, '')",
+    "SELECT table_to_xml('joblens.api_token', true, true, '')",
+    "SELECT set_config('work_mem', '1GB', false)",
+    "SELECT pg_read_file('/etc/passwd')",
+    "DELETE FROM jobs",
+    "DELETE FROM job",
+    "INSERT INTO job DEFAULT VALUES",
+    "WITH gone AS (DELETE FROM joblens.job RETURNING id) SELECT * FROM gone",
+    "SELECT 1; SELECT 2",
+    "SELECT 1; DROP TABLE job",
+    "SELECT * INTO other FROM jobs",
+    "ATTACH 'x.db' AS x",
+    "PRAGMA user_version = 3",
+    "CREATE TABLE x (y integer)",
+    "COMMIT",
+    "SELEKT 1",
+    "",
+    "SELECT nothing FROM jobs",
+    "SELECT * FROM nowhere",
 )
-def test_anything_but_a_query_over_views_is_refused(filled: QueueStore, text: str) -> None:
-    with pytest.raises(InputError):
-        filled.sql(text, LIMITS)
+
+
+def test_anything_but_a_query_over_views_is_refused(filled: QueueStore) -> None:
+    assert [text for text in _REFUSED if not _is_refused(filled, text)] == []
     assert filled.sql("SELECT count(*) FROM jobs", LIMITS).rows == [(2,)]
     assert filled.check().ok
+
+
+def _is_refused(store: QueueStore, text: str) -> bool:
+    try:
+        store.sql(text, LIMITS)
+    except InputError:
+        return True
+    return False
 
 
 def test_rows_beyond_the_limit_are_cut(filled: QueueStore) -> None:

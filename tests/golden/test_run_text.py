@@ -120,9 +120,9 @@ def test_what_is_left_says_how_sure_it_is(unknown: int, expected_message: str) -
 
 def test_while_nothing_runs_nobody_is_reported_how_long_it_takes() -> None:
     waiting = replace(PROGRESS, running=(), stages=(StageProgress("train", 4),))
-    assert "left" not in summary_line(waiting)
     soon = replace(PROGRESS, estimate=Estimate(0.4, ("earlier runs",)))
-    assert "left" not in summary_line(soon)
+    later = replace(PROGRESS, estimate=Estimate(40.0, ("earlier runs",)))
+    assert ["left" in summary_line(one) for one in (waiting, soon, later)] == [False, False, True]
 
 
 def test_a_bar_is_full_only_when_nothing_is_left() -> None:

@@ -224,6 +224,7 @@ def test_a_group_is_measured_exactly_and_stays_where_it_is(joblens: RunJoblens, 
     assert 0.15 < record["resource_usage"]["cpu_total_seconds"] <= used_usec / 1e6 + 0.05
     assert record["accounting"]["mode"].startswith("cgroup")
     unknown = record["accounting"]["unknown"]
+    assert unknown
     assert "could not be read" not in unknown.get("memory_largest_process_bytes", "")
 
 
@@ -290,7 +291,7 @@ def test_an_engine_that_stops_answering_does_not_hold_up_the_end(
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("", "nothing was named"),
+        ("", "attach needs a process"),
         ("0", "not a process id"),
         ("4194303", "there is no process"),
         ("99999999999", "not a process id"),

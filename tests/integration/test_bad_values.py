@@ -145,7 +145,9 @@ def test_what_no_machine_counts_to_is_refused(joblens: RunJoblens, words: list[s
 def test_an_offer_that_cannot_be_is_refused(joblens: RunJoblens, tmp_path: Path, offer: list[str]) -> None:
     file = tmp_path / "w.yaml"
     file.write_text("name: w\njobs: [{name: a, command: 'true'}]\n")
-    assert "Traceback" not in joblens("run", str(file), *offer, code=2).stderr
+    refused = joblens("run", str(file), *offer, code=2).stderr
+    assert refused.startswith("joblens: error: ")
+    assert "Traceback" not in refused
 
 
 # JSON that is too deep
@@ -196,6 +198,7 @@ def test_a_deep_workflow_file_is_refused(
     texts = {"toml": f"name = {nested}", "kdl": "a {" * depth + "}" * depth}
     file.write_text(texts.get(ending, f'{{"name": {nested}}}'))
     done = joblens("validate", str(file), code=2)
+    assert "nested" in done.stderr
     assert "Traceback" not in done.stderr
 
 

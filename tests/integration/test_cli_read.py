@@ -476,6 +476,7 @@ def test_bad_lines_are_reported_by_number_and_the_rest_is_imported(
 def test_a_file_of_another_kind_is_refused(joblens: RunJoblens, tmp_path: Path, form: str) -> None:
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
     failed = joblens("import", form, tmp_path / "picture.png", code=2)
+    assert f"joblens: error: no line of it could be read as '{form}'" in failed.stderr
     assert "Traceback" not in failed.stderr
 
 

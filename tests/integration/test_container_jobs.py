@@ -217,6 +217,7 @@ def test_only_variables_that_were_asked_for_go_in_and_secrets_are_not_kept(
     assert "hush-hush-123" not in str(ran.record)
     assert ran.record["env"] == {"API_TOKEN": "***"}  # and nothing of joblens' own surroundings
     facts = user.details(ran.record["job_uuid"])
+    assert facts
     assert "hush-hush-123" not in str(facts)
 
 

@@ -294,7 +294,9 @@ def test_a_command_of_a_worker_that_fails_keeps_no_job_from_running(there: Engin
     document, _ = there.run(text, code=1)
     assert states(document) == {"first": "completed", "second": "completed"}
     assert [action["name"] for action in document["failed_actions"]][:1] == ["action-1.1"]
-    assert "ready" not in there.cli.lines("workers")
+    lines = there.cli.lines("workers")
+    assert "begun" in lines
+    assert "ready" not in lines
 
 
 # ---- dry runs -------------------------------------------------------------------------------------------

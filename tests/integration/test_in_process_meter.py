@@ -94,6 +94,7 @@ print(done.samples, done.usage.memory_largest_process_bytes >> 20, done.usage.lo
     samples, largest, lower_bounds = done.stdout.split(maxsplit=2)
     assert samples == "2"
     assert 200 <= int(largest) < 260
+    assert "memory_peak_bytes" in lower_bounds
     assert "memory_largest_process_bytes" not in lower_bounds
 
 

@@ -106,6 +106,7 @@ def test_secrets_in_params_are_neither_stored_nor_logged(
     with caplog.at_level(logging.INFO, logger="joblens.monitor"):
         monitor.start_monitoring("s", "t", "x", {"api_key": "sk-very-secret", "mesh_size": 64})
         record = monitor.stop_monitoring("s", "success")
+    assert "mesh_size" in caplog.text
     assert "sk-very-secret" not in caplog.text
     assert "sk-very-secret" not in str(record)
     assert record["params"]["mesh_size"] == 64

@@ -111,8 +111,9 @@ def test_a_local_run_serves_the_labels_it_names_and_refuses_others(cli: Workflow
     cli.call("run", path, "--skip", "label:gpu", code=0)
     assert cli.lines("ran") == ["near"] * 3
     assert set(states(cli.run(MANY, "--label", "gpu")).values()) == {"completed"}
-    again = cli.call("rerun", "many", "--all", code=0)
-    assert "label" not in again.stderr, "the labels of a run are recorded with it"
+    again = cli.call("rerun", "many", "--all", "--json", code=0)
+    assert set(states(again.json).values()) == {"completed"}, "the labels of a run are recorded with it"
+    assert "label" not in again.stderr
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_short_jobs_share_tasks_and_each_runs_once_with_a_record_of_its_own(
 def test_what_no_node_has_is_refused_before_anything_runs(cli: WorkflowCli, cluster: Any) -> None:
     text = "name: big\njobs:\n  - {name: a, command: 'touch a', num_cpus: 500}\n"
     refused = cli.call("run", cli.write(text), *on(cluster), code=2)
-    assert "a: needs 500 CPUs, 2 are offered" in refused.stderr
+    assert "a: needs 500 CPUs, 2 available" in refused.stderr
     assert not (cli.folder / "a").exists()
     assert not cli.store_path.exists(), "nothing was written"
 
@@ -197,7 +197,7 @@ def test_jobs_of_a_node_that_is_lost_run_again_elsewhere(
     assert again.attempt is not None
     assert again.outcome is not None
     host = again.attempt.owner.host
-    result = rf"worker \S+ on {host} (was lost|had to stop): {again.job.name} is queued again"
+    result = rf"worker \S+ on {host} (was lost|had to stop): {again.job.name} is requeued"
     assert re.search(result, output), output
     assert Code.TAKEN_UP_AGAIN in {finding.code for finding in again.outcome.findings}
     assert f"✓ {again.job.name} (attempt 2): done" in output

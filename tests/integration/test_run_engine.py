@@ -200,7 +200,9 @@ def test_an_interrupt_lets_running_jobs_end_and_the_others_run_when_it_is_resume
     (cli.folder / "go").touch()
     output, _ = driver.communicate(timeout=60)
     assert driver.returncode == 130, output
-    assert "last" not in cli.lines("ran")
+    ran = cli.lines("ran")
+    assert "begin_1" in ran
+    assert "last" not in ran
     cli.call("resume", "slow", code=0)
     ended = Counter(line for line in cli.lines("ran") if line.startswith("end"))
     assert ended == Counter(f"end_{i}" for i in range(1, 5))
@@ -267,6 +269,7 @@ def test_a_run_is_resumed_with_its_broker_and_other_options(cli: WorkflowCli, re
         driver.communicate(timeout=30)
         (cli.folder / "go").touch()
         result = cli.call("resume", "slow", "--jobs", "3", code=0)
+        assert "side" in result.stderr
         assert "no worker serves" not in result.stderr
         found = cli.newest_run().options
         assert (found.broker, found.queue, found.retry_lost, found.most_jobs) == (url, "side", "never", 3)

@@ -373,6 +373,7 @@ def test_a_request_for_another_host_is_refused(server: Served, host: str) -> Non
 
 def test_other_sites_may_not_read_answers(server: Served) -> None:
     answer = server.get(f"{API}/session", server.token(), origin="https://evil.example")
+    assert "content-type" in answer.headers
     assert "access-control-allow-origin" not in answer.headers
     assert server.ask("OPTIONS", f"{API}/jobs", "").status == 405
 

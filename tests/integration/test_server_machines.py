@@ -139,6 +139,7 @@ def test_settings_have_values_and_origins_without_secrets(tmp_path: Path) -> Non
     assert found["queue.lease"]["origin"] == "default"
     assert found["queue.lease"]["variable"] == "JOBLENS_QUEUE_LEASE"
     assert "redis://" in found["queue.broker"]["value"]
+    assert "redis://" in answer.text
     assert "hunter2" not in answer.text
 
 

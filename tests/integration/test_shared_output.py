@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tests.conftest import RunJoblens, wait_until
-from tests.integration.workflow_cli import JOBLENS
+from tests.integration.workflow_cli import JOBLENS, states
 
 FLOW = 'name: w\njobs: [{{name: a, command: "echo {text}"}}]\n'
 SERIES = (
@@ -72,7 +72,8 @@ def test_a_resumed_run_goes_on_in_the_folder_it_used(tmp_path: Path, joblens: Ru
     assert stopped.wait(60) == 130
     before = folders(tmp_path)
     (tmp_path / "go").touch()
-    done = joblens("--store", "two.db", "resume", "1.1", cwd=tmp_path, code=0)
+    done = joblens("--store", "two.db", "resume", "1.1", "--json", cwd=tmp_path, code=0)
+    assert states(done.json) == {"a": "completed", "b": "completed"}
     assert "belongs to" not in done.stderr
     assert folders(tmp_path) == before
     assert len(before) == 2

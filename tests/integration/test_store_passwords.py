@@ -119,6 +119,7 @@ def test_jobs_of_a_run_have_the_stores_password_only_where_their_user_has_set_it
     assert "refused" in by_option
     (tmp_path / "joblens.yml").write_text(f"store:\n  url: {locked_store}\n")
     by_file = output_of()
+    assert "JOBLENS_STORE" in by_file
     assert PASSWORD not in by_file
     assert "refused" not in by_file  # it finds the password where its user has it
     (tmp_path / "joblens.yml").unlink()

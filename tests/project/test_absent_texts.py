@@ -1,5 +1,6 @@
 """A text that a test asserts to be absent must be one that joblens, or the test itself, can produce: after a
-change of wording the assertion would hold for ever."""
+change of wording the assertion would hold for ever. The test also asserts something positive about the value
+that it searches: an empty output contains no text either."""
 
 import ast
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
+_FOLDERS = ("browser", "contract", "docs", "golden", "integration", "project", "unit")
+
 # Of Python, HTML and other programs, whose wording does not change with joblens'.
 _OF_OTHERS = {"Traceback", "most recent call last", "\x1b", "\x1b[", "\n", "\r", "\0", "\t"} | {
     'src="',
@@ -18,14 +21,33 @@ _OF_OTHERS = {"Traceback", "most recent call last", "\x1b", "\x1b[", "\n", "\r",
 }
 
 
-def absent_texts(tree: ast.AST) -> Iterator[ast.Constant]:
-    """The literals of `assert "literal" not in …`."""
+def absences(tree: ast.AST) -> Iterator[tuple[ast.Constant, ast.expr]]:
+    """Yields literal and searched value of `assert "literal" not in value`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert) and isinstance(node.test, ast.Compare):
             text = node.test.left
             is_absent = len(node.test.ops) == 1 and isinstance(node.test.ops[0], ast.NotIn)
             if is_absent and isinstance(text, ast.Constant) and isinstance(text.value, str):
-                yield text
+                yield text, node.test.comparators[0]
+
+
+def variables(*nodes: ast.AST) -> set[str]:
+    return {each.id for node in nodes for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def is_positive(assertion: ast.expr) -> bool:
+    if isinstance(assertion, ast.Compare):
+        return not all(isinstance(op, ast.NotIn | ast.NotEq | ast.IsNot) for op in assertion.ops)
+    return not (isinstance(assertion, ast.UnaryOp) and isinstance(assertion.op, ast.Not))
+
+
+def unpaired(tree: ast.AST) -> Iterator[ast.Constant]:
+    """Yields absent texts in tests that assert nothing positive about a variable of the searched value."""
+    for test in ast.walk(tree):
+        if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) and test.name.startswith("test_"):
+            tests = [node.test for node in ast.walk(test) if isinstance(node, ast.Assert)]
+            named = variables(*filter(is_positive, tests))
+            yield from (text for text, value in absences(test) if not named & variables(value))
 
 
 def texts(tree: ast.AST, without: ast.Constant | None = None) -> str:
@@ -50,7 +72,7 @@ def texts_of_joblens() -> str:
 
 def vacuous(path: Path) -> list[str]:
     tree = ast.parse(path.read_text())
-    absent = [text for text in absent_texts(tree) if text.value not in _OF_OTHERS]
+    absent = [text for text, _ in absences(tree) if text.value not in _OF_OTHERS]
     return [
         f"line {text.lineno}: {text.value!r}"
         for text in absent
@@ -68,7 +90,28 @@ def test_a_text_that_nothing_produces_is_found(tmp_path: Path) -> None:
     assert vacuous(path) == ["line 4: 'no such words anywhere'"]
 
 
-@pytest.mark.parametrize("folder", ["contract", "docs", "golden", "integration", "project", "unit"])
+def test_an_absence_without_a_positive_assertion_about_the_same_value_is_found() -> None:
+    tree = ast.parse(
+        "def test_it():\n"
+        '    assert "a" not in page\n    assert page.title == "x"\n'
+        '    assert "b" not in log\n    assert not log.errors\n'
+        '    assert "c" not in text\n    assert [line for line in text] == []\n'
+    )
+    assert [text.value for text in unpaired(tree)] == ["b"]
+
+
+def test_every_absence_is_paired_with_a_positive_assertion() -> None:
+    files = [
+        path for folder in _FOLDERS for path in sorted((REPOSITORY / "tests" / folder).rglob("test_*.py"))
+    ]
+    trees = {str(path.relative_to(REPOSITORY)): ast.parse(path.read_text()) for path in files}
+    found = [
+        f"{path}:{text.lineno}: {text.value!r}" for path, tree in trees.items() for text in unpaired(tree)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("folder", _FOLDERS)
 def test_every_text_that_is_asserted_to_be_absent_can_occur(folder: str) -> None:
     files = sorted((REPOSITORY / "tests" / folder).rglob("test_*.py"))
     found = {str(path.relative_to(REPOSITORY)): vacuous(path) for path in files}

@@ -2,10 +2,9 @@
 
 import ast
 import collections
-from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCE = REPOSITORY / "src"
@@ -31,57 +30,65 @@ def name_of(path: Path) -> str:
 NAMES = {name_of(path): path for path in MODULES}
 
 
-def functions_of(module: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(module.read_text())):
+@dataclass
+class Module:
+    lines: int
+    code_lines: int  # without blank ones, comments and docstrings
+    functions: list[tuple[str, int]]  # and how long each is; a command's options are its documentation
+    imports: list[tuple[str, bool]]  # of joblens, and whether only when a function is called
+
+
+@cache
+def read(path: Path) -> Module:
+    lines = path.read_text().splitlines()
+    code = {n for n, line in enumerate(lines, 1) if line.strip() and not line.lstrip().startswith("#")}
+    functions: list[tuple[str, int]] = []
+    imports: list[tuple[str, bool]] = []
+    waiting: list[tuple[ast.AST, bool]] = [(ast.parse("\n".join(lines)), False)]
+    while waiting:
+        node, is_late = waiting.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno is not None
-            # Decorators are left out: a command's options are its documentation.
-            yield node.name, node.end_lineno - node.lineno + 1
+            is_late = True
+            functions.append((node.name, 1 + end_of(node) - node.lineno))
+        elif isinstance(node, ast.Expr):
+            if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+                code -= set(range(node.lineno, end_of(node) + 1))
+            continue
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("joblens"):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            imports += [(name if name in NAMES else str(node.module), is_late) for name in names]
+        waiting += [
+            (child, is_late)
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.stmt | ast.match_case | ast.excepthandler)
+        ]
+    return Module(len(lines), len(code), functions, imports)
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_module_and_its_functions_stay_small(module: Path) -> None:
-    lines = len(module.read_text().splitlines())
-    assert lines <= LONGEST_MODULE, f"{module.name} has {lines} lines: divide it by responsibility"
-    long = [f"{name} ({count} lines)" for name, count in functions_of(module) if count > LONGEST_FUNCTION]
-    assert not long, f"{module.name}: {', '.join(long)}"
+def end_of(node: ast.stmt) -> int:
+    assert node.end_lineno is not None
+    return node.end_lineno
 
 
-def code_lines(path: Path) -> int:
-    """Lines without blank ones, comments and docstrings."""
-    text = path.read_text()
-    tree = ast.parse(text)
-    code = {number for number, line in enumerate(text.splitlines(), 1) if line.strip()}
-    code -= {number for number, line in enumerate(text.splitlines(), 1) if line.lstrip().startswith("#")}
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ):
-            assert node.end_lineno is not None
-            code -= set(range(node.lineno, node.end_lineno + 1))
-    return len(code)
+def test_modules_stay_small() -> None:
+    lengths = {name: read(path).lines for name, path in NAMES.items()}
+    long = [f"{name} ({lines} lines)" for name, lines in lengths.items() if lines > LONGEST_MODULE]
+    assert not long, f"divide them by responsibility: {', '.join(long)}"
 
 
-def imported_by(path: Path) -> Iterator[tuple[str, bool]]:
-    """Modules of joblens that a module imports, and whether only when a function is called."""
-    tree = ast.parse(path.read_text())
-    inside = {
-        id(child) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for child in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("joblens"):
-            for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                yield (whole if whole in NAMES else str(node.module)), id(node) in inside
+def test_functions_stay_small() -> None:
+    functions = [(name, *function) for name, path in NAMES.items() for function in read(path).functions]
+    long = [
+        f"{module}.{name} ({lines} lines)" for module, name, lines in functions if lines > LONGEST_FUNCTION
+    ]
+    assert not long, ", ".join(long)
 
 
 def splinters() -> dict[str, str]:
     """Small modules that one other module imports at its top, and nothing else names."""
     importers: dict[str, set[tuple[str, bool]]] = collections.defaultdict(set)
     for name, path in NAMES.items():
-        for module, is_late in imported_by(path):
+        for module, is_late in read(path).imports:
             importers[module].add((name, is_late))
     texts = "\n".join(path.read_text() for path in MODULES)
     return {
@@ -92,7 +99,7 @@ def splinters() -> dict[str, str]:
         and len({name for name, _ in found}) == 1
         and not next(iter(found))[1]
         and f'"{module}' not in texts  # started or loaded by name
-        and code_lines(NAMES[module]) < SHORTEST_SPLINTER
+        and read(NAMES[module]).code_lines < SHORTEST_SPLINTER
     }
 
 

@@ -49,7 +49,7 @@ def slurm_group_capability(
             available=not refusal,
             mechanism="" if refusal else f"job groups inside of {steps[0]}",
             reason=refusal,
-            fix=f"{group_advice}; without, joblens watches memory itself" if refusal else "",
+            fix=f"{group_advice}; without them, joblens enforces memory limits itself" if refusal else "",
         )
     ]
 

@@ -241,7 +241,7 @@ class Window(Struct, eq=False, kw_only=True):
 
 _KIB = 1024
 _NOTICEABLE_USEC = 20_000  # CPU below this is not worth a finding
-_NOT_ASKED = "not asked for"
+_NOT_ASKED = "not requested"
 _NO_GROUP = "the host program's control group has more than this measurement"
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from joblens.model.jobs.details import CodeVersion, Program, Provenance
 from joblens.model.jobs.job import FileStamp, Job, is_of_workflow
 from joblens.model.redaction.names import is_lasting_env
-from joblens.model.redaction.secrets import redact_address, redact_env
+from joblens.model.redaction.secrets import recorded_env, redact_address
 from joblens.probes.host.machine_load import HostFacts, read_hardware, system_name
 from joblens.probes.proc.kernel_files import read_text
 from joblens.probes.provenance.program_files import (
@@ -246,8 +246,7 @@ class ProvenanceParts:
         return known.changes if time.monotonic() - known.asked_s < hold_s else None
 
     def _of_this_process(self) -> Provenance:
-        allowed = {name: value for name, value in os.environ.items() if is_lasting_env(name)}
-        self._environment = as_texts(redact_env(allowed))
+        self._environment = as_texts(recorded_env(os.environ, is_lasting_env))
         return Provenance(
             host=self._host.hostname,
             system=system_name(),

@@ -27,7 +27,6 @@ from joblens.model.jobs.job import Accounting, Job, Record
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import CancelAsked, JobEnded, JobQueued
 
-_CANCEL_POLL_S = 1.0
 _MAX_STANDBY, _MORE_STANDBY = 12, 2
 
 
@@ -95,7 +94,7 @@ class SessionHost:
         try:
             output = OutputFiles(order.folder, order.output_max_bytes, order.streams)
         except OSError as error:
-            why = f"the job could not be started: its output files cannot be made: {error}"
+            why = f"the job could not be started: its output files cannot be created: {error}"
             raise LaunchError(why) from error
         session = JobSession(
             order.job,
@@ -284,7 +283,6 @@ class SessionPool:
         self._context = context
         self._width = width
         self._ended: SimpleQueue[Record | BaseException] = SimpleQueue()
-        self._poll_at_s = self._now_s() + _CANCEL_POLL_S
         self._is_closing = False
 
     def run(self, orders: Iterable[SessionOrder]) -> Iterator[Record]:
@@ -324,24 +322,14 @@ class SessionPool:
     # ---- on the thread -------------------------------------------------------------------------------
 
     def _drive(self) -> None:
-        self._context.loop.add_timed(self)
+        self._context.recorder.add_poll(self.host.poll_cancels)
         try:
             self._context.loop.run_until(lambda: self._is_closing and not self.host)
         except BaseException as error:  # noqa: BLE001 - the caller of `run` gets it
             self.host.close()
             self._ended.put(error)
         finally:
-            self._context.loop.remove_timed(self)
-
-    def _now_s(self) -> float:
-        return self._context.clock.mono_ns() / 1e9
-
-    def next_wake_s(self) -> float | None:
-        return self._poll_at_s
-
-    def wake(self) -> None:
-        self._poll_at_s = self._now_s() + _CANCEL_POLL_S
-        self.host.poll_cancels()
+            self._context.recorder.remove_poll(self.host.poll_cancels)
 
     def _on_end(self, record: Record, _error: JoblensError | None) -> None:
         self.last_record = record

@@ -289,9 +289,9 @@ def _run_slots(
                 accounting=settings.limits.accounting,
             ),
         )
-        interval_s = settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S
-        context.sampler.add("slots: cancel requests", interval_s, pool.poll_cancel_requests)
+        context.recorder.add_poll(pool.poll_cancel_requests)
         if settings.job_metrics.enabled:
+            interval_s = settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S
             context.sampler.add("slots", interval_s, pool.take_samples)
         for record in pool.run(_slot_job(one, env, context) for one in prepared):
             log.ended(record)

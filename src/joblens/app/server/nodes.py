@@ -137,7 +137,7 @@ def list_nodes(
         if query.cursor not in names:
             raise InputError(
                 f"cursor '{query.cursor[:80]}': this machine is no longer known",
-                hint="leave it out to start again",
+                hint="omit it to start again",
             )
         begin = names.index(query.cursor) + 1
     items = tuple(nodes[begin : begin + query.limit])

@@ -8,7 +8,7 @@ from joblens.model.errors import InputError
 
 
 class Instrument(Struct, frozen=True):
-    """Gives numbers (`groups` under which a record names their source) or a part of the details."""
+    """A probe for numbers (`groups`: keys of their sources in a record) or for a part of the details."""
 
     about: str
     groups: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ _SETS = {"all": ALL_PROBES, "none": (), "default": DEFAULT_PROBES}
 
 
 def chosen_probes(text: str, default: tuple[str, ...] = DEFAULT_PROBES) -> tuple[str, ...]:
-    """'all', 'none', 'default' or names, with commas between them; '+NAME' and '-NAME' change the default.
+    """Parses 'all', 'none', 'default' or comma-separated names; '+NAME' and '-NAME' change the default.
     Raises InputError."""
     words = [word.strip().lower() for word in text.split(",") if word.strip()]
     if not words:
@@ -65,11 +65,11 @@ SLOTS = "slots (map, workflows)"  # name of their row in the area accounting
 
 
 class Way(StrEnum):
-    """How jobs come to their control groups."""
+    """How jobs get their control groups."""
 
     SCOPE = "systemd-scope"  # below a scope that systemd makes for joblens
-    OWN_GROUP = "own-group"  # below the group joblens runs in, or one above it
-    INSIDE_JOB = "inside-job"  # below the group of the joblens job that joblens runs in
+    OWN_GROUP = "own-group"  # below joblens' own group, or one above it
+    INSIDE_JOB = "inside-job"  # joblens runs inside a joblens job: below the group of that job
     CONFIGURED = "configured"  # below limits.cgroup_parent
     WITHOUT_CONTROLLERS = "without-controllers"  # groups that count CPU time only
     PROCESS_TREE = "process-tree"  # no groups
@@ -77,9 +77,8 @@ class Way(StrEnum):
 
 
 class Capability(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`mechanism`: how it works, if available; `reason` and `fix`: why not or only partly, and what helps.
-
-    One that does not apply is an alternative that this machine does not need: neither available nor missing.
+    """`mechanism`: how it works, if available; `reason` and `fix`: why not, or only partly, and the remedy.
+    `applies`: False for an alternative that this machine does not need.
     """
 
     area: str  # accounting, numbers, limits, ending, output, containers, storage, clusters, extras

@@ -32,7 +32,7 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400
 
 
 def parse_size(text: str) -> int:
-    """'512m', '2g', '1.5GiB', '4096' -> bytes. Units are powers of 1024, as in the tools people know."""
+    """'512m', '2g', '1.5GiB', '4096' -> bytes. Units are powers of 1024."""
     match = re.match(_SIZE, text)
     if match is None:
         raise InputError(
@@ -47,8 +47,8 @@ def parse_size(text: str) -> int:
 
 
 def small_memory(size: int, typed: object) -> str:
-    """Why an amount of memory cannot be meant; empty: it can. `typed`: as it was written.
-    No program starts in so little, and a number without a unit is bytes, which few people mean."""
+    """Returns why an amount of memory is a mistake, or ''. `typed`: as written. No program starts in so
+    little; usually a unit is missing."""
     if size >= LEAST_MEMORY:
         return ""
     match = re.match(_SIZE, str(typed))
@@ -130,7 +130,7 @@ def format_instant(at_us: int) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _to_the_second(seconds: int) -> str:
-    """Records that are written together mostly share their second."""
+    """Cached, because records written together mostly share their second."""
     return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%dT%H:%M:%S}"
 
 
@@ -155,7 +155,7 @@ def format_duration(seconds: float | None) -> str:
     return f"{hours}h{minutes:02d}m{whole % 60:02d}s" if hours else f"{minutes}m{whole % 60:02d}s"
 
 
-_MOST = 1 << 16  # more than any kernel has numbers for
+_MOST = 1 << 16  # above the CPU numbers of any kernel
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:

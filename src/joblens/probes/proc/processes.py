@@ -224,6 +224,11 @@ class ProcessesProbe:
             self.unknown[name] = _DENIED
         return fields
 
+    @property
+    def round_length(self) -> int:
+        """Readings until each process has had its turn."""
+        return -(-len(self._watched) // _PEAKS_A_READING)
+
     def forget_peaks(self) -> None:
         """Discards peaks of processes that had not become the job yet."""
         self._largest.forget()

@@ -54,9 +54,9 @@ def test_the_table_has_the_column_only_where_it_says_something() -> None:
     here = ResultRow(index=0, name="a", state=JobState.COMPLETED)
     there = replace(here, where=WhereItRan(engine="slurm", host="n1", cluster_job_id="7"))
     paint = Palette(is_on=False)
-    assert "Where" not in render_results([here], width=None, paint=paint)[0]
-    head, line = render_results([there], width=None, paint=paint)
-    assert "Where" in head
+    heads = [render_results([row], width=None, paint=paint)[0] for row in (here, there)]
+    assert ["Where" in head for head in heads] == [False, True]
+    line = render_results([there], width=None, paint=paint)[1]
     assert "n1 (slurm 7)" in line
 
 

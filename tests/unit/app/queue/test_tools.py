@@ -87,6 +87,7 @@ def test_a_folder_that_everybody_may_write_to_is_not_used(project: Path) -> None
 def test_a_folder_of_someone_else_is_not_used(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = project / ".joblens" / "tools"
     write_tool(folder, "mine")
+    assert "mine" in load_tools(str(project))
     os.chown(folder, 12345, 12345)
     assert "mine" not in load_tools(str(project))
     (result,) = list_tools(str(project))[1]

@@ -210,6 +210,7 @@ def test_a_recipe_has_the_operators_of_its_own_files_only(tmp_path: Path) -> Non
     registry.load_custom([first])
     registry.load_custom([second])  # another recipe of the same program
     assert user_operators.source_of("shout") == second
+    assert "shout" in registry.names()
     registry.load_custom([])
     assert "shout" not in registry.names()
 

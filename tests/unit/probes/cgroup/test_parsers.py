@@ -24,7 +24,9 @@ def test_cpu_time_and_throttling_come_from_cpu_stat() -> None:
 
 
 def test_without_the_cpu_controller_there_is_no_throttling_rather_than_none_of_it() -> None:
-    assert "cpu_throttled_usec" not in counters.parse_cpu_stat(b"usage_usec 1\nuser_usec 1\nsystem_usec 0\n")
+    stat = counters.parse_cpu_stat(b"usage_usec 1\nuser_usec 1\nsystem_usec 0\n")
+    assert stat["cpu_total_usec"] == 1
+    assert "cpu_throttled_usec" not in stat
 
 
 def test_v1_throttled_time_is_turned_into_microseconds() -> None:

@@ -142,7 +142,9 @@ def test_an_allocation_is_as_its_scheduler_says_and_else_as_worked_out() -> None
 
 
 def test_who_has_whole_nodes_is_not_reported_how_many_cpus() -> None:
-    assert "cpus-per-task" not in allocation_options(terms(plan(exclusive=True)), SIZE)
+    options = allocation_options(terms(plan(exclusive=True)), SIZE)
+    assert "exclusive" in options
+    assert "cpus-per-task" not in options
 
 
 def test_what_the_command_line_says_of_allocations_wins_over_the_scheduler() -> None:

@@ -115,6 +115,7 @@ def test_a_cut_off_store_with_records_is_never_replaced(path: str) -> None:
     with pytest.raises(StoreCorrupt, match="damaged") as caught:
         SqliteStore(path)
     assert Path(path).read_bytes() == before
+    assert caught.value.hint
     assert "joblens " not in caught.value.hint  # no command that fails in the same way
     assert os.listdir(Path(path).parent) == ["joblens.db"]
 

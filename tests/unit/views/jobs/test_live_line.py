@@ -46,6 +46,7 @@ def test_before_the_second_sample_rates_are_unknown_and_not_zero() -> None:
 
 def test_control_characters_in_a_name_do_not_reach_the_terminal() -> None:
     line = render_live_line("evil\x1b[2J\r\n", samples(3), 100, color=False)
+    assert "evil" in line
     assert "\x1b" not in line
     assert "\n" not in line
     assert "\r" not in line
@@ -67,6 +68,7 @@ def test_a_job_without_network_and_gpu_has_no_place_for_them() -> None:
         structs.replace(sample, network_rx_bytes=0, network_tx_bytes=0, gpus={}) for sample in samples(5)
     ]
     line = render_live_line("train", quiet, 120, color=False)
+    assert "cpu" in line
     assert "net" not in line
     assert "gpu" not in line
 
