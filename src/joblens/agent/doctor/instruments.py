@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from joblens.agent.containers.job import make_container_groups, path_in_every_mount
+from joblens.model.capabilities import Capability
 from joblens.model.errors import ContainerError, ProbeError
 from joblens.model.jobs.details import GpuFacts
-from joblens.model.jobs.probe_choice import Capability
 from joblens.probes.containers.api import ContainerApi, connect, has_socket
 from joblens.probes.gpu.devices import ask_gpus
 from joblens.probes.host.energy import PACKAGE_FIELD, EnergyCounters

@@ -365,8 +365,8 @@ class Measurement:
         """Takes and stores a sample. Returns None if the group has just vanished."""
         sample = self._read(reaped)
         if sample is not None:
-            self._keep(sample)
             self._details.tick(is_idle=self.meter.is_idle)
+            self._keep(sample)  # last: it may wake the recorder, which needs the interpreter too
         return sample
 
     def peek(self, reaped: ExitUsage) -> Sample | None:

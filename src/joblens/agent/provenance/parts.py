@@ -23,7 +23,7 @@ from joblens.probes.provenance.program_files import (
     mark_of,
     marks_of,
     package_folders,
-    packages_of,
+    packages_in,
     program_paths,
     python_path_folders,
     python_version,
@@ -172,7 +172,7 @@ class ProvenanceParts:
         self._environment: dict[str, str] = {}
         self._changes: dict[str, _KnownChanges] = {}  # by root
         self._programs: dict[_FileKey, Program] = {}
-        self._packages: dict[tuple[tuple[str, int], ...], dict[str, str]] = {}
+        self._packages: dict[tuple[tuple[str, Mark], ...], dict[str, str]] = {}
 
     def collect(
         self,
@@ -280,8 +280,9 @@ class ProvenanceParts:
                 continue
             options = [argument for argument in kind.words[1:] if argument.startswith("-")]
             more_folders = python_path_folders(python_path, kind.cwd, options)
-            marks |= marks_of((*more_folders, *package_folders(path)))
-            versions = {"python": python_version(path), **self._packages_of(path, more_folders)}
+            folders = marks_of((*more_folders, *package_folders(path)))
+            marks |= folders
+            versions = {"python": python_version(path), **self._packages_in(folders)}
         return tuple(self._program(path, unknown, started_at_ns) for path in paths), versions
 
     def _program(self, path: str, unknown: dict[str, str], started_at_ns: int | None) -> Program:
@@ -302,11 +303,11 @@ class ProvenanceParts:
             )
         return known
 
-    def _packages_of(self, path: str, more_folders: list[str]) -> dict[str, str]:
+    def _packages_in(self, folders: dict[str, Mark]) -> dict[str, str]:
         """Reads them again after an installation."""
-        key = tuple((folder, _mtime_ns(folder)) for folder in (*more_folders, *package_folders(path)))
+        key = tuple(folders.items())
         if key not in self._packages:
-            self._packages[key] = packages_of(path, more_folders)
+            self._packages[key] = packages_in(folders)
         return self._packages[key]
 
 
@@ -347,13 +348,6 @@ def _limits(job_rlimits: tuple[tuple[int, int, int], ...]) -> dict[str, str]:
         if line.startswith("Umask:"):
             notes["umask"] = line.split()[1]
     return notes
-
-
-def _mtime_ns(path: str) -> int:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return 0
 
 
 def as_texts(env: Mapping[str, str]) -> dict[str, str]:

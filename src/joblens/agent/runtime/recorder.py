@@ -245,7 +245,8 @@ class Recorder:
 
     def remove_poll(self, poll: Callable[[], None]) -> None:
         with self._changed:
-            self._polls.remove(poll)
+            if poll in self._polls:
+                self._polls.remove(poll)
 
     def _is_poll_due(self) -> bool:
         return bool(self._polls) and time.monotonic() - self._polled_at_s >= _POLL_S - _POLL_SLACK_S

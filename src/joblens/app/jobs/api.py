@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.session.context import AgentContext
-from joblens.agent.session.host import SessionOrder, SessionPool
+from joblens.agent.session.host import SessionOrder
+from joblens.agent.session.pool import SessionPool
 from joblens.agent.slots.loop import SlotPlan
 from joblens.agent.slots.pool import SlotPool
 from joblens.agent.slots.slot import SlotJob

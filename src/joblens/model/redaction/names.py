@@ -5,7 +5,7 @@ random seeds.
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -174,6 +174,7 @@ def is_secret_name(name: str) -> bool:
     return any(word in ambiguous and before in _KEY_KINDS for before, word in itertools.pairwise(words))
 
 
+@lru_cache(512)  # a job asks twice for each of its variables
 def is_allowed_env(name: str) -> bool:
     is_listed = name in _ALLOWED_ENV or name.startswith(_ALLOWED_ENV_PREFIXES)
     return is_listed and not is_secret_name(name)

@@ -2,7 +2,18 @@
 
 import importlib
 import os
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Digest(Protocol):
+        def update(self, content: bytes, /) -> None: ...
+
+        def digest(self) -> bytes: ...
+
+        def hexdigest(self) -> str: ...
+
 
 SHORT_LENGTH = 8
 
@@ -48,20 +59,12 @@ def _dashed(digits: str) -> str:
 LITTLE = 4 << 20  # up to this size a digest is faster without importing hashlib
 
 
-class Digest(Protocol):
-    def update(self, content: bytes, /) -> None: ...
-
-    def digest(self) -> bytes: ...
-
-    def hexdigest(self) -> str: ...
-
-
-def blake2b(content: bytes, digest_size: int) -> Digest:
+def blake2b(content: bytes, digest_size: int) -> "Digest":
     digest: Digest = _first("_blake2", "hashlib").blake2b(content, digest_size=digest_size)
     return digest
 
 
-def sha256(size: int) -> Digest:
+def sha256(size: int) -> "Digest":
     """Returns a digest for content of this size."""
     names = ("_sha256", "_sha2", "hashlib") if size <= LITTLE else ("hashlib",)
     digest: Digest = _first(*names).sha256()

@@ -3,9 +3,9 @@
 Inside joblens only bytes, seconds and microseconds exist; text is read and written here.
 """
 
-import datetime as dt
 import functools
 import re
+import time
 from collections.abc import Iterable
 
 from joblens.model.errors import InputError
@@ -107,6 +107,8 @@ def _seconds(text: str) -> float | None:
 
 def parse_instant(text: str, now_us: int) -> int:
     """An ISO 8601 time (naive means UTC) or an age such as '2h' or '7d' before now -> µs UTC."""
+    import datetime as dt  # plain jobs do without
+
     try:
         moment = dt.datetime.fromisoformat(text.strip())
     except ValueError:
@@ -131,7 +133,7 @@ def format_instant(at_us: int) -> str:
 @functools.lru_cache(maxsize=256)
 def _to_the_second(seconds: int) -> str:
     """Cached, because records written together mostly share their second."""
-    return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%dT%H:%M:%S}"
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def format_bytes(count: float | None) -> str:

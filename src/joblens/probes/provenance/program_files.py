@@ -40,20 +40,15 @@ def python_version(path: str) -> str:
     return _python_number(real) or ""
 
 
-def packages_of(path: str, more_folders: Sequence[str] = ()) -> dict[str, str]:
-    """Returns names with versions of the packages that the Python at that path can import. `more_folders`
-    come first, as PYTHONPATH does."""
+def packages_in(folders: Iterable[str]) -> dict[str, str]:
+    """Returns names with versions of the packages in these folders; the first of a name counts."""
     found: dict[str, str] = {}
-    for folder in (*more_folders, *_package_folders(path)):
+    for folder in folders:
         for name, version in _installed(folder):
             found.setdefault(name, version)
             if len(found) == _MOST_PACKAGES:
                 return found
     return found
-
-
-def package_folders(path: str) -> list[str]:
-    return list(_package_folders(path))
 
 
 def python_path_folders(python_path: str, cwd: str, options: Sequence[str] = ()) -> list[str]:
@@ -64,8 +59,9 @@ def python_path_folders(python_path: str, cwd: str, options: Sequence[str] = ())
     return [os.path.join(cwd, each) for each in python_path.split(os.pathsep) if each]
 
 
-def _package_folders(path: str) -> Iterator[str]:
-    """Returns folders in its search order: of a virtual environment, then, if configured, of its base."""
+def package_folders(path: str) -> Iterator[str]:
+    """Yields the folders of a Python's packages in its search order: of a virtual environment, then, if
+    configured, of its base."""
     settings = _settings_of_environment(path)
     if settings:
         yield from _of_prefix(os.path.dirname(os.path.dirname(os.path.abspath(path))))

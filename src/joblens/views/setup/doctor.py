@@ -5,7 +5,7 @@ fix are printed in full, for copying.
 
 from collections.abc import Iterable, Sequence
 
-from joblens.model.jobs.probe_choice import Capability, Way
+from joblens.model.capabilities import Capability, Way
 from joblens.views.text.style import Palette, clean, pad, wrap
 
 _NAME = 26
