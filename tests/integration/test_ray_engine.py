@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -16,8 +15,8 @@ from joblens.model.jobs.job import Code, Status
 from tests.conftest import wait_until
 from tests.integration.ray_cluster import cluster
 from tests.integration.ray_runs import FAR, quick_leases
-from tests.integration.test_run_engine import CHAIN, SLOW
-from tests.integration.workflow_cli import WorkflowCli, states
+from tests.integration.test_run_engine import SLOW
+from tests.integration.workflow_cli import WorkflowCli
 from tests.ray_head import RayCluster
 
 __all__ = ["cluster", "quick_leases"]
@@ -39,21 +38,6 @@ def start_slow(cli: WorkflowCli, cluster: RayCluster) -> "subprocess.Popen[str]"
     return driver
 
 
-def test_a_workflow_on_ray_ends_as_it_does_here(cli: WorkflowCli, cluster: RayCluster) -> None:
-    text = CHAIN % sys.executable
-    here = cli.run(text, code=1)
-    (cli.folder / "made.txt").unlink()
-    there = cli.run(text, *on(cluster), code=1)
-    assert states(there) == states(here)
-    assert {row["job_name"]: row["return_code"] for row in there["results"]} == {
-        row["job_name"]: row["return_code"] for row in here["results"]
-    }
-    folder = cli.folder / "output" / "job_output" / "1_2"
-    assert (folder / "read" / "stdout.log").read_text() == "hello\n"
-    assert (folder / "broken" / "stderr.log").read_text() == "no room\n"
-    assert not list((cli.folder / "output").glob(".joblens-*")), "the mark is taken away"
-
-
 def test_short_jobs_share_tasks_and_each_runs_once_with_a_record_of_its_own(
     cli: WorkflowCli, cluster: RayCluster
 ) -> None:
@@ -68,33 +52,11 @@ def test_short_jobs_share_tasks_and_each_runs_once_with_a_record_of_its_own(
     assert all(record.outcome and record.outcome.usage.cpu_total_usec for record in records.values())
 
 
-def test_what_no_node_has_is_refused_before_anything_runs(cli: WorkflowCli, cluster: RayCluster) -> None:
-    text = "name: big\njobs:\n  - {name: a, command: 'touch a', num_cpus: 500}\n"
-    refused = cli.call("run", cli.write(text), *on(cluster), code=2)
-    assert "a: needs 500 CPUs, 2 are offered" in refused.stderr
-    assert not (cli.folder / "a").exists()
-    assert not cli.store_path.exists(), "nothing was written"
-
-
 def test_a_cluster_that_is_not_there_is_reported(cli: WorkflowCli) -> None:
     refused = cli.call("run", cli.write(MANY), "--engine", "ray", "--address", "127.0.0.1:1", timeout=120)
     assert refused.code != 0
     assert "127.0.0.1:1" in refused.stderr
     assert "Traceback" not in refused.stderr
-
-
-def test_a_driver_that_is_killed_leaves_jobs_to_ray_and_the_next_one_follows_them(
-    cli: WorkflowCli, cluster: RayCluster
-) -> None:
-    driver = start_slow(cli, cluster)
-    driver.kill()
-    driver.communicate()
-    (cli.folder / "go").touch()
-    document = cli.call("resume", "slow", "--json", code=0).json
-    assert set(states(document).values()) == {"completed"}
-    assert Counter(cli.lines("ran")) == Counter(
-        [f"{word}_{i}" for i in range(1, 5) for word in ("begin", "end")] + ["last"]
-    ), "nothing ran twice"
 
 
 def test_however_often_the_process_that_uses_ray_dies_no_job_is_given_up(
@@ -121,19 +83,6 @@ def _proxy_of(driver: int) -> int:
         if "joblens.runners.ray.proxy" in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
             return int(process.pid)
     raise AssertionError("there is no cli")
-
-
-def test_cancelling_ends_what_runs_and_takes_the_rest_from_ray(cli: WorkflowCli, cluster: RayCluster) -> None:
-    driver = start_slow(cli, cluster)
-    cli.call("cancel", "slow", code=0)
-    driver.communicate(timeout=60)
-    assert len(cli.lines("ran")) == 2
-    assert all(one.status.is_final for one in cli.results())
-    store = cli.store()
-    try:
-        assert store.backlog() == []
-    finally:
-        store.close()
 
 
 def test_what_jobs_print_where_the_runs_folder_is_not_seen_comes_home_as_it_is_printed(
