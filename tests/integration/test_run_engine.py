@@ -136,8 +136,7 @@ def test_a_run_is_resumed_with_its_broker_and_other_options(cli: WorkflowCli, re
         driver.communicate(timeout=30)
         (cli.folder / "go").touch()
         result = cli.call("resume", "slow", "--jobs", "3", code=0)
-        assert "side" in result.stderr
-        assert "no worker serves" not in result.stderr
+        assert result.stderr == ""
         found = cli.newest_run().options
         assert (found.broker, found.queue, found.retry_lost, found.most_jobs) == (url, "side", "never", 3)
         assert len([line for line in cli.lines("ran") if line.startswith("end")]) == 4
