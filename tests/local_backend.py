@@ -88,7 +88,7 @@ class LocalBackend:
 
     def _fail_while_away(self) -> None:
         if self._away and os.path.exists(self._away):
-            raise PlacingError("the cluster is away")
+            raise PlacingError("the cluster is unreachable")
 
     def _start(self, uuids: tuple[str, ...], queue: str) -> Placed:
         config = replace(

@@ -22,6 +22,9 @@ def entry() -> "NoReturn":
     collection and the teardown of the interpreter (a tenth of the CPU of a short run) are skipped."""
     gc.set_threshold(100_000, 20, 20)
     if sys.argv[1:] not in _VERSION:
+        from joblens.files.importing import import_quickly
+
+        import_quickly()
         from joblens.files.standard_streams import guard_standard_error, open_missing_streams
 
         open_missing_streams()
@@ -94,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run_command(arguments: list[str]) -> int:
-    _import_msgspec()
+    _import_msgspec(runs_command=_runs_command_here(arguments))
     from joblens.model.errors import JoblensError
 
     try:
@@ -125,24 +128,31 @@ def _lacks_resources(error: Exception) -> bool:
     return "start new thread" in str(error) or "Too many open files" in str(error)
 
 
-def _import_msgspec() -> None:
-    """Imports msgspec without modules that it imports and joblens never uses: 4 of its 10 ms. `typing` has
-    what it takes from typing_extensions. `uuid` wants the name of the system from `platform`, which compiles
-    nine patterns, and `textwrap` indents JSON schemas."""
+def _import_msgspec(*, runs_command: bool) -> None:
+    """Imports msgspec without modules that it imports and joblens never uses: 6 of its 14 ms, and 2 more
+    where joblens only runs a command. `typing` has what it takes from typing_extensions, and Python 3.11
+    defines all of `datetime` twice, first in Python. `uuid` wants the name of the system from `platform`,
+    which compiles nine patterns. One forward reference, made to see whether Python knows its parameters,
+    would start the compiler."""
     if "msgspec" in sys.modules:
         return
-    instead = {
-        "typing_extensions": None,
-        "platform": _Deferred("platform"),
-        "textwrap": _Deferred("textwrap"),
-    }
+    import typing
+
+    later = ("platform", "textwrap", "msgspec.inspect", "msgspec.toml", "msgspec.yaml")
+    instead = {"typing_extensions": None, "datetime": __import__("_datetime")}
+    instead |= {name: _Deferred(name) for name in later}
+    if runs_command:  # it encodes no decimal numbers, UUIDs and JSON schemas
+        instead |= {name: _Unused(name) for name in ("decimal", "uuid", "msgspec._json_schema")}
     instead = {name: module for name, module in instead.items() if name not in sys.modules}
     sys.modules.update(instead)  # type: ignore[arg-type]  # None: cannot be imported
+    names, reference = vars(typing), typing.ForwardRef
+    names["ForwardRef"] = lambda *_values, **_options: None
     try:
         import msgspec  # noqa: F401
     except ImportError:
         pass  # it needs typing_extensions; the next import of msgspec finds that
     finally:
+        names["ForwardRef"] = reference
         for name, module in instead.items():
             if sys.modules.get(name) is module:
                 del sys.modules[name]
@@ -160,6 +170,13 @@ class _Deferred(type(sys)):  # type: ignore[misc]  # a module
         if sys.modules.get(module) is self:
             del sys.modules[module]
         return getattr(importlib.import_module(module), name)
+
+
+class _Unused(type(sys)):  # type: ignore[misc]  # a module
+    """Module with an empty class for each name that is imported from it."""
+
+    def __getattr__(self, name: str) -> object:
+        return type(name, (), {"unknown": None})
 
 
 def _try_fast_path(arguments: list[str]) -> bool:
@@ -206,7 +223,10 @@ def _message(error: "click.ClickException") -> str:
     import click
 
     if not isinstance(error, click.NoSuchOption):
-        return error.format_message()
+        # click lists choices one per line, and calls a bounded number an integer range
+        return " ".join(error.format_message().split()).replace(
+            " is not a valid integer range.", " is not a number."
+        )
     from joblens.cli.commands.other_names import no_such_option
 
     return no_such_option(error)

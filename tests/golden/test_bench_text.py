@@ -58,7 +58,7 @@ def test_wide_tables_of_the_page_scroll_by_themselves() -> None:
 
 def test_a_first_round_that_takes_all_the_time_is_reported() -> None:
     document = {**two_commands(1), "stopped": "time"}
-    assert "which the first round used up" in " ".join(render_result(document, 200))
+    assert "in the first round" in " ".join(render_result(document, 200))
 
 
 def test_one_command_has_no_order() -> None:

@@ -183,7 +183,7 @@ def test_show_has_the_operators_of_a_recipe() -> None:
 
 def test_show_of_another_job_says_that_it_has_no_operators() -> None:
     shown = render_parts(RECORD, [], Details(), ["operators"], now_us=NOW_US, width=100, paint=PLAIN)
-    assert shown[-1] == "  unknown: only jobs of recipes have them"
+    assert shown[-1] == "  unknown: only jobs of recipes have operators"
 
 
 def test_the_documents_have_the_same() -> None:

@@ -107,7 +107,7 @@ def test_one_core_and_a_time_limit_are_not_too_much_to_ask_for() -> None:
 
 def test_check_with_nothing_to_check_says_so() -> None:
     (nothing_ran,) = render_utilization(check_utilization([]), show_all=False)
-    assert nothing_ran == "No job of this run has ended yet: there is nothing to check."
+    assert nothing_ran == "Nothing to check: no job of this run has ended."
     bare = _record(1, "bare", Requirements(), _ended(1, 1))
     (no_needs,) = render_utilization(check_utilization([bare]), show_all=False)
     assert no_needs == "Nothing to check: none of 1 result has requirements."

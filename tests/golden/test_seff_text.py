@@ -125,7 +125,7 @@ def test_a_job_in_an_allocation_says_whose_id_it_shows() -> None:
     placement = Placement(engine="slurm", job_id="11", is_allocation=True)
     placed = structs.replace(record, attempt=structs.replace(record.attempt, placement=placement))
     lines = render_seff(efficiency_of_record(placed), width=100, paint=PLAIN)
-    assert lines[0] == "Job ID: 11 (Slurm's, an allocation for several jobs)"
+    assert lines[0] == "Job ID: 11 (Slurm allocation shared by several jobs)"
     assert "State: COMPLETED (exit code 0)" in lines
     assert f"joblens: job poisson, {record.job.uuid[:8]}" in lines
 
@@ -139,7 +139,7 @@ def test_a_time_that_is_rounded_to_whole_minutes_says_so() -> None:
 def test_an_allocation_with_many_jobs_in_it() -> None:
     found = efficiency_of_slurm(_WIDE, [_measured()] * 12)
     lines = render_seff(found, width=100, paint=PLAIN)
-    assert "joblens: 12 jobs ran in it" in lines
+    assert "joblens: 12 jobs" in lines
     assert not any("measured by joblens" in line for line in lines)
 
 
@@ -161,5 +161,5 @@ def test_what_slurm_says_beside_ours() -> None:
 
 def test_an_account_of_an_allocation_is_not_held_against_one_job() -> None:
     account, record = cluster_account(_WIDE, is_shared=True), _measured()
-    assert not any("ours" in value for _, value in account_pairs(account, record))
-    assert account_notes(account, record)[0].startswith("An allocation")
+    assert not any("(joblens: " in value for _, value in account_pairs(account, record))
+    assert account_notes(account, record)[0].startswith("These numbers cover all jobs")

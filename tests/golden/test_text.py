@@ -5,10 +5,10 @@ from msgspec import structs
 
 from joblens.analysis.numbers.rates import NOT_MEASURED
 from joblens.analysis.numbers.statistics import distribution_of
+from joblens.model.capabilities import Capability
 from joblens.model.history import GroupStatistics, Statistics
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Finding, Record, Severity, Status
-from joblens.model.jobs.probe_choice import Capability
 from joblens.views.jobs.history import render_history, render_job_details, render_job_history
 from joblens.views.jobs.metrics import SampleTable, render_sample
 from joblens.views.jobs.running import render_running, render_top

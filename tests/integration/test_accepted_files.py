@@ -93,7 +93,7 @@ WARNED = {
     "nodes asked for by workers": "flow.yaml:3:12: schedule_nodes has no effect with trigger_type on_worker_start",
     "nodes asked for at the end": "flow.yaml:3:12: schedule_nodes has no effect with trigger_type on_workflow_complete",
     "more time than its scheduler has": "job 'a' may take 2h00m00s, but allocations of scheduler 's' last 1h00m00s",
-    "more memory and GPUs than its scheduler has": "job 'a' asks for 9.0 GiB, but allocations of scheduler 's' have 8.0 GiB",
+    "more memory and GPUs than its scheduler has": "job 'a' requests 9.0 GiB, but allocations of scheduler 's' have 8.0 GiB",
     "more than any scheduler has": "job 'a' fits into no allocation: it may take 2h00m00s, but those of scheduler 's' last",
     "unknown keys of resource_monitor": "flow.yaml:2:42: unknown key 'metrics' in resource_monitor",
     "unknown keys of its parts": "flow.yaml:2:42: unknown key 'disk' in resource_monitor.jobs",

@@ -186,7 +186,7 @@ def test_reasons_are_those_of_anyone_who_looked_last(one: BackgroundCli, tmp_pat
     (one.folder / "go").touch()
     one.ended(uuid)
     unknown = usage_of(one, uuid).unknown
-    assert "not asked for" in unknown["gpu_busy_usec"]
+    assert "not requested" in unknown["gpu_busy_usec"]
     assert "not measured" not in {unknown[name] for name in unknown if not name.startswith("energy")}
     assert first.attempt is not None
     if first.attempt.accounting == "process-tree":
@@ -206,7 +206,7 @@ def test_reasons_of_a_job_that_nobody_went_on_to_look_at(one: BackgroundCli, tmp
     one.ended(uuid)
     unknown = usage_of(one, uuid).unknown
     assert "was killed" in unknown["instructions"]
-    assert "not asked for" in unknown["energy_package_uj"]
+    assert "not requested" in unknown["energy_package_uj"]
     assert "not measured" not in unknown.values()
 
 

@@ -291,7 +291,7 @@ def test_an_engine_that_stops_answering_does_not_hold_up_the_end(
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("", "nothing was named"),
+        ("", "attach needs a process"),
         ("0", "not a process id"),
         ("4194303", "there is no process"),
         ("99999999999", "not a process id"),

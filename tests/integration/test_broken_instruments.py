@@ -140,5 +140,5 @@ def test_what_was_not_asked_for_is_not_measured_and_the_record_says_so(
     FakeInstruments(monkeypatch).offer("network", lambda *_: CountingProbe())
     result = joblens.run(["true"], probes="none")
     assert result.usage.network_rx_bytes is None
-    assert "not asked for" in result.usage.unknown["network_rx_bytes"]
+    assert "not requested" in result.usage.unknown["network_rx_bytes"]
     assert result.record.job.probes == ()

@@ -8,7 +8,7 @@ import pytest
 
 from joblens.agent.containers.job import make_container_groups
 from joblens.agent.doctor.instruments import container_capabilities
-from joblens.model.jobs.probe_choice import Capability
+from joblens.model.capabilities import Capability
 from tests.integration.engines import Engine
 
 VARIABLES = {"docker": "DOCKER_HOST", "podman": "CONTAINER_HOST"}

@@ -47,7 +47,7 @@ def test_several_closer_looks_come_in_the_order_they_are_asked_for(
     devices: Path, joblens: RunJoblens
 ) -> None:
     shown = joblens("show", POISSON, "--gpu", "--threads").stdout
-    assert shown.index("GPU 0 (Tesla T4)") < shown.index("Threads (25 seen)")
+    assert shown.index("GPU 0 (Tesla T4)") < shown.index("Threads (25 sampled)")
 
 
 def test_show_tells_which_closer_looks_there_are(devices: Path, joblens: RunJoblens) -> None:

@@ -241,9 +241,7 @@ def test_places_in_which_nothing_begins_are_not_asked_for_for_ever(
     record = cli.records()["a"]
     assert record.status is Status.ERROR
     assert record.outcome is not None
-    assert "ended before anything began there (exit 3), and so did 2 before it" in (
-        record.outcome.error or ""
-    )
+    assert "ended before its worker started (exit 3), as did 2 before it" in (record.outcome.error or "")
 
 
 def test_what_the_cluster_will_never_take_ends_with_its_words_and_the_others_run(cli: WorkflowCli) -> None:
@@ -267,7 +265,7 @@ def test_jobs_wait_for_a_cluster_that_is_away(cli: WorkflowCli, monkeypatch: pyt
     )
     assert driver.stdout is not None
     for line in driver.stdout:
-        if "the cluster is away" in line:
+        if "the cluster is unreachable" in line:
             break
     away.unlink()
     output, _ = driver.communicate(timeout=60)

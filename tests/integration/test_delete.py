@@ -175,7 +175,7 @@ def test_a_job_that_has_not_ended_is_refused_by_id_and_left_out_by_filter(joblen
 def test_matching_jobs_that_must_stay_are_not_reported_as_no_match(joblens: RunJoblens) -> None:
     _filled(joblens)
     report = joblens("delete", "--status", "queued", "--yes").stdout
-    assert report == "No jobs to delete.\n1 job left out: job 3 is queued\n"
+    assert report == "No jobs to delete.\n1 job skipped: job 3 is queued\n"
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_what_differs_is_reported_in_words(cli: WorkflowCli) -> None:
     assert "failed → success" in text
     assert "OMP_NUM_THREADS: - → 7" in text
     assert "memory: - → 100.0 MiB" in text
-    assert "the first ended as failed" in text
+    assert "statuses differ (failed" in text
 
 
 def test_code_that_was_committed_in_between_is_reported_jobs_and_runs(cli: WorkflowCli) -> None:

@@ -139,7 +139,7 @@ def test_celery_shows_the_capacity_of_living_workers(cli: WorkflowCli, redis_ser
         assert [one["kind"] for one in document["cluster"]["requests"]] == ["queue"] * 3
         large = cli.write('name: l\njobs: [{name: huge, command: "true", num_cpus: 4}]\n', "large.yaml")
         for words in (options, options[:-1]):
-            assert "huge: needs 4 CPUs, 3 are offered" in cli.call("run", large, *words, code=2).stderr
+            assert "huge: needs 4 CPUs, 3 available" in cli.call("run", large, *words, code=2).stderr
     finally:
         worker.terminate()
         worker.communicate(timeout=60)
@@ -161,7 +161,7 @@ def test_runs_that_exist_can_be_tried_out_too(cli: WorkflowCli) -> None:
     assert cli.newest_run().status == "created"
     assert not (cli.folder / "output").exists()
     done = cli.call("resume", "1.1", "--dry-run", "--cpus", "0.5", code=2)
-    assert "prepare: needs 1 CPU, 0.5 are offered" in done.stderr
+    assert "prepare: needs 1 CPU, 0.5 available" in done.stderr
     cli.call("run-jobs", "1", code=0)
     document = cli.call("rerun", "1.1", "--all", "--dry-run", "--json", code=0).json
     assert len(document["jobs"]) == 5

@@ -121,4 +121,4 @@ def test_without_the_probe_the_record_says_so(gpu: FolderGpu, monkeypatch: pytes
     record = open_store(load_settings().settings).find("bare")
     assert record.outcome is not None
     assert record.outcome.usage.gpu_busy_usec is None
-    assert "not asked for" in record.outcome.usage.unknown["gpu_busy_usec"]
+    assert "not requested" in record.outcome.usage.unknown["gpu_busy_usec"]

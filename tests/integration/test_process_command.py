@@ -243,7 +243,7 @@ def test_a_partition_that_kills_its_workers_makes_a_partial_result(place: Path, 
     )
     done = joblens("process", recipe, cwd=place, code=1)
     assert "  partial in " in done.stdout
-    assert "partition 2 failed (tried 2 times): " in done.stdout
+    assert "partition 2 failed (2 attempts): " in done.stdout
     assert "SIGKILL" in done.stdout
 
 

@@ -45,7 +45,7 @@ def test_jobs_without_a_profile_are_counted_by_their_reason(store: Path, joblens
     document = joblens("stats", "--profiles", "--store", store, "--json").json
     assert (document["profiles"], document["without_profile"]) == (3, {"never_ran": 1})
     text = joblens("stats", "--profiles", "--store", store).stdout
-    assert text.startswith("3 profiles of 4 jobs\nWithout one: 1 never ran.\n")
+    assert text.startswith("3 profiles of 4 jobs\nWithout a profile: 1 not started.\n")
 
 
 def test_no_name_is_cut_where_a_program_reads(store: Path, joblens: RunJoblens) -> None:

@@ -405,7 +405,7 @@ def test_before_the_first_job_all_is_well_and_nothing_is_made(
 ) -> None:
     monkeypatch.delenv("JOBLENS_STORE", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert "not there yet: the first job makes it" in joblens("health", code=0).stdout
+    assert "does not exist yet; the first job creates it" in joblens("health", code=0).stdout
     assert not (tmp_path / "data").exists()
 
 

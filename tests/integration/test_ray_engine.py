@@ -146,7 +146,7 @@ def test_jobs_of_a_node_that_is_lost_run_again_elsewhere(
     assert again.attempt is not None
     assert again.outcome is not None
     host = again.attempt.owner.host
-    result = rf"worker \S+ on {host} (was lost|had to stop): {again.job.name} is queued again"
+    result = rf"worker \S+ on {host} (was lost|had to stop): {again.job.name} is requeued"
     assert re.search(result, output), output
     assert Code.TAKEN_UP_AGAIN in {finding.code for finding in again.outcome.findings}
     assert f"✓ {again.job.name} (attempt 2): done" in output

@@ -185,7 +185,7 @@ def test_a_file_that_was_edited_since_is_changed_by_names(cli: WorkflowCli) -> N
     moved = FILES["yaml"].replace("jobs:\n", "jobs:\n  - name: new\n    command: 'true'\n    memory: 7g\n")
     path.write_text(moved.replace("# a guess", "# still a guess"))
     done = cli.call("rightsize", "night", "--write", "--force", code=0)
-    assert "matched by their names" in done.stderr
+    assert "matched by name" in done.stderr
     text = path.read_text()
     assert "memory: 7g" in text
     assert 'memory: "16m"' in text

@@ -136,15 +136,13 @@ def test_a_running_job_has_the_same_charts(server: Served) -> None:
 
 
 def test_a_job_without_samples_says_why(server: Served) -> None:
-    assert {each.unknown for each in charts(server, job(server)).charts} == {
-        "it ended before its first sample"
-    }
+    assert {each.unknown for each in charts(server, job(server)).charts} == {"ended before the first sample"}
     pruned = charts(server, job(server, end={"samples": 4}))
     assert all("deleted" in each.unknown for each in pruned.charts)
 
 
 @pytest.mark.parametrize(
-    ("status", "why"), [(Status.SUCCESS, "it ended too soon for a curve"), (None, "no second sample yet")]
+    ("status", "why"), [(Status.SUCCESS, "too short for a curve"), (None, "no second sample yet")]
 )
 def test_a_rate_of_one_sample_says_that_there_are_too_few(
     server: Served, status: Status | None, why: str

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 import joblens
 from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.session.context import AgentContext
-from joblens.agent.session.host import SessionOrder, SessionPool
+from joblens.agent.session.host import SessionOrder
+from joblens.agent.session.pool import SessionPool
 from joblens.agent.session.session import JobSession
 from joblens.app.jobs.preparation import PreparedJob, prepare
 from joblens.app.jobs.requests import Request

@@ -221,7 +221,7 @@ def test_our_own_numbers_and_those_of_slurm_stand_beside_each_other(
         return found if found and found.get("state") == "COMPLETED" else None
 
     result = wait_until(account, timeout=_LONG_S, what="Slurm's account of it") or {}
-    assert "Slurm says" in joblens("show", "busy", code=0).stdout
+    assert "Slurm's accounting" in joblens("show", "busy", code=0).stdout
     (ours,) = joblens("seff", str(result["job_id"]), "--json", code=0).json
     assert (ours["memory_source"], ours["cpu_source"]) == ("joblens", "joblens")
     assert 60_000_000 < ours["memory_bytes"] < 110_000_000

@@ -156,7 +156,7 @@ def test_a_node_whose_agent_was_killed_says_so(inside: Inside) -> None:
     record = inside.run("--", *PYTHON, KILL_AGENT)
     assert record["status"] == "success"
     part = record["details"]["nodes"]["nodes"][1]
-    assert "the agent of joblens there ended before the job did" in part["error"]
+    assert "the joblens agent there ended before the job" in part["error"]
     assert "cpu_total_usec" in record["accounting"]["lower_bounds"]
 
 

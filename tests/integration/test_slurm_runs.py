@@ -187,7 +187,7 @@ def test_actions_ask_for_their_allocations_and_workers_here(slurm: SlurmServer, 
 def test_what_no_node_has_is_refused_before_anything_is_written(slurm: SlurmServer, cli: WorkflowCli) -> None:
     path = cli.write('name: x\njobs: [{name: g, command: "true", num_gpus: 1}]\n')
     done = cli.call("run", path, *SLURM, code=2)
-    assert "g: needs 1 GPU, 0 are offered" in done.stderr
+    assert "g: needs 1 GPU, 0 available" in done.stderr
     done = cli.call("run", path, *SLURM, "--partition", "nowhere", code=2)
     assert "Slurm has no partition 'nowhere'" in done.stderr
     assert "main" in done.stderr
@@ -289,7 +289,7 @@ def test_a_lost_allocation_of_several_is_replaced_while_jobs_are_left(
     output, _ = driver.communicate(timeout=90)
     assert driver.returncode == (ended_jobs < 5), output
     assert f"allocation {first} of slurm ended ({word}" in output
-    assert "asking for another" in output
+    assert "requesting another" in output
     assert len(_allocations(cli)) == 3, "no more than were lost"
     assert len({line for line in cli.lines("ran") if line.startswith("end")}) == ended_jobs
     cancelled = [one for one in cli.records().values() if one.status is Status.CANCELLED]

@@ -88,4 +88,4 @@ def test_validate_measures_by_what_a_run_would_be_offered(tmp_path: Path) -> Non
     path = tmp_path / "flow.yaml"
     path.write_text(f"name: x\njobs:\n- {{name: a, command: x, memory: {offered + 4096}}}\n")
     warnings = check_spec(load_spec(str(path))).warnings
-    assert f"more memory than the {format_bytes(offered)} offered on this machine: 'a'" in warnings
+    assert f"more memory than the {format_bytes(offered)} available on this machine: 'a'" in warnings

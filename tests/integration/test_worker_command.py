@@ -122,7 +122,9 @@ def test_jobs_go_on_while_the_broker_is_away(make_queue: MakeQueue, redis_server
     redis_server.kill()
     assert queue.all_ended(queue.put("true", count=5, notify=False)) == {Status.SUCCESS}
     redis_server.start()
-    wait_until(lambda: "the broker is back" in queue.notes(), what="word of the broker", timeout=40)
+    wait_until(
+        lambda: "the broker is reachable again" in queue.notes(), what="word of the broker", timeout=40
+    )
     assert queue.all_ended(queue.put("true", count=5)) == {Status.SUCCESS}
     worker.send_signal(signal.SIGINT)
     assert worker.wait(30) == 0

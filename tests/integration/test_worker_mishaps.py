@@ -148,7 +148,7 @@ def test_a_job_that_has_only_just_begun_and_must_not_run_twice_is_not_given_back
     worker = cli.start_worker(WRITES_LATE, JOBLENS_QUEUE_LEASE="60s")
     wait_until(pids.exists, what="the job", timeout=30)
     worker.terminate()
-    wait_until(lambda: "takes nothing more" in cli.worker_logs(), what="the worker to heed it")
+    wait_until(lambda: "taking no more jobs" in cli.worker_logs(), what="the worker to heed it")
     worker.send_signal(signal.SIGTERM)
     worker.wait(30)
     assert cli.status(once) is Status.LOST

@@ -143,7 +143,7 @@ def test_asked_to_stop_a_worker_finishes_what_runs_and_leaves_the_rest(cli: Work
     worker = cli.start_worker()
     cli.running_on(first)
     worker.terminate()
-    wait_until(lambda: "takes nothing more" in cli.worker_logs(), what="the worker to heed it")
+    wait_until(lambda: "taking no more jobs" in cli.worker_logs(), what="the worker to heed it")
     gate.touch()
     worker.wait(30)
     assert cli.status(first) is Status.SUCCESS
@@ -167,7 +167,7 @@ def test_asked_twice_a_worker_ends_its_jobs_and_gives_them_back(cli: WorkerCli) 
     for path in pids:
         wait_until(path.exists, what="both jobs")
     worker.terminate()
-    wait_until(lambda: "takes nothing more" in cli.worker_logs(), what="the worker to heed it")
+    wait_until(lambda: "taking no more jobs" in cli.worker_logs(), what="the worker to heed it")
     worker.send_signal(signal.SIGTERM)
     worker.wait(30)
     assert [cli.status(uuid) for uuid in uuids] == [Status.QUEUED, Status.QUEUED]

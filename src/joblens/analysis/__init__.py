@@ -1,1 +1,1 @@
-"""Pure: samples and records in, usage, profiles, findings and statistics out."""
+"""Usage, profiles, findings and statistics, computed purely from samples and records."""

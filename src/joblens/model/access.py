@@ -59,11 +59,11 @@ class AuditQuery(Struct, frozen=True, kw_only=True):
 
 
 class IdempotentRequest(Struct, frozen=True, kw_only=True):
-    """A request with a key of its sender; the same key again gets the job of the first request."""
+    """A request with an idempotency key: a repeated request gets the job of the first one."""
 
     user: str
     key: str
-    digest: str  # of the request; another one under the same key is an error of the sender
+    digest: str  # of the request; the same key with another digest is an error of the sender
     job_uuid: str
     at_us: int
     expires_at_us: int

@@ -12,7 +12,7 @@ from joblens.model.runs.run import Run
 
 
 class CrateFile(Struct, frozen=True, kw_only=True):
-    """A file (or folder) as a job found or left it."""
+    """An input or output of a job: a file or folder."""
 
     id: str  # its path in the crate, or the URI of its origin
     name: str  # as the job names it
@@ -67,7 +67,7 @@ class CrateRun(Struct, frozen=True, kw_only=True):
     outputs: Mapping[str, CrateFile]
     parameters: Mapping[str, Any]
     about: Mapping[str, Any] = {}  # from the workflow file: project, metadata
-    identifiers: Mapping[str, str] = {}  # that files have elsewhere, by their names in the workflow
+    identifiers: Mapping[str, str] = {}  # persistent identifiers of files, by name in the workflow
 
 
 class CrateAbout(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Position in a list of jobs: opaque text for those who ask for the next page."""
+"""Cursor: position in a list of jobs, as opaque text for requests of the next page."""
 
 import base64
 import binascii
@@ -28,14 +28,14 @@ def encode_cursor(cursor: Cursor) -> str:
 
 
 def decode_cursor(text: str, sort: SortKey, *, ascending: bool) -> Cursor:
-    """Raises InputError for text that is no cursor, or one of a list in another order."""
+    """Raises InputError if the text is not a cursor, or belongs to a list in another order."""
     try:
         padded = text.encode("ascii") + b"=" * (-len(text) % 4)
         cursor = _decoder.decode(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (ValueError, binascii.Error, msgspec.DecodeError) as error:
         raise InputError(
             f"cursor '{text[:80]}' is not one that a list returned",
-            hint="use `next` of the previous page unchanged, or leave it out to start again",
+            hint="use `next` of the previous page unchanged, or omit it to start again",
         ) from error
     is_text = sort is SortKey.NAME
     if (cursor.sort, cursor.ascending) != (sort, ascending) or (

@@ -1,8 +1,8 @@
 """Delivery of a job to a worker: its ticket, its holder, and its command.
 
-A broker message only names the job. Everything that counts is in the store: a worker claims a ticket by a
-lease, each claim has a fencing token, and writes under an older token are ignored. So a message may be lost
-or duplicated, and a lost worker may return.
+A broker message only names the job; the store decides. A worker claims a ticket for the time of a lease, each
+claim has a fencing token, and writes under an older token are ignored. So messages may be lost or duplicated,
+and a lost worker may return.
 """
 
 from typing import Any
@@ -13,12 +13,12 @@ from joblens.model.jobs.job import Attempt, Job, RetryLost
 
 
 class SoughtProgram(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A word of a command with a program that is resolved on the machine it runs on."""
+    """A program within a command, resolved on the machine where the job runs."""
 
-    index: int = field(name="place")  # of the word
-    around: tuple[str, ...]  # parts of the word before and after it
-    names: tuple[str, ...]  # the first that is there and passes the check
-    check: tuple[str, ...] = ()  # arguments with which it has to end with 0
+    index: int = field(name="place")  # of the argument
+    around: tuple[str, ...]  # text of the argument before and after it
+    names: tuple[str, ...]  # the first that exists and passes the check is used
+    check: tuple[str, ...] = ()  # arguments with which it must exit with 0
 
 
 class ToolPrograms(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -26,12 +26,12 @@ class ToolPrograms(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     tool: str
     sought: tuple[SoughtProgram, ...] = ()
-    needs: tuple[str, ...] = ()  # others that have to be there
+    needs: tuple[str, ...] = ()  # other required programs
     install: str = ""  # hint if one is missing
 
 
 class WorkerCommand(Struct, frozen=True):
-    """One command of an action. `job`: as it is recorded, but for uuid and times, which a worker gives it."""
+    """One command of an action. `job`: as recorded, except for uuid and times, which the worker sets."""
 
     action: int
     command: int
@@ -41,7 +41,7 @@ class WorkerCommand(Struct, frozen=True):
 
 
 class WorkerActions(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Commands that a worker runs before its first job of a run, and when it stops to serve the run."""
+    """Commands that a worker runs before its first job of a run, and when it stops serving the run."""
 
     run: str  # its uuid
     env: dict[str, str]
@@ -52,75 +52,75 @@ class WorkerActions(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Command and environment for a worker. Not redacted: it is in the store only until the job has ended."""
 
-    argv: tuple[str, ...] = ()  # of a container job: the command inside; () the image's own
-    env: dict[str, str] = field(default_factory=dict)  # on top of the worker's environment
-    cwd: str = ""  # '': a folder of the job's own
-    folder: str = ""  # where it prints; '': below the worker's own folder for logs
+    argv: tuple[str, ...] = ()  # of a container job: the command inside; (): the image's default
+    env: dict[str, str] = field(default_factory=dict)  # added to the worker's environment
+    cwd: str = ""  # '': a new folder for this job
+    folder: str = ""  # for its output; '': below the worker's folder for logs
     streams: str = ""  # streams to capture, together or separately
-    files: dict[str, str] = field(default_factory=dict)  # text files to put into `cwd` before it starts
+    files: dict[str, str] = field(default_factory=dict)  # text files to write into `cwd` before the start
     notify: tuple[str, ...] = ()
-    programs: ToolPrograms | None = None  # to be found by the worker; until then `argv` has names
-    secrets: dict[str, str] = field(default_factory=dict)  # to hide in its outcome: text shown instead
+    programs: ToolPrograms | None = None  # resolved by the worker; until then `argv` has names
+    secrets: dict[str, str] = field(default_factory=dict)  # secret -> replacement in its outcome
     worker_actions: WorkerActions | None = None
 
 
 class Ticket(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Written together with the job it is for (`JobQueued`)."""
+    """A queued job, written together with its `JobQueued`."""
 
     uuid: str
-    queue: str  # or its route, where a label is needed (model.labels)
+    queue: str  # or route, if it has a label (model.values.labels)
     order: Order
     retry_lost: RetryLost = RetryLost.SAFE
-    most_deliveries: int = 3  # a job that takes down its machine must not take down all of them
-    label: str = ""  # that a worker needs to take it; '': one without a label
-    after: str = ""  # uuid of a job that must succeed first; otherwise this one is cancelled
+    most_deliveries: int = 3  # a job that crashes its machine must not crash all of them
+    label: str = ""  # of workers that may take it; '': only workers without a label
+    after: str = ""  # uuid of a job that must succeed first; if it does not, this one is cancelled
 
 
 class FormerWorker(Struct, frozen=True):
     """The last worker that started a job and did not finish it."""
 
     name: str
-    gave_back: bool = False  # it stopped and said so: its node or its time was at an end
+    gave_back: bool = False  # it returned the job, because its node or its time was at an end
     host: str = ""
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """A ticket that a worker holds now."""
+    """A ticket held by a worker."""
 
     job: Job
     ticket: Ticket
-    fence: int  # 1 for the first worker that took it; also the number of its attempt
-    former: FormerWorker | None = None  # it ran before, without an end
-    lost_attempt: Attempt | None = None  # of a worker that was lost: processes of it may still run
+    fence: int  # 1 for the first claim; also the number of the attempt
+    former: FormerWorker | None = None  # None: no worker has started it before
+    lost_attempt: Attempt | None = None  # of a lost worker: its processes may still run
 
 
 class Holding(Struct, frozen=True):
-    """A claim in three words, as the store keeps it."""
+    """A claim as the store keeps it."""
 
     uuid: str
     fence: int
     worker: str
-    expired_us: int = 0  # for how long, by the store's clock; 0: it has not
+    expired_us: int = 0  # how long ago its lease expired, by the store's clock; 0: it is valid
     attempt: Attempt | None = None
 
 
 class Renewal(Struct, frozen=True):
     """Response to a worker's heartbeat."""
 
-    fenced: frozenset[str]  # jobs it no longer holds: they were claimed by another, or have ended
+    fenced: frozenset[str]  # jobs it no longer holds: claimed by another worker, or ended
     cancelled: frozenset[str]  # held jobs that were cancelled
     workers: int = 0  # number of workers; 0: not counted this time
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A worker as it announces itself with every heartbeat."""
+    """A worker as reported by its heartbeats."""
 
-    name: str  # HOST-PID-RANDOM: never the same twice
+    name: str  # HOST-PID-RANDOM: unique
     host: str
     pid: int
     user: str
     queues: tuple[str, ...]
-    concurrency: int  # jobs at a time
+    concurrency: int  # jobs at once
     broker: str = ""  # without user and password; '': it only polls the store
     cpus: float | None = None
     memory_bytes: int | None = None
@@ -129,15 +129,15 @@ class WorkerInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     start_ticks: int = 0
     boot_id: str = ""
     started_at_us: int = 0
-    seen_at_us: int = 0  # by the store's clock, filled in by the store
+    seen_at_us: int = 0  # by the store's clock, set by the store
     running: int = 0
-    any_user: bool = False  # it takes jobs of others too
-    labels: tuple[str, ...] = ()  # it takes only jobs with one of these; (): only jobs without a label
+    any_user: bool = False  # it also takes jobs of other users
+    labels: tuple[str, ...] = ()  # it takes only jobs with one of them; (): only jobs without a label
     facts: dict[str, Any] = field(default_factory=dict)
 
     @property
     def routes(self) -> tuple[str, ...]:
-        """The names under which the tickets wait that it may take."""
+        """Returns the routes of tickets that it may take."""
         from joblens.model.values.labels import routes_of
 
         return routes_of(self.queues, self.labels)
@@ -147,17 +147,17 @@ class WorkerInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TicketQuery(Struct, frozen=True, kw_only=True):
-    """Tickets that wait, in the order in which workers take them, or those that workers hold."""
+    """Waiting tickets in the order in which workers take them, or tickets held by workers."""
 
     is_held: bool = False
     limit: int = 100
-    after: tuple[int, int] = (-1, -1)  # `position_key` of the last one of the page before
+    after: tuple[int, int] = (-1, -1)  # `position_key` of the last one of the previous page
     queue: str | None = None  # or a route
     user: str | None = None
 
 
 class TicketStanding(Struct, frozen=True, kw_only=True):
-    """A ticket as lists show it, without its command."""
+    """A ticket in a list, without its command."""
 
     number: int  # of its job
     uuid: str
@@ -181,7 +181,7 @@ class TicketStanding(Struct, frozen=True, kw_only=True):
 class Backlog(Struct, frozen=True):
     """State of a queue."""
 
-    queue: str  # or a route (model.labels)
+    queue: str  # or a route (model.values.labels)
     waiting: int  # unclaimed
     held: int
-    oldest_waiting_us: int = 0  # for how long the oldest has waited
+    oldest_waiting_us: int = 0  # how long the oldest has waited

@@ -196,13 +196,13 @@ class UnknownBenchmark(BenchmarkError):
 
 
 class Conflict(InputError):
-    """The request does not fit the present state."""
+    """The request conflicts with the current state."""
 
     http_status = 409
 
 
 class IncompatibleServer(InputError):
-    """The server and this joblens do not understand each other: their versions differ too much."""
+    """The versions of the server and this joblens differ too much."""
 
 
 class ServeError(JoblensError):

@@ -1,4 +1,4 @@
-"""Questions to a store about the past, and its answers."""
+"""Queries for jobs of the past, and their results: pages, statistics, notes, deleted jobs."""
 
 import enum
 
@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 from joblens.model.jobs.job import Record, Status
 
-BENCH_TAG = "joblens:bench"  # of runs of `joblens bench`, which lists and statistics leave out
+BENCH_TAG = "joblens:bench"  # of runs of `joblens bench`, excluded from lists and statistics
 
 
 class SortKey(enum.StrEnum):
@@ -31,13 +31,13 @@ class HistoryQuery(Struct, frozen=True, kw_only=True):
     ascending: bool = False
     include_unfinished: bool = True
     user: str | None = None
-    external_id: str | None = None  # the id that the caller gave them
+    external_id: str | None = None  # own id, given by the caller
     run_uuid: str | None = None  # attempts of this run's jobs, and of its actions
-    cluster_job: str | None = None  # the cluster's own id of where they ran; of an array: all its elements
-    name_contains: str = ""  # the name has this text in it; upper and lower case differ
+    cluster_job: str | None = None  # id at the cluster; of an array: all its elements
+    name_contains: str = ""  # case-sensitive
     hosts: tuple[str, ...] = ()  # where their last attempt started; any of them
     findings: tuple[str, ...] = ()  # codes; any of them
-    after: str | None = None  # a cursor (model.cursor): jobs behind that position of the list
+    after: str | None = None  # a cursor (model.cursor): jobs after that position of the list
 
 
 # Findings of jobs that reached a limit: the filter "over limit" of lists.
@@ -45,10 +45,10 @@ OVER_LIMIT = ("out-of-memory", "child-out-of-memory", "timed-out", "pids-limit",
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """Part of a list of jobs."""
+    """Page of a list of jobs."""
 
     records: tuple[Record, ...]
-    next: str | None = None  # the cursor for `HistoryQuery.after`; None: this is the last part
+    next: str | None = None  # cursor for `HistoryQuery.after`; None: this is the last page
 
 
 class Annotation(Struct, frozen=True, kw_only=True):
@@ -69,13 +69,13 @@ class Tombstone(Struct, frozen=True, kw_only=True):
     external_id: str | None
     name: str
     user: str
-    status: Status  # that it had
+    status: Status
     deleted_at_us: int
     deleted_by: str
 
 
 class Distribution(Struct, frozen=True, kw_only=True):
-    """Of the jobs where the number is known."""
+    """Distribution of a number over the jobs for which it is known."""
 
     count: int = 0
     total: float = 0.0
@@ -123,8 +123,8 @@ class TaggedJobs(Struct, frozen=True, kw_only=True):
     """All jobs of one tag."""
 
     tag: str
-    one_of_them: str  # its uuid
-    began_at_us: int  # the first of them, or when it was made
+    one_of_them: str  # uuid
+    began_at_us: int  # start of the first, or its creation
     by_status: dict[Status, int]
 
 

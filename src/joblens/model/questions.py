@@ -1,7 +1,7 @@
 """Questions that commands ask a server in place of a store; `POST /api/v1/store/NAME` answers each.
 
 The client (`stores.remote`) and the server (`app.server.questions`) share these types. Many jobs are asked
-about at once, and long answers come in parts, so that no command needs one request per row."""
+about at once, and long answers are split into parts, so that no command needs one request per row."""
 
 import hashlib
 from typing import Annotated, Any
@@ -64,7 +64,7 @@ class JobQuery(HistoryQuery, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class OneJob(Struct, frozen=True, forbid_unknown_fields=True):
-    """A job by number, UUID, prefix or own id; where the question says so, by its whole UUID."""
+    """A job by number, UUID, prefix or own id; some questions require the whole UUID."""
 
     ident: _Ident
 
@@ -117,7 +117,7 @@ class SourceQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class OneRun(Struct, frozen=True, forbid_unknown_fields=True):
-    """A run or workflow as `find_run` and `find_workflow` take it; where the question says so, its UUID."""
+    """A run or workflow as `find_run` and `find_workflow` take it; some questions require the UUID."""
 
     ident: _Ident
 
@@ -178,7 +178,7 @@ class CancelRequests(Struct, frozen=True):
 
 
 class SampleBlock(Struct, frozen=True):
-    """Consecutive samples from an index on, in the format of the store (docs/format.md), as base64."""
+    """Consecutive samples from index `first`, in the format of the store (docs/format.md), as base64."""
 
     first: int
     data: bytes

@@ -82,7 +82,7 @@ def _described(name: str) -> Setting:
 
 
 def _bare(type_: inspect.Type) -> tuple[inspect.Type, str, str]:
-    """The type below its annotations, with what they said: meaning and unit."""
+    """Returns (type without annotations, meaning, unit)."""
     meaning = unit = ""
     while isinstance(type_, inspect.Metadata):
         meaning = meaning or (type_.extra_json_schema or {}).get("description", "")
@@ -115,7 +115,7 @@ def _setting(name: str, type_: inspect.Type, meaning: str, unit: str, default: A
         case inspect.LiteralType(values=values):
             kind, choices = Kind.CHOICE, tuple(str(value) for value in values)
         case _:
-            raise TypeError(f"setting {name} has a type configuration cannot give: {type_}")
+            raise TypeError(f"setting {name} has an unsupported type: {type_}")
     return Setting(
         name=name,
         kind=kind,

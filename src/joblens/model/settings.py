@@ -1,6 +1,6 @@
 """Settings of joblens, and names of stores.
 
-Annotations are texts: they say what each setting means, which only `model.setting_list` reads."""
+Annotations stay unevaluated texts; only `model.setting_list` evaluates them, for types and meanings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Duration = Annotated[float, Meta(ge=0, extra={"unit": "duration"})]  # seconds; 
 SampleInterval = Annotated[float, Meta(ge=0.05, extra={"unit": "duration"})]
 Size = Annotated[int, Meta(ge=0, extra={"unit": "size"})]  # bytes; written '512m', '2g'
 GridFactor = Annotated[float, Meta(ge=0, le=5000)]  # g/kWh; the dirtiest grids have 1200
-# Absolute once read: paths in a file are relative to that file, others to the current directory.
+# Made absolute when read: paths in a file are relative to that file, others to the current directory.
 Path = Annotated[str, Meta(extra={"unit": "path"})]
-Probes = Annotated[str, Meta(extra={"unit": "probes"})]  # as model.probe_choice reads it
+Probes = Annotated[str, Meta(extra={"unit": "probes"})]  # parsed by model.jobs.probe_choice
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
@@ -313,7 +313,7 @@ def variable_of(name: str) -> str:
 
 
 def names_of(section: Struct, prefix: str = "") -> list[str]:
-    """Returns dotted names of all settings without evaluating types: cheap enough for every start."""
+    """Returns the dotted names of all settings without evaluating types: cheap enough for every start."""
     names: list[str] = []
     for field in section.__struct_fields__:
         value = getattr(section, field)
@@ -337,7 +337,7 @@ def without_password(url: str) -> str:
     """Returns the URL without its password. Anything but a PostgreSQL URL is returned unchanged."""
     if not is_postgres(url):
         return url
-    # The last '@': a password may hold one that should have been written %40, and must not be shown for it.
+    # The last '@': a password may contain one that should have been written %40.
     user, at, rest = url.partition("://")[2].rpartition("@")
     if "?" in user and ":" not in user.partition("?")[0]:  # it is in a parameter
         location, mark, query = f"{user}{at}{rest}".partition("?")
@@ -354,5 +354,5 @@ def has_password(url: str) -> bool:
 
 
 def same_store(name: str, url: str) -> bool:
-    """Whether a name without a password refers to the store at this URL."""
+    """Returns whether a name without a password refers to the store at this URL."""
     return is_postgres(name) and not has_password(name) and without_password(url) == without_password(name)

@@ -1,11 +1,11 @@
-"""Questions in SQL over the views of a store, their limits, and their answers."""
+"""SQL queries over the views of a store: views, limits, answers."""
 
 from typing import Any
 
 from msgspec import Struct
 
-# The views that every store has, with their columns (docs/sql.md). Columns are only added, at the end.
-# A column that gets another meaning makes a new version.
+# Views of every store with their columns (docs/sql.md). Columns are only appended; a column with a changed
+# meaning needs a new version.
 VIEWS_VERSION = 1
 VIEWS: dict[str, tuple[str, ...]] = {
     "jobs": (
@@ -63,11 +63,11 @@ class SqlLimits(Struct, frozen=True, kw_only=True):
     seconds: float = 30.0
     rows: int = 10_000
     bytes: int = 64 << 20  # of all values together
-    is_trusted: bool = False  # a query of joblens itself, which needs no process of its own
+    is_trusted: bool = False  # written by joblens: runs without a separate process
 
     @property
     def timeout_s(self) -> float:
-        """Returns `seconds` as far as stores can count: they have 31 bits for milliseconds."""
+        """Returns `seconds` within the range of stores: 31 bits for milliseconds."""
         return min(self.seconds, _LONGEST_S)
 
 

@@ -1,4 +1,4 @@
-"""A tool: how a kind of script is run with parameters. Read from plain YAML (`spec.tool_file`)."""
+"""Tool: how a kind of script is run with parameters. Read from plain YAML (`spec.tools`)."""
 
 import enum
 from typing import Any
@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from joblens.model.jobs.job import ContainerJob, Requirements, RetryLost
 
-# Among the volumes of a container: the folder of the job's own, which is made where the job runs.
+# In volumes of a container: the job's own folder, created on the machine where it runs.
 OWN_FOLDER = "{folder}"
 
 
 def container_in_folder(container: ContainerJob, folder: str) -> ContainerJob:
-    """With the job's folder in its volumes."""
+    """Returns the container with the job's folder filled into its volumes."""
     volumes = tuple(
         folder + volume.removeprefix(OWN_FOLDER) if volume.startswith(f"{OWN_FOLDER}:") else volume
         for volume in container.volumes
@@ -27,11 +27,11 @@ class ParameterWay(enum.StrEnum):
     ENVIRONMENT = "environment"  # PREFIX + NAME in capitals
     ARGUMENTS = "arguments"  # `form` for each of them
     JSON_FILE = "json_file"  # a file in the working directory, its path as an argument
-    NONE = "none"  # it takes none
+    NONE = "none"
 
 
 class ToolParameter(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A parameter that the tool or one of its scripts is known to take."""
+    """A declared parameter of a tool or one of its scripts."""
 
     default: Any = None  # also sets the type
     description: str = ""
@@ -41,12 +41,12 @@ class ToolParameter(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolScript(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A script that comes with the tool."""
+    """A script included in the tool."""
 
-    path: str  # absolute once read
+    path: str  # made absolute when read
     description: str = ""
     parameters: dict[str, ToolParameter] = field(default_factory=dict)
-    check: tuple[str, ...] = ()  # arguments with which its interpreter has to end with 0
+    check: tuple[str, ...] = ()  # arguments with which its interpreter must exit with 0
 
 
 class ToolDevice(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,22 +64,22 @@ class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True):
     # The command, with placeholders {program}, {script}, {interpreter...}, {params...}, {device...}, {cpus}
     # and ${NAME} of its environment. Words, never a shell line.
     command: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()  # the first that is there and passes `check` is {program}
-    check: tuple[str, ...] = ()  # arguments with which it has to end with 0
-    needs: tuple[str, ...] = ()  # other programs that have to be there
-    interpreters: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by the ending of a script
-    suffixes: tuple[str, ...] = ()  # of scripts it runs: .py
+    programs: tuple[str, ...] = ()  # the first that exists and passes `check` is {program}
+    check: tuple[str, ...] = ()  # arguments with which it must exit with 0
+    needs: tuple[str, ...] = ()  # other required programs
+    interpreters: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by suffix of the script
+    suffixes: tuple[str, ...] = ()  # of its scripts: .py
     parameters: ParameterWay = ParameterWay.ENVIRONMENT
     parameter_prefix: str = "SIM_"
     parameter_form: tuple[str, ...] = ("--{name}", "{value}")
     env: dict[str, str] = field(default_factory=dict)
-    container: ContainerJob | None = None  # None: it runs on the machine itself
+    container: ContainerJob | None = None  # None: runs directly on the machine
     artifacts: tuple[str, ...] = ()  # patterns, relative to the working directory
     requirements: Requirements = Requirements()
-    own_folder: bool = True  # each job works in a folder of its own; False: where it was submitted
+    own_folder: bool = True  # each job runs in a new folder; False: where it was submitted
     retry_lost: RetryLost = RetryLost.SAFE
     scripts: dict[str, ToolScript] = field(default_factory=dict)
-    benchmark: str = ""  # which of its scripts `bench run` runs
+    benchmark: str = ""  # the script for `bench run`
     devices: dict[str, ToolDevice] = field(default_factory=dict)
     install: str = ""  # hint if its program is missing
 

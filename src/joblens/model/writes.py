@@ -1,4 +1,4 @@
-"""Writes: facts as values that a store applies and a journal holds meanwhile.
+"""Writes: facts as values that a store applies and a journal holds while the store is unavailable.
 
 Writes are idempotent, so a journal can be replayed safely. For a queued job, only writes under its current
 fencing token count.
@@ -27,7 +27,7 @@ class JobQueued(Struct, frozen=True, tag="queued"):
 class JobStarted(Struct, frozen=True, tag="started"):
     uuid: str
     attempt: Attempt
-    fence: int = 0  # this and below: of the claim it is written under (model.delivery); 0: none
+    fence: int = 0  # fencing token of the claim (model.delivery), here and below; 0: none
 
 
 class SamplesTaken(Struct, frozen=True, tag="samples"):
@@ -48,7 +48,7 @@ class DetailsTaken(Struct, frozen=True, tag="details"):
 
 
 class JobEnded(Struct, frozen=True, tag="ended"):
-    """Ignored when the job has ended already, unless it was `lost` and this is its true outcome."""
+    """Ignored if the job has already ended, unless it was `lost` and this is its true outcome."""
 
     uuid: str
     outcome: Outcome
@@ -64,13 +64,13 @@ class CancelAsked(Struct, frozen=True, tag="cancel"):
 
 
 class TicketMade(Struct, frozen=True, tag="ticket"):
-    """The job is for a worker. Comes with its JobQueued; ignored when the job has ended or has a ticket."""
+    """Written with the JobQueued of a job for workers; ignored if the job has ended or has a ticket."""
 
     ticket: "joblens.model.delivery.Ticket"
 
 
 class ProvenanceSeen(Struct, frozen=True, tag="provenance"):
-    """Environment of jobs, identified by its digest; ignored if it exists."""
+    """Environment of jobs, identified by its digest; ignored if the digest exists."""
 
     digest: str
     provenance: Provenance
@@ -81,13 +81,13 @@ class ProvenanceSeen(Struct, frozen=True, tag="provenance"):
 
 
 class WorkflowCreated(Struct, frozen=True, tag="workflow"):
-    """Known by its uuid; the store gives it the next number."""
+    """Identified by its uuid; the store assigns the next number."""
 
     workflow: "joblens.model.runs.run.Workflow"
 
 
 class RunCreated(Struct, frozen=True, tag="run"):
-    """Known by its uuid; the store gives it the next number within its workflow."""
+    """Identified by its uuid; the store assigns the next number within its workflow."""
 
     run: "joblens.model.runs.run.Run"
 
@@ -97,13 +97,13 @@ class RunNoted(Struct, frozen=True, tag="run-event"):
 
 
 class JobAnnotated(Struct, frozen=True, tag="annotation"):
-    """A note about a job, known by its own uuid; ignored when the job is not in the store."""
+    """A note about a job, identified by its own uuid; ignored if the job is not in the store."""
 
     annotation: "joblens.model.history.Annotation"
 
 
 class AuditNoted(Struct, frozen=True, tag="audit"):
-    """Known by its uuid."""
+    """Identified by its uuid."""
 
     entry: "joblens.model.access.AuditEntry"
 

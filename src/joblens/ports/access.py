@@ -51,12 +51,12 @@ class JobCuration(Protocol):
     """Changes of jobs by people. Notes are written with `apply([JobAnnotated(annotation)])`."""
 
     def change_tags(self, uuids: Sequence[str], *, add: Sequence[str], remove: Sequence[str]) -> list[str]:
-        """Returns the uuids of jobs whose tags changed; unknown jobs are left out."""
+        """Returns the uuids of jobs whose tags changed; unknown jobs are skipped."""
         ...
 
     def delete_jobs(self, uuids: Sequence[str], *, by: str, at_us: int) -> list[Tombstone]:
         """Removes records, samples, details, notes and tags of jobs that have ended, corrects the statistics,
-        leaves tombstones and writes audit entries; unknown and unfinished jobs are left out. Also removes
+        leaves tombstones and writes audit entries; unknown and unfinished jobs are skipped. Also removes
         environments (provenance) that no other job names."""
         ...
 

@@ -29,7 +29,7 @@ class QueueAllocations(Protocol):
 
     def more_allocations(self, queue: str, count: int) -> list[Placed]:
         """Requests allocations like those that serve the queue, or did. Raises PlanError when the cluster
-        refuses for good."""
+        refuses permanently."""
         ...
 
     def are_busy(self, queues: Collection[str]) -> None:

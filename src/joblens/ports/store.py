@@ -70,8 +70,8 @@ class StoreReader(Protocol):
         ...
 
     def still_running(self, known: Mapping[int, Record], most_queued: int | None = None) -> list[Record]:
-        """As `running`, for who looks again and again: of `known` ones (by number) that stand as they did
-        nothing is read. Of each user's queued jobs only the first `most_queued`."""
+        """As `running`, for repeated calls: unchanged ones of the `known` (by number) are not read.
+        Of each user's queued jobs only the first `most_queued`."""
         ...
 
     def cancel_requests(self) -> dict[str, CancelAsked]:
@@ -203,7 +203,7 @@ class Deliveries(Protocol):
         ...
 
     def take_back(self, uuid: str, fence: int) -> Status | None:
-        """Takes a job from a worker that is gone. Under the same fence it is queued again, without samples
+        """Takes a job from a worker that is gone. Under the same fence it is requeued, without samples
         and details of the lost attempt, or ended as `lost` (`retry_lost: never`, or delivered too often; its
         true outcome may still come under the same fence). Returns the job's status now; None: it was no
         longer held under that fence, and nothing was done."""

@@ -1,1 +1,1 @@
-"""Values as text for people: no reading, no printing, no clock of their own."""
+"""Text for people, made of values: no reading, no printing, no clock."""

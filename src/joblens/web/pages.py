@@ -201,7 +201,7 @@ class Pages:
 
 
 def _next_query(request: Request) -> str:
-    """The page that was asked for, to return to after the sign-in."""
+    """The requested page, to return to after the sign-in."""
     query = request.scope["query_string"].decode("latin-1")
     page = request.scope["path"] + (f"?{query}" if query else "")
     return "" if page == "/" else "?" + urllib.parse.urlencode({"next": page})

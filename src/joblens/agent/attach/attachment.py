@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 
 _COUNTED = ("cpu", "cpuacct", "memory", "pids")
-_HINT = "a process id, a control group (/sys/fs/cgroup/… or its path below that), or a container's name or id"
+_HINT = (
+    "give a process ID, a control group (/sys/fs/cgroup/… or a path below it), or a container's name or ID"
+)
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -67,7 +69,7 @@ def find_target(text: str, engine: str = "", socket: str = "") -> Target:
     else:
         kind = ""
     if not text:
-        raise InputError("attach: nothing was named", hint=_HINT)
+        raise InputError("attach needs a process, a container or a control group", hint=_HINT)
     if kind == "pid" or (not kind and text.isascii() and text.isdigit()):
         return _process(text)
     if kind == "cgroup" or (not kind and "/" in text):

@@ -473,7 +473,7 @@ def _by_name(parents: Iterable[str]) -> dict[str, dict[str, str]]:
     for parent in parents:
         with contextlib.suppress(OSError):  # it was just removed
             for name in os.listdir(parent):
-                found.setdefault(name, {})[parent] = os.path.join(parent, name)
+                found.setdefault(name, {})[parent] = f"{parent}/{name}"
     return found
 
 

@@ -211,7 +211,7 @@ _GROUP_NAME = (
     r"(?P<slot>slot-)?(?P<uuid>[0-9a-f-]{36})"
     r"(?:\.(?P<pid>\d+)-(?P<ticks>\d+)-(?P<namespace>\d+)-(?P<spool>[0-9a-f]{8}_[0-9a-f]{8}))?(?:-\d+)?"
 )
-GROUP_HINT = "joblens doctor shows how to get one; --accounting process_tree does without"
+GROUP_HINT = "joblens doctor shows how to get one; --accounting process_tree needs none"
 
 
 class GroupPlacement(Struct, frozen=True, kw_only=True):

@@ -123,13 +123,13 @@ class AllocationRetryLimit:
             self._counts.update(uuids)
         hopeless = tuple(uuid for uuid in uuids if self._counts[uuid] >= _MOST)
         again = [uuid for uuid in uuids if self._counts[uuid] < _MOST]
-        how = f"ended before anything began there ({words})"
+        how = f"ended before its worker started ({words})"
         what = f"{self._named(allocations)} {how}"
         its = what if len(allocations) == 1 else f"its allocation at {self._engine} {how}"
         return FailedAllocation(
             hopeless,
-            f"{its}, and so did {_MOST - 1} before it",
-            f"{what}: {self._listed(again)} placed again" if again else "",
+            f"{its}, as did {_MOST - 1} before it",
+            f"{what}: {self._listed(again)} resubmitted" if again else "",
         )
 
     def _named(self, allocations: Mapping[str, list[str]]) -> str:
@@ -147,7 +147,7 @@ def _words(news: AllocationEvent) -> str:
     return ": ".join(word for word in (news.word, news.reason) if word) or news.state.value
 
 
-_REQUEUE_S = 2.0  # for jobs of a lost allocation to be queued again
+_REQUEUE_S = 2.0  # for jobs of a lost allocation to be requeued
 _SHORT_S = 60.0
 _MOST_SHORT = 3  # in a row
 _MOST_OF_ITS_TIME = 0.8  # an allocation that ends by itself earlier had no jobs
@@ -228,11 +228,11 @@ class ReplacedAllocations:
                 return []
             self._stopped.add(queue)
             soon = f"{_MOST_SHORT} in a row ended within a minute"
-            return [Replacement(queue, 0, f"{what}; {soon}: no more are asked for, {serving} left")]
-        if not serving or missing <= 0:  # jobs without an allocation are placed again like new ones
-            return [Replacement(queue, 0, f"{what} while {jobs}: asking for another")]
+            return [Replacement(queue, 0, f"{what}; {soon}: no more are requested, {serving} left")]
+        if not serving or missing <= 0:  # jobs without an allocation are resubmitted like new ones
+            return [Replacement(queue, 0, f"{what} while {jobs}: requesting another")]
         another = "another" if missing == 1 else f"{missing} others"
-        return [Replacement(queue, missing, f"{what} while {jobs}: asking for {another}")]
+        return [Replacement(queue, missing, f"{what} while {jobs}: requesting {another}")]
 
     def _named(self, losses: list[_Loss]) -> str:
         words = ", ".join(dict.fromkeys(loss.word for loss in losses if loss.word)) or "gone"

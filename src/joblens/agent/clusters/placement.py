@@ -1,7 +1,7 @@
 """Placement of a run's jobs in allocations of a cluster. Their tickets are in the store before they are
 placed. The cluster starts pilot workers (`app.clusters.pilot_worker`), which claim as all workers do. So this
 only decides where workers start: a job that was placed twice runs once; a job whose allocation is gone is
-placed again."""
+resubmitted."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -298,7 +298,7 @@ class RunPlacing:
         self._next_placing_s = mono_s(self._context.clock) + self._pause_s
         if str(error) not in self._reported:
             self._reported.add(str(error))
-            self._events.on_warning(f"{error}; jobs wait, and the cluster is asked again")
+            self._events.on_warning(f"{error}; jobs wait for the next attempt")
 
     def _is_there(self) -> None:
         self._pause_s = 0.0
@@ -406,12 +406,12 @@ class RunPlacing:
         began = {uuid for uuid, place in self._began_in.items() if place == job_id}
         uuids = (set(named) or began) & self._requests.keys()
         now_s = mono_s(self._context.clock)
-        self._placed_at_s.update((uuid, now_s) for uuid in uuids)  # none is placed again meanwhile
+        self._placed_at_s.update((uuid, now_s) for uuid in uuids)  # none is resubmitted meanwhile
         if not named:
             count = f"{len(uuids)} job{'' if len(uuids) == 1 else 's'}"
             self._events.on_warning(
-                f"allocation {job_id} was {ending.text}: {count} that ran there ended with it,"
-                " jobs that had not begun go elsewhere"
+                f"allocation {job_id} was {ending.text}: {count} running there ended,"
+                " jobs that had not started are resubmitted"
             )
         self._events.on_ended(uuids, job_id, ending)
 

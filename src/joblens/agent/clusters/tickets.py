@@ -277,7 +277,7 @@ class RunTickets:
             again = "is" if len(jobs) == 1 else "are"
             how = "had to stop" if worker.gave_back else "was lost"
             where = "" if worker.host in worker.name else f" on {worker.host}"
-            self._side.warn(f"worker {worker.name}{where} {how}: {shown} {again} queued again")
+            self._side.warn(f"worker {worker.name}{where} {how}: {shown} {again} requeued")
 
     def _take(self, record: Record) -> None:
         uuid = record.job.uuid
@@ -408,7 +408,7 @@ class RunTickets:
 def _changed(
     store: QueueStore, before: dict[str, Status]
 ) -> tuple[list[Record], dict[str, FormerWorker], float]:
-    """Returns records of jobs whose status changed, the former workers of those that are queued again, and
+    """Returns records of jobs whose status changed, the former workers of those that are requeued, and
     the duration of the query. Unknown jobs are not in the store yet."""
     began_s = time.monotonic()
     states = store.states(list(before))

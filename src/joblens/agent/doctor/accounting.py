@@ -17,9 +17,9 @@ from joblens.agent.cgroups.systemd_scope import scope_terms
 from joblens.agent.launcher.launch import LauncherProcess
 from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant
 from joblens.files.private import user_name
+from joblens.model.capabilities import Capability, Way
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Accounting
-from joblens.model.jobs.probe_choice import Capability, Way
 from joblens.model.values.ids import new_uuid
 from joblens.probes.cgroup.layout import UNIFIED, CgroupLayout, read_layout
 from joblens.probes.cgroup.probe import CgroupProbe
@@ -49,7 +49,7 @@ def slurm_group_capability(
             available=not refusal,
             mechanism="" if refusal else f"job groups inside of {steps[0]}",
             reason=refusal,
-            fix=f"{group_advice}; without, joblens watches memory itself" if refusal else "",
+            fix=f"{group_advice}; without them, joblens enforces memory limits itself" if refusal else "",
         )
     ]
 

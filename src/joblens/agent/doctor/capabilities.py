@@ -22,7 +22,7 @@ from joblens.agent.doctor.instruments import (
     network_capabilities,
 )
 from joblens.agent.measuring.accounting import Accountant
-from joblens.model.jobs.probe_choice import SLOTS, Capability, Way
+from joblens.model.capabilities import SLOTS, Capability, Way
 from joblens.ports.clock import Clock
 from joblens.probes.cgroup.counters import SEE_DOCTOR
 from joblens.probes.cgroup.layout import read_layout

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from joblens.agent.containers.job import make_container_groups, path_in_every_mount
+from joblens.model.capabilities import Capability
 from joblens.model.errors import ContainerError, ProbeError
 from joblens.model.jobs.details import GpuFacts
-from joblens.model.jobs.probe_choice import Capability
 from joblens.probes.containers.api import ContainerApi, connect, has_socket
 from joblens.probes.gpu.devices import ask_gpus
 from joblens.probes.host.energy import PACKAGE_FIELD, EnergyCounters
@@ -55,7 +55,7 @@ def _row(name: str, path: str, *, mechanism: str, fix: str) -> Capability:
 _LEVEL = "kernel.perf_event_paranoid"
 _OPEN_TO_ALL = (
     "chmod a+r /sys/class/powercap/*/energy_uj, after every boot "
-    "(at a price: all users can then infer what others compute)"
+    "(all users can then infer what others compute)"
 )
 
 
@@ -105,8 +105,8 @@ _TIMEOUT_S = 10.0
 _AREA = "numbers"
 _KINDS = {"nvidia": "NVIDIA GPUs", "drm": "AMD and Intel GPUs"}
 _FIXES = {
-    "nvidia": "pip install 'joblens[gpu]', and see that nvidia-smi works",
-    "drm": "see that /sys/class/drm can be read",
+    "nvidia": "pip install 'joblens[gpu]', and check that nvidia-smi works",
+    "drm": "check that /sys/class/drm is readable",
 }
 Answer = tuple[list[GpuFacts], dict[str, str]]
 
@@ -124,7 +124,7 @@ def gpu_capabilities(ask: Callable[[], Answer] = ask_gpus, timeout_s: float = _T
                 name="gpu",
                 available=False,
                 reason=f"the GPU's driver has not answered for {timeout_s:.0f}s",
-                fix="see whether nvidia-smi answers; a driver that hangs often needs the machine restarted",
+                fix="check whether nvidia-smi answers; a hanging driver often needs a reboot",
             )
         ]
     found, problems = answers[0]

@@ -179,7 +179,7 @@ class Window(Struct, eq=False, kw_only=True):
     def _find_spike(self, level: Level) -> None:
         """Adds high-water marks that have risen since the last sample, minus mapped files."""
         own = Mark(level.own_peak_bytes, level.own_file_bytes)
-        before = self.own_mark._replace(highest=self.own_mark.highest or self.base_own_peak_bytes)
+        before = replace(self.own_mark, highest=self.own_mark.highest or self.base_own_peak_bytes)
         highest_child = max(self.child_mark.highest or 0, level.largest_child_bytes)
         child = Mark(highest_child, level.largest_child_file_bytes)
         for step in (step_peak(before, own), step_peak(self.child_mark, child)):
@@ -241,7 +241,7 @@ class Window(Struct, eq=False, kw_only=True):
 
 _KIB = 1024
 _NOTICEABLE_USEC = 20_000  # CPU below this is not worth a finding
-_NOT_ASKED = "not asked for"
+_NOT_ASKED = "not requested"
 _NO_GROUP = "the host program's control group has more than this measurement"
 
 

@@ -84,23 +84,30 @@ def missing(name: str, why: str) -> MissingProbe | MissingDetails:
 
 
 def not_asked_for(name: str) -> MissingProbe | MissingDetails:
-    return missing(name, f"not asked for: {name} is not among the job's probes")
+    return missing(name, f"not requested: {name} is not among the job's probes")
 
 
 class OtherProbes:
     def __init__(self, probes: Sequence["Probe"] = ()) -> None:
         self._probes = tuple(probes)
+        self._stable: dict[Probe, dict[str, Any]] = {}  # readings that an idle job does not change
         self._failures: dict[str, str] = {}  # probe -> why it cannot be read
 
     def __iter__(self) -> Iterator["Probe"]:
         return iter(self._probes)
 
-    def read(self) -> dict[str, Any]:
-        """Returns all sample fields that could be read, as the kernel counts them."""
+    def read(self, *, is_idle: bool = False) -> dict[str, Any]:
+        """Returns all sample fields that could be read, as the kernel counts them. `is_idle`: no process of
+        the job has run since the last reading."""
         fields: dict[str, Any] = {}
+        stable = self._stable if is_idle else {}
+        self._stable = {}
         for probe in self._probes:
             try:
-                fields.update(probe.read())
+                reading = stable[probe] if probe in stable else probe.read()
+                if is_stable(probe):
+                    self._stable[probe] = reading
+                fields.update(reading)
                 self._failures.pop(probe.name, None)  # readable again
             except Exception as error:  # noqa: BLE001 - the record has it
                 self._failures[probe.name] = _reason_of(error)
@@ -123,6 +130,11 @@ class OtherProbes:
 
     def close(self) -> None:
         _close_all(self._probes)
+
+
+def is_stable(probe: "Probe | DetailProbe") -> bool:
+    """Returns whether it reads the same again until a process of the job runs."""
+    return bool(getattr(probe, "is_stable", False))
 
 
 class _Closable(Protocol):
@@ -158,19 +170,23 @@ class DetailTaker:
         self._put = put
         self._due_ns = dict.fromkeys((probe.name for probe in probes), 0)
         self._spent_ns = dict(self._due_ns)
+        self._stable: set[DetailProbe] = set()  # they would read the same, because the job is idle
         self.latest = earlier
 
-    def tick(self, *, final: bool = False) -> None:
-        """`final`: the job is about to be removed; everything is scanned again."""
+    def tick(self, *, final: bool = False, is_idle: bool = False) -> None:
+        """`final`: the job is about to be removed; everything is scanned again. `is_idle`: no process of the
+        job has run since the last tick."""
         now_ns = time.monotonic_ns()
         if final:
             for probe in self._probes:
                 with contextlib.suppress(Exception):  # earlier details remain
                     rescan(probe)
+        if not is_idle:
+            self._stable.clear()
         taken = [
             self._read_probe(probe, now_ns, final=final)
             for probe in self._probes
-            if final or now_ns >= self._due_ns[probe.name]
+            if final or (now_ns >= self._due_ns[probe.name] and probe not in self._stable)
         ]
         news = _NOTHING
         for details in taken:
@@ -210,6 +226,8 @@ class DetailTaker:
         spent_ns = self._spent_ns[probe.name] = self._spent_ns[probe.name] + cost_ns
         pause = max(int(probe.interval_s * 1e9), pause_ns(cost_ns, spent_ns))
         self._due_ns[probe.name] = now_ns + pause
+        if is_stable(probe):
+            self._stable.add(probe)
         return details
 
 

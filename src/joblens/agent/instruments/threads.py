@@ -33,6 +33,10 @@ class ThreadsFromTheStart:
     def interval_s(self) -> float:
         return 0.0 if self._probe is None else self._probe.interval_s
 
+    @property
+    def is_stable(self) -> bool:
+        return self._probe is not None and self._probe.is_stable
+
     def read(self) -> Details:
         if self._probe is None:
             if self._is_at_start:

@@ -34,6 +34,10 @@ def fork_launcher() -> None:
     that."""
     global _ready  # noqa: PLW0603 - a process forks at most one
     try:
+        import _ctypes  # noqa: F401 - both processes need it: loaded once
+    except ImportError:
+        pass
+    try:
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     except OSError:
         return

@@ -201,7 +201,7 @@ def _exec_error(number: int, command: str, path: str) -> LaunchError:
         if "/" in command and os.path.exists(path):
             return CommandNotFound(
                 f"{command}: the interpreter named in its first line does not exist",
-                hint="look at the first line of the script, and for carriage returns in it",
+                hint="check the first line of the script, also for carriage returns",
             )
         return CommandNotFound(f"{command}: command not found", hint=_hint_for_unknown(command, path))
     if number in _EXHAUSTED:

@@ -4,6 +4,7 @@ kernel does not enforce.
 Memory is unreclaimable memory. A limit of the address space is no substitute: programs reserve far more than
 they use, and a program that is refused memory fails in its own way instead of being killed."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -104,7 +105,11 @@ class JobMeter:
         self._last_values: dict[str, int] = {}  # by the previous owner
         self._start_mono_ns = 0
         self._details_due_ns = 0
+        self._cpu_usec: int | None = None  # at the last sample
+        self._processes: dict[str, Any] | None = None  # their reading, while none of them runs
+        self._idle_readings = 0
         self.has_end = False  # the last sample was read after the job's end
+        self.is_idle = False  # no process of the job has run between the last two samples
         MEASURED.add(self)
         self._lock = threading.RLock()  # reentrant: instruments may list live processes
 
@@ -164,16 +169,37 @@ class JobMeter:
             at_us, mono_ns = self._clock.now_us(), self._clock.mono_ns()
             if final and (scan_all := getattr(self.probe, "scan_all", None)):
                 scan_all()  # of a process tree
-            fields = self._beside(self.others.read(), self.probe.read())
+            totals = self.probe.read()
+            self.is_idle = not final and self._has_not_run(totals)
+            fields = self._beside(self.others.read(is_idle=self.is_idle), totals)
             if final and not continues:
                 self._add_io(fields, {}, reaped)
-            elif self.details is not None and (final or mono_ns >= self._details_due_ns):
-                cpu_before_ns = time.thread_time_ns()
-                self._add_io(fields, self.details.read(), reaped)
-                cost_ns = time.thread_time_ns() - cpu_before_ns
-                self._details_due_ns = mono_ns + pause_ns(cost_ns)
+            elif self.details is not None:
+                if not self.is_idle:
+                    self._processes, self._idle_readings = None, 0
+                if self._processes is not None:
+                    self._add_io(fields, self._processes, reaped)
+                elif final or mono_ns >= self._details_due_ns:
+                    cpu_before_ns = time.thread_time_ns()
+                    self._add_io(fields, self._read_processes(self.details), reaped)
+                    cost_ns = time.thread_time_ns() - cpu_before_ns
+                    self._details_due_ns = mono_ns + pause_ns(cost_ns)
             self.has_end = final
             return self._put_together(fields, reaped, at_us, mono_ns)
+
+    def _read_processes(self, details: "Probe") -> dict[str, Any]:
+        """Keeps the reading once each process had its turn, for as long as none of them runs."""
+        living = details.read()
+        self._idle_readings += 1
+        if self._idle_readings >= getattr(details, "round_length", math.inf):
+            self._processes = living
+        return living
+
+    def _has_not_run(self, totals: Mapping[str, Any]) -> bool:
+        """Returns whether no process of the job has run since the last sample."""
+        before, self._cpu_usec = self._cpu_usec, totals.get("cpu_total_usec")
+        counts_each_run = getattr(self.probe, "counts_each_run", False)
+        return counts_each_run and before is not None and before == self._cpu_usec
 
     def peek(self, reaped: ExitUsage) -> Sample:
         """Returns a sample of the totals only, which is not stored. Other probes report much of their data
@@ -339,8 +365,8 @@ class Measurement:
         """Takes and stores a sample. Returns None if the group has just vanished."""
         sample = self._read(reaped)
         if sample is not None:
-            self._keep(sample)
-            self._details.tick()
+            self._details.tick(is_idle=self.meter.is_idle)
+            self._keep(sample)  # last: it may wake the recorder, which needs the interpreter too
         return sample
 
     def peek(self, reaped: ExitUsage) -> Sample | None:

@@ -139,9 +139,9 @@ def measured_outcome(
 
 def _with_last_line(outcome: Outcome, stderr_tail: str) -> str | None:
     """Adds the last line of standard error, which usually has the reason of a failure."""
-    from joblens.views.jobs.summary import last_words  # imported here: few jobs fail
+    from joblens.views.jobs.summary import last_output  # imported here: few jobs fail
 
-    words = last_words(replace(outcome, stderr_tail=stderr_tail))
+    words = last_output(replace(outcome, stderr_tail=stderr_tail))
     return f"{outcome.error}: {words}" if words and words != outcome.error else outcome.error
 
 

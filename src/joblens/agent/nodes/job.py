@@ -352,8 +352,8 @@ class MultiNodeJob:
     def _why_missing(self, node: str) -> str:
         reason = f": {self._reader.messages[-1]}" if self._reader.messages else ""
         if node not in self._reports:
-            return f"no agent of joblens came up there{reason}"
-        return f"the agent of joblens there ended before the job did{reason}"
+            return f"no joblens agent started there{reason}"
+        return f"the joblens agent there ended before the job{reason}"
 
     def _why_unseen(self) -> str:
         """Returns why tasks on that node could not be announced, or ''."""

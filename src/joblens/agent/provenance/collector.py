@@ -4,7 +4,7 @@ waits only briefly, if the job was shorter than the lookup."""
 import os
 import threading
 import time
-from queue import SimpleQueue
+from collections import deque
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -89,9 +89,8 @@ class ProvenanceCollector:
         self._lookups: dict[CommandKind, _Lookup] = {}
         self._asked: dict[str, _Asked] = {}
         self._written: set[str] = set()  # digests that were written
-        self._wanted: SimpleQueue[tuple[CommandKind | None, _Lookup | None, _Asked | None, Job | None]] = (
-            SimpleQueue()
-        )
+        self._wanted: deque[tuple[CommandKind, _Lookup | None, _Asked, Job] | None] = deque()
+        self._wanted_count = threading.Semaphore(0)
         self._timeout_s = _TIMEOUT_S
         self._thread: threading.Thread | None = None
 
@@ -114,7 +113,7 @@ class ProvenanceCollector:
                 return lookup.digest
             asked = self._asked[job.uuid] = _Asked(lookup, wants_digests=wants_digests)
             if is_new or wants_digests:
-                self._wanted.put((kind, lookup if is_new else None, asked, job))
+                self._want((kind, lookup if is_new else None, asked, job))
                 self._start_thread()
         return lookup.digest
 
@@ -156,7 +155,7 @@ class ProvenanceCollector:
     def close(self) -> None:
         """Does not wait for running lookups."""
         if self._thread is not None:
-            self._wanted.put((None, None, None, None))
+            self._want(None)
 
     def _kind(self, job: Job) -> CommandKind:
         search = os.environ.get("PATH", "") if job.queue else job.env.get("PATH", "")
@@ -203,6 +202,10 @@ class ProvenanceCollector:
             write: Write = JobStarted(uuid, replace(attempt, provenance=asked.lookup.digest))
             self._recorder.put([write], can_wait=True)
 
+    def _want(self, wanted: tuple[CommandKind, _Lookup | None, _Asked, Job] | None) -> None:
+        self._wanted.append(wanted)
+        self._wanted_count.release()
+
     # ---- the thread ----------------------------------------------------------------------------------
 
     def _start_thread(self) -> None:
@@ -221,9 +224,11 @@ class ProvenanceCollector:
 
         parts = ProvenanceParts(*self._about)
         while True:
-            kind, lookup, asked, job = self._wanted.get()
-            if kind is None or asked is None or job is None:
+            self._wanted_count.acquire()
+            wanted = self._wanted.popleft()
+            if wanted is None:
                 return
+            kind, lookup, asked, job = wanted
             if lookup is not None:
                 try:
                     self._collect(parts, kind, lookup)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from joblens.model.jobs.details import CodeVersion, Program, Provenance
 from joblens.model.jobs.job import FileStamp, Job, is_of_workflow
 from joblens.model.redaction.names import is_lasting_env
-from joblens.model.redaction.secrets import redact_address, redact_env
+from joblens.model.redaction.secrets import recorded_env, redact_address
 from joblens.probes.host.machine_load import HostFacts, read_hardware, system_name
 from joblens.probes.proc.kernel_files import read_text
 from joblens.probes.provenance.program_files import (
@@ -23,7 +23,7 @@ from joblens.probes.provenance.program_files import (
     mark_of,
     marks_of,
     package_folders,
-    packages_of,
+    packages_in,
     program_paths,
     python_path_folders,
     python_version,
@@ -172,7 +172,7 @@ class ProvenanceParts:
         self._environment: dict[str, str] = {}
         self._changes: dict[str, _KnownChanges] = {}  # by root
         self._programs: dict[_FileKey, Program] = {}
-        self._packages: dict[tuple[tuple[str, int], ...], dict[str, str]] = {}
+        self._packages: dict[tuple[tuple[str, Mark], ...], dict[str, str]] = {}
 
     def collect(
         self,
@@ -246,8 +246,7 @@ class ProvenanceParts:
         return known.changes if time.monotonic() - known.asked_s < hold_s else None
 
     def _of_this_process(self) -> Provenance:
-        allowed = {name: value for name, value in os.environ.items() if is_lasting_env(name)}
-        self._environment = as_texts(redact_env(allowed))
+        self._environment = as_texts(recorded_env(os.environ, is_lasting_env))
         return Provenance(
             host=self._host.hostname,
             system=system_name(),
@@ -281,8 +280,9 @@ class ProvenanceParts:
                 continue
             options = [argument for argument in kind.words[1:] if argument.startswith("-")]
             more_folders = python_path_folders(python_path, kind.cwd, options)
-            marks |= marks_of((*more_folders, *package_folders(path)))
-            versions = {"python": python_version(path), **self._packages_of(path, more_folders)}
+            folders = marks_of((*more_folders, *package_folders(path)))
+            marks |= folders
+            versions = {"python": python_version(path), **self._packages_in(folders)}
         return tuple(self._program(path, unknown, started_at_ns) for path in paths), versions
 
     def _program(self, path: str, unknown: dict[str, str], started_at_ns: int | None) -> Program:
@@ -303,11 +303,11 @@ class ProvenanceParts:
             )
         return known
 
-    def _packages_of(self, path: str, more_folders: list[str]) -> dict[str, str]:
+    def _packages_in(self, folders: dict[str, Mark]) -> dict[str, str]:
         """Reads them again after an installation."""
-        key = tuple((folder, _mtime_ns(folder)) for folder in (*more_folders, *package_folders(path)))
+        key = tuple(folders.items())
         if key not in self._packages:
-            self._packages[key] = packages_of(path, more_folders)
+            self._packages[key] = packages_in(folders)
         return self._packages[key]
 
 
@@ -348,13 +348,6 @@ def _limits(job_rlimits: tuple[tuple[int, int, int], ...]) -> dict[str, str]:
         if line.startswith("Umask:"):
             notes["umask"] = line.split()[1]
     return notes
-
-
-def _mtime_ns(path: str) -> int:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return 0
 
 
 def as_texts(env: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from joblens.agent.queue.claimed_jobs import ClaimedJob, WorkerPlan
 from joblens.agent.terminal.streams import STDERR, STDOUT, tail_of
-from joblens.analysis.findings.job import taken_up_again, with_ending
+from joblens.analysis.findings.job import retried_findings, with_ending
 from joblens.model.clusters.placement import AllocationEnding
 from joblens.model.delivery import Claim
 from joblens.model.jobs.job import Artifact, Attempt, Job, Outcome, Placement, Record, RetryLost, Status
@@ -98,7 +98,7 @@ class WorkedOutcomes:
             record.outcome,
             worker=self._worker,
             work_dir=held.work_dir,
-            findings=(*record.outcome.findings, *taken_up_again(claim.fence, claim.former)),
+            findings=(*record.outcome.findings, *retried_findings(claim.fence, claim.former)),
         )
         if attempt is not None:
             outcome = self._with_files(outcome, held, attempt.logs_dir, attempt.started_at_us)

@@ -114,7 +114,7 @@ class AsyncStoreClient:
         if isinstance(error, StoreError) and self._watch is not None:
             self._watch.is_away()
         if not self._pause_s:
-            self._log(f"the store cannot be asked: {error}; running jobs continue, no job is started")
+            self._log(f"the store is unreachable: {error}; running jobs continue, no jobs are started")
         self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2 or _FIRST_PAUSE_S)
 
 

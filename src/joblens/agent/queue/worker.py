@@ -230,10 +230,10 @@ class QueueWorker:
         if not self.is_ending:
             self._post(on.Drain())
             if running:
-                self._view.note(f"takes nothing more, finishes {count_of_jobs(running)}")
+                self._view.note(f"taking no more jobs, finishing {count_of_jobs(running)}")
         elif not self._is_evicting:
             self._is_evicting = True
-            self._view.note(f"ends {count_of_jobs(running)} and gives them back")
+            self._view.note(f"killing and requeuing {count_of_jobs(running)}")
             self._post(on.Evict())
 
     @property
@@ -289,7 +289,7 @@ class QueueWorker:
         if not self._is_evicting:
             self._is_evicting = not keep
             running = [one for one in self._claims.in_phase(Phase.RUNNING) if one.uuid not in keep]
-            self._view.note(f"ends {count_of_jobs(len(running))} and gives them back")
+            self._view.note(f"killing and requeuing {count_of_jobs(len(running))}")
         discarded = self._writes.discard_pending(keep)
         self._post(on.Evict(keep, bool(self._writes.delay_s), discarded))
 
@@ -316,13 +316,13 @@ class QueueWorker:
         self.post_soon(on.BrokerChanged(is_connected=True))
         if self._has_lost_broker:
             self._has_lost_broker = False
-            self._view.note("the broker is back")
+            self._view.note("the broker is reachable again")
 
     def broker_is_away(self, why: str) -> None:
         """Called on the consumer's thread. Until the broker is back, only the store is polled."""
         self.post_soon(on.BrokerChanged(is_connected=False))
         self._has_lost_broker = True
-        self._view.note(f"the broker is away: {why.rstrip('.')}; polls the store every second")
+        self._view.note(f"the broker is unreachable: {why.rstrip('.')}; polling the store every second")
 
     def discard_outcome(self, uuid: str) -> None:
         """Returns the job once it is over, without writing its end; ignored for a job that must not run
@@ -371,7 +371,7 @@ class QueueWorker:
         except Exception as error:  # noqa: BLE001 - a fault of one job does not affect the others
             self._post(on.NotPrepared(uuid))
             if not isinstance(error, JoblensError):
-                error = LaunchError(f"it cannot be made ready: {type(error).__name__}: {error}")
+                error = LaunchError(f"it cannot be prepared: {type(error).__name__}: {error}")
             outcome = not_started(claim.job, error, self._context.clock.now_us())
             self._write_outcome(claim, replace(outcome, worker=self._plan.info.name))
             return
@@ -448,7 +448,7 @@ class QueueWorker:
         self._view.note(f"job {command.uuid} was claimed by another worker; stopping it here")
 
     def _report_strays(self, command: on.ReportStrays) -> None:
-        self._view.note(f"{command.count} that this worker held without knowing it returned to the store")
+        self._view.note(f"{command.count} unknown to this worker returned to the queue")
 
     def _release(self, command: on.Release) -> None:
         self._fences.drop(command.uuid)
@@ -466,7 +466,7 @@ class QueueWorker:
         if found.workers:
             names = ", ".join(sorted(found.workers))
             ended = f", {found.lost} ended as lost" if found.lost else ""
-            self._view.note(f"worker {names} is gone: {found.queued} of its jobs queued again{ended}")
+            self._view.note(f"worker {names} is gone: {found.queued} of its jobs requeued{ended}")
         self._post(on.HoldingsRead(found.own), *([on.PollAsked()] if found.queued else []))
 
     # ---- reports of the hosts --------------------------------------------------------------------------

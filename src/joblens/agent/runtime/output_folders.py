@@ -82,5 +82,5 @@ class RunFolder:
         try:
             make_private_folder(self._path)
         except OSError as error:
-            return f"{gone}, and so is what comes: it cannot be made again ({error.strerror})"
-        return f"{gone}; it was made again for what comes"
+            return f"{gone}, and later output too: it cannot be created again ({error.strerror})"
+        return f"{gone}; it was created again for later jobs"

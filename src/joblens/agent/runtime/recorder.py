@@ -121,6 +121,8 @@ T = TypeVar("T")
 WriteFilter: TypeAlias = "Callable[[Sequence[Write]], list[Write]]"
 
 _TIMEOUT_S = 1.9  # a little less than two ticks of a second
+_POLL_S = 1.0
+_POLL_SLACK_S = 0.05  # a poll comes this much earlier with a sample, and this much later without one
 
 
 def _ignore(_error: JoblensError) -> None:
@@ -142,7 +144,7 @@ class Recorder:
         closes_store: bool = True,
     ) -> None:
         """`pending`: notes for the next process the ends that sinks did not get. `write_filter`: returns the
-        facts to write now; also called without facts, to release those that it held back."""
+        facts to write now; also called without facts, to release the writes that it delayed."""
         self._closes_store = closes_store
         self.store = store
         self._sinks = tuple(sinks)
@@ -156,10 +158,12 @@ class Recorder:
         self._thread: threading.Thread | None = None
         self.is_closing = False
         self._taken = 0
-        self._applied_at_s = 0.0
+        self._applied_at_s = time.monotonic()
         self._is_due = False  # there are facts to write now
         self._questions: list[Callable[[], None]] = []  # not asked yet
         self._names: set[Hashable | None] = set()  # of questions without an answer
+        self._polls: list[Callable[[], None]] = []
+        self._polled_at_s = 0.0
         self._has_warned_of_sinks = False
         self.applied = 0  # number of facts that were processed so far
         self.unwritten: set[str] = set()  # jobs with facts that the store refused
@@ -191,7 +195,7 @@ class Recorder:
             except RuntimeError:  # out of threads: the caller does the work
                 return
             self._thread = thread
-        if self._is_due or self._questions:
+        if self._is_due or self._questions or self._is_poll_due():
             self._changed.notify()
 
     def write(self, writes: Sequence[Write]) -> None:
@@ -229,6 +233,28 @@ class Recorder:
             self._wake_thread()
         if self._thread is None:
             self._serve()
+
+    def add_poll(self, poll: Callable[[], None]) -> None:
+        """Calls it every second on the recorder's thread, together with a sample: waking up costs more
+        than asking."""
+        with self._changed:
+            self._polls.append(poll)
+            self._polled_at_s = time.monotonic()
+            self._wake_thread()
+            self._changed.notify()
+
+    def remove_poll(self, poll: Callable[[], None]) -> None:
+        with self._changed:
+            if poll in self._polls:
+                self._polls.remove(poll)
+
+    def _is_poll_due(self) -> bool:
+        return bool(self._polls) and time.monotonic() - self._polled_at_s >= _POLL_S - _POLL_SLACK_S
+
+    def _poll_pause_s(self) -> float | None:
+        if not self._polls:
+            return None
+        return max(0.0, self._polled_at_s + _POLL_S + _POLL_SLACK_S - time.monotonic())
 
     def poll_cancels(
         self,
@@ -295,14 +321,18 @@ class Recorder:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._is_due and not self._questions and not self.is_closing:
-                    self._changed.wait()
+                while not (self._is_due or self._questions or self.is_closing or self._is_poll_due()):
+                    self._changed.wait(self._poll_pause_s())
                 if self.is_closing:
                     return
             self._serve()
 
     def _serve(self) -> None:
         """Writes the facts that are due and answers the queries."""
+        if self._is_poll_due():
+            self._polled_at_s = time.monotonic()
+            for poll in tuple(self._polls):
+                poll()
         with self._changed:
             questions, self._questions = self._questions, []
             is_due, self._is_due = self._is_due, False

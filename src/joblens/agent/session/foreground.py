@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _FORWARDED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 _KEPT_FOR_LIVE_LINE = 60
-_POLL_EVERY_S = 1.0
-_POLL_FOR_PROMPT_S = 0.1
+_CHECK_EVERY_S = 1.0
+_CHECK_FOR_PROMPT_S = 0.1
 _OLD_US = 800_000  # older samples do not show what the job does now
 _LAST_OUTPUT_S = 1.0  # time for the reader to take the rest of a stopped job's output
 
@@ -53,7 +53,7 @@ class Foreground:
         self._live = live
         self._recent: deque[Sample] = deque(maxlen=_KEPT_FOR_LIVE_LINE)
         self._readings: LiveReadings | None = None
-        self._next_poll_s = mono_s(self._context.clock) + _POLL_EVERY_S
+        self._next_check_s = mono_s(self._context.clock) + _CHECK_EVERY_S
         self._was_interrupted_by_key = False
         self._was_interrupted = False
         self._has_given_up_showing = False
@@ -114,6 +114,7 @@ class Foreground:
                 self._keyboard.job_group = self.session.record.attempt.pid or -1
                 self._keyboard.take()
             self._context.loop.add_timed(self)
+            self._context.recorder.add_poll(self._host.poll_cancels)
             self._context.loop.run_until(lambda: not self._host)
             self._show_rest()
         finally:
@@ -127,6 +128,7 @@ class Foreground:
             if self._readings is not None:
                 self._readings.close()
             self._context.loop.remove_timed(self)
+            self._context.recorder.remove_poll(self._host.poll_cancels)
             self._give_signals_back(handlers)
         if self.session.error is not None:
             raise self.session.error
@@ -152,7 +154,7 @@ class Foreground:
     def _interrupt(self) -> None:
         """Handles the interrupt key while a plain command runs."""
         self._was_interrupted_by_key = True
-        self._next_poll_s = mono_s(self._context.clock) + _POLL_FOR_PROMPT_S
+        self._next_check_s = mono_s(self._context.clock) + _CHECK_FOR_PROMPT_S
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
             self._end_job(signal.SIGINT)
         else:
@@ -247,20 +249,21 @@ class Foreground:
 
     def next_wake_s(self) -> float | None:
         redraw_at_s = self._live.redraw_at_s if self._live is not None else None
-        return self._next_poll_s if redraw_at_s is None else min(self._next_poll_s, redraw_at_s)
+        check_at_s = self._next_check_s if self._live is not None or self._was_interrupted_by_key else None
+        return min((due_s for due_s in (redraw_at_s, check_at_s) if due_s is not None), default=None)
 
     def wake(self) -> None:
         now_s = mono_s(self._context.clock)
         if self._live is not None and (due_s := self._live.redraw_at_s) is not None and due_s <= now_s:
             self._live.redraw_at_s = None
             self._draw()
-        if self._next_poll_s <= now_s:
-            self._poll()
+        if self._next_check_s <= now_s:
+            self._check_prompt()
             self._read_now()
 
     def _read_now(self) -> None:
         """Adds a reading for the live line of a job with a long sampling interval. It is not stored."""
-        if self._live is None or self.session.is_over or self.session.job.interval_s <= _POLL_EVERY_S:
+        if self._live is None or self.session.is_over or self.session.job.interval_s <= _CHECK_EVERY_S:
             return
         if self._recent and self._context.clock.now_us() - self._recent[-1].at_us > _OLD_US:
             if self._readings is None:
@@ -272,16 +275,14 @@ class Foreground:
                 self._recent.append(reading)
                 self._draw()
 
-    def _poll(self) -> None:
+    def _check_prompt(self) -> None:
         # After an interrupt, a prompt is recognized before the next signal is sent.
-        every_s = _POLL_FOR_PROMPT_S if self._was_interrupted_by_key else _POLL_EVERY_S
-        self._next_poll_s = mono_s(self._context.clock) + every_s
+        every_s = _CHECK_FOR_PROMPT_S if self._was_interrupted_by_key else _CHECK_EVERY_S
+        self._next_check_s = mono_s(self._context.clock) + every_s
         if self._was_interrupted_by_key and self._holds_a_conversation():
             # The job handled the interrupt and is back at its prompt.
             self._was_interrupted_by_key = False
             self.session.forgive()
-        if not self.session.was_asked_to_stop and not self.session.is_over:
-            self._host.poll_cancels()
 
 
 def _is_in_foreground(descriptor: int) -> bool:

@@ -4,12 +4,10 @@ Every owner of jobs has one: a command in the foreground, the Python API, a run,
 Starting Python and moving a process into control groups takes tens of milliseconds, most of it waiting.
 Neither depends on the job, so `Standby` does both while other jobs run."""
 
-import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
 from typing import Protocol
 
 from msgspec import Struct
@@ -27,7 +25,6 @@ from joblens.model.jobs.job import Accounting, Job, Record
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import CancelAsked, JobEnded, JobQueued
 
-_CANCEL_POLL_S = 1.0
 _MAX_STANDBY, _MORE_STANDBY = 12, 2
 
 
@@ -95,7 +92,7 @@ class SessionHost:
         try:
             output = OutputFiles(order.folder, order.output_max_bytes, order.streams)
         except OSError as error:
-            why = f"the job could not be started: its output files cannot be made: {error}"
+            why = f"the job could not be started: its output files cannot be created: {error}"
             raise LaunchError(why) from error
         session = JobSession(
             order.job,
@@ -270,91 +267,3 @@ def _send_away(launcher: LauncherProcess, groups: JobGroups | None) -> None:
     if groups is not None:
         groups.kill()
         groups.remove()
-
-
-class SessionPool:
-    """Session host for a program that waits for its jobs.
-
-    It runs on its own thread, because Python may raise an interrupt between any two instructions of the main
-    thread, which would leave a session half done."""
-
-    def __init__(self, context: AgentContext, width: int) -> None:
-        self.host = SessionHost(context, on_end=self._on_end)
-        self.last_record: Record | None = None  # of the job that ended last
-        self._context = context
-        self._width = width
-        self._ended: SimpleQueue[Record | BaseException] = SimpleQueue()
-        self._poll_at_s = self._now_s() + _CANCEL_POLL_S
-        self._is_closing = False
-
-    def run(self, orders: Iterable[SessionOrder]) -> Iterator[Record]:
-        """Yields records in the order the jobs end. Closing the generator, or an exception in its caller,
-        stops and records the running jobs."""
-        thread = threading.Thread(target=self._drive, name="joblens-sessions", daemon=True)
-        thread.start()
-        under_way = 0
-        try:
-            for order in orders:
-                while under_way >= self._width or not self._ended.empty():
-                    yield self._next()
-                    under_way -= 1
-                self._context.loop.call(partial(self._start, order))
-                under_way += 1
-            while under_way:
-                yield self._next()
-                under_way -= 1
-        finally:
-            self._close(thread)
-
-    def _next(self) -> Record:
-        ended = self._ended.get()
-        if isinstance(ended, BaseException):
-            raise ended
-        return ended
-
-    def _close(self, thread: threading.Thread) -> None:
-        """Stops all running jobs and waits for their ends."""
-        while thread.is_alive():
-            try:
-                self._context.loop.call(self._stop)
-                thread.join()
-            except KeyboardInterrupt:
-                continue  # interrupted again: escalate to the next signal at once
-
-    # ---- on the thread -------------------------------------------------------------------------------
-
-    def _drive(self) -> None:
-        self._context.loop.add_timed(self)
-        try:
-            self._context.loop.run_until(lambda: self._is_closing and not self.host)
-        except BaseException as error:  # noqa: BLE001 - the caller of `run` gets it
-            self.host.close()
-            self._ended.put(error)
-        finally:
-            self._context.loop.remove_timed(self)
-
-    def _now_s(self) -> float:
-        return self._context.clock.mono_ns() / 1e9
-
-    def next_wake_s(self) -> float | None:
-        return self._poll_at_s
-
-    def wake(self) -> None:
-        self._poll_at_s = self._now_s() + _CANCEL_POLL_S
-        self.host.poll_cancels()
-
-    def _on_end(self, record: Record, _error: JoblensError | None) -> None:
-        self.last_record = record
-        self._ended.put(record)
-
-    def _stop(self) -> None:
-        self._is_closing = True
-        self.host.stop_all(EndCause.CANCELLED)
-
-    def _start(self, order: SessionOrder) -> None:
-        if self._is_closing:
-            return
-        try:
-            self.host.start(order)
-        except LaunchError as error:
-            self._ended.put(error)

@@ -113,7 +113,7 @@ def open_network(paths: Mapping[str, str]) -> CgroupNetworkProbe | None:
 def _why_not_counted(paths: Mapping[str, str], network: CgroupNetworkProbe | None) -> Mapping[str, str]:
     if network is not None:
         return network.unknown
-    why = v2_group(paths)[1] or "not asked for: network is not among the chosen probes"
+    why = v2_group(paths)[1] or "not requested: network is not among the chosen probes"
     return dict.fromkeys(FIELDS, why)
 
 

@@ -36,7 +36,7 @@ class SlotPool(SlotListener):
         self._loop.take_samples()
 
     def poll_cancel_requests(self) -> None:
-        """Called on the sampler's thread."""
+        """Called on the recorder's thread."""
         self._loop.poll_cancel_requests()
 
     def run(self, jobs: Iterable[SlotJob]) -> Iterator[Record]:

@@ -16,7 +16,7 @@ from joblens.model.jobs.job import Requirements
 from joblens.model.runs.run import JobResult, JobState, OutputsMissing, RunEvent, RunStarted
 from joblens.model.values.units import MIB
 
-MOST_ROWS = 60  # with more attempts than that jobs share rows
+MOST_ROWS = 60  # more attempts share rows
 AT_ONCE_US = 100_000  # a job that started within this time did not wait
 
 
@@ -30,10 +30,8 @@ class Cause(enum.StrEnum):
 
 
 class Bar(Struct, frozen=True, kw_only=True):
-    """One attempt. `ready_us`: when it could have started, given capacity; after a delay before a retry.
-
-    `requirements`: its own, which may have grown since the first attempt.
-    """
+    """One attempt. `ready_us`: when it could have started, given capacity; after the delay of a retry.
+    `requirements`: of this attempt; a retry may have raised them."""
 
     index: int
     attempt: int
@@ -78,7 +76,7 @@ class Gantt(Struct, frozen=True, kw_only=True):
 
 
 class PlotJob(Struct, frozen=True):
-    """The little a chart needs of a planned job."""
+    """Fields of a planned job that a chart needs."""
 
     name: str
     depends_on: tuple[int, ...] = ()
@@ -89,7 +87,7 @@ class AttemptFacts(Struct, frozen=True, kw_only=True):
     """Facts about attempts that the plan does not have."""
 
     asked: Mapping[str, Requirements] = {}  # by the UUID of the attempt's record
-    not_before_us: Mapping[tuple[int, int], int] = {}  # by (index, attempt): until then it was to wait
+    not_before_us: Mapping[tuple[int, int], int] = {}  # by (index, attempt): end of the delay of a retry
 
 
 def gantt_of(
@@ -99,7 +97,7 @@ def gantt_of(
     now_us: int,
     facts: AttemptFacts = AttemptFacts(),  # noqa: B008 - frozen
 ) -> Gantt | None:
-    """None when nothing has run yet. `now_us`: where the bars of running jobs end."""
+    """Returns None if nothing has run yet. `now_us`: end of the bars of running jobs."""
     known = [result for result in results if result.began_at_us and not result.is_deleted]
     begun = [result for result in known if 0 <= result.index < len(jobs)]
     if not begun:
@@ -168,9 +166,8 @@ def _ready_us(
     starts: Sequence[int],
     facts: AttemptFacts,
 ) -> int:
-    """Returns the latest of:
-    the run's (last) start, the end of dependencies, of the previous attempt and of the delay after it.
-    """
+    """Returns the latest of: the run's last start, the end of dependencies, of the previous attempt, and of
+    the delay after it."""
     before = [at for at in starts if at <= result.began_at_us]
     needed = [ends[index][-1] for index in job.depends_on if index in ends]
     earlier = [at for at in ends[result.index] if at <= result.began_at_us]
@@ -186,7 +183,7 @@ def _state_of(result: JobResult, unmade: set[tuple[int, int]]) -> JobState:
 
 
 def _rows_of_jobs(bars: Sequence[Bar]) -> tuple[list[int], tuple[str, ...]]:
-    """A row for each job, in the order they first began."""
+    """Returns a row per job, in the order of their first starts."""
     row_of: dict[int, int] = {}
     for bar in bars:
         row_of.setdefault(bar.index, len(row_of))
@@ -195,7 +192,7 @@ def _rows_of_jobs(bars: Sequence[Bar]) -> tuple[list[int], tuple[str, ...]]:
 
 
 def _shared_rows(bars: Sequence[Bar]) -> list[int]:
-    """Each bar in the lowest row that is free: as few rows as jobs ran at the same time."""
+    """Puts each bar in the lowest free row, so that there are as few rows as jobs ran at once."""
     free: list[int] = []
     busy: list[tuple[int, int]] = []  # (end, row)
     rows = []
@@ -212,17 +209,15 @@ def _shared_rows(bars: Sequence[Bar]) -> list[int]:
 
 
 def _critical_path(bars: Sequence[Bar], jobs: Sequence[PlotJob]) -> tuple[Link, ...]:
-    """Follows the bar that ended last back to the run's start, each time to what allowed it to start.
-
-    A bar that started as soon as it could waited for its dependency; one that waited longer, for the job that
-    ended last before it started.
-    """
+    """Follows the bar that ended last back to the run's start, at each step to the event that allowed it to
+    start. A bar that started at once waited for its dependency; a bar that waited longer, for the job that
+    ended last before it started."""
     by_end = sorted(range(len(bars)), key=lambda position: bars[position].ended_us)
     ends = [bars[position].ended_us for position in by_end]
     last_of = {bars[position].index: position for position in by_end}
     attempts = {(bar.index, bar.attempt): position for position, bar in enumerate(bars)}
     links: list[Link] = []
-    visited: set[int | None] = {None}  # attempts that took no time could be each other's cause
+    visited: set[int | None] = {None}  # attempts without duration could cause each other
     position: int | None = by_end[-1]
     while position not in visited:
         assert position is not None
@@ -267,14 +262,14 @@ class Step(Struct, frozen=True):
 
 
 class StepCurve(Struct, frozen=True):
-    """`values[i]` holds from `at_us[i]` to the next instant; the last one without end."""
+    """`values[i]` holds from `at_us[i]` to the next instant; the last one indefinitely."""
 
     at_us: Sequence[int] = ()
     values: Sequence[float] = ()
 
 
 class MachineUse(Struct, frozen=True, kw_only=True):
-    """Empty curves: not known."""
+    """Use of the machine over time. Empty curves: unknown."""
 
     cpus_offered: StepCurve = StepCurve()
     cpus_reserved: StepCurve = StepCurve()
@@ -305,11 +300,8 @@ def use_of_job(series: JobSeries) -> JobUse | None:
 
 
 def use_of_run(gantt: Gantt, uses: Mapping[int, JobUse], events: Sequence[RunEvent]) -> MachineUse:
-    """Sums uses, by record number of the attempt.
-
-    An attempt without samples counts with its mean CPU and its peak memory; one without requirements reserved
-    1 CPU and 1 MiB, as it is scheduled.
-    """
+    """Sums uses, by record number of the attempt. An attempt without samples counts with its mean CPU and its
+    peak memory; an attempt without requirements reserves 1 CPU and 1 MiB, as in the schedule."""
     cpu: list[Step] = []
     memory: list[Step] = []
     for bar in gantt.bars:
@@ -361,32 +353,32 @@ def _waiting(gantt: Gantt) -> StepCurve:
 
 
 def _moment_us(gantt: Gantt) -> int:
-    """Returns a time that is not visible, and usual between two jobs."""
+    """Returns a duration that is invisible in the chart, and usual between two jobs."""
     return min(AT_ONCE_US, max(AT_ONCE_US // 4, (gantt.end_us - gantt.begin_us) // MOST_STEPS))
 
 
 def _offered(starts: Sequence[tuple[int, float]]) -> StepCurve:
-    """A run that was resumed may have been offered something else."""
+    """Returns the capacity over time; a resumed run may have another one."""
     known = [(at_us, amount) for at_us, amount in starts if amount > 0]
     return StepCurve([at_us for at_us, _ in known], [amount for _, amount in known])
 
 
 def added_up(steps: Iterable[Step]) -> StepCurve:
-    """The sum of all steps at every instant where it changes."""
+    """Returns the sum of all steps at every instant where it changes."""
     changes: dict[int, float] = {}
     for step in steps:
         if step.until_us > step.from_us:
             changes[step.from_us] = changes.get(step.from_us, 0.0) + step.value
             changes[step.until_us] = changes.get(step.until_us, 0.0) - step.value
     at_us = sorted(changes)
-    # sums of floats leave rounding errors where zero is expected
+    # Sums of floats have rounding errors where zero is expected.
     return StepCurve(
         at_us, [max(0.0, round(value, 6)) for value in itertools.accumulate(map(changes.__getitem__, at_us))]
     )
 
 
 def levels(at_us: Sequence[int], values: Sequence[float | None], end_us: int) -> list[Step]:
-    """A reading holds until the next one."""
+    """Returns steps from readings, each of which holds until the next one."""
     until = [*at_us[1:], max(end_us, at_us[-1])] if at_us else []
     return [
         Step(at_us[position], until[position], float(value))
@@ -396,7 +388,7 @@ def levels(at_us: Sequence[int], values: Sequence[float | None], end_us: int) ->
 
 
 def rates(at_us: Sequence[int], values: Sequence[float | None]) -> list[Step]:
-    """A rate holds for the time since the one before."""
+    """Returns steps from rates, each of which covers the time since the previous one."""
     steps = []
     since_us = at_us[0] if at_us else 0
     for at, value in zip(at_us, values, strict=True):
@@ -407,8 +399,8 @@ def rates(at_us: Sequence[int], values: Sequence[float | None]) -> list[Step]:
 
 
 def without_moments(curve: StepCurve, shortest_us: int) -> StepCurve:
-    """Between the end of one job and the start of the next a moment passes. A step that short, above or below
-    both its neighbours, is no use to draw: it becomes as the nearer of them."""
+    """Removes spikes of up to `shortest_us`, such as those between the end of a job and the start of the
+    next: a short step above or below both neighbours gets the value of the nearer one."""
     values = list(curve.values)
     for position in range(1, len(values) - 1):
         if curve.at_us[position + 1] - curve.at_us[position] <= shortest_us:

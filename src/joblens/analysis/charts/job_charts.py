@@ -25,7 +25,7 @@ class Curve(Struct, frozen=True, kw_only=True):
 
 
 class Chart(Struct, frozen=True, kw_only=True):
-    """`unknown`: why there is no curve; '' where there is one. CPU and GPU: 100 is one core, one device."""
+    """`unknown`: why there is no curve; '' if there is one. CPU and GPU: 100 is one core, one device."""
 
     key: str
     title: str
@@ -42,14 +42,14 @@ class Plotted(Struct, frozen=True, kw_only=True):
 
     at_us: list[int]
     charts: tuple[Chart, ...]
-    samples: int  # that the points were made of
+    samples: int  # before the reduction to points
 
 
 class _CurveRule(Struct, frozen=True):
     key: str
     title: str
     column: str
-    kind: str = "value"  # value, rate, share: of the time, in percent
+    kind: str = "value"  # value, rate, or share: percent of the time
 
 
 class _ChartRule(Struct, frozen=True):
@@ -156,11 +156,11 @@ _GPU_READINGS: tuple[tuple[str, str, str, tuple[tuple[str, str, str, float], ...
 )
 _MARKED = ("elapsed_us", "oom_kills", "pids_limit_events", "faults_major", "memory_slab_reclaimable_bytes")
 _LIMITS = ("memory_limit_bytes", "pids_limit")
-# Columns that the charts and markers of one job are made of.
+# Columns for the charts and markers of one job.
 CHART_COLUMNS: tuple[str, ...] = tuple(
     dict.fromkeys([*_MARKED, *_LIMITS, *(curve.column for rule in _RULES for curve in rule.curves)])
 )
-# Curves that are drawn of several jobs together -> their columns.
+# Curves that compare several jobs -> curves of one job.
 SHARED_CURVES = {
     "cpu": "cpu_total",
     "memory": "memory_used",
@@ -197,8 +197,8 @@ def plot_job(
     from_us: int | None,
     until_us: int | None = None,
 ) -> Plotted:
-    """`series`: CHART_COLUMNS. Samples before `from_us` only serve rates; of those from `until_us` on, the
-    first stays, so that curves reach the edge."""
+    """Returns the charts of a job. `series`: CHART_COLUMNS. Samples before `from_us` serve only as the base
+    of rates; the first sample from `until_us` is included, so that curves reach the edge."""
     picked = _Picked(series, record.began_at_us, points, from_us, until_us)
     charts = [_chart(rule, picked, record, details) for rule in _RULES]
     charts[4:4] = _gpu_charts(picked, record, details, gpus)
@@ -217,8 +217,7 @@ def plot_shared(series: SampleSeries, points: int) -> tuple[list[int], dict[str,
 
 
 class _Picked:
-    """Columns of samples, and the points to draw of them: all, or the least and the largest value of each
-    bucket of time."""
+    """Columns of samples, reduced to points: all, or the minimum and maximum of each bucket of time."""
 
     def __init__(
         self,
@@ -231,7 +230,7 @@ class _Picked:
         elapsed: list[int] = series.columns["elapsed_us"]  # type: ignore[assignment]  # every sample has it
         self._columns = series.columns
         self._elapsed = elapsed
-        # By elapsed time, which is what is drawn: the wall clock may have been set meanwhile.
+        # By elapsed time, because the wall clock may have been set meanwhile.
         first = 0 if from_us is None else bisect_left(elapsed, from_us - began_us)
         stop = len(elapsed) if until_us is None else bisect_left(elapsed, until_us - began_us, first) + 1
         stop = min(stop, len(elapsed))
@@ -271,7 +270,7 @@ class _Picked:
         return [None, *[each * _USEC_TO_PERCENT for each in found[1:]]]  # type: ignore[operator]
 
     def used_memory(self) -> Values:
-        """As `unreclaimable_bytes`."""
+        """Returns the same as `unreclaimable_bytes`, by columns."""
         parts = [self._columns[f"memory_{name}_bytes"] for name in ("anon", "shmem", "kernel")]
         known = [part for part in parts if _is_known(part)]
         if not known:
@@ -344,8 +343,8 @@ def _with(chart: Chart, **fields: object) -> Chart:
 
 
 def _memory_curves(curves: list[Curve], picked: _Picked) -> list[Curve]:
-    """The kernel counts shared memory among files, and reclaimable caches among its own: parts that are drawn
-    on top of each other must not count a page twice."""
+    """Separates the parts of memory for stacking: the kernel counts shared memory also as files, and
+    reclaimable caches also as kernel memory."""
     shared = picked.column("memory_shmem_bytes")
     files = picked.column("memory_file_bytes")
     if _is_known(files) and _is_known(shared):
@@ -395,7 +394,7 @@ def _last(values: Sequence[int | None]) -> int | None:
 
 def _why_unknown(rule: _ChartRule, picked: _Picked, record: Record, details: Details) -> str:
     if picked.count and any(_is_known(picked.column(each.column)) for each in rule.curves):
-        return "no second sample yet" if record.outcome is None else "it ended too soon for a curve"
+        return "no second sample yet" if record.outcome is None else "too short for a curve"
     usage = {} if record.outcome is None else record.outcome.usage.unknown
     for name in rule.reasons:
         if name in usage or name in details.unknown:
@@ -413,12 +412,12 @@ def _why_no_samples(record: Record) -> str:
     if record.attempt is None:
         return "the job has not started"
     if not record.job.monitor:
-        return "monitoring was turned off for this job"
+        return "monitoring was off for this job"
     if record.outcome is None:
         return "no sample yet"
     if record.outcome.samples:
-        return "its samples were deleted to save space; the totals above remain"
-    return "it ended before its first sample"
+        return "samples were deleted to save space; the totals above remain"
+    return "ended before the first sample"
 
 
 def _gpu_charts(picked: _Picked, record: Record, details: Details, gpus: GpuTimes) -> list[Chart]:
@@ -442,18 +441,18 @@ def _charts_of_gpu(name: str, facts: GpuFacts | None, picked: _Picked, gpus: Gpu
     title = f"GPU {facts.index} {facts.name}".rstrip() if facts is not None else f"GPU {name}"
     readings = _readings_at(picked.elapsed, gpus, name)
     charts = []
-    for part, words, unit, numbers in _GPU_READINGS:
+    for part, part_title, unit, numbers in _GPU_READINGS:
         curves = []
-        for key, words_of_curve, field, scale in numbers:
+        for key, curve_title, field, scale in numbers:
             values = [_scaled(reading, field, scale) for reading in readings]
             if _is_known(values):
-                curves.append(Curve(key=key, title=words_of_curve, values=picked.few(values)))
+                curves.append(Curve(key=key, title=curve_title, values=picked.few(values)))
         limit = facts.memory_total_bytes if facts is not None and part == "memory" else None
         unknown = "" if curves else (facts.unknown.get(numbers[0][2], "") if facts is not None else "")
         charts.append(
             Chart(
                 key=f"gpu:{name}:{part}",
-                title=f"{title}: {words}",
+                title=f"{title}: {part_title}",
                 unit=unit,
                 curves=tuple(curves),
                 limit=limit,
@@ -465,7 +464,7 @@ def _charts_of_gpu(name: str, facts: GpuFacts | None, picked: _Picked, gpus: Gpu
 
 
 def _readings_at(elapsed: Sequence[int], gpus: GpuTimes, name: str) -> list[GpuReading | None]:
-    """GPUs are sampled less often: a reading holds until the next one."""
+    """Returns the reading at each sample. GPUs are sampled less often: a reading holds until the next one."""
     times = [at_us for at_us, _ in gpus]
     found: list[GpuReading | None] = []
     last = elapsed[-1] if elapsed else 0

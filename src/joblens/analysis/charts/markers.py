@@ -1,4 +1,4 @@
-"""Markers in the charts of a job: when it started, when each finding happened, when it ended."""
+"""Markers in the charts of a job: start, findings, notes and end, with their times."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -13,7 +13,7 @@ Values = Sequence[int | None]
 
 
 class Marker(Struct, frozen=True, kw_only=True):
-    """`at_us` None: it is about the whole job, not an instant."""
+    """`at_us` None: concerns the whole job, not an instant."""
 
     at_us: int | None
     kind: str  # event, finding, note

@@ -25,7 +25,7 @@ Curve = list[float | None]
 
 
 def rate_curve(samples: Sequence[Sample], rate: Callable[[Sample, Sample], float | None]) -> Curve:
-    """None for the first, and for one that came too soon after the one before."""
+    """Returns the rate at each sample; None at the first, and at samples too soon after the previous one."""
     curve: Curve = []
     before: Sample | None = None
     shortest_usec = max(_SHORTEST_USEC, round((real_spacing_s(samples) or 0.0) * 250_000))
@@ -39,10 +39,8 @@ def rate_curve(samples: Sequence[Sample], rate: Callable[[Sample, Sample], float
 
 
 def device_curves(samples: Sequence[Sample]) -> dict[str, Curve]:
-    """Returns network in bytes/s, power in watts, GPUs, by their names in JobSeries.
-
-    Only those that were measured and ever above zero.
-    """
+    """Returns network in bytes/s, power in watts, and GPUs, by their names in JobSeries, if measured and not
+    always zero."""
     curves = {**_network(samples), **_power(samples), **_gpus(samples)}
     return {name: curve for name, curve in curves.items() if any(curve)}
 
@@ -109,7 +107,7 @@ _CURVES = (
 
 
 class Extremes(Struct, frozen=True):
-    """None: not known."""
+    """Extremes of a job's curves. None: unknown."""
 
     cpu_peak_percent: float | None = None
     cpu_mean_percent: float | None = None
@@ -119,11 +117,9 @@ class Extremes(Struct, frozen=True):
 
 
 class JobSeries(Struct, frozen=True, kw_only=True):
-    """`at_us` is wall-clock time, ascending; the other lists are as long, None where a number is unknown.
-
-    CPU: 100 is one core, over the time since the previous point. A short job may have no points. Series that
-    not every job has (GPU: 100 is one device; power) are empty if not measured.
-    """
+    """`at_us`: wall-clock time, ascending; the other lists have the same length, with None for unknown
+    numbers. CPU: 100 is one core, over the time since the previous point. A short job may have no points.
+    Optional series (GPU: 100 is one device; power) are empty if not measured."""
 
     job_id: int
     name: str
@@ -152,7 +148,7 @@ class JobSeries(Struct, frozen=True, kw_only=True):
 
     @property
     def has_curve(self) -> bool:
-        """Whether there are samples between a job's start and end."""
+        """Returns whether there are samples between a job's start and end."""
         return len(self.at_us) >= _FEWEST_SAMPLES if self.started_at_us is not None else bool(self.at_us)
 
     @property
@@ -165,7 +161,7 @@ class JobSeries(Struct, frozen=True, kw_only=True):
 
 
 class HostSeries(Struct, frozen=True, kw_only=True):
-    """The whole machine meanwhile. CPU: 100 is all cores."""
+    """The whole machine at the same time. CPU: 100 is all cores."""
 
     at_us: Sequence[int] = ()
     cpu_percent: Sequence[float | None] = ()
@@ -173,7 +169,7 @@ class HostSeries(Struct, frozen=True, kw_only=True):
 
 
 class PlotSource(Struct, frozen=True, kw_only=True):
-    """Data to draw of one run, job or file; `label` is for people, `file_label` for file names."""
+    """Data of one run, job or file for charts; `label` for titles, `file_label` for file names."""
 
     label: str
     file_label: str
@@ -186,8 +182,8 @@ class PlotSource(Struct, frozen=True, kw_only=True):
 
 
 def series_of_samples(record: Record, samples: Sequence[Sample]) -> JobSeries:
-    """The clock of the points is the job's own: its start and the time since then, so that a wall clock that
-    was set while it ran bends nothing."""
+    """Returns the series of a job. Times are its start plus the elapsed time, so that setting the wall clock
+    does not distort curves."""
     attempt, outcome = record.attempt, record.outcome
     begin_us = attempt.started_at_us if attempt is not None else record.job.created_at_us
     label = SUMMED_RSS if is_summed_rss(samples) else "Memory"
@@ -220,7 +216,7 @@ def _memory_curve(samples: Sequence[Sample]) -> list[int | None]:
 def extremes_of(
     cpu: Sequence[float | None], memory: Sequence[int | None], processes: Sequence[int | None]
 ) -> Extremes:
-    """Of points alone: the largest, and the plain mean."""
+    """Returns the maximum and plain mean of the points."""
     return Extremes(
         _largest(cpu),
         _mean(cpu),
@@ -231,8 +227,8 @@ def extremes_of(
 
 
 def thinned(series: JobSeries, most: int = MOST_POINTS) -> JobSeries:
-    """At most about `most` points. Time is cut into equal parts, and of each part the points that hold the
-    smallest and the largest number of every curve stay, so no peak is lost."""
+    """Reduces the series to about `most` points: the minimum and maximum of every curve in each of equal
+    parts of time, so that no peak is lost."""
     if len(series.at_us) <= most:
         return series
     curves = [curve for name in _CURVES if (curve := getattr(series, name))]
@@ -241,13 +237,13 @@ def thinned(series: JobSeries, most: int = MOST_POINTS) -> JobSeries:
 
 
 def points_for_each(jobs: int, total: int = 120_000) -> int:
-    """How many points a curve may have when many are drawn together."""
+    """Returns the number of points per curve if many are drawn together."""
     return max(_FEWEST_POINTS, min(MOST_POINTS, total // max(1, jobs)))
 
 
 def clock_starts(sources: Sequence[tuple[int, int]]) -> list[int]:
-    """For each (first, last) instant of a source the instant that is 0 on its time line: sources that overlap
-    share one, others are laid over each other, each from its own start."""
+    """Returns the zero of the time line for each source (first, last instant): sources that overlap in time
+    share one; others start at their own, so that they are drawn on top of each other."""
     starts = [0] * len(sources)
     begun_us = until_us = -1
     for index in sorted(range(len(sources)), key=lambda index: sources[index]):
@@ -293,9 +289,9 @@ def _extremes_of_record(record: Record, sampled: Extremes) -> Extremes:
     if outcome is None:
         return sampled
     usage = outcome.usage
-    # without a profile the peak in the record is the average
+    # Without a profile, the peak in the record is the average.
     shown = () if outcome.profile or sampled.cpu_peak_percent is None else (sampled.cpu_peak_percent,)
-    # without a sample between start and end there is no average
+    # Without a sample between start and end, there is no average.
     is_mean_unknown = usage.memory_mean_bytes is None and "memory_mean_bytes" in usage.unknown
     return Extremes(
         peak_of(shown, peak_cpu_percent(outcome)),

@@ -1,5 +1,5 @@
-"""Timeline of a run for pages: bars of attempts, or one lane per group where there are too many; the critical
-path in parts; machine use on one time axis."""
+"""Timeline of a run for web pages: bars of attempts, or one lane per group if there are too many; the
+critical path in parts; machine use on one time axis."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -41,7 +41,7 @@ class TimelineBar(Struct, frozen=True, kw_only=True):
 
 
 class TimelineLane(Struct, frozen=True, kw_only=True):
-    """All attempts of a group: how many ran at each instant, and where some failed."""
+    """Attempts of a group: number of running ones over time, and times of failures."""
 
     group: int
     name: str
@@ -55,16 +55,15 @@ class TimelineLane(Struct, frozen=True, kw_only=True):
 
 
 class CriticalPart(Struct, frozen=True, kw_only=True):
-    """One job of the critical path, or several of a group one after the other.
-
-    `waited_s`: since the part before it ended, or since the run's start."""
+    """One job of the critical path, or consecutive jobs of a group. `waited_s`: since the end of the previous
+    part, or since the run's start."""
 
     group: int
     index: int | None  # None: several jobs
     number: int | None
     name: str
     jobs: int
-    cause: str  # what allowed the first of them to start
+    cause: str  # event that allowed the first of them to start
     began_us: int
     ended_us: int
     ran_s: float
@@ -72,7 +71,7 @@ class CriticalPart(Struct, frozen=True, kw_only=True):
 
 
 class UseCurves(Struct, frozen=True, kw_only=True):
-    """Resource use on one time axis. An empty curve is not known."""
+    """Resource use on one time axis. Empty curves: unknown."""
 
     at_us: tuple[int, ...]
     values: dict[str, tuple[float | None, ...]]
@@ -84,7 +83,7 @@ class Timeline(Struct, frozen=True, kw_only=True):
     attempts: int
     not_started: int
     bars: tuple[TimelineBar, ...]
-    lanes: tuple[TimelineLane, ...]  # empty where every attempt has a bar
+    lanes: tuple[TimelineLane, ...]  # empty if every attempt has a bar
     critical: tuple[CriticalPart, ...]  # oldest first
     critical_ran_s: float
     critical_waited_s: float
@@ -100,7 +99,7 @@ def timeline_of(
     group_names: Sequence[str],
     opened: int | None = None,
 ) -> Timeline:
-    """`opened`: the group whose attempts get bars where there are too many for all."""
+    """Returns the timeline. `opened`: the group whose attempts get bars if there are too many in total."""
     critical = gantt.critical_bars
     is_grouped = len(gantt.bars) > MOST_BARS
     shown = (
@@ -117,7 +116,7 @@ def timeline_of(
         attempts=len(gantt.bars),
         not_started=gantt.not_started,
         bars=tuple(
-            _bar(gantt.bars[place], group_of, is_critical=place in critical) for place in sorted(shown)
+            _bar(gantt.bars[index], group_of, is_critical=index in critical) for index in sorted(shown)
         ),
         lanes=_lanes(gantt.bars, group_of, group_names) if is_grouped else (),
         critical=parts,
@@ -164,7 +163,7 @@ def _waited_us(bar: Bar) -> int:
 def _most_important(
     bars: Sequence[Bar], critical: frozenset[int], group_of: Sequence[int], group: int
 ) -> list[int]:
-    """Critical and failed attempts first, then the longest."""
+    """Returns critical and failed attempts first, then the longest."""
     indexes = [index for index, bar in enumerate(bars) if group_of[bar.index] == group]
     indexes.sort(
         key=lambda index: (
@@ -249,8 +248,8 @@ def _joined(parts: Iterable[CriticalPart], group_names: Sequence[str]) -> list[C
 
 
 def on_one_axis(curves: Mapping[str, StepCurve], begin_us: int, end_us: int) -> UseCurves:
-    """Returns step curves at the instants of all of them, with two points per step, so that straight lines
-    between points draw the steps. Before its first instant a curve is not known."""
+    """Returns step curves at the instants of all curves, with two points per step, so that straight lines
+    between points draw the steps. Curves are unknown before their first instant."""
     instants = sorted(
         {begin_us, end_us}
         | {at for curve in curves.values() for at in curve.at_us if begin_us <= at <= end_us}
@@ -263,8 +262,8 @@ def on_one_axis(curves: Mapping[str, StepCurve], begin_us: int, end_us: int) -> 
 
 
 def _values_at(curve: StepCurve, axis: Sequence[int]) -> Iterable[float | None]:
-    place = -1
+    index = -1
     for at in axis:
-        while place + 1 < len(curve.at_us) and curve.at_us[place + 1] <= at:
-            place += 1
-        yield None if place < 0 else round(curve.values[place], 3)
+        while index + 1 < len(curve.at_us) and curve.at_us[index + 1] <= at:
+            index += 1
+        yield None if index < 0 else round(curve.values[index], 3)

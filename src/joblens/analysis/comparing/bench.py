@@ -1,7 +1,6 @@
-"""Benchmark results as plain documents, and their comparison.
-
-Robust ratios with exact rank-based confidence intervals. Times are compared by their logarithms: disturbances
-are proportional, and a ratio is the same from either side.
+"""Benchmark results as plain documents, and their comparison by robust ratios with exact rank-based
+confidence intervals. Times are compared by their logarithms, because disturbances are proportional, and the
+ratio in the other direction is the inverse.
 """
 
 import functools
@@ -16,13 +15,13 @@ from joblens.analysis.formats.history import returncode_of, usage_form
 from joblens.model.jobs.job import Record, Status, Usage
 from joblens.model.values.units import format_instant, in_mb
 
-_EXACT_PAIRS = 80  # beyond, the normal approximation is right to four digits
+_EXACT_PAIRS = 80  # beyond this, the normal approximation is correct to four digits
 _EXACT_RUNS = 40
 
 
 def signed_rank_cut(pairs: int, alpha: float) -> tuple[int, float] | None:
-    """-> (k, confidence): the k-th smallest and k-th largest (from 0) of all means of two of the values are
-    the ends. None: too few for that confidence."""
+    """Returns (k, confidence): the interval ends at the k-th smallest and k-th largest (from 0) of all
+    pairwise means. None: too few values for this confidence."""
     total = pairs * (pairs + 1) // 2
     if pairs > _EXACT_PAIRS:
         spread = math.sqrt(total * (2 * pairs + 1) / 12)
@@ -31,7 +30,7 @@ def signed_rank_cut(pairs: int, alpha: float) -> tuple[int, float] | None:
 
 
 def rank_sum_cut(first: int, second: int, alpha: float) -> tuple[int, float] | None:
-    """The same for all differences between a value of the one and a value of the other."""
+    """Returns the same for all differences between values of the two groups."""
     total = first * second
     if max(first, second) > _EXACT_RUNS:
         spread = math.sqrt(total * (first + second + 1) / 12)
@@ -40,7 +39,7 @@ def rank_sum_cut(first: int, second: int, alpha: float) -> tuple[int, float] | N
 
 
 def median_cut(count: int, alpha: float) -> tuple[int, float] | None:
-    """The same for the values themselves and their median."""
+    """Returns the same for values and their median."""
     return _exact_cut(tuple(math.comb(count, k) for k in range(count + 1)), alpha)
 
 
@@ -63,7 +62,7 @@ def _approximate_cut(total: int, spread: float, alpha: float) -> tuple[int, floa
 
 @functools.lru_cache(maxsize=128)
 def _signed_rank_counts(pairs: int) -> tuple[int, ...]:
-    """Of the ways to choose some of 1…n, how many have each sum."""
+    """Returns how many subsets of 1…n have each sum."""
     counts = [1]
     for rank in range(1, pairs + 1):
         longer = counts + [0] * rank
@@ -75,7 +74,8 @@ def _signed_rank_counts(pairs: int) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=128)
 def _rank_sum_counts(first: int, second: int) -> tuple[int, ...]:
-    """Coefficients of the Gaussian binomial: of the ways to mix both, how many have so many inversions."""
+    """Returns the coefficients of the Gaussian binomial: how many interleavings have each number of
+    inversions."""
     size = first * second + 1
     counts = [1] + [0] * (size - 1)
     for step in range(1, first + 1):
@@ -87,12 +87,12 @@ def _rank_sum_counts(first: int, second: int) -> tuple[int, ...]:
 
 
 CONFIDENCE = 0.95
-_POWER = 0.8  # a difference is detectable if it would be found four times out of five
-_SIGMA_OF_MAD = 1.4826  # a normal distribution's spread in terms of its median deviation
+_POWER = 0.8  # probability of finding a detectable difference
+_SIGMA_OF_MAD = 1.4826  # standard deviation per median absolute deviation, for normal values
 _OUTLIER_SIGMAS = 3.5
 _LEAST_FOR_OUTLIERS = 5
-_LEAST_SPREAD = 0.005  # of the median: clocks and schedulers alone do as much
-_RANK_EFFICIENCY = 3 / math.pi  # of rank methods, relative to the mean of normal values
+_LEAST_SPREAD = 0.005  # of the median: caused by clocks and schedulers
+_RANK_EFFICIENCY = 3 / math.pi  # of rank methods relative to the mean, for normal values
 
 
 class Interval(Struct, frozen=True):
@@ -110,28 +110,25 @@ class Ratio(Struct, frozen=True, kw_only=True):
     value: float
     interval: Interval | None  # None: too few runs for that confidence
     pairs: int  # of paired runs; 0: the runs are independent
-    detectable: float | None  # the least relative difference that so many runs would mostly show
+    detectable: float | None  # smallest relative difference that this many runs detect with _POWER
     method: str
 
     @property
     def differs(self) -> bool | None:
-        """Whether the interval leaves out 1; None where there is no interval."""
+        """Returns whether the interval excludes 1; None without an interval."""
         return None if self.interval is None else not self.interval.holds(1.0)
 
     @property
     def half_width(self) -> float | None:
-        """Of the interval, relative."""
+        """Returns half the relative width of the interval."""
         if self.interval is None:
             return None
         return math.sqrt(self.interval.high / self.interval.low) - 1
 
 
 def paired_ratio(values: Sequence[float], baseline: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
-    """Compares paired runs: common disturbances cancel.
-
-    The estimate is the median of all pairwise means (Hodges and Lehmann), the interval Wilcoxon's signed-rank
-    one, exact.
-    """
+    """Compares paired runs, in which common disturbances cancel. The estimate is the median of all pairwise
+    means (Hodges-Lehmann) with the exact signed-rank interval (Wilcoxon)."""
     if len(values) != len(baseline):
         raise ValueError("as many values as in the baseline are needed")
     logs = [math.log(value / before) for value, before in zip(values, baseline, strict=True)]
@@ -147,9 +144,11 @@ def paired_ratio(values: Sequence[float], baseline: Sequence[float], confidence:
     )
 
 
-def heap_ratio(values: Sequence[float], baseline: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
-    """Of runs that have nothing to do with each other: the median of all differences, with the exact interval
-    of Mann and Whitney."""
+def unpaired_ratio(
+    values: Sequence[float], baseline: Sequence[float], confidence: float = CONFIDENCE
+) -> Ratio:
+    """Compares independent runs by the median of all differences with the exact rank-sum interval
+    (Mann-Whitney)."""
     ours, theirs = [math.log(value) for value in values], [math.log(value) for value in baseline]
     differences = sorted(one - other for one in ours for other in theirs)
     cut = rank_sum_cut(len(ours), len(theirs), 1 - confidence)
@@ -160,16 +159,17 @@ def heap_ratio(values: Sequence[float], baseline: Sequence[float], confidence: f
         interval=_exponential(interval),
         pairs=0,
         detectable=_detectable(error, interval, confidence),
-        method="rank sums of two heaps",
+        method="rank sums of two heaps",  # stored in documents
     )
 
 
 def ratio_of(values: Sequence[float], baseline: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
-    """Paired where there are enough pairs for an interval, else as heaps, which need fewer runs."""
+    """Compares runs as pairs if there are enough for an interval, otherwise as independent runs, which need
+    fewer."""
     same = len(values) == len(baseline)
     if same and signed_rank_cut(len(values), 1 - confidence) is not None:
         return paired_ratio(values, baseline, confidence)
-    return heap_ratio(values, baseline, confidence)
+    return unpaired_ratio(values, baseline, confidence)
 
 
 def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
@@ -178,10 +178,7 @@ def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> 
 
 
 def outliers(values: Sequence[float]) -> list[int]:
-    """Returns indexes of values far from the others, by the median and the median absolute deviation.
-
-    They are reported, not excluded from estimates.
-    """
+    """Returns indexes of outliers by the median absolute deviation. They are reported, not excluded."""
     if len(values) < _LEAST_FOR_OUTLIERS:
         return []
     logs = [math.log(value) if value > 0 else None for value in values]
@@ -194,24 +191,24 @@ def outliers(values: Sequence[float]) -> list[int]:
 
 
 def _spread(logs: Sequence[float]) -> float:
-    """A standard deviation that a few outliers do not blow up."""
+    """Returns a standard deviation that is robust against a few outliers."""
     middle = median(logs)
     by_deviation = _SIGMA_OF_MAD * median(abs(value - middle) for value in logs)
     if by_deviation > 0 or len(logs) < 2:
         return by_deviation
-    mean = math.fsum(logs) / len(logs)  # more than half of them are the same
+    mean = math.fsum(logs) / len(logs)  # more than half of the values are equal
     return math.sqrt(math.fsum((value - mean) ** 2 for value in logs) / (len(logs) - 1))
 
 
 def _detectable(by_spread: float, interval: Interval | None, confidence: float) -> float | None:
-    """From the standard error of the estimate: by the spread, or by the interval (of logarithms) where that
-    is wider, as it is when most runs agree and some are far off."""
-    sure = NormalDist().inv_cdf((1 + confidence) / 2)
-    by_interval = 0.0 if interval is None else (interval.high - interval.low) / 2 / sure
+    """Returns the detectable difference from the standard error of the estimate: by the spread, or by the
+    interval (of logarithms) if that is wider, because most runs agree and some are far off."""
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    by_interval = 0.0 if interval is None else (interval.high - interval.low) / 2 / z
     standard_error = max(by_spread / math.sqrt(_RANK_EFFICIENCY), by_interval)
     if standard_error <= 0:
         return None
-    return math.exp((sure + NormalDist().inv_cdf(_POWER)) * standard_error) - 1
+    return math.exp((z + NormalDist().inv_cdf(_POWER)) * standard_error) - 1
 
 
 def _interval_of(ordered: Sequence[float], cut: tuple[int, float] | None) -> Interval | None:
@@ -263,8 +260,8 @@ def run_form(record: Record, run_number: int) -> Document:
 
 
 def metrics_form(runs: Sequence[Mapping[str, Any]], confidence: float = CONFIDENCE) -> Document:
-    """Always the same keys; null where no run that succeeded has the number. Durations in seconds, memory in
-    MiB, `avg_cpu` in percent of one CPU."""
+    """Returns metrics with fixed keys; null if no successful run has the number. Durations in seconds, memory
+    in MiB, `avg_cpu` in percent of one CPU."""
     good = [run for run in runs if run["success"]]
     times = _known(good, "duration_seconds")
     cpu, memory = _known(good, "cpu_seconds"), _known(good, "memory_peak_mb")
@@ -308,7 +305,7 @@ def comparison_form(
     are_rounds: bool,
     confidence: float = CONFIDENCE,
 ) -> Document:
-    """Two variants (`name`, `runs`). `are_rounds`: runs with the same `round` were made side by side."""
+    """Compares two variants (`name`, `runs`). `are_rounds`: runs with the same `round` form a pair."""
     numbers: Document = {}
     for name in NUMBERS:
         ratio = _ratio(variant["runs"], baseline["runs"], name, are_rounds=are_rounds, confidence=confidence)
@@ -331,7 +328,7 @@ def ratio_form(ratio: Ratio) -> Document:
 
 
 def half_width_of(number: Mapping[str, Any] | None) -> float | None:
-    """Of the interval of a ratio form, relative; None where there is none."""
+    """Returns half the relative width of the interval of a ratio form; None without an interval."""
     if number is None or number["low"] is None:
         return None
     return math.sqrt(number["high"] / number["low"]) - 1
@@ -352,7 +349,7 @@ def variants_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def parameters_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what results of one tool may differ in besides time: script, container and parameters."""
+    """Returns script, container and parameters, which may differ between results of one tool."""
     if document["kind"] == COMMANDS:
         return {}
     about = {name: document.get(name) for name in ("script", "container")}
@@ -372,7 +369,7 @@ def are_of_one_machine(before: Mapping[str, Any], after: Mapping[str, Any]) -> b
 
 
 def compared_documents(before: Mapping[str, Any], after: Mapping[str, Any]) -> Document:
-    """Compares the last variant of each: in a comparison of commands, the one tried against the baseline."""
+    """Compares the last variants: in a comparison of commands, that is the one tried against the baseline."""
     one, two = variants_of(before)[-1], variants_of(after)[-1]
     names = (one["name"], two["name"])
     if names[0] == names[1]:
@@ -402,7 +399,7 @@ def _ratio(
         theirs = [run[name] for run in baseline if run["success"]]
     if not ours or not theirs or not all(value is not None and value > least for value in (*ours, *theirs)):
         return None
-    compare = ratio_of if are_rounds else heap_ratio
+    compare = ratio_of if are_rounds else unpaired_ratio
     return compare(ours, theirs, confidence)
 
 

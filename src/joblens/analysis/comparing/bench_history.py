@@ -1,4 +1,4 @@
-"""Results of one benchmark over time, each compared with the one before it."""
+"""History of a benchmark: its results over time, each compared with the previous one."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -19,7 +19,7 @@ from joblens.model.values.units import MIB
 
 
 class BenchRatio(Struct, frozen=True, kw_only=True):
-    """A number as a multiple of another. `differs` None: too few runs to say."""
+    """A number as a multiple of another. `differs` None: too few runs."""
 
     number: str
     title: str
@@ -54,7 +54,7 @@ class BenchVariant(Struct, frozen=True, kw_only=True):
 
 
 class BenchResult(Struct, frozen=True, kw_only=True):
-    """One result. `before`: its comparison with the result before it, of the last variant of each."""
+    """One result. `before`: comparison with the previous result, between the last variants."""
 
     id: str
     created_at_us: int
@@ -63,7 +63,7 @@ class BenchResult(Struct, frozen=True, kw_only=True):
     variants: tuple[BenchVariant, ...]
     comparisons: tuple[BenchComparison, ...]
     before: BenchComparison | None
-    changes: tuple[str, ...]  # in the set-up, that may explain a difference
+    changes: tuple[str, ...]  # in the set-up, which may explain a difference
     disturbances: tuple[str, ...]
     failure: str
 
@@ -77,7 +77,7 @@ class BenchHistory(Struct, frozen=True, kw_only=True):
 
 
 class BenchSummary(Struct, frozen=True, kw_only=True):
-    """A benchmark in one row. `noise_percent`: half the interval of the newest median; `medians_s`: of its
+    """Summary of a benchmark. `noise_percent`: half the interval of the newest median; `medians_s`: of its
     newest results, oldest first."""
 
     name: str
@@ -100,7 +100,7 @@ def name_of(document: Mapping[str, Any]) -> str:
 
 
 def history_of(name: str, documents: Sequence[Document]) -> BenchHistory:
-    """`documents`: of that name, oldest first."""
+    """Returns the history. `documents`: of that name, oldest first."""
     results = []
     for index, document in enumerate(documents):
         results.append(_result(document, documents[index - 1] if index else None))

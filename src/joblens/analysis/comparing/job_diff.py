@@ -37,9 +37,9 @@ NUMBERS = {
     "duration_s": _Number("wall time", "s"),
     "waited_s": _Number("waited to start", "s"),
     "cpu_s": _Number("CPU time", "s", "cpu_total_usec", _USEC),
-    "cpu_system_s": _Number("of it in the kernel", "s", "cpu_system_usec", _USEC),
-    "throttled_s": _Number("held back by its CPU limit", "s", "cpu_throttled_usec", _USEC),
-    "idle_s": _Number("computed nothing", "s"),
+    "cpu_system_s": _Number("CPU time in the kernel", "s", "cpu_system_usec", _USEC),
+    "throttled_s": _Number("throttled by its CPU limit", "s", "cpu_throttled_usec", _USEC),
+    "idle_s": _Number("idle", "s"),
     "memory_peak_bytes": _Number("peak memory", "bytes", "memory_peak_bytes"),
     "io_read_bytes": _Number("read from disk", "bytes", "io_read_bytes"),
     "io_write_bytes": _Number("written to disk", "bytes", "io_write_bytes"),
@@ -114,7 +114,7 @@ def _all_numbers(view: JobView) -> dict[str, float | None]:
 
 
 def _idle_s(samples: Sequence[Sample]) -> float | None:
-    """Time between samples in which next to no CPU time was used."""
+    """Returns the time between samples in which hardly any CPU time was used."""
     idle_us, is_known = 0, False
     for earlier, later in pairwise(samples):
         busy, usec = cpu_percent(earlier, later), elapsed_usec(earlier, later)
@@ -125,8 +125,8 @@ def _idle_s(samples: Sequence[Sample]) -> float | None:
     return idle_us / 1e6 if is_known else None
 
 
-_SHARE = 0.25  # share of the time lost or won: less is not reported
-_FITS = 0.15  # two ratios that are as close as this, as logarithms, for each factor e
+_SHARE = 0.25  # least reported share of the time lost or won
+_FITS = 0.15  # tolerance between two ratios, as logarithms, per factor e
 _LEAST_SCALE = 0.18  # a smaller change fits everything
 _HEADLINES = (
     "duration_s",
@@ -141,11 +141,11 @@ _HEADLINES = (
     "waited_s",
 )
 _WAITING = (
-    ("throttled_s", "held back by its CPU limit"),
+    ("throttled_s", "throttled by its CPU limit"),
     ("cpu_pressure_s", "waiting for a CPU"),
     ("io_pressure_s", "waiting for the disk"),
     ("memory_pressure_s", "waiting for memory"),
-    ("idle_s", "without computing anything"),
+    ("idle_s", "idle"),
 )
 _THREADS = (
     "OMP_NUM_THREADS",
@@ -170,7 +170,7 @@ _CAN_MOVE: Mapping[str, frozenset[str]] = {
     "seeds": _ALL,
     "placement": frozenset({"waited_s", "duration_s"}),
 }
-_SAID = {
+_GROUP_TEXTS = {
     "inputs": "inputs differ",
     "command": "the command differs",
     "parameters": "parameters differ",
@@ -179,12 +179,12 @@ _SAID = {
     "programs": "programs differ",
     "versions": "versions differ",
     "container": "the container differs",
-    "machine": "it ran on something else",
+    "machine": "the machine differs",
     "environment": "the environment differs",
     "seeds": "seeds differ",
-    "placement": "it was placed elsewhere",
+    "placement": "the placement differs",
 }
-_NAMED = 3  # differences of one kind that are named
+_NAMED = 3  # listed differences of one kind
 
 
 class _Moved(Struct, frozen=True):
@@ -219,8 +219,7 @@ def causes(
         found.append(
             Cause(
                 kind="possible",
-                text="no recorded difference explains it: other load on the machine, caches, "
-                "or something that is not recorded",
+                text="no recorded difference explains it: perhaps other load on the machine, or caches",
                 numbers=tuple(headlines),
             )
         )
@@ -228,7 +227,7 @@ def causes(
 
 
 def how_much(number: NumberChange) -> str:
-    """wall time +44%"""
+    """Returns 'wall time +44%'."""
     ratio = number.ratio
     if ratio is None:
         return number.title
@@ -238,11 +237,8 @@ def how_much(number: NumberChange) -> str:
 def _endings(before: Record, after: Record) -> Iterator[Cause]:
     if before.status is after.status:
         return
-    ended = " and ".join(
-        f"{'the first' if record is before else 'the second'} ended as {record.status.value}{_after(record)}"
-        for record in (before, after)
-    )
-    yield Cause(kind="measured", text=f"{ended}: the numbers cover what each had done by then")
+    ends = ", ".join(f"{record.status.value}{_after(record)}" for record in (before, after))
+    yield Cause(kind="measured", text=f"statuses differ ({ends}): the numbers cover only the time until then")
 
 
 def _after(record: Record) -> str:
@@ -250,7 +246,7 @@ def _after(record: Record) -> str:
 
 
 def _of_time(moved: _Moved) -> Iterator[Cause]:
-    """Time is spent computing or waiting, and both are counted."""
+    """Attributes a change of time to computing or waiting."""
     wall, cpu = moved.by("duration_s"), moved.by("cpu_s")
     if not wall:
         return
@@ -260,7 +256,7 @@ def _of_time(moved: _Moved) -> Iterator[Cause]:
         more = "more" if wall > 0 else "less"
         yield Cause(
             kind="measured",
-            text=f"it computed as much as before, and waited {more}: CPU time is the same",
+            text=f"CPU time is unchanged: it waited {more}",
             numbers=("duration_s", "cpu_s"),
         )
     for key, words in _WAITING:
@@ -269,7 +265,7 @@ def _of_time(moved: _Moved) -> Iterator[Cause]:
             more = "more" if gap > 0 else "less"
             yield Cause(
                 kind="measured",
-                text=f"{format_duration(abs(gap))} {more} were spent {words}",
+                text=f"{format_duration(abs(gap))} {more} {words}",
                 numbers=("duration_s", key),
             )
 
@@ -278,14 +274,12 @@ def _computing(moved: _Moved) -> str:
     change = moved.describe(("cpu_s", "duration_s"))
     instructions = moved.numbers.get("instructions")
     if instructions is None or instructions.verdict == "unknown":
-        return f"it computed for {'longer' if moved.by('cpu_s') > 0 else 'less time'}: {change}"
+        return f"it used {'more' if moved.by('cpu_s') > 0 else 'less'} CPU time: {change}"
     if instructions.has_moved:
         more = "more" if moved.by("instructions") > 0 else "less"
-        return f"there was {more} to compute: {how_much(instructions)}, {change}"
+        return f"it executed {more} instructions: {how_much(instructions)}, {change}"
     speed = "slower" if moved.by("cpu_s") > 0 else "faster"
-    return (
-        f"the same number of instructions took another time ({speed} processor, memory, neighbours): {change}"
-    )
+    return f"the same number of instructions ran {speed} (processor, memory, other load): {change}"
 
 
 def _load(moved: _Moved) -> Iterator[Cause]:
@@ -296,7 +290,7 @@ def _load(moved: _Moved) -> Iterator[Cause]:
         text = f"the machine was {'busier' if busy.after > busy.before else 'less busy'}"
         yield Cause(
             kind="measured",
-            text=f"{text}: {busy.before:.0f}% → {busy.after:.0f}% of all its CPUs, this job included",
+            text=f"{text}: {busy.before:.0f}% → {busy.after:.0f}% of all its CPUs, including this job",
             numbers=("duration_s",),
         )
 
@@ -332,23 +326,23 @@ def _that_fit(
             and _is_close(moved.numbers["duration_s"], one / other, 1)
         ):
             change = moved.describe(("duration_s",))
-            text = f"requirements: {difference.before} → {difference.after} CPUs, and {change}"
+            text = f"requirements: {difference.before} → {difference.after} CPUs; {change}"
             yield Cause(kind="fits", text=text, numbers=("duration_s",))
 
 
 def _scaled(text: str, ratio: float, moved: _Moved, headlines: Sequence[str]) -> Iterator[Cause]:
-    for power, words in ((1, "by as much"), (2, "by about its square"), (3, "by about its cube")):
+    for power, words in ((1, "in proportion"), (2, "with about its square"), (3, "with about its cube")):
         keys = tuple(key for key in headlines if _is_close(moved.numbers[key], ratio, power))
         if keys:
-            yield Cause(kind="fits", text=f"{text}, and {words}: {moved.describe(keys)}", numbers=keys)
+            yield Cause(kind="fits", text=f"{text}; {words}: {moved.describe(keys)}", numbers=keys)
             return
 
 
 def _is_close(number: NumberChange, ratio: float, power: int) -> bool:
     if not number.ratio or ratio <= 0 or abs(math.log(ratio)) < _LEAST_SCALE:
         return False
-    expected, is_known = power * math.log(ratio), math.log(number.ratio)
-    return abs(is_known - expected) <= _FITS * max(1.0, abs(expected)) * min(1.0, abs(math.log(ratio)))
+    expected, actual = power * math.log(ratio), math.log(number.ratio)
+    return abs(actual - expected) <= _FITS * max(1.0, abs(expected)) * min(1.0, abs(math.log(ratio)))
 
 
 def _input_bytes(record: Record) -> int | None:
@@ -379,10 +373,10 @@ def _possible(
         keys = tuple(key for key in headlines if key in can_move)
         if not here or not keys or group in fitted:
             continue
-        if group == "environment":  # threads and devices before values that merely differ
+        if group == "environment":  # numbers of threads and devices first
             here.sort(key=lambda one: one.name not in _THREADS)
         names = listed(here, _NAMED, lambda one: one.name)
-        text = f"{_SAID[group]} ({names}): may have to do with {moved.describe(keys)}"
+        text = f"{_GROUP_TEXTS[group]} ({names}): may explain {moved.describe(keys)}"
         yield Cause(kind="possible", text=text, numbers=keys)
 
 

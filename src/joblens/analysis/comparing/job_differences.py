@@ -21,8 +21,8 @@ from joblens.model.values.units import MIB, format_bytes, format_duration
 LEAST_PERCENT = 10  # relative, if earlier runs are unknown
 # By unit. Smaller differences are ignored: without, and with, knowledge of earlier runs.
 _LEAST = {"s": (0.1, 0.02), "bytes": (8 * MIB, MIB), "count": (10, 2), "J": (5, 1), "%": (10, 10)}
-_LEAST_RUNS = 4  # fewer do not show their spread
-_ENOUGH_FOR_MEDIANS = 8  # from here on outliers do not count
+_LEAST_RUNS = 4  # minimum for a spread
+_ENOUGH_FOR_MEDIANS = 8  # from this number on outliers are ignored
 _MAD_TO_SIGMA = 1.4826
 _SIGMAS = 3.0
 
@@ -48,11 +48,8 @@ def change_percent(before: float | None, after: float | None) -> float | None:
 
 
 def has_changed(before: float | None, after: float | None, unit: str, noise: Noise | None = None) -> bool:
-    """Whether a number has changed: the rule of all comparisons.
-
-    It must differ by more than earlier runs usually do (by 10 % if there are too few of them) and by a
-    significant amount.
-    """
+    """Returns whether a number has changed, for all comparisons: by more than earlier runs usually differ (10
+    % if there are too few of them), and by a significant amount."""
     if before is None or after is None:
         return False
     gap = abs(after - before)
@@ -65,15 +62,15 @@ def has_changed(before: float | None, after: float | None, unit: str, noise: Noi
 
 
 def is_too_small(percent: float | None, limit_percent: float | None) -> bool:
-    """Whether an unchanged number counts as unchanged only because it is too small."""
+    """Returns whether an unchanged number counts as unchanged only because it is too small."""
     return percent is None or abs(round(percent)) >= (
         LEAST_PERCENT if limit_percent is None else limit_percent
     )
 
 
 def noise_of(groups: Iterable[Sequence[float]]) -> Noise | None:
-    """`groups`: values of runs that were alike. Each is compared with the median of its own group only, so
-    that groups which do different things make no noise. None: too few."""
+    """Returns the noise; None: too few values. `groups`: values of equal runs. Each value is compared with
+    the median of its group, so that differences between groups are not noise."""
     deviations: list[float] = []
     freedom = runs = 0
     for values in groups:
@@ -92,7 +89,7 @@ def noise_of(groups: Iterable[Sequence[float]]) -> Noise | None:
 
 
 def noises(groups: Iterable[Sequence[Mapping[str, float | None]]]) -> dict[str, Noise]:
-    """By number; `groups`: the numbers of runs that were alike."""
+    """Returns the noise by number; `groups`: numbers of equal runs."""
     found: dict[str, Noise] = {}
     groups_of_numbers = [list(group) for group in groups]
     keys = {key for group in groups_of_numbers for numbers in group for key in numbers}
@@ -126,7 +123,7 @@ GROUPS = (
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """One thing that is not the same; None: it is not there."""
+    """One difference; None: absent."""
 
     group: str
     name: str
@@ -143,9 +140,9 @@ class NumberChange(Struct, frozen=True, kw_only=True):
     before: float | None
     after: float | None
     verdict: str = "unknown"
-    # usual difference of earlier runs in that direction; None: too few of them
+    # usual difference of earlier runs in this direction; None: too few of them
     usual_percent: float | None = None
-    earlier_runs: int = 0  # it was judged by
+    earlier_runs: int = 0  # behind `usual_percent`
 
     @property
     def ratio(self) -> float | None:
@@ -163,14 +160,12 @@ class NumberChange(Struct, frozen=True, kw_only=True):
 
 
 class Cause(Struct, frozen=True, kw_only=True):
-    """`kind`: certainty.
-
-    measured: by counters; fits: it differs by as much; possible: it differs, and could be the cause.
-    """
+    """`kind`: certainty. measured: by counters; fits: a difference of the same size; possible: a difference
+    that could be the cause."""
 
     kind: str
     text: str
-    numbers: tuple[str, ...] = ()  # keys that it is about
+    numbers: tuple[str, ...] = ()  # keys of the changed numbers
 
 
 class JobDiff(Struct, frozen=True, kw_only=True):
@@ -181,12 +176,12 @@ class JobDiff(Struct, frozen=True, kw_only=True):
     differences: tuple[Difference, ...]
     numbers: tuple[NumberChange, ...]
     causes: tuple[Cause, ...]
-    same: tuple[str, ...]  # groups that were compared
+    same: tuple[str, ...]  # groups without a difference
     unknown: tuple[str, ...]  # groups without a record on one or both sides
 
 
-_ALSO_KNOWN = ("limits", "processor")  # parts of groups that are known otherwise, too
-_SHORT = 12  # of a hash, as people read them
+_FROM_PROVENANCE = ("limits", "processor")  # parts of groups that need provenance
+_SHORT = 12  # digits of a hash
 _REQUIREMENTS = {"memory_bytes": "memory", "timeout_s": "timeout", "pids": "processes"}
 
 
@@ -205,7 +200,7 @@ class Found(Struct, frozen=True):
     unknown: tuple[str, ...]
 
 
-Facts = Mapping[str, str] | None  # None: nothing is known
+Facts = Mapping[str, str] | None  # None: unknown
 
 
 def differences(before: JobView, after: JobView) -> Found:
@@ -215,7 +210,7 @@ def differences(before: JobView, after: JobView) -> Found:
     both = before, after
     if before.provenance is None or after.provenance is None:  # nothing to compare with
         both = replace(before, provenance=None), replace(after, provenance=None)
-        unknown += _ALSO_KNOWN
+        unknown += _FROM_PROVENANCE
     for group, facts in _FACTS.items():
         one, other = map(facts, both)
         if one is None or other is None:
@@ -235,7 +230,7 @@ def _changed(group: str, before: Mapping[str, str], after: Mapping[str, str]) ->
 
 
 def _command(before: JobView, after: JobView) -> Iterator[Difference]:
-    """Single words where as many are there, else the whole line."""
+    """Yields differing arguments if both commands have the same number, otherwise the whole lines."""
     one, other = _words(before.record), _words(after.record)
     if len(one) == len(other) and sum(map(str.__ne__, one, other)) <= max(2, len(one) // 2):
         for index, (word, later) in enumerate(zip(one, other, strict=True)):
@@ -305,13 +300,13 @@ def _outputs(view: JobView) -> Facts:
 
 
 def file_facts(stamps: Iterable[FileStamp]) -> dict[str, str]:
-    """By content where it is known: the time of a file alone makes no difference."""
+    """Returns files by size and content; their times are not compared."""
     return {stamp.path: _file(stamp) for stamp in stamps}
 
 
 def _file(stamp: FileStamp) -> str:
     if stamp.size is None:
-        return "not there" if stamp.mtime_ns is None else "a folder"
+        return "missing" if stamp.mtime_ns is None else "a folder"
     mark = stamp.digest[:_SHORT] if stamp.digest else ""
     files = "" if stamp.files is None else f"{stamp.files:,} files, "
     return f"{files}{format_bytes(stamp.size)} {mark}".rstrip()
@@ -323,7 +318,7 @@ def _code(view: JobView) -> Facts:
     code = view.provenance.code
     if code is None:
         return {}
-    changes = {True: code.changes_digest[:_SHORT] or "there are some", False: "none", None: "not recorded"}
+    changes = {True: code.changes_digest[:_SHORT] or "yes", False: "none", None: "not recorded"}
     facts = {
         "commit": code.commit[:_SHORT],
         "uncommitted changes": changes[code.is_dirty],
@@ -347,7 +342,7 @@ def _versions(view: JobView) -> Facts:
 
 
 def _environment(view: JobView) -> Facts:
-    there = {} if view.provenance is None else view.provenance.environment
+    recorded = {} if view.provenance is None else view.provenance.environment
     limits = {} if view.provenance is None else view.provenance.limits
     job = view.record.job
     added = {
@@ -357,7 +352,7 @@ def _environment(view: JobView) -> Facts:
     }
     if view.provenance is None and not added:
         return None
-    return {**there, **added, **{f"limit of {name}": value for name, value in limits.items()}}
+    return {**recorded, **added, **{f"limit of {name}": value for name, value in limits.items()}}
 
 
 def _container(view: JobView) -> Facts:
@@ -398,7 +393,7 @@ def _placement(view: JobView) -> Facts:
     if placed is None and not queue.startswith(CLUSTER_MARK):
         facts = {"queue": queue, "worker": outcome.worker if outcome is not None else ""}
     else:
-        facts = {}  # of a cluster's run both are its own, and so different in every one
+        facts = {}  # on a cluster, both are unique to each run
     if placed is not None:
         facts |= {
             "engine": placed.engine,
@@ -406,7 +401,7 @@ def _placement(view: JobView) -> Facts:
             "partition": placed.partition,
             "qos": placed.qos,
             "nodes": ", ".join(placed.nodes),
-            **{f"asked {name}": value for name, value in placed.asked.items()},
+            **{f"requested {name}": value for name, value in placed.asked.items()},
         }
     if attempt is not None:
         facts["measured by"] = attempt.accounting
@@ -435,5 +430,5 @@ _FACTS = {
 
 
 def facts_of(view: JobView) -> dict[str, Facts]:
-    """Returns what is known of a job, by group (GROUPS) and name; None: nothing is known."""
+    """Returns the facts of a job by group (GROUPS) and name; None: unknown."""
     return {group: facts(view) for group, facts in _FACTS.items()}

@@ -1,5 +1,5 @@
-"""Comparison of many jobs or runs with the first of them: numbers, facts that differ, and axes of parameters
-and measurements."""
+"""Comparison of many jobs or runs with the first: numbers, differing facts, and axes of parameters and
+measurements."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,12 +16,12 @@ from joblens.analysis.comparing.job_differences import (
     has_changed,
 )
 
-_MOST_CATEGORIES = 20  # an axis with more texts is not readable
+_MOST_CATEGORIES = 20  # an axis with more texts is unreadable
 
 
 class NumberRow(Struct, frozen=True, kw_only=True):
     """One number of each subject. `verdicts` compare with the first: up, down, same, unknown; the first has
-    'baseline'. `usual_percent`: by how much earlier runs differ anyway; None: too few are known."""
+    'baseline'. `usual_percent`: usual difference of earlier runs; None: too few of them."""
 
     key: str
     title: str
@@ -34,7 +34,7 @@ class NumberRow(Struct, frozen=True, kw_only=True):
 
 
 class FactRow(Struct, frozen=True, kw_only=True):
-    """One fact that is not the same everywhere; None: it is not there."""
+    """One fact that differs; None: absent."""
 
     group: str
     name: str
@@ -55,7 +55,7 @@ class Axis(Struct, frozen=True, kw_only=True):
 class Facts(Struct, frozen=True, kw_only=True):
     rows: tuple[FactRow, ...]
     same: tuple[str, ...]  # groups without a difference
-    unknown: tuple[str, ...]  # groups that are unknown of at least one
+    unknown: tuple[str, ...]  # groups that are unknown for at least one subject
 
 
 def number_row(
@@ -83,16 +83,16 @@ def number_row(
 
 
 def compared_with(row: NumberRow, baseline: int) -> NumberRow:
-    """Returns the same numbers in the same order, compared with another subject than the first."""
+    """Returns the same numbers in the same order, compared with the subject `baseline`."""
     others = [index for index in range(len(row.values)) if index != baseline]
     noise = None if row.usual_percent is None else Noise.of_usual(row.usual_percent / 100, row.earlier_runs)
     order = [baseline, *others]
     found = number_row(row.key, row.title, row.unit, [row.values[index] for index in order], noise)
-    place = {index: position for position, index in enumerate(order)}
+    position_of = {index: position for position, index in enumerate(order)}
     return replace(
         row,
-        percents=tuple(found.percents[place[index]] for index in range(len(order))),
-        verdicts=tuple(found.verdicts[place[index]] for index in range(len(order))),
+        percents=tuple(found.percents[position_of[index]] for index in range(len(order))),
+        verdicts=tuple(found.verdicts[position_of[index]] for index in range(len(order))),
     )
 
 
@@ -129,7 +129,7 @@ def job_facts(views: Sequence[JobView]) -> Facts:
 
 
 def axes_of(parameters: Sequence[Mapping[str, object]], numbers: Sequence[NumberRow]) -> tuple[Axis, ...]:
-    """Parameters that differ, then numbers that differ. Texts become categories."""
+    """Returns axes for differing parameters, then for differing numbers. Texts become categories."""
     axes: list[Axis] = []
     for name in dict.fromkeys(name for each in parameters for name in each):
         values = [each.get(name) for each in parameters]

@@ -24,10 +24,8 @@ class SharedDifference(Struct, frozen=True):
 
 
 def shared_differences(pairs: Iterable[tuple[JobView, JobView, int]]) -> tuple[SharedDifference, ...]:
-    """Returns common differences, most common first.
-
-    `pairs`: a job before and after, and the number of such pairs.
-    """
+    """Returns common differences, most common first. `pairs`: a job before and after, and the number of such
+    pairs."""
     counts: dict[Difference, int] = {}
     for before, after, jobs in pairs:
         for one in differences(before, after).differences:
@@ -44,7 +42,7 @@ class JobSide(Struct, frozen=True, kw_only=True):
     command: str = ""
     requirements: Requirements = Requirements()
     attempts: int = 0
-    inputs: Mapping[str, str] | None = None  # files with size and hash; None: not known
+    inputs: Mapping[str, str] | None = None  # files with size and hash; None: unknown
     exit_code: int | None = None
     duration_s: float | None = None
     cpu_s: float | None = None
@@ -60,7 +58,7 @@ class RunSide(Struct, frozen=True, kw_only=True):
 
 
 class Change(Struct, frozen=True):
-    """A number before and after; None: not known there."""
+    """A number before and after; None: unknown."""
 
     before: float | None
     after: float | None
@@ -82,7 +80,7 @@ class JobChange(Struct, frozen=True, kw_only=True):
     cpu_s: Change
     memory_bytes: Change
     changed: tuple[str, ...] = ()  # command, cpus, memory, runtime, gpus, inputs
-    weight: float = 0.0  # share of the runs that its change makes up
+    weight: float = 0.0  # its change as a share of the run's total
 
     @property
     def is_significant(self) -> bool:
@@ -104,9 +102,9 @@ class RunDiff(Struct, frozen=True, kw_only=True):
     removed: tuple[str, ...]
     jobs: tuple[JobChange, ...]  # in both, the most significant first
     options: dict[str, tuple[object, object]]
-    spec_lines: tuple[str, ...]  # a unified diff; () when it is the same
+    spec_lines: tuple[str, ...]  # unified diff; (): unchanged
     totals: dict[str, Change]
-    surroundings: tuple[SharedDifference, ...] = ()  # environments of jobs of both
+    surroundings: tuple[SharedDifference, ...] = ()  # differences in inputs and environment
     surroundings_of: int = 0  # jobs compared for that
 
 

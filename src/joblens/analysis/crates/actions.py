@@ -20,7 +20,7 @@ _DOCKER_IMAGE = "https://w3id.org/ro/terms/workflow-run#DockerImage"
 
 
 def add_software(graph: CrateGraph, provenance: Provenance) -> list[Ref]:
-    """Adds programs that the command starts, and everything with a known version."""
+    """Adds programs that the command starts, and software with a known version."""
     programs = [_program(graph, program) for program in provenance.programs]
     packages = [
         graph.add(
@@ -30,7 +30,7 @@ def add_software(graph: CrateGraph, provenance: Provenance) -> list[Ref]:
             softwareVersion=version,
         )
         for name, version in sorted(provenance.versions.items())
-        if name != "joblens"  # joblens itself, which ran the jobs
+        if name != "joblens"  # added once per crate
     ]
     return [*programs, *packages]
 
@@ -49,8 +49,8 @@ def _program(graph: CrateGraph, program: Program) -> Ref:
 
 
 def add_code(graph: CrateGraph, code: CodeVersion) -> Ref:
-    """Adds the repository that a job was started in, at its commit."""
-    state = {True: "with changes that were not committed", False: "without changes", None: ""}[code.is_dirty]
+    """Adds the repository in which a job was started, at its commit."""
+    state = {True: "with uncommitted changes", False: "without changes", None: ""}[code.is_dirty]
     mark = f"-{percent_encoded(code.changes_digest[:12] or 'changed')}" if code.is_dirty else ""
     return graph.add(
         f"#code-{percent_encoded(code.commit)}{mark}",
@@ -66,13 +66,13 @@ def add_code(graph: CrateGraph, code: CodeVersion) -> Ref:
 
 def add_environment(graph: CrateGraph, job: CrateJob) -> list[Ref]:
     """Adds variables by the record's allow-list; the user's own take precedence."""
-    there = {} if job.provenance is None else job.provenance.environment
-    known = redact_env({**there, **job.record.job.env})
+    recorded = {} if job.provenance is None else job.provenance.environment
+    known = redact_env({**recorded, **job.record.job.env})
     return [graph.value("environment", name, value) for name, value in sorted(known.items())]
 
 
 def add_host(graph: CrateGraph, job: CrateJob) -> Ref | None:
-    """Where it ran."""
+    """Adds the host of a job; None if unknown."""
     attempt, provenance = job.record.attempt, job.provenance
     host = attempt.owner.host if attempt is not None else ""
     host = provenance.host or host if provenance is not None else host
@@ -94,7 +94,7 @@ def add_host(graph: CrateGraph, job: CrateJob) -> Ref | None:
 
 
 def add_container(graph: CrateGraph, container: ContainerJob, image_id: str) -> Ref:
-    """`image_id`: of the image as it was there, sha256:…"""
+    """Adds a container image. `image_id`: sha256:… of the image that was used."""
     image = redact_text(container.image)
     name, _, digest = image.partition("@")
     registry, slash, rest = name.partition("/")
@@ -122,7 +122,7 @@ _UNIT_OF_ENDING = {
 
 
 def add_usage(graph: CrateGraph, ident: str, outcome: Outcome) -> list[Ref]:
-    """`ident`: of the action, without '#'."""
+    """Adds resource use. `ident`: of the action, without '#'."""
     numbers = [("duration_s", outcome.duration_s, "SEC", "monotonic clock")]
     for name in USAGE_NUMBERS:
         value = getattr(outcome.usage, name)
@@ -161,7 +161,7 @@ _LONGEST_ERROR = 2000
 
 
 def status_of(status: Status) -> str | None:
-    """None: how it ended is not known."""
+    """Returns the status of an action; None: unknown."""
     if status is Status.SUCCESS:
         return COMPLETED
     if status is Status.RUNNING:
@@ -170,7 +170,7 @@ def status_of(status: Status) -> str | None:
 
 
 def add_action(graph: CrateGraph, job: CrateJob, tool: Ref, parameters: list[Ref]) -> Ref:
-    """Adds an action. `tool`: what it ran; `parameters`: its inputs besides files."""
+    """Adds an action. `tool`: its program; `parameters`: its inputs besides files."""
     record = job.record
     asked, outcome, attempt = record.job, record.outcome, record.attempt
     ident = f"job-{asked.uuid}"
@@ -227,7 +227,7 @@ def command_line(job: Job) -> str:
 
 
 def error_of(outcome: Outcome) -> str:
-    """Returns how it failed, with its last output."""
+    """Returns the error of a job, with its last output."""
     how = outcome.error or outcome.reason or outcome.status.value
     if not outcome.error and outcome.reason in ("exited", "") and outcome.exit_code is not None:
         how = f"exit code {outcome.exit_code}"
@@ -249,8 +249,8 @@ def _description(record: Record) -> str:
     job, outcome = record.job, record.outcome
     parts = [f"Command: {command_line(job)}", f"in {job.cwd}" if job.cwd else ""]
     if outcome is not None:
-        code = "" if outcome.exit_code is None else f" with exit code {outcome.exit_code}"
-        parts.append(f"ended as {record.status.value}{code}")
+        code = "" if outcome.exit_code is None else f", exit code {outcome.exit_code}"
+        parts.append(f"status {record.status.value}{code}")
     return "; ".join(part for part in parts if part)
 
 

@@ -1,4 +1,4 @@
-"""RO-Crate entity graph: each entity once, with files, people and licences."""
+"""RO-Crate entity graph, with files, people and licences."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -23,7 +23,7 @@ _RUN_TERMS = (
     "tag",
     "targetParameter",
 )
-# Words for datasets that neither schema.org nor the profiles have.
+# Terms for datasets that exist neither in schema.org nor in the profiles.
 _OWN_TERMS = ("fileCount", "hashMode")
 _SAFE = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/")
 
@@ -31,7 +31,7 @@ Ref = dict[str, str]
 
 
 class CrateGraph:
-    """Adding an entity twice merges it: lists grow, other values stay as first set."""
+    """Entities by id. Adding an entity twice merges it: lists are extended, other values are kept."""
 
     def __init__(self) -> None:
         self._entities: dict[str, dict[str, Any]] = {}
@@ -54,7 +54,7 @@ class CrateGraph:
         return {"@id": ident}
 
     def extend(self, ident: str, name: str, values: Iterable[Any]) -> None:
-        """Extends a list; references occur once."""
+        """Extends a list without duplicate references."""
         known = self._entities[ident].setdefault(name, [])
         for value in values:
             key = (ident, name, value["@id"]) if isinstance(value, dict) else None
@@ -67,7 +67,7 @@ class CrateGraph:
         self._entities[ident]["@type"] = kind
 
     def value(self, kind: str, name: str, value: Any, **properties: Any) -> Ref:
-        """A named value; jobs that have the same share it."""
+        """Adds a named value, once for all jobs that have it."""
         key = (kind, name, repr(value), *(f"{word}={one}" for word, one in sorted(properties.items())))
         ident = self._values.setdefault(key, f"#{kind}-{len(self._values) + 1}-{percent_encoded(name)}")
         return self.add(ident, "PropertyValue", name=name, value=plain(value), **properties)
@@ -84,7 +84,7 @@ class CrateGraph:
 
 
 def plain(value: Any) -> Any:
-    """As one value of a graph: JSON-LD would read lists and objects inside as entities."""
+    """Returns the value, lists and objects as JSON text: JSON-LD would read them as entities."""
     if isinstance(value, bool | int | float | str):
         return value
     from msgspec import json
@@ -93,14 +93,14 @@ def plain(value: Any) -> Any:
 
 
 def percent_encoded(text: str) -> str:
-    """For the path of a URI."""
+    """Encodes text for the path of a URI."""
     return "".join(
         chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in text.encode("utf-8", "surrogateescape")
     )
 
 
 def _compact(entity: dict[str, Any]) -> dict[str, Any]:
-    """A list of one is that one."""
+    """Replaces lists of one item by the item."""
     return {
         name: value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
         for name, value in entity.items()
@@ -212,7 +212,7 @@ def add_joblens(graph: CrateGraph, version: str) -> Ref:
 
 
 def instant(at_us: int) -> str:
-    """2026-11-15T10:00:00.123+00:00: the form that the profiles ask for."""
+    """Formats as the profiles require: 2026-11-15T10:00:00.123+00:00."""
     from datetime import UTC, datetime
 
     return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(timespec="milliseconds")

@@ -153,7 +153,7 @@ class _RunCrate:
         return ref
 
     def _add_tool(self, job: PlannedJob, index: int, *, is_used: bool) -> Ref:
-        """Adds a tool; jobs of one sweep share theirs. The profile lists only those that ran."""
+        """Adds a tool, once per sweep. The profile lists only tools that ran."""
         ident, written = _tool_id(job, index), self._found.tools.get(job.spec_job)
         name = job.name if written is None else written.name
         command = job.command if written is None else written.command

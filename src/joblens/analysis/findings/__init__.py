@@ -1,1 +1,1 @@
-"""Findings: why a job ended, what slowed it down, what it did not use."""
+"""Findings: reasons of a job's end, causes of waiting, unused requests."""

@@ -1,6 +1,6 @@
 """Efficiency findings: waiting, slow start-up, very many short processes, unused requests.
 
-The thresholds are chosen so that a job which is fine has no finding: a finding is something to act on.
+Thresholds are chosen so that an efficient job has no finding: findings are for acting on.
 """
 
 import itertools
@@ -33,7 +33,7 @@ _MIN_MEMORY_SAVED = 128 * MIB
 # Share of its CPUs: below the first it did not fill the machine, above the second it did.
 _FEW_OF_ITS_CPUS, _MOST_OF_ITS_CPUS = 0.5, 0.75
 _FULL = 80  # percent of the machine's CPUs
-_GPU_BUSY = 0.1  # of its time: then the CPU is not where its work is done
+_GPU_BUSY = 0.1  # of its time: its work is done on the GPU, not the CPU
 
 
 def waiting_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
@@ -46,8 +46,8 @@ def waiting_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]
     pressure = _share(usage.cpu_pressure_usec, outcome)
     if pressure is not None and pressure >= _CPU_PRESSURE and not is_throttled(outcome):
         text = f"waited {_spent(usage.cpu_pressure_usec, pressure)} for a free core"
-        whose, advice = _who_took_the_cores(record, outcome, samples)
-        yield Finding(Code.CPU_PRESSURE, Severity.WARNING, text + whose, advice)
+        cause, advice = _cpu_competition(record, outcome, samples)
+        yield Finding(Code.CPU_PRESSURE, Severity.WARNING, text + cause, advice)
     pressure = _share(usage.io_pressure_usec, outcome)
     if pressure is not None and pressure >= _IO_PRESSURE:
         text = f"I/O bound: waited {_spent(usage.io_pressure_usec, pressure)} for the disk"
@@ -60,37 +60,37 @@ def waiting_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]
     yield from _paging(record, outcome, samples)
 
 
-def _who_took_the_cores(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> tuple[str, str]:
-    """Returns (addition to the text, advice). A job competes with itself when its threads fill its CPUs;
-    others took the cores when each of its threads had one, or when it got little of a full machine."""
-    there, threads = _cpus_it_had(record), outcome.usage.threads_peak
+def _cpu_competition(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> tuple[str, str]:
+    """Returns (addition to the text, advice). A job competes with itself if its threads fill its CPUs; others
+    used the cores if each of its threads had one, or if it got little of a full machine."""
+    cpus, threads = _available_cpus(record), outcome.usage.threads_peak
     used = (outcome.usage.cpu_total_usec or 0) / 1_000_000 / outcome.duration_s
-    if there is not None:
-        has_core_for_each = threads is not None and threads <= there
-        if has_core_for_each or (used < _FEW_OF_ITS_CPUS * there and _machine_was_full(samples)):
-            whose = "; other programs were using the cores"
-            return whose, "run fewer jobs at once on this machine, or use another machine"
-        if used < _MOST_OF_ITS_CPUS * there:
+    if cpus is not None:
+        has_core_per_thread = threads is not None and threads <= cpus
+        if has_core_per_thread or (used < _FEW_OF_ITS_CPUS * cpus and _is_machine_full(samples)):
+            cause = "; other programs were using the cores"
+            return cause, "run fewer jobs at once on this machine, or use another machine"
+        if used < _MOST_OF_ITS_CPUS * cpus:
             return "", "run fewer jobs at once on this machine, or start fewer threads or processes"
     return "", "start fewer threads or processes, or run fewer jobs at once on this machine"
 
 
-def _cpus_it_had(record: Record) -> int | None:
+def _available_cpus(record: Record) -> int | None:
     attempt, cpus = record.attempt, record.job.requirements.cpus
     if attempt is not None and attempt.enforced_by.get("cpus", "").startswith(BY_AFFINITY) and cpus:
         return math.ceil(cpus)
     return None if attempt is None else attempt.cpu_count
 
 
-def _machine_was_full(samples: Sequence[Sample]) -> bool:
+def _is_machine_full(samples: Sequence[Sample]) -> bool:
     known = [sample for sample in samples if sample.host_cpu_total_usec is not None]
     busy = host_cpu_percent(known[0], known[-1]) if known else None
     return busy is not None and busy >= _FULL
 
 
 def sizing_findings(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
-    yield from _more_than_there_is(record)
-    yield from _limits_not_held(record)
+    yield from _request_above_capacity(record)
+    yield from _limits_not_enforced(record)
     yield from _memory_size(record, outcome, samples)
     if outcome.usage.pids_limit_events and outcome.reason != "limit":
         limit = record.job.requirements.pids
@@ -113,22 +113,22 @@ def _paging(record: Record, outcome: Outcome, samples: Sequence[Sample]) -> Iter
         yield Finding(Code.MAJOR_FAULTS, Severity.INFO, text, advice)
 
 
-def _limits_not_held(record: Record) -> Iterator[Finding]:
+def _limits_not_enforced(record: Record) -> Iterator[Finding]:
     if record.attempt is None or not record.job.enforce:
         return
     asked = record.job.requirements
     # All CPUs of the machine need no limit.
     cpus = asked.cpus if (asked.cpus or 0) < (record.attempt.cpu_count or float("inf")) else None
     limits = {"cpus": cpus, "memory": asked.memory_bytes, "pids": asked.pids}
-    held = record.attempt.enforced_by
-    loose = [name for name, limit in limits.items() if limit is not None and name not in held]
-    if loose:
-        options = ", ".join(f"--{name}" for name in loose)
+    enforced = record.attempt.enforced_by
+    missing = [name for name, limit in limits.items() if limit is not None and name not in enforced]
+    if missing:
+        options = ", ".join(f"--{name}" for name in missing)
         text = f"this machine could not enforce {options}"
         yield Finding(
             Code.LIMIT_NOT_ENFORCED, Severity.WARNING, text, "joblens doctor shows how to enable it"
         )
-    elif cpus is not None and cpus % 1 and held["cpus"].startswith(BY_AFFINITY):
+    elif cpus is not None and cpus % 1 and enforced["cpus"].startswith(BY_AFFINITY):
         whole = math.ceil(cpus)
         only = f"{whole} whole CPU{'' if whole == 1 else 's'}"
         text = f"this machine could not enforce --cpus {cpus:g}, only {only}"
@@ -137,20 +137,21 @@ def _limits_not_held(record: Record) -> Iterator[Finding]:
         )
 
 
-def _more_than_there_is(record: Record) -> Iterator[Finding]:
-    """Such a limit has no effect, and on a cluster the job would wait indefinitely."""
+def _request_above_capacity(record: Record) -> Iterator[Finding]:
+    """Finds requests above the machine's capacity: they limit nothing, and on a cluster the job would wait
+    indefinitely."""
     if record.attempt is None:
         return
-    asked, there = record.job.requirements, record.attempt
+    asked, machine = record.job.requirements, record.attempt
     parts = []
-    if asked.cpus is not None and there.cpu_count is not None and asked.cpus > there.cpu_count:
-        parts.append(f"{asked.cpus:g} CPUs (it has {there.cpu_count})")
-    total = there.memory_total_bytes
+    if asked.cpus is not None and machine.cpu_count is not None and asked.cpus > machine.cpu_count:
+        parts.append(f"{asked.cpus:g} CPUs (it has {machine.cpu_count})")
+    total = machine.memory_total_bytes
     if asked.memory_bytes is not None and total is not None and asked.memory_bytes > total:
         parts.append(f"{format_bytes(asked.memory_bytes)} of memory (it has {format_bytes(total)})")
-    if asked.gpus is not None and there.gpu_count is not None and asked.gpus > there.gpu_count:
+    if asked.gpus is not None and machine.gpu_count is not None and asked.gpus > machine.gpu_count:
         gpus = "1 GPU" if asked.gpus == 1 else f"{asked.gpus} GPUs"
-        parts.append(f"{gpus} (it has {there.gpu_count or 'none'})")
+        parts.append(f"{gpus} (it has {machine.gpu_count or 'none'})")
     if parts:
         text = f"requested more than this machine has: {', '.join(parts)}"
         advice = "request less, or use a larger machine"
@@ -195,7 +196,7 @@ def _cpu_size(
     asked = record.job.requirements.cpus
     can_shrink = _is_complete(outcome) and asked is not None and asked >= 2
     if can_shrink and mean >= 0.8 and most <= 1.1:
-        text = f"requested {asked:g} CPUs and used one: its work is in one thread"
+        text = f"requested {asked:g} CPUs and used one: its work runs in one thread"
         advice = f"{_cpus_option(1)}, or use more threads"
         yield Finding(Code.ONE_CORE_ONLY, Severity.INFO, text, advice)
     elif can_shrink and asked is not None and most <= asked / 2:
@@ -209,7 +210,7 @@ def _cpu_size(
 
 
 def _is_complete(outcome: Outcome) -> bool:
-    """False for a job that was cut short: it may have needed more later."""
+    """Returns False for a job that did not finish: it may have needed more later."""
     return outcome.status is Status.SUCCESS
 
 
@@ -252,11 +253,11 @@ def _share(usec: int | None, outcome: Outcome) -> float | None:
 
 def _spent(usec: int | None, share: float) -> str:
     # Several CPUs can be throttled at once, so their sum may exceed the job's time.
-    part = f"{share:.0f}% of its time" if share <= 100 else "added up over its CPUs"
+    part = f"{share:.0f}% of its time" if share <= 100 else "sum over its CPUs"
     return f"{format_duration((usec or 0) / 1_000_000)} ({part})"
 
 
-# A slow start is long in seconds and as a share, and clearly differs from the rest.
+# A slow start is long, absolutely and as a share, and differs clearly from the rest.
 _LEAST_START_S = 5.0
 _START_SHARE = 0.25
 _QUIET = 0.2  # of what it uses later
@@ -265,8 +266,8 @@ _MOSTLY = 0.8
 _LEAST_LATER_PERCENT = 30.0
 _LEAST_SPANS = 8  # rates between samples, to see a curve at all
 
-# Each process that is started costs the kernel some hundred page faults and its parent a wait or two, and
-# little work is done in between. Large allocations fault as often but never wait; threads only wait.
+# Starting a process costs some hundred page faults and one or two waits of its parent, with little work in
+# between. Large allocations cause as many faults without waits; threads cause only waits.
 _LEAST_CPU_S = 1.0
 _SYSTEM_SHARE = 0.35
 _FAULTS_PER_CPU_S = 30_000
@@ -280,7 +281,7 @@ def start_findings(outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Find
 
 
 def _slow_start(outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
-    """Little CPU for a good part of its time, then a steady level."""
+    """Finds jobs with little CPU use for a good part of their time, then a steady level."""
     if outcome.status is not Status.SUCCESS or len(samples) <= _LEAST_SPANS:
         return
     spans = [
@@ -318,7 +319,7 @@ def _many_processes(usage: Usage) -> Iterator[Finding]:
     if total is None or system is None or faults is None or not waits or total < _LEAST_CPU_S * 1e6:
         return
     if usage.threads_peak is not None and usage.threads_peak > 2 * (usage.processes_peak or 1) + 2:
-        return  # threads wait for each other, which looks the same
+        return  # threads that wait for each other show the same numbers
     cpu_s = total / 1e6
     least, most = _FAULTS_PER_WAIT
     if (

@@ -1,6 +1,5 @@
 """Cause of a job's failure, from measurements and records.
-
-An exit code alone counts only without measurements, and the evidence says so.
+The exit code alone is evidence only if the job was not measured.
 """
 
 import enum
@@ -21,8 +20,8 @@ _NOT_MEASURED = "it was not measured"
 class Cause(enum.StrEnum):
     OUT_OF_MEMORY = "out-of-memory"
     TIMEOUT = "timeout"
-    LOST = "lost"  # together with the process or the machine that ran it
-    CANCELLED = "cancelled"  # a user asked for its end
+    LOST = "lost"  # with the process or machine that ran it
+    CANCELLED = "cancelled"  # by a user
     UNKNOWN = "unknown"
 
 
@@ -34,7 +33,7 @@ _CLUSTER_WORDS = {
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`evidence`: how the cause is known. Limits are those that were enforced; None: there was none."""
+    """`evidence`: of the cause. Limits: enforced ones; None: none."""
 
     cause: Cause
     evidence: str
@@ -47,11 +46,8 @@ class Diagnosis(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def diagnose(record: Record, *, outputs_missing: bool = False, cluster_word: str = "") -> Diagnosis:
-    """Diagnoses an ended attempt that is not a success.
-
-    `cluster_word`: how the cluster ended the job's own allocation (OUT_OF_MEMORY); used if the job's agent
-    was lost.
-    """
+    """Diagnoses an ended attempt without success. `cluster_word`: the cluster's reason for ending the job's
+    allocation (OUT_OF_MEMORY); used if the job's agent was lost."""
     outcome = record.outcome
     if outcome is None:
         return Diagnosis(cause=Cause.LOST, evidence="its result was not recorded")
@@ -110,11 +106,11 @@ def _memory_evidence(outcome: Outcome, limit: int | None) -> str:
         if limit is None
         else f"at {format_bytes(limit)}"
     )
-    return f"out of memory: the kernel killed {who} of it: {where}"
+    return f"out of memory: the kernel killed {who} of the job: {where}"
 
 
 def _was_killed_above(outcome: Outcome, limit: int | None) -> bool:
-    """Whether the measured peak shows it, if the kernel's counter cannot be read."""
+    """Returns whether it was killed above its limit, by the measured peak, if the kernel has no counter."""
     peak = outcome.usage.memory_peak_bytes
     return (
         outcome.usage.oom_kills is None

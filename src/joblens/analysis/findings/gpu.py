@@ -1,4 +1,4 @@
-"""GPU findings: GPUs that a job reserved and did not use, and GPUs that were throttled."""
+"""GPU findings: reserved GPUs that a job did not use, and throttled GPUs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,8 +7,8 @@ from joblens.model.jobs.job import Code, Finding, Job, Outcome, Severity
 from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import format_duration
 
-# A GPU waits while data is loaded, results are written and processes start: a finding only when that is most
-# of a job that took some time.
+# A GPU is idle while data is loaded, results are written and processes start: reported only if that is most
+# of a job of some length.
 _LEAST_SECONDS = 30.0
 _IDLE_SHARE = 0.5
 _SLOWED_SHARE = 0.1

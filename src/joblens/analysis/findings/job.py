@@ -1,4 +1,4 @@
-"""Job findings: why a job ended, what slowed it down, and what to request next time."""
+"""Job findings: reasons of its end, causes of waiting, and better requests."""
 
 import signal
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from joblens.model.delivery import FormerWorker
 
 _LAST_LINE_LENGTH = 200
-_KILLED_FROM_OUTSIDE = "sent by neither joblens nor the kernel's out-of-memory killer, perhaps by {}"
+_FOREIGN_KILL = "sent by neither joblens nor the kernel's out-of-memory killer, perhaps by {}"
 _SIGNAL_ADVICE = {
     signal.SIGKILL: "not sent by joblens: check the kernel log for its out-of-memory killer",
     signal.SIGSEGV: "invalid memory access: run it in a debugger, or with core dumps enabled",
@@ -72,7 +72,7 @@ def ending_findings(record: Record, outcome: Outcome) -> Iterator[Finding]:
 
 
 def with_ending(job: Job, outcome: Outcome) -> Outcome:
-    """Returns the outcome with the finding for its ending, in place of one for another ending."""
+    """Returns the outcome with the finding for its ending, instead of findings for other endings."""
     finding = _why(Record(status=outcome.status, job=job, outcome=outcome), outcome)
     others = tuple(one for one in outcome.findings if one.code not in _ENDINGS)
     return replace(outcome, findings=(*((finding,) if finding is not None else ()), *others))
@@ -93,7 +93,7 @@ def _why(record: Record, outcome: Outcome) -> Finding | None:  # noqa: PLR0911  
     if outcome.status is Status.CANCELLED:
         return _cancelled(outcome)
     if outcome.status is Status.LOST:
-        text = outcome.error or "its supervisor died; its result is unknown"
+        text = outcome.error or "its owner died; its result is unknown"
         return Finding(Code.LOST, Severity.PROBLEM, text, f"run it again: {_rerun(record)}")
     if outcome.reason == "not-started":
         return Finding(Code.NOT_STARTED, Severity.PROBLEM, outcome.error or "it could not be started")
@@ -190,14 +190,14 @@ def _pids_limit(record: Record, outcome: Outcome) -> Finding:
 def _signal(record: Record, outcome: Outcome, number: int) -> Finding:
     text = f"killed by signal {number} ({signal_name(number)}) after {format_duration(outcome.duration_s)}"
     known = _SIGNAL_ADVICE.get(number)  # type: ignore[call-overload]
-    if number == signal.SIGKILL and _was_no_oom_kill(outcome):
+    if number == signal.SIGKILL and _has_no_oom_kill(outcome):
         in_container = record.job.container is not None or record.job.attached.startswith("container ")
-        known = _KILLED_FROM_OUTSIDE.format("the engine's kill or stop" if in_container else "a user")
+        known = _FOREIGN_KILL.format("the engine's kill or stop" if in_container else "a user")
     return Finding(Code.SIGNAL, Severity.PROBLEM, text + _last_line(outcome), known or _see_stderr(record))
 
 
-def _was_no_oom_kill(outcome: Outcome) -> bool:
-    """True where the job's group was read to its end and counted no such kill."""
+def _has_no_oom_kill(outcome: Outcome) -> bool:
+    """Returns whether the job's control group was read after its end and counted no such kill."""
     return outcome.usage.oom_kills == 0 and "oom_kills" not in outcome.usage.lower_bounds
 
 
@@ -207,7 +207,7 @@ def _exit_code(record: Record, outcome: Outcome, code: int) -> Finding:
 
 
 def _meaning(code: int) -> str:
-    """Returns the meaning that shells give to the code."""
+    """Returns the meaning of the code in shells."""
     if code == 126:
         return " (a command could not be executed)"
     if code == 127:
@@ -248,8 +248,8 @@ _KEYS = {
 }
 _SHORT = 20  # samples: too few for a trend
 _ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.INFO)
-# Numbers that are too low when a process was not followed. Others (counters, energy, GPUs) have reasons that
-# no user can change.
+# Numbers that are too low if a process was missed. Other lower bounds (counters, energy, GPUs) have reasons
+# that users cannot change.
 _FOLLOWED = {
     "cpu_total_usec": "CPU time",
     "cpu_user_usec": "CPU time",
@@ -275,7 +275,7 @@ _COUNTED_BY_GROUPS = frozenset({"cpu_total_usec", "network_rx_bytes"})
 
 
 def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ...]:
-    """Returns findings, the most severe first. `record` has an outcome with usage."""
+    """Returns findings, the most severe first; () without an outcome."""
     outcome = record.outcome
     if outcome is None:
         return ()
@@ -291,7 +291,7 @@ def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ..
     if not found:
         return ()
     if any(finding.code == Code.LEAK_SUSPECTED for finding in found):
-        # A leaking job may need more next time than it used this time.
+        # A leaking job may need more memory next time.
         found = [finding for finding in found if finding.code != Code.MEMORY_UNUSED]
     if is_of_workflow(record.job):
         found = [_with_file_keys(finding) for finding in found]
@@ -299,14 +299,14 @@ def findings_for(record: Record, samples: Sequence[Sample]) -> tuple[Finding, ..
 
 
 def _growth(record: Record, samples: Sequence[Sample]) -> Iterator[Finding]:
-    from joblens.analysis.findings.memory_growth import growth_findings  # not for every start of joblens
+    from joblens.analysis.findings.memory_growth import growth_findings  # imported only if needed
 
     yield from growth_findings(record, samples)
 
 
 def _gpus(job: Job, outcome: Outcome, samples: Sequence[Sample]) -> Iterator[Finding]:
     if any(sample.gpus is not None for sample in samples):
-        from joblens.analysis.findings.gpu import gpu_findings  # most machines have none
+        from joblens.analysis.findings.gpu import gpu_findings  # most machines have no GPU
 
         yield from gpu_findings(job, outcome, samples)
 
@@ -320,7 +320,7 @@ def _with_file_keys(finding: Finding) -> Finding:
 
 
 def _is_small_memory(usage: Usage, number: str) -> bool:
-    """A process smaller than the launcher is never known exactly, and too small to matter."""
+    """Returns whether the number is too small to matter: processes below the launcher's size are inexact."""
     return number.startswith("memory_") and (getattr(usage, number) or 0) < _SMALL_MEMORY_BYTES
 
 
@@ -330,12 +330,12 @@ def _why_lower(record: Record, usage: Usage) -> tuple[str, str]:
         return "joblens attached to it", "joblens run measures a command from start to end"
     is_in_group = record.attempt is not None and record.attempt.accounting.startswith("cgroup")
     if is_in_group and not _COUNTED_BY_GROUPS.isdisjoint(usage.lower_bounds):
-        # A group misses no process: only its last reading can be missing.
+        # A control group misses no process; only its last reading can be missing.
         return (
             "the job's control group was removed before the last reading",
             "end jobs with joblens cancel: kill -9 of joblens or a job's launcher can lose the last reading",
         )
-    return "not every process could be followed", "joblens doctor shows how to make them exact"
+    return "some processes may have been missed", "joblens doctor shows how to make them exact"
 
 
 def _caveats(record: Record, usage: Usage) -> Iterator[Finding]:
@@ -361,11 +361,12 @@ def _caveats(record: Record, usage: Usage) -> Iterator[Finding]:
         )
 
 
-def taken_up_again(fence: int, former: "FormerWorker | None") -> tuple[Finding, ...]:
-    """`fence`: 1 for the first worker that took it."""
+def retried_findings(fence: int, former: "FormerWorker | None") -> tuple[Finding, ...]:
+    """Returns the finding for a job that an earlier worker did not finish. `fence`: number of this
+    attempt."""
     if former is None:
-        return ()  # it has not run before
+        return ()
     what = "stopped before the job ended" if former.gave_back else "was lost while running the job"
     text = f"worker {former.name} {what}; this is attempt {fence}"
-    advice = "if a second run does harm, submit it with --retry-lost never"
+    advice = "if it must not run twice, submit it with --retry-lost never"
     return (Finding(Code.TAKEN_UP_AGAIN, Severity.WARNING, text, advice),)

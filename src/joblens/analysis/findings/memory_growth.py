@@ -1,8 +1,7 @@
-"""Memory growth: whether a job's working memory keeps growing, and the finding about it.
-
-Needed memory rises and falls; leaked memory never comes back. So the floor of the curve counts: the minimum
-in each of several equal parts of the job's time. Its steady rise is the median of the slopes between all its
-points (Theil-Sen), which single steps and dips do not change.
+"""Memory growth: detects memory that keeps growing, and reports it.
+Needed memory rises and falls; leaked memory is never freed. So growth is measured on the floor of the curve:
+the minimum in each of several equal parts of the job's time. The rate is the median of the slopes between all
+points of the floor (Theil-Sen), which single steps and dips do not change.
 """
 
 import itertools
@@ -16,7 +15,7 @@ from joblens.model.jobs.sample import Sample
 from joblens.model.values.units import MIB, format_bytes, format_duration
 
 _PARTS = 16
-_FIRST_PARTS = 2  # in which programs and data are loaded
+_FIRST_PARTS = 2  # ignored: programs and data are loaded
 LEAST_SAMPLES = 20  # minimum for a result
 _LEAST_SECONDS = 60.0
 # Thresholds: growth must continue through most of the time, also towards the end, and be large, absolutely
@@ -26,13 +25,13 @@ _LATE_SHARE = 0.3  # of the rise, in the second half
 _LEAST_BYTES = 32 * MIB
 _LEAST_SHARE = 0.2
 _NOISE = 0.01  # of the rise: a step below that is level
-# A rise to the end in memory: how far the rate between two samples may be off, and how far apart they are.
+# A rise until the job is killed: tolerance for the rate between two samples, and their minimum distance.
 _EVEN = 3.0
 _LEAST_STEP = 0.1  # of the time
 
 
 class MemoryGrowth(Struct, frozen=True, kw_only=True):
-    """The floor after the first eighth of the time and at the end, and how it got there."""
+    """The floor after the first eighth of the time and at the end, and its course in between."""
 
     first_bytes: int
     last_bytes: int
@@ -53,7 +52,7 @@ class MemoryGrowth(Struct, frozen=True, kw_only=True):
         )
 
     def seconds_until(self, limit_bytes: int) -> float | None:
-        """From the last sample on, at this rate."""
+        """Returns the time from the last sample until the limit is reached at this rate; None: never."""
         if self.bytes_per_hour <= 0:
             return None
         return max(0.0, (limit_bytes - self.last_bytes) / self.bytes_per_hour * 3600 - self.after_s)
@@ -92,7 +91,7 @@ def memory_growth(samples: Sequence[Sample]) -> MemoryGrowth | None:
 
 
 class SteadyRise(Struct, frozen=True, kw_only=True):
-    """Growth of a job that ran out of memory too early for a trend."""
+    """Growth of a job that ran out of memory before a trend was measurable."""
 
     first_bytes: int
     last_bytes: int
@@ -100,11 +99,8 @@ class SteadyRise(Struct, frozen=True, kw_only=True):
 
 
 def rise_until_killed(samples: Sequence[Sample], killed_s: float, peak_bytes: int) -> SteadyRise | None:
-    """Returns the growth from the start to the out-of-memory kill at its peak.
-
-    None: it did not grow evenly, or there are no samples in between. One large allocation is not a leak;
-    neither is loading and then working.
-    """
+    """Returns the growth from the start to the out-of-memory kill at its peak. None: no steady growth, or no
+    samples in between. A large allocation is not a leak; neither is loading data before working."""
     points = [
         (sample.elapsed_us / 1e6, size)
         for sample in samples[:-1]
@@ -162,7 +158,7 @@ def _ran_out(record: Record) -> bool:
 
 
 def _rise(record: Record, samples: Sequence[Sample]) -> str:
-    """Returns the growth of a job that was killed for memory too soon for a trend."""
+    """Describes the growth of a job that ran out of memory before a trend was measurable."""
     outcome = record.outcome
     if outcome is None or outcome.usage.memory_peak_bytes is None:
         return ""
@@ -191,5 +187,5 @@ def _until_limit(record: Record, samples: Sequence[Sample], growth: MemoryGrowth
 
 
 def _was_killed(record: Record) -> bool:
-    """A killed job has no future."""
+    """Returns whether the job was killed, so that a forecast is pointless."""
     return record.outcome is not None and record.outcome.signal is not None

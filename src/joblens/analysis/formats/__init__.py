@@ -1,1 +1,1 @@
-"""Records and samples in the JSON forms of other systems, and back."""
+"""JSON formats of other systems for records and samples, written and read."""

@@ -1,4 +1,4 @@
-"""A container's numbers as the strings that people know from `docker stats`."""
+"""Container statistics as strings in the format of `docker stats`."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from joblens.model.jobs.job import Usage
 from joblens.model.jobs.sample import Sample
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-# Over a very short time counters do not move: a busy container would show 0%.
+# Over a very short time, counters do not change: a busy container would show 0%.
 _LEAST_SPAN_USEC = 50_000
 _DECIMAL = ("B", "KB", "MB", "GB", "TB", "PB")
 
@@ -18,13 +18,9 @@ def container_stats(
     memory_limit_bytes: int | None = None,
     counted_s: float | None = None,
 ) -> dict[str, str]:
-    """Returns mean CPU, peak memory and its limit, network and block I/O, as text.
-
-    CPU: 100 is one core. Without a limit, the machine's memory is shown.
-
-    Unknown numbers are omitted; {}: no samples. `counted_s`: time over which its counters grew, if it is not
-    the time between the first and last sample.
-    """
+    """Returns mean CPU (100: one core), peak memory with its limit or the machine's memory, network and block
+    I/O, as text. Unknown numbers are omitted; {}: no samples. `counted_s`: time over which counters grew, if
+    it is not the time between the first and last sample."""
     measured = [sample for sample in samples if sample.cpu_total_usec is not None]
     if not measured:
         return {}
@@ -50,12 +46,12 @@ def container_stats(
 
 
 def size_text(size: float) -> str:
-    """2.5GiB"""
+    """Returns '2.5GiB'."""
     return _scaled(size, 1024, _BINARY, 4)
 
 
 def traffic_text(size: float) -> str:
-    """1.2MB; units of a thousand, as engines have them for traffic."""
+    """Returns '1.2MB', with decimal units as engines use them for traffic."""
     return _scaled(size, 1000, _DECIMAL, 3)
 
 

@@ -32,7 +32,7 @@ def number_in(fields: dict[str, Any], key: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise FormatError(f"'{key}' is not a number")
     if not 0 <= value < 2**63:  # false for NaN too
-        raise FormatError(f"'{key}' is {value}, which is no amount")
+        raise FormatError(f"'{key}' is {value}, which is not a valid amount")
     return value
 
 
@@ -41,11 +41,11 @@ def text_in(fields: dict[str, Any], key: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise FormatError(f"'{key}' is not a text")
+        raise FormatError(f"'{key}' is not a string")
     return value
 
 
-# (key, field of GpuReading, how many of its units are one of the key's). Joblet's keys, then ours.
+# (key, field of GpuReading, factor of the field's unit). Keys of Joblet, then additional ones.
 _NUMBERS: tuple[tuple[str, str, int], ...] = (
     ("utilization", "utilization", 100),
     ("memory_used", "memory_used_bytes", 1),
@@ -75,7 +75,7 @@ _NUMBERS: tuple[tuple[str, str, int], ...] = (
     ("job_encoder_util", "job_encoder_utilization", 100),
     ("job_decoder_util", "job_decoder_utilization", 100),
 )
-# Joblet has numbers of sessions under these two.
+# In Joblet, these two are numbers of sessions.
 _JOBLETS_OWN_MEANING = ("encoder_util", "decoder_util")
 _FACT_TEXTS = (
     "vendor",
@@ -93,7 +93,7 @@ _FACT_TEXTS = (
 def gpus_form(
     sample: Sample, previous: Sample | None, facts: Sequence[GpuFacts]
 ) -> list[dict[str, Any]] | None:
-    """Returns None if GPUs could not be sampled, empty if the job uses none."""
+    """Returns entries per GPU; None: GPUs could not be sampled; []: the job uses none."""
     if sample.gpus is None:
         return None
     known = {each.id: each for each in facts}
@@ -153,13 +153,13 @@ def read_gpus(entries: Any, *, is_ours: bool) -> dict[str, GpuReading]:
 
 
 def read_gpu_facts(fields: Any) -> tuple[GpuFacts, ...]:
-    """Reads facts about GPUs from a sample object. Joblet's are NVIDIA's."""
+    """Reads facts about GPUs from a sample object. In Joblet, all are NVIDIA GPUs."""
     if not isinstance(fields, dict) or fields.get("gpu") is None:
         return ()
     return tuple(
         _facts(name, entry)
         for name, entry in _named(fields["gpu"])
-        if entry.get("index") is not None  # else it was written without knowing
+        if entry.get("index") is not None  # None: facts were unknown when it was written
     )
 
 

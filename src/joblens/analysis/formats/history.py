@@ -1,7 +1,7 @@
 """History format (docs/format.md): a record as one JSON object, with its engine and host.
 
-The first keys are those of Keystone's jobs_history.jsonl, in its order; additional keys follow, so that
-readers of that file can read ours.
+The first keys are those of Keystone's jobs_history.jsonl, in its order; additional keys follow, so that its
+readers can read these files.
 """
 
 import operator
@@ -15,14 +15,14 @@ from joblens.model.values.units import format_instant, in_mb
 TIMEOUT_EXIT_CODE = 124
 _NO_USAGE = Usage()
 
-# Numbers that resource_usage has in seconds and MiB; others keep their names.
+# Numbers in seconds and MiB in resource_usage; others keep their names and units.
 _CONVERTED = ("cpu_total_usec", "cpu_user_usec", "cpu_system_usec", "memory_peak_bytes")
 _COUNTS = tuple(name for name in USAGE_NUMBERS if name not in _CONVERTED)
 _counts_of = operator.attrgetter(*_COUNTS)
 
 
 def returncode_of(outcome: Outcome) -> int | None:
-    """The one number a shell would show: the job's own, 124 for a time-out, 128+N for signal N."""
+    """Returns the code that a shell would show: the exit code, 124 for a time-out, 128+N for signal N."""
     if outcome.status is Status.TIMEOUT:
         return TIMEOUT_EXIT_CODE if not outcome.exit_code else outcome.exit_code
     if outcome.exit_code is not None:
@@ -59,14 +59,14 @@ def to_history_record(record: Record) -> dict[str, Any]:
 
 def from_history_record(fields: Any) -> Record:
     """Reads one record of this form, ours or Keystone's. Raises FormatError."""
-    # Reading is rare and most of the code: imported on demand.
+    # Imported on demand: reading is rare.
     from joblens.analysis.formats.history_import import read_history_record
 
     return read_history_record(fields)
 
 
 def usage_form(usage: Usage) -> dict[str, Any]:
-    """`resource_usage`: always the same keys; null where the number is unknown."""
+    """Returns `resource_usage`, with fixed keys; null: unknown."""
     form: dict[str, Any] = {
         "cpu_user_seconds": _seconds(usage.cpu_user_usec),
         "cpu_system_seconds": _seconds(usage.cpu_system_usec),
@@ -87,15 +87,15 @@ def finding_form(finding: Finding) -> dict[str, str]:
 
 
 def _has_result(outcome: Outcome) -> bool:
-    """Whether it has a return value or output files."""
-    is_there = any(stamp.mtime_ns is not None for stamp in outcome.outputs)
-    return outcome.has_result or bool(outcome.artifacts) or is_there
+    """Returns whether it has a return value or output files."""
+    has_outputs = any(stamp.mtime_ns is not None for stamp in outcome.outputs)
+    return outcome.has_result or bool(outcome.artifacts) or has_outputs
 
 
 def _start_time(record: Record) -> str | None:
     if record.attempt is not None:
         return format_instant(record.attempt.started_at_us)
-    # A job that ended without a start was tried when it was made: readers sort by this key.
+    # For a job that ended without a start, its creation: readers sort by this key.
     return None if record.outcome is None else format_instant(record.job.created_at_us)
 
 
@@ -130,7 +130,7 @@ def _add_attempt(form: dict[str, Any], attempt: Attempt | None) -> None:
 
 
 def _add_where(form: dict[str, Any], record: Record) -> None:
-    """Adds the engine; only for jobs on an engine."""
+    """Adds the engine for jobs that did not run locally."""
     if not record.job.queue:
         return
 
@@ -180,8 +180,8 @@ _ID_LETTERS = 8  # of a Ray node's id, in text
 
 class WhereItRan(Struct, frozen=True, kw_only=True):
     engine: str = LOCAL
-    host: str | None = None  # None: it has not begun
-    nodes: tuple[str, ...] = ()  # as the cluster names them
+    host: str | None = None  # None: not started
+    nodes: tuple[str, ...] = ()  # the cluster's names
     cluster_job_id: str | None = None  # of Slurm: 123, 123_4; of Ray: its task
     node_id: str | None = None  # of Ray
     worker: str | None = None

@@ -1,4 +1,4 @@
-"""History format reader: our own records and Keystone's.
+"""History format reader, for records of joblens and Keystone.
 
 Missing keys are unknown, unknown keys are ignored; a value of the wrong kind raises an error that names the
 key.
@@ -75,7 +75,7 @@ def _job(fields: dict[str, Any], uuid: str, task_id: str, created_at_us: int) ->
 
 
 def _was_started(fields: dict[str, Any], status: Status) -> bool:
-    # Our record of a job that never started has no attempt; Keystone has no such key.
+    # In records of joblens, a job that did not start has no attempt; Keystone has no such key.
     return status is not Status.QUEUED and ("attempt" in fields or "job_uuid" not in fields)
 
 
@@ -100,7 +100,7 @@ def _outcome(fields: dict[str, Any], status: Status, ended_at_us: int, duration_
     returncode = _value(fields, "returncode", int | None, None)
     signal = _value(fields, "signal", int | None, None)
     if returncode is not None and returncode < 0 and signal is None:
-        signal = -returncode  # Python's way of writing 'ended by signal N'
+        signal = -returncode  # Python's notation for signal N
         returncode = None
     exit_code = _value(fields, "exit_code", int | None, None) if "exit_code" in fields else returncode
     return Outcome(
@@ -146,7 +146,7 @@ def _usage(fields: dict[str, Any]) -> Usage:
 
 
 def _times(fields: dict[str, Any], status: Status) -> tuple[int, int, float]:
-    """(start, end, duration); each one missing is worked out from the two others."""
+    """Returns (start, end, duration), one of which may be derived from the others."""
     start = _instant(fields, "start_time")
     end = _instant(fields, "end_time")
     duration_s = _number(fields, "duration_seconds")
@@ -181,7 +181,7 @@ def _instant(fields: dict[str, Any], key: str) -> int | None:
     if text is None:
         return None
     try:
-        # An age ('2h') is no time in a file: it must begin like a date.
+        # In files, ages ('2h') are invalid: a time must begin with a date.
         if len(text) < 10 or text[4] != "-":
             raise InputError
         return parse_instant(text, 0)
@@ -197,7 +197,7 @@ def _scaled(fields: dict[str, Any], key: str, unit: int) -> int | None:
 def _number(fields: dict[str, Any], key: str) -> float | None:
     number: float | None = _value(fields, key, float | None, None)
     if number is not None and (not math.isfinite(number) or number < 0):
-        raise FormatError(f"'{key}' is {number}, which is no amount")
+        raise FormatError(f"'{key}' is {number}, which is not a valid amount")
     return number
 
 
@@ -206,7 +206,7 @@ def _text(fields: dict[str, Any], key: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise FormatError(f"'{key}' is {_kind(value)}, not a text")
+        raise FormatError(f"'{key}' is {_kind(value)}, not a string")
     return value
 
 
@@ -221,5 +221,5 @@ def _value(fields: dict[str, Any], key: str, kind: Any, absent: Any) -> Any:
 
 
 def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "true/false", type(None): "null"}
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true/false", type(None): "null"}
     return names.get(type(value), "a number")

@@ -35,7 +35,7 @@ _EVENT_OF_RUN = {
 def job_event(
     record: Record, namespace: str, code: CodeVersion | None = None, workflow: str = ""
 ) -> dict[str, Any]:
-    """Of a job that started or ended. `workflow`: name of the workflow that its run is of."""
+    """Returns the event of a job that started or ended. `workflow`: name of its run's workflow."""
     job, outcome, attempt = record.job, record.outcome, record.attempt
     if outcome is None:
         at_us = attempt.started_at_us if attempt is not None else job.created_at_us
@@ -60,7 +60,7 @@ def job_event(
 
 
 def run_event(workflow: Workflow, run: Run, namespace: str) -> dict[str, Any] | None:
-    """Of a run that started or ended; None: it did neither."""
+    """Returns the event of a run that started or ended; None for other states."""
     kind = _EVENT_OF_RUN.get(run.status)
     if kind is None:
         return None
@@ -159,7 +159,7 @@ def _location(code: CodeVersion | None, path: str) -> dict[str, Any]:
 
 
 def _usage(record: Record) -> dict[str, Any]:
-    """Requests from the start on, numbers at the end; unknown numbers are missing."""
+    """Returns requests, and usage once the job has ended; unknown numbers are omitted."""
     job, outcome, attempt = record.job, record.outcome, record.attempt
     asked = job.requirements
     requested = {

@@ -1,9 +1,7 @@
 """Joblet sample format: a sample as one JSON object, written and read; rows of the Torc time series.
-
-Joblet's own keys come first in each group, ours follow. Where Joblet writes 0 for 'no limit' or for a number
-it never fills, we write null.
-
-Missing keys are unknown, unknown keys are ignored; a value of the wrong kind is an error.
+In each group, keys of Joblet come first, additional ones follow. Null replaces Joblet's 0 for 'unlimited' and
+for numbers that it never fills.
+Missing keys are unknown, unknown keys are ignored; a value of the wrong type is an error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -159,10 +157,8 @@ TimeSeriesRow = tuple[int, float, int, int]  # at_us, cpu_percent, memory_bytes,
 def to_sample_object(
     sample: Sample, previous: Sample | None, record: Record, gpus: Sequence[GpuFacts] = ()
 ) -> dict[str, Any]:
-    """Returns a sample object. Rates are since the previous sample; the first has none.
-
-    `gpus`: facts about the devices (`Details.gpus`).
-    """
+    """Returns a sample object. Rates are since the previous sample; the first has none. `gpus`: facts about
+    the devices (`Details.gpus`)."""
     groups: dict[str, Any] = {name: _group_form(sample, previous, name) for name in COUNTERS}
     cpu, memory, io, network = groups["cpu"], groups["memory"], groups["io"], groups["network"]
     cpu["usage_percent"] = None if previous is None else cpu_percent(previous, sample)
@@ -190,30 +186,23 @@ def to_sample_object(
 
 
 def from_sample_object(fields: Any, previous: Sample | None = None) -> Sample:
-    """Reads a sample of the Joblet form:
-    the full one (ours or Joblet's live stream) or one of its two short ones.
-
-    The short ones are in its stored files and its protocol. `previous` is the sample before it in the same
-    file: time since the start counts from the first, and a short form's CPU share is summed to a counter.
-    Raises FormatError.
-    """
+    """Reads a sample in the Joblet format: the full one (from joblens or Joblet's live stream), or one of the
+    short ones in Joblet's files and protocol. `previous`: the previous sample of the file; elapsed time
+    counts from the first, and CPU shares of short formats are summed to a counter. Raises FormatError."""
 
     return read_sample_object(fields, previous)
 
 
 def is_summed_rss(samples: Sequence[Sample]) -> bool:
-    """Whether they came from a time series of Torc."""
+    """Returns whether the samples came from a time series of Torc."""
     return any(sample.memory_rss_sum_bytes is not None for sample in samples)
 
 
 def time_series_rows(samples: Sequence[Sample], record: Record) -> list[TimeSeriesRow]:
-    """Returns the rows of a job in Torc's job_resource_samples:
-    samples while it ran, with CPU since the previous one.
-
-    The first sample precedes the program and the last follows its end: they are not rows, so that the average
-    of the rows is the job's. A job without samples in between is one row with its average CPU and its peak
-    memory. Torc's readers accept no NULL: a row that lacks a number is omitted.
-    """
+    """Returns the rows of a job in Torc's job_resource_samples: samples while it ran, with CPU since the
+    previous one. The first sample, before the program, and the last, after its end, are not rows, so that the
+    average of the rows is that of the job. A job without samples in between is one row with its average CPU
+    and its peak memory. Rows with unknown numbers are omitted, because Torc's readers do not accept NULL."""
     if is_summed_rss(samples):  # every row of such a file was taken while the job ran
         running, before = samples, Sample(at_us=0, elapsed_us=0, cpu_total_usec=0)
     elif running := _while_running(samples):
@@ -276,7 +265,7 @@ def _instructions_per_cycle(sample: Sample, previous: Sample | None) -> float | 
 
 
 def _watts(sample: Sample, previous: Sample | None) -> dict[str, float | None]:
-    """Of the whole machine, since the sample before."""
+    """Returns the power of the whole machine since the previous sample."""
     watts: dict[str, float | None] = {}
     for part in ("package", "dram"):
         rate = None if previous is None else per_second(previous, sample, f"host_energy_{part}_uj")
@@ -419,7 +408,7 @@ def _timestamp(fields: dict[str, Any]) -> int:
 
 
 def _microseconds_only(text: str) -> str:
-    """Go writes up to nine decimals and Python reads six."""
+    """Truncates decimals: Go writes up to nine, Python reads six."""
     head, dot, tail = text.partition(".")
     digits = len(tail) - len(tail.lstrip("0123456789"))
     return head + dot + tail[: min(digits, 6)].ljust(6, "0") + tail[digits:] if dot else text

@@ -1,7 +1,7 @@
 """Spans of runs and jobs by OpenTelemetry's semantic conventions for CI/CD (1.44), as plain values.
 
 A run is a span of kind SERVER, an attempt of one of its jobs an INTERNAL one below it; a single command is a
-run of its own. `joblens.*` attributes have what the conventions have no name for.
+run of its own. `joblens.*` attributes are additions to the conventions.
 """
 
 from typing import Any
@@ -51,10 +51,10 @@ _USAGE = {
 
 
 class SpanValue(Struct, frozen=True, kw_only=True):
-    """One span; `error`: its status is an error with this description."""
+    """One span; `error`: description if its status is an error."""
 
     name: str
-    is_run: bool  # SERVER, else INTERNAL
+    is_run: bool  # SERVER; otherwise INTERNAL
     context: SpanContext
     start_us: int
     end_us: int
@@ -64,7 +64,7 @@ class SpanValue(Struct, frozen=True, kw_only=True):
 
 
 def span_of_job(record: Record, code: CodeVersion | None, dashboard_url: str = "") -> SpanValue:
-    """Of an ended job."""
+    """Returns the span of an ended job."""
     job, outcome, attempt = record.job, record.outcome, record.attempt
     assert outcome is not None
     context = trace_of_job(job)
@@ -151,7 +151,7 @@ def _code_attributes(code: CodeVersion | None) -> dict[str, Any]:
 def span_of_run(
     workflow: Workflow, run: Run, caller: TraceParent | None, now_us: int, dashboard_url: str = ""
 ) -> SpanValue:
-    """Of a run that has ended."""
+    """Returns the span of an ended run."""
     result = RUN_RESULTS.get(run.status, "error")
     started_us = run.started_at_us or run.created_at_us
     attributes: dict[str, Any] = {
@@ -177,7 +177,7 @@ def span_of_run(
 
 
 def job_url(uuid: str, dashboard_url: str) -> str:
-    """The job's page on a joblens server; without one, a URN of the job."""
+    """Returns the URL of the job on a joblens server, or a URN without a server."""
     return f"{dashboard_url.rstrip('/')}/jobs/{uuid}" if dashboard_url else f"urn:uuid:{uuid}"
 
 

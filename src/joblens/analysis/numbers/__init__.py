@@ -1,5 +1,5 @@
 """Usage, rates, profiles and statistics from samples.
 
-No rate is stored: samples hold counters since the job's start. Peak memory contains no file pages, so a
-cold and a warm page cache give the same number; the kernel's own peak is the upper bound beside it. Samples
-of a running job wait packed, a few hundred chosen so that peaks, counters and means stay right."""
+No rate is stored: samples hold counters since the job's start. Peak memory excludes file pages, so that it
+does not depend on the page cache; the kernel's peak is the upper bound. Samples of a running job are held
+packed, a selection of a few hundred that preserves peaks, counters and means."""

@@ -98,15 +98,15 @@ def between(
     balance = _taken_over(earlier, later)
     for identity in departed:
         process = earlier.live[identity]
-        keeper = process.branch if process.branch in later.live else None
-        balance[keeper] = balance.get(keeper, NOTHING) - (process.own + process.absorbed)
+        heir = process.branch if process.branch in later.live else None
+        balance[heir] = balance.get(heir, NOTHING) - (process.own + process.absorbed)
     owed: dict[Identity | None, Counters] = {}
     for branch, debt in (debts or {}).items():
-        keeper = branch if branch in later.live else None
-        owed[keeper] = owed.get(keeper, NOTHING) + debt
+        heir = branch if branch in later.live else None
+        owed[heir] = owed.get(heir, NOTHING) + debt
     fresh = dict(balance)
-    for keeper, debt in owed.items():
-        balance[keeper] = balance.get(keeper, NOTHING) + debt
+    for heir, debt in owed.items():
+        balance[heir] = balance.get(heir, NOTHING) + debt
     branches = _growth_of_living(earlier, later)
     for branch, taken in balance.items():
         if branch is not None:
@@ -137,14 +137,14 @@ def _departed(earlier: Snapshot, later: Snapshot) -> list[Identity]:
 
 
 def _taken_over(earlier: Snapshot, later: Snapshot) -> dict[Identity | None, Counters]:
-    """Returns how much each branch, and this process, inherited from reaped children."""
+    """Returns the counters that each branch, and this process, inherited from reaped children."""
     taken: dict[Identity | None, Counters] = {None: later.absorbed - earlier.absorbed}
     for identity, process in later.live.items():
         before = earlier.live.get(identity)
         grown = process.absorbed if before is None else process.absorbed - before.absorbed
-        # If the first process of a branch has ended, this process answers for it.
-        keeper = process.branch if process.branch in later.live else None
-        taken[keeper] = taken.get(keeper, NOTHING) + grown
+        # If the first process of a branch has ended, this process inherits from it.
+        heir = process.branch if process.branch in later.live else None
+        taken[heir] = taken.get(heir, NOTHING) + grown
     return taken
 
 
@@ -158,11 +158,9 @@ def _growth_of_living(earlier: Snapshot, later: Snapshot) -> dict[int | None, Co
 
 
 def _new_debts(balance: Mapping[Identity | None, Counters]) -> dict[Identity | None, Counters]:
-    """Negative: a process has ended and no one has inherited its counters.
-
-    Either it was being reaped during the snapshot, then the next one has them; or never, then the last sample
-    counts.
-    """
+    """Returns negative balances: a process has ended, and no process has inherited its counters. Either it
+    was being reaped during the snapshot, and the next one has them; or it never is, and the last sample
+    counts."""
     debts = {branch: NOTHING - (NOTHING - taken).not_negative() for branch, taken in balance.items()}
     return {branch: debt for branch, debt in debts.items() if debt != NOTHING}
 
@@ -185,10 +183,8 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 def claim(segment: Segment, thread: int, measured: Collection[int], parents: Collection[int]) -> Claim:
-    """Selects a thread's part.
-
-    `measured`: threads with a measurement; `parents`: threads that started a child.
-    """
+    """Selects a thread's part. `measured`: threads with a measurement; `parents`: threads that started a
+    child."""
     used = segment.threads.get(thread, NOTHING) + segment.branches.get(thread, NOTHING)
     share, is_certain = _share_of_reaped(segment, thread, measured, parents)
     # I/O of reaped children is indistinguishable from that of other threads, and excluded.
@@ -204,10 +200,8 @@ def claim(segment: Segment, thread: int, measured: Collection[int], parents: Col
 def _share_of_reaped(
     segment: Segment, thread: int, measured: Collection[int], parents: Collection[int]
 ) -> tuple[float, bool]:
-    """Attributes reaped children to the threads whose children ended in this segment.
-
-    For children too short to be sampled, only other parents are known.
-    """
+    """Attributes reaped children to the threads whose children ended in this segment, or to all parents if
+    the children were too short to be sampled."""
     if segment.departed:
         total = sum(segment.departed.values())
         return segment.departed.get(thread, 0) / total, len(segment.departed) == 1
@@ -219,9 +213,9 @@ def _share_of_reaped(
 _LEAST_BUSY_USEC = 100_000
 _UJ_PER_KWH = 3_600_000_000_000
 _ENERGIES = ("energy_package_uj", "energy_dram_uj", "gpu_energy_uj")
-TOO_SHORT = "too short: the machine's CPU time, of which it has a share, has a resolution of 10ms"
+TOO_SHORT = "too short: the machine's CPU time has a resolution of 10ms"
 _Counters = tuple[int, int, int]  # energy, CPU time of the job, of the machine
-_NO_ENERGY = "the energy it used is not known"
+_NO_ENERGY = "its energy is unknown"
 
 
 class EnergyShares(Struct, frozen=True):
@@ -260,7 +254,7 @@ def _share(samples: Sequence[Sample], field: str) -> int | None:
 
 
 def _steps(known: Sequence[_Counters]) -> list[tuple[_Counters, _Counters]]:
-    """From where to where; in each the machine used enough CPU time."""
+    """Returns (start, end) of intervals in which the machine used enough CPU time."""
     steps: list[tuple[_Counters, _Counters]] = []
     start = known[0]
     for now in known[1:]:
@@ -273,14 +267,14 @@ def _steps(known: Sequence[_Counters]) -> list[tuple[_Counters, _Counters]]:
 
 
 def misses_energy(samples: Sequence[Sample], field: str) -> bool:
-    """Whether a part of the time is not in it: no counter at the start or the end, or one that went back."""
+    """Returns whether a part of the time is missing: no counter at the start or end, or a reset counter."""
     drawn = [getattr(sample, field) for sample in samples]
     known = [uj for uj in drawn if uj is not None]
     return drawn[0] is None or drawn[-1] is None or any(later < earlier for earlier, later in pairwise(known))
 
 
 def co2_mg(uj: int, g_per_kwh: float) -> int:
-    """Returns milligrams of CO2 for this energy from a grid with so many grams per kilowatt-hour."""
+    """Returns milligrams of CO2 for this energy."""
     return round(uj / _UJ_PER_KWH * g_per_kwh * 1000)
 
 

@@ -1,6 +1,5 @@
-"""Downsampling: many samples as few points: the least, the largest and the last value of each bucket of time.
-
-A day of one-second samples takes milliseconds: minima and maxima of whole slices are computed in C."""
+"""Downsampling: minimum, maximum and last value of each bucket of time.
+A day of one-second samples takes milliseconds, because whole slices are computed in C."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ Values = Sequence[int | float | None]
 
 
 class Buckets(Struct, frozen=True):
-    """One field. A bucket in which the field is unknown has None in all three."""
+    """Values of one field; None in all three lists for buckets in which it is unknown."""
 
     min: list[int | float | None]
     max: list[int | float | None]
@@ -21,19 +20,19 @@ class Buckets(Struct, frozen=True):
 
 
 class Series(Struct, frozen=True, kw_only=True):
-    """Buckets of equal width that have samples. `at_us`: the last sample of each."""
+    """Non-empty buckets of equal width. `at_us`: the last sample of each."""
 
     job_uuid: str
     from_us: int
     to_us: int
-    samples: int  # that the buckets were made of
+    samples: int  # in all buckets
     at_us: list[int]
     fields: dict[str, Buckets]
 
 
 def bucket_bounds(times_us: Sequence[int], from_us: int, to_us: int, points: int) -> list[tuple[int, int]]:
-    """Slices of samples (first, behind the last) of those buckets that have any. `times_us` ascends; `to_us`
-    is not included."""
+    """Returns slices of samples (first, last + 1) of the non-empty buckets. `times_us` ascends; `to_us` is
+    exclusive."""
     width = max(1, -(-(to_us - from_us) // points))
     edges = [bisect_left(times_us, from_us + width * number) for number in range(points)]
     edges.append(bisect_left(times_us, to_us))
@@ -59,8 +58,8 @@ def _with_gaps(values: Values, bounds: Sequence[tuple[int, int]]) -> Buckets:
 
 
 def rates(times_us: Sequence[int], values: Values) -> list[float | None]:
-    """Change of a counter per second, at the end of each interval. None for the first sample, where the
-    counter is unknown, and where it fell: it belongs to another attempt."""
+    """Returns the change of a counter per second, at the end of each interval. None at the first sample, and
+    where the counter is unknown or fell, because it belongs to another attempt."""
     if not values:
         return []
     if None in values:
@@ -77,7 +76,7 @@ def rates(times_us: Sequence[int], values: Values) -> list[float | None]:
 
 
 def _rates_with_gaps(times_us: Sequence[int], values: Values) -> list[float | None]:
-    """Over a gap, the rate since the last known value."""
+    """Returns rates; after a gap, since the last known value."""
     found: list[float | None] = []
     known_us, known = times_us[0], values[0]
     for at_us, value in zip(times_us[1:], values[1:], strict=True):

@@ -12,7 +12,7 @@ from joblens.model.jobs.sample import GpuReading, Sample
 from joblens.model.values.sums import sum_of_all
 
 IDLE_PERCENT = 5.0  # below this a GPU is idle
-# Bits as NVML names them. Others are not a slowdown: idle, configured clocks, waiting for others.
+# Bits of NVML.
 THROTTLE_WORDS = {
     0x1: "idle",
     0x2: "clocks set by an application",
@@ -24,7 +24,7 @@ THROTTLE_WORDS = {
     0x80: "power brake (hardware)",
     0x100: "display clocks",
 }
-# At full load the power cap sets the clocks of most GPUs: nothing to act on.
+# Without the software power cap, which sets the clocks of most GPUs at full load.
 SLOWED_BITS = 0x8 | 0x20 | 0x40 | 0x80
 
 
@@ -43,7 +43,7 @@ def throttle_words(bits: int) -> list[str]:
 
 
 def has_part(reading: GpuReading) -> bool:
-    """Whether anything of the job is on the device."""
+    """Returns whether the job uses the device."""
     return any(
         (reading.job_processes, reading.job_memory_bytes, reading.job_utilization, reading.job_busy_usec)
     )
@@ -56,7 +56,7 @@ def gpus_used(samples: Sequence[Sample]) -> list[str]:
 
 
 def gpu_memory_bytes(sample: Sample) -> int | None:
-    """The job's own, over all devices."""
+    """Returns the job's memory over all devices."""
     if sample.gpus is None:
         return None
     known = [reading.job_memory_bytes for reading in sample.gpus.values()]
@@ -65,10 +65,8 @@ def gpu_memory_bytes(sample: Sample) -> int | None:
 
 
 def busy_percent(earlier: GpuReading | None, later: GpuReading, seconds: float) -> float | None:
-    """Returns the job's busy time of the device, or its driver's figure.
-
-    If neither is known, the device's total: an upper bound.
-    """
+    """Returns the job's busy time of the device, or the driver's figure; if neither is known, the device's
+    total as an upper bound."""
     if earlier is not None and earlier.job_busy_usec is not None and later.job_busy_usec is not None:
         grown = later.job_busy_usec - earlier.job_busy_usec
         if seconds > 0 and grown >= 0:
@@ -78,7 +76,7 @@ def busy_percent(earlier: GpuReading | None, later: GpuReading, seconds: float) 
 
 
 def spans_of(samples: Sequence[Sample], name: str) -> Iterator[GpuSpan]:
-    """Returns intervals between samples of one device; a sample without it ends the series."""
+    """Yields intervals between samples of one device; a sample without it ends the series."""
     before: tuple[int, GpuReading] | None = None
     for sample in samples:
         if sample.gpus is None:
@@ -91,11 +89,8 @@ def spans_of(samples: Sequence[Sample], name: str) -> Iterator[GpuSpan]:
 
 
 def busy_curve(samples: Sequence[Sample]) -> list[float | None]:
-    """Returns how busy the job kept its GPUs at each sample, summed: 100 is one GPU.
-
-    Samples in between have the value of the later one; None before the first, after the last, and where
-    unknown.
-    """
+    """Returns the busy time of the job's GPUs at each sample, summed: 100 is one GPU. Samples in between have
+    the value of the later one; None before the first, after the last, and if unknown."""
     curve: list[float | None] = [None] * len(samples)
     before: int | None = None
     for index, sample in enumerate(samples):
@@ -109,7 +104,7 @@ def busy_curve(samples: Sequence[Sample]) -> list[float | None]:
 
 
 def busy_together(earlier: Sample, later: Sample) -> float | None:
-    """Returns how busy the job kept all its GPUs between two samples: 100 is one."""
+    """Returns the busy time of all its GPUs between two samples: 100 is one."""
     seconds = (later.elapsed_us - earlier.elapsed_us) / 1e6
     shares = [
         busy_percent((earlier.gpus or {}).get(name), reading, seconds)
@@ -121,11 +116,11 @@ def busy_together(earlier: Sample, later: Sample) -> float | None:
 
 
 def memory_curve(samples: Sequence[Sample]) -> list[int | None]:
-    """Returns the job's memory on all GPUs; in between, that of the earlier sample."""
+    """Returns the job's memory on all GPUs at each sample; in between, that of the earlier one."""
     curve: list[int | None] = []
     for sample in samples:
-        standing = curve[-1] if curve else None
-        curve.append(standing if sample.gpus is None else gpu_memory_bytes(sample))
+        last = curve[-1] if curve else None
+        curve.append(last if sample.gpus is None else gpu_memory_bytes(sample))
     return curve
 
 
@@ -138,10 +133,8 @@ class GpuShare(Struct, frozen=True):
 
 
 def gpu_share(samples: Sequence[Sample], devices: int) -> GpuShare | None:
-    """Returns the share. `devices`: GPUs of the job; unused ones were idle.
-
-    Time without a known utilization does not count. None if no time remains.
-    """
+    """Returns the share. `devices`: GPUs of the job; unused ones were idle. Time of unknown utilization is
+    excluded; None if no time remains."""
     observed = [sample.elapsed_us for sample in samples if sample.gpus is not None]
     if len(observed) < 2 or devices < 1:
         return None
@@ -163,7 +156,7 @@ def gpu_share(samples: Sequence[Sample], devices: int) -> GpuShare | None:
 
 
 def slowed_share(samples: Sequence[Sample], name: str) -> tuple[float, int]:
-    """Returns how long the device was throttled while the job used it, and why."""
+    """Returns (share of the job's time on the device in which it was throttled, reasons)."""
     spans = [span for span in spans_of(samples, name) if has_part(span.reading)]
     whole_s = sum(span.seconds for span in spans)
     held = [span for span in spans if (span.reading.throttle_reasons or 0) & SLOWED_BITS]
@@ -175,7 +168,7 @@ def slowed_share(samples: Sequence[Sample], name: str) -> tuple[float, int]:
 
 class GpuDeviceTotals(Struct, frozen=True, kw_only=True):
     """One device over the job's life. Shares are hundredths of a percent, means are over time. `job_*`: the
-    job's own part. None: not known."""
+    job's part. None: unknown."""
 
     readings: int = 0
     observed_usec: int = 0  # from the first reading to the last
@@ -195,12 +188,12 @@ class GpuDeviceTotals(Struct, frozen=True, kw_only=True):
     job_memory_mean_bytes: int | None = None
     job_busy_usec: int | None = None
     job_utilization_mean: int | None = None  # busy time out of the observed time
-    job_idle_usec: int | None = None  # observed time in which it did nothing there
+    job_idle_usec: int | None = None  # observed time without use by the job
     job_energy_uj: int | None = None
 
 
 class GpuTotals(Struct, frozen=True, kw_only=True):
-    """Over all of the job's devices. `devices` None: it could not be known which it used."""
+    """Totals over all devices of the job. `devices` None: unknown."""
 
     memory_peak_bytes: int | None = None  # over all devices at the same time
     busy_usec: int | None = None
@@ -271,12 +264,12 @@ def _device_totals(timed: Sequence[_Reading]) -> GpuDeviceTotals:
 
 
 def _counted(values: Sequence[int]) -> int:
-    """Returns the increase of a counter, which restarts when another process continues the measurement."""
+    """Returns the total of a counter that restarts when another process continues the measurement."""
     return values[0] + sum(now - before if now >= before else now for before, now in pairwise(values))
 
 
 def _energy_uj(before: _Reading, now: _Reading) -> int | None:
-    """Returns the device's energy between two readings: by its counter, or else by its power."""
+    """Returns the device's energy between two readings, by its counter, otherwise by its power."""
     (began_us, first), (ended_us, last) = before, now
     if first.energy_mj is not None and last.energy_mj is not None:
         return max(0, last.energy_mj - first.energy_mj) * 1000
@@ -286,11 +279,8 @@ def _energy_uj(before: _Reading, now: _Reading) -> int | None:
 
 
 def _energy_share(reading: GpuReading) -> float | None:
-    """Returns the job's share of the device's energy up to this reading.
-
-    All of it if the job is alone, idle power included; otherwise by utilization, or among idle processes by
-    their number.
-    """
+    """Returns the job's share of the device's energy up to this reading: all of it, including idle power, if
+    the job is alone; otherwise by utilization, or among idle processes by their number."""
     own, everyone = reading.job_processes, reading.processes
     if own is None:
         return None
@@ -313,7 +303,7 @@ def _idle_usec(timed: Sequence[_Reading]) -> int | None:
 
 
 def _mean(timed: Sequence[_Reading], field: str) -> int | None:
-    """Returns the mean over time: a reading covers the time before it."""
+    """Returns the mean over time; a reading covers the time before it."""
     known = [(at_us, value) for at_us, reading in timed if (value := getattr(reading, field)) is not None]
     if not known:
         return None

@@ -1,7 +1,7 @@
 """Totals by job name: counters that never decrease, accumulated from samples and outcomes.
 
-Sums over the jobs that run now would drop when one ends. These grow by what each job used since it was last
-seen, and at its end by the rest that its record has, so that jobs between two looks count too.
+Sums over running jobs would drop when a job ends. These counters grow by the usage of each job since its last
+sample, and at its end by the rest in its record, so that jobs between two polls count too.
 """
 
 from collections.abc import Iterable
@@ -27,15 +27,15 @@ _COUNTERS = (
     "oom_kills",
 )
 _ENDS = tuple(status for status in Status if status.is_final and status is not Status.MEASURED)
-# Numbers of usage that samples have only in parts.
+# Numbers of usage that are derived from several samples.
 _DERIVED = ("energy_package_uj", "energy_dram_uj", "gpu_energy_uj", "gpu_busy_usec")
 
 
 class Totals(Struct):
-    """Of all jobs with one name."""
+    """Totals of all jobs with one name."""
 
     used: dict[str, int] = field(default_factory=dict)  # by name of a number of Usage; missing: unknown
-    # By status. From 0 on: increase() of Prometheus does not see a series whose first value is 1.
+    # By status, from 0: increase() of Prometheus ignores the first value of a series.
     ended: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_ENDS, 0))
     durations: list[int] = field(default_factory=lambda: [0] * (len(DURATION_BUCKETS_S) + 1))
     duration_sum_s: float = 0.0
@@ -45,16 +45,16 @@ class Totals(Struct):
 
 
 class JobProgress(Struct):
-    """Counters of one running job as they were counted last; `sample` and `gpu_sample`: the last of each."""
+    """Last counted values of one running job; `sample` and `gpu_sample`: the last of each."""
 
     counted: dict[str, int] = field(default_factory=dict)
-    is_partial: bool = False  # it began before counting did
+    is_partial: bool = False  # it started before counting did
     sample: Sample | None = None
     gpu_sample: Sample | None = None
 
 
 class Buckets:
-    """Names with a bucket of their own, first come, first served; all later ones share one."""
+    """Names with their own buckets, in order of arrival; later names share one."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -69,7 +69,7 @@ class Buckets:
 
 
 class NameTotals:
-    """`since_us`: usage before that moment is not counted, because an earlier process has counted it."""
+    """Totals by name. `since_us`: earlier usage is excluded, because a previous process has counted it."""
 
     def __init__(self, names: Buckets, since_us: int) -> None:
         self._names = names
@@ -82,7 +82,7 @@ class NameTotals:
         return self._running.get(uuid)
 
     def take_sample(self, record: Record, sample: Sample) -> None:
-        """Counts what the job used since its last sample."""
+        """Counts usage since the job's last sample."""
         uuid = record.job.uuid
         progress = self._running.get(uuid)
         is_new = progress is None
@@ -98,13 +98,13 @@ class NameTotals:
             progress.counted, progress.is_partial = now, True
             totals = self._totals_of(record)
             for name in now:
-                totals.add(name, 0)  # the series is there from the start
+                totals.add(name, 0)  # the series exists from the start
         else:
             self._count(record, progress, now)
 
     def take_ended(self, records: Iterable[Record]) -> None:
-        """Counts ends, and the usage that no sample has shown. A record that comes twice counts once; call
-        `forget_ended` with those that may come again."""
+        """Counts ended jobs, and usage since their last samples. Duplicate records count once; call
+        `forget_ended` with those that may occur again."""
         for record in records:
             outcome, uuid = record.outcome, record.job.uuid
             if outcome is None or uuid in self._ended:
@@ -150,7 +150,7 @@ def _counters_of(sample: Sample) -> dict[str, int]:
 
 
 def _derived_since(progress: JobProgress, sample: Sample) -> dict[str, int]:
-    """The job's shares of energy and GPU time: as counted before, plus those since the last sample."""
+    """Returns the job's shares of energy and GPU time: the counted ones plus those since the last sample."""
     grown: dict[str, int | None] = {}
     if progress.sample is not None and sample.host_energy_package_uj is not None:
         shares = energy_shares((progress.sample, sample))

@@ -42,7 +42,8 @@ def rounded(value: float | None) -> float | None:
 def network_io(
     samples: Sequence[Sample], usage: Usage, most: Callable[[str], float | None]
 ) -> dict[str, float | int | None]:
-    """The job's own sockets, then all interfaces of the machine. `most` gives a counter's highest rate."""
+    """Returns the traffic of the job's sockets, and of all interfaces of the machine. `most`: returns the
+    highest rate of a counter."""
     received, sent = usage.network_rx_bytes, usage.network_tx_bytes
     return {
         "received_mb": mib(received),
@@ -58,7 +59,7 @@ def network_io(
 
 
 def energy(usage: Usage, duration_s: float) -> dict[str, float | None]:
-    """Returns the job's share. Unknown parts are in no sum."""
+    """Returns the job's share of energy; sums exclude unknown parts."""
     parts = (usage.energy_package_uj, usage.energy_dram_uj, usage.gpu_energy_uj)
     known = [part for part in parts if part is not None]
     total_j = sum(known) / _UJ if known else None
@@ -91,11 +92,11 @@ def _thread(one: ThreadUse) -> dict[str, Any]:
 
 
 def gpu_stats(samples: Sequence[Sample], details: Details | None) -> dict[str, dict[str, Any]]:
-    """One entry a maker of the GPUs that the job used; {}: none."""
+    """Returns one entry per vendor of the GPUs that the job used; {}: none."""
     if not any(sample.gpus for sample in samples):
         return {}
     from joblens.analysis.numbers.gpu import (
-        gpu_totals,  # few machines have one, and every job pays for imports
+        gpu_totals,  # imported only if needed: few machines have a GPU
     )
 
     facts = {one.id: one for one in (details.gpus if details is not None else None) or ()}
@@ -117,7 +118,7 @@ def _vendor(ident: str, facts: GpuFacts | None) -> str:
 
 
 def _device(ident: str, total: "GpuDeviceTotals", memory_bytes: int | None) -> dict[str, Any]:
-    """Averages over the time in which the job used it, peaks of memory and temperature."""
+    """Returns averages over the time of use, and peaks of memory and temperature."""
     power_mw = total.power_mean_mw
     return {
         "id": ident,
@@ -136,7 +137,7 @@ def _device(ident: str, total: "GpuDeviceTotals", memory_bytes: int | None) -> d
 
 
 def _size_seen(samples: Sequence[Sample], ident: str) -> int | None:
-    """Derives the size from used and free memory if it is not reported."""
+    """Derives the memory size from used and free memory."""
     for sample in reversed(samples):
         reading = (sample.gpus or {}).get(ident)
         if reading is not None and None not in (reading.memory_used_bytes, reading.memory_free_bytes):
@@ -145,7 +146,7 @@ def _size_seen(samples: Sequence[Sample], ident: str) -> int | None:
 
 
 def _of_vendor(vendor: str, devices: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """All its devices together: mean load, memory added up, the hottest."""
+    """Combines the devices of a vendor: mean load, total memory, highest temperature."""
 
     def known(name: str) -> list[float]:
         return [value for one in devices if (value := one[name]) is not None]
@@ -167,7 +168,7 @@ def _of_vendor(vendor: str, devices: Sequence[dict[str, Any]]) -> dict[str, Any]
         "devices": list(devices),
     }
     if vendor == "intel":
-        # If only the job's own engine time can be read, it is the known load.
+        # If only the job's engine time is readable, it is the known load.
         load = numbers["gpu_utilization_percent"]
         busy = numbers["job_utilization_percent"] if load is None else load
         return {"render_busy_percent": busy, "available": True} | numbers
@@ -215,13 +216,10 @@ def detailed_profile(
     running: Sequence[Sample] | None = None,
     counted_s: float | None = None,
 ) -> dict[str, Any]:
-    """Builds the profile.
-
-    `count`: number of samples taken, if `samples` is a selection. `container_stats`: strings of a container's
-    numbers, if measured. `running`: samples while the job ran; default: without the first, before the
-    program, and the last, after its end. `counted_s`: time over which its counters were counted, if not the
-    whole.
-    """
+    """Builds the profile. `count`: number of samples taken, if `samples` is a selection. `container_stats`:
+    numbers of a container as text. `running`: samples while the job ran; default: without the first, before
+    the program, and the last, after its end. `counted_s`: time over which counters were counted, if not
+    all."""
     counted_s = duration_s if counted_s is None else counted_s
     running = samples[1:-1] if running is None else running
     return {
@@ -249,10 +247,8 @@ def detailed_profile(
 
 
 def real_spacing_s(samples: Sequence[Sample], count: int | None = None) -> float | None:
-    """Returns the actual sampling interval; None if there are too few samples.
-
-    The last sample is taken at the end of the job, so it does not count.
-    """
+    """Returns the actual sampling interval, without the last sample, which is taken at the end of the job;
+    None if there are too few samples."""
     taken = len(samples) if count is None else count
     if len(samples) < 3 or taken < 3:
         return None
@@ -260,11 +256,9 @@ def real_spacing_s(samples: Sequence[Sample], count: int | None = None) -> float
 
 
 def rates_over(samples: Sequence[Sample], rate: Rate) -> list[float]:
-    """Returns the known rates between samples.
-
-    Over a very short time the kernel's tick would cause a spike: closer samples are merged with the next, and
-    the last one, at the end of the job, is omitted if it follows too soon.
-    """
+    """Returns the known rates between samples. Over a very short time the kernel's tick would cause a spike:
+    close samples are merged with the next, and the last one, at the end of the job, is omitted if too
+    close."""
     rates = []
     before = None
     for sample in _without_hasty_end(samples):
@@ -407,7 +401,7 @@ METRICS: dict[str, tuple[str, ...]] = {
 
 
 def chosen_metrics(requested: str | Iterable[str] | None) -> tuple[str, ...]:
-    """In the order of METRICS; None is all of them. A text is a list with commas. Raises InputError."""
+    """Returns metrics in the order of METRICS; None: all. Text is comma-separated. Raises InputError."""
     if requested is None:
         return tuple(METRICS)
     if not isinstance(requested, Iterable):
@@ -416,13 +410,13 @@ def chosen_metrics(requested: str | Iterable[str] | None) -> tuple[str, ...]:
     names = {str(word).strip() for word in words}
     unknown = sorted(names - METRICS.keys())
     if unknown or not names:
-        message = f"there is no metric {', '.join(map(repr, unknown))}" if unknown else "no metric is named"
+        message = f"unknown metric {', '.join(map(repr, unknown))}" if unknown else "no metric given"
         raise InputError(message, hint=f"use one or more of {', '.join(METRICS)}")
     return tuple(name for name in METRICS if name in names)
 
 
 def without_others(profile: Mapping[str, Any], metrics: Iterable[str]) -> dict[str, Any]:
-    """Parts that no chosen metric fills are empty; the keys stay."""
+    """Empties the parts of other metrics; their keys are kept."""
     selected = {part for metric in metrics for part in METRICS[metric]}
     omitted = {part for parts in METRICS.values() for part in parts} - selected
     return {key: {} if key in omitted else value for key, value in profile.items()}

@@ -1,4 +1,4 @@
-"""Many profiles together: how every number of them is spread."""
+"""Profile statistics: the spread of each number over many profiles."""
 
 import math
 import statistics
@@ -9,26 +9,23 @@ from joblens.model.errors import InputError
 from joblens.model.jobs.job import Record, Status
 
 Path = tuple[str, ...]
-_SAMPLES_OF_NO_CURVE = 2  # at the start and at the end
+_START_AND_END = 2  # samples
 SPREAD = ("n", "mean", "min", "max", "stdev", "median")
 
 
 def aggregate_profiles(profiles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns a profile's structure with {n, mean, min, max, stdev, median} for each number.
-
-    `n`: profiles that have the number; the standard deviation is the sample's, null for a single value.
-    Numeric strings (container_stats) count; lists do not. `profiles`: their number.
-    """
+    """Returns a profile's structure with {n, mean, min, max, stdev, median} for each number. `n`: profiles
+    with the number; `stdev`: of a sample, null for a single value. Numeric strings (container_stats) count;
+    lists do not. `profiles`: their number."""
     values: dict[Path, list[float]] = {}
     count = 0
     for profile in profiles:
         if not isinstance(profile, Mapping):
-            raise InputError(f"item {count} is no profile, but {type(profile).__name__}")
+            raise InputError(f"item {count} is not a profile, but {type(profile).__name__}")
         count += 1
         for path, value in _numbers_in(profile):
-            known = values.setdefault(
-                path, []
-            )  # in the order of a profile, also where the first knows it not
+            # keeps the order of a profile, also for numbers that are unknown in the first one
+            known = values.setdefault(path, [])
             if value is not None:
                 known.append(value)
     result: dict[str, Any] = {"profiles": count}
@@ -43,24 +40,24 @@ def aggregate_profiles(profiles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def why_without_profile(record: Record) -> str:
-    """`never_ran`, `lost`, `too_short`, or `none_kept`: it was made elsewhere, or came without one."""
+    """Returns `never_ran`, `lost`, `too_short`, or `none_kept` (imported or measured without a profile)."""
     outcome = record.outcome
     if outcome is None or record.status is Status.LOST:
         return "lost"
     if record.attempt is None or (record.status is Status.ERROR and not outcome.samples):
         return "never_ran"
-    return "too_short" if 0 < outcome.samples <= _SAMPLES_OF_NO_CURVE else "none_kept"
+    return "too_short" if 0 < outcome.samples <= _START_AND_END else "none_kept"
 
 
 def numbers_of(part: Mapping[str, Any]) -> Iterator[tuple[Path, float]]:
-    """Every number, with the keys that lead to it."""
+    """Yields every number with its path of keys."""
     for path, number in _numbers_in(part):
         if number is not None:
             yield path, number
 
 
 def _numbers_in(part: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, float | None]]:
-    """Where there is a number, or could be one."""
+    """Yields every leaf with its path of keys; None if it is not a number."""
     for key, value in part.items():
         path = (*above, str(key))
         if isinstance(value, Mapping):
@@ -81,7 +78,7 @@ def spread_of(known: list[float]) -> dict[str, float | int | None]:
 
 
 def spreads_in(result: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """The spreads of an aggregate, with the keys that lead to them."""
+    """Yields the spreads of an aggregate with their paths of keys."""
     for key, value in result.items():
         if not isinstance(value, Mapping):
             continue

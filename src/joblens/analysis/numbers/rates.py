@@ -123,7 +123,7 @@ def mean_cpu_percent(outcome: Outcome) -> float | None:
 
 
 def is_throttled(outcome: Outcome) -> bool:
-    """Held back by its CPU limit for long enough to matter."""
+    """Throttled by its CPU limit for long enough to matter."""
     held_back_s = (outcome.usage.cpu_throttled_usec or 0) / 1_000_000
     return held_back_s >= max(LEAST_THROTTLED_S, THROTTLED_SHARE * outcome.duration_s)
 

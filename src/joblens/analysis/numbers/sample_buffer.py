@@ -9,11 +9,11 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from joblens.analysis.numbers.rates import cpu_percent, file_pages, unreclaimable_bytes
 from joblens.model.jobs.sample import GpuReading, Sample, sample_from_row, within_64_bits
@@ -24,7 +24,7 @@ _TOLERANCE_SHARE = 50  # one part in so many
 _START_AND_END = 2  # samples
 
 
-class Mark(NamedTuple):
+class Mark(Struct, frozen=True):
     """A high-water mark, and the state when it was read."""
 
     highest: int | None = None
@@ -68,9 +68,7 @@ def peak_of(marks: Iterable[Mark]) -> Peak | None:
         if step is not None:
             steps.append(step)
         highest = max(before.highest or 0, mark.highest or 0)
-        before = (
-            mark._replace(highest=highest) if mark.files is not None else before._replace(highest=highest)
-        )
+        before = replace(mark if mark.files is not None else before, highest=highest)
     if not steps:
         return None
     return Peak(max(step.least for step in steps), max(step.most for step in steps))

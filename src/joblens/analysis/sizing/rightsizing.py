@@ -184,7 +184,7 @@ def _with_files(observations: Sequence[Observation], peak: int) -> str:
 
 def _smaller_first_try(group: Group, chosen: Allocation) -> tuple[float, str]:
     """If jobs that do not fit are retried, a killed job is no reason for more."""
-    share = f"{100 * chosen.retries:.0f}% need another try with {memory_text(chosen.retry_bytes)}"
+    share = f"{100 * chosen.retries:.0f}% need a retry with {memory_text(chosen.retry_bytes)}"
     current = group.current.memory_bytes
     if current is not None and chosen.first_bytes < current:
         if any(item.memory_is_least for item in group.observations):
@@ -211,7 +211,7 @@ def _cpus(group: Group) -> Advice | None:
     held_back = [item.limits.cpus for item in observations if item.is_throttled and item.limits.cpus]
     if held_back and max(held_back) >= advised and (current is None or current <= max(held_back)):
         advised = cpus_for(max(held_back) + 1)
-        reason = f"held back at {max(held_back):g}: one more"
+        reason = f"throttled at {max(held_back):g}: one more"
     elif current is not None:
         keep = _why_kept(group, current, advised, (advised, advised), uncertain=False)
         advised, reason = (current, f"{level} {percent}% CPU{keep}") if keep else (advised, reason)

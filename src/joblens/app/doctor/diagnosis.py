@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from joblens.model.capabilities import Capability
 from joblens.model.errors import JoblensError, how_to_install
-from joblens.model.jobs.probe_choice import Capability
 from joblens.model.settings import Settings, is_postgres
 from joblens.runners.slurm.commands import SlurmCommands, has_slurm
 

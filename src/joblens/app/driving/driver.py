@@ -321,7 +321,7 @@ class _RunSession:
     def _restore(self, context: AgentContext, schedule: Schedule, past: _Past, running: list[Record]) -> None:
         run = self._run
         results = context.recorder.read(lambda store: store.run_results(run.uuid))
-        # Queued jobs are in flight, and must not be queued again.
+        # Queued jobs are in flight, and must not be requeued.
         queued = {one.job.uuid for one in running if one.job.queue}
         results = [
             structs.replace(one, status=Status.RUNNING) if one.job_uuid in queued else one for one in results

@@ -23,7 +23,7 @@ from joblens.model.errors import JoblensError, UnknownRun
 from joblens.model.jobs.job import Record, Status
 from joblens.model.runs.run import JobResult, JobState, Run, RunStatus
 from joblens.ports.store import Store
-from joblens.views.jobs.summary import with_last_words
+from joblens.views.jobs.summary import with_last_output
 
 _MOST_FAILURES = 10
 
@@ -90,7 +90,7 @@ def _failed(store: Store, name: str, state: JobState, why: str, last: JobResult 
     if record is None:
         return FailedJob(name, state, why)
     if state in (JobState.FAILED, JobState.PENDING_FAILED):
-        why = with_last_words(why, record)
+        why = with_last_output(why, record)
     logs_dir = record.attempt.logs_dir if record.attempt is not None else ""
     return FailedJob(name, state, why, logs_dir, record.number)
 

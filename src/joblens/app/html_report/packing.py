@@ -29,7 +29,7 @@ _HEAD = """<!doctype html>
 <title>joblens report</title>
 <link rel="icon" href="{icon}">
 <style>{style}</style></head>
-<body><noscript><p>This report needs JavaScript. Everything is in this file: it asks no server.</p></noscript>
+<body><noscript><p>This report needs JavaScript. It needs no server.</p></noscript>
 """
 
 

@@ -1,4 +1,4 @@
-"""Redaction for readers elsewhere: secrets in every text of a report, and paths if asked for.
+"""Redaction for readers elsewhere: secrets in every text of a report, and paths on request.
 
 Records are stored without secrets, but output is not, and records from other systems or earlier versions may
 have some."""

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from joblens.agent.launcher.launch import LaunchPlan
 from joblens.agent.session.context import AgentContext
-from joblens.agent.session.host import SessionOrder, SessionPool
+from joblens.agent.session.host import SessionOrder
+from joblens.agent.session.pool import SessionPool
 from joblens.agent.slots.loop import SlotPlan
 from joblens.agent.slots.pool import SlotPool
 from joblens.agent.slots.slot import SlotJob
@@ -289,9 +290,9 @@ def _run_slots(
                 accounting=settings.limits.accounting,
             ),
         )
-        interval_s = settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S
-        context.sampler.add("slots: cancel requests", interval_s, pool.poll_cancel_requests)
+        context.recorder.add_poll(pool.poll_cancel_requests)
         if settings.job_metrics.enabled:
+            interval_s = settings.job_metrics.default_sample_rate or DEFAULT_INTERVAL_S
             context.sampler.add("slots", interval_s, pool.take_samples)
         for record in pool.run(_slot_job(one, env, context) for one in prepared):
             log.ended(record)

@@ -31,7 +31,7 @@ def run_in_foreground(
     prepared: PreparedJob, settings: Settings, *, live: LiveDisplay | None
 ) -> ForegroundResult:
     log = OwnLog(settings.logs)
-    context = open_context(settings, warn=log.warn)
+    context = open_context(settings, warn=log.warn, host=prepared.host)
     context.add_secrets(prepared.secrets, prepared.job.uuid)
     try:
         foreground = Foreground(

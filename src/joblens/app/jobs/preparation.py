@@ -17,7 +17,7 @@ from joblens.model.redaction.names import seeds_of
 from joblens.model.redaction.secrets import (
     NO_SECRETS,
     SecretValues,
-    is_allowed_env,
+    recorded_env,
     redact_argv,
     redact_env,
     redact_params,
@@ -26,7 +26,7 @@ from joblens.model.redaction.secrets import (
 )
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
-from joblens.probes.host.machine_load import read_host
+from joblens.probes.host.machine_load import HostFacts, read_host
 
 DEFAULT_INTERVAL_S = 1.0
 _NAME_LENGTH = 60
@@ -41,6 +41,7 @@ class PreparedJob(Struct, frozen=True):
     cwd: str
     notify: tuple[str, ...] = ()  # command to run at its end
     secrets: SecretValues = NO_SECRETS  # to hide in its outcome
+    host: HostFacts | None = None  # None: not read yet
 
 
 class SubmitEnvironment(Struct, frozen=True):
@@ -51,15 +52,23 @@ class SubmitEnvironment(Struct, frozen=True):
     user: str
     cwd: str
     owner: Owner
+    host: HostFacts
     seeds: dict[str, str] = {}  # set by it
 
     @classmethod
     def here(cls, environ: Mapping[str, str] = os.environ) -> "SubmitEnvironment":
         everything = dict(environ)
-        allowed = {name: value for name, value in everything.items() if is_allowed_env(name)}
-        owner = this_process(read_host())
-        recorded = _as_texts(redact_env(allowed))
-        return cls(everything, recorded, current_user(), _current_dir(), owner, seeds_of((), {}, recorded))
+        host = read_host()
+        recorded = _as_texts(recorded_env(everything))
+        return cls(
+            environ=everything,
+            recorded_env=recorded,
+            user=current_user(),
+            cwd=_current_dir(),
+            owner=this_process(host),
+            host=host,
+            seeds=seeds_of((), {}, recorded),
+        )
 
 
 def prepare(request: Request, settings: Settings, here: SubmitEnvironment | None = None) -> PreparedJob:
@@ -119,9 +128,9 @@ def prepare(request: Request, settings: Settings, here: SubmitEnvironment | None
         from joblens.app.jobs.requests import client_env
 
         inside = client_env(here.environ, {**request.env, **_trace(job, settings)}, uuid)
-        return PreparedJob(job, argv, inside, cwd, request.notify, secrets)
+        return PreparedJob(job, argv, inside, cwd, request.notify, secrets, here.host)
     env = {**here.environ, **request.env, **_trace(job, settings), JOB_ID_VARIABLE: uuid}
-    return PreparedJob(job, argv, env, cwd, request.notify, secrets)
+    return PreparedJob(job, argv, env, cwd, request.notify, secrets, here.host)
 
 
 def _recorded_env(

@@ -280,5 +280,5 @@ def keep_writing(
             has_warned = False
         except JoblensError as error:
             if not has_warned:
-                warn(f"{error}; trying again every {interval_s:g}s")
+                warn(f"{error}; retrying every {interval_s:g}s")
             has_warned = True

@@ -18,7 +18,7 @@ from joblens.ports.store import Store
 
 
 def allocation_of_waiting(store: Store, record: Record) -> JobAllocation | None:
-    """None: it does not wait, or no cluster was asked for it."""
+    """None: it does not wait, or no cluster received a request."""
     if record.status is not Status.QUEUED or record.job.run is None:
         return None
     events = store.run_events(record.job.run.run_uuid)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from joblens.agent.runtime.loop import Loop
 from joblens.agent.session.context import AgentContext
-from joblens.agent.session.host import SessionPool
+from joblens.agent.session.pool import SessionPool
 from joblens.analysis.recipes.usage import operator_table
 from joblens.app.jobs.api import session_order
 from joblens.app.jobs.epilog import apply_retention

@@ -113,7 +113,7 @@ def stop_process(process: JobProcess, *, timeout_s: float, force: bool) -> Stopp
     except ProcessLookupError:
         return Stopped(success=True, process_id=pid, reason="the job has just ended")
     try:
-        # The descriptor refers to one process for good: checking it once is enough.
+        # The descriptor refers to one process permanently: checking it once is enough.
         if process_start_ticks(pid) != process.start_ticks:
             return Stopped(success=True, process_id=pid, reason="the job has just ended")
         return _end(descriptor, pid, timeout_s, force=force)

@@ -218,7 +218,7 @@ def export_time_series(store: Store, records: Iterable[Record], path: str, advan
         advance(1)
     writer.close()
     unknown = "their CPU time, memory or number of processes is unknown"
-    note = f"{counted(incomplete, 'sample')} left out: {unknown}" if incomplete else ""
+    note = f"{counted(incomplete, 'sample')} skipped: {unknown}" if incomplete else ""
     return ExportResult(jobs=jobs, rows=rows, files=(path,), note=note)
 
 

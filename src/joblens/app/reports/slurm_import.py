@@ -48,7 +48,7 @@ def _seconds_in(unit: str, text: str) -> int:
 
 
 _BATCH = 500
-_WINDOW_S = 86400  # sacct is asked for one day at a time: its answer is held in memory
+_WINDOW_S = 86400  # sacct is called for one day at a time: its answer is held in memory
 _ANSWER_S = 600.0
 _NEEDED = {
     "an id": ("jobid",),

@@ -20,7 +20,7 @@ from joblens.model.values.units import format_instant
 from joblens.plan.workflows.plan_document import describe_raised
 from joblens.ports.store import Store
 from joblens.probes.host.machine_load import HostFacts, read_host
-from joblens.views.jobs.summary import ending, with_last_words
+from joblens.views.jobs.summary import ending, with_last_output
 
 
 class ResultSort(enum.StrEnum):
@@ -97,7 +97,7 @@ def _row(job: JobStanding, record: Record | None, attempts: int, raised: str) ->
     if record is not None and record.outcome is not None and job.state is not JobState.COMPLETED:
         why = why or ending(record.outcome)
     if job.state in (JobState.FAILED, JobState.PENDING_FAILED):
-        why = with_last_words(why, record)
+        why = with_last_output(why, record)
     return ResultRow(
         index=job.index,
         name=job.name,

@@ -89,7 +89,7 @@ class Principal(Struct, frozen=True, kw_only=True):
         if query.user not in (None, self.user):
             raise AccessDenied(
                 f"{self.name} may only see jobs of {self.user}",
-                hint="leave out the user, or ask for a token with the scope 'all'",
+                hint="omit the user, or ask for a token with the scope 'all'",
             )
         return replace(query, user=self.user)
 

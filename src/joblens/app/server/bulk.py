@@ -1,4 +1,4 @@
-"""Changes of many jobs at once: each as if asked for alone, with its own audit entry."""
+"""Changes of many jobs at once: each as if requested alone, with its own audit entry."""
 
 import enum
 from typing import Annotated

@@ -347,7 +347,7 @@ def get_series(
     end_us: int | None,
     points: int,
 ) -> Series:
-    """Only the columns that are asked for are decoded."""
+    """Only the requested columns are decoded."""
     record = get_job(store, caller, ident)
     return series(store, record, fields or DEFAULT_FIELDS, from_us=begin_us, to_us=end_us, points=points)
 

@@ -91,7 +91,7 @@ class _Followed:
         self.record = record
         self.shown = _live_job(record)
         self.changed = turn
-        self.asked = 0  # the last turn in which its samples were asked for before there were any
+        self.asked = 0  # the last turn in which its samples were requested before there were any
         self.last_index = -1
         self.last: Sample | None = None
         self.points: deque[tuple[int, float | None, int | None]] = deque(maxlen=_POINTS)
@@ -119,7 +119,7 @@ class LiveJobs:
         self._at_us = 0
         self._jobs: dict[int, _Followed] = {}
         self._known: dict[int, Record] = {}
-        self._queued: dict[str | None, int] = {}  # by the user who is asked for; None: all
+        self._queued: dict[str | None, int] = {}  # by this user; None: all
         self._gone: deque[tuple[int, int, str]] = deque(maxlen=_GONE)  # turn, number, user
         self._hosts: dict[str, tuple[int, Machine]] = {}  # at, reading
         self._here = _ThisMachine()

@@ -137,7 +137,7 @@ def list_nodes(
         if asked.cursor not in names:
             raise InputError(
                 f"cursor '{asked.cursor[:80]}': this machine is no longer known",
-                hint="leave it out to start again",
+                hint="omit it to start again",
             )
         begin = names.index(asked.cursor) + 1
     items = tuple(nodes[begin : begin + asked.limit])

@@ -186,9 +186,7 @@ def reason_of(ticket: TicketStanding, workers: Sequence[WorkerInfo]) -> str:
     """Returns why a ticket waits, in a sentence."""
     if not ticket.is_ready:
         return "starts when the job before it has succeeded"
-    again = (
-        f"queued again: worker {ticket.lost_worker} stopped before its end; " if ticket.lost_worker else ""
-    )
+    again = f"requeued: worker {ticket.lost_worker} stopped before its end; " if ticket.lost_worker else ""
     if is_of_cluster(ticket.queue):
         return f"{again}waits for a worker that the cluster starts"
     serving = workers_of(ticket.queue, workers, ticket.user)
@@ -236,7 +234,7 @@ def _after(cursor: str | None) -> tuple[int, int]:
     if not (mark and all(each.isascii() and each.isdecimal() and len(each) < 19 for each in (since, number))):
         raise InputError(
             f"cursor '{cursor[:80]}' is not one that a list returned",
-            hint="use `next` of the previous page unchanged, or leave it out to start again",
+            hint="use `next` of the previous page unchanged, or omit it to start again",
         )
     return int(since), int(number)
 

@@ -27,7 +27,7 @@ from joblens.model.runs.run import JobResult, JobState, OutputsMissing, Run, Run
 from joblens.ports.store import QueueStore
 from joblens.probes.host.machine_load import read_host
 from joblens.views.graph.run_graph import JobGroups, job_groups
-from joblens.views.jobs.summary import ending, with_last_words
+from joblens.views.jobs.summary import ending, with_last_output
 
 T = TypeVar("T")
 FIRST_ROWS = 200
@@ -274,7 +274,7 @@ def reason_of(record: Record) -> str:
     outcome = record.outcome
     if outcome is None or not record.status.is_failure:
         return ""
-    return outcome.findings[0].text if outcome.findings else with_last_words(ending(outcome), record)
+    return outcome.findings[0].text if outcome.findings else with_last_output(ending(outcome), record)
 
 
 def _columns(rows: Sequence[JobRow]) -> RunRowColumns:

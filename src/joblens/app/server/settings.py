@@ -34,8 +34,9 @@ def get_settings(caller: Principal, settings: Settings, config: str | None) -> S
     loaded = load_settings(config=config, skip_invalid=True, warn=lambda _text: None)
     now = setting_values(to_builtins(loaded.settings))
     running = setting_values(to_builtins(settings))
+    known_origins = loaded.origins
     origins = {
-        name: loaded.origins[name] if now[name] == value else STARTED_WITH for name, value in running.items()
+        name: known_origins[name] if now[name] == value else STARTED_WITH for name, value in running.items()
     }
     values = effective_values(settings, origins)
     known = all_settings()

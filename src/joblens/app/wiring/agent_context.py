@@ -165,13 +165,14 @@ def open_context(
     around: Callable[[Store], Store] = lambda store: store,
     write_filter: WriteFilter | None = None,
     store: Store | None = None,
+    host: HostFacts | None = None,
 ) -> AgentContext:
     """`around` wraps the store for all writers. `write_filter`: of the recorder. `store`: a connection
     that the caller closes; None: the context opens and closes its own."""
     _check_descriptors()
     warn = warn or OwnLog(settings.logs).warn
     clock = SystemClock()
-    host = read_host()
+    host = host or read_host()
     spool = spool_dir(store_name(settings))
     try:
         make_private_folder(spool)

@@ -208,9 +208,9 @@ def _opener(
         from joblens.stores.postgres import PostgresStore
 
         return lambda: PostgresStore(address, compression_level=level, answer_s=answer_s, warn=warn)
-    from joblens.stores.sqlite import SqliteStore
+    from joblens.stores.sqlite.job_store import SqliteJobStore
 
-    return lambda: SqliteStore(address, compression_level=level, warn=warn)
+    return lambda: SqliteJobStore(address, compression_level=level, warn=warn)  # type: ignore[return-value]
 
 
 def open_store(

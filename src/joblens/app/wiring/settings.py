@@ -36,13 +36,16 @@ OPTION_OF = {
 
 
 class LoadedSettings(Struct, frozen=True, kw_only=True):
-    """`origins` has every dotted name: 'default', 'FILE:LINE', 'environment NAME' or 'option --NAME'."""
-
     settings: Settings
-    origins: dict[str, str]
+    changed: dict[str, str]  # origins of values that are not defaults, by dotted name
     files: tuple[str, ...] = ()  # in the order they were applied
     skipped: dict[str, str] = {}  # files that others could have written, with the reason
     problems: tuple[str, ...] = ()  # ignored values, if that was allowed
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """Returns of every dotted name: 'default', 'FILE:LINE', 'environment NAME' or 'option --NAME'."""
+        return dict.fromkeys(names_of(_DEFAULTS), "default") | self.changed
 
 
 class _Layers:
@@ -102,8 +105,7 @@ def load_settings(
     texts, skipped = _read_files(config, env, here, system_config)
     for path, text in texts.items():
         layers.add_file(path, text)
-    names = names_of(_DEFAULTS)
-    _add_environment(layers, names, env, here)
+    _add_environment(layers, env, here)
     for name, text in (overrides or {}).items():
         layers.add_text(name, text, f"option {OPTION_OF.get(name, name)}", here)
     if layers.problems and not skip_invalid:
@@ -116,7 +118,7 @@ def load_settings(
         )
     return LoadedSettings(
         settings=_filled(_DEFAULTS, layers.values),
-        origins=dict.fromkeys(names, "default") | layers.origins,
+        changed=layers.origins,
         files=tuple(texts),
         skipped=skipped,
         problems=tuple(layers.problems),
@@ -183,12 +185,12 @@ def _read(path: str, *, check: bool) -> tuple[str, str]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=hint) from error
 
 
-def _add_environment(layers: _Layers, names: list[str], env: Mapping[str, str], here: str) -> None:
+def _add_environment(layers: _Layers, env: Mapping[str, str], here: str) -> None:
     """An empty variable counts as not set, as in most programs."""
     given = [name for name in env if name.startswith("JOBLENS_") and env[name]]
     if not given:
         return
-    known = {variable_of(name): name for name in names} | _SHORT_VARIABLES
+    known = {variable_of(name): name for name in names_of(_DEFAULTS)} | _SHORT_VARIABLES
     sections = tuple(variable_of(section) + "_" for section in _DEFAULTS.__struct_fields__)
     # Short names last, so that they override the long ones.
     for variable in sorted(given, key=lambda name: (name in _SHORT_VARIABLES, name)):

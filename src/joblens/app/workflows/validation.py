@@ -108,11 +108,11 @@ def _too_large(plan: Plan, offer: RunCapacity) -> list[str]:
     warnings = []
     names = [job.name for job in plan.jobs if (job.requirements.cpus or 0) > offer.cpus]
     if names:
-        warnings.append(f"more CPUs than the {offer.cpus:g} offered on this machine: {_named(names)}")
+        warnings.append(f"more CPUs than the {offer.cpus:g} available on this machine: {_named(names)}")
     names = [job.name for job in plan.jobs if (job.requirements.memory_bytes or 0) > offer.memory_bytes]
     if names:
         memory = format_bytes(offer.memory_bytes)
-        warnings.append(f"more memory than the {memory} offered on this machine: {_named(names)}")
+        warnings.append(f"more memory than the {memory} available on this machine: {_named(names)}")
     return warnings
 
 

@@ -180,9 +180,9 @@ def _line(one: "Found") -> str:
 
     if isinstance(one, TaskGroup):
         from joblens.app.queue.task_results import task_counts
-        from joblens.views.runs.tasks import workflow_words
+        from joblens.views.runs.tasks import workflow_text
 
-        return f"{one.workflow_id}  {workflow_words(task_counts(one.records))}"
+        return f"{one.workflow_id}  {workflow_text(task_counts(one.records))}"
     if isinstance(one, RunJob):
         return f"{run_label(one.run)}  {one.state.label}  {one.name}"
     if isinstance(one, Record):

@@ -62,7 +62,7 @@ def command(session: Session, /, **chosen: Any) -> None:
 @_options("--min-over-utilization")
 @shared_options
 def check_resource_utilization(session: Session, /, **chosen: Any) -> None:
-    """As 'check': compare what jobs used with what they had asked for."""
+    """As 'check': compare what jobs used with what they requested."""
     _check(session, **chosen)
 
 

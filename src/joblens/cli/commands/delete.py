@@ -31,7 +31,7 @@ def command(session: Session, idents: tuple[str, ...], query: HistoryQuery, dry_
     """Delete jobs: their records, samples, output and lines in files beside the store. This cannot be undone.
 
     Jobs are named by ID, or chosen with filters. Jobs that have not ended, and jobs of runs that can be
-    resumed, are refused by ID and left out by filter.
+    resumed, are refused by ID and skipped by filter.
     """
     from joblens.app.queue.watch import find_tasks
     from joblens.app.runs.deletion import refuse, select
@@ -83,7 +83,7 @@ def delete_selected(
     session.write(f"{counted(len(jobs), 'job')} {verb}\n" if jobs else f"{nothing}\n")
     if obstacles:
         first, number = obstacles[0], obstacles[0].record.number
-        session.write(f"{counted(len(obstacles), 'job')} left out: job {number} {first.reason}\n")
+        session.write(f"{counted(len(obstacles), 'job')} skipped: job {number} {first.reason}\n")
     return 0
 
 

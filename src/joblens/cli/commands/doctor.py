@@ -11,7 +11,7 @@ from joblens.cli.options.groups import GroupedCommand
 
 if TYPE_CHECKING:
     from joblens.app.wiring.settings import LoadedSettings
-    from joblens.model.jobs.probe_choice import Capability
+    from joblens.model.capabilities import Capability
 
 
 @click.command("doctor", cls=GroupedCommand)
@@ -28,7 +28,7 @@ def command(session: Session) -> None:
 
 def _accounting(capabilities: "list[Capability]") -> dict[str, dict[str, str]]:
     """Returns how single jobs and jobs in slots are measured. Empty: they cannot start."""
-    from joblens.model.jobs.probe_choice import SLOTS, Way
+    from joblens.model.capabilities import SLOTS, Way
 
     rows = [row for row in capabilities if row.area == "accounting"]
     by_groups = next((row.name for row in rows if row.applies and row.name != "process-tree"), "")

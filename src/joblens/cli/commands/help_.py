@@ -18,4 +18,10 @@ def _complete(ctx: click.Context, _parameter: click.Parameter, incomplete: str) 
 def command(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Show the help of COMMAND; without it, list all commands. The same as COMMAND --help."""
     root = ctx.find_root()
+    found: click.Command | None = root.command
+    for word in words:
+        if found is not None and not isinstance(found, click.Group):
+            # Further words would be arguments of the command, which `run` executes.
+            raise click.UsageError(f"joblens has no command '{' '.join(words)}': unexpected '{word}'", ctx)
+        found = found.get_command(ctx, word) if found else None
     root.command.main([*words, "--help"], prog_name=root.info_name, standalone_mode=False)

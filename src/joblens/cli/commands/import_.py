@@ -94,9 +94,9 @@ def _sentence(result: "ImportResult") -> str:
     if result.samples:
         parts.append(counted(result.samples, "sample"))
     if result.known:
-        parts.append(f"{counted(result.known, 'job')} already there")
+        parts.append(f"{counted(result.known, 'job')} already in the store")
     if result.unfinished:
         parts.append(f"{result.unfinished:,} unfinished skipped")
     if result.bad_lines:
-        parts.append(f"{counted(result.bad_lines, 'bad line')} left out")
+        parts.append(f"{counted(result.bad_lines, 'invalid line')} skipped")
     return ", ".join(parts) + "."

@@ -64,7 +64,7 @@ def _write_table(session: Session, stream: Iterable[tuple[Sample, bool]], record
     shown = 0
     for sample, is_wanted in stream:
         if not is_wanted:
-            table.pass_over(sample)
+            table.skip(sample)
             continue
         session.write_lines(list(table.lines(sample)))
         session.flush()
@@ -132,7 +132,7 @@ def _chosen(fields: str | None) -> list[list[str]]:
 
 
 def pick(form: dict[str, Any], chosen: list[list[str]]) -> dict[str, Any]:
-    """Returns the chosen keys, nested as before; an unknown name is an error that lists all keys."""
+    """Returns the chosen keys, still nested; an unknown name is an error that lists all keys."""
     result: dict[str, Any] = {}
     for path in chosen:
         source: Any = form

@@ -126,7 +126,7 @@ SUGGESTED_OPTIONS: dict[str, tuple[str, ...]] = {
     "-d": ("--detach",),
     "-e": ("--env",),
     "-m": ("--memory",),
-    "-n": ("--nodes", "--limit", "--dry-run", "--tail"),
+    "-n": ("--nodes", "--limit", "--dry-run", "--tail", "--once"),
     "-t": ("--timeout", "--time"),
     "--background": ("--detach",),
     "--cores": ("--cpus",),

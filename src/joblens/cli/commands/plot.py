@@ -21,7 +21,7 @@ _FORMATS = ("html", "png", "svg")
 def _split_formats(
     ctx: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """--format is also how every command is asked for JSON."""
+    """--format also selects JSON, as for every command."""
     names = [name.strip().lower() for each in given for name in each.split(",") if name.strip()]
     unknown = [name for name in names if name not in (*_FORMATS, "json", "text")]
     if unknown:
@@ -94,7 +94,7 @@ def command(
 
     choice = PlotChoice(prefix=prefix, formats=formats, job_ids=job_ids, all_jobs=all_jobs)
     if not prefix:
-        raise InputError("--prefix is empty", hint="leave it out to get resource_plot_…")
+        raise InputError("--prefix is empty", hint="omit it for resource_plot_…")
     with ProgressBar("jobs read") as bar:
         sources = sources_named(idents, lambda: session.current_store, bar.advance, session.note)
     with ProgressBar("plots", poll_every=1) as bar:

@@ -117,7 +117,7 @@ def command(
     if done.unknown_secrets:
         session.warn(
             f"output may contain values of {listed(done.unknown_secrets, 5)}, "
-            "which are not stored and cannot be hidden there; --log-lines 0 leaves output out"
+            "which are not stored and cannot be hidden there; --log-lines 0 omits output"
         )
 
 

@@ -191,8 +191,8 @@ def _report_written(
     _report_reused(session, change)
     if file.is_changed:
         session.note(
-            f"joblens: {file.path} is not as it was when run {sizing.run.number} was made; "
-            "groups and jobs were matched by their names"
+            f"joblens: {file.path} has changed since run {sizing.run.number}; "
+            "groups and jobs were matched by name"
         )
     _report_skipped(session, sizing, adds=adds)
 

@@ -69,7 +69,7 @@ def run_on_engine(session: Session, given: dict[str, Any]) -> None:
     finally:
         output.close()
     if output.is_elsewhere and record.attempt is not None:
-        session.note(f"joblens: what it printed is on {record.attempt.owner.host}: {record.attempt.logs_dir}")
+        session.note(f"joblens: its output is on {record.attempt.owner.host}: {record.attempt.logs_dir}")
     shows_summary = given["verbose"] or (not given["quiet"] and os.isatty(2))
     if shows_summary and record.outcome is not None:
         color = os.isatty(2) and not session.options.no_color and not os.environ.get("NO_COLOR")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Port to listen on; 0 for any free one. Default: the setting server.port.",
 )
-@click.option("--tls-cert", metavar="FILE", help="Certificate, PEM. Loaded again when the file changes.")
+@click.option("--tls-cert", metavar="FILE", help="Certificate, PEM. Reloaded when the file changes.")
 @click.option("--tls-key", metavar="FILE", help="Key of the certificate, PEM.")
 @click.option(
     "--client-ca", metavar="FILE", help="Require client certificates of this authority (mutual TLS)."

@@ -61,7 +61,7 @@ def command(
         raise InputError("--run needs --show", hint="a job adds jobs to its own run")
     if final == (file is not None):
         raise InputError(
-            "name a FILE with the jobs, or - for standard input", hint="--final, without FILE, adds none"
+            "give a FILE with the jobs, or - for standard input", hint="--final stores a state without jobs"
         )
     _spawn(session, file, lineage, state)
 
@@ -172,7 +172,7 @@ def _show(session: Session, lineage: str | None, ident: str | None, *, is_alone:
     from joblens.app.runs.user_data import chosen_run
 
     if not is_alone:
-        raise InputError("--show adds nothing: it takes no FILE, --state or --final")
+        raise InputError("--show cannot be combined with FILE, --state or --final")
     run = chosen_run(session.store, ident)
     if lineage is not None:
         if ident is not None:

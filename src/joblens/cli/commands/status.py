@@ -88,7 +88,7 @@ def follow_status(
 def show_workflow(session: Session, uuids: Sequence[str], every_s: float | None = None) -> None:
     """`every_s`: waits for its end first, with a report at this interval."""
     from joblens.app.queue.watch import workflow_status
-    from joblens.views.runs.tasks import render_workflow, workflow_words
+    from joblens.views.runs.tasks import render_workflow, workflow_text
 
     if every_s is not None:
         session.wait_for_store()
@@ -96,7 +96,7 @@ def show_workflow(session: Session, uuids: Sequence[str], every_s: float | None 
     if every_s is not None and not status["all_complete"]:
         ident = status["workflow_id"]
         with report_running(session, ident, ident):
-            _follow_workflow(session, uuids, every_s, _teller(session, workflow_words))
+            _follow_workflow(session, uuids, every_s, _teller(session, workflow_text))
         clear_line()
         status = workflow_status(session.queue_store, uuids)
     if session.json:

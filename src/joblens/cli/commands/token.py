@@ -100,7 +100,7 @@ def list_tokens(session: Session, everything: bool) -> None:
     metavar="TIME",
     default="0s",
     show_default=True,
-    help="The old token works for so long beside the new one.",
+    help="How long the old token keeps working.",
 )
 @shared_options
 def rotate(session: Session, token: str, overlap: str) -> None:

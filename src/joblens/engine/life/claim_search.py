@@ -130,7 +130,7 @@ class ClaimSearch:
         return [*commands, *map(Ack, request.messages)]
 
     def failed(self, request: ClaimRequest, withdrawn: Container[str], now_s: float) -> None:
-        """The worker is not idle, because the store may have jobs, unless the store is gone for good."""
+        """The worker is not idle, because the store may have jobs, unless the store is gone permanently."""
         self.is_asking = False
         self._messages.extendleft(one for one in reversed(request.messages) if one.uuid not in withdrawn)
         if not request.messages and now_s - self._answered_at_s < _STORE_TIMEOUT_S:

@@ -35,7 +35,7 @@ class Failure(Struct, frozen=True):
 class JobRecovery(Struct, frozen=True, kw_only=True):
     failure: Failure
     is_retried: bool
-    memory_bytes: int | None = None  # of the next attempt; None: as before
+    memory_bytes: int | None = None  # of the next attempt; None: unchanged
     timeout_s: float | None = None
     note: str = ""  # why it is skipped, or gets less than the multiplier asks for
 

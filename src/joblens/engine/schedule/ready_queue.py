@@ -250,7 +250,7 @@ class Waiting:
         return self.index_at(position)
 
     def remove(self, index: int, bucket: Bucket) -> None:
-        """Removes it for good: it is not added again."""
+        """Removes it permanently: it is not added again."""
         position = self._position(index)
         if bucket.positions[0] == position and bucket.number not in self._shelved:
             self.pop(bucket)

@@ -98,7 +98,7 @@ def _no_capacity(schedule: "Schedule", index: int) -> str:
     if need.gpus > free.gpus:
         lacking.append(f"{_counted(need.gpus, 'GPU')} ({free.gpus} of {whole.gpus} free)")
     if lacking and not bucket.can_fit:
-        return f"needs {', '.join(lacking)}: more than is offered"
+        return f"needs {', '.join(lacking)}: more than the capacity"
     if lacking:
         return "waits for " + ", ".join(lacking)
     if capacity.free_slots <= 0:

@@ -1,1 +1,1 @@
-"""Allocations and what a cluster is asked for."""
+"""Requests to clusters and the allocations they grant."""

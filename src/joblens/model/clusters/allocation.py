@@ -14,34 +14,34 @@ _PARTS = re.compile(r"\[([^\]]*)\]")
 
 
 def expand_node_list(text: str) -> tuple[str, ...]:
-    """Raises InputError for what cannot be read."""
+    """Expands 'node[01-03,7]' to names. Raises InputError."""
     names: list[str] = []
-    for word in _words(text):
-        names += _expanded(word, text)
+    for pattern in _patterns(text):
+        names += _expanded(pattern, text)
         if len(names) > _MOST_NODES:
             raise InputError(f"'{text}' names more than {_MOST_NODES} nodes")
     return tuple(names)
 
 
-def _words(text: str) -> list[str]:
-    """At commas that stand outside of brackets."""
-    words, depth, word = [], 0, ""
+def _patterns(text: str) -> list[str]:
+    """Splits at commas outside brackets."""
+    patterns, depth, pattern = [], 0, ""
     for character in text.strip():
         depth += (character == "[") - (character == "]")
         if character == "," and not depth:
-            words.append(word)
-            word = ""
+            patterns.append(pattern)
+            pattern = ""
         else:
-            word += character
+            pattern += character
     if depth:
         raise InputError(f"a bracket is missing in the list of nodes '{text}'")
-    return [word for word in (*words, word) if word]
+    return [each for each in (*patterns, pattern) if each]
 
 
-def _expanded(word: str, text: str) -> list[str]:
-    # Odd ones are what stood in brackets.
+def _expanded(pattern: str, text: str) -> list[str]:
+    # Pieces with an odd index were in brackets.
     pieces = [
-        _numbers(piece, text) if index % 2 else [piece] for index, piece in enumerate(_PARTS.split(word))
+        _numbers(piece, text) if index % 2 else [piece] for index, piece in enumerate(_PARTS.split(pattern))
     ]
     return ["".join(chosen) for chosen in itertools.islice(itertools.product(*pieces), _MOST_NODES + 1)]
 
@@ -61,7 +61,7 @@ _STARTERS = re.compile(r"(?<![\w.-])(srun|mpirun|mpiexec|orterun|prterun|prun)(?
 
 
 class NodeDoorAddress(Struct, frozen=True):
-    """Address of a `NodeDoor`, which starts processes on a node for those who know the token."""
+    """Address of a `NodeDoor`, which starts processes on a node for callers with the token."""
 
     node: str  # its name among the nodes of the job
     host: str
@@ -69,7 +69,7 @@ class NodeDoorAddress(Struct, frozen=True):
 
 
 class NodeDoors(Struct, frozen=True, kw_only=True):
-    """To the other nodes of one job. The token is a secret."""
+    """Addresses of the other nodes of one job. The token is a secret."""
 
     here: str
     token: str
@@ -83,12 +83,12 @@ class Allocation(Struct, frozen=True, kw_only=True):
     here: str = ""  # this node, by the cluster's name for it
 
     def others(self, count: int) -> tuple[str, ...]:
-        """Nodes beside this one for a job of `count`; fewer where there are not so many."""
+        """Returns the other nodes for a job of `count` nodes, or fewer if the allocation is smaller."""
         return tuple(node for node in self.nodes if node != self.here)[: max(0, count - 1)]
 
 
 def slurm_allocation(environ: Mapping[str, str]) -> Allocation | None:
-    """None: not inside a Slurm job, or not on one of its nodes (an salloc on a login node)."""
+    """Returns None outside a Slurm job, and on a login node inside an salloc."""
     job_id, here = environ.get("SLURM_JOB_ID", ""), environ.get("SLURMD_NODENAME", "")
     if not job_id or not here:
         return None
@@ -100,5 +100,5 @@ def slurm_allocation(environ: Mapping[str, str]) -> Allocation | None:
 
 
 def may_start_tasks(job: Job) -> bool:
-    """Whether it looks as if the cluster would start processes for it, which are then not its children."""
+    """Returns whether the cluster may start processes for the job, which are then not its children."""
     return (job.requirements.nodes or 1) > 1 or any(_STARTERS.search(word) for word in job.argv)

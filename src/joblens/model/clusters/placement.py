@@ -21,22 +21,22 @@ class PlacementRequest(Struct, frozen=True, kw_only=True):
     queue: str  # of its ticket
     name: str
     requirements: Requirements
-    spec_job: int = 0  # which entry of the workflow file it came from: jobs of a sweep have the same
-    scheduler: str = ""  # the spec's Slurm scheduler that it names
+    spec_job: int = 0  # index of its entry in the workflow file: jobs of a sweep share it
+    scheduler: str = ""  # name of a Slurm scheduler in the spec
     priority: int = 0
 
 
 class AllocationState(enum.StrEnum):
-    """Of something that was asked of a cluster."""
+    """State of an allocation at the cluster."""
 
     WAITING = "waiting"
     RUNNING = "running"
-    ENDED = "ended"  # the pilot worker came to its end
+    ENDED = "ended"  # the pilot worker has exited
     GONE = "gone"  # killed from outside, lost with its machine, or never started
 
 
 class Placed(Struct, frozen=True, kw_only=True):
-    """One thing that was asked of a cluster, for these jobs or (an allocation) for a whole queue."""
+    """A request accepted by the cluster, for these jobs or (an allocation) for a whole queue."""
 
     placement: Placement
     uuids: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Placed(Struct, frozen=True, kw_only=True):
 
 
 class AllocationEnding(Struct, frozen=True, kw_only=True):
-    """Why a cluster ended an allocation together with its jobs: they end like this and do not run again."""
+    """Outcome of jobs whose allocation the cluster or a user ended: they do not run again."""
 
     status: Status  # cancelled or timeout
     reason: str  # of the outcome
@@ -56,10 +56,10 @@ class AllocationEvent(Struct, frozen=True, kw_only=True):
 
     job_id: str
     state: AllocationState
-    word: str = ""  # its own: PENDING, NODE_FAIL
+    word: str = ""  # the cluster's name for the state: PENDING, NODE_FAIL
     reason: str = ""  # Resources, Priority, QOSMaxJobsPerUserLimit
     uuids: tuple[str, ...] = ()
-    is_by_others: bool = False  # it ended, and neither its jobs nor how they were asked for are at fault
+    is_by_others: bool = False  # ended by no fault of its jobs or the request
     ending: AllocationEnding | None = None  # of its jobs; None: they run again elsewhere
 
 
@@ -70,7 +70,7 @@ class NodeCapacity(Struct, frozen=True, kw_only=True):
     memory_bytes: int | None = None
     gpus: int | None = None
     time_s: float | None = None  # until it has to end
-    usual_s: float | None = None  # how long jobs that do not say it themselves took so far
+    usual_s: float | None = None  # mean duration of jobs without a time limit so far
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -79,30 +79,30 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     store: str
     config: str = ""
     run_uuid: str = ""
-    queues: tuple[str, ...] = ()  # it looks for work in
-    tickets: tuple[str, ...] = ()  # or only these; of an array: the one at its own index
+    queues: tuple[str, ...] = ()  # it claims jobs from
+    tickets: tuple[str, ...] = ()  # or only these; in an array, the one at its own index
     is_array: bool = False
-    names: tuple[str, ...] = ()  # of the elements of an array, as the cluster is to show them
-    concurrency: int | None = None  # None: what it finds it was given
+    names: tuple[str, ...] = ()  # of the elements of an array, as shown by the cluster
+    concurrency: int | None = None  # None: as detected in the allocation
     memory_bytes: int | None = None
     most_jobs: int | None = None  # at a time
-    idle_s: float = 0.0  # for how long it stays without work; 0: it leaves when its tickets have ended
-    reserve_s: float = 60.0  # before its time is up it lets its jobs end
+    idle_s: float = 0.0  # exits after being idle for so long; 0: when its tickets have ended
+    reserve_s: float = 60.0  # stops claiming so long before its time is up
     placement: Placement | None = None
     walltime_s: float | None = None  # of its allocation
     env: dict[str, str] = field(default_factory=dict)
     listen: str = (
         ""  # a socket on which it receives tickets one by one (runners.nodes.listener), until it is idle
     )
-    user: str = ""  # whose jobs it runs; '': those of its own user
-    boot_id: str = ""  # of the machine with the store's file, which others must not open; '': any may
-    # Folders that cannot be seen from its machine, and what is used there instead.
+    user: str = ""  # owner of the jobs it runs; '': its own user
+    boot_id: str = ""  # of the only machine that may open the store's file; '': any may
+    # Folders that are not visible on its machine -> replacements there.
     elsewhere: dict[str, str] = field(default_factory=dict)
-    gpus: tuple[str, ...] | None = None  # devices it may give to jobs; None: what it finds it was given
+    gpus: tuple[str, ...] | None = None  # devices for its jobs; None: as detected in the allocation
 
 
 def queue_of_run(engine: str, run_uuid: str, scheduler: str = "") -> str:
-    """Of tickets that only pilot workers of the run may take. No queue that people name begins like that."""
+    """Returns the queue for pilot workers of one run. Names from users never begin with the mark."""
     return f"{CLUSTER_MARK}{engine}.{run_uuid}{'.' if scheduler else ''}{scheduler}"
 
 
@@ -111,7 +111,7 @@ def is_of_cluster(queue: str) -> bool:
 
 
 def is_for_any_worker(route: str) -> bool:
-    """Neither for workers that a cluster starts nor for workers with a label."""
+    """Returns whether the route is neither for pilot workers nor for workers with a label."""
     return not is_of_cluster(route) and not queue_and_label(route)[1]
 
 
@@ -119,7 +119,7 @@ JOB, ARRAY, ALLOCATION, TASK, WORKER, QUEUE = "job", "array", "allocation", "tas
 
 
 class Capacity(Struct, frozen=True, kw_only=True):
-    """Of one node, worker or machine, or of each of `count` alike. None: unknown or not limited."""
+    """Capacity of one node, worker or machine, or of each of `count` equal ones. None: unknown, unlimited."""
 
     name: str  # of the partition, node or worker
     count: int = 1
@@ -128,7 +128,7 @@ class Capacity(Struct, frozen=True, kw_only=True):
     gpus: float = 0
     time_limit_s: float | None = None
     queues: tuple[str, ...] = ()  # that a worker serves
-    resources: dict[str, float] = {}  # named by the cluster itself
+    resources: dict[str, float] = {}  # custom resources of the cluster
     is_default: bool = False
 
 
@@ -139,18 +139,18 @@ class PlannedRequest(Struct, frozen=True, kw_only=True):
     kind: str
     name: str
     count: int = 1
-    jobs: tuple[int, ...] = ()  # indexes in the plan; of an allocation, those that share it
-    action: int | None = None  # index of the workflow's action that asks for it; None: its jobs are ready
+    jobs: tuple[int, ...] = ()  # indexes in the plan; for an allocation, of the jobs that share it
+    action: int | None = None  # index of the action that requests it; None: requested for ready jobs
     nodes: int = 1
     cpus: float | None = None  # of each node
     memory_bytes: int | None = None
     gpus: int = 0
-    resources: dict[str, float] = {}  # named by the cluster itself, of each node
+    resources: dict[str, float] = {}  # custom resources of each node
     walltime_s: float | None = None
     partition: str = ""
     at_once: int | None = None  # jobs that can run at a time; None: the cluster decides
     argv: tuple[str, ...] = ()  # of sbatch
-    script: str = ""  # that sbatch reads from its standard input
+    script: str = ""  # standard input of sbatch
 
 
 class PreviewStep(Struct, frozen=True):

@@ -4,9 +4,8 @@ from msgspec import Struct, field
 
 # Reasons of outcomes that Slurm decided.
 CANCELLED_REASON = "slurm-cancelled"  # by scancel
-WALLTIME_REASON = "slurm-walltime"  # the allocation's time was up
-
-# The job is over and will not run again.
+WALLTIME_REASON = "slurm-walltime"  # the allocation reached its walltime
+# States of jobs that are over and will not run again.
 ENDED_STATES = frozenset(
     (
         *("COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "CANCELLED", "NODE_FAIL", "PREEMPTED"),
@@ -31,11 +30,11 @@ class QueuedJob(Struct, frozen=True, kw_only=True):
     partition: str = ""
     account: str = ""
     qos: str = ""
-    nodes: tuple[str, ...] = ()  # it has
+    nodes: tuple[str, ...] = ()
     node_count: int | None = None
     cpus: int | None = None
     submitted_at_us: int | None = None
-    starts_at_us: int | None = None  # it did, or is expected to
+    starts_at_us: int | None = None  # actual or expected
     time_limit_s: float | None = None
     time_left_s: float | None = None
 
@@ -52,16 +51,16 @@ class Partition(Struct, frozen=True, kw_only=True):
     max_time_s: float | None = None  # None: no limit
     default_time_s: float | None = None
     nodes: int = 0
-    cpus_per_node: int = 0  # the least of them
+    cpus_per_node: int = 0  # of the smallest node
     memory_per_node_bytes: int = 0
     gpus_per_node: int = 0
     state: str = ""  # of the nodes
 
 
 class SlurmRow(Struct, frozen=True, kw_only=True):
-    """One line of sacct: a job, or a step of one. None and '': sacct says nothing."""
+    """One line of sacct: a job, or a step of one. None and '': not reported."""
 
-    job_id: str  # 123, 123_4, 123+1; of a step with what follows: 123.batch, 123_4.0
+    job_id: str  # 123, 123_4, 123+1; of a step: 123.batch, 123_4.0
     raw_id: str = ""
     cluster: str = ""
     name: str = ""
@@ -70,7 +69,7 @@ class SlurmRow(Struct, frozen=True, kw_only=True):
     account: str = ""
     partition: str = ""
     qos: str = ""
-    state: str = ""  # without who cancelled it
+    state: str = ""  # without 'by UID'
     cancelled_by: str = ""
     exit_code: str = ""  # code:signal
     reason: str = ""
@@ -81,7 +80,7 @@ class SlurmRow(Struct, frozen=True, kw_only=True):
     started_at_us: int | None = None
     ended_at_us: int | None = None
     elapsed_s: float | None = None
-    time_limit_s: float | None = None  # None: not said, or no limit
+    time_limit_s: float | None = None  # None: unknown or unlimited
     allocated_cpus: int | None = None
     asked_cpus: int | None = None
     node_count: int | None = None
@@ -107,17 +106,17 @@ class SlurmRow(Struct, frozen=True, kw_only=True):
 
     @property
     def of_job(self) -> str:
-        """The id of the job that it is, or is a step of."""
+        """Returns the id of the job, also for a step."""
         return self.job_id.partition(".")[0]
 
     @property
     def step(self) -> str:
-        """batch, extern, 0; '' of a job."""
+        """Returns batch, extern, 0; '' for a job."""
         return self.job_id.partition(".")[2]
 
 
 class SlurmJob(Struct, frozen=True, kw_only=True):
-    """A job with its steps, as sacct tells of them."""
+    """A job with its steps, from sacct."""
 
     row: SlurmRow
     steps: tuple[SlurmRow, ...] = ()

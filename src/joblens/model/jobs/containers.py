@@ -8,22 +8,22 @@ APPTAINER = "apptainer"
 ENGINES = ("docker", "podman", APPTAINER)
 _DEVICE_STARTS = ("/", "nvidia.com/", "amd.com/", "intel.com/")
 _PATH_STARTS = ("/", ".", "~")
-# Apptainer starts the command as a child of its own: there is no engine that could take these.
+# Apptainer starts the command as its child: there is no engine to take these.
 _OF_ENGINES_ONLY = ("socket", "name", "devices", "user", "entrypoint", "pull")
 
 
 def is_path(source: str) -> bool:
-    """Whether a volume's source is a folder of the machine; else it names a volume of the engine."""
+    """Returns whether a volume's source is a folder of the machine, not a volume of the engine."""
     return source.startswith(_PATH_STARTS)
 
 
 def volume_problem(text: str) -> str:
-    """'' for SOURCE:TARGET and SOURCE:TARGET:ro."""
+    """Returns '' for SOURCE:TARGET and SOURCE:TARGET:ro."""
     parts = text.split(":")
     if len(parts) not in (2, 3) or not all(parts):
         return "expected SOURCE:TARGET or SOURCE:TARGET:ro"
     if not parts[1].startswith("/"):
-        return f"the target {parts[1]} has to begin with /"
+        return f"the target {parts[1]} must begin with /"
     return ""
 
 
@@ -32,7 +32,7 @@ def device_problem(text: str) -> str:
 
 
 def container_problems(container: ContainerJob) -> Iterator[tuple[str, str]]:
-    """(key, message) of each field that cannot be used."""
+    """Yields (key, message) for each invalid field."""
     if not container.image.strip():
         yield "image", "must not be empty"
     for text in container.volumes:
@@ -50,7 +50,7 @@ def container_problems(container: ContainerJob) -> Iterator[tuple[str, str]]:
 
 
 def apptainer_words(container: ContainerJob, argv: tuple[str, ...], *, gpus: int | None) -> tuple[str, ...]:
-    """The command as Apptainer runs it. It has no engine in between, so the job is measured as any other."""
+    """Returns the command line for Apptainer. No engine is involved, so the job is measured as any other."""
     options: list[str] = []
     for volume in container.volumes:
         options += ["--bind", volume]

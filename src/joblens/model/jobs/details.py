@@ -25,17 +25,17 @@ class ThreadUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_cpu: int | None = None
     cpus_allowed: str = ""  # as the kernel lists them: 0-3,8
     is_alive: bool = True
-    # of a process, so of its first thread alone
+    # of a process, so only for its first thread
     parent: int | None = None  # the process that started it, as first seen
     started_at_us: int | None = None
-    ended_at_us: int | None = None  # when it was first missing; None: it lived to the last reading
+    ended_at_us: int | None = None  # when it was first missing; None: alive at the last reading
 
 
 class ThreadTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_us: int
     threads: tuple[ThreadUse, ...] = ()  # the hottest, hottest first
     seen: int = 0  # number of threads measured
-    unread: int = 0  # more that were there, and have not been read once
+    unread: int = 0  # further threads, never read
     cpu_usec: int = 0  # of all measured threads
     wait_usec: int | None = None
     migrations: int | None = None
@@ -43,14 +43,14 @@ class ThreadTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Endpoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All traffic of the job with one remote address and port, as far as its sockets were sampled."""
+    """Traffic of the job with one remote address and port, as far as its sockets were sampled."""
 
     protocol: str  # tcp, udp
     address: str
     port: int
     sockets: int = 0  # so far
-    gone: int = 0  # of them, closed since: traffic after the last sample is missing
-    is_listener: bool = False  # the job accepts connections at that port of its own
+    gone: int = 0  # of these, closed since: traffic after the last sample is missing
+    is_listener: bool = False  # the job accepts connections at this port
     rx_bytes: int | None = None
     tx_bytes: int | None = None
     retransmits: int | None = None
@@ -109,9 +109,9 @@ class GpuFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     power_limit_mw: int | None = None
     compute_mode: str = ""
     ecc_enabled: bool | None = None
-    parent: str = ""  # id of the GPU that a MIG instance is a part of
+    parent: str = ""  # of a MIG instance: id of its GPU
     sources: dict[str, str] = {}  # group of numbers -> where they are read
-    unknown: dict[str, str] = {}  # number -> why it is not known of this device
+    unknown: dict[str, str] = {}  # number -> why it is unknown for this device
 
 
 class ContainerFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -131,7 +131,7 @@ class ContainerFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     pids: int | None = None
     volumes: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
-    startup_s: float | None = None  # from asking for it to its first instruction
+    startup_s: float | None = None  # from the request to its first instruction
     overhead: dict[str, float] = {}  # resources of the engine's own processes, by number
     unknown: dict[str, str] = {}
 
@@ -144,7 +144,7 @@ class OperatorUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     index: int  # index in the recipe, from 0
     name: str
-    wall_s: float = 0.0  # of all partitions together, which ran side by side
+    wall_s: float = 0.0  # summed over all partitions, which ran in parallel
     cpu_usec: int | None = None
     memory_peak_bytes: int | None = None  # of the worker that needed the most
     read_bytes: int | None = None
@@ -152,7 +152,7 @@ class OperatorUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rows_in: int | None = None
     rows_out: int | None = None
     rejected: int = 0
-    partitions: int = 0  # that are through with it
+    partitions: int = 0  # completed ones
 
 
 class StepUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -187,12 +187,12 @@ class OperatorTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     at_us: int
     operators: tuple[OperatorUse, ...] = ()  # in the order of the recipe
-    steps: tuple[StepUse, ...] = ()  # in the order in which they come
+    steps: tuple[StepUse, ...] = ()  # in order
     workers: int = 0
     partitions: int = 0
     largest_partition_bytes: int | None = None
     job_dir: str = ""
-    runs: int = 0  # of the job, all of them counted here
+    runs: int = 0  # of the job, all included here
     rejects: tuple[RejectReason, ...] = ()  # the most frequent first
 
 
@@ -203,9 +203,9 @@ class NodePart(Struct, frozen=True, kw_only=True, omit_defaults=True):
     usage: Usage = Usage()
     processes: int | None = None  # included ones
     tasks: tuple[int, ...] = ()  # ranks
-    is_first: bool = False  # where its command was started
+    is_first: bool = False  # the command was started here
     accounting: str = ""
-    error: str = ""  # why nothing, or not all, is known of it
+    error: str = ""  # why numbers are missing
 
 
 class NodeTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -214,12 +214,12 @@ class NodeTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ClusterAccount(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The cluster's own accounting of a job. Sampled: shown besides our numbers, never instead."""
+    """The cluster's accounting of a job. It is sampled, so it never replaces the numbers of joblens."""
 
     source: str  # sacct
     job_id: str
     state: str = ""
-    exit_code: str = ""  # as it writes it: 3:0
+    exit_code: str = ""  # in its notation: 3:0
     elapsed_s: float | None = None
     time_limit_s: float | None = None
     cpu_usec: int | None = None
@@ -232,7 +232,7 @@ class ClusterAccount(Struct, frozen=True, kw_only=True, omit_defaults=True):
     submitted_at_us: int | None = None
     started_at_us: int | None = None
     ended_at_us: int | None = None
-    is_shared: bool = False  # of an allocation in which other jobs ran too: not of this job alone
+    is_shared: bool = False  # of a whole allocation that other jobs used too
     fields: dict[str, str] = {}  # other numbers, by the cluster's names
 
 
@@ -245,10 +245,10 @@ class Details(Struct, frozen=True, kw_only=True, omit_defaults=True):
     operators: OperatorTable | None = None  # of a recipe
     nodes: NodeTable | None = None  # of a job of several nodes
     cluster: ClusterAccount | None = None
-    unknown: dict[str, str] = {}  # part -> why there is nothing
+    unknown: dict[str, str] = {}  # part -> why it is missing
 
     def updated(self, newer: "Details") -> "Details":
-        """Replaces parts by those of `newer`, unless they are older: writes from a journal may come late."""
+        """Replaces parts by those of `newer`, unless they are older: writes from a journal may be late."""
         parts: dict[str, Any] = {
             "threads": _latest(self.threads, newer.threads),
             "endpoints": _latest(self.endpoints, newer.endpoints),
@@ -260,7 +260,7 @@ class Details(Struct, frozen=True, kw_only=True, omit_defaults=True):
             "cluster": newer.cluster or self.cluster,
         }
         unknown = {**self.unknown, **newer.unknown}
-        # Why there was nothing yet is no news once there is something.
+        # The reason why a part was missing is dropped once the part exists.
         return Details(
             **parts, unknown={part: why for part, why in unknown.items() if parts.get(part) is None}
         )
@@ -287,7 +287,7 @@ class CodeVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Program(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file that the command starts: the program, an interpreter's script."""
+    """A file that the command starts: a program, or a script of an interpreter."""
 
     path: str
     sha256: str = ""
@@ -313,7 +313,7 @@ class Provenance(Struct, frozen=True, kw_only=True, omit_defaults=True):
     versions: dict[str, str] = field(default_factory=dict)  # joblens, python, packages the command can import
     environment: dict[str, str] = field(default_factory=dict)  # by allow-list, without secrets
     limits: dict[str, str] = field(default_factory=dict)  # umask, stack, open files
-    unknown: dict[str, str] = field(default_factory=dict)  # part -> why there is nothing
+    unknown: dict[str, str] = field(default_factory=dict)  # part -> why it is missing
 
 
 def digest_of(provenance: Provenance) -> str:

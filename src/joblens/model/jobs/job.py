@@ -16,7 +16,7 @@ class Code:
     """Kind of a finding; docs/findings.md has a section for each. Constants: an enum of so many members would
     cost every start of joblens 0.6 ms."""
 
-    # why it ended
+    # end
     EXIT_CODE = "exit-code"
     SIGNAL = "signal"
     TIMED_OUT = "timed-out"
@@ -26,12 +26,12 @@ class Code:
     STOPPED_BY_SYSTEMD = "stopped-by-systemd"
     LOST = "lost"
     NOT_STARTED = "not-started"
-    # events on the way
+    # events while it ran
     CHILD_OUT_OF_MEMORY = "child-out-of-memory"
     LEFTOVERS = "leftovers"
     LEAK_SUSPECTED = "leak-suspected"
     TAKEN_UP_AGAIN = "taken-up-again"
-    # what it waited for
+    # waits
     CPU_THROTTLED = "cpu-throttled"
     CPU_PRESSURE = "cpu-pressure"
     IO_PRESSURE = "io-pressure"
@@ -39,11 +39,11 @@ class Code:
     SWAPPED = "swapped"
     MAJOR_FAULTS = "major-faults"
     GPU_THROTTLED = "gpu-throttled"
-    # time that went into starting
+    # start-up time
     SLOW_START = "slow-start"
     MANY_PROCESSES = "many-processes"
     SHORT_JOBS = "short-jobs"
-    # request against use
+    # requests and use
     MEMORY_NEAR_LIMIT = "memory-near-limit"
     MEMORY_UNUSED = "memory-unused"
     CPUS_UNUSED = "cpus-unused"
@@ -53,7 +53,7 @@ class Code:
     GPU_IDLE = "gpu-idle"
     MORE_THAN_THERE_IS = "more-than-there-is"
     LIMIT_NOT_ENFORCED = "limit-not-enforced"
-    # how far the numbers can be trusted
+    # quality of the numbers
     LOWER_BOUNDS = "lower-bounds"
     SHARED = "shared-measurement"
 
@@ -77,14 +77,14 @@ class RunLink(Struct, frozen=True, omit_defaults=True):
 
 
 class FileStamp(Struct, frozen=True, omit_defaults=True):
-    """A file or a dataset as a job found or left it."""
+    """State of a file or dataset before or after a job."""
 
     path: str
-    size: int | None = None  # None: it was not there, or is a folder
-    mtime_ns: int | None = None  # None: it was not there
-    digest: str | None = None  # sha256 of the content, where it was read (before: 32 digits of blake2b)
+    size: int | None = None  # None: missing, or a folder
+    mtime_ns: int | None = None  # None: missing
+    digest: str | None = None  # sha256 of the content, if it was read (formerly 32 digits of blake2b)
     is_guess: bool = False  # named in the command, not declared as input
-    files: int | None = None  # in a dataset, which is a directory; None: it is no dataset
+    files: int | None = None  # in a dataset, which is a directory; None: not a dataset
     hash_mode: str = ""  # of a dataset: input of its digest
 
 
@@ -96,12 +96,12 @@ class Status(enum.StrEnum):
     QUEUED = "queued"  # known, not started
     RUNNING = "running"  # started, not ended
     SUCCESS = "success"  # ended with exit code 0
-    FAILED = "failed"  # ended with another exit code or by a signal, out-of-memory included
-    TIMEOUT = "timeout"  # ended by joblens because its time was up
+    FAILED = "failed"  # ended with another exit code or by a signal, including out of memory
+    TIMEOUT = "timeout"  # stopped by joblens because its time was up
     ERROR = "error"  # could not be started, or its host program raised
-    CANCELLED = "cancelled"  # cancelled by a user, or ended with the login session or the machine
+    CANCELLED = "cancelled"  # by a user, or with the login session or the machine
     MEASURED = "measured"  # only observed (attach): its end is unknown, or it still runs
-    LOST = "lost"  # its supervisor died and the outcome cannot be known
+    LOST = "lost"  # its owner died and the outcome is unknown
 
     @property
     def is_final(self) -> bool:
@@ -109,7 +109,7 @@ class Status(enum.StrEnum):
 
     @property
     def is_failure(self) -> bool:
-        """It ended, and not as it should have, as far as that is known."""
+        """Returns whether it ended without success; False if its end is unknown."""
         return self.is_final and self not in (Status.SUCCESS, Status.MEASURED)
 
 
@@ -127,7 +127,7 @@ class Granularity(enum.StrEnum):
 class RetryLost(enum.StrEnum):
     """Policy for jobs whose worker was lost after it may have started them."""
 
-    NEVER = "never"  # it must not run twice: it ends as `lost`
+    NEVER = "never"  # must not run twice: ends as `lost`
     SAFE = "safe"  # another worker runs it again
 
 
@@ -139,7 +139,7 @@ class Requirements(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpus: int | None = None
     pids: int | None = None
     timeout_s: float | None = None
-    nodes: int | None = None  # it spans, where there are several; here it has this one
+    nodes: int | None = None  # on a cluster; elsewhere it runs on one
 
 
 class EarlySignal(Struct, frozen=True, omit_defaults=True):
@@ -147,14 +147,14 @@ class EarlySignal(Struct, frozen=True, omit_defaults=True):
 
     signal: int
     lead_s: float
-    is_grace: bool = False  # the lead is all the time it gets: at the time-out it is killed
+    is_grace: bool = False  # the lead is the grace period: at the time-out it is killed
 
 
 class ContainerJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job that runs inside a container which joblens makes for it."""
+    """Container of a job, created by joblens."""
 
     image: str
-    engine: str = ""  # docker, podman; '': the first that answers
+    engine: str = ""  # docker, podman, apptainer; '': the first available one
     socket: str = ""
     name: str = ""
     volumes: tuple[str, ...] = ()  # SOURCE:TARGET[:ro]
@@ -163,7 +163,7 @@ class ContainerJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     user: str = ""
     workdir: str = ""
     entrypoint: str = ""
-    pull: bool = False  # fetch the image first when it is not there
+    pull: bool = False  # fetch the image first if it is missing
 
 
 class Owner(Struct, frozen=True):
@@ -173,7 +173,7 @@ class Owner(Struct, frozen=True):
     pid: int
     start_ticks: int
     boot_id: str
-    pid_namespace: int = 0  # in which the pid counts; 0: not known
+    pid_namespace: int = 0  # of the pid; 0: unknown
 
 
 EVERY_GPU = "all"  # of a job's devices
@@ -208,31 +208,30 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
     notify: tuple[str, ...] = ()
     user: str = ""
     background: bool = False  # waits in the store for the supervisor
-    created_by: Owner | None = None  # who starts it; of a background job: who submitted it
+    created_by: Owner | None = None  # process that starts it; of a background job: that submitted it
     run: RunLink | None = None  # of a workflow
-    inputs: tuple[FileStamp, ...] = ()  # files it was started with
-    gpu_devices: tuple[str, ...] = ()  # it was given; EVERY_GPU: all there are
-    command_digest: str = ""  # of everything that determines it; changed: it must run again
+    inputs: tuple[FileStamp, ...] = ()  # state of its input files at the start
+    gpu_devices: tuple[str, ...] = ()  # assigned ones; EVERY_GPU: all of the machine
+    command_digest: str = ""  # of everything that determines its result; if it changes, the job runs again
     limits_resources: bool = True  # False: of its requirements only the time-out is enforced
-    timeout_exit_code: int = 124  # status in its record if joblens ended it
+    timeout_exit_code: int = 124  # exit code in its record after a time-out
     oom_exit_code: int = 137
     probes: tuple[str, ...] | None = None  # measured besides CPU, memory, I/O; None: the default
-    cpu_list: str = ""  # CPUs it is bound to: 0-3,8
+    cpu_list: str = ""  # CPU affinity: 0-3,8
     container: ContainerJob | None = None
     attached: str = ""  # target of attach: process 42, container web, control group /x
     grid_co2_g_per_kwh: float | None = None  # of its electricity, from the settings
     rerun_of: str = ""  # uuid of the job that it repeats
-    queue: str = ""  # queued for workers of that queue; its owner is the holder of its ticket
-    label: str = ""  # only workers with exactly this one run it; '': only workers without one
-    artifacts: tuple[str, ...] = ()  # patterns of files it leaves, relative to its working directory
+    queue: str = ""  # for workers of this queue; its owner is the holder of its ticket
+    label: str = ""  # of workers that may run it; '': only workers without one
+    artifacts: tuple[str, ...] = ()  # patterns of output files, relative to its working directory
     outputs: tuple[str, ...] = ()  # paths of its declared outputs
-    seeds: dict[str, str] = field(
-        default_factory=dict
-    )  # of chance, as found in parameters, words, environment
+    # random seeds in parameters, arguments and environment
+    seeds: dict[str, str] = field(default_factory=dict)
 
 
 def is_of_workflow(job: Job) -> bool:
-    """Whether it is shown as a job of a workflow. A command on a cluster has a run of its own too."""
+    """Returns whether it is shown as a job of a workflow. A single command on a cluster has a run too."""
     return job.run is not None and not job.run.is_command
 
 
@@ -240,15 +239,15 @@ class Placement(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Allocation of a job on a cluster."""
 
     engine: str  # ray, slurm
-    job_id: str = ""  # the cluster's own: 123, 123_4; of Ray: its task
+    job_id: str = ""  # id at the cluster: 123, 123_4; of a Ray task
     cluster: str = ""
     partition: str = ""
     account: str = ""
     qos: str = ""
     nodes: tuple[str, ...] = ()
     node_id: str = ""  # of Ray
-    is_allocation: bool = False  # shared with other jobs, in parallel or one after the other
-    asked: dict[str, str] = field(default_factory=dict)  # resources in the cluster's terms: --mem=2G, CPU=2
+    is_allocation: bool = False  # shared with other jobs, in parallel or in sequence
+    asked: dict[str, str] = field(default_factory=dict)  # requested resources: --mem=2G, CPU=2
 
 
 class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -256,14 +255,14 @@ class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     number: int = 1
     started_at_us: int
-    started_mono_ns: int | None = None  # of the boot that `owner` names
+    started_mono_ns: int | None = None  # in the boot of `owner`
     owner: Owner
     pid: int | None = None
     pid_start_ticks: int | None = None
     launcher_pid: int | None = None
     launcher_start_ticks: int | None = None
     accounting: str = ""  # cgroup-v2, cgroup-hybrid, cgroup-v1, process-tree, none, in-process
-    accounting_reason: str = ""  # why no control groups with all controllers; empty: it had them
+    accounting_reason: str = ""  # why it has no control groups with all controllers; empty: it has them
     groups: dict[str, str] = field(default_factory=dict)  # hierarchy -> directory of the job's group
     base: dict[str, int] = field(default_factory=dict)  # counters of reused groups at the start
     enforced_by: dict[str, str] = field(default_factory=dict)  # limit -> mechanism
@@ -272,9 +271,9 @@ class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpu_count: int | None = None
     memory_total_bytes: int | None = None
     gpu_count: int | None = None  # measured if GPUs were requested
-    gpu_devices: tuple[str, ...] = ()  # it was given, by a worker that chose them too
-    placement: Placement | None = None  # by a cluster
-    provenance: str = ""  # digest of its environment (Provenance)
+    gpu_devices: tuple[str, ...] = ()  # assigned ones, also if the worker chose them
+    placement: Placement | None = None  # on a cluster
+    provenance: str = ""  # digest of its Provenance
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -322,12 +321,12 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     instructions: int | None = None
     cycles: int | None = None
     cpu_migrations: int | None = None
-    memory_rss_sum_peak_bytes: int | None = None  # of imported files alone; shared pages count several times
+    memory_rss_sum_peak_bytes: int | None = None  # imported jobs only; shared pages count several times
     sources: dict[str, str] = field(default_factory=dict)  # number or group of numbers -> where read
     unknown: dict[str, str] = field(default_factory=dict)  # number -> why it is None
     lower_bounds: tuple[str, ...] = ()
     estimates: tuple[str, ...] = ()  # numbers that may be above or below the truth
-    # unreclaimable; '': with mapped files, from an older joblens or another system
+    # 'unreclaimable'; '': includes mapped files (from an older joblens or another system)
     memory_peak_basis: str = ""
     shared: bool = False  # in-process measurements that overlapped
 
@@ -343,7 +342,7 @@ USAGE_NUMBERS: tuple[str, ...] = tuple(
 class Artifact(Struct, frozen=True, omit_defaults=True):
     path: str  # relative to the working directory
     bytes: int
-    sha256: str = ""  # of files that are not too large to read for it
+    sha256: str = ""  # '' for large files
 
 
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -359,20 +358,20 @@ class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
     has_result: bool = False
     usage: Usage = Usage()
-    profile: dict[str, Any] | None = None  # analysis.profile
+    profile: dict[str, Any] | None = None  # analysis.numbers.profile
     findings: tuple[Finding, ...] = ()
     samples: int = 0
-    sampling_interval_s: float | None = None  # the real spacing
+    sampling_interval_s: float | None = None  # as measured
     leftovers: int = 0  # processes that outlived the main one
     stdout_bytes: int | None = None
     stderr_bytes: int | None = None
     stderr_tail: str = ""
     stdout_tail: str = ""  # of jobs that ran on a worker
     artifacts: tuple[Artifact, ...] = ()  # files that matched its patterns and are newer than its start
-    worker: str = ""  # that ran it
-    work_dir: str = ""  # where, on that machine, if it was a folder of the job's own
-    outputs: tuple[FileStamp, ...] = ()  # declared outputs, as it left them
-    inputs: tuple[FileStamp, ...] = ()  # input files whose content was hashed while it ran
+    worker: str = ""
+    work_dir: str = ""  # on the worker's machine, if the job had its own folder
+    outputs: tuple[FileStamp, ...] = ()  # state of declared outputs at its end
+    inputs: tuple[FileStamp, ...] = ()  # input files that were hashed while it ran
 
 
 class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -419,7 +418,7 @@ class ExitUsage(Struct, frozen=True, kw_only=True):
     user_usec: int = 0
     system_usec: int = 0
     max_rss_bytes: int = 0
-    rss_floor_bytes: int = 0  # a max_rss at or below this is the launcher's own, not the job's
+    rss_floor_bytes: int = 0  # max_rss of the launcher: values up to this are not the job's
     faults_minor: int = 0
     faults_major: int = 0
     context_switches_voluntary: int = 0
@@ -431,12 +430,12 @@ class ExitUsage(Struct, frozen=True, kw_only=True):
     io_read_bytes: int | None = None
     io_write_bytes: int | None = None
     io_removed_bytes: int | None = (
-        None  # of these: in files removed, or truncated, before they reached a device
+        None  # of these: in files removed or truncated before they reached a device
     )
     reaped: int = 0
 
 
-# While the job's first processes live: known to be nothing, which is not the same as unknown.
+# While the job's first processes live: known to be zero, not unknown.
 NOTHING_REAPED = ExitUsage(
     io_call_read_bytes=0,
     io_call_write_bytes=0,

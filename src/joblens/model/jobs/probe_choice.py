@@ -1,6 +1,4 @@
-"""Probes besides CPU, memory, I/O and processes: the user's choice, and this machine's capabilities."""
-
-from enum import StrEnum
+"""Probes besides CPU, memory, I/O and processes, and the user's choice of them."""
 
 from msgspec import Struct
 
@@ -8,7 +6,7 @@ from joblens.model.errors import InputError
 
 
 class Instrument(Struct, frozen=True):
-    """Gives numbers (`groups` under which a record names their source) or a part of the details."""
+    """A probe for numbers (`groups`: keys of their sources in a record) or for a part of the details."""
 
     about: str
     groups: tuple[str, ...] = ()
@@ -33,7 +31,7 @@ _SETS = {"all": ALL_PROBES, "none": (), "default": DEFAULT_PROBES}
 
 
 def chosen_probes(text: str, default: tuple[str, ...] = DEFAULT_PROBES) -> tuple[str, ...]:
-    """'all', 'none', 'default' or names, with commas between them; '+NAME' and '-NAME' change the default.
+    """Parses 'all', 'none', 'default' or comma-separated names; '+NAME' and '-NAME' change the default.
     Raises InputError."""
     words = [word.strip().lower() for word in text.split(",") if word.strip()]
     if not words:
@@ -59,38 +57,3 @@ def _named(name: str, word: str) -> tuple[str, ...]:
 
 
 _HINT = f"one or more of {', '.join(ALL_PROBES)}; or all, none, default; +NAME and -NAME change the default"
-
-
-SLOTS = "slots (map, workflows)"  # name of their row in the area accounting
-
-
-class Way(StrEnum):
-    """How jobs come to their control groups."""
-
-    SCOPE = "systemd-scope"  # below a scope that systemd makes for joblens
-    OWN_GROUP = "own-group"  # below the group joblens runs in, or one above it
-    INSIDE_JOB = "inside-job"  # below the group of the joblens job that joblens runs in
-    CONFIGURED = "configured"  # below limits.cgroup_parent
-    WITHOUT_CONTROLLERS = "without-controllers"  # groups that count CPU time only
-    PROCESS_TREE = "process-tree"  # no groups
-    NONE = "none"  # jobs cannot start
-
-
-class Capability(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`mechanism`: how it works, if available; `reason` and `fix`: why not or only partly, and what helps.
-
-    One that does not apply is an alternative that this machine does not need: neither available nor missing.
-    """
-
-    area: str  # accounting, numbers, limits, ending, output, containers, storage, clusters, extras
-    name: str
-    available: bool
-    mechanism: str = ""
-    reason: str = ""
-    fix: str = ""
-    applies: bool = True
-    way: Way | None = None  # in the area accounting, the mechanism for jobs
-
-    @property
-    def is_gap(self) -> bool:
-        return self.applies and not self.available

@@ -43,7 +43,7 @@ class GpuReading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     pcie_generation: int | None = None
     pcie_width: int | None = None
     throttle_reasons: int | None = None  # bits as NVML names them
-    processes: int | None = None  # of anybody
+    processes: int | None = None  # of all users
     processes_memory_bytes: int | None = None
     job_processes: int | None = None
     job_memory_bytes: int | None = None
@@ -178,12 +178,12 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     host_energy_dram_uj: int | None = None
     host_network_rx_bytes: int | None = None
     host_network_tx_bytes: int | None = None
-    # memory that can be reclaimed, or is a file's
+    # reclaimable memory and mapped files
     memory_slab_reclaimable_bytes: int | None = None
     memory_largest_process_file_bytes: int | None = None  # mapped files of the process with the highest mark
-    # of imported files alone: resident sizes of all processes added up, shared pages several times
+    # imported jobs only: sum of the resident sizes of all processes; shared pages count several times
     memory_rss_sum_bytes: int | None = None
-    # tables: one entry a device
+    # tables: one entry per device
     devices: dict[str, DeviceIo] | None = None
     gpus: dict[str, GpuReading] | None = None  # by GpuFacts.id; {}: it uses none
     interfaces: dict[str, InterfaceIo] | None = None
@@ -199,7 +199,7 @@ SAMPLE_COLUMNS: tuple[str, ...] = tuple(
 
 
 def sample_from_row(row: Sequence[Any], width: int = len(SAMPLE_COLUMNS)) -> Sample:
-    """Returns the sample of a row that `astuple` made: `width` columns, then the tables.
+    """Returns the sample from a row of `astuple`: `width` columns, then the tables.
 
     Skips columns and tables of a newer joblens.
     """

@@ -1,7 +1,7 @@
 """Trace context of jobs and runs (W3C Trace Context), derived from their ids.
 
 Every process computes the same ids, so that spans of a driver, of workers on other machines and of the jobs
-themselves join one trace without talking to each other.
+themselves join one trace without communication.
 """
 
 import re
@@ -29,14 +29,14 @@ class TraceParent(Struct, frozen=True):
 
 
 class SpanContext(Struct, frozen=True):
-    """Ids of one span and of the one above it, if any."""
+    """Ids of one span and of its parent, if any."""
 
     own: TraceParent
     parent_span_id: str = ""
 
 
 def parse_traceparent(text: str | None) -> TraceParent | None:
-    """Returns None for text that is no valid header, as the standard demands."""
+    """Returns None for an invalid header, as the standard demands."""
     match = _HEADER.fullmatch(text.strip()) if text else None
     if match is None or not int(match["trace"], 16) or not int(match["span"], 16):
         return None
@@ -48,7 +48,7 @@ def span_id_of(uuid: str) -> str:
 
 
 def trace_of_run(run_uuid: str, caller: TraceParent | None) -> SpanContext:
-    """The span of a run; `caller`: context that the run was started in."""
+    """Returns the span of a run; `caller`: context in which the run was started."""
     if caller is None:
         return SpanContext(TraceParent(_trace_id_of(run_uuid), span_id_of(run_uuid)))
     own = TraceParent(caller.trace_id, span_id_of(run_uuid), caller.is_sampled)
@@ -56,7 +56,7 @@ def trace_of_run(run_uuid: str, caller: TraceParent | None) -> SpanContext:
 
 
 def trace_of_job(job: Job) -> SpanContext:
-    """The span of an attempt: below its run, or below the caller named in the job's environment."""
+    """Returns the span of an attempt: below its run, or below the caller in the job's environment."""
     caller = parse_traceparent(job.env.get(TRACE_VARIABLE))
     if not is_of_workflow(job) or job.run is None:
         return trace_of_run(job.uuid, caller)
@@ -66,7 +66,7 @@ def trace_of_job(job: Job) -> SpanContext:
 
 
 def trace_variables(job: Job) -> dict[str, str]:
-    """Environment for the job, so that its own spans join."""
+    """Returns the environment with which the job's own spans join the trace."""
     return {TRACE_VARIABLE: trace_of_job(job).own.header}
 
 

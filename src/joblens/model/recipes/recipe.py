@@ -1,4 +1,4 @@
-"""Recipe: operators over a dataset and the plan made of them, the resources it has, the events of its job."""
+"""Recipe: operators over a dataset, its plan and resources, and the events of its job."""
 
 import enum
 from typing import Any
@@ -16,9 +16,9 @@ class Executor(enum.StrEnum):
 
 class CheckpointStrategy(enum.StrEnum):
     EVERY_OP = "every_op"
-    EVERY_PARTITION = "every_partition"  # once, behind the last operator before the partitions meet again
+    EVERY_PARTITION = "every_partition"  # once, after the last operator before a global one
     EVERY_N_OPS = "every_n_ops"
-    MANUAL = "manual"  # behind the operators that are named
+    MANUAL = "manual"  # after the named operators
     DISABLED = "disabled"
 
 
@@ -47,18 +47,18 @@ class PartitionSettings(Struct, frozen=True, kw_only=True):
     num_of_partitions: int | None = None
     target_size_mb: float | None = None
     max_size_mb: float | None = None
-    max_concurrent_partitions: int | None = None  # None: as many as there are workers
-    max_retries: int = 3  # of a partition that failed
+    max_concurrent_partitions: int | None = None  # None: one per worker
+    max_retries: int = 3  # of a failed partition
 
 
 class Recipe(Struct, frozen=True, kw_only=True):
-    """All paths are absolute and all placeholders filled in, except {job_id} before there is a job."""
+    """All paths are absolute and all placeholders resolved, except {job_id} before the job exists."""
 
     dataset_path: tuple[str, ...]  # files, folders and patterns
     export_path: str
     work_dir: str
     process: tuple[OperatorCall, ...]
-    name: str = ""  # project_name, or the file's own
+    name: str = ""  # project_name, or the name of the file
     executor: Executor = Executor.LOCAL
     executor_type: str = "default"  # as it was written
     np: int = DEFAULT_NP
@@ -67,7 +67,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
     image_key: str = "images"
     audio_key: str = "audios"
     video_key: str = "videos"
-    export_type: str = ""  # jsonl, json, parquet; "": as the path ends
+    export_type: str = ""  # jsonl, json, parquet; "": by the ending of the path
     export_shard_bytes: int = 0  # 0: one file
     skip_op_error: bool = True
     max_rejects: str = ""  # rows ("10") or a share of them ("5%") that may be rejected; "": any number
@@ -82,44 +82,44 @@ class Recipe(Struct, frozen=True, kw_only=True):
     trace: bool = False  # open_tracer: examples of changed and dropped rows per operator
     trace_rows: int = 10
     trace_operators: tuple[str, ...] = ()  # op_list_to_trace; (): all
-    trace_keys: tuple[str, ...] = ()  # fields that each example has besides
+    trace_keys: tuple[str, ...] = ()  # additional fields of each example
     delimiter: str = ""  # of CSV; "": by the name of each file
     ray_address: str = "auto"
     is_strict_preflight: bool = True
     custom_operator_paths: tuple[str, ...] = ()
     job_id: str = ""
     resume: str = ""
-    is_strict: bool = False  # the first bad row ends the job
-    ignored: tuple[str, ...] = ()  # keys that are known and change nothing here
+    is_strict: bool = False  # the first bad row fails the job
+    ignored: tuple[str, ...] = ()  # known keys without effect here
 
 
 def most_rejects(limit: str, rows: int) -> int:
-    """How many of so many rows `max_rejects` allows to be rejected."""
+    """Returns how many of `rows` may be rejected with this `max_rejects`."""
     return int(rows * float(limit[:-1]) / 100) if limit.endswith("%") else int(limit)
 
 
 class Slice(Struct, frozen=True, kw_only=True):
-    """A part of one file. Plain JSON lines are cut by bytes at the ends of lines, Parquet by rows; `end`
-    is exclusive."""
+    """A part of one file. Plain JSON lines are split by bytes at ends of lines, Parquet by rows; `end` is
+    exclusive."""
 
     path: str
-    format: str  # jsonl, parquet; before it is cut also json (one array), csv
+    format: str  # jsonl, parquet; before splitting also json (one array), csv
     compression: str = ""  # gzip, zstd
     delimiter: str = ""  # of CSV; "": by its name
     start: int = 0
     end: int
     size_bytes: int = 0  # of its content; 0: end - start
-    origin: str = ""  # the file it was cut out of, where that is not `path`
-    origin_row: int = 0  # how many lines of that file come before `path`
-    digest: str = ""  # of the file at `path`, where the job wrote it itself
+    origin: str = ""  # the file it is a part of, if that is not `path`
+    origin_row: int = 0  # lines of that file before `path`
+    digest: str = ""  # of the file at `path`, if the job wrote it
 
 
 class Partition(Struct, frozen=True, kw_only=True):
     id: int
     slices: tuple[Slice, ...]
     size_bytes: int
-    rows: int | None = None  # where it is known before it is read
-    first_row: int | None = None  # of the whole dataset
+    rows: int | None = None  # None: unknown before it is read
+    first_row: int | None = None  # index in the whole dataset
 
 
 class InputFile(Struct, frozen=True, kw_only=True):
@@ -132,9 +132,8 @@ class InputFile(Struct, frozen=True, kw_only=True):
 
 
 class Stage(Struct, frozen=True, kw_only=True):
-    """Operators `first` to before `end` run on each partition separately.
-
-    `closing` is the operator behind them that needs all partitions; None: the last stage, which is exported.
+    """Operators from `first` to `end` (exclusive) run on each partition separately.
+    `closing` is the global operator after them; None: the last stage, which is exported.
     """
 
     index: int
@@ -149,12 +148,12 @@ class RecipePlan(Struct, frozen=True, kw_only=True):
     job_id: str
     job_dir: str
     recipe: Recipe
-    recipe_text: str  # as it was written
-    recipe_path: str = ""  # where it was read
+    recipe_text: str  # as written
+    recipe_path: str = ""
     stages: tuple[Stage, ...]
     partitions: tuple[Partition, ...]  # without files that must be split first
     inputs: tuple[InputFile, ...]
-    columns: tuple[str, ...]  # fields that operators see as columns; the rest of a row travels as it was read
+    columns: tuple[str, ...]  # fields that operators use as columns; the rest of a row is kept as read
     needed: tuple[str, ...] = ()  # other required fields: those of text_keys
     checkpoint_after: tuple[int, ...]  # operators with a checkpoint, by index
     workers: int
@@ -163,7 +162,7 @@ class RecipePlan(Struct, frozen=True, kw_only=True):
     total_bytes: int = 0
     total_rows: int | None = None
     created_at_us: int = 0
-    uncut: tuple[Slice, ...] = ()  # files that the job itself cuts first: they cannot be read from the middle
+    uncut: tuple[Slice, ...] = ()  # files that the job splits first: they cannot be read from the middle
     target_bytes: int = DEFAULT_TARGET_MB * 2**20  # of a partition
     rows_per_partition: int | None = None
     exact_partitions: int | None = None  # exact number of partitions, whatever their size
@@ -194,10 +193,10 @@ class EventType(enum.StrEnum):
     OP_FAILED = "op_failed"
     CHECKPOINT_SAVE = "checkpoint_save"
     CHECKPOINT_LOAD = "checkpoint_load"
-    REPARTITION_START = "repartition_start"  # all partitions have come to a global operator
+    REPARTITION_START = "repartition_start"  # all partitions have reached a global operator
     REPARTITION_COMPLETE = "repartition_complete"
     ROWS_REJECTED = "rows_rejected"
-    STEP_COMPLETE = "step_complete"  # work for no operator: cutting, reading again, putting results together
+    STEP_COMPLETE = "step_complete"  # work outside operators: splitting, reading again, merging results
     EXPORT_START = "export_start"
     EXPORT_COMPLETE = "export_complete"
 
@@ -205,10 +204,10 @@ class EventType(enum.StrEnum):
 class Step(enum.StrEnum):
     """Work of a job outside operators, in order."""
 
-    CUTTING = "cutting"  # of files that cannot be read from their middle
+    CUTTING = "cutting"  # splitting files that cannot be read from the middle
     READING = "reading"  # of rows, and of their checkpoints
     EXPORTING = "exporting"
-    COORDINATING = "coordinating"  # the process that leads the workers
+    COORDINATING = "coordinating"  # the process that coordinates the workers
 
 
 class RecipeEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -242,7 +241,7 @@ class RecipeEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class ParameterInfo(Struct, frozen=True, kw_only=True):
     name: str
-    type: str  # in words
+    type: str  # as text
     meaning: str = ""
     default: Any | UnsetType = UNSET  # UNSET: required
     is_required: bool = False
@@ -253,9 +252,9 @@ class OperatorInfo(Struct, frozen=True, kw_only=True):
     kind: str  # mapper, filter, deduplicator, selector
     summary: str
     parameters: tuple[ParameterInfo, ...] = ()
-    shared_parameters: tuple[ParameterInfo, ...] = ()  # that all operators of its kind take
+    shared_parameters: tuple[ParameterInfo, ...] = ()  # of all operators of its kind
     needs: str = ""
-    source: str = ""  # the file or package of an operator that is not joblens' own
+    source: str = ""  # file or package of a custom operator
     problem: str = ""  # why it cannot be used here
 
 
@@ -264,7 +263,7 @@ class Modality(enum.StrEnum):
     IMAGE = "image"
     AUDIO = "audio"
     VIDEO = "video"
-    MULTIMODAL = "multimodal"  # rows with more than one of them
+    MULTIMODAL = "multimodal"  # rows of several modalities
 
 
 class LocalResources(Struct, frozen=True, kw_only=True):
@@ -285,22 +284,22 @@ class ClusterResources(Struct, frozen=True, kw_only=True):
     total_memory_gb: float
     available_memory_gb: float
     gpu_resources: dict[str, float] = {}
-    smallest_node_memory_gb: float | None = None  # a partition has to fit into any of them
+    smallest_node_memory_gb: float | None = None  # a partition must fit on any node
 
 
 class DataCharacteristics(Struct, frozen=True, kw_only=True):
     """Estimates for the dataset from a spread sample."""
 
     primary_modality: Modality
-    modality_distribution: dict[str, int]  # rows of the sample
+    modality_distribution: dict[str, int]  # modality -> rows of the sample
     avg_text_length: float
     avg_images_per_sample: float
     avg_audio_per_sample: float
     avg_video_per_sample: float
-    total_samples: int  # estimated where rows could only be counted by reading everything
+    total_samples: int  # estimated if counting would mean reading everything
     sample_size_analyzed: int
-    memory_per_sample_mb: float  # of nine of ten rows
+    memory_per_sample_mb: float  # 90th percentile
     mean_bytes_per_sample: float
-    data_skew_factor: float  # 0 all rows alike, 1 very different
+    data_skew_factor: float  # 0: all rows equal, 1: very different
     is_total_estimated: bool = False
     row_group_rows: int | None = None  # of Parquet files

@@ -11,15 +11,15 @@ _NEARLY_ALL = 0.99
 
 
 class ProcessingStatus(enum.StrEnum):
-    """Of operations, partitions and whole jobs; not every one can be in every state."""
+    """Status of an operation, a partition or a job; not every state applies to each of them."""
 
     NOT_STARTED = "not_started"
     IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
     FAILED = "failed"
-    CHECKPOINTED = "checkpointed"  # an operation that is completed and whose result is saved
-    INTERRUPTED = "interrupted"  # an operation or partition that was under way when its job ended
-    PARTIAL = "partial"  # the job ended, without some of its partitions
+    CHECKPOINTED = "checkpointed"  # a completed operation with a saved result
+    INTERRUPTED = "interrupted"  # an operation or partition that was in progress when its job ended
+    PARTIAL = "partial"  # the job ended without some of its partitions
     STOPPED = "stopped"  # stopped by a user
     KILLED = "killed"  # the job's process ended without a final status
 
@@ -54,7 +54,7 @@ class PartitionStatus(Struct, frozen=True, kw_only=True):
     checkpointed_operations: tuple[str, ...] = ()
     error_message: str | None = None
     planned_operations: int = 0  # including global ones
-    completed_together: int = 0  # operations on all partitions that are through
+    completed_together: int = 0  # completed operations on all partitions
     retry_count: int = 0
     is_waiting: bool = False  # for the others, before an operator on all of them
 
@@ -97,7 +97,7 @@ class OperatorProgress(Struct, frozen=True, kw_only=True):
 
     @property
     def rows_per_second(self) -> float | None:
-        """Of one worker."""
+        """Returns the throughput of one worker."""
         if self.input_rows is None or self.duration_seconds <= 0:
             return None
         return self.input_rows / self.duration_seconds
@@ -139,7 +139,7 @@ class JobSnapshot(Struct, frozen=True, kw_only=True):
     error_message: str | None = None
     taken_at: float = 0.0
     last_event_time: float | None = None
-    rows_in: int | None = None  # of the whole job; while it runs, that came to the first operator
+    rows_in: int | None = None  # of the whole job; while it runs, read by the first operator
     rows_out: int | None = None  # exported; while it runs, passed by the last operator
     runs: int = 0  # how often the job was started or resumed
     retries: int = 0
@@ -150,7 +150,7 @@ class JobSnapshot(Struct, frozen=True, kw_only=True):
     is_exporting: bool = False
     export_path: str | None = None
     eta_seconds: float | None = None
-    is_alive: bool | None = None  # None: unknown, or the job has ended by itself
+    is_alive: bool | None = None  # None: unknown, or the job has a final status
     process_id: int | None = None
 
     @property

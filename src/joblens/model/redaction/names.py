@@ -5,7 +5,7 @@ random seeds.
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -48,7 +48,8 @@ _KEY_KINDS = frozenset(
         *("service", "shared", "license", "aws", "azure", "gcp", "openai", "anthropic", "wandb"),
     }
 )
-# `max_tokens`, `pad_token`, `--password-file`, `--no-auth`: about a secret, or nothing of the kind.
+_SECRET_SIGNS = ("pass", "pwd", "secret", "cred", "key", "auth", "bearer", "jwt", "cookie", "token")
+# `max_tokens`, `pad_token`, `--password-file`, `--no-auth` hold no secret.
 _NO_SECRET_IF_LAST = frozenset(
     {
         *(
@@ -154,20 +155,26 @@ _ALLOWED_ENV_PREFIXES = (
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a parameter, option or variable of this name holds a secret."""
+    """Returns whether a parameter, option or variable with this name holds a secret."""
     bare = name.lstrip("-")
+    if bare.lower() in _NO_SECRET_NAMES:
+        return False
+    plain = bare.lower().replace("_", "")
+    if plain.isascii() and plain.isalnum() and not any(sign in plain for sign in _SECRET_SIGNS):
+        return False  # of nearly all variables: no regular expression has to be compiled
     words = [word.lower() for word in _words().findall(bare)]
-    if not words or bare.lower() in _NO_SECRET_NAMES:
+    if not words:
         return False
     if words[-1] in _NO_SECRET_IF_LAST or not _NO_SECRET_IF_ANY.isdisjoint(words):
         return False
     if not _SECRET_WORDS.isdisjoint(words) or "".join(words).endswith(_SECRET_ENDINGS):
         return True
-    # `tokens` alone are words of a text, `api_tokens` are secrets.
-    several = ("key", "keys", "tokens")
-    return any(word in several and before in _KEY_KINDS for before, word in itertools.pairwise(words))
+    # `tokens` alone are parts of a text, `api_tokens` are secrets.
+    ambiguous = ("key", "keys", "tokens")
+    return any(word in ambiguous and before in _KEY_KINDS for before, word in itertools.pairwise(words))
 
 
+@lru_cache(512)  # a job asks twice for each of its variables
 def is_allowed_env(name: str) -> bool:
     is_listed = name in _ALLOWED_ENV or name.startswith(_ALLOWED_ENV_PREFIXES)
     return is_listed and not is_secret_name(name)
@@ -198,8 +205,11 @@ _OF_A_JOB = ("JOBLENS_", "TORC_", "SLURM_", "PBS_", "LSB_", "PMIX_", "XDG_", "RA
 
 
 def is_lasting_env(name: str) -> bool:
-    """Jobs that differ in no such variable share their recorded environment."""
-    return is_allowed_env(name) and name not in _OF_A_SESSION and not name.startswith(_OF_A_JOB)
+    """Returns whether the variable belongs to the machine or user, not to one session or job.
+
+    Jobs that differ in no such variable share their recorded environment.
+    """
+    return name not in _OF_A_SESSION and not name.startswith(_OF_A_JOB) and is_allowed_env(name)
 
 
 _WORD_OR_END = r"""(?s)(?P<word>(?:[^\s'"\\;|&()<>`]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+)|(?P<end>[;|&()\n`])"""
@@ -207,13 +217,13 @@ _QUOTED = r"""(?s)\\(.)|'([^']*)'|"((?:[^"\\]|\\.)*)\""""
 
 
 class ShellWord(Struct, frozen=True):
-    text: str  # as the program gets it, except for shell expansions ($x)
+    text: str  # unquoted, without shell expansions ($x)
     start: int
     end: int
 
 
 def shell_commands(line: str) -> list[list[ShellWord]]:
-    """The simple commands of the line, in order. Never fails: an open quote is no quote."""
+    """Returns the simple commands of the line, in order. An open quote is an ordinary character."""
     commands: list[list[ShellWord]] = [[]]
     for match in re.finditer(_WORD_OR_END, line):
         if match["end"]:
@@ -263,7 +273,7 @@ def seeds_of(
     found: dict[str, str] = {}
     text = " ".join(argv).lower()
     if any(sign in text for sign in _SIGNS):
-        found.update(_in_words(argv))
+        found.update(_seeds_in_argv(argv))
     for name, value in params.items():
         if is_seed_name(name) and isinstance(value, (int, float, str)) and not isinstance(value, bool):
             found[name] = str(value)
@@ -273,7 +283,7 @@ def seeds_of(
 
 
 def is_seed_name(name: str) -> bool:
-    """seed, random_state, --data-seed, PYTHONHASHSEED; not seeded, seedling, or a path to seeds."""
+    """Returns True for seed, random_state, --data-seed, PYTHONHASHSEED; False for seeded, seedling, paths."""
     lower = name.lower()
     if not any(sign in lower for sign in _SIGNS):
         return False
@@ -281,8 +291,8 @@ def is_seed_name(name: str) -> bool:
     return "".join(words) in _NAMES or (bool(words) and words[-1] in ("seed", "pythonhashseed"))
 
 
-def _in_words(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """`--seed 7`, `--seed=7`, `seed=7`, also within a shell line."""
+def _seeds_in_argv(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yields seeds from `--seed 7`, `--seed=7`, `seed=7`, also within a shell line."""
     words = [word for each in argv for word in each.split()]
     for index, word in enumerate(words):
         name, equals, value = word.partition("=")

@@ -6,7 +6,7 @@ their value. A plain command costs a few substring searches; patterns are compil
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
@@ -21,9 +21,9 @@ __all__ = [
     "NO_SECRETS",
     "REDACTED",
     "SecretValues",
-    "is_allowed_env",
     "is_secret_name",
     "may_hold_secret",
+    "recorded_env",
     "redact_address",
     "redact_argv",
     "redact_env",
@@ -53,7 +53,7 @@ _TEXTS_OF_OUTCOMES = (
 
 T = TypeVar("T")
 
-# A text that contains none of these, in lower case, holds nothing that any rule below would find.
+# No rule below matches a text without any of these (in lower case).
 _HINTS = (
     *(
         "pass",
@@ -74,10 +74,10 @@ _HINTS = (
     *("redis-cli", "docker", "podman"),
 )
 
-# Weak words also name harmless numbers (ffmpeg's -pass 2), which stay.
+# Secret names may also have harmless values (ffmpeg's -pass 2), which are kept.
 _HARMLESS_VALUES = frozenset({"true", "false", "yes", "no", "on", "off", "none", "null"})
 
-# Programs whose short options carry a secret: option -> how (the next word, or joined to it).
+# Options of programs whose value, joined or the next word, is a secret.
 _TOOL_OPTIONS = {
     "sshpass": ("-p",),
     "redis-cli": ("-a",),
@@ -97,7 +97,7 @@ _LOGIN_ONLY = frozenset({"docker", "podman"})
 
 
 def redact_job(job: Job) -> Job:
-    """The job as it may be remembered."""
+    """Returns the job as it may be stored."""
     return replace(
         job,
         name=redact_text(job.name),
@@ -153,8 +153,13 @@ def redact_params(params: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _redact_value(name, value) for name, value in params.items()}
 
 
+def recorded_env(env: Mapping[str, str], is_wanted: Callable[[str], bool] = is_allowed_env) -> dict[str, str]:
+    """Returns the wanted variables, all of which are on the allow-list, with patterns redacted."""
+    return {name: redact_text(value) for name, value in env.items() if is_wanted(name)}
+
+
 def redact_env(env: Mapping[str, str]) -> dict[str, str]:
-    """Keeps values on the allow-list (patterns are still redacted); of other variables only the name."""
+    """Keeps values of variables on the allow-list, with patterns redacted; of others only the name."""
     return {
         name: redact_text(value) if is_allowed_env(name) else REDACTED if value else value
         for name, value in env.items()
@@ -162,7 +167,7 @@ def redact_env(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def redact_text(text: str) -> str:
-    """Secrets inside a longer text: a shell line, a URL, a header, JSON."""
+    """Redacts secrets inside a longer text: a shell line, a URL, a header, JSON."""
     if not may_hold_secret(text):
         return text
     if " " in text and any(tool in text for tool in _TOOL_OPTIONS):
@@ -227,15 +232,14 @@ def _is_harmless(value: str) -> bool:
 
 
 class SecretValues:
-    """Texts that are secret wherever they occur, because of the name that one of them has somewhere."""
+    """Secret values, hidden wherever they occur because a parameter with a secret name has them."""
 
     def __init__(self, shown: Mapping[str, str], names: Mapping[str, str] = _NO_NAMES) -> None:
-        """`shown`: replacement of each. Short ones occur in too many words by chance.
-
-        `names`: of jobs and files that contain one, with their replacement, which may be equal.
+        """`shown`: secret -> replacement. Short secrets are not searched for: they match by chance.
+        `names`: names of jobs and files that contain one -> replacement, which may be equal.
         """
         self.names = dict(names)
-        self.placeholders = dict(shown)  # with short ones: shown instead of a whole value
+        self.placeholders = dict(shown)  # including short secrets, for whole values
         self.shown = {
             secret: shown[secret]
             for secret in sorted(shown, key=len, reverse=True)
@@ -250,8 +254,8 @@ class SecretValues:
         return SecretValues(other.placeholders | self.placeholders, other.names | self.names)
 
     def hide(self, value: T) -> T:
-        """Returns the value without them, however deep they are: text, list, mapping or struct. Keys of
-        mappings stay: they have a meaning."""
+        """Returns the value without secrets at any depth: text, list, mapping or struct. Keys of mappings
+        are kept."""
         return value if self._pattern is None else self._hide(value)
 
     def _hide(self, value: Any, *, keys: bool = False) -> Any:
@@ -281,7 +285,7 @@ class SecretValues:
         return replace(outcome, **texts) if self else outcome
 
     def hide_in_job(self, job: Job) -> Job:
-        """Returns the job as it may be stored. Its directories stay: it is run again from there."""
+        """Returns the job as it may be stored. Its directories are kept: it is rerun from there."""
         if not self:
             return job
         hidden = {name: self._hide(getattr(job, name), keys=name == "params") for name in _TEXTS}
@@ -310,9 +314,12 @@ def _find_secrets(before: Any, after: Any, found: dict[str, str]) -> None:
 
 
 def may_hold_secret(text: str) -> bool:
-    """Cheap; where not, none of the rules finds anything."""
+    """Returns False if no rule can match. Cheap."""
     lower = text.lower()
-    return any(hint in lower for hint in _HINTS)
+    for hint in _HINTS:  # noqa: SIM110 - a generator costs more than the search
+        if hint in lower:
+            return True
+    return False
 
 
 def _is_option(argument: str) -> bool:
@@ -344,7 +351,7 @@ def _tool_option(tool: str, argument: str, *, has_login: bool) -> tuple[str, boo
 
 
 def _tool_value(tool: str, value: str) -> str:
-    """curl -u takes user:password; a user alone is no secret."""
+    """Redacts the value of an option. curl -u takes user:password; a user alone is not secret."""
     if tool not in _USER_AND_PASSWORD:
         return REDACTED
     user, colon, _ = value.partition(":")
@@ -354,7 +361,7 @@ def _tool_value(tool: str, value: str) -> str:
 @cache
 def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
     return (
-        # private keys, whole or cut off
+        # private keys, whole or truncated
         (
             re.compile(
                 r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
@@ -391,7 +398,7 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
 
 @cache
 def _assignments() -> re.Pattern[str]:
-    """name=, name: and --name before a value, where the name might be a secret's."""
+    """Matches name=, name: and --name before a value, for names that may be secret."""
     words = "pass|pwd|secret|token|key|cred|auth|cookie|jwt|bearer|sig"
     quote = r"""(?:\\{0,7}['"])?"""  # \" in the JSON of a shell line, \\\" in the JSON of that
     name = rf"""(?<![\w-])(?:--?)?+{quote}(?=[\w-]*(?:{words}))[\w-]++{quote}"""
@@ -403,7 +410,7 @@ def _values() -> re.Pattern[str]:
     return re.compile(
         r"""\[[^\[\]]*\]|(?P<quote>")(?:[^"\\]|\\.)*"|(?P<single>')[^']*'"""
         r"""|(?P<escaped>\\{1,7}["']).*?(?<!\\)(?P=escaped)"""
-        r"""|(?P<open>\\{0,7}["'])[^\r\n]*"""  # its end was cut off
+        r"""|(?P<open>\\{0,7}["'])[^\r\n]*"""  # truncated
         r"""|[^\s&;"'|)}\]]+"""
     )
 
@@ -425,11 +432,11 @@ def _hide_assignments(text: str) -> str:
 
 
 def _value_to_hide(text: str, match: re.Match[str]) -> re.Match[str] | None:
-    """The name is judged before the value is read: a long value behind many names is then read once."""
+    """Checks the name before it reads the value: a long value after many names is then read once."""
     name = match["name"].strip("'\"\\")
     head = text[match.end() : match.end() + 8].lstrip("[ '\"\\")
     if not match["between"].strip() and (not name.startswith("-") or head.startswith("-")):
-        return None  # two words of a sentence, or an option after an option
+        return None  # words of a sentence, or two options
     if head.startswith(REDACTED) or not is_secret_name(name):
         return None
     value = _values().match(text, match.end())
@@ -437,5 +444,5 @@ def _value_to_hide(text: str, match: re.Match[str]) -> re.Match[str] | None:
         return None
     bare = value[0].strip("[ ]'\"\\")
     if bare.lower() in ("bearer", "basic", "token", "digest"):
-        return None  # the secret follows and is already removed
+        return None  # the secret follows and is already redacted
     return value if _hides(name, bare) else None

@@ -1,7 +1,6 @@
-"""Plan of a workflow after expansion: single jobs; messages for jobs that fit nowhere.
+"""Plan of a workflow after expansion: single jobs; errors for jobs that can never start.
 
-Compact: a hundred thousand jobs wait in memory. Requirements, handlers and environments are shared between
-jobs, never copied.
+Compact, because a plan may have a hundred thousand jobs: they share requirements, handlers and environments.
 """
 
 from collections.abc import Sequence
@@ -27,11 +26,11 @@ from joblens.model.values.units import format_bytes, format_duration
 class PlannedFile(Struct, frozen=True, gc=False):
     name: str
     path: str  # as written; relative to the directory the run is started in
-    producer: int = -1  # the job that makes it; -1: it has to be there
+    producer: int = -1  # index of the job that makes it; -1: it must exist
 
 
 class PlannedData(Struct, frozen=True):
-    """User data: JSON that jobs hand to each other."""
+    """User data: JSON that jobs pass to each other."""
 
     name: str
     data: Any = None  # initial value in the spec
@@ -40,20 +39,19 @@ class PlannedData(Struct, frozen=True):
 
 
 class PlannedDataset(Struct, frozen=True):
-    """A directory that any number of jobs fill. It is finalized (counted and hashed) when all have succeeded;
-    jobs that read it start after that."""
+    """A directory filled by jobs. It is finalized (counted and hashed) when all of them have succeeded; jobs
+    that read it start after that."""
 
     name: str
     path: str  # as written; relative to the directory the run is started in
     hash_mode: HashMode = HashMode.MANIFEST
-    producers: tuple[int, ...] = ()  # jobs that fill it, ascending; (): it has to be there
+    producers: tuple[int, ...] = ()  # indexes of the jobs that fill it, ascending; (): it must exist
     description: str = ""
 
 
 class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """`depends_on`: everything that must succeed first, named, matched by a regex, or the maker of an input.
-
-    Indexes in `Plan.jobs`, ascending, each once.
+    """`depends_on`: jobs that must succeed first: named, matched by a regex, or producers of inputs. Indexes
+    in `Plan.jobs`, ascending, without duplicates.
     """
 
     name: str
@@ -61,7 +59,7 @@ class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     depends_on: tuple[int, ...] = ()
     invocation_script: str = ""
     requirements: Requirements = Requirements()
-    requirements_name: str = ""  # '': none written, or written in the job itself
+    requirements_name: str = ""  # '': none, or inline in the job
     failure_handler: FailureHandler | None = None
     when_blocked_fails: WhenBlockedFails = WhenBlockedFails.WAIT
     supports_termination: bool = False
@@ -75,14 +73,14 @@ class PlannedJob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     priority: int = 0
     stdio: Stdio | None = None  # None: as in the workflow's execution_config
     label: str = ""
-    spec_job: int = 0  # which entry of the file it came from
+    spec_job: int = 0  # index of its entry in the file
     parameter_names: tuple[str, ...] = ()
-    parameter_values: tuple[Any, ...] = ()  # it was expanded with; a dictionary for each job would be large
+    parameter_values: tuple[Any, ...] = ()  # smaller than one dictionary per job
     scheduler: str = ""
     queue: str = ""  # of its workers; '': as in the run
     retry_lost: RetryLost | None = None  # None: as in the settings
-    spawned_by: int = -1  # the job that added it during the run; -1: the file has it
-    container: ContainerJob | None = None  # None: it runs on the machine itself
+    spawned_by: int = -1  # the job that added it during the run; -1: it is in the file
+    container: ContainerJob | None = None  # None: runs directly on the machine
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -95,7 +93,7 @@ class PlannedAction(Struct, frozen=True):
 
 
 class Declared(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Declarations of the file that jobs refer to by name, used or not: jobs added later may use them."""
+    """Named declarations of the file, used or not: jobs added later may refer to them."""
 
     entries: int = 0  # of `jobs` in the file
     requirements: dict[str, Requirements] = field(default_factory=dict)
@@ -123,7 +121,7 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def growing(plan: Plan) -> Plan:
-    """Returns the plan with a list of jobs that `grow` extends: all holders of the plan see new jobs."""
+    """Returns the plan with a list of jobs that `grow` extends in place."""
     return replace(plan, jobs=list(plan.jobs))
 
 
@@ -150,7 +148,7 @@ def more_than_there_is(lacks: Sequence[Lack], hint: str = "") -> PlanError:
     if len(lacks) > _SHOWN:
         lines.append(f"and {len(lacks) - _SHOWN} more")
     error = PlanError(
-        "jobs ask for more than there is to give:\n  " + "\n  ".join(lines),
+        "jobs request more than the capacity:\n  " + "\n  ".join(lines),
         hint=hint or _hint(lacks),
     )
     error.lacks = tuple(lacks)
@@ -158,20 +156,20 @@ def more_than_there_is(lacks: Sequence[Lack], hint: str = "") -> PlanError:
 
 
 def _hint(lacks: Sequence[Lack]) -> str:
-    """Nodes cannot be offered: there are as many as there are."""
+    """Returns the remedy. Options can raise every capacity except the number of nodes."""
     flags = ", ".join(f"--{what}" for what in dict.fromkeys(one.what for one in lacks) if what != "nodes")
     if not flags:
-        return "ask for fewer nodes in the file, or name a cluster that has as many"
-    return f"ask for less in the file, or offer more than the machine seems to have with {flags}"
+        return "request fewer nodes in the file, or use a larger cluster"
+    return f"request less in the file, or raise the capacity with {flags}"
 
 
 def _line(one: Lack) -> str:
     if one.what == "memory":
         need, have = format_bytes(int(one.need)), format_bytes(int(one.have))
-        return f"{one.name}: needs {need} of memory, {have} are offered"
+        return f"{one.name}: needs {need} of memory, {have} available"
     if one.what == "time":
-        return f"{one.name}: needs {format_duration(one.need)}, {format_duration(one.have)} are offered"
+        return f"{one.name}: needs {format_duration(one.need)}, {format_duration(one.have)} available"
     what = {"cpus": "CPUs", "gpus": "GPUs"}.get(one.what, one.what)
     if one.need == 1:
         what = what.removesuffix("s")
-    return f"{one.name}: needs {one.need:g} {what}, {one.have:g} {'is' if one.have == 1 else 'are'} offered"
+    return f"{one.name}: needs {one.need:g} {what}, {one.have:g} available"

@@ -21,15 +21,15 @@ class JobState(enum.IntEnum):
 
     UNINITIALIZED = 0
     BLOCKED = 1  # waits for other jobs, files or user data
-    READY = 2  # could start; resources are not free yet, or it waits for its next attempt
-    PENDING = 3  # handed to the agent, not begun
+    READY = 2  # waits for free resources, or for its next attempt
+    PENDING = 3  # passed to the agent, not started
     RUNNING = 4
     COMPLETED = 5
     FAILED = 6
     CANCELED = 7  # never ran: a dependency failed, or the run was cancelled
-    TERMINATED = 8  # ended by joblens: time limit or cancellation
+    TERMINATED = 8  # stopped by joblens: time limit or cancellation
     DISABLED = 9  # excluded from this run by --only, --skip or --until
-    PENDING_FAILED = 10  # failed in a way no handler knows; someone has to decide
+    PENDING_FAILED = 10  # failed, no rule of a handler matches; a user has to decide
 
     @property
     def label(self) -> str:
@@ -43,13 +43,13 @@ class JobState(enum.IntEnum):
 class RunStatus(enum.StrEnum):
     CREATED = "created"
     RUNNING = "running"
-    COMPLETED = "completed"  # every job that was to run succeeded
-    FAILED = "failed"  # some did not
-    STOPPED = "stopped"  # stopped before all was done; `joblens resume` continues
+    COMPLETED = "completed"  # every selected job succeeded
+    FAILED = "failed"  # some jobs did not succeed
+    STOPPED = "stopped"  # stopped before all jobs ended; `joblens resume` continues
 
 
 class Workflow(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A spec that was brought in. A file that is run again under the same name is the same workflow."""
+    """A named workflow with its runs. A file that is run again under the same name is the same workflow."""
 
     uuid: str
     name: str
@@ -57,19 +57,19 @@ class Workflow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     number: int | None = None  # given by the store
     user: str = ""
     description: str = ""
-    source: str = ""  # absolute path of the file; '' when there was none
+    source: str = ""  # absolute path of the file; '': not from a file
     format: str = "yaml"
 
     @property
     def is_of_commands(self) -> bool:
-        """It holds single commands that ran on a cluster: lists of workflows leave it out."""
+        """Returns whether it holds single commands on a cluster; lists of workflows omit it."""
         return self.format == COMMAND
 
 
 class SlurmChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Options of the command line for Slurm allocations; the spec has the rest."""
 
-    # jobs: one sbatch each (arrays for sweeps); allocations: several in each; '': automatic
+    # jobs: one sbatch per job (arrays for sweeps); allocations: several jobs in each; '': automatic
     packing: str = ""
     partition: str = ""
     account: str = ""
@@ -78,7 +78,7 @@ class SlurmChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: int | None = None  # of each allocation
     allocations: int | None = None
     time_s: float | None = None  # walltime of each allocation
-    options: tuple[str, ...] = ()  # more for sbatch, as written: --constraint=ib
+    options: tuple[str, ...] = ()  # additional options of sbatch, as written: --constraint=ib
 
 
 class RunOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -100,21 +100,19 @@ class RunOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     monitor: bool = True
     probes: str | None = None  # as model.jobs.probe_choice reads it; None: as in the settings
     interrupt: str = "drain"  # what the first Ctrl-C does: drain or kill
-    engine: str = "local"  # engine of its jobs: this process, workers of a queue (celery), ray, slurm
+    engine: str = "local"  # local, celery (workers of a queue), ray, slurm
     queue: str = ""  # for jobs without one; '': as in the settings
     broker: str = ""  # without password and other secrets; '': as in the settings
     retry_lost: str = ""  # safe or never, for jobs without one; '': as in the settings
-    labels: tuple[str, ...] = ()  # of jobs that its own workers run, besides those without a label
-    notify: str = ""  # command to run at its end; one with a secret in it is not recorded
-    address: str = ""  # of a Ray cluster; '': as in the settings, else a local one
+    labels: tuple[str, ...] = ()  # of jobs that its own workers run, besides jobs without a label
+    notify: str = ""  # command to run at its end; not recorded if it contains a secret
+    address: str = ""  # of a Ray cluster; '': as in the settings, otherwise a local one
     slurm: SlurmChoice = SlurmChoice()
 
 
 class RaisedRequest(Struct, frozen=True, omit_defaults=True):
-    """Memory and time that a job requests instead of its file's, in all attempts after `attempt` (0: in all).
-
-    None: unchanged.
-    """
+    """Memory and time that replace those in the file for all attempts after `attempt` (0: for all). None:
+    unchanged."""
 
     index: int
     attempt: int
@@ -132,11 +130,11 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     spec_text: str = ""  # the file as it was, redacted
     is_redacted: bool = False  # the file, its tables or its parameters were redacted
     spec_format: str = "yaml"
-    tables: dict[str, Any] = field(default_factory=dict)  # files the spec names for parameters, as they were
-    jobs: int = 0  # how many the plan has
+    tables: dict[str, Any] = field(default_factory=dict)  # parameter files of the spec, as they were
+    jobs: int = 0  # number of jobs in the plan
     selected: int | None = None  # of these, by --only, --skip and --until; None: all
     options: RunOptions = RunOptions()
-    # A run that repeats part of an earlier one: the others keep the outcome they had there.
+    # Set if the run repeats a part of an earlier one; other jobs keep their outcome of that run.
     base_run_uuid: str | None = None
     again: tuple[int, ...] | None = None  # indexes of the jobs to run again; None: all
     # Jobs that keep a success of another run: its UUID, and (index here, index there) of each.
@@ -176,12 +174,8 @@ class RunStarted(Struct, frozen=True, tag="started", omit_defaults=True):
 
 
 class StopAskedFor(Struct, frozen=True, tag="stop", omit_defaults=True):
-    """`how`: drain (start nothing more) or kill.
-
-    `ended`: (index, attempt) of running jobs that end with the run.
-
-    They run again when the run is resumed.
-    """
+    """`how`: drain (start nothing more) or kill. `ended`: (index, attempt) of running jobs that are stopped
+    with the run and run again when it is resumed."""
 
     how: str
     by: str = ""
@@ -203,10 +197,8 @@ class RequirementsRaised(Struct, frozen=True, tag="raised", omit_defaults=True):
 
 
 class JobsReset(Struct, frozen=True, tag="reset", omit_defaults=True):
-    """These jobs run again when the run is resumed, whatever their outcome.
-
-    (index, number of the last attempt; 0: none in this run).
-    """
+    """These jobs run again when the run is resumed, whatever their outcome: (index, last attempt; 0: none in
+    this run)."""
 
     jobs: tuple[tuple[int, int], ...]
     by: str = ""
@@ -223,8 +215,8 @@ class OutputsMissing(Struct, frozen=True, tag="outputs-missing"):
 class UserDataSet(Struct, frozen=True, tag="user-data"):
     name: str
     data: Any
-    job_uuid: str = ""  # who set it
-    private: str = ""  # the file in the store's spool folder that has the value where it is secret
+    job_uuid: str = ""  # of the job that set it
+    private: str = ""  # file in the store's spool folder with the value, if it is secret
 
 
 class DatasetFinalized(Struct, frozen=True, tag="dataset-finalized", omit_defaults=True):
@@ -247,13 +239,13 @@ class JobsSpawned(Struct, frozen=True, kw_only=True, tag="spawned", omit_default
     orchestrator: int  # index in the plan
     attempt: int
     lineage: str
-    iteration: int  # of the lineage: how many batches it has with this one
+    iteration: int  # number of batches of the lineage, including this one
     first: int  # index in the plan of the first job
     jobs: tuple[JobSpec, ...] = ()  # without secrets
     state: Any = None  # of the lineage
     token: str = ""  # distinguishes batches written at the same moment
     job_uuid: str = ""  # the attempt that added them
-    private: str = ""  # file in the store's spool folder with jobs and state where they hold secrets
+    private: str = ""  # file in the store's spool folder with jobs and state, if they hold secrets
 
 
 class ActionRan(Struct, frozen=True, tag="action"):
@@ -263,12 +255,12 @@ class ActionRan(Struct, frozen=True, tag="action"):
     command: int
     job_uuid: str
     status: Status
-    worker: str = ""  # that ran it; '': the process that drives the run
+    worker: str = ""  # '': the driver of the run ran it
 
 
 class RecoveryRan(Struct, frozen=True, tag="recovery"):
     index: int
-    attempt: int  # the one that had failed
+    attempt: int  # the failed one
     job_uuid: str
     status: Status
 
@@ -280,18 +272,18 @@ class WorkPlaced(Struct, frozen=True, tag="placed", omit_defaults=True):
 
 
 class AllocationsWait(Struct, frozen=True, tag="places-wait"):
-    """Why the cluster lets these wait, by its own id of each; recorded when the reason changes."""
+    """Reasons why allocations wait, by id at the cluster; recorded when a reason changes."""
 
     whys: dict[str, str]
 
 
 class AllocationEnded(Struct, frozen=True, tag="place-ended", omit_defaults=True):
-    """One of them has ended, according to the cluster."""
+    """An allocation has ended, according to the cluster."""
 
     job_id: str
     word: str = ""
-    is_gone: bool = False  # it did not come to its own end
-    others: tuple[str, ...] = ()  # that are over as well, in the same way
+    is_gone: bool = False  # killed, lost, or never started
+    others: tuple[str, ...] = ()  # further allocations that ended in the same way
 
     @property
     def job_ids(self) -> tuple[str, ...]:
@@ -331,7 +323,7 @@ class RunEvent(Struct, frozen=True):
 
 
 class JobResult(Struct, frozen=True, omit_defaults=True):
-    """The little that putting a run together needs of each attempt, read without the whole record."""
+    """Summary of an attempt: enough to restore a run without reading whole records."""
 
     index: int
     attempt: int
@@ -344,9 +336,9 @@ class JobResult(Struct, frozen=True, omit_defaults=True):
     duration_s: float | None = None
     cpu_usec: int | None = None
     memory_bytes: int | None = None
-    tries: int = 1  # one more for each worker that did not finish it
+    tries: int = 1  # 1 + number of workers that did not finish it
 
     @property
     def is_deleted(self) -> bool:
-        """Whether only its state is left; `began_at_us` is then when it was deleted."""
+        """Returns whether only its state is left; `began_at_us` is then the time of deletion."""
         return self.status.is_final and self.duration_s is None

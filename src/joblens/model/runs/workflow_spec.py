@@ -20,9 +20,9 @@ class ParameterMode(enum.StrEnum):
 class WhenBlockedFails(enum.StrEnum):
     """Policy for jobs with a dependency that did not succeed (`cancel_on_blocking_job_failure`)."""
 
-    WAIT = "wait"  # nothing was written: it does not run, and waits for the other to be run again
+    WAIT = "wait"  # key not written: waits until the dependency is run again
     CANCEL = "cancel"  # true
-    RUN = "run"  # false, written out: it runs all the same
+    RUN = "run"  # false: runs anyway
 
 
 class StdioMode(enum.StrEnum):
@@ -57,7 +57,7 @@ class RetryRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     recovery_script: str | None = None
     max_retries: int = 3
     backoff_s: float = 0.0  # before the first retry
-    backoff_factor: float = 2.0  # by which it grows with each further one
+    backoff_factor: float = 2.0  # growth with each further retry
     max_backoff_s: float = 3600.0
     memory_factor: float = 1.0  # increases for the next attempt
     runtime_factor: float = 1.0
@@ -68,10 +68,8 @@ class FailureHandler(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rules: tuple[RetryRule, ...] = ()
 
     def rule_for(self, exit_code: int | None) -> RetryRule | None:
-        """Returns the first rule that lists the exit code, else the first for all of them.
-
-        None stands for a failure without an exit code.
-        """
+        """Returns the first rule that lists the exit code, otherwise the first for all codes. None stands for
+        a failure without an exit code."""
         for rule in self.rules:
             if exit_code is not None and exit_code in rule.exit_codes:
                 return rule
@@ -102,7 +100,7 @@ class UserDataSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HashMode(enum.StrEnum):
-    """How a change of a dataset is noticed: by names, sizes and times of its files, by their content, or
+    """How changes of a dataset are detected: by names, sizes and times of its files, by their content, or
     not at all."""
 
     MANIFEST = "manifest"
@@ -132,7 +130,7 @@ class TriggerType(enum.StrEnum):
 
 
 WORKER_TRIGGERS = (TriggerType.ON_WORKER_START, TriggerType.ON_WORKER_COMPLETE)
-# No nodes are requested then: the workflow is complete, or a worker exists already.
+# Triggers that cannot request nodes: the workflow is complete, or a worker already exists.
 NO_NODES = (TriggerType.ON_WORKFLOW_COMPLETE, *WORKER_TRIGGERS)
 
 
@@ -170,7 +168,7 @@ class MonitorSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ExecutionSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`execution_config`. Keys of one mode are rejected with another."""
+    """`execution_config`. Keys of other modes are rejected."""
 
     mode: str = "direct"  # direct, slurm, auto
     sigkill_headroom_s: float = 60.0
@@ -190,12 +188,12 @@ class JobSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     command: str
     invocation_script: str | None = None
-    requirements: "str | RequirementsSpec | None" = None  # the name of one, or inline
+    requirements: "str | RequirementsSpec | None" = None  # a name, or inline
     failure_handler: str | None = None
     scheduler: str | None = None
     when_blocked_fails: WhenBlockedFails = WhenBlockedFails.WAIT
     supports_termination: bool = False
-    depends_on: tuple[str, ...] = ()  # `blocked_by` too
+    depends_on: tuple[str, ...] = ()  # alias: `blocked_by`
     depends_on_regexes: tuple[str, ...] = ()
     input_files: tuple[str, ...] = ()
     output_files: tuple[str, ...] = ()
@@ -218,7 +216,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     label: str | None = None
     queue: str | None = None
     retry_lost: RetryLost | None = None
-    container: dict[str, Any] | None = None  # fields of ContainerJob; {}: none, whatever the workflow says
+    container: dict[str, Any] | None = None  # fields of ContainerJob; {}: none, despite a default
 
 
 class WorkflowSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):

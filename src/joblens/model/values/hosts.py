@@ -4,7 +4,7 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can be reached by it."""
+    """Returns whether the name or address reaches only this machine."""
     if host == "localhost":
         return True
     try:

@@ -2,14 +2,25 @@
 
 import importlib
 import os
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Digest(Protocol):
+        def update(self, content: bytes, /) -> None: ...
+
+        def digest(self) -> bytes: ...
+
+        def hexdigest(self) -> str: ...
+
 
 SHORT_LENGTH = 8
 
 
 def new_uuid() -> str:
-    """A random (version 4) UUID. Random from the first character on, so that a short prefix
-    is unique; a time-ordered UUID would give all jobs of one minute the same prefix."""
+    """Returns a random (version 4) UUID, whose short prefix is unique; time-ordered UUIDs of the same minute
+    have the same prefix."""
     return uuid_of(os.urandom(16))
 
 
@@ -26,7 +37,7 @@ def short(uuid: str) -> str:
 
 
 def is_uuid(text: str) -> bool:
-    """As joblens writes them: lower case, with dashes."""
+    """Returns whether the text is a UUID as joblens writes it: lower case, with dashes."""
     digits = text.replace("-", "")
     return len(digits) == 32 and not digits.strip("0123456789abcdef") and text == _dashed(digits)
 
@@ -45,31 +56,23 @@ def _dashed(digits: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-LITTLE = 4 << 20  # up to here a digest is there sooner without hashlib than with it
+LITTLE = 4 << 20  # up to this size a digest is faster without importing hashlib
 
 
-class Digest(Protocol):
-    def update(self, content: bytes, /) -> None: ...
-
-    def digest(self) -> bytes: ...
-
-    def hexdigest(self) -> str: ...
+def blake2b(content: bytes, digest_size: int) -> "Digest":
+    digest: Digest = _first("_blake2", "hashlib").blake2b(content, digest_size=digest_size)
+    return digest
 
 
-def blake2b(content: bytes, digest_size: int) -> Digest:
-    made: Digest = _first("_blake2", "hashlib").blake2b(content, digest_size=digest_size)
-    return made
-
-
-def sha256(size: int) -> Digest:
-    """For a content of so many bytes."""
+def sha256(size: int) -> "Digest":
+    """Returns a digest for content of this size."""
     names = ("_sha256", "_sha2", "hashlib") if size <= LITTLE else ("hashlib",)
-    made: Digest = _first(*names).sha256()
-    return made
+    digest: Digest = _first(*names).sha256()
+    return digest
 
 
 def _first(*names: str) -> Any:
-    """Of modules that Python is built with, or not: the last is always there."""
+    """Imports the first module that this Python has; the last always exists."""
     for name in names[:-1]:
         try:
             return importlib.import_module(name)

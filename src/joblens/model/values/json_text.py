@@ -1,4 +1,4 @@
-"""JSON from others, read with a bound on its depth: code that works on it later may recurse."""
+"""JSON from outside, decoded with a bound on its depth, so that later code may recurse."""
 
 from typing import Any, TypeVar
 
@@ -11,21 +11,21 @@ _TOO_DEEP = f"nested more than {MOST_DEPTH} levels deep"
 
 
 def decode_json(data: bytes | str, kind: Any = Any) -> Any:
-    """As msgspec does it. Raises DecodeError, for JSON that is too deep as well."""
+    """Decodes with msgspec. Raises DecodeError, also for JSON that is too deep."""
     try:
         value = msgspec.json.decode(data, type=kind)
     except RecursionError:
         raise msgspec.DecodeError(_TOO_DEEP) from None
     opening = ("[", "{") if isinstance(data, str) else (b"[", b"{")
-    # Counting is quick, and most texts have fewer brackets than levels are allowed.
+    # Counting brackets is fast, and most texts have fewer than the allowed levels.
     if sum(map(data.count, opening)) > MOST_DEPTH and _is_too_deep(value):  # type: ignore[arg-type]
         raise msgspec.DecodeError(_TOO_DEEP)
     return value
 
 
 def decode_json_lines(data: bytes, decoder: msgspec.json.Decoder[T]) -> list[T]:
-    """The same for lines of JSON, without counting levels: there may be millions of lines, and decoding
-    itself has a bound."""
+    """Decodes lines of JSON without counting levels: there may be millions of lines, and decoding itself has
+    a bound."""
     try:
         return decoder.decode_lines(data)
     except RecursionError:

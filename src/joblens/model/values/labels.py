@@ -1,6 +1,6 @@
 """Labels, which route jobs to workers.
 
-A job with a label runs only on a worker with that label, others only without.
+A job with a label runs only on a worker with that label, a job without one only on a worker without one.
 
 The ticket of a labelled job has its own name in the store and at the broker, the *route*: queue and label
 together. So one index finds what a worker may claim, and messages wake the right workers.
@@ -9,13 +9,13 @@ together. So one index finds what a worker may claim, and messages wake the righ
 from collections.abc import Iterable
 
 _USUAL_QUEUE = "default"  # of the setting queue.name
-_MARK = ":"  # between queue and label; no queue that people name has it
+_MARK = ":"  # between queue and label; not allowed in names of queues
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 _LONGEST = 80  # as part of the name of a file or key
 
 
 def label_problem(label: str) -> str:
-    """Why a label cannot be used; '' where it can."""
+    """Returns why a label is invalid; '' if it is valid."""
     if not label:
         return "is empty"
     if label != label.strip():
@@ -30,7 +30,7 @@ def label_problem(label: str) -> str:
 
 
 def route_of(queue: str, label: str) -> str:
-    """The name under which tickets of that queue and label are waiting."""
+    """Returns the name under which tickets of this queue and label wait."""
     return f"{queue}{_MARK}{_escaped(label)}" if label else queue
 
 
@@ -48,7 +48,7 @@ def queue_and_label(route: str) -> tuple[str, str]:
 
 
 def unserved_words(route: str, waiting: int = 0) -> str:
-    """Ends with the command that starts a worker for it."""
+    """Returns a message that ends with the command that starts a worker for the route."""
     queue, label = queue_and_label(route)
     where = "" if queue == _USUAL_QUEUE else f" --queues {queue}"
     quoted = label if all(ord(one) in _PLAIN for one in label) else "'" + label.replace("'", "'\\''") + "'"
@@ -60,7 +60,7 @@ def unserved_words(route: str, waiting: int = 0) -> str:
 
 
 def _escaped(label: str) -> str:
-    """Fit for the name of a file and of a key."""
+    """Returns the label with only characters that are valid in names of files and keys."""
     return "".join(chr(one) if one in _PLAIN else f"%{one:02X}" for one in label.encode())
 
 

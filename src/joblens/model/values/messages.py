@@ -1,6 +1,6 @@
 """Messages between processes on one machine: one JSON value per line, on a stream socket.
 
-A reader ignores fields that it does not know, so a process may talk to one of the next version. Launchers,
+A reader ignores unknown fields, so a process may talk to one of the next version. Launchers,
 which import nothing but built-in modules, use marshalled datagrams instead (`agent/launcher`)."""
 
 from collections.abc import Iterator

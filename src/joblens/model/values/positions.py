@@ -12,8 +12,8 @@ _POSITION = re.compile(POSITION_PATTERN)
 
 
 class Position(Struct, frozen=True):
-    """Samples and output start again with each attempt of a job: an index alone would be another event's.
-    `attempt` is 0 where there are no attempts, or in an id without one, which means the present attempt."""
+    """Samples and output start over with each attempt of a job, so an index alone is ambiguous. `attempt` is
+    0 for streams without attempts, and in an id without one, which means the current attempt."""
 
     index: int
     attempt: int = 0

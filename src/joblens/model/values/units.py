@@ -3,9 +3,9 @@
 Inside joblens only bytes, seconds and microseconds exist; text is read and written here.
 """
 
-import datetime as dt
 import functools
 import re
+import time
 from collections.abc import Iterable
 
 from joblens.model.errors import InputError
@@ -32,7 +32,7 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400
 
 
 def parse_size(text: str) -> int:
-    """'512m', '2g', '1.5GiB', '4096' -> bytes. Units are powers of 1024, as in the tools people know."""
+    """'512m', '2g', '1.5GiB', '4096' -> bytes. Units are powers of 1024."""
     match = re.match(_SIZE, text)
     if match is None:
         raise InputError(
@@ -47,8 +47,8 @@ def parse_size(text: str) -> int:
 
 
 def small_memory(size: int, typed: object) -> str:
-    """Why an amount of memory cannot be meant; empty: it can. `typed`: as it was written.
-    No program starts in so little, and a number without a unit is bytes, which few people mean."""
+    """Returns why an amount of memory is a mistake, or ''. `typed`: as written. No program starts in so
+    little; usually a unit is missing."""
     if size >= LEAST_MEMORY:
         return ""
     match = re.match(_SIZE, str(typed))
@@ -107,6 +107,8 @@ def _seconds(text: str) -> float | None:
 
 def parse_instant(text: str, now_us: int) -> int:
     """An ISO 8601 time (naive means UTC) or an age such as '2h' or '7d' before now -> µs UTC."""
+    import datetime as dt  # plain jobs do without
+
     try:
         moment = dt.datetime.fromisoformat(text.strip())
     except ValueError:
@@ -130,8 +132,8 @@ def format_instant(at_us: int) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _to_the_second(seconds: int) -> str:
-    """Records that are written together mostly share their second."""
-    return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%dT%H:%M:%S}"
+    """Cached, because records written together mostly share their second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def format_bytes(count: float | None) -> str:
@@ -155,7 +157,7 @@ def format_duration(seconds: float | None) -> str:
     return f"{hours}h{minutes:02d}m{whole % 60:02d}s" if hours else f"{minutes}m{whole % 60:02d}s"
 
 
-_MOST = 1 << 16  # more than any kernel has numbers for
+_MOST = 1 << 16  # above the CPU numbers of any kernel
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:

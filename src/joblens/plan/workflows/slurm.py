@@ -164,9 +164,9 @@ def _too_much(scheduler: Scheduler, asked: Requirements) -> Iterator[tuple[str, 
     if asked.timeout_s is not None and lasts_s is not None and asked.timeout_s > lasts_s:
         yield f"may take {format_duration(asked.timeout_s)}", f"last {format_duration(lasts_s)}"
     if asked.memory_bytes is not None and memory is not None and asked.memory_bytes > memory:
-        yield f"asks for {format_bytes(asked.memory_bytes)}", f"have {format_bytes(memory)}"
+        yield f"requests {format_bytes(asked.memory_bytes)}", f"have {format_bytes(memory)}"
     if asked.gpus and scheduler.get("gres") and asked.gpus > gpus_in(str(scheduler["gres"])):
-        yield f"asks for {asked.gpus} GPUs", f"have {gpus_in(str(scheduler['gres']))}"
+        yield f"requests {asked.gpus} GPUs", f"have {gpus_in(str(scheduler['gres']))}"
 
 
 def _walltime_of(scheduler: Scheduler) -> float | None:

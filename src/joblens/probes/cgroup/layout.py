@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -51,6 +52,7 @@ class _Mount(Struct, frozen=True, kw_only=True):
     controllers: tuple[str, ...]
 
 
+@lru_cache(4)
 def parse_layout(self_cgroup: str, mountinfo: str) -> CgroupLayout:
     """Combines the texts of /proc/PID/cgroup and /proc/PID/mountinfo."""
     mounts = _parse_mounts(mountinfo)

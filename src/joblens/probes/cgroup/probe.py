@@ -39,6 +39,7 @@ class CgroupProbe:
     """
 
     name = "cgroup"
+    counts_each_run = True  # its CPU time changes, however short a process runs
 
     def __init__(
         self,

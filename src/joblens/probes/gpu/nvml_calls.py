@@ -46,7 +46,7 @@ class Question(Struct, frozen=True):
 
 
 class DeviceCalls:
-    """All calls for one device. Answers that will not come are not asked for again."""
+    """All calls for one device. Unsupported questions are not repeated."""
 
     def __init__(self, library: Any, handle: Any) -> None:
         self._library = library
@@ -131,7 +131,7 @@ def one(field: str, factor: int = 1) -> Callable[[Any], dict[str, int]]:
 
 
 def first_of_pair(field: str) -> Callable[[Any], dict[str, int]]:
-    """Utilisation in percent, and the time it is of, which is left out."""
+    """Utilisation in percent, and its time, which is omitted."""
     return lambda answer: {field: int(answer[0]) * 100}
 
 

@@ -71,6 +71,7 @@ class PerfCountersProbe:
         self._pids = pids
         self._descriptors: dict[str, list[int]] = {}
         self._limit = CostLimit(_COST_SHARE, _CHEAP_NS)
+        self.is_stable = False
         threads = [main_pid] if main_pid is not None else _threads_of(pids(), proc)
         if not threads:
             self._give_up("all of its processes have ended")
@@ -81,7 +82,8 @@ class PerfCountersProbe:
                 self._open(counter, threads, on_exec=main_pid is not None)
 
     def read(self) -> dict[str, Any]:
-        if not self._descriptors or (not self._limit.is_due() and self._pids()):
+        self.is_stable = self._limit.is_due() or not self._descriptors
+        if not self._descriptors or (not self.is_stable and self._pids()):
             return {}  # the last reading, after the end, is never skipped
         with self._limit:
             return {field: sum(map(_count, descriptors)) for field, descriptors in self._descriptors.items()}

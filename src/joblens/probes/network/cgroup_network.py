@@ -66,6 +66,11 @@ class InterfacesProbe:
         self._seen: dict[str, InterfaceIo] = {}
         self._readings = 0
 
+    @property
+    def is_stable(self) -> bool:
+        """The processes share the machine's interfaces until one of them enters another namespace."""
+        return self._file < 0
+
     def read(self) -> dict[str, Any]:
         self._readings += 1
         if self._file < 0 and (self._readings <= _OFTEN or self._readings % _SELDOM == 0):

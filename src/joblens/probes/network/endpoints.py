@@ -11,7 +11,7 @@ from joblens.model.errors import ProbeError
 from joblens.model.jobs.details import Endpoint, EndpointTable
 from joblens.probes.network.cgroup_network import network_namespace
 from joblens.probes.network.socket_dump import TCP, SocketDump, SocketSeen, dump_in
-from joblens.probes.proc.kernel_files import subgroups
+from joblens.probes.proc.kernel_files import read_bytes, subgroups
 
 SOURCE = "sock_diag"
 _MOST_SHOWN = 50
@@ -157,6 +157,17 @@ class _Job(Struct):
     due_s: float = 0.0
     table: EndpointTable | None = None
     problem: str = ""
+    cpu_time: bytes = b""  # before the last listing
+
+    def may_have_sockets(self) -> bool:
+        """Returns False if it had none and has not run since: a listing walks all sockets of the machine."""
+        before = self.cpu_time
+        try:
+            self.cpu_time = read_bytes(f"{self.group_dir}/cpu.stat").partition(b"\n")[0]
+        except OSError:  # the group was removed, or the kernel is old
+            self.cpu_time = b""
+        had_none = self.table is not None and not self.table.endpoints and not self.problem
+        return not (had_none and self.cpu_time and self.cpu_time == before)
 
 
 class SocketDriver:
@@ -235,16 +246,23 @@ class SocketDriver:
             self._here = None
 
     def _sample(self, jobs: dict[str, _Job]) -> None:
+        self._list_sockets({name: job for name, job in jobs.items() if job.may_have_sockets()})
+        at_us = time.time_ns() // 1000
+        for job in jobs.values():
+            job.table = job.tally.table(at_us)
+
+    def _list_sockets(self, jobs: dict[str, _Job]) -> None:
+        if not jobs:
+            return
         owners = {group: name for name, job in jobs.items() for group in group_ids(job.group_dir)}
         found: dict[str, list[tuple[int, SocketSeen]]] = {name: [] for name in jobs}
         for socket_now in self._sockets_here(list(owners)):
             if socket_now.group in owners:
                 found[owners[socket_now.group]].append((0, socket_now))
         problems = self._read_other_namespaces(jobs, found)
-        at_us = time.time_ns() // 1000
         for name, job in jobs.items():
             job.tally.add(found[name])
-            job.table, job.problem = job.tally.table(at_us), problems.get(name, "")
+            job.problem = problems.get(name, "")
 
     def _sockets_here(self, groups: list[int]) -> list[SocketSeen]:
         if self._here is None:

@@ -5,7 +5,7 @@ hardware, and system calls without a Python name.
 import os
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -109,7 +109,7 @@ class ProcStat(Struct, frozen=True):
         return self.state not in "ZXx"
 
 
-class ProcIo(NamedTuple):
+class ProcIo(Struct, frozen=True):
     """I/O of a process and of every child it has waited for."""
 
     call_read_bytes: int
@@ -120,7 +120,7 @@ class ProcIo(NamedTuple):
     write_bytes: int
 
 
-class ProcStatm(NamedTuple):
+class ProcStatm(Struct, frozen=True):
     virtual_bytes: int
     resident_bytes: int
     shared_bytes: int  # of files and shared memory
@@ -141,7 +141,7 @@ class ProcStatus(Struct, frozen=True):
     ignores_sigchld: bool
 
 
-class SmapsRollup(NamedTuple):
+class SmapsRollup(Struct, frozen=True):
     """All mappings of a process added up, in bytes. PSS: a page that n processes share counts 1/n in each."""
 
     rss: int

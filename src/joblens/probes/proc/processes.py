@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from joblens.probes.proc.kernel_files import (
     LAST_CHUNK_BELOW,
@@ -224,6 +225,11 @@ class ProcessesProbe:
             self.unknown[name] = _DENIED
         return fields
 
+    @property
+    def round_length(self) -> int:
+        """Readings until each process has had its turn."""
+        return -(-len(self._watched) // _PEAKS_A_READING)
+
     def forget_peaks(self) -> None:
         """Discards peaks of processes that had not become the job yet."""
         self._largest.forget()
@@ -279,7 +285,7 @@ def count_open_files(process: WatchedProcess, denied: set[str], *, has_size: boo
 
 
 def sum_io(ios: Sequence[ProcIo]) -> dict[str, int]:
-    return dict(zip(IO_FIELDS, map(sum, zip(*ios, strict=True)) if ios else _NO_IO, strict=True))
+    return dict(zip(IO_FIELDS, map(sum, zip(*map(astuple, ios or (_NO_IO,)), strict=True)), strict=True))
 
 
 def _read_io(process: WatchedProcess, denied: set[str]) -> ProcIo:

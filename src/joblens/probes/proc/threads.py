@@ -163,6 +163,13 @@ class ThreadsProbe:
         """Returns a short interval for a young job, so that a short one is sampled at all."""
         return min(_LONGEST_S, max(_SHORTEST_S, (time.monotonic() - self._began_s) / 10))
 
+    @property
+    def is_stable(self) -> bool:
+        """The last scan was not stopped by its budget."""
+        return not self._unread and all(
+            state.cpu_ns == state.read_at_cpu_ns for state in self._living.values()
+        )
+
     def read(self) -> Details:
         self._sample()
         table = self._table()

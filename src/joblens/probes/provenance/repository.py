@@ -14,7 +14,7 @@ from joblens.model.values.ids import blake2b
 from joblens.probes.provenance.program_files import Mark, find_program
 
 _MOST_BYTES = 1 << 22  # of a list of packed references
-_COMMIT = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
+_DIGITS = (40, 64)  # of a commit
 # Filters are programs that git runs on files; included configuration may define some, too.
 _RUNS_PROGRAMS = r"(?im)^\s*\[\s*(?:filter|include|includeif)\b"
 _MOST_STEPS = 8  # from one symbolic reference to the next
@@ -81,8 +81,13 @@ def _read(root: str, git_dir: str) -> Repository:
         commit=commit,
         branch=branch,
         remote=parse_remote(config, branch),
-        runs_programs=re.search(_RUNS_PROGRAMS, f"{config}\n{own_config}") is not None,
+        runs_programs=_runs_programs(f"{config}\n{own_config}"),
     )
+
+
+def _runs_programs(config: str) -> bool:
+    lower = config.lower()  # most have neither word: no pattern is compiled
+    return ("filter" in lower or "include" in lower) and re.search(_RUNS_PROGRAMS, config) is not None
 
 
 def _head(git_dir: str, common_dir: str) -> tuple[str, str]:
@@ -92,7 +97,8 @@ def _head(git_dir: str, common_dir: str) -> tuple[str, str]:
     for _ in range(_MOST_STEPS):
         text_found = _reference(reference, git_dir, common_dir)
         if not text_found.startswith("ref:"):
-            return (text_found if re.fullmatch(_COMMIT, text_found) else ""), branch
+            is_commit = len(text_found) in _DIGITS and not text_found.strip("0123456789abcdef")
+            return (text_found if is_commit else ""), branch
         reference = text_found.removeprefix("ref:").strip()
         if not branch:
             branch = reference.removeprefix("refs/heads/")

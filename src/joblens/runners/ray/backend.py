@@ -291,7 +291,7 @@ class RayBackend:
             state=AllocationState.ENDED,
             uuids=tuple(self._under_way),
             word="AWAY",
-            reason="the cluster is away",
+            reason="the cluster is unreachable",
             is_by_others=True,
         )
         self._take(report)

@@ -302,7 +302,7 @@ class SlurmBackend:
             f"--job-name={order.name}",
             f"--comment=joblens run={run}{of_job}",
             f"--output={os.path.join(folder, '%A_%a.out' if order.is_array else '%j.out')}",
-            "--no-requeue",  # lost jobs are placed again, by joblens only
+            "--no-requeue",  # lost jobs are resubmitted, by joblens only
             "--chdir=/",  # jobs have their own directories
         ]
         if order.lead_s:

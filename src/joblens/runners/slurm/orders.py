@@ -195,7 +195,7 @@ class SlurmOrders:
         if choice.time_s is not None and all(one.requirements.timeout_s is not None for one in jobs):
             raise PlanError(
                 "--walltime has no effect: each job has an sbatch of its own, with the time of its runtime",
-                hint="choose --packing allocations, or leave out --walltime",
+                hint="choose --packing allocations, or omit --walltime",
             )
 
     def terms(self) -> dict[str, Terms]:

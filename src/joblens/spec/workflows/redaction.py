@@ -70,7 +70,7 @@ def redact_document(document: Any, secrets: SecretValues, depth: Depth = Depth.F
 
 
 def redact_parameters(params: Mapping[str, Any], placeholders: Mapping[str, str] = _NONE) -> Any:
-    """Returns as many values of each parameter as before, so that it stands for as many jobs.
+    """Returns an equal number of values of each parameter, so that it expands to equally many jobs.
 
     `placeholders`: of all secrets of the run; different ones stay different, because names of jobs may be
     made from them.

@@ -38,8 +38,8 @@ _OF_NAMES = frozenset(("name", "name_between", "name_contains"))
 
 
 def job_positions(connection: Connection, query: HistoryQuery) -> list[Position]:
-    """Jobs of which the sort key is unknown come last, whichever way the others are sorted. They are asked
-    for by themselves: no index has both in that order."""
+    """Returns jobs in order; those with an unknown sort key come last in either direction, from a query of
+    their own, because no index has both in that order."""
     limit = None if query.limit is None else max(0, query.limit)
     if query.sort is SortKey.STARTED:
         found = _by_time(connection, query, limit)

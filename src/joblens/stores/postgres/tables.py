@@ -104,7 +104,7 @@ class PostgresTicketBook:
         self._apply(writes)
 
     def now_us(self) -> int:
-        """Returns the server's time, which is asked for once per transaction."""
+        """Returns the server's time, which is queried once per transaction."""
         if self._clock is None:
             ((server_us,),) = self.ask("now_us")
             self._clock = server_us, time.monotonic_ns()

@@ -254,7 +254,7 @@ def _claim(
                 former=FormerWorker(lost_worker, lost_attempt == GAVE_BACK) if lost_worker else None,
                 lost_attempt=read_or_none(_attempt, lost_attempt),
             )
-        except ValueError as error:  # otherwise every worker would find it again and again
+        except ValueError as error:  # otherwise every worker would find it repeatedly
             withdrawals.append((uuid, fence, unreadable(at_us, str(error))))
             continue
         if worker.serves(claim.ticket.label) and left.take(claim.job.requirements):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, compress
 from operator import add, sub
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -326,16 +326,9 @@ def _filled(column: Column) -> Iterator[int]:
 # -- reading
 
 
-class _Content(NamedTuple):
-    samples: int
-    known: int  # sample columns
-    kinds: bytes
-    gaps: list[int]  # of columns with gaps, in order
-    tables: list[TableColumns]
-    packed: bytes  # the columns that are not omitted
-
-
-def _content(version: int, payload: bytes) -> _Content:
+def _content(version: int, payload: bytes) -> tuple[int, int, bytes, list[int], list[TableColumns], bytes]:
+    """Returns the number of samples, that of sample columns, the kinds of all columns, the gaps of columns
+    with gaps in order, the tables, and the bytes of the columns that are not omitted."""
     has_old_head = version in (FLAT, PACKED)
     head = _BLOCKS_HEAD if has_old_head else _HEAD_WITH_TABLES
     count, column_count, known, entry_count = head.unpack_from(payload)
@@ -350,7 +343,7 @@ def _content(version: int, payload: bytes) -> _Content:
     for _ in range(kinds.count(_GAPPED)):
         gaps.append(int.from_bytes(payload[position : position + gap_size], "little"))
         position += gap_size
-    return _Content(count, known, kinds, gaps, tables, payload[position:])
+    return count, known, kinds, gaps, tables, payload[position:]
 
 
 def _samples_of(version: int, payload: bytes) -> list[Sample]:

@@ -32,7 +32,7 @@ TICKET_QUERIES = Queries.parse(read_text("ticket_queries.sql"))
 
 @functools.cache
 def access_queries() -> Queries:
-    """Read when asked for: most processes never do."""
+    """Read on demand: most processes never do."""
     return Queries.parse(read_text("access.sql"))
 
 

@@ -385,9 +385,10 @@ def _orphaned_journals(folders: Sequence[str], url: str) -> list[str]:
             continue
         for name in names:
             owner = owner_of(name, url)
-            path = os.path.join(folder, name)
-            if owner is not None and owner.is_gone and (at_s := _changed_if_mine(path)) is not None:
-                found.append((at_s, path))
+            if owner is not None and owner.is_gone:
+                path = os.path.join(folder, name)
+                if (at_s := _changed_if_mine(path)) is not None:
+                    found.append((at_s, path))
     return [path for _, path in sorted(found)]
 
 

@@ -28,7 +28,7 @@ Form = Mapping[str, Any]
 
 
 class _Scale:
-    """Maps numbers to positions along the page."""
+    """Maps numbers to horizontal positions."""
 
     def __init__(self, low: float, high: float) -> None:
         margin = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
@@ -38,7 +38,7 @@ class _Scale:
         return round(_LEFT + (_WIDTH - _LEFT - _RIGHT) * (value - self.low) / (self.high - self.low), 2)
 
     def ticks(self) -> list[float]:
-        """Round numbers inside."""
+        """Returns round numbers within the range."""
         steps = ticks(self.high - self.low, 7)
         step = steps[1] if len(steps) > 1 else self.high - self.low
         first = -(-self.low // step)
@@ -49,8 +49,8 @@ class _Scale:
 
 
 def runs_svg(variants: Sequence[Form]) -> str:
-    """Wall time of every run, one row a variant, in the order they ran from top to bottom of the row; the bar
-    is the interval of the median. Outliers have a ring."""
+    """Draws the wall time of every run: one row per variant, its runs in order from top to bottom. The bar is
+    the confidence interval of the median; outliers have a ring."""
     shown = [variant for variant in variants if _times(variant)]
     if not shown:
         return ""
@@ -126,8 +126,8 @@ def _points(variant: Form, scale: _Scale, size: float, unit: str, top: float, co
     margin = _ROW - 20
     for index, (run, seconds) in enumerate(runs):
         y = top + 10 + (margin * index / max(1, len(runs) - 1) if len(runs) > 1 else margin / 2)
-        stands_out = run["run_number"] in metrics["outliers"]
-        ring = f' stroke="{chart.BLACK}" stroke-width="1.4"' if stands_out else ""
+        is_outlier = run["run_number"] in metrics["outliers"]
+        ring = f' stroke="{chart.BLACK}" stroke-width="1.4"' if is_outlier else ""
         about = f"run {run['run_number']}: {seconds / size:.4g} {unit}"
         yield (
             f'<circle cx="{scale.x(seconds / size)}" cy="{y:.1f}" r="3.2" fill="{color}" '
@@ -267,8 +267,8 @@ class _Html:
 def markdown_report(
     documents: Sequence[Form], title: str, *, compares: bool = False
 ) -> tuple[str, dict[str, str]]:
-    """-> (the text, picture's file name -> SVG). Links to the pictures are relative. `compares`: each result
-    also with the first."""
+    """Returns (text, file name of each picture -> SVG). Links to the pictures are relative. `compares`: also
+    compares each result with the first."""
     drawn = [picture for document in documents for picture in _pictures(document)]
     drawn += _compared_pictures(documents) if compares else []
     return _report(documents, title, _Markdown(), compares=compares), {name: svg for name, _, svg in drawn}
@@ -288,7 +288,7 @@ def _report(documents: Sequence[Form], title: str, form: _Markdown | _Html, *, c
         parts += _section(document, form, title if len(documents) == 1 else "")
         parts += [] if is_same else [form.heading(3, "Machine"), form.words_table(machine)]
     if any(_pictures(document) for document in documents):
-        parts += [form.heading(2, "How to read the pictures"), *map(form.item, _LEGEND)]
+        parts += [form.heading(2, "Legend"), *map(form.item, _LEGEND)]
     parts += [form.heading(2, "Machine"), form.words_table(machines[0])] if is_same and machines else []
     return form.page(title, _single_gaps("".join(parts)))
 
@@ -311,18 +311,18 @@ _LEGEND = (
 def _compared(documents: Sequence[Form], form: _Markdown | _Html) -> list[str]:
     parts = [form.heading(2, "Compared")]
     for index, document in enumerate(documents):
-        parts.append(form.item(f"{_called(index)}: {_in_short(document)}"))
+        parts.append(form.item(f"{_result_name(index)}: {_title_of(document)}"))
     for comparison, document in zip(_comparisons(documents), documents[1:], strict=True):
         parts += _comparison(comparison, form)
         parts += [form.item(text_line) for text_line in differences_of(documents[0], document)]
     return parts + [form.picture(*picture) for picture in _compared_pictures(documents)]
 
 
-def _called(index: int) -> str:
+def _result_name(index: int) -> str:
     return f"result {index + 1}"
 
 
-def _in_short(document: Form) -> str:
+def _title_of(document: Form) -> str:
     variant = variants_of(document)[-1]["name"] if document["kind"] == COMMANDS else ""
     about = [document.get("title") or "", clean(variant), parameters_text(document)]
     return f"{document['id']} ({'; '.join(text for text in about if text)})"
@@ -330,7 +330,11 @@ def _in_short(document: Form) -> str:
 
 def _comparisons(documents: Sequence[Form]) -> list[Form]:
     return [
-        {**compared_documents(documents[0], other), "baseline": _called(0), "variant": _called(index)}
+        {
+            **compared_documents(documents[0], other),
+            "baseline": _result_name(0),
+            "variant": _result_name(index),
+        }
         for index, other in enumerate(documents[1:], start=1)
     ]
 
@@ -339,7 +343,7 @@ def _compared_pictures(documents: Sequence[Form]) -> list[tuple[str, str, str]]:
     if len(documents) < 2:
         return []
     variants = [
-        {**variants_of(document)[-1], "name": _called(index)} for index, document in enumerate(documents)
+        {**variants_of(document)[-1], "name": _result_name(index)} for index, document in enumerate(documents)
     ]
     name = f"{documents[0]['id']}-compared"
     drawn = [
@@ -352,7 +356,7 @@ def _compared_pictures(documents: Sequence[Form]) -> list[tuple[str, str, str]]:
 def _comparison(comparison: Form, form: _Markdown | _Html) -> list[str]:
     rows = _ratio_rows(comparison)
     text_line = form.item(_sentence(comparison))
-    return [text_line, form.table(("", "ratio", "from", "to", "sure"), rows)] if rows else [text_line]
+    return [text_line, form.table(("", "ratio", "from", "to", "confidence"), rows)] if rows else [text_line]
 
 
 # ---- single results ----------------------------------------------------------------------------------------
@@ -380,7 +384,7 @@ def _section(document: Form, form: _Markdown | _Html, title: str) -> list[str]:
 
 
 _TITLES = (
-    *("", "runs", "succeeded", "median", "mean", "deviation", "least", "most", "CPU time"),
+    *("", "runs", "succeeded", "median", "mean", "deviation", "minimum", "maximum", "CPU time"),
     *("memory, MiB", "read, MiB", "written, MiB"),
 )
 
@@ -423,7 +427,7 @@ def _ratio_rows(comparison: Form) -> list[Row]:
 
 
 def _pictures(document: Form) -> list[tuple[str, str, str]]:
-    """(file name, title, SVG)."""
+    """Returns (file name, title, SVG) of each picture."""
     drawn = [
         (f"{document['id']}-runs.svg", "wall time of every run", runs_svg(variants_of(document))),
         (f"{document['id']}-ratios.svg", "ratios", ratios_svg(document.get("comparisons") or ())),

@@ -15,7 +15,7 @@ from joblens.analysis.comparing.bench import (
     variants_of,
 )
 from joblens.model.values.lists import listed
-from joblens.model.values.units import MIB, format_bytes
+from joblens.model.values.units import MIB, format_bytes, format_duration
 from joblens.views.text.numbers import UNKNOWN, counted
 from joblens.views.text.style import PLAIN, Palette, clean, fit, wrap
 from joblens.views.text.table import Column, render_table
@@ -90,7 +90,7 @@ def comparison_lines(comparison: Form, paint: Palette = PLAIN) -> list[str]:
 
 
 def verdict(number: Form, what: str) -> str:
-    """One sentence about a ratio: 'B needs 12% less wall time …'."""
+    """Returns a sentence about a ratio: '12% less wall time'."""
     ratio, differs = number["ratio"], number["differs"]
     if differs is None:
         return f"{_change(ratio)} {what}; too few runs for an interval"
@@ -108,7 +108,7 @@ def notes(document: Form, variants: Sequence[Form], width: int) -> list[str]:
         order = ", random order" if len(variants) > 1 else ""
         stopped = str(_STOPPED.get(document["stopped"], document["stopped"]))
         if document["stopped"] == "time" and document["rounds"] == 1:
-            stopped += ", which the first round used up"
+            stopped += " in the first round"
         found.append(f"{counted(document['rounds'], 'round')}{order}; {stopped}")
     if document.get("failure"):
         found.append(f"failed: {clean(document['failure'])}")
@@ -127,20 +127,22 @@ def differences_of(before: Form, after: Form) -> list[str]:
 
 
 def differences(compared: Form) -> list[str]:
-    """The same, of two that were compared."""
+    """Returns the same for a stored comparison."""
     changes = compared["parameter_changes"]
-    changed_values = [f"{clean(name)} {_given(one)} → {_given(two)}" for name, (one, two) in changes.items()]
+    changed_values = [
+        f"{clean(name)} {_value_text(one)} → {_value_text(two)}" for name, (one, two) in changes.items()
+    ]
     found = [f"they differ: {', '.join(changed_values)}"] if changed_values else []
     return [*found, *([] if compared["same_machine"] else ["they ran on different machines"])]
 
 
 def parameters_text(document: Form) -> str:
     return ", ".join(
-        f"{clean(name)}={_given(value)}" for name, value in (document.get("params") or {}).items()
+        f"{clean(name)}={_value_text(value)}" for name, value in (document.get("params") or {}).items()
     )
 
 
-def _given(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if value is None:
         return UNKNOWN
     return clean(value if isinstance(value, str) else json.dumps(value))
@@ -182,13 +184,11 @@ def command_text(variant: Form) -> str:
 
 
 def fine_duration(seconds: float | None) -> str:
-    """Three digits that count: 1.23ms, 45.6ms, 1.23s, 2m03s."""
+    """Formats three significant digits: 1.23ms, 45.6ms, 1.23s, 2m03s."""
     if seconds is None:
         return UNKNOWN
     if seconds >= 99.95:
-        whole = round(seconds)
-        hours, minutes = whole // 3600, whole // 60 % 60
-        return f"{hours}h{minutes:02d}m{whole % 60:02d}s" if hours else f"{minutes}m{whole % 60:02d}s"
+        return format_duration(seconds)
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         value = seconds / size
         if value >= 0.9995 or unit == "µs":
@@ -198,7 +198,7 @@ def fine_duration(seconds: float | None) -> str:
 
 
 def command_lines(document: Form, width: int, paint: Palette = PLAIN) -> list[str]:
-    """Returns the command behind each name."""
+    """Returns the command of each variant."""
     variants = variants_of(document)
     lines = []
     longest = max((len(clean(variant["name"])) for variant in variants), default=0)

@@ -11,7 +11,7 @@ from joblens.model.jobs.details import CodeVersion, Provenance
 from joblens.model.jobs.job import Record, Status
 from joblens.model.redaction.secrets import redact_address
 from joblens.model.values.units import format_bytes, format_duration
-from joblens.views.text.numbers import UNKNOWN, counted
+from joblens.views.text.numbers import counted, seconds
 from joblens.views.text.style import PAGE_HEAD
 
 STYLE = """
@@ -90,16 +90,16 @@ Cell = str  # already escaped
 def job_page(job: CrateJob, about: CrateAbout) -> str:
     record = job.record
     facts = [
-        ("Ended as", _badge(record.status)),
+        ("Status", _badge(record.status)),
         ("Started", _when(record)),
         ("Wall time", _duration(record)),
         ("CPU time", _cpu(record)),
         ("Peak memory", _memory(record)),
-        ("On", _text(_host(record))),
-        ("By", _text(record.job.user)),
+        ("Host", _text(_host(record))),
+        ("User", _text(record.job.user)),
     ]
     body = [_facts(facts), _section("Command", f"<pre>{_text(command_line(record.job))}</pre>")]
-    body += [_errors([job]), _parameters(record), _files([job]), _surroundings([job])]
+    body += [_errors([job]), _parameters(record), _files([job]), _environments([job])]
     return _page(job_title(job), "one job", _text(record.job.cwd), body, about)
 
 
@@ -112,15 +112,15 @@ def run_page(found: CrateRun, about: CrateAbout) -> str:
         ("Jobs completed", f"{done:,} of {len(found.steps):,}"),
         ("Attempts", f"{len(attempts):,}"),
         ("Started", "" if run.started_at_us is None else _moment(run.started_at_us)),
-        ("CPU time of all", _text(format_duration(sum(_cpu_s(one.record) for one in attempts)))),
+        ("CPU time", _text(format_duration(sum(_cpu_s(one.record) for one in attempts)))),
         ("Largest job", _largest(attempts)),
-        ("On", _text(run.host)),
-        ("By", _text(run.user)),
+        ("Host", _text(run.host)),
+        ("User", _text(run.user)),
     ]
     spec = found.spec_file
-    link = f'<p><a href="{_text(spec.id)}">{_text(spec.name)}</a>: the workflow as it was run.</p>'
+    link = f'<p><a href="{_text(spec.id)}">{_text(spec.name)}</a>: the workflow file of this run.</p>'
     body = [_facts(facts), _section("Workflow", link), _section("Jobs", _jobs(found))]
-    body += [_errors(attempts), _files(attempts), _surroundings(attempts)]
+    body += [_errors(attempts), _files(attempts), _environments(attempts)]
     return _page(run_title(found), "run of a workflow", _text(found.plan.description.strip()), body, about)
 
 
@@ -199,7 +199,7 @@ def _job_rows(found: CrateRun, step: CrateStep) -> Iterable[list[Cell]]:
 
 
 def _bar(found: CrateRun, record: Record) -> Cell:
-    """Where in the run's time it ran."""
+    """Draws the time of the job within that of the run."""
     begin, end = found.run.started_at_us, found.run.ended_at_us
     if begin is None or end is None or end <= begin or record.attempt is None or record.outcome is None:
         return ""
@@ -240,13 +240,13 @@ def _files(jobs: Sequence[CrateJob]) -> str:
         [
             f'<a href="{_text(file.id)}">{_text(file.name)}</a>' if file.is_inside else _text(file.name),
             " and ".join(sorted(words)),
-            UNKNOWN if file.bytes is None else format_bytes(file.bytes),
+            format_bytes(file.bytes),
             _hash(file),
             "in this crate" if file.is_inside else "not included",
         ]
         for file, words in done.values()
     ]
-    return _section("Files", _table(("File", "Was", "Size", "Hash", "Where"), rows, frozenset({2})))
+    return _section("Files", _table(("File", "Use", "Size", "Hash", "Where"), rows, frozenset({2})))
 
 
 def _hash(file: CrateFile) -> Cell:
@@ -254,15 +254,17 @@ def _hash(file: CrateFile) -> Cell:
     return f'<code title="{value}">{name} {value[:16]}…</code>' if value else ""
 
 
-def _surroundings(jobs: Sequence[CrateJob]) -> str:
+def _environments(jobs: Sequence[CrateJob]) -> str:
     found: dict[str, Provenance] = {}
     for job in jobs:
         if job.provenance is not None and job.provenance_file is not None:
             found.setdefault(job.provenance_file.id, job.provenance)
-    return _section("Ran in", "\n".join(_surrounding(ident, one) for ident, one in list(found.items())[:20]))
+    return _section(
+        "Environment", "\n".join(_environment(ident, one) for ident, one in list(found.items())[:20])
+    )
 
 
-def _surrounding(ident: str, found: Provenance) -> str:
+def _environment(ident: str, found: Provenance) -> str:
     hardware, code = found.hardware, found.code
     memory = "" if hardware.memory_bytes is None else f"{format_bytes(hardware.memory_bytes)} of memory"
     cpus = "" if hardware.cpus is None else counted(hardware.cpus, "CPU")
@@ -324,7 +326,7 @@ def _duration(record: Record) -> Cell:
 
 def _cpu(record: Record) -> Cell:
     usec = None if record.outcome is None else record.outcome.usage.cpu_total_usec
-    return UNKNOWN if usec is None else _text(format_duration(usec / 1e6))
+    return _text(seconds(usec))
 
 
 def _cpu_s(record: Record) -> float:
@@ -334,7 +336,7 @@ def _cpu_s(record: Record) -> float:
 
 def _memory(record: Record) -> Cell:
     peak = None if record.outcome is None else record.outcome.usage.memory_peak_bytes
-    return UNKNOWN if peak is None else _text(format_bytes(peak))
+    return _text(format_bytes(peak))
 
 
 def _largest(jobs: Sequence[CrateJob]) -> Cell:

@@ -1,6 +1,6 @@
-"""Graph of a run for pages: groups of jobs, some of them opened into single jobs, with their positions.
+"""Graph of a run for web pages: groups of jobs, some expanded into single jobs, with their positions.
 
-Large graphs are drawn by group: an entry of the file within one stage. Readers open a group."""
+Large graphs show groups: the jobs of one entry of the file within one stage. Readers expand a group."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,8 +12,8 @@ from joblens.views.graph.svg import lay_out
 from joblens.views.graph.text import MOST_BOXES, Arrow, Grouping, arrows_between, grouping_keys
 from joblens.views.text.style import clean, fit, visible_width
 
-MOST_SINGLE = 500  # nodes that are drawn one by one
-MOST_OPENED = 40  # jobs of an opened group
+MOST_SINGLE = 500  # nodes that are drawn individually
+MOST_OPENED = 40  # jobs of an expanded group
 MOST_ARROWS = 4000
 _MOST_STAGES = 300
 _LONGEST_TITLE = 30
@@ -33,7 +33,7 @@ class JobGroups(Struct, frozen=True, kw_only=True):
 
 
 class GraphBox(Struct, frozen=True, kw_only=True):
-    """One job, or the jobs of a group that have no box of their own. `x`: left edge, `y`: middle."""
+    """One job, or the jobs of a group without their own boxes. `x`: left edge, `y`: middle."""
 
     group: int
     index: int | None  # None: a group
@@ -46,7 +46,7 @@ class GraphBox(Struct, frozen=True, kw_only=True):
 
 
 class GraphEdge(Struct, frozen=True, kw_only=True):
-    """From a dependency to its dependent. `points`: x and y of each, one after the other."""
+    """From a dependency to its dependent. `points`: x and y of each, alternating."""
 
     source: int
     target: int
@@ -57,14 +57,14 @@ class GraphEdge(Struct, frozen=True, kw_only=True):
 class RunGraph(Struct, frozen=True, kw_only=True):
     boxes: tuple[GraphBox, ...]
     edges: tuple[GraphEdge, ...]
-    edges_hidden: int  # more than can be drawn
+    edges_hidden: int  # beyond the maximum
     width: float
     height: float
     stages: int
 
 
 def job_groups(plan: Plan) -> JobGroups:
-    """Returns the finest groups that are still readable."""
+    """Returns the finest grouping with a readable number of groups."""
     stages = Graph(plan).stages()
     per_column = -(-len(stages) // _MOST_STAGES)  # a long chain has several stages in one column
     columns = [
@@ -100,7 +100,7 @@ def job_groups(plan: Plan) -> JobGroups:
 
 
 def graph_of(plan: Plan, groups: JobGroups, opened: Mapping[int, Sequence[int]]) -> RunGraph:
-    """`opened`: by group the jobs that get a box of their own, in order; the others share one."""
+    """Returns the graph. `opened`: group -> jobs with their own boxes, in order; the others share one."""
     boxes: list[tuple[int, int | None, int]] = []  # group, job, number of jobs
     box_of = [0] * len(plan.jobs)
     for group, members in enumerate(groups.members):
@@ -157,5 +157,5 @@ def graph_of(plan: Plan, groups: JobGroups, opened: Mapping[int, Sequence[int]])
 
 
 def _forward(arrows: Sequence[Arrow], stages: Sequence[int]) -> list[Arrow]:
-    """Where several stages share a column, arrows inside it are not drawn."""
+    """Omits arrows within a column that several stages share."""
     return [arrow for arrow in arrows if stages[arrow.source] < stages[arrow.target]]

@@ -37,7 +37,7 @@ class Layout(Struct, frozen=True):
 
 
 def lay_out(stages: Sequence[int], widths: Sequence[float], arrows: Sequence[tuple[int, int]]) -> Layout:
-    """`stages` and `widths` of each box; arrows lead to later stages."""
+    """Returns the positions of boxes. `stages` and `widths` of each box; arrows lead to later stages."""
     grid = _Grid(stages, arrows)
     grid.order()
     middles = grid.middles()
@@ -57,7 +57,7 @@ def lay_out(stages: Sequence[int], widths: Sequence[float], arrows: Sequence[tup
 
 
 def _columns(stages: Sequence[int], widths: Sequence[float]) -> list[tuple[float, float]]:
-    """Left edge and width of each stage."""
+    """Returns left edge and width of each stage."""
     widest = [0.0] * (max(stages, default=-1) + 1)
     for stage, width in zip(stages, widths, strict=True):
         widest[stage] = max(widest[stage], width)
@@ -129,7 +129,7 @@ class _Grid:
             rank[index] = (at + 0.5) / len(column)
 
     def middles(self) -> list[float]:
-        """Heights: near the neighbours, never closer than the boxes are high."""
+        """Returns heights near those of the neighbours, without overlap."""
         y = [0.0] * len(self.stage)
         for column in self._columns:
             below = 0.0
@@ -152,9 +152,7 @@ class _Grid:
         return [height - top + MARGIN for height in y]
 
     def _apart(self, column: list[int], targets: list[float]) -> list[float]:
-        """Separates boxes:
-        pushes down, pushes up, and takes the mean, which keeps distances and stays near `targets`.
-        """
+        """Separates boxes. The mean of pushing down and up keeps distances and stays near `targets`."""
         gaps = [(self._height(one) + self._height(other)) / 2 + _ROW_GAP for one, other in pairwise(column)]
         down, up = list(targets), list(targets)
         for at, gap in enumerate(gaps):
@@ -168,7 +166,7 @@ class _Grid:
 
 
 _LONGEST_TITLE = 36
-_CHARACTER = 7.3  # of the 12 px monospace below, on the wide side
+_CHARACTER = 7.3  # upper estimate for the 12 px monospace below
 _HEADER = 34.0
 _LEGEND, _LEGEND_CHARACTER = 30.0, 6.5
 _NAMESPACE = "http://www.w3.org/2000/svg"
@@ -213,7 +211,7 @@ def render_svg(drawing: Drawing) -> str:
 
 
 def _legend(states: Sequence[JobState], top: float) -> list[str]:
-    """Draws a legend of the colours; without a run there are none."""
+    """Draws a legend of the states; empty without a run."""
     parts, x = [], MARGIN
     for state in states:
         fill, edge = STATE_COLOURS[state]
@@ -248,7 +246,7 @@ def _box(box: Box, title: str, placed: PlacedBox) -> list[str]:
     tooltip = title_of(box) + "".join(f"\n{count:,} {each.label}" for each, count in box.states.items())
     size = f'x="{placed.x:.1f}" y="{top:.1f}" width="{placed.width:.1f}" height="{BOX_HEIGHT:.0f}" rx="6"'
     parts = ["<g>", f"<title>{_escaped(tooltip)}</title>"]
-    if box.jobs > 1:  # a second sheet behind it: several jobs
+    if box.jobs > 1:  # a second box behind it marks several jobs
         behind = f'x="{placed.x + 4:.1f}" y="{top + 4:.1f}"'
         rest = f'width="{placed.width:.1f}" height="{BOX_HEIGHT:.0f}" rx="6"'
         parts.append(f'<rect class="box" {behind} {rest} fill="{fill}" stroke="{edge}" opacity="0.5"/>')
@@ -260,7 +258,7 @@ def _box(box: Box, title: str, placed: PlacedBox) -> list[str]:
 
 
 def _state_bar(box: Box, placed: PlacedBox, top: float) -> list[str]:
-    """How many of a sweep's jobs are in which state, along the lower edge."""
+    """Draws the shares of a sweep's states along the lower edge."""
     parts, x, bar_width = [], placed.x + 6, placed.width - 12
     y = top + BOX_HEIGHT - 7
     for state, count in box.states.items():
@@ -272,7 +270,7 @@ def _state_bar(box: Box, placed: PlacedBox, top: float) -> list[str]:
 
 
 def _curve(route: Sequence[tuple[float, float]]) -> str:
-    """Leaves and arrives level; straight through a column, bent between columns."""
+    """Draws a curve that begins and ends horizontally: straight through columns, bent between them."""
     (x, y), *others = route
     parts = [f"M{x:.1f} {y:.1f}"]
     for at, (next_x, next_y) in enumerate(others):

@@ -1,6 +1,5 @@
-"""Workflow graph as text and Mermaid, and the boxes and arrows that every drawing starts from.
-
-A box is one job, or the jobs of a stage that are one entry of the file or differ only in numbers.
+"""Workflow graph as text and Mermaid, and the boxes and arrows of every drawing.
+A box is one job, or the jobs of a stage that come from one entry of the file or differ only in numbers.
 """
 
 import enum
@@ -28,7 +27,7 @@ class Grouping(enum.IntEnum):
 
     JOB = 0
     ENTRY = 1  # a sweep
-    PATTERN = 2  # jobs written one by one and numbered in their names
+    PATTERN = 2  # individual jobs with numbers in their names
 
 
 class Box(Struct, frozen=True):
@@ -71,7 +70,7 @@ def fitting_drawing(
     finest: Grouping,
     states: Mapping[int, JobState] | None = None,
 ) -> Drawing:
-    """Returns the finest grouping that is still readable."""
+    """Returns the finest grouping with a readable number of boxes."""
     for grouping in list(Grouping)[finest:-1]:
         drawing = drawing_of(plan, entries, grouping, states)
         if len(drawing.boxes) <= MOST_BOXES:
@@ -85,10 +84,8 @@ def drawing_of(
     grouping: Grouping,
     states: Mapping[int, JobState] | None = None,
 ) -> Drawing:
-    """Builds the drawing.
-
-    `entries`: names of the file's jobs as written. `states`: of a run's jobs, by index.
-    """
+    """Builds the drawing. `entries`: names of the file's jobs as written. `states`: of a run's jobs, by
+    index."""
     stages = Graph(plan).stages()
     keys = grouping_keys(plan, grouping)
     box_of = [0] * len(plan.jobs)
@@ -152,7 +149,7 @@ def arrows_between(plan: Plan, box_of: Sequence[int]) -> tuple[Arrow, ...]:
     handled: set[tuple[int, int]] = set()
     for job_index, job in enumerate(plan.jobs):
         target = box_of[job_index]
-        # jobs of a sweep often wait for the very same ones
+        # jobs of a sweep often have the same dependencies
         if (target, id(job.depends_on)) in handled:
             continue
         handled.add((target, id(job.depends_on)))
@@ -163,7 +160,7 @@ def arrows_between(plan: Plan, box_of: Sequence[int]) -> tuple[Arrow, ...]:
 
 
 def drawing_form(drawing: Drawing) -> dict[str, object]:
-    """For programs."""
+    """Returns the drawing as JSON for programs."""
     return {
         "name": drawing.name,
         "jobs": drawing.jobs,
@@ -211,7 +208,7 @@ STATE_COLOURS = {
     JobState.DISABLED: ("#ffffff", "#ced4da"),
     JobState.PENDING_FAILED: ("#ffc9c9", "#e03131"),
 }
-# A box of many jobs has the colour of the first of these states that any of its jobs is in.
+# A box of many jobs has the colour of the first state in this list that one of its jobs has.
 LOUDEST = (
     JobState.FAILED,
     JobState.PENDING_FAILED,

@@ -7,7 +7,7 @@ from joblens.analysis.numbers.rates import elapsed_usec, per_second
 from joblens.model.jobs.details import ContainerFacts, GpuFacts
 from joblens.model.jobs.sample import GpuReading, InterfaceIo, Sample
 from joblens.model.values.units import format_bytes, format_duration
-from joblens.views.jobs.labels import SectionContext, heading, nothing, pairs
+from joblens.views.jobs.labels import SectionContext, heading, pairs, why_empty
 from joblens.views.text.numbers import UNKNOWN, counted, joules, rate, watts
 from joblens.views.text.style import clean
 
@@ -18,7 +18,7 @@ Pairs = list[tuple[str, str]]
 
 
 def gpu_lines(sample: Sample, previous: Sample | None, facts: Sequence[GpuFacts]) -> list[str]:
-    """A block a device, in the order of their indexes."""
+    """Returns one block per device, in the order of their indexes."""
     known = {fact.id: fact for fact in facts}
     readings = sample.gpus or {}
     lines: list[str] = []
@@ -32,7 +32,7 @@ def gpu_lines(sample: Sample, previous: Sample | None, facts: Sequence[GpuFacts]
 
 
 def gpu_title(name: str, facts: GpuFacts | None) -> str:
-    """'GPU 0 (Tesla T4)'."""
+    """Returns 'GPU 0 (Tesla T4)'."""
     if facts is None:
         return f"GPU {clean(name)}"
     part = "MIG " if facts.parent else "GPU "
@@ -101,9 +101,9 @@ def gpu_throttling(reading: GpuReading) -> str:
 def job_part(reading: GpuReading, before: GpuReading | None, seconds: float) -> str:
     """Describes the job's share of the device."""
     if reading.job_processes == 0 and not has_part(reading):
-        return "none of it"
+        return "not used"
     busy = None if reading.job_utilization is None else reading.job_utilization / 100
-    if busy is None and before is not None and before != reading:  # otherwise not sampled since
+    if busy is None and before is not None and before != reading:  # equal: not sampled since
         busy = busy_percent(before, reading, seconds) if reading.job_busy_usec is not None else None
     encoder, decoder = reading.job_encoder_utilization, reading.job_decoder_utilization
     parts = [
@@ -178,7 +178,7 @@ def network_pairs(sample: Sample, previous: Sample | None) -> Pairs:
 
 
 def _both(received: int | None, sent: int | None) -> str:
-    """Omits kinds that were not used."""
+    """Returns '-' for kinds of traffic that did not occur."""
     if not received and not sent:
         return UNKNOWN
     return f"{format_bytes(received)} received, {format_bytes(sent)} sent"
@@ -230,7 +230,7 @@ def _drawn(sample: Sample, previous: Sample | None, counter: str) -> str:
     if total is None:
         return UNKNOWN
     power = None if previous is None else per_second(previous, sample, counter)
-    since = f"{joules(total)} since its start (whole machine)"
+    since = f"{joules(total)} since the job's start (whole machine)"
     return since if power is None else f"{watts(power)}, {since}"
 
 
@@ -250,7 +250,7 @@ def gpu_section(context: SectionContext) -> list[str]:
 
 
 def _why_nothing(context: SectionContext) -> list[str]:
-    return nothing("gpu", context, "gpus", "gpu_facts", number="gpu_memory_peak_bytes")
+    return why_empty("gpu", context, "gpus", "gpu_facts", number="gpu_memory_peak_bytes")
 
 
 def _gpu_facts(name: str, facts: GpuFacts | None) -> list[tuple[str, str]]:
@@ -267,7 +267,7 @@ def _gpu_facts(name: str, facts: GpuFacts | None) -> list[tuple[str, str]]:
 
 
 def _gpu_use(name: str, samples: Sequence[Sample]) -> list[tuple[str, str]]:
-    """Describes how the job used it."""
+    """Describes the job's use of the device."""
     readings = [sample.gpus[name] for sample in samples if sample.gpus and name in sample.gpus]
     memory = [reading.job_memory_bytes for reading in readings if reading.job_memory_bytes is not None]
     spans = [span for span in spans_of(samples, name) if span.busy_percent is not None]
@@ -281,7 +281,7 @@ def _gpu_use(name: str, samples: Sequence[Sample]) -> list[tuple[str, str]]:
     return [
         ("job's memory", f"at most {format_bytes(max(memory))}" if memory else ""),
         (
-            "job's work",
+            "job's use",
             f"{100 * busy_s / whole_s:.1f}% of {format_duration(whole_s)}" if whole_s > 0 else "",
         ),
         ("power", drawn),
@@ -307,7 +307,7 @@ def _plain(label: str) -> str:
 def container_pairs(facts: ContainerFacts) -> list[tuple[str, str]]:
     """Returns the fields for the default view of a job in a container."""
     limits = [
-        f"{facts.cpus:g} CPUs" if facts.cpus is not None else "",
+        counted(facts.cpus, "CPU") if facts.cpus is not None else "",
         f"CPUs {facts.cpu_list}" if facts.cpu_list else "",
         f"{format_bytes(facts.memory_bytes)} memory" if facts.memory_bytes is not None else "",
         f"{facts.pids} processes" if facts.pids is not None else "",
@@ -322,12 +322,12 @@ def container_pairs(facts: ContainerFacts) -> list[tuple[str, str]]:
         ("devices", clean(", ".join(facts.devices))),
         ("network", clean(facts.network_mode)),
         ("start-up", format_duration(facts.startup_s) if facts.startup_s is not None else ""),
-        *((f"its {who}", _overhead(who, facts.overhead)) for who in ("helper", "engine", "client")),
+        *((f"{who} overhead", _overhead(who, facts.overhead)) for who in ("helper", "engine", "client")),
     ]
 
 
 def _overhead(who: str, used: Mapping[str, float]) -> str:
-    """Returns resources used by the engine and by joblens for the container."""
+    """Returns the resources that the engine and joblens used for the container."""
     cpu_s = used.get(f"{who}_cpu_s")
     sizes = {
         word: used.get(f"{who}_{name}_bytes")

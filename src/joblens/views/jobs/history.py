@@ -57,7 +57,7 @@ def _row(record: Record, now_us: int, paint: Palette) -> list[str]:
 
 
 def render_job_history(records: Sequence[Record]) -> list[str]:
-    """The paragraphs of `job-history`."""
+    """Returns the text of `job-history`."""
     noun = "job" if len(records) == 1 else "jobs"
     lines = [f"Job History (showing {len(records)} {noun}):"]
     for number, record in enumerate(records, start=1):
@@ -83,7 +83,7 @@ def _paragraph(number: int, record: Record) -> list[str]:
 
 
 def _task_id(job: Job) -> str:
-    """The id that the job was given; otherwise enough of its UUID to find it by (`stores.job_search`)."""
+    """Returns the job's own id, otherwise a prefix of its UUID that is long enough to find it."""
     return clean(job.external_id) if job.external_id else f"{job.uuid[:_UUID_SHOWN]}..."
 
 

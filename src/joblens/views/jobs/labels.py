@@ -18,7 +18,7 @@ _DAY_S = 86400
 
 
 def command_line(job: Job) -> str:
-    """As one would type it."""
+    """Returns the command as typed in a shell."""
     if job.is_shell:
         return clean(" ".join(job.argv))
     return clean(" ".join(_quoted(argument) for argument in job.argv))
@@ -37,13 +37,13 @@ def display_name(job: Job) -> str:
 
 
 def attempt_of(record: Record) -> int:
-    """Which attempt it was: of its run, and one more for each worker that did not finish it."""
+    """Returns the attempt number: that within its run, plus one for each worker that did not finish it."""
     before = 0 if record.job.run is None else record.job.run.attempt - 1
     return before + (1 if record.attempt is None else record.attempt.number)
 
 
 def name_with_attempt(record: Record) -> str:
-    """'train (attempt 2)'."""
+    """Returns 'train (attempt 2)'."""
     number = attempt_of(record)
     return display_name(record.job) + (f" (attempt {number})" if number > 1 else "")
 
@@ -53,7 +53,7 @@ def started_at_us(record: Record) -> int:
 
 
 def duration_s(record: Record, now_us: int) -> float | None:
-    """Of a running job so far; of a queued one nothing."""
+    """Returns the duration, for a running job so far; None for a queued job."""
     if record.outcome is not None:
         return record.outcome.duration_s
     if record.attempt is None:
@@ -62,7 +62,7 @@ def duration_s(record: Record, now_us: int) -> float | None:
 
 
 def ago(at_us: int, now_us: int) -> str:
-    """'3m ago' while that is handy, the date afterwards."""
+    """Returns '3m ago' for the last two weeks, otherwise the date."""
     seconds = (now_us - at_us) / 1e6
     if seconds < 0:
         return format_instant(at_us)[:10]
@@ -88,7 +88,7 @@ def compact_memory(usage: Usage) -> str:
 
 
 def compact_io(usage: Usage) -> str:
-    """Read and written together."""
+    """Returns the sum of bytes read and written."""
     parts = [
         usage.io_read_bytes if usage.io_read_bytes is not None else usage.io_call_read_bytes,
         usage.io_write_bytes if usage.io_write_bytes is not None else usage.io_call_write_bytes,
@@ -103,7 +103,7 @@ _LABEL = 16
 
 
 class SectionContext(Struct, frozen=True, kw_only=True):
-    """Everything a section may draw on."""
+    """Data of a job for the sections of its page."""
 
     record: Record
     samples: Sequence[Sample]
@@ -116,11 +116,9 @@ def heading(text: str, context: SectionContext) -> str:
     return context.paint.paint(text, "bold")
 
 
-def nothing(part: str, context: SectionContext, *names: str, number: str = "") -> list[str]:
-    """Explains why there is nothing to show.
-
-    `names`: details that may have a reason; `number`: the usage with the same source.
-    """
+def why_empty(part: str, context: SectionContext, *names: str, number: str = "") -> list[str]:
+    """Explains why a section is empty. `names`: details that may have a reason; `number`: a number of the
+    usage with the same source."""
     reasons = [context.details.unknown[name] for name in names if name in context.details.unknown]
     if context.record.outcome is not None and number in context.record.outcome.usage.unknown:
         reasons.append(context.record.outcome.usage.unknown[number])
@@ -135,11 +133,11 @@ def _why_unknown(part: str, record: Record) -> str:
     if part in chosen and job.monitor:
         return "not sampled yet" if record.outcome is None else "not in its record"
     if not job.monitor:
-        return "nothing was measured while it ran"
+        return "measuring was off"
     if job.attached:
         return f"not measured; use joblens attach … --probes +{part}"
     if not job.argv and job.container is None:
-        return "not measured: the program measured itself, or the record was imported"
+        return "not measured: measured from inside the program, or imported"
     return f"not measured; use joblens run --probes +{part}"
 
 

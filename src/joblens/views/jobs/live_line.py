@@ -1,4 +1,4 @@
-"""The one line that `joblens run` keeps up to date on a terminal while the job runs."""
+"""Live line of `joblens run` on a terminal while the job runs."""
 
 from collections.abc import Sequence
 
@@ -11,15 +11,12 @@ _SEPARATOR = "  "
 _SPARK_COLUMNS = 16
 _SPARK_LEAST = 4
 _NAME_COLUMNS = 24
-_GPU_SAMPLES = 10  # samples that certainly include one of the GPUs
+_GPU_SAMPLES = 10  # enough samples to include a reading of the GPUs
 
 
 def render_live_line(name: str, samples: Sequence[Sample], width: int, color: bool) -> str:  # noqa: FBT001
-    """Formats at most `width` - 1 columns, so that no terminal wraps the line.
-
-    Omits whole parts that do not fit, least important first: spark line, processes, network, I/O, name, GPU,
-    memory.
-    """
+    """Formats at most `width` - 1 columns, so that no terminal wraps the line. Omits parts that do not fit,
+    least important first: spark line, processes, network, I/O, name, GPU, memory."""
     paint = Palette(is_on=color)
     series = points(samples)
     now = series[-1] if series else Point(0.0)
@@ -41,7 +38,7 @@ def render_live_line(name: str, samples: Sequence[Sample], width: int, color: bo
             break
         shown = [key for key in shown if key != least]
     line = _SEPARATOR.join(pieces[key] for key in shown)
-    if visible_width(line) >= width:  # a terminal this narrow gets the bare time
+    if visible_width(line) >= width:  # a very narrow terminal shows only the time
         return fit(pieces["elapsed"], max(0, width - 1))
     columns_left = min(_SPARK_COLUMNS, width - 1 - visible_width(line) - len(_SEPARATOR))
     cpu_curve = [point.cpu_percent for point in series[1:]]
@@ -64,7 +61,7 @@ def _io(now: Point, paint: Palette) -> str:
 
 
 def _gpu(series: Sequence[Point], paint: Palette) -> str:
-    """Only for jobs that use a GPU, which is sampled less often than the rest."""
+    """Returns '' for jobs without a GPU. GPUs are sampled less often than the rest."""
     memory = series[-1].gpu_memory_bytes if series else None
     busy = last_known(point.gpu_percent for point in series[-_GPU_SAMPLES:])
     if not memory and not busy:

@@ -72,7 +72,7 @@ def _interval(sample: Sample, previous: Sample | None, record: Record) -> str:
 def _cpu(sample: Sample, previous: Sample | None, record: Record) -> Pairs:
     throttled = throttle_percent(previous, sample) if previous else None
     if previous and throttled is None and _has_no_cpu_limit(record):
-        throttled = 0.0  # the kernel counts it only where there is a limit
+        throttled = 0.0  # the kernel counts it only under a limit
     return [
         ("Usage", _two_decimals(cpu_percent(previous, sample) if previous else None)),
         ("Throttled", _two_decimals(throttled)),
@@ -87,20 +87,20 @@ def _cpu(sample: Sample, previous: Sample | None, record: Record) -> Pairs:
 
 
 def _has_no_cpu_limit(record: Record) -> bool:
-    """A job that joblens did not start may have an unknown limit."""
+    """Returns False for jobs that joblens did not start: they may have an unknown limit."""
     job = record.job
     is_ours = bool(job.argv) and not job.attached and record.attempt is not None
     return is_ours and (job.requirements.cpus is None or not job.enforce)
 
 
 def _instructions(sample: Sample, previous: Sample | None) -> str:
-    """With how many a cycle, since the sample before."""
+    """Returns instructions with their number per cycle since the previous sample."""
     if sample.instructions is None:
         return UNKNOWN
     done = growth(previous, sample, "instructions") if previous else sample.instructions
     cycles = growth(previous, sample, "cycles") if previous else sample.cycles
-    a_cycle = f" ({done / cycles:.2f} a cycle)" if done is not None and cycles else ""
-    return f"{sample.instructions:,}{a_cycle}"
+    per_cycle = f" ({done / cycles:.2f} per cycle)" if done is not None and cycles else ""
+    return f"{sample.instructions:,}{per_cycle}"
 
 
 def _memory(sample: Sample) -> Pairs:
@@ -128,7 +128,7 @@ def _memory(sample: Sample) -> Pairs:
 
 
 def _summed_rss(sample: Sample) -> Pairs:
-    """Only imported samples have it."""
+    """Returns the summed RSS, which only imported samples have."""
     summed = sample.memory_rss_sum_bytes
     return [] if summed is None else [("Summed RSS", format_bytes(summed))]
 
@@ -232,7 +232,7 @@ def _calls(count: int | None, calls: int | None) -> str:
     return format_bytes(count) if calls is None else f"{format_bytes(count)} ({calls} calls)"
 
 
-_SHORTEST_USEC = 40_000  # a rate over less than four ticks of the kernel would be made of nothing
+_SHORTEST_USEC = 40_000  # four kernel ticks: rates over less time are meaningless
 _TITLES = ("CPU", "MEMORY", "READ/S", "WRITE/S", "NET IN/S", "NET OUT/S")
 _GPU_TITLES = ("GPU", "GPU MEM")
 _NARROWEST = 6
@@ -241,10 +241,8 @@ _CLOCK, _TENTHS = 8, 10  # columns of 10:30:01 and of 10:30:01.5
 
 
 class SampleTable:
-    """Rates are over the time since the number was last read.
-
-    Column titles are printed first, and again if a GPU appears later.
-    """
+    """Table that grows by one line per sample. Rates are over the time since the number was last read. Column
+    titles are printed first, and again if a GPU appears later."""
 
     def __init__(self, paint: Palette, *, interval_s: float, has_gpu: bool) -> None:
         self._paint = paint
@@ -253,8 +251,8 @@ class SampleTable:
         self._is_titled = False
         self._before: dict[str, Sample] = {}
 
-    def pass_over(self, sample: Sample) -> None:
-        """One that is not shown; the next is measured from it."""
+    def skip(self, sample: Sample) -> None:
+        """Uses a sample only as the base of the next rates."""
         self._cells(sample)
 
     def lines(self, sample: Sample) -> Iterator[str]:
@@ -268,7 +266,7 @@ class SampleTable:
         yield self._line(format_instant(sample.at_us)[11 : 11 + self._digits], cells, titles)
 
     def _line(self, time: str, cells: list[str], titles: list[str]) -> str:
-        # strict=False: without a GPU its cells have no titles
+        # strict=False: without a GPU, its cells have no titles
         shown = [
             pad_left(cell, max(_NARROWEST, len(title))) for cell, title in zip(cells, titles, strict=False)
         ]

@@ -28,12 +28,8 @@ _COLUMNS = (
 
 
 def operator_lines(table: OperatorTable, width: int, paint: Palette) -> list[str]:
-    """TIME is the sum over all partitions, which run in parallel;
-
-    MEMORY the largest private memory of a worker.
-
-    Work outside operators is in brackets, in order.
-    """
+    """Returns a table of operators. TIME is the sum over all partitions, which run in parallel; MEMORY the
+    largest private memory of a worker. Work outside operators is in brackets, in order."""
     every: list[OperatorUse | StepUse] = [*table.operators, *table.steps]
     total_s = sum(use.wall_s or 0.0 for use in every)
     rows = [_step_cells(step, total_s) for step in table.steps if step.name in BEFORE_OPERATORS]
@@ -55,11 +51,11 @@ def operators_section(context: SectionContext) -> list[str]:
     if table is None:
         return [
             heading("Operators", context),
-            "  unknown: only jobs of recipes have them",
+            "  unknown: only jobs of recipes have operators",
         ]
     rejected = enumerate(reject_lines(table.rejects))
     return [
-        heading(f"Operators ({cut_in(table)}{_all_runs(table)})", context),
+        heading(f"Operators ({partition_counts(table)}{_all_runs(table)})", context),
         *(f"  {line}" for line in operator_lines(table, context.width - 2, context.paint)),
         *pairs([("rejected" if not number else "", line) for number, line in rejected], context),
         *pairs([("folder", clean(table.job_dir))], context),
@@ -67,7 +63,7 @@ def operators_section(context: SectionContext) -> list[str]:
 
 
 def reject_lines(rejects: Sequence[RejectReason]) -> list[str]:
-    """'34 shorten: ValueError: …', one line per reason."""
+    """Returns one line per reason: '34 shorten: ValueError: …'."""
     width = max((len(f"{each.rows:,}") for each in rejects), default=0)
     lines = [f"{each.rows:>{width},} {_describe_reject(each)}" for each in rejects[:_REASONS_SHOWN]]
     other_rows = sum(each.rows for each in rejects[_REASONS_SHOWN:])
@@ -79,15 +75,15 @@ def _describe_reject(each: RejectReason) -> str:
     return clean(f"{by}: {each.reason}" if by else f"for {each.reason}")
 
 
-def cut_in(table: OperatorTable) -> str:
-    """'4 partitions, 2 workers'"""
+def partition_counts(table: OperatorTable) -> str:
+    """Returns '4 partitions, 2 workers'."""
     parts = [counted(table.partitions, "partition")] if table.partitions else []
     parts += [counted(table.workers, "worker")] if table.workers else []
     return ", ".join(parts)
 
 
 def _all_runs(table: OperatorTable) -> str:
-    """The job above it in the history is the last of them only."""
+    """Notes that the table covers all runs of the job; its record covers only the last."""
     return f"; all {table.runs:,} runs together" if table.runs > 1 else ""
 
 
@@ -102,7 +98,7 @@ def _step_cells(use: StepUse, total_s: float) -> Sequence[str]:
         "",
         "",
         "",
-        UNKNOWN if use.wall_s is None else format_duration(use.wall_s),
+        format_duration(use.wall_s),
         UNKNOWN if use.wall_s is None or total_s <= 0 else percent(100 * use.wall_s / total_s),
         seconds(use.cpu_usec),
         compact_bytes(use.memory_peak_bytes),

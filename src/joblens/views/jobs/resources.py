@@ -18,9 +18,9 @@ from joblens.model.jobs.details import (
 from joblens.model.jobs.job import Status, Usage
 from joblens.model.jobs.probe_choice import DEFAULT_PROBES
 from joblens.model.jobs.sample import Sample
-from joblens.model.values.units import format_bytes, format_duration
+from joblens.model.values.units import format_bytes, format_cpu_list, format_duration
 from joblens.views.jobs.devices import gpu_section, network_pairs
-from joblens.views.jobs.labels import MOST_ROWS, SectionContext, heading, nothing, pairs, rest, table
+from joblens.views.jobs.labels import MOST_ROWS, SectionContext, heading, pairs, rest, table, why_empty
 from joblens.views.jobs.recipe_operators import operators_section
 from joblens.views.text.numbers import (
     UNKNOWN,
@@ -78,11 +78,11 @@ _MEMORY_PARTS = {
     "hugetlb_bytes": "hugetlbfs",
     "numa": "by node",
 }
-_IN_WORDS = {"Total RX": "received", "Total TX": "sent"}
+_TOTAL_LABELS = {"Total RX": "received", "Total TX": "sent"}
 
 
 def parts_known(details: Details, samples: Sequence[Sample]) -> list[str]:
-    """Sections that have something to show."""
+    """Returns the sections that have data."""
     known = {
         "threads": details.threads is not None and details.threads.seen > 0,
         "network": details.endpoints is not None or any(sample.interfaces for sample in samples[-1:]),
@@ -93,7 +93,7 @@ def parts_known(details: Details, samples: Sequence[Sample]) -> list[str]:
 
 
 def render_part(part: str, context: SectionContext) -> list[str]:
-    """Formats a heading, then the content, or why there is none."""
+    """Formats a heading, then the content, or why there is no content."""
     return ["", *_SECTIONS[part](context)]
 
 
@@ -103,11 +103,11 @@ def render_part(part: str, context: SectionContext) -> list[str]:
 def _threads(context: SectionContext) -> list[str]:
     threads = context.details.threads
     if threads is None:
-        return [heading("Threads", context), *nothing("threads", context, "threads")]
-    there = f" of {threads.seen + threads.unread:,}" if threads.unread else ""
-    lines = [heading(f"Threads ({threads.seen:,}{there} seen)", context)]
+        return [heading("Threads", context), *why_empty("threads", context, "threads")]
+    total = f" of {threads.seen + threads.unread:,}" if threads.unread else ""
+    lines = [heading(f"Threads ({threads.seen:,}{total} sampled)", context)]
     job_usec = max(threads.cpu_usec, _cpu_of_job(context))
-    # Threads after the last sample, or between two, are only in the job's total.
+    # Threads that lived between two samples, or after the last, are only in the job's total.
     misses = bool(threads.unread) or job_usec - threads.cpu_usec > max(_TICK_USEC, job_usec // 100)
     moves = UNKNOWN if threads.migrations is None else f"{threads.migrations:,} between CPUs"
     of_job = f" of the job's {seconds(job_usec)}" if misses and job_usec > threads.cpu_usec else ""
@@ -162,13 +162,13 @@ def _network(context: SectionContext) -> list[str]:
     if endpoints is None and last is None:
         return [
             heading("Network", context),
-            *nothing("network", context, "endpoints", number="network_rx_bytes"),
+            *why_empty("network", context, "endpoints", number="network_rx_bytes"),
         ]
     lines = [heading("Network", context)]
     if last is not None:
         lines += pairs(
             [
-                (_IN_WORDS.get(name, name.replace("Interface", "interface")), value)
+                (_TOTAL_LABELS.get(name, name.replace("Interface", "interface")), value)
                 for name, value in network_pairs(last, None)
             ],
             context,
@@ -188,9 +188,8 @@ def _network(context: SectionContext) -> list[str]:
 
 
 def _observed_text(table: EndpointTable, totals: Sample | None, context: SectionContext) -> str:
-    """Describes how complete the list is:
-    the share of the job's traffic in it, and the time of its last sample.
-    """
+    """Describes the completeness of the list: its share of the job's traffic, and the time of its last
+    sample."""
     text = f"sockets sampled by {clean(table.source)}"
     seen_at_us = table.open_at_us or table.at_us
     if context.record.outcome is not None and context.record.attempt is not None:
@@ -204,8 +203,8 @@ def _observed_text(table: EndpointTable, totals: Sample | None, context: Section
     received = sum(endpoint.rx_bytes or 0 for endpoint in table.endpoints)
     sent = sum(endpoint.tx_bytes or 0 for endpoint in table.endpoints)
     return (
-        f"{text}; of {format_bytes(totals.network_rx_bytes)} received {format_bytes(received)} are accounted"
-        f" for, of {format_bytes(totals.network_tx_bytes)} sent {format_bytes(sent)} (without headers)"
+        f"{text}; covers {format_bytes(received)} of {format_bytes(totals.network_rx_bytes)} received, "
+        f"{format_bytes(sent)} of {format_bytes(totals.network_tx_bytes)} sent (without headers)"
     )
 
 
@@ -215,7 +214,7 @@ def _probes_of(context: SectionContext) -> Sequence[str]:
 
 
 def _endpoint_row(endpoint: Endpoint, *, is_over: bool) -> list[str]:
-    """Traffic between the last sample of a socket and its end is unknown."""
+    """Marks traffic as a lower bound after the end of a socket: what follows its last sample is unknown."""
     is_least = is_over or endpoint.gone > 0
     address = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
     where = clean(f"{address}:{endpoint.port}")
@@ -238,8 +237,8 @@ def _memory(context: SectionContext) -> list[str]:
     growth = ("growth", _growth(context.samples))
     lines = [heading("Memory", context)]
     if depth is None:
-        return [*lines, *pairs([growth], context), *nothing("memory", context, "memory")]
-    lines += pairs([*_memory_parts(depth), growth, ("looked at", _when(depth.at_us, context))], context)
+        return [*lines, *pairs([growth], context), *why_empty("memory", context, "memory")]
+    lines += pairs([*_memory_parts(depth), growth, ("sampled", _when(depth.at_us, context))], context)
     rows = [
         [
             str(process.pid),
@@ -280,7 +279,7 @@ def _when(at_us: int, context: SectionContext) -> str:
     attempt = context.record.attempt
     if attempt is None:
         return UNKNOWN
-    return f"{format_duration(max(0.0, (at_us - attempt.started_at_us) / 1e6))} after its start"
+    return f"{format_duration(max(0.0, (at_us - attempt.started_at_us) / 1e6))} after the start"
 
 
 def _share(size: int, whole: int) -> str:
@@ -308,7 +307,7 @@ _SECTIONS: dict[str, Callable[[SectionContext], list[str]]] = {
 
 Show = Callable[[int | None], str]
 
-# (label, field of Usage, how to write it); an indented label belongs to the one above it.
+# (label, field of Usage, formatter); an indented label belongs to the one above it.
 _ROWS: tuple[tuple[str, str, Show], ...] = (
     ("CPU time", "cpu_total_usec", seconds),
     ("  user CPU", "cpu_user_usec", seconds),
@@ -372,11 +371,11 @@ def render_usage(usage: Usage, duration_s: float, width: int, paint: Palette) ->
             lines += _lines(label, _value(usage, name, show, duration_s), shown, width, paint)
             above = source
     if usage.shared:
-        lines.append("  measurements overlapped in one process: the numbers are shared between them")
+        lines.append("  measurements overlapped in one process: they share these numbers")
     if usage.lower_bounds:
-        lines.append(paint.paint("  ≥ at least this much; the exact number is unavailable", "dim"))
+        lines.append(paint.paint("  ≥ lower bound; the exact number is unavailable", "dim"))
     if usage.estimates:
-        lines.append(paint.paint("  ≈ files were read or written at the same time: an estimate", "dim"))
+        lines.append(paint.paint("  ≈ estimate: other processes used the same files", "dim"))
     for reason, labels in _unknown(usage).items():
         lines += wrap(f"unknown: {', '.join(labels)} ({reason})", width, "  ")
     return lines
@@ -418,7 +417,7 @@ def _has_energy(usage: Usage) -> bool:
 
 
 def _unknown(usage: Usage) -> dict[str, list[str]]:
-    """Reason -> labels of the numbers it keeps from us."""
+    """Returns reason -> labels of the numbers that are unknown for it."""
     reasons: dict[str, list[str]] = {}
     for label, name, _ in _ROWS:
         reason = clean(usage.unknown.get(name, ""))
@@ -443,7 +442,7 @@ _COLUMNS = (
 
 
 def node_lines(table: NodeTable, width: int, paint: Palette) -> list[str]:
-    """The first is where the command itself ran."""
+    """Returns a table of nodes, first the one where the command was started."""
     shown = table.nodes[:_MOST_ROWS]
     lines = [
         f"  {line}" for line in render_table(_COLUMNS, [_cells(part) for part in shown], width - 2, paint)
@@ -474,14 +473,8 @@ def _bounded(part: NodePart, number: str, text: str) -> str:
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:
-    """0-3,8 and the like."""
+    """Returns ranges of ranks: 0-3,8."""
     if not ranks:
         return UNKNOWN
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and runs[-1][-1] == rank - 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    ranges = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+    ranges = format_cpu_list(ranks).split(",")
     return ",".join(ranges[:_MOST_RANKS]) + (",…" if len(ranges) > _MOST_RANKS else "")

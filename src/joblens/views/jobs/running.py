@@ -1,4 +1,4 @@
-"""Jobs that are under way: a list, and the live table of `top`."""
+"""Running and queued jobs: a list, and the live table of `top`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,7 +36,7 @@ _TOP_COLUMNS = (
     Column("PROCS", is_right=True, goes=7),
     Column("CPU OVER TIME", goes=1),
 )
-_OF_SOME = ("NET", "GPU", "GPU MEM")  # shown if a job has values there
+_OPTIONAL = ("NET", "GPU", "GPU MEM")  # shown if a job has values
 _WIDTH_FOR_ALL, _WIDTH_FOR_NUMBERS = 110, 95
 _SPARK_COLUMNS = 13
 
@@ -96,13 +96,13 @@ def _top_table(rows: Sequence[Sequence[str]], width: int, paint: Palette) -> lis
     used_columns = [
         index
         for index, column in enumerate(_TOP_COLUMNS)
-        if column.title not in _OF_SOME
+        if column.title not in _OPTIONAL
         or any(row[index] not in (UNKNOWN, "0B/s", "0%", "0B") for row in rows)
     ]
-    extra = len(used_columns) - len(_TOP_COLUMNS) + len(_OF_SOME)
+    extra = len(used_columns) - len(_TOP_COLUMNS) + len(_OPTIONAL)
     if extra and width < _WIDTH_FOR_ALL:
-        used_columns.pop()  # numbers before the curve
-    if extra == len(_OF_SOME) and width < _WIDTH_FOR_NUMBERS:
+        used_columns.pop()  # the curve: numbers are more important
+    if extra == len(_OPTIONAL) and width < _WIDTH_FOR_NUMBERS:
         used_columns.pop()
     columns = [_TOP_COLUMNS[index] for index in used_columns]
     return render_table(columns, [[row[index] for index in used_columns] for row in rows], width, paint)
@@ -132,7 +132,7 @@ def _top_row(record: Record, curve: Sequence[Point], now_us: int, paint: Palette
 
 
 def top_form(records: Sequence[Record], curves: Mapping[str, Sequence[Point]], now_us: int) -> dict[str, Any]:
-    """The same as one JSON document."""
+    """Returns the same for programs."""
     return {
         "timestamp": format_instant(now_us),
         "jobs": [_job_form(record, curves.get(record.job.uuid, ()), now_us) for record in records],

@@ -1,4 +1,4 @@
-"""Slurm efficiency report (seff), and the cluster's own accounting of a job."""
+"""Slurm efficiency report (seff), and the cluster's accounting of a job."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from joblens.views.text.numbers import UNKNOWN, counted, seconds
 from joblens.views.text.style import Palette, clean, wrap
 from joblens.views.text.table import Column, render_table
 
-_WASTED, _GOOD = 25.0, 75.0  # percent, from which on a share is shown as poor, or as fine
+_WASTED, _GOOD = 25.0, 75.0  # percent: poor below, good from
 _COLUMNS = (
     Column("JOB"),
     Column("NAME", gives_way=True, keeps_end=True, goes=3),
@@ -76,13 +76,13 @@ def _pairs(found: Efficiency, paint: Palette) -> list[tuple[str, str]]:
 
 def _job_id(found: Efficiency) -> str:
     ident = clean(found.raw_id if "_" in found.job_id and found.raw_id else found.job_id)
-    return f"{ident} (Slurm's, an allocation for several jobs)" if found.is_shared else ident
+    return f"{ident} (Slurm allocation shared by several jobs)" if found.is_shared else ident
 
 
 def _ours(found: Efficiency) -> str:
-    """Which jobs of joblens it was."""
+    """Returns the jobs of joblens in this Slurm job."""
     if found.jobs_inside:
-        return f"{counted(found.jobs_inside, 'job')} ran in it"
+        return counted(found.jobs_inside, "job")
     is_known = found.job_uuid and found.job_uuid != found.job_id
     return f"job {clean(found.name)}, {short(found.job_uuid)}" if is_known else ""
 
@@ -127,17 +127,17 @@ def _wall(found: Efficiency) -> str:
 def _memory(found: Efficiency) -> str:
     if found.memory_bytes is None:
         return UNKNOWN
-    text = ("≥" if found.is_memory_least else "") + memory_words(found.memory_bytes)
+    text = ("≥" if found.is_memory_least else "") + memory_text(found.memory_bytes)
     notes = []
     if found.nodes > 1:
-        notes.append("on the node that used most")
+        notes.append("on the node that used the most")
     if found.memory_source == MEASURED:
         beside = (
-            "" if found.slurm_memory_bytes is None else f"; Slurm: {memory_words(found.slurm_memory_bytes)}"
+            "" if found.slurm_memory_bytes is None else f"; Slurm: {memory_text(found.slurm_memory_bytes)}"
         )
         notes.append(f"measured by joblens{beside}")
     elif found.is_memory_estimated:
-        notes.append("sampled by Slurm; tasks and steps added up")
+        notes.append("sampled by Slurm; sum of tasks and steps")
     else:
         notes.append("sampled by Slurm")
     return f"{text} ({', '.join(notes)})"
@@ -146,7 +146,7 @@ def _memory(found: Efficiency) -> str:
 def _memory_share(found: Efficiency, paint: Palette) -> str:
     if found.memory_percent is None or found.asked_memory_bytes is None:
         return UNKNOWN
-    asked = memory_words(found.asked_memory_bytes)
+    asked = memory_text(found.asked_memory_bytes)
     return f"{_share(found.memory_percent, paint)} of {asked}{'/node' if found.nodes > 1 else ''}"
 
 
@@ -156,8 +156,8 @@ def _share(percent: float, paint: Palette) -> str:
     return paint.paint(text, colour) if colour else text
 
 
-def memory_words(size: float) -> str:
-    """As seff writes it: 1.25 GB, of 1024 each."""
+def memory_text(size: float) -> str:
+    """Formats as seff does: 1.25 GB, powers of 1024."""
     for unit, factor in (("GB", GIB), ("MB", MIB), ("KB", KIB)):
         if size >= factor:
             return f"{size / factor:.2f} {unit}"
@@ -165,13 +165,13 @@ def memory_words(size: float) -> str:
 
 
 def render_seff_table(found: Sequence[Efficiency], *, width: int, paint: Palette) -> list[str]:
-    """Formats an array: a line per task, and advice that fits them all."""
+    """Formats an array: one line per task, and advice for all tasks."""
     lines = render_table(_COLUMNS, [_row(one, paint) for one in found], width, paint)
     return [*lines, *_next_time(found, width, paint)]
 
 
 def _row(found: Efficiency, paint: Palette) -> list[str]:
-    memory = UNKNOWN if found.memory_bytes is None else memory_words(found.memory_bytes)
+    memory = UNKNOWN if found.memory_bytes is None else memory_text(found.memory_bytes)
     return [
         clean(found.job_id),
         clean(found.name),
@@ -186,7 +186,7 @@ def _row(found: Efficiency, paint: Palette) -> list[str]:
     ]
 
 
-_ALIKE = 0.05  # a difference that needs no words
+_INSIGNIFICANT = 0.05  # relative difference that is not mentioned
 
 
 def account_pairs(account: ClusterAccount, record: Record) -> Sequence[tuple[str, str]]:
@@ -195,7 +195,7 @@ def account_pairs(account: ClusterAccount, record: Record) -> Sequence[tuple[str
         ("job", clean(account.job_id) + (" (an allocation)" if account.is_shared else "")),
         ("state", _account_state(account)),
         ("nodes", clean(", ".join(account.nodes))),
-        ("CPUs given", UNKNOWN if account.allocated_cpus is None else str(account.allocated_cpus)),
+        ("CPUs allocated", UNKNOWN if account.allocated_cpus is None else str(account.allocated_cpus)),
         ("waited", _waited(account)),
         ("took", _took(account)),
         ("CPU time", _account_cpu(account, usage)),
@@ -233,7 +233,7 @@ def _account_cpu(account: ClusterAccount, usage: Usage | None) -> str:
     if account.cpu_usec is None:
         return UNKNOWN
     ours = None if usage is None else usage.cpu_total_usec
-    beside = f" (ours: {seconds(ours)})" if ours is not None and _differ(account.cpu_usec, ours) else ""
+    beside = f" (joblens: {seconds(ours)})" if ours is not None and _differ(account.cpu_usec, ours) else ""
     return f"{seconds(account.cpu_usec)}{beside}"
 
 
@@ -244,15 +244,13 @@ def _account_memory(account: ClusterAccount, usage: Usage | None) -> str:
     if account.asked_memory_bytes is not None:
         text += f" of {format_bytes(account.asked_memory_bytes)}"
     ours = None if usage is None else usage.memory_peak_bytes
-    return f"{text} (ours: {format_bytes(ours)})" if _differ(account.max_rss_bytes, ours) else text
+    return f"{text} (joblens: {format_bytes(ours)})" if _differ(account.max_rss_bytes, ours) else text
 
 
 def account_notes(account: ClusterAccount, record: Record) -> list[str]:
-    """Why Slurm's numbers are not ours, where they are not."""
+    """Explains differences between the numbers of Slurm and of joblens."""
     if account.is_shared:
-        return [
-            "An allocation: these numbers are of all jobs in it; the numbers of joblens per job are exact."
-        ]
+        return ["These numbers cover all jobs of the allocation; the numbers of joblens are exact per job."]
     usage = None if record.outcome is None else record.outcome.usage
     if usage is None:
         return []
@@ -266,14 +264,14 @@ def account_notes(account: ClusterAccount, record: Record) -> list[str]:
             (more if (theirs or 0) > (ours or 0) else less).append(name)
     notes = []
     if more:
-        files = ", and files that are mapped count as memory" if "memory" in more else ""
-        notes.append(f"More {' and '.join(more)}: includes the script and joblens' own agent{files}.")
+        files = ", and mapped files" if "memory" in more else ""
+        notes.append(f"More {' and '.join(more)} in Slurm: includes the script, the agent of joblens{files}.")
     if less:
-        notes.append(f"Less {' and '.join(less)}: Slurm samples, and misses peaks in between.")
+        notes.append(f"Less {' and '.join(less)} in Slurm: it misses peaks between its samples.")
     return notes
 
 
 def _differ(theirs: int | None, ours: int | None) -> bool:
     if theirs is None or ours is None:
         return False
-    return abs(theirs - ours) > _ALIKE * max(theirs, ours)
+    return abs(theirs - ours) > _INSIGNIFICANT * max(theirs, ours)

@@ -30,7 +30,7 @@ from joblens.views.text.style import Palette, clean, clean_lines, fit, fold, pad
 _LABEL = 16
 _FILES_SHOWN = 5
 _DIGEST_SHOWN = 12
-_OF_WORDS = frozenset({"machine", "limits", "versions", "seeds", "unknown"})
+_WRAPPED = frozenset({"machine", "limits", "versions", "seeds", "unknown"})
 NOTHING = "its environment was not recorded"
 
 Pair = tuple[str, str]
@@ -39,7 +39,7 @@ Pair = tuple[str, str]
 def provenance_lines(
     record: Record, provenance: Provenance | None, width: int, paint: Palette, *, is_whole: bool = False
 ) -> list[str]:
-    """Returns a section, empty if there is nothing to show."""
+    """Returns the section; empty without data."""
     pairs = list(_pairs(record, provenance, is_whole=is_whole))
     if not pairs:
         if not is_whole:
@@ -52,7 +52,7 @@ def provenance_lines(
     for name, value in pairs:
         label = "" if name == before else name
         before = name
-        pieces = (wrap if name in _OF_WORDS else fold)(clean(value), max(20, width - _LABEL - 3))
+        pieces = (wrap if name in _WRAPPED else fold)(clean(value), max(20, width - _LABEL - 3))
         for piece in pieces:
             lines.append(f"  {paint.paint(pad(label, _LABEL), 'dim')} {piece}")
             label = ""
@@ -64,7 +64,7 @@ def _pairs(record: Record, provenance: Provenance | None, *, is_whole: bool) -> 
     if job.rerun_of:
         yield "repeats", short(job.rerun_of)
     if provenance is not None:
-        yield from _ran_in(provenance, is_whole=is_whole)
+        yield from _environment_pairs(provenance, is_whole=is_whole)
     if job.seeds:
         yield "seeds", ", ".join(f"{name}={value}" for name, value in job.seeds.items())
     yield from _files("inputs", record.inputs, is_whole=is_whole)
@@ -76,7 +76,7 @@ def _pairs(record: Record, provenance: Provenance | None, *, is_whole: bool) -> 
             yield "unknown", f"{part}: {why}"
 
 
-def _ran_in(provenance: Provenance, *, is_whole: bool) -> Iterator[Pair]:
+def _environment_pairs(provenance: Provenance, *, is_whole: bool) -> Iterator[Pair]:
     if provenance.code is not None:
         yield "code", _code(provenance.code, is_whole=is_whole)
     for program in provenance.programs:
@@ -149,9 +149,9 @@ def placement_pairs(placement: Placement | None) -> list[tuple[str, str]]:
     engine = _ENGINES.get(placement.engine, placement.engine)
     kind = "allocation" if placement.is_allocation else "job" if placement.engine == "slurm" else "task"
     asked = " ".join(f"{name}={value}" if value else name for name, value in placement.asked.items())
-    whose = (engine, kind, placement.job_id) if placement.job_id else (engine,)
+    words = (engine, kind, placement.job_id) if placement.job_id else (engine,)
     return [
-        ("placed by", clean(" ".join(whose))),
+        ("placed by", clean(" ".join(words))),
         ("cluster", clean(placement.cluster)),
         ("nodes", clean(", ".join(placement.nodes))),
         ("node id", clean(placement.node_id)),
@@ -164,8 +164,8 @@ def placement_pairs(placement: Placement | None) -> list[tuple[str, str]]:
 _CHART_LINES = 4
 _CHART_WIDTH = 100
 _STDERR_LINES = 12
-_LEAST_NETWORK = 64 * KIB  # a second
-_NO_CURVE = 2  # fewer points than this make no curve
+_LEAST_NETWORK = 64 * KIB  # per second
+_NO_CURVE = 2  # so few points make no curve
 
 NO_DETAILS = Details()
 Pairs = Sequence[tuple[str, str]]
@@ -191,8 +191,8 @@ def render_show(  # noqa: PLR0913 - one part of the page each
             lines += _section("Findings", paint)
             for finding in outcome.findings:
                 lines += finding_lines(finding, paint, width)
-        lines += _section("Usage", paint)
-        lines += render_usage(outcome.usage, outcome.duration_s, width, paint)
+        usage = render_usage(outcome.usage, outcome.duration_s, width, paint)
+        lines += [*_section("Usage", paint), *usage] if usage else []
     elif record.attempt is not None and samples:
         lines += _usage_so_far(record.attempt, samples, width, paint)
     if details.nodes is not None:
@@ -211,7 +211,7 @@ def render_show(  # noqa: PLR0913 - one part of the page each
     lines += provenance_lines(record, provenance, width, paint)
     if details.cluster is not None:
         lines += [
-            *_section("Slurm says", paint),
+            *_section("Slurm's accounting", paint),
             *_label_lines(account_pairs(details.cluster, record), paint),
         ]
         for note in account_notes(details.cluster, record):
@@ -278,14 +278,12 @@ def _head(record: Record, now_us: int, paint: Palette) -> list[str]:
 
 
 def _instant(at_us: int) -> str:
-    """To the second: JSON has the rest."""
+    """Formats to the second; JSON has microseconds."""
     return f"{format_instant(at_us)[:19]}Z"
 
 
 def _usage_so_far(attempt: Attempt, samples: Sequence[Sample], width: int, paint: Palette) -> list[str]:
-    """Returns usage from samples, without numbers that are not known yet;
-    reasons follow at the end of the job.
-    """
+    """Returns usage from samples. Reasons for unknown numbers are known only at the end of the job."""
     elapsed_s = samples[-1].elapsed_us / 1e6
     usage = total_usage(samples, None, accounting=attempt.accounting, sources={}, unknown={})
     title = f"Usage so far (at the last sample, after {format_duration(elapsed_s)})"
@@ -321,7 +319,7 @@ def _job_pairs(record: Record, raised: str = "") -> Pairs:
     needs = job.requirements
     return [
         ("command", command_line(job) + (" (shell)" if job.is_shell else "")),
-        ("looked at", clean(job.attached)),
+        ("attached to", clean(job.attached)),
         ("directory", clean(job.cwd)),
         ("own id", clean(job.external_id or "")),
         ("tool", clean(job.tool)),
@@ -338,7 +336,7 @@ def _job_pairs(record: Record, raised: str = "") -> Pairs:
         ("user", clean(job.user)),
         ("created", _instant(job.created_at_us)),
         ("bound to CPUs", clean(job.cpu_list)),
-        ("GPUs given", clean(", ".join(record.gpu_devices))),
+        ("GPUs", clean(", ".join(record.gpu_devices))),
         ("CO2 factor", _grid_factor(job)),
         ("sampling", f"every {job.interval_s:g}s" if job.monitor else "off"),
     ]
@@ -361,7 +359,7 @@ def _environment(job: Job, width: int, paint: Palette) -> list[str]:
 def _requirements(job: Job) -> str:
     needs = job.requirements
     parts = [
-        f"{needs.cpus:g} CPU{'' if needs.cpus == 1 else 's'}" if needs.cpus is not None else "",
+        counted(needs.cpus, "CPU") if needs.cpus is not None else "",
         f"{format_bytes(needs.memory_bytes)} memory" if needs.memory_bytes is not None else "",
         counted(needs.gpus, "GPU") if needs.gpus is not None else "",
         f"{needs.pids} processes" if needs.pids is not None else "",
@@ -403,7 +401,7 @@ def _output_pairs(attempt: Attempt | None, outcome: Outcome) -> Pairs:
         ("processes", leftovers),
         ("stdout", format_bytes(outcome.stdout_bytes)),
         ("stderr", format_bytes(outcome.stderr_bytes)),
-        ("kept in", clean(attempt.logs_dir) if attempt is not None else ""),
+        ("logs", clean(attempt.logs_dir) if attempt is not None else ""),
         ("worker", clean(outcome.worker)),
     ]
 
@@ -428,14 +426,14 @@ def _charts(samples: Sequence[Sample], width: int, paint: Palette) -> list[str]:
     lines += _chart("CPU", curve, [point.cpu_percent for point in curve], width, paint)
     lines += _chart("memory", curve, [point.memory_bytes for point in curve], width, paint)
     lines += _chart("I/O per s", curve, [point.io_per_s for point in curve], width, paint)
-    lines += _chart("network per s (in + out)", curve, _worth_a_curve(curve), width, paint)
+    lines += _chart("network per s (in + out)", curve, _network_curve(curve), width, paint)
     lines += _chart("GPU", curve, [point.gpu_percent for point in curve], width, paint)
     lines += _chart("GPU memory", curve, [point.gpu_memory_bytes for point in curve], width, paint)
     return lines
 
 
-def _worth_a_curve(curve: Sequence[Point]) -> list[float | None]:
-    """Whether a curve is worth drawing; a DNS lookup is not."""
+def _network_curve(curve: Sequence[Point]) -> list[float | None]:
+    """Returns network rates, or nothing if they are negligible, such as a DNS lookup."""
     rates = [point.network_per_s for point in curve]
     return rates if max((rate or 0.0 for rate in rates), default=0.0) >= _LEAST_NETWORK else []
 

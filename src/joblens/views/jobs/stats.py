@@ -32,7 +32,7 @@ def render_stats(statistics: Statistics, *, width: int, paint: Palette) -> list[
     lines = [_headline(overall, paint), ""]
     columns = (Column(""), *_SPREAD_COLUMNS)
     rows = [[name, *_spread(spread, show)] for name, spread, show in _measures(overall)]
-    rows[-1][1] = UNKNOWN  # peaks of different jobs do not add up to anything
+    rows[-1][1] = UNKNOWN  # a sum of peaks is meaningless
     lines += render_table(columns, rows, width, paint)
     if statistics.by_tool:
         lines += ["", *render_table(_TOOL_COLUMNS, _tool_rows(statistics), width, paint)]
@@ -70,7 +70,7 @@ def _tool_rows(statistics: Statistics) -> list[list[str]]:
 
 
 def render_job_stats(statistics: Statistics) -> list[str]:
-    """The text of `job-stats`."""
+    """Returns the text of `job-stats`."""
     overall = statistics.overall
     rate = round(overall.success_percent, 2)
     lines = [
@@ -111,10 +111,10 @@ _COLUMNS = (
 )
 _ORDER = ("n", "mean", "stdev", "min", "median", "max")
 _REASONS = {
-    "too_short": "too short, no sample was taken between start and end",
-    "never_ran": "never ran",
+    "too_short": "too short for a sample",
+    "never_ran": "not started",
     "lost": "lost",
-    "none_kept": "imported, or measured, without one",
+    "none_kept": "imported or measured without a profile",
 }
 _ENDLESS = 1 << 20
 
@@ -122,10 +122,8 @@ _ENDLESS = 1 << 20
 def render_profile_statistics(
     statistics: Mapping[str, Any], *, width: int | None, paint: Palette
 ) -> list[str]:
-    """Formats statistics. `width`: of a terminal, with the numbers of a section below its name.
-
-    None: for programs, one line per number with its full name.
-    """
+    """Formats statistics. `width`: of a terminal, with the numbers of a section below its name. None: for
+    programs, one line per number with its full name."""
     spreads = [(path, [_shown(spread[name]) for name in _ORDER]) for path, spread in spreads_in(statistics)]
     if width is None:
         columns = list(_COLUMNS)
@@ -136,14 +134,14 @@ def render_profile_statistics(
 
 
 def _head(statistics: Mapping[str, Any], paint: Palette) -> list[str]:
-    """How many there are, and why some jobs have none."""
+    """Returns the number of profiles, and why some jobs have none."""
     profiles, without = statistics["profiles"], statistics.get("without_profile") or {}
     head = counted(profiles, "profile")
     if not without:
         return [paint.paint(head, "bold")]
     jobs = counted(profiles + sum(without.values()), "job")
     reasons = "; ".join(f"{without[name]:,} {words}" for name, words in _REASONS.items() if name in without)
-    return [paint.paint(f"{head} of {jobs}", "bold"), f"Without one: {reasons}."]
+    return [paint.paint(f"{head} of {jobs}", "bold"), f"Without a profile: {reasons}."]
 
 
 def _by_section(spreads: Sequence[tuple[Path, list[str]]], paint: Palette) -> list[list[str]]:
@@ -172,7 +170,7 @@ def _fitting(rows: list[list[str]], width: int) -> tuple[list[Column], list[list
 
 
 def _shown(value: float | None) -> str:
-    """Six digits at the most: 2048.5, 0.0123, 1.5e+09 never."""
+    """Formats up to six digits, never with an exponent: 2048.5, 0.0123."""
     if value is None:
         return UNKNOWN
     if isinstance(value, int) or value == int(value):

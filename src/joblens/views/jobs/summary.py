@@ -8,13 +8,13 @@ from joblens.views.text.numbers import UNKNOWN, grams, joules, mark_number, perc
 from joblens.views.text.style import SEVERITY_MARKS, Palette, clean, clean_lines, fit, visible_width, wrap
 
 _SEPARATOR = "  "
-_LAST_WORDS = 200  # columns
+_LAST_OUTPUT = 200  # columns
 _LEAST_NETWORK = MIB  # less is a DNS lookup or a status request
 _LEAST_ENERGY = 1_000_000  # µJ
 
 
 def render_summary(record: Record, *, color: bool, width: int) -> str:
-    """Two lines and the findings, ending in a newline."""
+    """Returns two lines and the findings, ending in a newline."""
     paint = Palette(is_on=color)
     outcome = record.outcome
     if outcome is None:
@@ -44,7 +44,7 @@ _SLURM_ENDINGS = {CANCELLED_REASON: "in Slurm", WALLTIME_REASON: "walltime of it
 
 
 def ending(outcome: Outcome) -> str:
-    """Describes how it ended in two or three words; empty for an ordinary success."""
+    """Describes the end in two or three words; '' for an ordinary success."""
     if outcome.reason == "out-of-memory":
         return "out of memory"
     if outcome.reason in _SLURM_ENDINGS:
@@ -58,21 +58,21 @@ def ending(outcome: Outcome) -> str:
     return "" if outcome.reason in ("exited", "", outcome.status.value) else outcome.reason
 
 
-def last_words(outcome: Outcome) -> str:
-    """Returns why it could not be started, or the last lines of its standard error if it failed."""
+def last_output(outcome: Outcome) -> str:
+    """Returns why it could not be started, or the last line of its standard error if it failed."""
     if outcome.reason == "not-started":
         return clean(outcome.error or "")
     if outcome.status is not Status.FAILED or outcome.reason not in ("exited", "signal"):
         return ""
     written = [line.strip() for line in clean_lines(outcome.stderr_tail) if line.strip()]
-    return fit(written[-1], _LAST_WORDS) if written else ""
+    return fit(written[-1], _LAST_OUTPUT) if written else ""
 
 
-def with_last_words(why: str, record: Record | None) -> str:
-    """'exit code 1: ModuleNotFoundError: No module named …'."""
+def with_last_output(why: str, record: Record | None) -> str:
+    """Returns 'exit code 1: ModuleNotFoundError: No module named …'."""
     outcome = None if record is None else record.outcome
-    words = "" if outcome is None else last_words(outcome)
-    return f"{why}: {words}" if why and words and words not in why else why or words
+    output = "" if outcome is None else last_output(outcome)
+    return f"{why}: {output}" if why and output and output not in why else why or output
 
 
 def _usage_lines(usage: Usage, duration_s: float, paint: Palette, width: int) -> list[str]:
@@ -98,7 +98,7 @@ def _usage_lines(usage: Usage, duration_s: float, paint: Palette, width: int) ->
 
 
 def _device_pieces(usage: Usage, duration_s: float, paint: Palette) -> list[str]:
-    """Returns network, GPU and energy, if significant."""
+    """Returns network, GPU and energy if significant."""
     pieces = []
     received, sent = usage.network_rx_bytes or 0, usage.network_tx_bytes or 0
     if max(received, sent) >= _LEAST_NETWORK:

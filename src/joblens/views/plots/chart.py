@@ -13,10 +13,10 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 
 class Axis(Struct, frozen=True):
     title: str
-    color: str = ""  # '': that of all text
+    color: str = ""  # '': the default
     is_whole: bool = False  # counts: no fractions on the axis
-    most: float | None = None  # where it ends; None: where the numbers do
-    step: float | None = None  # between its ticks, if `most` is set; None: a fifth of it
+    most: float | None = None  # its end; None: the largest number
+    step: float | None = None  # between ticks, if `most` is set; None: a fifth of it
 
 
 class Line(Struct, frozen=True, kw_only=True):
@@ -30,15 +30,15 @@ class Line(Struct, frozen=True, kw_only=True):
     dash: str = "solid"
     width: float = 1.6
     is_step: bool = False  # a number holds until the next point
-    is_rate: bool = False  # a number is that of the time since the point before
+    is_rate: bool = False  # a number covers the time since the previous point
     is_filled: bool = False
-    is_shown: bool = True  # else it is in the legend only, to be clicked on
-    decimals: int = 1  # of its numbers, where the pointer is
+    is_shown: bool = True  # False: only in the legend, shown by a click
+    decimals: int = 1  # in tooltips
     unit: str = ""
 
     @property
     def needs_marks(self) -> bool:
-        """Whether there are too few points to form a visible curve; a rate is a visible line."""
+        """Returns whether there are too few points for a visible curve; a rate is always visible."""
         return len(self.x) <= 3 and self.dash == "solid" and not self.is_rate
 
 
@@ -55,7 +55,7 @@ class BarGroup(Struct, frozen=True):
 
 
 class BarPanel(Struct, frozen=True, kw_only=True):
-    """Horizontal bars, one of each group for each name; `marks` are single strokes across them."""
+    """Horizontal bars, one per group and name; `marks` are strokes across them."""
 
     names: tuple[str, ...]
     groups: tuple[BarGroup, ...]
@@ -64,7 +64,7 @@ class BarPanel(Struct, frozen=True, kw_only=True):
 
 
 class Span(Struct, frozen=True, kw_only=True):
-    """A bar along the time. `waits_from`: where the thin line before it begins."""
+    """A bar on the time axis. `waits_from`: start of the thin line before it."""
 
     begin: float
     end: float
@@ -72,7 +72,7 @@ class Span(Struct, frozen=True, kw_only=True):
     row: int
     state: str
     color: str
-    about: tuple[str, ...]  # lines for where the pointer is
+    about: tuple[str, ...]  # lines of its tooltip
     is_critical: bool = False
 
 
@@ -102,10 +102,8 @@ Panel = LinePanel | BarPanel | SpanPanel
 
 
 class Chart(Struct, frozen=True, kw_only=True):
-    """Panels with bars are side by side and share their names; others are stacked and share their time.
-
-    `stem` is the file name without prefix and extension.
-    """
+    """Panels with bars are side by side and share their names; others are stacked and share the time axis.
+    `stem`: file name without prefix and extension."""
 
     stem: str
     title: str
@@ -115,7 +113,7 @@ class Chart(Struct, frozen=True, kw_only=True):
 
 
 def shortened(text: str, most: int) -> str:
-    """Shortens a text in its middle, because names of one sweep differ at their ends."""
+    """Shortens a text in its middle: names of one sweep differ at their ends."""
     plain = text.encode("utf-8", "backslashreplace").decode()
     plain = "".join(letter if letter.isprintable() else " " for letter in plain)
     if len(plain) <= most:
@@ -131,7 +129,7 @@ TEXT, GRID = "#222222", "#e4e4e4"
 
 CURVES = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK)
 
-# of one job: no two of its curves have the same
+# curves of one job have different colours
 CPU, MEMORY, PROCESSES = BLUE, VERMILLION, SLATE
 GPU, GPU_MEMORY, POWER, GPU_POWER = INDIGO, PURPLE, BLACK, SKY
 RECEIVED, SENT = GREEN, ORANGE
@@ -151,7 +149,7 @@ def state_color(state: JobState) -> str:
 
 
 class Scale(Struct, frozen=True):
-    """`size` base units (microseconds, bytes) are one unit of the axis."""
+    """Unit of an axis: `size` base units (microseconds, bytes)."""
 
     unit: str
     size: float
@@ -176,8 +174,8 @@ def time_scale(span_us: int) -> Scale:
 
 
 def round_axis(largest: float, margin: float, least_step: float = 0.0) -> tuple[float, float]:
-    """-> (end, step) of an axis with round numbers at its ticks, with at least that share of free space above
-    the largest value: curves on axes of their own do not all run along the same upper edge."""
+    """Returns (end, step) of an axis with round ticks, with at least `margin` (a share) of free space above
+    the largest value, so that curves on different axes do not all touch the upper edge."""
     least_end = max(largest * (1 + margin), least_step)
     if least_end <= 0:
         return 1.0, 0.2

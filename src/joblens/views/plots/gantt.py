@@ -127,9 +127,9 @@ def _about_bar(bar: Bar, gantt: Gantt, link: Link | None) -> Iterable[str]:
         yield f"ready, waited {format_duration(bar.waited_us / 1e6)}"
     asked = bar.requirements
     if asked.cpus is not None or asked.memory_bytes is not None:
-        cpus = "" if asked.cpus is None else f"{asked.cpus:g} CPU{'' if asked.cpus == 1 else 's'}"
+        cpus = "" if asked.cpus is None else counted(asked.cpus, "CPU")
         memory = "" if asked.memory_bytes is None else format_bytes(asked.memory_bytes)
-        yield f"asked for {', '.join(filter(None, (cpus, memory)))}"
+        yield f"requested {', '.join(filter(None, (cpus, memory)))}"
     if bar.memory_bytes is not None:
         yield f"peak memory {format_bytes(bar.memory_bytes)}"
     if link is not None:
@@ -141,9 +141,9 @@ def _why(link: Link, gantt: Gantt) -> str:
         return link.cause.value
     name = shortened(gantt.bars[link.earlier].name, 40)
     return {
-        Cause.DEPENDENCY: f"began when {name}, on which it depends, ended",
-        Cause.RESOURCES: f"began when {name} made room",
-        Cause.RETRY: "began after the attempt before it",
+        Cause.DEPENDENCY: f"started when its dependency {name} ended",
+        Cause.RESOURCES: f"started when {name} freed capacity",
+        Cause.RETRY: "started after the previous attempt",
     }.get(link.cause, link.cause.value)
 
 
@@ -169,15 +169,13 @@ def _strip(
 def _step_line(
     name: str, curve: StepCurve, color: str, gantt: Gantt, clock: Scale, scale: Scale, most: float
 ) -> Line:
-    """Draws a line from the run's start to its end.
-
-    An offer far above everything else is only in the legend: drawn, it would flatten the rest.
-    """
+    """Draws a line from the run's start to its end. A capacity far above everything else is only in the
+    legend: it would flatten the other curves."""
     end = clock.of(gantt.end_us - gantt.begin_us)
     x = [min(max(0.0, at), end) for at in clock.times(curve.at_us, gantt.begin_us)]
     is_offer = name.endswith(_OFFER)
-    there = scale.of(curve.values[-1])
-    amount = f"{there:,.0f}" if there >= 1000 else f"{there:.4g}"
+    last = scale.of(curve.values[-1])
+    amount = f"{last:,.0f}" if last >= 1000 else f"{last:.4g}"
     label = f"{name} ({amount}{scale.unit and ' '}{scale.unit})" if is_offer else name
     return Line(
         name=label,
@@ -201,7 +199,7 @@ _DASHES = {"solid": "", "dash": "6 4", "dot": "2 3", "dashdot": "6 3 2 3"}
 
 
 class _Frame:
-    """Where a panel is on the page, and where its numbers are in it."""
+    """Position of a panel on the page, and of numbers within it."""
 
     def __init__(self, left: float, top: float, height: float, x_most: float, y_most: float) -> None:
         self.left, self.top, self.height = left, top, height
@@ -236,7 +234,7 @@ def ticks(most: float, count: int) -> list[float]:
 
 
 def svg_opening(title: str, width: int, height: float) -> Iterator[str]:
-    """An empty page."""
+    """Yields the beginning of an SVG with a white background."""
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:.0f}" '
         f'width="{width}" height="{height:.0f}" font-family="DejaVu Sans, Verdana, Arial, sans-serif" '
@@ -294,7 +292,7 @@ def _spans(panel: SpanPanel, frame: _Frame) -> Iterator[str]:
     for name, middle in zip(panel.row_names, middles, strict=False):
         yield _text(frame.left - 8, middle + 4, name, anchor="end")
     if not panel.row_names:
-        yield _sideways(frame, "Jobs side by side")
+        yield _sideways(frame, "Jobs in parallel")
     for span in panel.spans:
         begin, end = frame.x(span.begin), frame.x(span.end)
         middle = middles[span.row]

@@ -30,13 +30,13 @@ from joblens.views.plots.chart import (
 )
 from joblens.views.text.numbers import counted, percent
 
-_AS_GOOD_AS_THE_START = 0.34  # of the first interval
+_NEAR_START = 0.34  # of the first interval
 
 
 def reach(
     lines: Sequence[Line], axis: int, margin: float, least_step: float = 0.0
 ) -> tuple[float, float] | tuple[None, None]:
-    """Returns the end of an axis, including lines that are hidden at first."""
+    """Returns (end, step) of an axis, or None for both if one of its lines is hidden at first."""
     own = [line for line in lines if line.axis == axis]
     known = [y for line in own for y in line.y if y is not None]
     if not known or not all(line.is_shown for line in own):
@@ -54,7 +54,7 @@ def line_of(
     decimals: int = 1,
     unit: str = "",
 ) -> Line:
-    """Without the points that have no number: two neighbours that have one are joined."""
+    """Returns a line without points of unknown value: their neighbours are joined."""
     known = [(at, round(value, 4)) for at, value in zip(x, y, strict=True) if value is not None]
     return Line(
         name=name,
@@ -77,13 +77,13 @@ def rate_line_of(
     unit: str = "",
     start: float = 0.0,
 ) -> Line:
-    """Each number holds for the time since the point before, so the first one begins there too: at the
-    job's start where its first sample is as good as that."""
+    """Returns a line of rates. Each number covers the time since the previous point, so the first one begins
+    there too, or at the job's start if the first sample is near it."""
     line = line_of(name, x, y, color, decimals=decimals, unit=unit)
     first = next((index for index, value in enumerate(y) if value is not None), 0)
     if first:
         begin = x[first - 1]
-        if begin - start <= (x[first] - begin) * _AS_GOOD_AS_THE_START:
+        if begin - start <= (x[first] - begin) * _NEAR_START:
             begin = start
         line = structs.replace(line, x=[begin, *line.x], y=[line.y[0], *line.y])
     return structs.replace(line, is_rate=True)
@@ -116,7 +116,7 @@ def _gpu(series: JobSeries, x: Sequence[float]) -> LinePanel | None:
 
 def _network(series: JobSeries, x: Sequence[float]) -> LinePanel | None:
     ways = [
-        # over the loopback the two are the same
+        # over the loopback both curves are equal
         ("Received", series.network_rx_per_s, chart.RECEIVED, 3.0, "solid"),
         ("Sent", series.network_tx_per_s, chart.SENT, 1.6, "dash"),
     ]
@@ -157,8 +157,8 @@ _WIDTHS = dict(zip(DASHES, (2.8, 2.0, 1.5, 1.1), strict=True))
 
 
 def job_chart(series: JobSeries, source: str, stem: str) -> Chart:
-    """CPU, memory and process count on one time line, each with its own axis; below it GPU, network and power
-    where they were measured."""
+    """Draws CPU, memory and process count on one time line, each with its own axis; below it GPU, network and
+    power if measured."""
     drawn = thinned(series)
     clock = time_scale(series.end_us - series.begin_us)
     x = clock.times(drawn.at_us, series.begin_us)
@@ -203,11 +203,11 @@ def _asked_lines(series: JobSeries, ends: list[float], memory: Scale) -> list[Li
     asked, top = series.asked, series.extremes
     lines = []
     if asked.cpus is not None:
-        name = f"CPUs asked for ({asked.cpus:g})"
+        name = f"CPUs requested ({asked.cpus:g})"
         near = 100 * asked.cpus <= 4 * (top.cpu_peak_percent or 0.0)
         lines.append(_asked(name, ends, 100 * asked.cpus, chart.CPU, 0, is_shown=near))
     if asked.memory_bytes is not None:
-        name = f"Memory asked for ({format_bytes(asked.memory_bytes)})"
+        name = f"Memory requested ({format_bytes(asked.memory_bytes)})"
         near = asked.memory_bytes <= 4 * (top.memory_peak_bytes or 0.0)
         lines.append(_asked(name, ends, memory.of(asked.memory_bytes), chart.MEMORY, 1, is_shown=near))
     return lines
@@ -227,12 +227,12 @@ def _about_job(series: JobSeries, source: str) -> str:
         if series.status is not None and series.status.is_final
         else f"{format_duration((series.end_us - series.begin_us) / 1e6)} long",
         f"CPU peak {percent(top.cpu_peak_percent)}, mean {percent(top.cpu_mean_percent)}",
-        f"{_memory_words(series)} peak {format_bytes(top.memory_peak_bytes)}",
+        f"{_memory_label(series)} peak {format_bytes(top.memory_peak_bytes)}",
     ]
     return " · ".join(word for word in words if word)
 
 
-def _memory_words(series: JobSeries) -> str:
+def _memory_label(series: JobSeries) -> str:
     return series.memory_label[0].lower() + series.memory_label[1:]
 
 
@@ -266,7 +266,7 @@ _MEMORY = _Subject(
 
 
 def cpu_chart(sources: Sequence[PlotSource]) -> Chart:
-    """The machine's own CPU has another 100%, so it gets an axis of its own."""
+    """Draws CPU of all jobs. The machine has its own axis: its 100% are all cores."""
     host = any(value is not None for source in sources for value in source.host.cpu_percent)
     axes = [Axis("CPU (%; 100 is one core)")]
     if host:
@@ -301,7 +301,7 @@ def _overview(sources: Sequence[PlotSource], subject: _Subject, scale: Scale, ax
             name = shortened(job.label, _LONGEST_NAME) + _of_source(source, sources)
             lines.append(structs.replace(line, name=name, color=color, dash=dash, width=_WIDTHS[dash]))
         elif line.x:
-            rest_x += [line.x[0], *line.x]  # a gap before each, where it begins
+            rest_x += [line.x[0], *line.x]  # a gap before each
             rest_y += [None, *line.y]
     if rest_x:
         others = f"{len(jobs) - MOST_CURVES:,} other jobs"
@@ -312,7 +312,7 @@ def _overview(sources: Sequence[PlotSource], subject: _Subject, scale: Scale, ax
         stem=subject.stem,
         title=subject.title,
         subtitle=_about_sources(sources, len(jobs), zeros)
-        + (f" · the {MOST_CURVES} with the highest peaks have colours" if rest_x else ""),
+        + (f" · the {MOST_CURVES} highest peaks in colour" if rest_x else ""),
         x_title=f"Time since the start ({clock.unit})",
         panels=(LinePanel(lines=tuple(lines), axes=tuple(axes), height=560),),
     )
@@ -415,7 +415,7 @@ def summary_chart(sources: Sequence[PlotSource]) -> Chart:
     )
     subtitle = _about_sources(sources, len(jobs), [source.reach_us[0] for source in sources[:1]])
     if total > len(jobs):
-        subtitle = f"{len(jobs)} of {total:,} jobs: those with the highest peaks"
+        subtitle = f"{len(jobs)} of {total:,} jobs, with the highest peaks"
     return Chart(stem="summary", title="Peak and average of each job", subtitle=subtitle, panels=panels)
 
 
@@ -435,7 +435,7 @@ def _bars(
         BarGroup("Average", tuple(means), chart.MEAN),
     )
     has_asked = any(value is not None for value in asked)
-    marks = BarGroup("Asked for", tuple(asked), chart.BLACK) if has_asked else None
+    marks = BarGroup("Requested", tuple(asked), chart.BLACK) if has_asked else None
     return BarPanel(names=names, groups=groups, axis=Axis(title), marks=marks)
 
 

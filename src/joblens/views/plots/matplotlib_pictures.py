@@ -15,7 +15,7 @@ from joblens.views.plots.chart import DASHES, BarPanel, Chart, Line, LinePanel, 
 
 _DPI = 110
 _WIDTH = 12.0  # inches
-_PIXELS = 100.0  # of a panel's height to the inch
+_PIXELS = 100.0  # of a panel's height per inch
 _DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 _COLUMNS = 3  # of a legend with many names
 _STYLE: dict[Any, Any] = {
@@ -23,7 +23,7 @@ _STYLE: dict[Any, Any] = {
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 9.0,
     "text.color": colors.TEXT,
-    "text.parse_math": False,  # a name with two $ is a name
+    "text.parse_math": False,  # names may contain $
     "axes.labelcolor": colors.TEXT,
     "axes.edgecolor": colors.GREY,
     "axes.spines.top": False,
@@ -36,14 +36,14 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 8.0,
     "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "joblens",  # the same chart makes the same file
+    "svg.hashsalt": "joblens",  # equal charts make equal files
 }
 
 
 def load_matplotlib() -> tuple[Any, Any]:
-    """-> the module and its Figure. Raises MissingExtra."""
+    """Returns the module and its Figure class. Raises MissingExtra."""
     try:
-        logging.getLogger("matplotlib").setLevel(logging.ERROR)  # about caches and fonts: no news to anyone
+        logging.getLogger("matplotlib").setLevel(logging.ERROR)  # no warnings about caches and fonts
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -54,11 +54,11 @@ def load_matplotlib() -> tuple[Any, Any]:
 
 
 def picture(chart: Chart, form: str) -> bytes:
-    """`form`: png or svg."""
+    """Returns the picture. `form`: png or svg."""
     mpl, figure_of = load_matplotlib()
     made = io.BytesIO()
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # letters the font does not have are drawn as boxes
+        warnings.simplefilter("ignore", UserWarning)  # characters missing in the font are drawn as boxes
         figure = figure_of(figsize=(_WIDTH, _height(chart)), dpi=_DPI, layout="constrained")
         if isinstance(chart.panels[0], BarPanel):
             _draw_bars(figure, chart)
@@ -84,9 +84,8 @@ def _height(chart: Chart) -> float:
 
 
 def _is_legend_above(chart: Chart) -> bool:
-    """Whether the legend is a line above the curves:
-    for few names; many go in columns below, those of a run to the right.
-    """
+    """Returns whether the legend is above the curves, for few names. Many names are in columns below, those
+    of a run on the right."""
     first = chart.panels[0]
     return isinstance(first, BarPanel) or (isinstance(first, LinePanel) and len(first.axes) > 2)
 
@@ -109,7 +108,7 @@ def _draw_stacked(figure: Any, chart: Chart) -> None:
 
 
 def _draw_lines(axis: Any, panel: LinePanel, legend: str) -> None:
-    # lists what the panels of a run do not draw
+    # the legend of a run also lists hidden lines
     shown = [line for line in panel.lines if line.is_shown or legend == "beside"]
     used = sorted({line.axis for line in shown} | {0})
     axes = {index: axis if index == 0 else axis.twinx() for index in used}
@@ -181,7 +180,7 @@ def _draw_spans(axis: Any, panel: SpanPanel) -> None:
         axis.grid(visible=False, axis="y")
     else:
         axis.set_yticks([])
-        axis.set_ylabel("Jobs side by side")
+        axis.set_ylabel("Jobs in parallel")
     for state in dict.fromkeys(span.state for span in panel.spans):
         spans = [span for span in panel.spans if span.state == state]
         handles[state] = axis.barh(

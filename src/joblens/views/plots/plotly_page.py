@@ -20,7 +20,7 @@ _BAR_ROW = 30
 
 
 def plotly_figure(chart: Chart) -> Part:
-    """`data` and `layout`."""
+    """Returns `data` and `layout`."""
     if isinstance(chart.panels[0], BarPanel):
         data, layout = _side_by_side(chart)
     else:
@@ -29,7 +29,7 @@ def plotly_figure(chart: Chart) -> Part:
 
 
 def escaped(text: str) -> str:
-    """plotly.js reads a little HTML in every text."""
+    """Escapes text, because plotly.js interprets some HTML."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -65,7 +65,7 @@ def _axis(title: str, **more: Any) -> Part:
 
 
 def _key(kind: str, number: int) -> str:
-    """xaxis, xaxis2, …; traces call them x, x2, …"""
+    """Returns the name of an axis: xaxis, xaxis2, …; in traces x, x2, …"""
     return kind if number == 1 else f"{kind}{number}"
 
 
@@ -115,7 +115,7 @@ def _legend(top: float, *, is_above: bool) -> Part:
 
 
 class _Names:
-    """How traces and layout call the axes and the legend of one panel."""
+    """Names of the axes and the legend of one panel in traces and layout."""
 
     def __init__(self, first: int, legend: str) -> None:
         self._first = first
@@ -182,7 +182,7 @@ def _row_axis(panel: SpanPanel, domain: list[float]) -> Part:
     reach = [panel.rows - 0.4, -0.6]
     if not panel.row_names:
         return _axis(
-            "Jobs side by side", domain=domain, range=reach, showticklabels=False, ticks="", showgrid=False
+            "Jobs in parallel", domain=domain, range=reach, showticklabels=False, ticks="", showgrid=False
         )
     return _axis(
         "",
@@ -277,7 +277,7 @@ def _side_by_side(chart: Chart) -> tuple[list[Part], Part]:
         "bargap": 0.25,
         "hovermode": "closest",
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
-        # by index, not by name: two jobs may have the same
+        # by index, because two jobs may have the same name
         "yaxis": _axis(
             "",
             range=[count - 0.5, -0.5],

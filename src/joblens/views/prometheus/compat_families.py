@@ -1,7 +1,6 @@
 """Metrics under the names of other exporters, so that their dashboards show jobs of joblens.
-
 cgroup: cgroup_exporter and nvidia_gpu_exporter of Princeton's Jobstats. ceems: CEEMS. cadvisor: cAdvisor.
-Names, labels and kinds are theirs, also where they break Prometheus' naming rules.
+Names, labels and kinds are copied, even if they break Prometheus' naming rules.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +18,7 @@ _Rows = tuple[tuple[str, str, float, Callable[[Sample], int | None]], ...]  # na
 
 
 def add_compat(families: Families, jobs: Iterable[RunningJob], names: Iterable[str], cluster: str) -> None:
-    """Adds the families of these exporters for the jobs that run and have a sample."""
+    """Adds the families of these exporters for running jobs with a sample."""
     add = {CGROUP: _add_cgroup, CEEMS: _add_ceems, CADVISOR: _add_cadvisor}
     chosen = [add[name] for name in COMPAT if name in set(names)]
     for job in jobs:
@@ -29,7 +28,7 @@ def add_compat(families: Families, jobs: Iterable[RunningJob], names: Iterable[s
 
 
 def _memory_limit(job: RunningJob, sample: Sample) -> int | None:
-    """The limit in force, else what was requested, else the machine's memory."""
+    """Returns the limit in force, otherwise the request, otherwise the machine's memory."""
     attempt = job.record.attempt
     return (
         sample.memory_limit_bytes
@@ -50,7 +49,7 @@ def _own_slurm_job(record: Record) -> Placement | None:
 
 
 def job_id(record: Record) -> str:
-    """Slurm's id of a job that has a Slurm job to itself, else joblens' number."""
+    """Returns Slurm's id if the job has its own Slurm job, otherwise the number of joblens."""
     placement = _own_slurm_job(record)
     if placement is not None:
         return placement.job_id
@@ -58,7 +57,7 @@ def job_id(record: Record) -> str:
 
 
 def _group_of(record: Record) -> str:
-    """The path of its control group below the mount; one of its id where it has none."""
+    """Returns the path of its control group below the mount, or a path made of its id."""
     groups = record.attempt.groups if record.attempt is not None else {}
     path = next(iter(groups.values()), "")
     return path.removeprefix("/sys/fs/cgroup") or f"/joblens/{record.job.uuid}"
@@ -103,7 +102,7 @@ def _add_cgroup(families: Families, job: RunningJob, sample: Sample, cluster: st
 
 
 def _add_nvidia(families: Families, job: RunningJob, ident: str, cluster: str) -> None:
-    """The device as a whole, as its own exporter has it, while the job uses it."""
+    """Adds numbers of the whole device, as the GPU exporter does, while the job uses it."""
     readings = (job.gpu_sample.gpus if job.gpu_sample is not None else None) or {}
     text = "See the documentation of the exporter with this name."
     for facts in job.gpus:
@@ -203,8 +202,8 @@ _CADVISOR: _Rows = (
 
 
 def _working_set(sample: Sample) -> int | None:
-    """cAdvisor's: everything charged but file pages that were not used lately, which samples do not tell
-    apart; so without any file pages that are no shared memory."""
+    """Returns cAdvisor's working set: charged memory without inactive file pages. Samples do not count those
+    separately, so all file pages except shared memory are excluded."""
     if sample.memory_current_bytes is None:
         return None
     cache = max(0, (sample.memory_file_bytes or 0) - (sample.memory_shmem_bytes or 0))
@@ -224,7 +223,7 @@ def _add_cadvisor(families: Families, job: RunningJob, sample: Sample, _cluster:
     _add_rows(families, _CADVISOR, label, sample)
     text = "See the documentation of the exporter with this name."
     families.gauge("container_memory_working_set_bytes", text).add(label, _working_set(sample))
-    # 0 is cAdvisor's word for no limit.
+    # In cAdvisor, 0 means unlimited.
     families.gauge("container_spec_memory_limit_bytes", text).add(label, sample.memory_limit_bytes or 0)
     if record.attempt is not None:
         families.gauge("container_start_time_seconds", text).add(label, record.attempt.started_at_us / _USEC)

@@ -17,7 +17,7 @@ _OPENMETRICS_SUFFIX = {COUNTER: "_total", INFO: "_info"}
 
 
 def label_value(text: str) -> str:
-    """Returns the text escaped for double quotes; longer text is cut, text that is not UTF-8 replaced."""
+    """Escapes text for double quotes. Truncates long text, and replaces characters that are not UTF-8."""
     if len(text) > LONGEST_LABEL:
         text = text[: LONGEST_LABEL - 1] + "…"
     if not text.isascii():
@@ -49,7 +49,7 @@ class Family(Struct):
 
 
 class Families:
-    """Families by name, in the order in which they were defined. A family without rows is left out."""
+    """Families by name, in the order of their definition. Families without rows are omitted."""
 
     def __init__(self) -> None:
         self._families: dict[str, Family] = {}

@@ -54,13 +54,13 @@ class RunningJob(Struct, frozen=True):
 
     record: Record
     sample: Sample | None = None
-    gpu_sample: Sample | None = None  # the last that has readings of GPUs
+    gpu_sample: Sample | None = None  # the last with readings of GPUs
     gpus: tuple[GpuFacts, ...] = ()
     energy_uj: Mapping[str, int] = {}
 
 
 def add_totals(families: Families, by_name: Mapping[str, Totals]) -> None:
-    """Counters by name, since the exporter started."""
+    """Adds counters by name, since the exporter started."""
     ended = families.counter("joblens_jobs_ended_total", "Jobs that ended, by status.")
     duration = families.histogram("joblens_job_duration_seconds", "Duration of ended jobs.")
     for name, totals in by_name.items():
@@ -91,7 +91,7 @@ def _add_histogram(family: Family, label: str, totals: Totals) -> None:
 def add_running(
     families: Families, jobs: Sequence[RunningJob], names: Buckets, tags: Buckets, now_us: int
 ) -> None:
-    """Gauges by name and tag of the jobs that are queued or running now."""
+    """Adds gauges of queued and running jobs, by name and tag."""
     by_name: dict[str, list[RunningJob]] = defaultdict(list)
     by_tag: dict[tuple[str, str], int] = defaultdict(int)
     for job in jobs:
@@ -172,7 +172,7 @@ _OF_JOB: tuple[tuple[str, str, float, bool, str, _Number], ...] = (
         "",
         _USEC,
         True,
-        "Time the job was held back by its CPU limit.",
+        "Time the job was throttled by its CPU limit.",
         lambda s: s.cpu_throttled_usec,
     ),
     ("memory_bytes", "", 1, False, "Memory of the job, page cache excluded.", _memory),
@@ -249,7 +249,7 @@ _OF_JOB: tuple[tuple[str, str, float, bool, str, _Number], ...] = (
 
 
 def add_jobs(families: Families, jobs: Iterable[RunningJob]) -> None:
-    """One series per running job and number, with the job's id as a label."""
+    """Adds one series per running job and number, with the job's id as a label."""
     info = families.info("joblens_job_info", "Names of a running job.")
     started = families.gauge("joblens_job_start_time_seconds", "Start of the job, in seconds since 1970.")
     for job in jobs:

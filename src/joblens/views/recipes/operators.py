@@ -47,7 +47,7 @@ def render_operator(info: OperatorInfo, *, width: int, paint: Palette = PLAIN) -
     if info.problem:
         lines += [paint.paint(line, "yellow") for line in wrap(f"✗ {clean(info.problem)}", width, "")]
     lines += ["", paint.paint("Parameters", "bold")]
-    lines += _parameters(info.parameters, width) if info.parameters else ["  none of its own"]
+    lines += _parameters(info.parameters, width) if info.parameters else ["  none"]
     if info.shared_parameters:
         whose = "all filters" if info.kind == "filter" else "all operators"
         lines += ["", paint.paint(f"Parameters of {whose}", "bold")]
@@ -57,7 +57,7 @@ def render_operator(info: OperatorInfo, *, width: int, paint: Palette = PLAIN) -
 
 def _parameters(parameters: Sequence[ParameterInfo], width: int) -> list[str]:
     heads = [f"{clean(parameter.name)}  {_type(parameter)}" for parameter in parameters]
-    # A single long name must not squeeze the other descriptions: it gets a line of its own.
+    # A long name gets its own line, so that it does not squeeze the other descriptions.
     most = max(_LEAST_HEAD, width // 2 - 4)
     head_width = max((len(head) for head in heads if len(head) <= most), default=_LEAST_HEAD)
     body = " " * (head_width + 4)
@@ -81,7 +81,7 @@ def _type(parameter: ParameterInfo) -> str:
 
 
 def shown_value(value: Any) -> str:
-    """As a recipe would have it."""
+    """Returns the value as written in a recipe."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and value == sys.maxsize:

@@ -12,7 +12,7 @@ from joblens.model.recipes.snapshot import JobSnapshot, PartitionStatus, Process
 from joblens.model.values.lists import listed
 from joblens.model.values.units import format_bytes, format_duration
 from joblens.plan.recipes.job_folder import DiskNeed, disk_need, resumption_command
-from joblens.views.jobs.recipe_operators import cut_in, operator_lines, reject_lines
+from joblens.views.jobs.recipe_operators import operator_lines, partition_counts, reject_lines
 from joblens.views.recipes.snapshot import STATUS_COLOURS
 from joblens.views.text.numbers import UNKNOWN, counted, seconds, share
 from joblens.views.text.style import Palette, clean, pad, wrap
@@ -24,7 +24,7 @@ _REASONS = {True: "with reasons in", False: "once their partition is done, with 
 _NUMBER = re.compile(r"\d+")
 
 
-def render_recipe_end(  # noqa: PLR0913 - all that is known of a job that ended
+def render_recipe_end(  # noqa: PLR0913 - one part of the report each
     plan: RecipePlan,
     record: Record,
     snapshot: JobSnapshot,
@@ -61,7 +61,7 @@ def render_recipe_end(  # noqa: PLR0913 - all that is known of a job that ended
 
 
 def _of_runs(snapshot: JobSnapshot) -> str:
-    """Describes a resumed job beyond its last run."""
+    """Returns number and total time of the runs of a resumed job."""
     if snapshot.runs < 2 or snapshot.total_duration is None:
         return ""
     return f", run {snapshot.runs:,} ({format_duration(snapshot.total_duration)} in all runs)"
@@ -76,7 +76,7 @@ def _reprocessed(plan: RecipePlan) -> str:
 
 
 def has_export(snapshot: JobSnapshot) -> bool:
-    """Whether rows were exported; the rows of a job that ended otherwise were not written."""
+    """Returns whether rows were exported."""
     return snapshot.overall_status in (ProcessingStatus.COMPLETED, ProcessingStatus.PARTIAL)
 
 
@@ -98,7 +98,7 @@ def _facts(
         "rows": _rows(snapshot, took_s),
         "rejected": f"{_REASONS[has_export(snapshot)]} {clean(rejects)}" if snapshot.rejected_rows else "",
         "export": _export(plan, export_files) if has_export(snapshot) else "",
-        "split into": f"{cut_in(table)}{failed}{retries}" if table.partitions else "",
+        "split into": f"{partition_counts(table)}{failed}{retries}" if table.partitions else "",
         "used": f"{used[0]} CPU, {used[1]} memory{this_run}" if used and all(used) else "",
         "operators": "" if plan.recipe.log_events else "usage unknown: event_logging is off",
         "folder": clean(plan.job_dir),
@@ -112,24 +112,27 @@ def _export(plan: RecipePlan, files: Sequence[str]) -> str:
 
 
 def _rows(snapshot: JobSnapshot, took_s: float) -> str:
-    came, left = snapshot.rows_in, snapshot.rows_out
+    rows_in, rows_out = snapshot.rows_in, snapshot.rows_out
     rejected = _rejected(snapshot)
     if not has_export(snapshot):
-        return ", ".join(part for part in (f"{came:,} in" if came else "", rejected, "none out") if part)
-    if not came:
+        return ", ".join(
+            part for part in (f"{rows_in:,} in" if rows_in else "", rejected, "none out") if part
+        )
+    if not rows_in:
         return f"all {rejected}, none out" if rejected else "none: the dataset is empty"
-    parts = [f"{came:,} in"]
-    if left is not None:
-        parts.append(f"{left:,} out ({share(left / came)})")
+    parts = [f"{rows_in:,} in"]
+    if rows_out is not None:
+        parts.append(f"{rows_out:,} out ({share(rows_out / rows_in)})")
     if rejected:
         parts.append(rejected)
     if took_s > 0 and snapshot.runs <= 1:
-        parts.append(f"{came / took_s:,.0f} rows/s")
+        parts.append(f"{rows_in / took_s:,.0f} rows/s")
     return ", ".join(parts)
 
 
 def _rejected(snapshot: JobSnapshot) -> str:
-    """Unreadable rows are not counted as input; rows on which an operator failed are."""
+    """Returns the rejected rows. Unreadable rows are not part of the input; rows that failed in an operator
+    are."""
     every = snapshot.rejected_rows
     if not every:
         return ""
@@ -140,7 +143,7 @@ def _rejected(snapshot: JobSnapshot) -> str:
 
 
 def _without_reasons(why: str, snapshot: JobSnapshot) -> str:
-    """Shortens the job's reason if the reasons of its partitions are listed."""
+    """Removes the reason of a partition, which is listed separately, from the job's reason."""
     for each in snapshot.partition_statuses.values():
         if each.error_message and why.endswith(each.error_message):
             return why.removesuffix(each.error_message).removesuffix(": ")
@@ -166,11 +169,10 @@ def _failed_partitions(snapshot: JobSnapshot, width: int) -> list[str]:
 
 
 def _failure(alike: Sequence[PartitionStatus]) -> str:
-    """Of partitions that failed for one reason, but for numbers in it: an operator that is broken fails on
-    all of them."""
+    """Describes partitions whose reasons differ only in numbers: a broken operator fails on all of them."""
     first = alike[0]
     reason = clean(first.error_message or "unknown reason")
-    tried = f" (tried {first.retry_count + 1} times)" if first.retry_count else ""
+    tried = f" ({first.retry_count + 1} attempts)" if first.retry_count else ""
     if len(alike) == 1:
         return f"partition {first.partition_id} failed{tried}: {reason}"
     ids = ", ".join(str(each.partition_id) for each in alike[:_FAILURES_SHOWN])
@@ -188,7 +190,7 @@ def _hints(plan: RecipePlan, record: Record, status: ProcessingStatus, *, can_re
 
 
 def rejects_warning(plan: RecipePlan, snapshot: JobSnapshot) -> str:
-    """In one line."""
+    """Returns one line."""
     reasons = "; ".join(each.strip() for each in reject_lines(snapshot.rejects))
     return (
         f"job {plan.job_id}: {counted(snapshot.rejected_rows, 'row')} rejected: "
@@ -206,7 +208,7 @@ def end_document(
     *,
     can_resume: bool = True,
 ) -> dict[str, Any]:
-    """The same for programs."""
+    """Returns the same for programs."""
     from msgspec import to_builtins
 
     outcome = record.outcome

@@ -40,7 +40,7 @@ STATUS_COLOURS = {
 def render_recipe_live(
     snapshot: JobSnapshot, name: str, *, elapsed_s: float, width: int, height: int, paint: Palette
 ) -> list[str]:
-    """At most `height` lines of at most `width` columns; operators under way come before the others."""
+    """Returns at most `height` lines of at most `width` columns; active operators come first."""
     head = [_head(snapshot, name, elapsed_s, width, paint)]
     bar = [_partitions(snapshot, width, paint)] if snapshot.total_partitions else []
     lines_left = height - len(head) - len(bar) - 1
@@ -98,7 +98,7 @@ def _partitions(snapshot: JobSnapshot, width: int, paint: Palette) -> str:
         (snapshot.failed_partitions, "failed"),
         (running, "running"),
         (waiting, "waiting"),
-        (snapshot.retries, "tried again"),
+        (snapshot.retries, "retried"),
     ):
         if number:
             words.append(f"{number:,} {word}")
@@ -116,7 +116,7 @@ def _at_work(snapshot: JobSnapshot) -> tuple[int, int]:
     in_operators = sum(each.in_progress for each in snapshot.operators)
     first = snapshot.operators[0] if snapshot.operators else None
     is_all_read = first is not None and first.completed >= first.planned
-    if is_all_read and in_operators:  # else some of them may just be read, which is no operator
+    if is_all_read and in_operators:  # otherwise some may be reading, which is not an operator
         waiting = max(waiting, begun - in_operators)
     return begun - waiting, waiting
 
@@ -141,7 +141,7 @@ def _operators(
 ) -> list[str]:
     if lines_left < 1 or not operators:
         return []
-    shown = _in_sight(operators, lines_left)
+    shown = _around_current(operators, lines_left)
     hidden = len(operators) - len(shown)
     rows = [
         [
@@ -169,17 +169,16 @@ def _done(progress: OperatorProgress, paint: Palette) -> str:
     return paint.paint(text, "green") if progress.completed >= progress.planned else text
 
 
-def _in_sight(operators: Sequence[OperatorProgress], lines_left: int) -> list[OperatorProgress]:
-    """Returns all operators, or those around the current one."""
+def _around_current(operators: Sequence[OperatorProgress], lines_left: int) -> list[OperatorProgress]:
+    """Returns the operators around the current one, as many as fit."""
     if len(operators) <= lines_left:
         return list(operators)
     at_work = [index for index, each in enumerate(operators) if each.in_progress]
     unfinished = [index for index, each in enumerate(operators) if each.completed < each.planned]
     centres = at_work or unfinished[:1] or [len(operators) - 1]
     near = sorted(range(len(operators)), key=lambda index: min(abs(index - centre) for centre in centres))
-    return [
-        operators[index] for index in sorted(near[: max(1, lines_left - 1)])
-    ]  # a line says that there are more
+    most = max(1, lines_left - 1)  # the last line counts the others
+    return [operators[index] for index in sorted(near[:most])]
 
 
 def _per_second(progress: OperatorProgress) -> str:
@@ -187,7 +186,7 @@ def _per_second(progress: OperatorProgress) -> str:
     return UNKNOWN if rate is None else f"{rate:,.0f}"
 
 
-_MOST_PARTITIONS = 10  # that are named one by one
+_MOST_PARTITIONS = 10  # listed individually
 _LABEL = 12
 _COLUMNS = (
     Column("OPERATOR", gives_way=True, least=16),
@@ -204,7 +203,7 @@ _COLUMNS = (
 
 def render_snapshot(snapshot: JobSnapshot, *, width: int, paint: Palette) -> list[str]:
     status = snapshot.overall_status
-    word = paint.paint(_words(status), STATUS_COLOURS.get(status, "cyan"), "bold")
+    word = paint.paint(_status_text(status), STATUS_COLOURS.get(status, "cyan"), "bold")
     lines = [f"{paint.paint(clean(snapshot.job_id), 'bold')}  {word}"]
     for label, text in _facts(snapshot):
         lines += _wrapped(label, text, width)
@@ -223,7 +222,7 @@ def _wrapped(label: str, text: str, width: int) -> list[str]:
     return [f"{'' if number else label:<{_LABEL}}{part}" for number, part in enumerate(parts)]
 
 
-def _words(status: ProcessingStatus) -> str:
+def _status_text(status: ProcessingStatus) -> str:
     return {
         ProcessingStatus.IN_PROGRESS: "running",
         ProcessingStatus.NOT_STARTED: "not started",
@@ -256,7 +255,7 @@ def _facts(snapshot: JobSnapshot) -> Iterator[tuple[str, str]]:
     if snapshot.export_path:
         yield "output", clean(snapshot.export_path)
     if snapshot.malformed_lines:
-        yield "event log", f"{counted(snapshot.malformed_lines, 'line')} could not be read"
+        yield "event log", f"{counted(snapshot.malformed_lines, 'unreadable line')}"
 
 
 def _runs(snapshot: JobSnapshot) -> str:
@@ -270,10 +269,10 @@ def _progress(snapshot: JobSnapshot) -> str:
         f"{snapshot.completed_operations:,} of {counted(snapshot.total_operations, 'operation')}",
     ]
     for number, word in (
-        (snapshot.in_progress_partitions - snapshot.waiting_partitions, "under way"),
+        (snapshot.in_progress_partitions - snapshot.waiting_partitions, "running"),
         (snapshot.waiting_partitions, "waiting for other partitions"),
         (snapshot.failed_partitions, "failed"),
-        (snapshot.retries, "tried again"),
+        (snapshot.retries, "retried"),
     ):
         if number:
             parts.append(f"{counted(number, 'partition')} {word}")
@@ -304,7 +303,7 @@ def _moment(seconds: float) -> str:
 
 
 def _operator_table(snapshot: JobSnapshot, width: int, paint: Palette) -> list[str]:
-    """Without columns that have nothing to show."""
+    """Formats the operators without empty columns."""
     rows = [_step_cells(one) for one in snapshot.steps if one.name in BEFORE_OPERATORS]
     rows += [_operator_cells(one) for one in snapshot.operators]
     rows += [_step_cells(one) for one in snapshot.steps if one.name not in BEFORE_OPERATORS]
@@ -344,7 +343,7 @@ def _operator_cells(one: OperatorProgress) -> list[str]:
 
 
 def _unfinished_partitions(snapshot: JobSnapshot, width: int) -> list[str]:
-    """Lists partitions that are neither done nor waiting."""
+    """Lists failed, running, interrupted and retried partitions."""
     used_columns = (ProcessingStatus.FAILED, ProcessingStatus.IN_PROGRESS, ProcessingStatus.INTERRUPTED)
     shown = [
         one for one in snapshot.partition_statuses.values() if one.status in used_columns or one.retry_count

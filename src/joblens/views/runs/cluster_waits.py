@@ -1,4 +1,4 @@
-"""Text about jobs that wait at a cluster."""
+"""Reasons why jobs wait at a cluster, as text."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ def describe_wait(allocation: JobAllocation) -> str:
 
 
 class WaitReasons:
-    """Reports each new reason for which a cluster lets jobs wait once, not once per job."""
+    """Reports each new reason why jobs wait once, not once per job."""
 
     def __init__(self, engine: str) -> None:
         self._engine = engine
@@ -35,8 +35,7 @@ class WaitReasons:
         ]
 
     def nothing_waits(self) -> list[str]:
-        """Returns a message after such reasons, once, so that the last reason is not mistaken for the
-        current state."""
+        """Returns a message, once after reasons, so that the last reason does not seem to be current."""
         was_last, self._is_last = self._is_last, False
         return [f"nothing waits at {self._engine} now"] if was_last else []
 

@@ -27,25 +27,25 @@ _NAMES = {
     "slurm time_s": "walltime",
     "slurm options": "sbatch",
 }
-_OF_SEVERAL = {"slurm": "", "parameters": "parameter "}  # prefix of their names
+_PREFIXES = {"slurm": "", "parameters": "parameter "}  # of options with several values
 
 
 def changed_options(options: Mapping[str, tuple[object, object]]) -> Iterator[tuple[str, str, str]]:
-    """-> (name, before, after)"""
+    """Yields (name, before, after)."""
     for name, (before, after) in options.items():
-        if name not in _OF_SEVERAL:
-            yield _NAMES.get(name, name), _in_words(name, before), _in_words(name, after)
+        if name not in _PREFIXES:
+            yield _NAMES.get(name, name), _option_text(name, before), _option_text(name, after)
             continue
         sides = [side if isinstance(side, Mapping) else {} for side in (before, after)]
         for part in dict.fromkeys([*sides[0], *sides[1]]):
             values = [side.get(part) for side in sides]
             if values[0] != values[1]:
                 known = _NAMES.get(f"{name} {part}", part)
-                words = (_in_words(part, value) for value in values)
-                yield f"{_OF_SEVERAL[name]}{clean(str(known))}", next(words), next(words)
+                words = (_option_text(part, value) for value in values)
+                yield f"{_PREFIXES[name]}{clean(str(known))}", next(words), next(words)
 
 
-def _in_words(name: str, value: object) -> str:
+def _option_text(name: str, value: object) -> str:
     if value is None or value == "":
         return UNKNOWN
     if isinstance(value, bool):
@@ -61,7 +61,7 @@ def _in_words(name: str, value: object) -> str:
 
 _SPEC_LINES_SHOWN = 20
 _NAMES_SHOWN = 10
-_SURROUNDINGS_SHOWN = 15
+_ENVIRONMENT_SHOWN = 15
 _ENDLESS = 1_000_000
 _TOTALS = (
     ("wall_s", "wall time", format_duration, "s"),
@@ -92,13 +92,13 @@ def render_run_diff(found: RunDiff, *, width: int | None, paint: Palette, shows_
         lines += ["", *_jobs(shown, width, paint)]
     omitted = len(found.jobs) - len(shown)
     if omitted:
-        lines += ["", f"{omitted:,} of {len(found.jobs):,} jobs as before; --all shows them"]
+        lines += ["", f"{omitted:,} of {len(found.jobs):,} jobs unchanged; --all shows them"]
     lines += _names("Added", found.added, width) + _names("Removed", found.removed, width)
     if found.options:
         lines += ["", paint.paint("Options", "bold")]
         for name, before, after in changed_options(found.options):
             lines += _option(name, before, after, width)
-    lines += _surroundings(found, width, paint)
+    lines += _environment(found, width, paint)
     if found.spec_lines:
         lines += ["", paint.paint("Spec", "bold"), *_spec(found.spec_lines, width, paint)]
     return lines
@@ -131,16 +131,16 @@ def _option(name: str, before: str, after: str, width: int) -> list[str]:
     return [f"  {name}:", fit(f"    {before}", width), fit(f"  → {after}", width)]
 
 
-def _surroundings(found: RunDiff, width: int, paint: Palette) -> list[str]:
+def _environment(found: RunDiff, width: int, paint: Palette) -> list[str]:
     if not found.surroundings:
         return []
-    lines = ["", paint.paint("Read and ran in", "bold")]
-    for shared in found.surroundings[:_SURROUNDINGS_SHOWN]:
+    lines = ["", paint.paint("Inputs and environment", "bold")]
+    for shared in found.surroundings[:_ENVIRONMENT_SHOWN]:
         one = shared.difference
         jobs = "all jobs" if shared.jobs == found.surroundings_of else counted(shared.jobs, "job")
         name = f"{one.group} {clean(one.name)} ({jobs})"
         lines += _option(name, _plain(one.before), _plain(one.after), width)
-    more = len(found.surroundings) - _SURROUNDINGS_SHOWN
+    more = len(found.surroundings) - _ENVIRONMENT_SHOWN
     if more > 0:
         lines.append(paint.paint(f"  … {more:,} more; --json has them", "dim"))
     return lines
@@ -205,7 +205,7 @@ def _state(job: JobChange, paint: Palette) -> str:
 
 
 def _both(change: Change, form: Any, unit: str) -> str:
-    """Both where the number has changed, else the later one."""
+    """Returns both numbers if they differ, otherwise the later one."""
     if change.after is None:
         return UNKNOWN
     after = _number(change.after, form)
@@ -297,7 +297,7 @@ def _numbers(found: JobDiff, width: int, paint: Palette, *, shows_all: bool) -> 
     lines = render_table(columns, rows, width, paint)
     omitted = len(found.numbers) - len(shown)
     if omitted:
-        lines.append(paint.paint(f"{counted(omitted, 'number')} as before; --all shows them", "dim"))
+        lines.append(paint.paint(f"{counted(omitted, 'number')} unchanged; --all shows them", "dim"))
     return lines
 
 
@@ -329,7 +329,7 @@ def _change(number: NumberChange, paint: Palette) -> str:
 
 
 def _is_number_insignificant(number: NumberChange) -> bool:
-    """A percentage would suggest a change."""
+    """Returns whether the difference is too small for a percentage."""
     is_same = number.verdict == "same" and number.before != number.after
     return is_same and is_too_small(number.percent, number.usual_percent)
 
@@ -342,8 +342,8 @@ def _usual(number: NumberChange) -> str:
 
 def _differences(found: JobDiff, width: int, paint: Palette, *, shows_all: bool) -> list[str]:
     if not found.differences:
-        return ["", "Nothing that is recorded of the two differs."]
-    lines = ["", paint.paint("What differs", "bold")]
+        return ["", "No recorded differences."]
+    lines = ["", paint.paint("Differences", "bold")]
     for group in GROUPS:
         here = [one for one in found.differences if one.group == group]
         shown = here if shows_all else here[:_MOST_OF_A_GROUP]
@@ -367,7 +367,7 @@ def _difference(title: str, one: Difference, width: int) -> list[str]:
 def _causes(causes: Sequence[Cause], width: int, paint: Palette) -> list[str]:
     if not causes:
         return []
-    lines = ["", paint.paint("Where it may come from", "bold")]
+    lines = ["", paint.paint("Possible causes", "bold")]
     for cause in causes:
         first, *more = wrap(clean(cause.text), max(30, min(width, 110) - 12)) or [""]
         lines.append(f"  {paint.paint(pad(cause.kind, 10), _COLOURS[cause.kind])}{first}")
@@ -379,20 +379,20 @@ def _rest(found: JobDiff, width: int, paint: Palette) -> list[str]:
     judged = max((one.earlier_runs for one in found.numbers), default=0)
     notes = []
     if not any(one.has_moved for one in found.numbers):
-        limit = "more than is usual" if judged else "10% or more"
+        limit = "more than usual" if judged else "10% or more"
         notes.append(f"No number changed by {limit}.")
     if found.same:
-        notes.append(f"The same: {', '.join(found.same)}.")
+        notes.append(f"Unchanged: {', '.join(found.same)}.")
     if found.unknown:
-        notes.append(f"Not known of both: {', '.join(found.unknown)}.")
+        notes.append(f"Unknown for at least one: {', '.join(found.unknown)}.")
     notes.append(
-        f"▲▼ more than {counted(judged, 'earlier run')} of this job differ by (USUAL; else 10% and more)."
+        f"▲▼ more than the usual difference of {counted(judged, 'earlier run')} (USUAL; otherwise 10%)."
         if judged
-        else "▲▼ 10% and more: too few earlier runs to know the usual difference."
+        else "▲▼ 10% or more: too few earlier runs to know the usual difference."
     )
     if any(_is_number_insignificant(one) for one in found.numbers):
-        where_known = " (0.02s or 1 MiB beside a USUAL)" if judged else ""
-        notes.append(f"{INSIGNIFICANT} less than 0.1s or 8 MiB apart{where_known}: too little to tell.")
+        where_known = " (0.02s or 1 MiB with a USUAL)" if judged else ""
+        notes.append(f"{INSIGNIFICANT} less than 0.1s or 8 MiB apart{where_known}: insignificant.")
     lines = [line for note in notes for line in wrap(note, min(width, 110))]
     return ["", *(paint.paint(line, "dim") for line in lines)]
 

@@ -12,7 +12,7 @@ from joblens.views.text.numbers import UNKNOWN, clock, compact_bytes, counted, p
 from joblens.views.text.style import Palette, clean, fit, pad, visible_width
 from joblens.views.text.table import Column, render_table
 
-_CANCELED = JobState.CANCELED.label  # as the tables of a run spell it
+_CANCELED = JobState.CANCELED.label  # spelled as in the tables of a run
 _DONE, _FAILED, _RUNNING, _LEFT = "━", "x", "─", "·"  # distinguishable without colours too
 _NAME_LEAST = 28
 _BAR_LEAST, _BAR_MOST = 8, 40
@@ -35,11 +35,8 @@ _STATUS_COLOURS = {
 
 
 def render_run_live(progress: RunProgress, *, width: int, height: int, paint: Palette) -> list[str]:
-    """Returns at most `height` lines of at most `width` columns.
-
-    Counts what does not fit instead of cutting it off: failures and bars come first, running jobs get the
-    remaining lines.
-    """
+    """Returns at most `height` lines of at most `width` columns. Failures and bars come first, running jobs
+    get the remaining lines; the rest is counted."""
     head = [_head(progress, width, paint)]
     machine = [line] if (line := _machine(progress, width, paint)) else []
     failures = _failures(progress.failures, width, paint, max(0, min(_FAILURES_SHOWN, height // 5)))
@@ -68,7 +65,7 @@ def _head(progress: RunProgress, width: int, paint: Palette) -> str:
 
 
 def eta(progress: RunProgress) -> str:
-    """Returns 'about 05:10 left, from earlier runs'; '' if it is over or unknown."""
+    """Returns 'about 05:10 left, from earlier runs'; '' if unknown or over."""
     left = _left(progress)
     return f"{left}, from {' and '.join(progress.estimate.sources)}" if left else ""
 
@@ -100,7 +97,7 @@ def _stages(stages: Sequence[StageProgress], width: int, paint: Palette, lines_l
     counts = [_counts(stage, digits) for stage in shown]
     name_width = max((visible_width(name) for name in names), default=0)
     counts_width = max((visible_width(text) for text in counts), default=0)
-    # a bar as long as may be leaves the rest to names; where that is little, they get some of the bar's
+    # The longest bar leaves the rest to names; if that is too little, the bar is shortened.
     least = min(name_width, _NAME_LEAST, width - counts_width - _BAR_LEAST - 4)
     name_width = max(4, least, min(name_width, width - counts_width - _BAR_MOST - 4))
     bar = min(_BAR_MOST, width - name_width - counts_width - 4)
@@ -120,7 +117,7 @@ def _finished(stage: StageProgress) -> int:
 
 
 def _bar(stage: StageProgress, columns: int, paint: Palette) -> str:
-    """Never rounds progress to nothing; a bar is full only when everything is done."""
+    """Draws a bar. A failed or running job has at least one column; only a finished stage is full."""
     done, failed, running = stage.done, stage.failed + stage.cancelled, stage.running
     ends = [
         round_share(count, stage.total, columns) for count in (done, done + failed, done + failed + running)
@@ -166,9 +163,9 @@ def _machine(progress: RunProgress, width: int, paint: Palette) -> str:
     reserved, offered = progress.cpus
     if offered:
         parts.append(f"CPUs {reserved:g} of {offered:g}")
-    memory, there = progress.memory_bytes
-    if there:
-        parts.append(f"memory {compact_bytes(memory)} of {compact_bytes(there)}")
+    memory, available = progress.memory_bytes
+    if available:
+        parts.append(f"memory {compact_bytes(memory)} of {compact_bytes(available)}")
     if progress.gpus[1]:
         parts.append(f"GPUs {progress.gpus[0]} of {progress.gpus[1]}")
     if not parts:
@@ -179,7 +176,7 @@ def _machine(progress: RunProgress, width: int, paint: Palette) -> str:
 
 
 def _running(progress: RunProgress, width: int, paint: Palette, lines_left: int) -> list[str]:
-    """Lines of running jobs, the busiest first, as many as fit."""
+    """Returns running jobs, the busiest first, as many as fit."""
     if not progress.running or lines_left < 2:
         return []
     ordered = sorted(progress.running, key=lambda job: (-(job.cpu_percent or 0.0), -job.elapsed_s))
@@ -238,7 +235,7 @@ def _attempt(number: int) -> str:
 
 
 def summary_line(progress: RunProgress) -> str:
-    """'00:42  45 of 100 done, 2 failed, 8 running, about 01:10 left, from earlier runs'."""
+    """Returns '00:42  45 of 100 done, 2 failed, 8 running, about 01:10 left, from earlier runs'."""
     parts = [f"{progress.count('done'):,} of {progress.total:,} done"]
     words = {"failed": "failed", "cancelled": _CANCELED, "running": "running"}
     parts += [f"{count:,} {word}" for key, word in words.items() if (count := progress.count(key))]
@@ -260,14 +257,14 @@ def note_line(text: str, elapsed_s: float) -> str:
 
 
 def progress_form(progress: RunProgress) -> dict[str, Any]:
-    """The same for programs."""
+    """Returns the same for programs."""
     form: dict[str, Any] = to_builtins(progress)
     form["jobs"] = {
         "total": progress.total,
         "ready": form.pop("ready"),
         **{word: progress.count(word) for word in ("done", "failed", "cancelled", "running")},
     }
-    is_unbounded = not form["cpus"][1]  # a cluster that takes as much as it is given
+    is_unbounded = not form["cpus"][1]  # a cluster of unknown capacity
     for name in ("cpus", "memory_bytes", "gpus"):
         reserved, offered = form.pop(name)
         form[name] = {"reserved": reserved, "offered": None if is_unbounded and not offered else offered}

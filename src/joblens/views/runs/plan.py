@@ -113,13 +113,13 @@ def action_text(plan: Plan, spec: ActionSpec) -> str:
         return f"{_trigger(spec)}, runs {counted(len(spec.commands), 'command')}"
     count = counted(spec.num_allocations or 1, "allocation")
     if spec.trigger_type is TriggerType.ON_WORKFLOW_COMPLETE:
-        return f"{count}, not used: all jobs have ended"
+        return f"{count}, unused: all jobs have ended"
     if spec.scheduler_type == "local":
         return f"{_trigger(spec)}, starts {counted(spec.num_allocations or 1, 'worker')} on this machine"
     name = clean(spec.scheduler or "")
     of_scheduler = f" of {name}" if name else ""
     size = _size_of_scheduler(_scheduler(plan, spec.scheduler))
-    return f"{_trigger(spec)}, asks for {count}{of_scheduler}{': ' if size else ''}{size}"
+    return f"{_trigger(spec)}, requests {count}{of_scheduler}{': ' if size else ''}{size}"
 
 
 def _trigger(spec: ActionSpec) -> str:
@@ -161,7 +161,7 @@ def _request(plan: Plan, one: PlannedRequest) -> str:
         return f"{counted(one.count, 'worker')} on this machine for {jobs}"
     if one.kind == TASK:
         group = " (one placement group each)" if one.nodes > 1 else ""
-        at_once = f", {one.at_once:,} at a time" if one.at_once is not None else ""
+        at_once = f", {one.at_once:,} at once" if one.at_once is not None else ""
         return f"{kind_title(plan, one.jobs)}: {counted(one.count, 'task')}{group} of {_size(one)}{at_once}"
     what = {
         JOB: f"job {name}",
@@ -175,7 +175,7 @@ def _request(plan: Plan, one: PlannedRequest) -> str:
 def _size(one: PlannedRequest) -> str:
     parts = []
     if one.cpus is not None:
-        parts.append(f"{one.cpus:g} CPU{'' if one.cpus == 1 else 's'}")
+        parts.append(counted(one.cpus, "CPU"))
     if one.memory_bytes:
         parts.append(format_bytes(one.memory_bytes))
     if one.gpus:
@@ -191,7 +191,7 @@ def _size(one: PlannedRequest) -> str:
 
 
 def _command(argv: Sequence[str], width: int) -> list[str]:
-    """Lines of a shell command that can be copied: each but the last ends with a backslash."""
+    """Returns lines of a shell command for copying: each but the last ends with a backslash."""
     if not argv:
         return []
     words = [shlex.quote(clean(word)) for word in argv]
@@ -206,7 +206,7 @@ def _command(argv: Sequence[str], width: int) -> list[str]:
 
 
 def render_cluster(cluster: ClusterPreview, *, width: int) -> list[str]:
-    """One line about the cluster, and one for each kind of node or worker."""
+    """Returns one line about the cluster, and one per kind of node or worker."""
     lines = [fit(f"Engine {cluster.engine}: {clean(cluster.where)}", width)]
     lines += [fit(_INDENT + _capacity(one), width) for one in cluster.capacity[:_MOST_NODES]]
     if len(cluster.capacity) > _MOST_NODES:
@@ -217,11 +217,11 @@ def render_cluster(cluster: ClusterPreview, *, width: int) -> list[str]:
 def _capacity(one: Capacity) -> str:
     parts = [counted(one.count, "node")] if one.count > 1 or one.is_default else []
     if one.cpus is not None:
-        parts.append(f"{one.cpus:g} CPU{'' if one.cpus == 1 else 's'}")
+        parts.append(counted(one.cpus, "CPU"))
     if one.memory_bytes:
         parts.append(format_bytes(one.memory_bytes))
     if one.gpus:
-        parts.append(f"{one.gpus:g} GPU{'' if one.gpus == 1 else 's'}")
+        parts.append(counted(one.gpus, "GPU"))
     parts += [f"{clean(name)}={amount:g}" for name, amount in one.resources.items()]
     if one.time_limit_s is not None:
         parts.append(f"at most {format_duration(one.time_limit_s)}")
@@ -248,7 +248,7 @@ _BECAUSE = Column("Because", goes=1)
 
 
 def render_dry_run(planned: DryRun, *, width: int, paint: Palette = PLAIN) -> list[str]:
-    """The table takes the whole width; lines of text are for people, and no longer than a terminal's."""
+    """Formats a dry run. The table has the whole width, text at most 80 columns."""
     plan, rehearsal = planned.plan, planned.rehearsal
     count = len(rehearsal.starts) + len(planned.not_started)
     if not count:
@@ -258,7 +258,7 @@ def render_dry_run(planned: DryRun, *, width: int, paint: Palette = PLAIN) -> li
     if rehearsal.makespan_s is not None:
         takes = f", expected to take {format_duration(rehearsal.makespan_s)}"
         if planned.cluster.engine == "slurm":
-            takes += " without the time in the queue"
+            takes += " plus the time in the queue"
     stages = sum(bool(stage.jobs) for stage in planned.stages)
     within = f" in {stages} stages" if stages > 1 else ""
     lines += wrap(f"{counted(count, 'job')} would run{within}{takes}.", _TEXT)
@@ -280,7 +280,7 @@ def _not_started(planned: DryRun) -> str:
 
 
 def _begin(position: int, start: RehearsedStart, planned: DryRun) -> str:
-    """When it starts, or only after how many others; '-' where the time is too short for it."""
+    """Returns the start time, or the position if durations are unknown; '-' if the time is too short."""
     if position >= len(planned.rehearsal.starts):
         return UNKNOWN
     return (
@@ -290,8 +290,8 @@ def _begin(position: int, start: RehearsedStart, planned: DryRun) -> str:
 
 def _table(planned: DryRun, width: int, paint: Palette) -> list[str]:
     plan, rehearsal, reasons = planned.plan, planned.rehearsal, planned.reasons
-    knows = rehearsal.makespan_s is not None
-    first = Column("Start" if knows else "Order", is_right=True)  # times, or only which comes after which
+    has_times = rehearsal.makespan_s is not None
+    first = Column("Start" if has_times else "Order", is_right=True)
     indexes = [*(start.index for start in rehearsal.starts), *planned.not_started]
     has_nodes = any((plan.jobs[index].requirements.nodes or 1) > 1 for index in indexes)
     name, *others = _COLUMNS
@@ -305,7 +305,7 @@ def _table(planned: DryRun, width: int, paint: Palette) -> list[str]:
             _begin(position, start, planned),
             clean(job.name),
             *([str(asked.nodes or 1)] if has_nodes else []),
-            f"{asked.cpus or 1:g}",  # jobs without a request get space for one
+            f"{asked.cpus or 1:g}",  # jobs without a request count as one CPU
             format_bytes(asked.memory_bytes),
             ",".join(start.gpus) or ("-" if not asked.gpus else str(asked.gpus)),
             format_duration(asked.timeout_s),
@@ -324,7 +324,7 @@ def render_check(
     warnings: Sequence[str],
     paint: Palette = PLAIN,
 ) -> list[str]:
-    """`largest`: the most any one job needs of each."""
+    """Formats the result of `validate`. `largest`: the largest need of any job."""
     needs = ", ".join(_amounts(largest))
     size = f"{counted(jobs, 'job')} in {counted(stages, 'stage')}"
     verdict = paint.paint("valid", "green")
@@ -336,7 +336,7 @@ def render_check(
 def _amounts(largest: Requirements) -> list[str]:
     amounts = []
     if largest.cpus is not None:
-        amounts.append(f"{largest.cpus:g} CPU{'' if largest.cpus == 1 else 's'}")
+        amounts.append(counted(largest.cpus, "CPU"))
     if largest.memory_bytes is not None:
         amounts.append(format_bytes(largest.memory_bytes))
     if largest.gpus:

@@ -25,7 +25,7 @@ _NO_EDGE = 1 << 20
 
 
 def render_failures(jobs: Sequence[JobRecovery], *, width: int | None, paint: Palette) -> list[str]:
-    """`width`: of the terminal; None in a pipe."""
+    """Formats failed jobs. `width`: of the terminal; None in a pipe."""
     rows = [_row(one) for one in jobs]
     return render_table(_COLUMNS, rows, _NO_EDGE if width is None else width, paint)
 
@@ -34,9 +34,9 @@ def _row(one: JobRecovery) -> list[str]:
     failure, diagnosis = one.failure, one.failure.diagnosis
     limit = reached = ""
     if diagnosis.cause is Cause.OUT_OF_MEMORY:
-        limit, reached = _bytes(diagnosis.memory_limit_bytes), _bytes(diagnosis.memory_peak_bytes)
+        limit, reached = format_bytes(diagnosis.memory_limit_bytes), format_bytes(diagnosis.memory_peak_bytes)
     elif diagnosis.cause is Cause.TIMEOUT:
-        limit, reached = _time(diagnosis.time_limit_s), _time(diagnosis.duration_s)
+        limit, reached = format_duration(diagnosis.time_limit_s), format_duration(diagnosis.duration_s)
     reason = f"{diagnosis.evidence} (a guess)" if diagnosis.is_guess else diagnosis.evidence
     return [
         UNKNOWN if failure.job_id is None else str(failure.job_id),
@@ -58,16 +58,8 @@ def _next(one: JobRecovery) -> str:
     return "same" if one.timeout_s is None else format_duration(one.timeout_s)
 
 
-def _bytes(count: int | None) -> str:
-    return UNKNOWN if count is None else format_bytes(count)
-
-
-def _time(seconds: float | None) -> str:
-    return UNKNOWN if seconds is None else format_duration(seconds)
-
-
 def render_plan(jobs: Sequence[JobRecovery], to_run: Sequence[str], *, width: int) -> list[str]:
-    """One line for each kind of change, and all jobs that will run."""
+    """Returns one line per kind of change, and the jobs that will run."""
     lines: list[str] = []
     for text, names in _changes(jobs).items():
         lines += wrap(f"{text} for {counted(len(names), 'job')}: {_names(names)}", width, "  ")

@@ -41,8 +41,8 @@ _COLUMNS = (
     Column("Where", gives_way=True, least=12),
     Column("Reason", gives_way=True, least=20),
 )
-# Omitted in this order if the terminal is too narrow.
-_LEAST_WANTED = (
+# Order in which columns are omitted on a narrow terminal.
+_OMITTED_FIRST = (
     *("Avg Mem (GB)", "Avg CPU %", "Attempts", "Return Code", "Peak CPU %", "Where"),
     *("Duration", "Peak Mem (GB)", "Label", "Reason", "Job ID"),
 )
@@ -64,7 +64,7 @@ def render_results(rows: Sequence[ResultRow], *, width: int | None, paint: Palet
 
 
 def _whole_reasons(rows: Sequence[ResultRow], lines: Sequence[str], width: int) -> list[str]:
-    """Prints long reasons in full below the table: their end may be the advice."""
+    """Returns truncated reasons in full: their end may be the advice."""
     jobs_of: dict[str, list[str]] = {}
     for row, line in zip(rows, lines, strict=True):
         reason = clean(_reason(row))
@@ -80,7 +80,7 @@ def _whole_reasons(rows: Sequence[ResultRow], lines: Sequence[str], width: int) 
 
 
 def _columns_for(width: int | None, cells: Sequence[Mapping[str, str]]) -> list[Column]:
-    """Also omits empty columns, except the essential ones."""
+    """Returns the columns that fit, without empty optional ones."""
     empty = {title for title in ("Where", "Reason", "Label") if not any(row[title] for row in cells)}
     columns = [column for column in _COLUMNS if column.title not in empty]
     if width is None:
@@ -92,7 +92,7 @@ def _columns_for(width: int | None, cells: Sequence[Mapping[str, str]]) -> list[
             max([visible_width(column.title), *(visible_width(row[column.title]) for row in cells)])
         ]
     }
-    for title in (title for title in _LEAST_WANTED if title in needs):
+    for title in (title for title in _OMITTED_FIRST if title in needs):
         if sum(needs[column.title] + _GAP for column in columns) - _GAP <= width:
             break
         columns = [column for column in columns if column.title != title]
@@ -128,7 +128,7 @@ def _percent(value: float | None) -> str:
 
 
 def _gigabytes(count: int | None) -> str:
-    """Below one with three significant digits: small jobs use something too."""
+    """Formats GiB, below one with three significant digits for small jobs."""
     size = in_gb(count)
     if not size:
         return UNKNOWN if size is None else "0"
@@ -153,7 +153,7 @@ def render_ending(ending: RunEnding, *, width: int, paint: Palette = PLAIN) -> l
 
 
 def render_actions(actions: Iterable[FailedAction], *, width: int) -> list[str]:
-    """Lists commands of actions next to the failed jobs, each with its output file."""
+    """Lists failed commands of actions, each with its output folder."""
     lines = []
     for action in actions:
         command = f": {clean(action.command)}" if action.command else ""
@@ -189,7 +189,7 @@ def _failure(alike: list[FailedJob], width: int) -> list[str]:
     why = f": {clean(failure.why)}" if failure.why else ""
     names = ", ".join(clean(one.name) for one in alike)
     first, *rest = wrap(f"{names} {failure.state.label}{why}", max(40, width), "    ")
-    lines = [first[2:], *rest]  # in full: a pipe has no width, and the end of a reason may be the advice
+    lines = [first[2:], *rest]  # in full: the end of a reason may be the advice
     if failure.logs_dir:
         command = "" if failure.number is None else f"joblens logs {failure.number} · "
         lines.append(f"    {command}{clean(failure.logs_dir)}")
@@ -199,23 +199,23 @@ def _failure(alike: list[FailedJob], width: int) -> list[str]:
 def _hints(ending: RunEnding) -> list[str]:
     label = ending.label
     hints = [f"joblens results {label}", f"joblens check {label}"]
-    has_only_datasets = bool(ending.datasets) and not ending.failures  # a rerun would do nothing for them
+    has_only_datasets = bool(ending.datasets) and not ending.failures  # a rerun would not finalize them
     if ending.status is RunStatus.STOPPED or has_only_datasets:
         hints.insert(0, f"joblens resume {label}")
     elif ending.status is RunStatus.FAILED and ending.has_too_small:
         hints.insert(0, f"joblens recover {label}")
     elif ending.status is RunStatus.FAILED:
         hints.insert(0, f"joblens rerun {label} --failed")
-    return [*_steps_to_grow(ending), "  " + " · ".join(hints)]
+    return [*_rightsize_hint(ending), "  " + " · ".join(hints)]
 
 
-def _has_to_grow(ending: RunEnding) -> bool:
-    """Whether it would fail again in a rerun, which uses the file unchanged: out of memory or time."""
+def _needs_larger_request(ending: RunEnding) -> bool:
+    """Returns whether a rerun with the same file would run out of memory or time again."""
     return ending.status is RunStatus.FAILED and ending.has_too_small and bool(ending.file)
 
 
-def _steps_to_grow(ending: RunEnding) -> list[str]:
-    if not _has_to_grow(ending):
+def _rightsize_hint(ending: RunEnding) -> list[str]:
+    if not _needs_larger_request(ending):
         return []
     file = shlex.quote(clean(ending.file))
     return [f"  joblens rightsize {ending.label} --write, then joblens run {file} --rerun-changed"]
@@ -235,7 +235,7 @@ def render_summary(found: RunSummary) -> list[str]:
         ("ended", "" if run.ended_at_us is None else format_instant(run.ended_at_us)),
         ("took", "" if found.wall_s is None else format_duration(found.wall_s)),
         ("jobs", f"{sum(found.counts.values()):,}: {counts}"),
-        ("attempts", f"{found.attempts:,}, {format_duration(found.jobs_s)} together"),
+        ("attempts", f"{found.attempts:,}, {format_duration(found.jobs_s)} in total"),
         ("CPU time", "" if found.cpu_s is None else format_duration(found.cpu_s)),
     ]
     if found.longest is not None:

@@ -36,10 +36,10 @@ _ADVICE_COLUMNS = (
 )
 _QUANTILES = ("p50", "p95")
 _STRATEGY_COLUMNS = (
-    Column("FIRST TRY"),
+    Column("STRATEGY"),
     Column("MEMORY", is_right=True),
-    Column("TRIED TWICE", is_right=True),
-    Column("NOT USED", is_right=True),
+    Column("RETRIED", is_right=True),
+    Column("UNUSED", is_right=True),
     Column("THROUGHPUT", is_right=True),
 )
 _NAMES = {
@@ -65,7 +65,7 @@ def render_group(found: GroupAdvice, *, width: int, paint: Palette) -> list[str]
 
 
 def _advice(advice: Sequence[Advice], width: int, paint: Palette) -> list[str]:
-    """Omits the distribution columns if the reason would be cut."""
+    """Formats advice. Omits the distribution columns if reasons would be truncated."""
     columns, rows = list(_ADVICE_COLUMNS), [_row(part, paint) for part in advice]
     if not rows:
         return ["  no job completed: no advice"]
@@ -119,7 +119,7 @@ def _strategies(options: Sequence[Allocation], width: int, paint: Palette) -> li
 
 
 def group_form(found: GroupAdvice) -> dict[str, Any]:
-    """The same for programs."""
+    """Returns the same for programs."""
     group = found.group
     return {
         "group": group.name,
@@ -205,7 +205,7 @@ def _order(item: Utilization) -> tuple[int, int]:
 
 def _nothing(report: UtilizationReport) -> str:
     if not report.total_results:
-        return "No job of this run has ended yet: there is nothing to check."
+        return "Nothing to check: no job of this run has ended."
     if not report.within:
         return f"Nothing to check: none of {counted(report.total_results, 'result')} has requirements."
     return f"✓ All jobs stayed within their requests ({counted(report.total_results, 'result')} checked)."
@@ -217,7 +217,7 @@ def _table(items: Sequence[Utilization], paint: Palette) -> list[str]:
         max(visible_width(title), *(visible_width(row[index]) for row in rows))
         for index, title in enumerate(_TITLES)
     ]
-    # The first column has a blank on its right only.
+    # The first column has a blank only on its right.
     rule = "|".join("-" * (width + (2 if index else 1)) for index, width in enumerate(widths))
     lines = [paint.paint(_line(_TITLES, widths), "bold"), rule]
     for item, row in zip(items, rows, strict=True):

@@ -48,15 +48,15 @@ _QUEUE_COLUMNS = (
 def render_status(status: Form, *, paint: Palette) -> list[str]:
     lines = [
         f"Task: {status['task_id']}",
-        f"   {task_words(status)}",
+        f"   {task_text(status)}",
         f"   State: {_state(status, paint)}",
     ]
     if status["result"] is None:
-        return [*lines, *_under_way(status)]
+        return [*lines, *_progress_lines(status)]
     return [*lines, *_ended(status["result"])]
 
 
-def task_words(status: Form) -> str:
+def task_text(status: Form) -> str:
     words = [f"Tool: {clean(status['tool'])}"]
     if status["script"]:
         words.append(f"Script: {clean(status['script'])}")
@@ -66,7 +66,7 @@ def task_words(status: Form) -> str:
 
 
 def _value(value: Any) -> str:
-    """As it is typed: true, not True."""
+    """Returns the value as typed: true, not True."""
     return clean(value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
 
@@ -75,7 +75,7 @@ def _state(status: Form, paint: Palette) -> str:
     return f"{status['state']} ({paint.status(word)})"
 
 
-def _under_way(status: Form) -> list[str]:
+def _progress_lines(status: Form) -> list[str]:
     placement = status.get("placement")
     if placement:
         lines = [f"   Cluster: {clean(_placed(placement))}"]
@@ -88,7 +88,7 @@ def _under_way(status: Form) -> list[str]:
         lines.append(f"   Worker: {clean(status['worker'])} on {clean(status['host'] or UNKNOWN)}")
     if status["elapsed_seconds"] is None:
         return lines
-    return [*lines, f"   Progress: {progress_words(status)}", *_so_far(status)]
+    return [*lines, f"   Progress: {progress_text(status)}", *_so_far(status)]
 
 
 def _placed(placement: Form) -> str:
@@ -100,14 +100,14 @@ def _placed(placement: Form) -> str:
     return f"{what} on {nodes}" if nodes else what
 
 
-def progress_words(status: Form) -> str:
+def progress_text(status: Form) -> str:
     """Returns '42% (12s of about 29s)', or only the elapsed time without earlier runs."""
     elapsed = format_duration(status["elapsed_seconds"])
     if status["expected_seconds"] is None:
-        return f"{elapsed} so far; nothing like it has succeeded before"
+        return f"{elapsed} so far; no earlier success to compare with"
     usual = format_duration(status["expected_seconds"])
     if status["progress"] is None:
-        return f"{elapsed} so far; earlier ones took about {usual}"
+        return f"{elapsed} so far; usually about {usual}"
     return f"{percent(status['progress'])} ({elapsed} of about {usual})"
 
 
@@ -164,9 +164,9 @@ def _tail(title: str, text: str) -> list[str]:
 
 
 def live_line(status: Form) -> str:
-    """Returns one live line for a terminal."""
+    """Returns the live line for a terminal."""
     words = f"{short(status['task_id'])}  {status['state']}"
-    return words if status["elapsed_seconds"] is None else f"{words}  {progress_words(status)}"
+    return words if status["elapsed_seconds"] is None else f"{words}  {progress_text(status)}"
 
 
 # ---- several ----------------------------------------------------------------------------------------------
@@ -174,11 +174,11 @@ def live_line(status: Form) -> str:
 
 def render_workflow(status: Form, *, width: int, paint: Palette) -> list[str]:
     rows = [_task_row(number, task, paint) for number, task in enumerate(status["tasks"], start=1)]
-    return [*render_table(_TASK_COLUMNS, rows, width, paint), "", workflow_words(status)]
+    return [*render_table(_TASK_COLUMNS, rows, width, paint), "", workflow_text(status)]
 
 
-def workflow_words(status: Form) -> str:
-    """'3 tasks: 1 completed, 1 running, 1 pending'"""
+def workflow_text(status: Form) -> str:
+    """Returns '3 tasks: 1 completed, 1 running, 1 pending'."""
     words = ("completed", "failed", "cancelled", "running", "pending")
     counts = [f"{status[word]} {word}" for word in words if status[word]]
     return f"{counted(status['total'], 'task')}: {', '.join(counts) or 'none'}"
@@ -196,7 +196,7 @@ def _task_row(number: int, task: Form, paint: Palette) -> list[str]:
         clean(" ".join(word for word in words if word)),
         _state(task, paint),
         percent(task["progress"]),
-        UNKNOWN if elapsed is None else format_duration(elapsed),
+        format_duration(elapsed),
         UNKNOWN if code is None else str(code),
     ]
 
@@ -206,9 +206,9 @@ def _task_row(number: int, task: Form, paint: Palette) -> list[str]:
 
 def render_health(health: Form, *, width: int, paint: Palette) -> list[str]:
     store, broker = health["store"], health["broker"]
-    unseen = "not checked: the workers are known only to the store"
+    unseen = "not checked: only the store knows the workers"
     answer = unseen if broker["ok"] is None else clean(broker["answer"] or broker["url"] or UNKNOWN)
-    new = " (not there yet: the first job makes it)" if store["ok"] and store["new"] else ""
+    new = " (does not exist yet; the first job creates it)" if store["ok"] and store["new"] else ""
     lines = [
         f"Store:   {_mark(ok=store['ok'], paint=paint)}  {clean(store['url'])}{new}",
         f"Broker:  {_mark(ok=broker['ok'], paint=paint)}  {answer}",
@@ -254,7 +254,7 @@ def _worker_row(worker: Form) -> list[str]:
     return [
         clean(worker["name"]),
         clean(worker["host"]),
-        "anybody" if worker["any_user"] else clean(worker["user"]),
+        "any user" if worker["any_user"] else clean(worker["user"]),
         ",".join(worker["queues"]),
         f"{worker['running']}/{worker['concurrency']}",
         f"{worker['seen_seconds_ago']:.0f}s ago",

@@ -50,7 +50,7 @@ def render_workflows(
     width: int,
     paint: Palette,
 ) -> list[str]:
-    """Both kinds together, newest first."""
+    """Formats workflows and task groups, newest first."""
     cells = [(_began_at_us(row), _workflow_cells(row, now_us, paint)) for row in rows]
     cells += [(group.began_at_us, _group_cells(group, now_us, paint)) for group in groups]
     if groups:
@@ -114,7 +114,7 @@ def _run_cells(row: RunRow, now_us: int, paint: Palette) -> list[str]:
         run_label(run),
         _status(row, paint),
         *_counts(row),
-        UNKNOWN if row.took_s is None else format_duration(row.took_s),
+        format_duration(row.took_s),
         ago(began_at_us, now_us),
         clean(run.options.output_dir),
     ]
@@ -142,7 +142,7 @@ _SHORT_HASH = 12
 
 
 def render_datasets(rows: Sequence[dict[str, Any]], *, width: int, paint: Palette = PLAIN) -> list[str]:
-    """`rows`: as `--json` has them."""
+    """Formats datasets. `rows`: as in `--json`."""
     table = [
         [
             clean(row["name"]),
@@ -164,7 +164,7 @@ def _hash(row: dict[str, Any]) -> str:
 
 
 def render_dataset(row: dict[str, Any], paint: Palette = PLAIN) -> list[str]:
-    """`row`: as `datasets show --json` has it."""
+    """Formats one dataset. `row`: as in `datasets show --json`."""
     made_by = (
         f"{row['producers_done']} of {len(row['producers'])} jobs done" if row["producers"] else "no job"
     )

@@ -1,4 +1,4 @@
-"""Settings, each with its value and its origin."""
+"""Settings with their values and origins."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,11 +9,11 @@ from joblens.model.values.units import format_bytes, format_duration
 from joblens.views.text.style import Palette
 from joblens.views.text.table import Column, render_table
 
-_NO_BOUND = 100_000  # lines are not cut: a path that is cut is no path
+_NO_BOUND = 100_000  # lines are not truncated: paths must stay usable
 
 
 def setting_values(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A tree of settings by dotted names, for showing."""
+    """Flattens a tree of settings to dotted names, without secrets."""
     values: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping):
@@ -24,7 +24,7 @@ def setting_values(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _without_secret(value: Any) -> Any:
-    """URLs of stores and brokers may hold a password."""
+    """Redacts passwords in URLs of stores and brokers."""
     if not isinstance(value, str) or "://" not in value:
         return value
     return without_password(value) if is_postgres(value) else redact_text(value)
@@ -33,7 +33,7 @@ def _without_secret(value: Any) -> Any:
 def render_config(
     values: Mapping[str, Any], kinds: Mapping[str, str], origins: Mapping[str, str], paint: Palette
 ) -> list[str]:
-    """Formats settings. `kinds`: size, duration or plain, per setting."""
+    """Formats settings. `kinds`: setting -> size, duration, ..."""
     columns = (Column("SETTING"), Column("VALUE"), Column("FROM"))
     rows = [
         [
@@ -47,7 +47,7 @@ def render_config(
 
 
 def value_text(value: Any, kind: str) -> str:
-    """`kind`: size, duration or another one of model.setting_list."""
+    """Formats a value. `kind`: one of model.setting_list."""
     if value is None:
         return "(not set)"
     if isinstance(value, bool):

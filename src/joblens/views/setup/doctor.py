@@ -1,12 +1,11 @@
-"""Table of capabilities by area.
-
-Gaps with the same reason share an entry. A fix is shown once; others that need it refer to the first.
-Commands in a fix are printed in full, for copying.
+"""Doctor: table of capabilities by area.
+Gaps with the same reason share an entry. A fix is shown once; other gaps refer to the first. Commands in a
+fix are printed in full, for copying.
 """
 
 from collections.abc import Iterable, Sequence
 
-from joblens.model.jobs.probe_choice import Capability, Way
+from joblens.model.capabilities import Capability, Way
 from joblens.views.text.style import Palette, clean, pad, wrap
 
 _NAME = 26
@@ -18,7 +17,7 @@ _LABELS = {"memory": "memory with page cache", "memory_parts": "memory without p
 def render_doctor(capabilities: Sequence[Capability], *, width: int, paint: Palette) -> list[str]:
     lines: list[str] = []
     printed: set[str] = set()
-    fixes: dict[str, str] = {}  # and the names they belong to
+    fixes: dict[str, str] = {}  # fix -> name of the capability
     for area in dict.fromkeys(capability.area for capability in capabilities):
         lines += [*([""] if lines else []), paint.paint(area.capitalize(), "bold")]
         for alike in _together(capability for capability in capabilities if capability.area == area):
@@ -83,7 +82,7 @@ def _mark(capability: Capability, paint: Palette) -> str:
 
 
 def _verdict(capabilities: Sequence[Capability]) -> list[str]:
-    """The bottom line, where the eye is when a long list has scrolled by."""
+    """Returns the summary, which comes last because a long list scrolls."""
     applying = [capability for capability in capabilities if capability.applies]
     gaps = sum(capability.is_gap for capability in applying)
     accounting = (capability for capability in applying if capability.area == "accounting")

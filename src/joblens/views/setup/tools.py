@@ -1,4 +1,4 @@
-"""Tools: all of them with their scripts, or everything about one."""
+"""Tools: a list with their scripts, or all facts about one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,11 +7,12 @@ from msgspec import to_builtins
 
 from joblens.model.tool import ParameterWay, Tool, ToolParameter, ToolStanding
 from joblens.model.values.units import format_bytes, format_duration
+from joblens.views.text.numbers import counted
 from joblens.views.text.style import PLAIN, Palette, clean, pad, wrap
 
 
 def tool_form(standing: ToolStanding) -> dict[str, Any]:
-    """As JSON."""
+    """Returns the tool for programs."""
     form: dict[str, Any] = {
         "name": standing.name,
         "usable": not standing.problem,
@@ -34,14 +35,14 @@ def render_tools(standings: Sequence[ToolStanding], *, width: int, paint: Palett
         lines.append(f"  {pad(clean(one.name), name_width)}  {texts[0].removeprefix(body)}".rstrip())
         lines += texts[1:]
         if tool is not None:
-            lines += _scripts_in_short(tool, width, body, paint)
+            lines += _script_summaries(tool, width, body, paint)
         lines += _problem(one, width, body, paint)
     if not lines:
         return ["No tools."]
     return [*lines, "", "'joblens list-tools NAME' shows a tool's scripts, parameters and command."]
 
 
-def _scripts_in_short(tool: Tool, width: int, body: str, paint: Palette) -> list[str]:
+def _script_summaries(tool: Tool, width: int, body: str, paint: Palette) -> list[str]:
     lines = [
         line
         for name, script in tool.scripts.items()
@@ -88,10 +89,10 @@ def _facts(tool: Tool) -> list[tuple[str, str]]:
         ("container", tool.container.image if tool.container is not None else ""),
         (
             "works in",
-            "a new folder of the job's own" if tool.own_folder else "the folder it was submitted from",
+            "a new folder per job" if tool.own_folder else "the folder it was submitted from",
         ),
-        ("leaves", ", ".join(tool.artifacts)),
-        ("asks for", _requirements(tool)),
+        ("artifacts", ", ".join(tool.artifacts)),
+        ("requests", _requirements(tool)),
         ("devices", ", ".join(tool.devices)),
         ("worker lost", "requeued" if tool.retry_lost == "safe" else "marked as lost"),
         ("from", tool.source or "built in"),
@@ -115,9 +116,9 @@ def _way(tool: Tool) -> str:
 def _requirements(tool: Tool) -> str:
     asked = tool.requirements
     parts = [
-        f"{asked.cpus:g} CPUs" if asked.cpus is not None else "",
+        counted(asked.cpus, "CPU") if asked.cpus is not None else "",
         f"{format_bytes(asked.memory_bytes)} of memory" if asked.memory_bytes is not None else "",
-        f"{asked.gpus} GPUs" if asked.gpus is not None else "",
+        counted(asked.gpus, "GPU") if asked.gpus is not None else "",
         f"{asked.pids} processes" if asked.pids is not None else "",
         f"{format_duration(asked.timeout_s)} at most" if asked.timeout_s is not None else "",
     ]

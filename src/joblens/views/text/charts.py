@@ -19,14 +19,14 @@ Series = Sequence[float | None]
 
 
 def spark_line(values: Series, width: int, top: float | None = None) -> str:
-    """The last `width` values as blocks from 0 to `top` (or the largest); a gap where unknown."""
+    """Draws the last `width` values as blocks from 0 to `top` (or the largest); unknown values are gaps."""
     shown = list(values)[-width:] if width > 0 else []
     highest = top if top is not None else max((value for value in shown if value is not None), default=0.0)
     return "".join(_block(value, highest) for value in shown)
 
 
 def cpu_spark_line(percents: Series, width: int) -> str:
-    """From 0 to one core, or to the most that was used when that is more."""
+    """Draws a spark line from 0 to one core, or to the maximum if that is more."""
     highest = max((value for value in percents if value is not None), default=0.0)
     return spark_line(percents, width, top=max(100.0, highest))
 
@@ -41,10 +41,8 @@ def _block(value: float | None, highest: float) -> str:
 
 
 def resample(times: Sequence[float], values: Series, columns: int) -> list[float | None]:
-    """Returns the maximum in each of `columns` equal slices of time, so that no spike is lost.
-
-    A reading covers the time since the one before it, as a rate does; an unknown one leaves a gap.
-    """
+    """Returns the maximum in each of `columns` equal slices of time, so that no spike is lost. A reading
+    covers the time since the previous one, as a rate does; an unknown one leaves a gap."""
     if not times or columns <= 0:
         return []
     start, span = times[0], (times[-1] - times[0]) or 1.0
@@ -61,7 +59,7 @@ def resample(times: Sequence[float], values: Series, columns: int) -> list[float
 
 
 def nice_top(highest: float) -> float:
-    """The next of 1, 2, 2.5, 5 times a power of ten: an axis end people can read."""
+    """Returns a round end of an axis: the next of 1, 2, 2.5, 5 times a power of ten."""
     if highest <= 0:
         return 1.0
     power = 1.0
@@ -73,7 +71,7 @@ def nice_top(highest: float) -> float:
 
 
 def nice_top_binary(highest: float) -> float:
-    """The same for bytes: powers of two, so that the axis shows 512 MiB, not 476.8 MiB."""
+    """Returns the same for bytes: powers of two, so that the axis shows 512 MiB, not 476.8 MiB."""
     top = 1024.0
     while top < highest:
         top = top * 1.5 if top * 1.5 >= highest and top >= 2048 else top * 2
@@ -89,7 +87,7 @@ def braille_chart(
     top: float,
     axis: Callable[[float], str],
 ) -> list[str]:
-    """Filled curve over time: `height` lines of `width` columns behind an axis from 0 to `top`."""
+    """Draws a filled curve over time: `height` lines of `width` columns, with an axis from 0 to `top`."""
     label_width = max(len(axis(top)), len(axis(0)))
     columns = max(1, width - label_width - 2)
     dots = resample(times, values, columns * _DOT_COLUMNS)
@@ -105,7 +103,7 @@ def braille_chart(
 
 
 def _level(value: float, top: float, rows: int) -> int:
-    """How many dots high; the base line is always drawn, so that zero differs from unknown."""
+    """Returns the height in dots; at least one, so that zero differs from unknown."""
     return max(1, min(rows, round(value / top * rows))) if top > 0 else 1
 
 
@@ -131,7 +129,7 @@ class Point(Struct, frozen=True):
     write_per_s: float | None = None
     processes: int | None = None
     network_per_s: float | None = None  # both ways together
-    gpu_percent: float | None = None  # 100 is one GPU, busy with the job's work all the time
+    gpu_percent: float | None = None  # 100 is one GPU that the job keeps busy
     gpu_memory_bytes: int | None = None
 
     @property
@@ -142,7 +140,7 @@ class Point(Struct, frozen=True):
 
 
 def points(samples: Sequence[Sample]) -> list[Point]:
-    """One point a sample; the first has no rates."""
+    """Returns one point per sample; the first has no rates."""
     cpu = _spread(samples, lambda sample: sample.cpu_total_usec, cpu_percent)
     read, write = _io_rates(samples, "read"), _io_rates(samples, "write")
     network = _network_rates(samples)
@@ -223,10 +221,8 @@ def _spread(
     counter: Callable[[Sample], int | None],
     rate: Callable[[Sample, Sample], float | None],
 ) -> list[float | None]:
-    """Returns the rate at each sample.
-
-    Counters that are read less often (I/O, to save CPU) are assumed to grow evenly between two readings.
-    """
+    """Returns the rate at each sample. Counters that are read less often (I/O, to save CPU) are assumed to
+    grow evenly between two readings."""
     rates: list[float | None] = [None] * len(samples)
     before: int | None = None
     for at, sample in enumerate(samples):

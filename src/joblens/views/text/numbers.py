@@ -1,4 +1,4 @@
-"""Numbers as people read them. '-' is 'not known', never zero; '≥' is 'at least', '≈' an estimate."""
+"""Numbers as text: '-' for unknown, '≥' for a lower bound, '≈' for an estimate."""
 
 from joblens.model.jobs.job import Usage
 from joblens.model.values.units import format_bytes, format_duration
@@ -34,13 +34,14 @@ def count(value: int | None) -> str:
     return UNKNOWN if value is None else f"{value:,}"
 
 
-def counted(number: int, noun: str) -> str:
-    """'1 job', '2,000 jobs'."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def counted(number: float, noun: str) -> str:
+    """Returns '1 job', '2,000 jobs', '0.5 CPUs'."""
+    text = f"{number:,.0f}" if number == int(number) else f"{number:g}"
+    return f"{text} {noun}" if number == 1 else f"{text} {noun}s"
 
 
 def compact_bytes(value: float | None) -> str:
-    """At most six columns: 1023B, 12.3M, 1.0G."""
+    """Formats at most six columns: 1023B, 12.3M, 1.0G."""
     if value is None:
         return UNKNOWN
     for unit, size in (("P", 1024**5), ("T", 1024**4), ("G", 1024**3), ("M", 1024**2), ("K", 1024)):
@@ -59,14 +60,14 @@ def compact_rate(bytes_per_second: float | None) -> str:
 
 
 def clock(elapsed_seconds: float) -> str:
-    """A running time that keeps its width while it counts: 00:07, 12:34, 1:02:03."""
+    """Formats a running time with a constant width: 00:07, 12:34, 1:02:03."""
     whole = max(0, int(elapsed_seconds))
     hours, minutes = whole // 3600, whole // 60 % 60
     return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes:02d}:{whole % 60:02d}"
 
 
 def joules(microjoules: float | None) -> str:
-    """Returns '12.3 J', '4.5 kJ', '1.2 kWh'; kilowatt-hours as on bills."""
+    """Returns '12.3 J', '4.5 kJ', '1.2 kWh'."""
     if microjoules is None:
         return UNKNOWN
     joule = microjoules / 1e6
@@ -89,7 +90,7 @@ def grams(milligrams: float | None) -> str:
 
 
 def share(part: float) -> str:
-    """Never rounded to all or nothing."""
+    """Formats a share; only exact values are 0% and 100%."""
     if part in (0, 1):
         return f"{100 * part:.0f}%"
     return f"{min(99.9, max(0.1, 100 * part)):.1f}%"

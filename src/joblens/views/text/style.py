@@ -57,7 +57,7 @@ PLAIN = Palette(is_on=False)
 
 
 def clean(text: str) -> str:
-    """One line that cannot move the cursor: names and arguments come from anyone."""
+    """Returns one line without control characters, because names and arguments are untrusted."""
     text = text.replace("\r\n", _LINE_END).replace("\n", _LINE_END).replace("\t", " ")
     return _CONTROL.sub("�", text)
 
@@ -65,12 +65,12 @@ def clean(text: str) -> str:
 def clean_lines(text: str) -> list[str]:
     """Returns lines of a job's output without terminal control sequences and colours."""
     plain = _ANSI.sub("", text).replace("\t", "    ")
-    # progress bars redraw their line with carriage returns: only the last state counts
+    # Progress bars redraw their line with carriage returns: only the last state is kept.
     return [clean(line.rstrip("\r").rpartition("\r")[2]) for line in plain.split("\n")]
 
 
 def clean_text(text: str) -> str:
-    """A message of several lines without terminal control: paths, names and files are quoted in it."""
+    """Returns lines without terminal control, for messages that quote paths and files."""
     return "\n".join(clean(line) for line in _ANSI.sub("", text).split("\n"))
 
 
@@ -88,7 +88,7 @@ def _character_width(character: str) -> int:
 
 
 def fit(text: str, width: int) -> str:
-    """At most `width` columns, an ellipsis where something was cut. For text without colour."""
+    """Truncates text without colour to `width` columns, with an ellipsis."""
     if visible_width(text) <= width:
         return text
     if width <= 0:
@@ -125,7 +125,7 @@ def pad_left(text: str, width: int) -> str:
 
 
 def fold(text: str, width: int) -> list[str]:
-    """Everything of it, over lines of at most `width` columns, but no narrower than 20."""
+    """Breaks text into lines of `width` columns, at least 20, without losing anything."""
     lines, used = [""], 0
     for character in text:
         columns = _character_width(character)

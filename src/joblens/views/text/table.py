@@ -1,4 +1,4 @@
-"""Aligned columns that fit a width: numbers to the right, and one column that gives way."""
+"""Tables of aligned columns that fit a width: numbers on the right, long columns shortened."""
 
 from collections.abc import Sequence
 
@@ -13,16 +13,16 @@ _NARROW = 80  # below this columns are omitted; never in a pipe, which gets all 
 class Column(Struct, frozen=True):
     title: str
     is_right: bool = False
-    gives_way: bool = False  # cut when the table would be too wide
-    least: int = 8  # … but never below this
-    keeps_end: bool = False  # cut in the middle
+    gives_way: bool = False  # shortened if the table is too wide
+    least: int = 8  # … to no less than this
+    keeps_end: bool = False  # shortened in the middle
     goes: int = 0  # omitted if still too wide: 1 first, 0 never
 
 
 def render_table(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, paint: Palette = PLAIN
 ) -> list[str]:
-    """Title line and rows. Cells may be coloured, except in the column that gives way."""
+    """Returns the title line and rows. Cells may be coloured, except in columns that give way."""
     widths = [
         max(visible_width(column.title), *(visible_width(row[index]) for row in rows))
         if rows
@@ -45,10 +45,8 @@ def render_table(
 def columns_with_whole_names(
     columns: Sequence[Column], candidates: Sequence[int], rows: Sequence[Sequence[str]], width: int
 ) -> list[int]:
-    """Returns the columns that leave enough width for whole names, for names that differ at their ends.
-
-    Omits columns with the smallest `goes` first.
-    """
+    """Returns the columns that leave enough width for whole names, which may differ only at their ends. Omits
+    columns with the smallest `goes` first."""
     widths = {
         index: max(visible_width(text) for text in (columns[index].title, *(row[index] for row in rows)))
         for index in candidates
@@ -62,7 +60,7 @@ def columns_with_whole_names(
 
 
 def _columns_that_fit(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """Returns the columns that fit: a terminal would wrap longer lines in the middle of a column."""
+    """Returns the columns that fit: a terminal would wrap longer lines."""
     candidates = list(range(len(columns)))
     for least_wanted in sorted(
         (index for index in candidates if columns[index].goes), key=lambda at: columns[at].goes

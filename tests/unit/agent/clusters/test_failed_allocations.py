@@ -13,11 +13,11 @@ def test_a_job_is_given_up_at_the_third_place_without_success() -> None:
     for job_id in ("1", "2"):
         (one,) = places.count([(gone(job_id), ["a"])])
         assert one.hopeless == ()
-        assert one.warning == f"slurm job {job_id} ended before anything began there (FAILED): A placed again"
+        assert one.warning == f"slurm job {job_id} ended before its worker started (FAILED): A resubmitted"
     (one,) = places.count([(gone("3"), ["a", "b"])])
     assert one.hopeless == ("a",)
-    assert one.why == "slurm job 3 ended before anything began there (FAILED), and so did 2 before it"
-    assert one.warning.endswith("B placed again")
+    assert one.why == "slurm job 3 ended before its worker started (FAILED), as did 2 before it"
+    assert one.warning.endswith("B resubmitted")
 
 
 def test_a_cluster_that_goes_away_any_number_of_times_costs_no_job() -> None:
@@ -44,8 +44,8 @@ def test_many_that_end_for_one_reason_are_reported_in_one_line() -> None:
     ended.append((gone("other"), ["other"]))
     many, one = places.count(ended)
     assert many.warning == (
-        "100 allocations at ray ended before anything began there (AWAY): "
-        "j0, j1, j2, j3, j4, … (100 jobs) placed again"
+        "100 allocations at ray ended before its worker started (AWAY): "
+        "j0, j1, j2, j3, j4, … (100 jobs) resubmitted"
     )
     assert one.warning.startswith("an allocation at ray ended"), "the id is no name that Ray would know"
 

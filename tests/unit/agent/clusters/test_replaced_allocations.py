@@ -39,7 +39,7 @@ def test_one_that_is_cancelled_while_jobs_wait_is_replaced_and_reported() -> Non
     assert two.due_at_s() == 102.0
     [answer] = _answers(two, 102.0, 3, 1)
     assert (answer.queue, answer.count) == (Q, 1)
-    assert answer.message == ("allocation 1 of slurm ended (CANCELLED) while 3 jobs wait: asking for another")
+    assert answer.message == ("allocation 1 of slurm ended (CANCELLED) while 3 jobs wait: requesting another")
     assert _answers(two, 110.0, 3, 1) == []
     assert two.due_at_s() is None
 
@@ -83,7 +83,7 @@ def test_where_none_is_left_it_is_reported_and_jobs_are_placed_as_new_ones_are()
         two.ended(_placed(job_id), _gone(job_id), 100.0)
     [answer] = _answers(two, 102.0, 4, 0)
     assert answer.count == 0
-    assert "asking for another" in answer.message
+    assert "requesting another" in answer.message
 
 
 def test_allocations_that_end_within_a_minute_are_replaced_twice_and_then_no_more() -> None:
@@ -97,7 +97,7 @@ def test_allocations_that_end_within_a_minute_are_replaced_twice_and_then_no_mor
         count = sum(one.count for one in answers)
         asked += count
         if not count:
-            assert "no more are asked for" in answers[0].message
+            assert "no more are requested" in answers[0].message
             break
         two.added(_placed(str(number)), 2)
         two.runs(str(number), now_s)

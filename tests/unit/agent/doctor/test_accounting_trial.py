@@ -2,7 +2,7 @@ import pytest
 
 from joblens.agent.cgroups.placement import shared_parent
 from joblens.agent.doctor.accounting import way_of
-from joblens.model.jobs.probe_choice import Way
+from joblens.model.capabilities import Way
 from joblens.model.values.ids import new_uuid
 
 MOUNT = "/sys/fs/cgroup"

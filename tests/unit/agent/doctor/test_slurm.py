@@ -20,7 +20,7 @@ def test_the_group_that_slurm_gave_is_where_jobs_are_put() -> None:
 def test_a_group_that_may_not_be_divided_says_why_and_what_is_done_instead() -> None:
     (row,) = slurm_group_capability("it may not be written", "ask", {"SLURM_JOB_ID": "42"}, INSIDE)
     assert (row.available, row.reason) == (False, "it may not be written")
-    assert row.fix == "ask; without, joblens watches memory itself"
+    assert row.fix == "ask; without them, joblens enforces memory limits itself"
 
 
 def test_a_slurm_without_groups_is_no_gap() -> None:

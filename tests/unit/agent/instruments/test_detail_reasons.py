@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from joblens.agent.instruments.memory import MemoryDetails, MemoryDriver
 from joblens.agent.instruments.table import DetailTaker, Instruments, Watched
 from joblens.agent.instruments.threads import ThreadsFromTheStart
 from joblens.agent.runtime.driver_thread import DriverThread
+from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Job
 from tests.conftest import wait_until
 
@@ -51,6 +53,29 @@ def test_threads_are_looked_at_by_the_first_sample_after_the_start() -> None:
     taker.tick()
     assert taker.latest.threads is not None
     assert taker.latest.unknown.get("threads") is None
+
+
+def test_threads_are_not_read_again_while_the_job_is_idle_unless_they_ran_before() -> None:
+    class Threads:
+        name, interval_s, is_stable, count = "threads", 0.0, True, 0
+
+        def read(self) -> Details:
+            self.count += 1
+            return Details()
+
+        def close(self) -> None:
+            """Nothing to close."""
+
+    threads = Threads()
+    taker = DetailTaker("0" * 32, [threads], lambda _: None)
+    taker.tick()
+    taker.tick(is_idle=True)
+    assert threads.count == 1
+    taker._due_ns["threads"] = time.monotonic_ns() + 10**12
+    taker.tick()  # it ran, but its threads are not due
+    taker._due_ns["threads"] = 0
+    taker.tick(is_idle=True)
+    assert threads.count == 2
 
 
 def test_a_driver_that_hangs_after_the_first_look_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_what_was_not_asked_for_says_so(instruments: FakeInstruments) -> None:
     instruments.offer("network", lambda *_: Stubborn())
     (probe,) = Instruments().open(watched(probes=("gpu",))).probes
     assert probe.read() == {}
-    assert "not asked for" in probe.unknown["network"]
+    assert "not requested" in probe.unknown["network"]
 
 
 def test_a_job_that_is_not_monitored_opens_nothing(instruments: FakeInstruments) -> None:

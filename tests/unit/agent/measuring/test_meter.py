@@ -223,3 +223,43 @@ def test_totals_of_groups_that_were_noted_do_not_count_the_reaped_twice() -> Non
     last = one.sample(ExitUsage(user_usec=600, system_usec=290), final=True)
     assert (last.cpu_total_usec, last.cpu_user_usec) == (900, 600)
     assert one.has_end
+
+
+class Counted(Readings):
+    """Counts its readings."""
+
+    is_stable = True
+    counts_each_run = True
+    round_length = 1
+    count = 0
+
+    def read(self) -> dict[str, Any]:
+        self.count += 1
+        return super().read()
+
+
+def test_nothing_but_totals_is_read_of_a_job_that_does_not_run() -> None:
+    totals = Counted(*({"cpu_total_usec": cpu_usec} for cpu_usec in (5, 7, 7, 7, 8, 8)))
+    processes, counters, network = Counted({"open_files": 3}), Counted({"cycles": 9}), Counted({})
+    network.is_stable = False
+    one = JobMeter(
+        totals, processes, Readings({}), FakeClock(), probe_counts_reaped=True, others=[counters, network]
+    )
+    found = []
+    for _ in range(5):
+        one._details_due_ns = 0
+        found.append(one.sample(NOTHING_REAPED))
+    assert (totals.count, processes.count, counters.count, network.count) == (5, 3, 3, 5)
+    assert {(sample.open_files, sample.cycles) for sample in found} == {(3, 9)}
+    one.sample(NOTHING_REAPED, final=True)
+    assert counters.count == 4
+
+
+def test_processes_that_take_turns_have_had_theirs_before_their_reading_is_kept() -> None:
+    processes = Counted({"open_files": 3})
+    processes.round_length = 3
+    one = meter(Counted({"cpu_total_usec": 5}), FakeClock(), processes)
+    for _ in range(6):
+        one._details_due_ns = 0
+        one.sample(NOTHING_REAPED)
+    assert processes.count == 3

@@ -315,13 +315,13 @@ def test_the_first_request_to_end_finishes_jobs_and_the_second_returns_them(benc
     bench.worker.end()
     bench.client.answer()
     assert bench.hosts.stopped == []
-    assert bench.view.notes == ["takes nothing more, finishes 1 job"]
+    assert bench.view.notes == ["taking no more jobs, finishing 1 job"]
     bench.queue("b")
     bench.announce("b")
     assert bench.hosts.in_slots == ["a"]
     bench.worker.end()
     assert bench.hosts.stopped == [("a", True)]
-    assert bench.view.notes[-1] == "ends 1 job and gives them back"
+    assert bench.view.notes[-1] == "killing and requeuing 1 job"
 
 
 def test_it_leaves_after_it_was_idle_and_not_while_a_job_runs(bench: Bench) -> None:

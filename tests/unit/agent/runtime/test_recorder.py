@@ -293,3 +293,28 @@ def test_a_caller_is_notified_when_its_facts_are_written(recorder: Recorder) -> 
     found: list[str] = []
     recorder.put([queued("a1")], then=lambda: found.append(recorder.store.find("a1").job.uuid))
     wait_until(lambda: found, what="the call")
+
+
+def test_a_poll_is_repeated_until_it_is_removed(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("joblens.agent.runtime.recorder._POLL_S", 0.06)
+    polled: list[None] = []
+
+    def poll() -> None:
+        polled.append(None)
+
+    recorder.add_poll(poll)
+    wait_until(lambda: len(polled) >= 2, what="the second poll")
+    recorder.remove_poll(poll)
+    assert not recorder._is_poll_due()
+
+
+def test_a_poll_that_is_nearly_due_is_made_together_with_a_sample() -> None:
+    recorder, polled = Recorder(CountingStore()), list[None]()  # type: ignore[arg-type]
+    recorder.add_poll(lambda: polled.append(None))
+    recorder.write([queued("a1")])
+    recorder.put([samples("a1", 0, 1)], can_wait=True)
+    recorder._polled_at_s -= 0.96
+    assert not polled
+    recorder.put([samples("a1", 1, 1)], can_wait=True)
+    wait_until(lambda: polled, what="the poll")
+    recorder.close()

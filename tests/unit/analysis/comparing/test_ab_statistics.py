@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joblens.analysis.comparing.bench import (
-    heap_ratio,
     median_cut,
     median_interval,
     outliers,
@@ -17,6 +16,7 @@ from joblens.analysis.comparing.bench import (
     rank_sum_cut,
     ratio_of,
     signed_rank_cut,
+    unpaired_ratio,
 )
 
 times = st.floats(min_value=0.001, max_value=1000, allow_nan=False)
@@ -104,8 +104,8 @@ def test_seen_from_the_other_side_a_ratio_is_its_inverse(one: list[float], other
 
 @given(st.lists(times, min_size=4, max_size=9), st.lists(times, min_size=4, max_size=9), times)
 def test_the_unit_of_time_changes_nothing(one: list[float], other: list[float], unit: float) -> None:
-    before = heap_ratio(one, other)
-    after = heap_ratio([value * unit for value in one], [value * unit for value in other])
+    before = unpaired_ratio(one, other)
+    after = unpaired_ratio([value * unit for value in one], [value * unit for value in other])
     assert after.value == pytest.approx(before.value)
 
 

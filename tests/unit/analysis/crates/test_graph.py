@@ -123,7 +123,7 @@ def test_images_without_a_registry_come_from_the_usual_one(
 def test_code_is_reported_with_its_commit_and_without_its_password() -> None:
     [code] = [one for one in entities(rich_job()).values() if one["@type"] == "SoftwareSourceCode"]
     assert code["version"] == "ab" * 20
-    assert "not committed" in code["description"]
+    assert "uncommitted" in code["description"]
     assert "pass" not in code["codeRepository"]
 
 

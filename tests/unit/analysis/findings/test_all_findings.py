@@ -456,7 +456,7 @@ def test_a_lower_bound_of_a_group_is_reported_with_its_own_reason() -> None:
     assert "launcher" in finding.advice
     calls = Usage(cpu_total_usec=300 * SECOND, lower_bounds=("io_call_reads",))
     finding = found(a_record(attempt={"accounting": "cgroup-v2"}, usage=calls))[Code.LOWER_BOUNDS]
-    assert "not every process could be followed" in finding.text
+    assert "some processes may have been missed" in finding.text
 
 
 def test_what_was_looked_at_from_outside_is_not_sent_to_the_doctor() -> None:

@@ -177,7 +177,7 @@ def test_keys_nobody_knows_are_left_alone() -> None:
     ("line", "complaint"),
     [
         ([], "not a list"),
-        ("x", "not a text"),
+        ("x", "not a string"),
         (keystone_line(task_id=None), "no 'task_id'"),
         (keystone_line(task_id=7), "'task_id' is a number"),
         (keystone_line(status="done"), "'status' is 'done'"),

@@ -117,7 +117,7 @@ def test_no_co2_without_a_factor_or_without_energy_and_the_record_says_which() -
     }
     nothing = with_co2(Usage(), 250)
     assert nothing.co2_mg is None
-    assert nothing.unknown == {"co2_mg": "the energy it used is not known"}
+    assert nothing.unknown == {"co2_mg": "its energy is unknown"}
 
 
 def test_a_grid_without_co2_costs_none() -> None:

@@ -139,7 +139,7 @@ def test_another_strategy_asks_for_less_at_first() -> None:
     jobs = [seen(job=f"j{place}", memory_bytes=GIB, duration_s=100) for place in range(99)]
     found = advice_for(*jobs, seen(memory_bytes=64 * GIB, duration_s=100), strategy=Strategy.MIN_WASTE)
     assert part(found, "memory").recommended_text == "1152m"
-    assert "1% need another try with 72g" in part(found, "memory").reason
+    assert "1% need a retry with 72g" in part(found, "memory").reason
 
 
 def test_a_group_nobody_saw_is_left_out() -> None:
@@ -248,7 +248,7 @@ def test_after_a_first_try_that_was_too_small_for_one_the_advice_is_the_same() -
     assert least.retries == 0.1
     memory = part(found, "memory")
     assert (memory.recommended, memory.retry_at) == (40 * MIB, 288 * MIB)
-    assert memory.reason == "min-waste: 10% need another try with 288m"
+    assert memory.reason == "min-waste: 10% need a retry with 288m"
 
 
 def test_a_killed_job_that_never_came_through_is_tried_again_with_half_as_much_again() -> None:

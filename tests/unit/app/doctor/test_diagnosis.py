@@ -11,7 +11,7 @@ import pytest
 from joblens.agent.doctor.instruments import instrument_capabilities
 from joblens.app.doctor.diagnosis import co2_capability, diagnose, extras, ray_capability
 from joblens.app.wiring.settings import load_settings
-from joblens.model.jobs.probe_choice import Capability
+from joblens.model.capabilities import Capability
 from joblens.model.settings import Settings
 from tests.conftest import REPOSITORY
 

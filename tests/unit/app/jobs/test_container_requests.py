@@ -22,7 +22,7 @@ def test_the_image_alone_says_what_runs() -> None:
         (ContainerJob(image=" "), {}, "image is empty"),
         (ContainerJob(image="img", engine="rocket"), {}, "expected docker, podman or apptainer"),
         (ContainerJob(image="img", volumes=("/etc",)), {}, "expected SOURCE:TARGET"),
-        (ContainerJob(image="img", volumes=("/etc:there",)), {}, "has to begin with /"),
+        (ContainerJob(image="img", volumes=("/etc:there",)), {}, "must begin with /"),
         (ContainerJob(image="img", volumes=("/no/such/folder:/there",)), {}, "there is no /no/such/folder"),
         (ContainerJob(image="img", devices=("fuse",)), {}, "expected a path such as /dev/fuse"),
         (ContainerJob(image="img\0"), {}, "NUL"),

@@ -53,4 +53,4 @@ def test_a_job_after_another_says_so() -> None:
 
 def test_a_lost_worker_is_named() -> None:
     words = reason_of(ticket(lost_worker="w9"), [busy(2)])
-    assert words.startswith("queued again: worker w9 stopped")
+    assert words.startswith("requeued: worker w9 stopped")

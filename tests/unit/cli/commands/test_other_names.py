@@ -115,3 +115,15 @@ def test_help_is_the_option_of_that_name(capsys: pytest.CaptureFixture[str], wor
 
 def test_help_of_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert "joblens has no command 'nosuch'" in error_of(capsys, "help", "nosuch")
+
+
+@pytest.mark.parametrize("words", [["help", "run", "true"], ["help", "store", "path", "x"]])
+def test_help_of_a_command_with_further_words_runs_nothing(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert f"unexpected '{words[-1]}'" in error_of(capsys, *words)
+
+
+def test_choices_and_numbers_are_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Choose from: history, samples" in error_of(capsys, "import")
+    assert "'x' is not a number." in error_of(capsys, "history", "--limit", "x")

@@ -215,7 +215,7 @@ def test_less_offered_on_a_resume_never_gives_an_attempt_less_than_the_one_befor
     restore(schedule, [result(0, Status.FAILED, exit_code=1)], [])
     assert starts(schedule.begin(0.0)) == []
     assert schedule.requirements_of(0) == Requirements(memory_bytes=4 * GIB, timeout_s=200.0)
-    assert schedule.why(0) == "needs 4.0 GiB of memory (2.0 GiB of 2.0 GiB free): more than is offered"
+    assert schedule.why(0) == "needs 4.0 GiB of memory (2.0 GiB of 2.0 GiB free): more than the capacity"
 
 
 def test_user_data_that_was_set_is_there() -> None:

@@ -267,7 +267,7 @@ def test_a_job_that_can_never_fit_holds_nobody_up() -> None:
     assert starts(talk.commands) == [1]
     talk.ended(1)
     assert talk.is_over
-    assert talk.schedule.why(0) == "needs 99 CPUs (4 of 4 free): more than is offered"
+    assert talk.schedule.why(0) == "needs 99 CPUs (4 of 4 free): more than the capacity"
 
 
 # why

@@ -80,7 +80,7 @@ job "a" {
         ("{image: a, engine: dcker}", "must be docker, podman or apptainer, not 'dcker'"),
         ("{image: a, volume: [/a:/b]}", "did you mean 'volumes'"),
         ("{image: a, volumes: [/a]}", "expected SOURCE:TARGET or SOURCE:TARGET:ro"),
-        ("{image: a, volumes: ['/a:b']}", "the target b has to begin with /"),
+        ("{image: a, volumes: ['/a:b']}", "the target b must begin with /"),
         ("{image: a, devices: [fuse]}", "expected a path such as /dev/fuse"),
         ("{image: a, engine: apptainer, user: me}", "is for docker and podman"),
         ("{image: a, engine: apptainer, volumes: ['data:/d']}", "no volumes by name"),

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from joblens.probes.network.endpoints import SocketDriver
+from joblens.probes.network.socket_dump import SocketSeen
 
 
 class FakeTime:
@@ -40,3 +41,22 @@ def test_expensive_listings_take_a_small_share_of_a_core_in_the_long_run(tmp_pat
     times = times_of_readings(FakeTime(cost_s=0.02), tmp_path, 400)
     assert times[:2] == [0, 1], "a job may be short"
     assert len(times) * 0.02 < 400 / 2000 + 3 * 0.02
+
+
+def test_sockets_are_not_listed_of_a_job_that_had_none_and_has_not_run(tmp_path: Path) -> None:
+    listed: list[list[int]] = []
+
+    def list_sockets(groups: list[int]) -> list[SocketSeen]:
+        listed.append(groups)
+        return []
+
+    driver = SocketDriver()
+    driver._sockets_here = list_sockets  # type: ignore[method-assign]
+    driver.watch("job", str(tmp_path), list)
+    for cpu_usec, expected in ((5, 1), (5, 1), (6, 2), (6, 2)):
+        (tmp_path / "cpu.stat").write_text(f"usage_usec {cpu_usec}\nuser_usec 1\n")
+        driver.hurry("job")
+        known = driver.read()
+        assert known is not None
+        assert known["job"][0] is not None  # of this moment, listed or not
+        assert len(listed) == expected

@@ -18,6 +18,7 @@ from joblens.probes.host.machine_load import (
 from joblens.probes.proc.kernel_files import (
     PAGE_BYTES,
     USEC_PER_TICK,
+    ProcIo,
     parse_io,
     parse_smaps_rollup,
     parse_soft_open_files,
@@ -125,7 +126,7 @@ def test_io_and_limits() -> None:
     text = (
         b"rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\ncancelled_write_bytes: 7\n"
     )
-    assert parse_io(text) == (1, 2, 3, 4, 5, 6)
+    assert parse_io(text) == ProcIo(1, 2, 3, 4, 5, 6)
     assert parse_soft_open_files(b"x\nMax open files            1024   4096   files\n") == 1024
     assert parse_soft_open_files(b"x\nMax open files            unlimited  unlimited  files\n") is None
 

@@ -14,7 +14,8 @@ import pytest
 from joblens.probes.provenance.program_files import (
     find_program,
     is_python,
-    packages_of,
+    package_folders,
+    packages_in,
     program_paths,
     python_path_folders,
     python_version,
@@ -112,7 +113,11 @@ def test_packages_of_a_virtual_environment(tmp_path: Path) -> None:
     (tmp_path / "bin" / "python").symlink_to("/usr/bin/env")
     (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\nversion_info = 3.12.4.final.0\n")
     python = str(tmp_path / "bin" / "python")
-    assert packages_of(python) == {"numpy": "2.3.1", "typing-extensions": "4.1", "old": "1.0"}
+    assert packages_in(package_folders(python)) == {
+        "numpy": "2.3.1",
+        "typing-extensions": "4.1",
+        "old": "1.0",
+    }
     assert python_version(python) == "3.12.4"
 
 
@@ -121,7 +126,9 @@ def test_this_python_is_known_exactly() -> None:
     assert python_version(sys.executable) == platform.python_version()
     own = sysconfig.get_path("purelib")
     installed = [one.metadata["Name"].lower() for one in importlib.metadata.distributions(path=[own])]
-    assert {re.sub(r"[_.]", "-", name) for name in installed} <= packages_of(sys.executable).keys()
+    assert {re.sub(r"[_.]", "-", name) for name in installed} <= packages_in(
+        package_folders(sys.executable)
+    ).keys()
 
 
 def test_packages_in_folders_of_the_python_path_come_first(tmp_path: Path) -> None:
@@ -129,7 +136,7 @@ def test_packages_in_folders_of_the_python_path_come_first(tmp_path: Path) -> No
     (tmp_path / "more" / "pip-0.1.dist-info").mkdir()
     folders = python_path_folders("more::/nowhere", str(tmp_path))
     assert folders == [str(tmp_path / "more"), "/nowhere"]
-    found = packages_of(sys.executable, folders)
+    found = packages_in((*folders, *package_folders(sys.executable)))
     assert (found["own-thing"], found["pip"]) == ("3.1", "0.1")
 
 

@@ -7,7 +7,7 @@ from joblens.model.jobs.details import ContainerFacts, Details, Endpoint, Endpoi
 from joblens.model.jobs.job import Job, Record, Status
 from joblens.model.values.units import MIB
 from joblens.views.jobs.devices import container_pairs
-from joblens.views.jobs.labels import SectionContext, nothing
+from joblens.views.jobs.labels import SectionContext, why_empty
 from joblens.views.jobs.resources import render_part
 from joblens.views.jobs.show import render_show
 from joblens.views.jobs.stats import render_profile_statistics
@@ -23,8 +23,8 @@ _JOB = Job(uuid="3f8a21b2-c4d5-4e6f-a7b8-c9d0e1f2a3b4", argv=("true",), created_
         ({}, "memory", "not measured; use joblens run --probes +memory"),
         ({"probes": ()}, "threads", "not measured; use joblens run --probes +threads"),
         ({"attached": "process 7"}, "memory", "joblens attach … --probes +memory"),
-        ({"argv": ()}, "memory", "the program measured itself, or the record was imported"),
-        ({"monitor": False}, "threads", "nothing was measured while it ran"),
+        ({"argv": ()}, "memory", "measured from inside the program, or imported"),
+        ({"monitor": False}, "threads", "measuring was off"),
         ({}, "threads", "not sampled yet"),
     ],
 )
@@ -33,7 +33,7 @@ def test_why_there_is_nothing_depends_on_what_was_asked_for(
 ) -> None:
     record = Record(status=Status.RUNNING, job=structs.replace(_JOB, **changes))
     context = SectionContext(record=record, samples=[], details=Details(), width=200, paint=PLAIN)
-    assert words in nothing(part, context, part)[0]
+    assert words in why_empty(part, context, part)[0]
 
 
 def test_a_container_is_reported_with_its_image_and_what_the_engine_used_for_it() -> None:
@@ -43,7 +43,7 @@ def test_a_container_is_reported_with_its_image_and_what_the_engine_used_for_it(
     )
     result = dict(container_pairs(facts))
     assert (result["image"], result["image id"]) == ("alpine:3", "sha256:abc")
-    assert (result["its helper"], result["its engine"], result["its client"]) == (
+    assert (result["helper overhead"], result["engine overhead"], result["client overhead"]) == (
         "CPU 250ms, 8.0 MiB memory",
         "CPU 500ms",
         "",
@@ -78,8 +78,8 @@ def test_the_factor_for_co2_is_reported_where_it_is_set(factor: float | None, re
     ("status", "gone", "sent", "when"),
     [
         (Status.SUCCESS, 0, "≥34.0 MiB", "1.9s before the end"),
-        (Status.RUNNING, 0, " 34.0 MiB", "4.1s after its start"),
-        (Status.RUNNING, 1, "≥34.0 MiB", "4.1s after its start"),
+        (Status.RUNNING, 0, " 34.0 MiB", "4.1s after the start"),
+        (Status.RUNNING, 1, "≥34.0 MiB", "4.1s after the start"),
         (Status.MEASURED, 0, " 34.0 MiB", "1.9s before the end"),  # it goes on, and so do its sockets
     ],
 )
@@ -107,4 +107,4 @@ def test_bytes_of_sockets_that_are_gone_are_a_lower_bound_and_the_rest_is_report
     text = "\n".join(render_part("network", context))
     assert sent in text
     assert when in text
-    assert "of 57.0 MiB sent 34.0 MiB" in text
+    assert "34.0 MiB of 57.0 MiB sent" in text

@@ -12,7 +12,7 @@ def test_each_node_has_a_row_and_what_is_wrong_is_reported_below() -> None:
         at_us=1,
         nodes=(
             NodePart(node="n1", usage=usage, tasks=(0, 1, 2, 5), processes=4, is_first=True),
-            NodePart(node="n2", error="no agent of joblens came up there"),
+            NodePart(node="n2", error="no joblens agent started there"),
         ),
     )
     head, first, second, why = node_lines(table, 100, Palette(is_on=False))
@@ -20,4 +20,4 @@ def test_each_node_has_a_row_and_what_is_wrong_is_reported_below() -> None:
     assert first.split()[:6] == ["n1", "0-2,5", "4", "≥1.5s", "80.0", "MiB"]
     assert second.split()[0] == "n2"
     assert "≥" not in second
-    assert why == "  n2: no agent of joblens came up there"
+    assert why == "  n2: no joblens agent started there"

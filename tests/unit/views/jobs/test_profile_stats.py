@@ -44,5 +44,5 @@ def test_why_jobs_have_no_profile_is_said() -> None:
     lines = render_profile_statistics(statistics(without_profile=without), width=80, paint=PLAIN)
     assert lines[:2] == [
         "2 profiles of 11 jobs",
-        "Without one: 7 too short, no sample was taken between start and end; 2 never ran.",
+        "Without a profile: 7 too short for a sample; 2 not started.",
     ]

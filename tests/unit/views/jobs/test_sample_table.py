@@ -71,6 +71,6 @@ def test_samples_within_a_second_have_tenths() -> None:
 
 def test_what_is_passed_over_is_what_the_next_is_measured_from() -> None:
     table = SampleTable(PLAIN, interval_s=1.0, has_gpu=False)
-    table.pass_over(a_sample(0))
+    table.skip(a_sample(0))
     _, line = table.lines(a_sample(1000, cpu_total_usec=500_000))
     assert line.split()[1] == "50%"

@@ -32,7 +32,7 @@ def _threads(*, cpu_usec: int, unread: int = 0) -> Details:
 def test_threads_that_were_not_all_seen_are_reported_with_what_the_job_used() -> None:
     lines = render_part("threads", _look(_threads(cpu_usec=600_000, unread=572), cpu_usec=19_200_000))
     text = "\n".join(lines)
-    assert "Threads (29 of 601 seen)" in text
+    assert "Threads (29 of 601 sampled)" in text
     assert "≥600ms of the job's 19.2s" in text
     assert "≥5ms" in text
     assert "≥3 between CPUs" in text
@@ -46,7 +46,7 @@ def test_threads_are_offered_only_where_some_were_seen() -> None:
 
 def test_time_after_the_last_look_makes_the_sum_a_lower_bound() -> None:
     text = "\n".join(render_part("threads", _look(_threads(cpu_usec=24 * _SECOND), cpu_usec=34 * _SECOND)))
-    assert "Threads (29 seen)" in text
+    assert "Threads (29 sampled)" in text
     assert "≥24.0s of the job's 34.0s" in text
 
 

@@ -255,7 +255,7 @@ def test_the_summary_sets_peak_and_average_beside_what_was_asked_for() -> None:
 def test_a_summary_of_very_many_jobs_says_that_it_has_only_some() -> None:
     jobs = [a_series(place, memory=place * MIB) for place in range(1, 301)]
     chart = summary_chart([a_source(*jobs)])
-    assert chart.subtitle == "100 of 300 jobs: those with the highest peaks"
+    assert chart.subtitle == "100 of 300 jobs, with the highest peaks"
 
 
 def test_two_sources_apart_in_time_are_laid_over_each_other() -> None:
@@ -285,7 +285,7 @@ def test_the_own_svg_has_every_attempt_with_what_is_known_of_it() -> None:
     drawn = ET.fromstring(gantt_svg(a_gantt(3, NASTY)))
     titles = [node.text or "" for node in drawn.iter("{http://www.w3.org/2000/svg}title")]
     assert sum("completed, ran 1.0s" in title for title in titles) == 3
-    assert any("on which it depends, ended" in title for title in titles)
+    assert any("started when its dependency" in title for title in titles)
     words = "".join(drawn.itertext())
     for word in ("CPUs offered", "memory used", "critical path", "Time since the run's start (s)"):
         assert word in words

@@ -40,7 +40,7 @@ function startReport() {
 }
 
 /**
- * Leads to the comparison of everything; there the reader leaves out what is not of interest.
+ * Leads to the comparison of everything; there the reader deselects jobs.
  * @param {import("./report/source.js").Manifest} manifest
  */
 function comparisonOf({ comparisons, numbers, runs }) {

@@ -1,6 +1,6 @@
 /**
  * A table of any number of rows: only those in view are in the document. Keyboard: arrows, Page Up/Down, Home, End,
- * Enter opens, Space selects. Sorting is the server's: the header reports what was asked for.
+ * Enter opens, Space selects. Sorting is the server's: the header reports the requested order.
  */
 
 import { el, fill } from "../core/dom.js";

@@ -13,7 +13,7 @@ const PROPERTIES = new Set(["value", "checked", "disabled", "selected", "indeter
 
 /**
  * Creates an element. `on…` attributes are listeners, `style` is an object of CSS properties, `data` an object of
- * data attributes; null and false attributes are left out.
+ * data attributes; null and false attributes are omitted.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
  * @param {Attributes | null} [attributes]

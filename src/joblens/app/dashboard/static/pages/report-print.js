@@ -83,7 +83,7 @@ function holdLoading() {
 }
 
 /**
- * Waits until pages have asked for everything and drawn it.
+ * Waits until pages have requested everything and drawn it.
  * @param {import("../report/source.js").ReportSource} source
  */
 async function untilQuiet(source) {

@@ -1,4 +1,4 @@
-/** Facts of a job's record: what was asked for, parameters, files; and its other attempts. */
+/** Facts of a job's record: requests, parameters, files; and its other attempts. */
 
 import { card } from "../../components/card.js";
 import { plainTable, scrolled } from "../../components/plain-table.js";
@@ -9,7 +9,7 @@ import * as format from "../../core/format.js";
 /** @typedef {[string, import("../../core/dom.js").Children]} Fact */
 
 /**
- * A list of names and values; empty values are left out.
+ * A list of names and values; empty values are omitted.
  * @param {readonly Fact[]} facts
  */
 export function factList(facts) {
