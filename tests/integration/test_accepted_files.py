@@ -100,7 +100,7 @@ WARNED = {
     "jobs of an action at the start": "jobs in an action has no effect with trigger_type on_workflow_start",
     "jobs of an action of workers": "job_name_regexes in an action has no effect with trigger_type on_worker_start",
     "keys of the other kind of action": "num_allocations in an action has no effect with action_type run_commands",
-    "a regex of an action beside one that matches": "regex '^zz$' finds no job",
+    "a regex of an action beside one that matches": "regex '^zz$' matches no job",
 }
 
 REFUSED = {
@@ -113,32 +113,32 @@ REFUSED = {
     "no command": ("jobs: [{name: a}]", "job 'a' has no 'command'"),
     "two jobs of one name": (
         "jobs: [{name: a, command: x}, {name: a, command: y}]",
-        "there are two jobs named 'a'",
+        "duplicate job 'a'",
     ),
     "a sweep without its parameter in the name": (
         "jobs: [{name: a, command: x, parameters: {i: '1:2'}}]",
-        "there are two jobs named 'a'; put every parameter into the name: {i}",
+        "duplicate job 'a'; use every parameter in the name: {i}",
     ),
     "two files of one name": (
         f"files: [{{name: f, path: p}}, {{name: f, path: q}}]\n{JOB}",
-        "there are two files named 'f'",
+        "duplicate file 'f'",
     ),
     "two user data of one name": (
         f"user_data: [{{name: d}}, {{name: d}}]\n{JOB}",
-        "there are two user data named 'd'",
+        "duplicate user data 'd'",
     ),
     "two requirements of one name": (
         f"resource_requirements: [{{name: r}}, {{name: r}}]\n{JOB}",
-        "there are two resource requirements named 'r'",
+        "duplicate resource requirement 'r'",
     ),
     "two handlers of one name": (
         "failure_handlers: [{name: h, rules: [{exit_codes: [1]}]}, {name: h, rules: [{exit_codes: [2]}]}]\n"
         + JOB,
-        "there are two failure handlers named 'h'",
+        "duplicate failure handler 'h'",
     ),
     "two schedulers of one name": (
         f"slurm_schedulers: [{{name: s, account: p}}, {{name: s, account: q}}]\n{JOB}",
-        "there are two schedulers named 's'",
+        "duplicate scheduler 's'",
     ),
     "requirements named default": (
         f"resource_requirements: [{{name: default}}]\n{JOB}",
@@ -161,7 +161,7 @@ REFUSED = {
     ),
     "a regex that matches nothing": (
         "jobs: [{name: a, command: x, depends_on_regexes: ['^b']}]",
-        "regex '^b' finds no job",
+        "regex '^b' matches no job",
     ),
     "a regex that is none": (
         "jobs: [{name: a, command: x, input_file_regexes: ['(']}]",
@@ -205,7 +205,7 @@ REFUSED = {
     ),
     "values of different number side by side": (
         "jobs: [{name: 'a_{i}_{k}', command: x, parameters: {i: '1:2', k: '1:3'}, parameter_mode: zip}]",
-        "parameter_mode zip needs equally many values of each",
+        "parameter_mode zip needs equally many values per parameter",
     ),
     "a step of nothing": (
         "jobs: [{name: 'a_{i}', command: x, parameters: {i: '1:2:0'}}]",
@@ -224,15 +224,15 @@ REFUSED = {
     "metadata that is a list": (f"metadata: [1]\n{JOB}", "metadata must be"),
     "a regex that matches its own job": (
         "jobs: [{name: a_1, command: x}, {name: a_2, command: x, depends_on_regexes: ['a_.*']}]",
-        "regex 'a_.*' finds the job 'a_2' itself",
+        "regex 'a_.*' matches job 'a_2' itself",
     ),
     "a regex of outputs that matches nothing": (
         "files: [{name: f, path: p}]\njobs: [{name: a, command: x, output_file_regexes: [z]}]",
-        "regex 'z' finds no file",
+        "regex 'z' matches no file",
     ),
     "a regex of user data that matches nothing": (
         "user_data: [{name: d, data: 1}]\njobs: [{name: a, command: x, input_user_data_regexes: [z]}]",
-        "regex 'z' finds no user data",
+        "regex 'z' matches no user data",
     ),
     "a reference to an unknown file": (
         "jobs: [{name: a, command: 'x ${files.input.z}'}]",
@@ -286,7 +286,7 @@ REFUSED = {
     ),
     "an action without a match": (
         f"actions: [{{trigger_type: on_jobs_ready, action_type: run_commands, commands: [ls], job_name_regexes: [zz]}}]\n{JOB}",
-        "regex 'zz' finds no job",
+        "regex 'zz' matches no job",
     ),
     "an action without commands": (
         f"actions: [{{trigger_type: on_workflow_start, action_type: run_commands}}]\n{JOB}",
@@ -367,7 +367,7 @@ REFUSED = {
     ),
     "an identifier of an output": (
         CRATE % ("identifier: q", "output_files: [f]"),
-        "identifier of file 'f': job 'a' makes it, and only files that no job makes have one",
+        "identifier of file 'f': job 'a' makes it, and only files that no job makes can have one",
     ),
     "an identifier of a file that nobody reads": (
         CRATE % ("identifier: q", "env: {}"),

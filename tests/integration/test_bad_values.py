@@ -268,4 +268,4 @@ def test_a_pattern_of_a_workflow_file_that_could_take_for_ever_does_not(
         f"name: w\njobs:\n  - {{name: {long_name}, command: 'true'}}\n"
         "  - {name: last, command: 'true', depends_on_regexes: ['(a+)+$']}\n"
     )
-    assert "finds no job" in joblens("validate", str(file), code=2, timeout=30).stderr
+    assert "matches no job" in joblens("validate", str(file), code=2, timeout=30).stderr

@@ -349,7 +349,7 @@ def test_ordinary_workers_leave_jobs_of_a_cluster_alone(cli: WorkflowCli) -> Non
     [
         (("--address", "auto"), "--address has no effect with --engine local: it needs --engine ray"),
         (("--partition", "x"), "--partition has no effect with --engine local: it needs --engine slurm"),
-        (("--engine", "slurm", "--walltime", "soon"), "'soon' is not a length of time"),
+        (("--engine", "slurm", "--walltime", "soon"), "'soon' is not a Slurm duration"),
         (("--engine", "slurm", "--sbatch", "constraint"), "not an sbatch option"),
     ],
 )

@@ -190,10 +190,10 @@ jobs:
     )
     output = cli.call("validate", "flow.yaml", code=2).stderr
     for line in (
-        "flow.yaml:4:6: there are two datasets named 'parts'",
+        "flow.yaml:4:6: duplicate dataset 'parts'",
         "flow.yaml:7:5: there is no dataset 'partz'; did you mean 'parts'?",
         "flow.yaml:10:22: there is no dataset 'prts'; did you mean 'parts'?",
-        "flow.yaml:14:5: job 'c' would need dataset 'parts', which it makes itself",
+        "flow.yaml:14:5: job 'c' both reads and makes dataset 'parts'",
     ):
         assert line in output
     cli.write(

@@ -1,6 +1,7 @@
 """Groups of jobs whose store is gone, on this machine's real hierarchies."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.cgroup
 LIVING = this_process(read_host())
 DEAD = structs.replace(LIVING, start_ticks=1)  # another process had that number
 ELSEWHERE = structs.replace(DEAD, pid_namespace=1)
-WEEK_S = 7 * 86_400.0
+DAY_S = 86_400.0
 
 
 class Place:
@@ -39,10 +40,9 @@ class Place:
         self.made.append(self._factory.create(name + mark))
         return self.made[-1]
 
-    def sweep(self, unfinished: str = "", older_than_s: float = -1.0) -> None:
-        forgotten = ForgottenGroups(
-            str(self.spool), lambda name, _paths: name.uuid == unfinished, older_than_s
-        )
+    def sweep(self, unfinished: str = "", later_s: float = 8 * DAY_S) -> None:
+        now_us = round((time.time() + later_s) * 1e6)
+        forgotten = ForgottenGroups(str(self.spool), lambda name, _paths: name.uuid == unfinished, now_us)
         forgotten.remove(self._parents, read_layout())
 
     def left(self) -> list[bool]:
@@ -75,7 +75,7 @@ def test_empty_groups_of_unknown_jobs_go_in_every_hierarchy(place: Place) -> Non
 
 def test_what_was_made_a_moment_ago_stays(place: Place) -> None:
     place.make(new_uuid())
-    place.sweep(older_than_s=60.0)
+    place.sweep(later_s=60.0)
     assert place.left() == [True]
 
 
@@ -110,7 +110,7 @@ def test_groups_of_a_dead_process_of_this_store_go_at_once(place: Place) -> None
     place.make(new_uuid(), DEAD)
     place.make(new_uuid(), DEAD)
     place.make(f"slot-{new_uuid()}", DEAD)
-    place.sweep(older_than_s=WEEK_S)
+    place.sweep(later_s=0.0)
     assert place.left() == [False, False, False]
 
 
@@ -120,7 +120,7 @@ def test_groups_stay_while_their_process_may_be_alive_or_a_job_needs_them(place:
     for owner in (LIVING, ELSEWHERE):
         place.make(prefix + new_uuid(), owner)
     place.make(prefix + wanted, DEAD)
-    place.sweep(unfinished=wanted, older_than_s=WEEK_S)
+    place.sweep(unfinished=wanted, later_s=0.0)
     assert place.left() == [True, True, True]
 
 
@@ -132,7 +132,7 @@ def test_groups_of_other_stores_stay_but_for_slots_whose_spool_directory_is_gone
         place.make(new_uuid(), DEAD, spool)
         place.make(f"slot-{new_uuid()}", DEAD, spool)
     place.make(f"slot-{new_uuid()}", LIVING, gone)
-    place.sweep(older_than_s=WEEK_S)
+    place.sweep(later_s=0.0)
     assert place.left() == [True, True, True, False, True, True, True]
 
 

@@ -97,11 +97,11 @@ def test_a_time_out_holds_for_each_job(joblens: RunJoblens) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["echo {}"], "there are no values"),
+        (["echo {}"], "no values"),
         (["echo {x}", "--param", "x=1:3"], "before it"),
         (["exit {}", ":::", "0", "1", "--json"], "--json is among the values"),
         (["exit {}", ":::", "0", "1", "--name=x"], "--name=x is among the values"),
-        (["echo {}", ":::"], "nothing behind it"),
+        (["echo {}", ":::"], "followed by nothing"),
         (["echo {}", "::::", "missing.txt"], "missing.txt: cannot be read"),
         (["echo {}", "::::", "empty.txt"], "empty.txt: has no lines"),
         (["echo {}", "::::", "."], ".: cannot be read"),

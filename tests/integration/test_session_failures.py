@@ -146,7 +146,7 @@ def test_a_closed_kit_leaves_nothing_open_however_soon_it_is_closed(
 ) -> None:
     def begin_and_close() -> dict[str, str]:
         context = open_context(load_settings().settings, warn=pytest.fail)
-        context.instruments.get_ready(a_job(tmp_path, "true").job)
+        context.instruments.warm_up(a_job(tmp_path, "true").job)
         if waits:
             wait_until(lambda: not is_getting_ready(), what="the counter to be opened")
         close_context(context)

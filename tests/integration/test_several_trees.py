@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from joblens.agent.nodes.protocol import TaskDoor, write_prolog
-from joblens.agent.nodes.task_prolog import tell
+from joblens.agent.nodes.task_prolog import announce
 from joblens.model.errors import ProbeError
 from joblens.probes.proc.several_trees import SeveralTrees
 
@@ -75,12 +75,12 @@ def test_a_door_learns_of_a_task_and_answers() -> None:
     door = TaskDoor("a-job", "n1", take)
     result = {"SLURMD_NODENAME": "n1", "SLURM_TASK_PID": str(os.getpid()), "SLURM_PROCID": "3"}
     try:
-        assert tell("a-job", 5.0, result) == "joined"
+        assert announce("a-job", 5.0, result) == "joined"
         assert (taken, door.ranks, door.taken) == ([os.getpid()], {3}, 1)
-        assert tell("another", 0.0, result) == ""
+        assert announce("another", 0.0, result) == ""
     finally:
         door.close()
-    assert tell("a-job", 0.0, result) == ""
+    assert announce("a-job", 0.0, result) == ""
 
 
 def test_a_task_that_cannot_be_taken_runs_all_the_same_and_the_reason_is_kept() -> None:
@@ -90,7 +90,7 @@ def test_a_task_that_cannot_be_taken_runs_all_the_same_and_the_reason_is_kept() 
     door = TaskDoor("a-job", "n9", refuse)
     try:
         result = {"SLURMD_NODENAME": "n9", "SLURM_TASK_PID": str(os.getpid())}
-        assert tell("a-job", 5.0, result) == "no such luck"
+        assert announce("a-job", 5.0, result) == "no such luck"
         assert door.errors == ["no such luck"]
         assert door.taken == 0
     finally:
@@ -100,7 +100,7 @@ def test_a_task_that_cannot_be_taken_runs_all_the_same_and_the_reason_is_kept() 
 def test_a_task_may_come_before_the_door_is_open() -> None:
     answers: list[str] = []
     result = {"SLURMD_NODENAME": "n7", "SLURM_TASK_PID": str(os.getpid())}
-    early = threading.Thread(target=lambda: answers.append(tell("early", 20.0, result)))
+    early = threading.Thread(target=lambda: answers.append(announce("early", 20.0, result)))
     early.start()
     door = TaskDoor("early", "n7", lambda pid: "joined")
     early.join(20)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from joblens.agent.launcher.slot_ledger import jobs_begun, ledgers
+from joblens.agent.launcher.slot_ledger import ledgers, started_jobs
 from joblens.agent.measuring.readings import LiveReadings
 from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.loop import SlotListener, SlotLoop, SlotPlan
@@ -89,7 +89,7 @@ def test_stopping_a_job_whose_successor_runs_already_stops_neither(slot: Slot, t
     slot.stop(at_once=True)
     ended, finished = slot.finish(slot.receive(), {})
     assert (ended, finished.status, finished.cause) == (first, 0, EndCause.NONE)
-    following = slot.follow_on()
+    following = slot.next_job()
     assert following is second
     slot.begin(following, {})
     _, finished = slot.finish(slot.receive(), {})
@@ -115,7 +115,7 @@ def test_jobs_behind_one_that_leaves_processes_behind_are_given_back(slot: Slot,
     start(slot, first, second, third)
     _, finished = slot.finish(slot.receive(), {})
     assert finished.leftovers == 1
-    assert slot.fetch_given_back() == [second, third]
+    assert slot.take_skipped() == [second, third]
     assert not slot.is_busy
 
 
@@ -221,18 +221,18 @@ def test_jobs_that_the_store_refused_stay_in_the_ledger(
     monkeypatch.setattr(context.recorder.store, "apply", refuse)
     one = job("true")
     loop.feed(one)
-    loop.feed_no_more()
+    loop.end_feed()
     loop.drive()
     loop.close()
     (ledger,) = ledgers(context.spool_dir)
-    assert [begun.uuid for begun in jobs_begun(ledger)] == [one.job.uuid]
+    assert [begun.uuid for begun in started_jobs(ledger)] == [one.job.uuid]
 
 
 def test_nothing_is_left_of_a_ledger_whose_jobs_are_recorded(context: AgentContext, tmp_path: Path) -> None:
     plan = SlotPlan(width=1, logs_dir=str(tmp_path / "logs"), output_max_bytes=1 << 20)
     loop = SlotLoop(context, plan, SlotListener())
     loop.feed(job("true"))
-    loop.feed_no_more()
+    loop.end_feed()
     loop.drive()
     loop.close()
     assert ledgers(context.spool_dir) == []

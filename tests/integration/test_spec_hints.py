@@ -29,7 +29,7 @@ def test_a_slip_in_a_sweep_is_reported_by_validate_and_when_it_runs(
     assert "did you mean {mb}?" in checked.stdout
     ran = joblens("run", "flow.yaml", "--dry-run", cwd=tmp_path, code=0)
     assert "did you mean {mb}?" in ran.stderr
-    assert "uses its parameter 'mb' nowhere" in ran.stderr
+    assert "does not use its parameter 'mb'" in ran.stderr
 
 
 def test_a_script_beside_the_file_is_reported_when_the_run_starts_elsewhere(

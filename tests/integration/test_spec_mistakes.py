@@ -110,17 +110,14 @@ REPORTED = [
     "memory in job 'c' must be a size such as 512m, 2g or 1.5GiB, not 'lots'",
     "there is no job 'specter'",
     "file 'out' is made by both 'c' and 'd_{lr}'",
-    (
-        "there are two jobs named 't_1'; put every parameter into the name: {q}, {r} "
-        "(and 1 more like it from this entry)"
-    ),
+    ("duplicate job 't_1'; use every parameter in the name: {q}, {r} (and 1 more from this entry)"),
     (
         "item 2 of depends_on_regexes in job 'f' must be a regular expression, not '(': "
         "missing ), unterminated subpattern at character 1"
     ),
     "there is no user data 'scoers'; did you mean 'scores'?",
-    "regex '^none' finds no file; names are such as 'raw', 'out'",
-    "there are two jobs named 'f'",
+    "regex '^none' matches no file; names are, for example, 'raw', 'out'",
+    "duplicate job 'f'",
     "there is no parameter 'lrr'; did you mean 'lr'?",
 ]
 

@@ -88,8 +88,8 @@ def test_jobs_of_a_killed_worker_end_with_it_and_are_taken_up_by_the_next(
 SLOW_TO_CLEAR = """
 import time
 from joblens.agent.queue import lost_workers as leftovers
-ended = leftovers.end_processes_left
-leftovers.end_processes_left = lambda *args: (time.sleep(1.5), ended(*args))
+ended = leftovers.kill_leftover_processes
+leftovers.kill_leftover_processes = lambda *args: (time.sleep(1.5), ended(*args))
 """  # longer than an idle worker stays
 
 

@@ -122,3 +122,19 @@ def open_plain_file(path: str) -> BinaryIO:
         return open(descriptor, "rb")
     os.close(descriptor)
     raise OSError(errno.EINVAL, "not a plain file", path)
+
+
+def names_with_suffix(folder: str, suffix: str) -> list[str]:
+    """Returns the names of files with this suffix, without it."""
+    try:
+        return [name.removesuffix(suffix) for name in os.listdir(folder) if name.endswith(suffix)]
+    except OSError:
+        return []
+
+
+def age_s(path: str, now_us: int) -> float:
+    """Returns the seconds since a file or folder was changed, or 0 if it is gone."""
+    try:
+        return now_us / 1e6 - os.stat(path).st_mtime
+    except OSError:
+        return 0.0

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from joblens.agent.launcher.slot_ledger import outcome_path, read_left_outcome
+from joblens.agent.launcher.slot_ledger import outcome_path, read_launcher_outcome
 from joblens.model.delivery import WorkerInfo
 from joblens.model.errors import StoreCorrupt, StoreError
 from joblens.model.history import HistoryQuery
@@ -166,7 +166,7 @@ def test_the_outcome_that_an_older_launcher_left_is_read(path: str, tmp_path: Pa
     text = (FIXTURE / "orphaned.outcome").read_text()
     wait_status, totals, ended_at_us, *_ = ast.literal_eval(text)
     Path(outcome_path(str(tmp_path), record.job.uuid)).write_text(text)
-    left = read_left_outcome(str(tmp_path), record.job.uuid, None)
+    left = read_launcher_outcome(str(tmp_path), record.job.uuid, None)
     assert left is not None
     assert record.attempt is not None
     assert (left.wait_status, left.ended_at_us) == (wait_status, ended_at_us)

@@ -16,6 +16,7 @@ from joblens.agent.instruments.table import Watched
 from joblens.agent.measuring.accounting import PROCESS_TREE
 from joblens.agent.measuring.meter import JobMeter, Measurement
 from joblens.agent.measuring.outcome import Ending, outcome_of
+from joblens.agent.runtime.loop import mono_s
 from joblens.agent.session.context import AgentContext
 from joblens.engine.life.job_life import EndCause
 from joblens.files.processes import is_running, process_start_ticks
@@ -230,11 +231,11 @@ class Attachment:
         self._context = context
         self._on_sample = on_sample
         self._group = target.groups.get(UNIFIED) or next(iter(target.groups.values()), "")
-        self._pidfd = _hold(target)
+        self._pidfd = _open_pidfd(target)
         if self._pidfd < 0 and self._is_empty():
             raise InputError(f"no process is in {target.description}")
-        self._end_at_s = None if measure_s is None else time.monotonic() + measure_s
-        self._next_check_s = time.monotonic() + _CHECK_EVERY_S
+        self._end_at_s = None if measure_s is None else mono_s(context.clock) + measure_s
+        self._next_check_s = mono_s(context.clock) + _CHECK_EVERY_S
         self._has_ended = False
         self._meter: JobMeter | None = None
         self._facts = Details()
@@ -265,7 +266,7 @@ class Attachment:
         meter.start_at(self._started_mono_ns)
         self._note_container()
         if self._pidfd >= 0:
-            context.loop.watch(self._pidfd, self._ended)
+            context.loop.watch(self._pidfd, self._on_end)
         context.loop.add_timed(self)
         self.take_sample()
         context.sampler.add(self.job.uuid, self.job.interval_s, self.take_sample)
@@ -283,18 +284,18 @@ class Attachment:
         return self._next_check_s if self._end_at_s is None else min(self._next_check_s, self._end_at_s)
 
     def wake(self) -> None:
-        now_s = time.monotonic()
+        now_s = mono_s(self._context.clock)
         if self._end_at_s is not None and now_s >= self._end_at_s:
             self.stop()
         elif now_s >= self._next_check_s:
             self._next_check_s = now_s + _CHECK_EVERY_S
             if self._pidfd < 0 and self._is_empty():
-                self._ended()
+                self._on_end()
             else:
                 self._context.recorder.poll_cancels(self._on_cancel_requests, self._context.loop.call)
 
-    def _on_cancel_requests(self, asked: Container[str]) -> None:
-        if self.job.uuid in asked:
+    def _on_cancel_requests(self, uuids: Container[str]) -> None:
+        if self.job.uuid in uuids:
             self.stop()
 
     def _measure(self) -> Measurement:
@@ -332,7 +333,7 @@ class Attachment:
         if self._group:
             return list_pids(self._group)
         assert self._target.pid is not None
-        return [self._target.pid, *(self._meter.living() if self._meter is not None else ())]
+        return [self._target.pid, *(self._meter.live_pids() if self._meter is not None else ())]
 
     def _note_container(self) -> None:
         info = self._target.container
@@ -362,7 +363,7 @@ class Attachment:
     def _is_empty(self) -> bool:
         return not list_pids(self._group)  # a removed group is empty too
 
-    def _ended(self) -> None:
+    def _on_end(self) -> None:
         self._has_ended = True
         self.stop()
 
@@ -375,11 +376,11 @@ class Attachment:
             context.loop.unwatch(self._pidfd)
         context.loop.remove_timed(self)
         context.sampler.remove(self.job.uuid)
-        misses_the_end = self._measurement.finish(NOTHING_REAPED, continues=not self._has_ended) is None
+        has_no_end = self._measurement.finish(NOTHING_REAPED, continues=not self._has_ended) is None
         wait_status = self._wait_status() if self._has_ended else None
-        if misses_the_end:
+        if has_no_end:
             self._probe.miss_the_end()
-            if wait_status == signal.SIGKILL and self._engine_saw_no_oom_kill():
+            if wait_status == signal.SIGKILL and self._has_no_oom_kill():
                 self._probe.was_not_missed("oom_kills")
         ending = Ending(
             wait_status=wait_status,
@@ -411,11 +412,11 @@ class Attachment:
             os.close(self._pidfd)
             self._pidfd = -1
 
-    def _engine_saw_no_oom_kill(self) -> bool:
+    def _has_no_oom_kill(self) -> bool:
         """Returns whether the engine reports the end without an out-of-memory kill, within a short time."""
-        ask, deadline_s = self._target.ask_container, time.monotonic() + _ENGINE_NOTICES_S
+        ask, deadline_s = self._target.ask_container, mono_s(self._context.clock) + _ENGINE_NOTICES_S
         with contextlib.suppress(JoblensError, OSError):
-            while ask is not None and time.monotonic() < deadline_s:
+            while ask is not None and mono_s(self._context.clock) < deadline_s:
                 info = ask()
                 if not info.is_running:
                     return not info.oom_killed
@@ -432,7 +433,7 @@ class Attachment:
         return status
 
 
-def _hold(target: Target) -> int:
+def _open_pidfd(target: Target) -> int:
     """Returns a pidfd of this process, readable once it has ended, or -1 without a process."""
     if target.pid is None:
         return -1

@@ -124,7 +124,7 @@ class RunSlots(SlotListener):
         if self._shapes:
             self._loop.stop(at_once=at_once)
         else:
-            self._loop.feed_no_more()
+            self._loop.end_feed()
         self._thread.join()
         self._loop.close()
         self._loop = None

@@ -99,7 +99,7 @@ def plain_words(line: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-BESIDE = -1  # index of commands that are not jobs of the plan
+AUXILIARY = -1  # index of commands that are not jobs of the plan
 _UNSAFE = re.compile(r"[^\w.,+@=~-]")
 _LONGEST_NAME = 180
 _UUIDS_AT_ONCE = 64
@@ -286,7 +286,7 @@ class AttemptMaker:
         container: ContainerJob | None = None,
     ) -> Job:
         setup, execution = self._setup, self._plan.execution
-        asked = start.requirements if start is not None else _NO_REQUIREMENTS
+        needs = start.requirements if start is not None else _NO_REQUIREMENTS
         recorded, added = setup.recorded_env, redact_env(env) if env else {}
         if container is not None:  # a container gets its own variables, and none of the environment
             caller = recorded.get(TRACE_VARIABLE) if setup.has_traces else None
@@ -308,7 +308,7 @@ class AttemptMaker:
             container=container,
             env={**recorded, **added} if added else recorded,
             env_given=tuple(added),
-            requirements=asked,
+            requirements=needs,
             enforce=setup.enforce,
             accounting=setup.accounting,
             monitor=self._monitors,
@@ -316,7 +316,7 @@ class AttemptMaker:
             granularity=self._granularity,
             interval_s=self._interval_s,
             grace_s=setup.grace_s,
-            early_signal=self._early_signal(planned, asked),
+            early_signal=self._early_signal(planned, needs),
             output_dir=setup.output_dir,
             user=setup.user,
             created_by=self._context.owner,
@@ -359,17 +359,17 @@ class AttemptMaker:
         first, self._random = self._random[:16], self._random[16:]
         return uuid_of(first)
 
-    def _early_signal(self, planned: PlannedJob | None, asked: Requirements) -> EarlySignal | None:
+    def _early_signal(self, planned: PlannedJob | None, needs: Requirements) -> EarlySignal | None:
         """Returns the signal that asks a job to stop before its time limit, at most as early as the reserved
         time: afterwards its allocation is for others."""
-        if planned is None or asked.timeout_s is None:
+        if planned is None or needs.timeout_s is None:
             return None
         if self._srun_signal is not None:  # the same for all jobs
             number, lead_s = self._srun_signal
-            return EarlySignal(number, min(lead_s, asked.timeout_s / 2))
+            return EarlySignal(number, min(lead_s, needs.timeout_s / 2))
         if not planned.supports_termination:
             return None
-        lead_s = min(self._plan.execution.sigterm_lead_s, asked.timeout_s / 2)
+        lead_s = min(self._plan.execution.sigterm_lead_s, needs.timeout_s / 2)
         return EarlySignal(self._signal, lead_s, is_grace=lead_s > 0)
 
     # ---- commands beside them ------------------------------------------------------------------------
@@ -377,7 +377,7 @@ class AttemptMaker:
     def make_action(self, command: RunActionCommand) -> PreparedAttempt:
         action = self._plan.actions[command.action]
         name = f"action-{command.action + 1}.{command.command + 1}"
-        return self._beside(name, action.spec.commands[command.command], {})
+        return self._auxiliary(name, action.spec.commands[command.command], {})
 
     def make_worker_actions(self) -> WorkerActions | None:
         """Returns commands that each worker of the run executes, or None if the plan has none."""
@@ -422,11 +422,11 @@ class AttemptMaker:
             "TORC_ATTEMPT_ID": str(recovery.attempt),
             "TORC_RETURN_CODE": code,
         }
-        return self._beside(f"{planned.name}.recovery-{recovery.attempt}", recovery.script, env)
+        return self._auxiliary(f"{planned.name}.recovery-{recovery.attempt}", recovery.script, env)
 
-    def _beside(self, name: str, line: str, env: dict[str, str]) -> PreparedAttempt:
+    def _auxiliary(self, name: str, line: str, env: dict[str, str]) -> PreparedAttempt:
         argv = (self._shell, "-c", line)
-        link = RunLink(self._setup.run.uuid, BESIDE)
+        link = RunLink(self._setup.run.uuid, AUXILIARY)
         job = self._job(line, argv, name, link, is_shell=True, env={})
         folder = os.path.join(self._logs_dir, safe_name(name))
         return PreparedAttempt(job, argv, env, folder, "")

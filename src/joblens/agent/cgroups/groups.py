@@ -27,6 +27,7 @@ from joblens.agent.cgroups.placement import (
     undo_division,
 )
 from joblens.agent.runtime.ownership import pid_namespace
+from joblens.files.private import age_s
 from joblens.files.processes import is_running
 from joblens.model.errors import AccountingUnavailable, ProbeError
 from joblens.probes.cgroup.layout import UNIFIED, CgroupLayout, read_layout
@@ -352,17 +353,17 @@ def shared_parents(layout: CgroupLayout, parent: str | None = None) -> list[str]
     return [parent for parent in found if os.path.isdir(parent)]
 
 
-def sweep_groups(spool_dir: str, store: Store, cgroup_parent: str | None = None) -> None:
+def sweep_groups(spool_dir: str, store: Store, now_us: int, cgroup_parent: str | None = None) -> None:
     """Removes forgotten groups. Asks the store only about groups of dead processes and about old ones."""
     layout = read_layout()
-    forgotten = ForgottenGroups(spool_dir, _Needed(spool_dir, store))
+    forgotten = ForgottenGroups(spool_dir, _Needed(spool_dir, store), now_us)
     forgotten.remove(shared_parents(layout, cgroup_parent), layout)
 
 
 def sweep_own_groups(spool_dir: str, store: Store, parents: Iterable[str]) -> None:
     """Removes groups made by processes of this store, by their names, in `parents` only. Costs a listing of
     each if there are none."""
-    ForgottenGroups(spool_dir, _Needed(spool_dir, store), older_than_s=None).remove(parents)
+    ForgottenGroups(spool_dir, _Needed(spool_dir, store)).remove(parents)
 
 
 SLOT_SUFFIX = ".slot"  # of the file that names the owner of a slot
@@ -392,20 +393,20 @@ class _Needed:
 class ForgottenGroups:
     """Removes groups that are empty in all hierarchies. Groups made by a process of this store are
     removed once it is dead and no unfinished job needs them; so are groups of a slot whose spool
-    directory is gone. Others stay for `older_than_s`: another store may still have to finalize their
+    directory is gone. Others stay for a week: another store may still have to finalize their
     jobs."""
 
     def __init__(
         self,
         spool_dir: str,
         is_wanted: Callable[[GroupName, Iterable[str]], bool],
-        older_than_s: float | None = _FORGOTTEN_S,
+        now_us: int | None = None,
     ) -> None:
-        """`is_wanted`: returns whether this store needs groups of that name and these paths.
-        `older_than_s` None: others stay, however old they are."""
+        """`is_wanted`: returns whether this store needs groups of that name and these paths. `now_us` None:
+        others stay, however old they are."""
         self._spool_dir = spool_dir
         self._is_wanted = is_wanted
-        self._older_than_s = older_than_s
+        self._now_us = now_us
         self._own_mark = spool_mark(spool_dir)
         self._own_root = f"-{self._own_mark.partition('_')[0]}_"  # in names of groups made by its processes
         self._spools: set[str] | None = None  # marks of the neighbouring directories
@@ -415,7 +416,7 @@ class ForgottenGroups:
         found = [
             (parsed, paths)
             for name, paths in _by_name(parents).items()
-            if (self._older_than_s is not None or self._own_root in name)
+            if (self._now_us is not None or self._own_root in name)
             and (parsed := parse_group_name(name)) is not None
             and self._may_go(parsed, paths.values())
         ]
@@ -436,11 +437,11 @@ class ForgottenGroups:
         if is_made_here and is_owner_dead(name):
             return True
         # A slot of an earlier version stays: its mark names its owner.
-        older_than_s = self._older_than_s
+        now_us = self._now_us
         return (
-            older_than_s is not None
+            now_us is not None
             and not name.is_slot
-            and all(_age_s(path) > older_than_s for path in paths)
+            and all(age_s(path, now_us) > _FORGOTTEN_S for path in paths)
         )
 
     def _is_spool_missing(self, name: GroupName) -> bool:
@@ -475,11 +476,3 @@ def _by_name(parents: Iterable[str]) -> dict[str, dict[str, str]]:
             for name in os.listdir(parent):
                 found.setdefault(name, {})[parent] = f"{parent}/{name}"
     return found
-
-
-def _age_s(path: str) -> float:
-    """Returns 0 if it is gone."""
-    try:
-        return time.time() - os.stat(path).st_mtime
-    except OSError:
-        return 0.0

@@ -169,7 +169,7 @@ class OwnScope:
         self._factory: GroupFactory | None = None
         self._lock = threading.Lock()
 
-    def take_in(self, pid: int) -> GroupFactory:
+    def add_process(self, pid: int) -> GroupFactory:
         """Moves one of our launchers into the scope; groups of its jobs can be made until it ends. Raises
         ManagerError, AccountingUnavailable, ProbeError or OSError."""
         with self._lock:

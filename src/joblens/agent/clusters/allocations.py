@@ -50,7 +50,7 @@ class LiveAllocations:
             self._serving.get(placed.queue, set()).discard(job_id)
         return placed
 
-    def are_for(self, uuid: str, queue: str) -> bool:
+    def has_allocation(self, uuid: str, queue: str) -> bool:
         """Returns whether an allocation is left for the job."""
         return bool(self._of.get(uuid) or self._serving.get(queue))
 
@@ -65,11 +65,11 @@ class LiveAllocations:
         ids = self._of.get(uuid, set()) | self._serving.get(queue, set())
         return [self.live[job_id] for job_id in sorted(ids)]
 
-    def has_begun(self, uuid: str, queue: str) -> None:
+    def mark_used(self, uuid: str, queue: str) -> None:
         """Clears the failures of a request: a job has started."""
         self._in_use |= self._of.get(uuid, set()) | self._serving.get(queue, set())
 
-    def was_used(self, job_id: str) -> bool:
+    def is_used(self, job_id: str) -> bool:
         return job_id in self._in_use
 
     def waiting_for(
@@ -88,7 +88,7 @@ _MOST_NAMES = 5
 class FailedAllocation(Struct, frozen=True):
     """Allocations that ended for one reason, found in the same poll."""
 
-    hopeless: tuple[str, ...]  # jobs for which no other allocation is requested
+    exhausted: tuple[str, ...]  # jobs for which no other allocation is requested
     why: str  # of these jobs
     warning: str  # about the others; '': there are none
 
@@ -108,26 +108,26 @@ class AllocationRetryLimit:
         alike: dict[tuple[str, bool], dict[str, list[str]]] = {}
         for news, uuids in ended:
             if uuids:
-                key = (_words(news), news.is_by_others)
+                key = (_describe(news), news.is_by_others)
                 alike.setdefault(key, {})[news.job_id] = list(uuids)
         return [
-            self._all_of(allocations, words, is_by_others=is_by_others)
+            self._combined(allocations, words, is_by_others=is_by_others)
             for (words, is_by_others), allocations in alike.items()
         ]
 
-    def _all_of(
+    def _combined(
         self, allocations: Mapping[str, list[str]], words: str, *, is_by_others: bool
     ) -> FailedAllocation:
         uuids = list(dict.fromkeys(uuid for some in allocations.values() for uuid in some))
         if not is_by_others:
             self._counts.update(uuids)
-        hopeless = tuple(uuid for uuid in uuids if self._counts[uuid] >= _MOST)
+        exhausted = tuple(uuid for uuid in uuids if self._counts[uuid] >= _MOST)
         again = [uuid for uuid in uuids if self._counts[uuid] < _MOST]
         how = f"ended before its worker started ({words})"
         what = f"{self._named(allocations)} {how}"
         its = what if len(allocations) == 1 else f"its allocation at {self._engine} {how}"
         return FailedAllocation(
-            hopeless,
+            exhausted,
             f"{its}, as did {_MOST - 1} before it",
             f"{what}: {self._listed(again)} resubmitted" if again else "",
         )
@@ -143,7 +143,7 @@ class AllocationRetryLimit:
         return names if len(uuids) <= _MOST_NAMES else f"{names}, … ({len(uuids)} jobs)"
 
 
-def _words(news: AllocationEvent) -> str:
+def _describe(news: AllocationEvent) -> str:
     return ": ".join(word for word in (news.word, news.reason) if word) or news.state.value
 
 
@@ -256,7 +256,7 @@ class AsyncBackend:
     def __init__(self, backend: ClusterBackend, loop: Loop) -> None:
         self._backend = backend
         self._loop = loop
-        self._asked: SimpleQueue[
+        self._requests: SimpleQueue[
             tuple[Callable[[ClusterBackend], Any], Callable[[Any], None], Callable[[JoblensError], None]]
             | None
         ] = SimpleQueue()
@@ -271,12 +271,12 @@ class AsyncBackend:
         then: Callable[[T], None],
         otherwise: Callable[[JoblensError], None] = lambda _: None,
     ) -> None:
-        self._asked.put((question, then, otherwise))
+        self._requests.put((question, then, otherwise))
 
     def close(self, *, is_over: bool) -> None:
         """Queues the last request, without waiting; `wait` does."""
-        self._asked.put((lambda backend: backend.close(is_over=is_over), lambda _: None, lambda _: None))
-        self._asked.put(None)
+        self._requests.put((lambda backend: backend.close(is_over=is_over), lambda _: None, lambda _: None))
+        self._requests.put(None)
 
     def wait(self) -> None:
         """Returns when the cluster was notified, or does not answer."""
@@ -284,8 +284,8 @@ class AsyncBackend:
             self._thread.join(_TIMEOUT_S)
 
     def _run(self) -> None:
-        while (asked := self._asked.get()) is not None:
-            question, then, otherwise = asked
+        while (request := self._requests.get()) is not None:
+            question, then, otherwise = request
             try:
                 answer = question(self._backend)
             except JoblensError as error:

@@ -26,7 +26,7 @@ class WorkerNotification(Protocol):
         """Takes over jobs that an earlier driver queued; workers may have them."""
         ...
 
-    def is_now(self, uuid: str, status: Status) -> None:
+    def set_status(self, uuid: str, status: Status) -> None:
         """Reports a change of the status of a requested job."""
         ...
 
@@ -47,7 +47,7 @@ class WorkerNotification(Protocol):
         ...
 
 
-class WorkerCall(Protocol):
+class WorkerNotifier(Protocol):
     """Notifies workers. Both may raise BrokerError or SupervisorError: workers find jobs by themselves."""
 
     def notify(self, tickets: Tickets) -> None: ...
@@ -62,7 +62,7 @@ class WorkerCall(Protocol):
 class BrokerNotification:
     """WorkerNotification through a broker, which may take seconds to fail: calls are made on a thread."""
 
-    def __init__(self, call: WorkerCall, warn: Callable[[str], None]) -> None:
+    def __init__(self, call: WorkerNotifier, warn: Callable[[str], None]) -> None:
         """`warn` is called on a thread of its own."""
         self._call = call
         self._warn = warn
@@ -82,7 +82,7 @@ class BrokerNotification:
     def follow(self, requests: Sequence[PlacementRequest]) -> None:
         self.call(requests)
 
-    def is_now(self, uuid: str, status: Status) -> None:
+    def set_status(self, uuid: str, status: Status) -> None:
         pass
 
     def remind(self) -> None:
@@ -127,7 +127,7 @@ class BrokerNotification:
         self._call.close()
 
 
-class CallingByLabel:
+class LabelNotification:
     """WorkerNotification on a cluster, which starts workers without a label: jobs with one are for others.
     Notification of these starts with the first such job; jobs may add some at any time."""
 
@@ -156,8 +156,8 @@ class CallingByLabel:
             self._workers.start()
         return labelled
 
-    def is_now(self, uuid: str, status: Status) -> None:
-        self._cluster.is_now(uuid, status)
+    def set_status(self, uuid: str, status: Status) -> None:
+        self._cluster.set_status(uuid, status)
 
     def remind(self) -> None:
         self._cluster.remind()

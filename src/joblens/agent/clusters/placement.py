@@ -64,7 +64,7 @@ class PlacementEvents(Struct, frozen=True, kw_only=True):
     on_ended: Callable[[Collection[str], str, AllocationEnding], None]
 
 
-class RunPlacing:
+class RunPlacement:
     """WorkerNotification of a cluster."""
 
     def __init__(
@@ -79,16 +79,16 @@ class RunPlacing:
         self._allocations = LiveAllocations()
         self._requests: dict[str, PlacementRequest] = {}  # of jobs that have not ended
         self._waiting: set[str] = set()  # of them, those that no worker has started
-        self._in_hand: set[str] = set()  # of those, the ones that are being placed
+        self._being_placed: set[str] = set()  # of those, the ones that are being placed
         self._placed_at_s: dict[str, float] = {}  # when the cluster last accepted it
         self._began_in: dict[str, str] = {}  # uuid -> id of the allocation in which it last began
         self._retry_limit = AllocationRetryLimit(side.backend.engine, lambda uuid: self._requests[uuid].name)
-        self._whys: dict[str, str] = {}  # by allocation
+        self._reasons: dict[str, str] = {}  # by allocation
         self._wait_reasons = WaitReasons(side.backend.engine)
         self._reported: set[str] = set()
         self._replaced = ReplacedAllocations(side.backend.engine)
-        self._is_polling = self._is_placing = self._is_seeking = False
-        self._next_poll_s = self._next_placing_s = self._next_seeking_s = 0.0
+        self._is_polling = self._is_placing = self._is_finding_lost = False
+        self._next_poll_s = self._next_placing_s = self._next_finding_s = 0.0
         self._pause_s = 0.0
 
     # ---- requests of the run -------------------------------------------------------------------------
@@ -98,7 +98,9 @@ class RunPlacing:
         for placed in self._side.placed:
             self._add(placed)
         if self._side.placed:
-            self._client.ask(lambda backend: backend.follow(self._side.placed), lambda _: None, self._is_away)
+            self._client.ask(
+                lambda backend: backend.follow(self._side.placed), lambda _: None, self._on_unreachable
+            )
         self._context.loop.add_timed(self)
 
     def call(self, requests: Sequence[PlacementRequest]) -> None:
@@ -110,7 +112,7 @@ class RunPlacing:
     def follow(self, requests: Sequence[PlacementRequest]) -> None:
         self.call(requests)
 
-    def is_now(self, uuid: str, status: Status) -> None:
+    def set_status(self, uuid: str, status: Status) -> None:
         request = self._requests.get(uuid)
         if request is None:
             return
@@ -120,9 +122,9 @@ class RunPlacing:
         if status.is_final and uuid in self._waiting and self._may_be_expected(uuid, status):
             self.withdraw(uuid)
         self._waiting.discard(uuid)
-        self._whys.pop(uuid, None)
+        self._reasons.pop(uuid, None)
         self._retry_limit.forget(uuid)
-        self._allocations.has_begun(uuid, request.queue)
+        self._allocations.mark_used(uuid, request.queue)
         if status.is_final:
             self._forget(uuid)
 
@@ -147,12 +149,12 @@ class RunPlacing:
 
     def withdraw(self, uuid: str) -> None:
         if uuid in self._requests:
-            self._client.ask(lambda backend: backend.withdraw([uuid]), lambda _: None, self._is_away)
+            self._client.ask(lambda backend: backend.withdraw([uuid]), lambda _: None, self._on_unreachable)
 
     def ask_for_nodes(self, action: int) -> None:
         self._client.ask(
             lambda backend: backend.ask_for_nodes(action),
-            partial(self._has_placed, ()),
+            partial(self._on_placed, ()),
             lambda error: self._no_nodes(action, error),
         )
 
@@ -160,7 +162,7 @@ class RunPlacing:
         if isinstance(error, PlanError):
             self._events.on_warning(f"action {action + 1}: {error}")
             return
-        self._is_away(error)
+        self._on_unreachable(error)
         self._context.loop.call(lambda: self.ask_for_nodes(action))
 
     def close(self, *, is_over: bool) -> None:
@@ -180,8 +182,8 @@ class RunPlacing:
             due.append(self._next_placing_s)
         if self._requests and not self._is_polling:
             due.append(self._next_poll_s)
-        if self._requests and not self._is_seeking:
-            due.append(self._next_seeking_s)
+        if self._requests and not self._is_finding_lost:
+            due.append(self._next_finding_s)
         if self._requests and (replacing_s := self._replaced.due_at_s()) is not None:
             due.append(replacing_s)
         return min(due, default=None)
@@ -195,22 +197,22 @@ class RunPlacing:
             self._is_polling = True
             busy = frozenset(request.queue for request in self._requests.values())
             self._client.ask(partial(_poll, busy), self._take_news, self._poll_failed)
-        if self._requests and not self._is_seeking and now_s >= self._next_seeking_s:
-            self._seek(now_s)
+        if self._requests and not self._is_finding_lost and now_s >= self._next_finding_s:
+            self._find_lost(now_s)
         if self._requests:
             self._replace_lost(now_s)
 
-    def _seek(self, now_s: float) -> None:
+    def _find_lost(self, now_s: float) -> None:
         """Takes back tickets whose workers are gone without a report of the cluster."""
-        self._is_seeking = True
-        self._next_seeking_s = now_s + min(_LOST_EVERY_S, self._side.lease_s / 4)
+        self._is_finding_lost = True
+        self._next_finding_s = now_s + min(_LOST_EVERY_S, self._side.lease_s / 4)
         own = frozenset(self._requests)
         self._store.ask(
-            partial(self._lost.take_back_expired, own), self._has_sought, lambda: self._has_sought(0)
+            partial(self._lost.take_back_expired, own), self._on_lost_found, lambda: self._on_lost_found(0)
         )
 
-    def _has_sought(self, count: int) -> None:
-        self._is_seeking = False
+    def _on_lost_found(self, count: int) -> None:
+        self._is_finding_lost = False
         if count:
             self._events.on_requeued()
 
@@ -221,8 +223,8 @@ class RunPlacing:
         return [
             self._requests[uuid]
             for uuid in self._waiting
-            if uuid not in self._in_hand
-            and not self._allocations.are_for(uuid, self._requests[uuid].queue)
+            if uuid not in self._being_placed
+            and not self._allocations.has_allocation(uuid, self._requests[uuid].queue)
             and now_s - self._placed_at_s.get(uuid, -_UNCOVERED_S) >= _UNCOVERED_S
         ]
 
@@ -230,17 +232,17 @@ class RunPlacing:
         if not requests:
             return
         self._is_placing = True
-        self._in_hand |= {request.uuid for request in requests}
+        self._being_placed |= {request.uuid for request in requests}
         self._client.ask(
             lambda backend: backend.place(requests),
-            partial(self._has_placed, requests),
-            partial(self._placing_failed, requests),
+            partial(self._on_placed, requests),
+            partial(self._on_placing_failed, requests),
         )
 
-    def _has_placed(self, requests: Sequence[PlacementRequest], placed: Sequence[Placed]) -> None:
-        self._is_there()
+    def _on_placed(self, requests: Sequence[PlacementRequest], placed: Sequence[Placed]) -> None:
+        self._on_reachable()
         now_s = mono_s(self._context.clock)
-        self._no_longer_in_hand(requests)
+        self._end_placing(requests)
         for request in requests:
             self._placed_at_s[request.uuid] = now_s
         for one in placed:
@@ -262,19 +264,19 @@ class RunPlacing:
             if one.count and allocations is not None:
                 self._client.ask(
                     partial(_more_allocations, one.queue, one.count),
-                    partial(self._has_placed, ()),
-                    self._is_away,
+                    partial(self._on_placed, ()),
+                    self._on_unreachable,
                 )
 
-    def _no_longer_in_hand(self, requests: Sequence[PlacementRequest]) -> None:
+    def _end_placing(self, requests: Sequence[PlacementRequest]) -> None:
         if requests:
             self._is_placing = False
-        self._in_hand -= {request.uuid for request in requests}
+        self._being_placed -= {request.uuid for request in requests}
 
-    def _placing_failed(self, requests: Sequence[PlacementRequest], error: JoblensError) -> None:
-        self._no_longer_in_hand(requests)
+    def _on_placing_failed(self, requests: Sequence[PlacementRequest], error: JoblensError) -> None:
+        self._end_placing(requests)
         if not isinstance(error, InputError):
-            self._is_away(error)
+            self._on_unreachable(error)
             return
         if not isinstance(error, PlanError):
             self._fail_unplaceable(requests, error)
@@ -293,14 +295,14 @@ class RunPlacing:
         now_s = mono_s(self._context.clock)
         self._placed_at_s.update((request.uuid, now_s) for request in requests)
 
-    def _is_away(self, error: JoblensError) -> None:
+    def _on_unreachable(self, error: JoblensError) -> None:
         self._pause_s = min(_PAUSE_LONGEST_S, self._pause_s * 2 or _PAUSE_FIRST_S)
         self._next_placing_s = mono_s(self._context.clock) + self._pause_s
         if str(error) not in self._reported:
             self._reported.add(str(error))
             self._events.on_warning(f"{error}; jobs wait for the next attempt")
 
-    def _is_there(self) -> None:
+    def _on_reachable(self) -> None:
         self._pause_s = 0.0
         self._reported.clear()
 
@@ -311,7 +313,7 @@ class RunPlacing:
         if isinstance(error, InputError):  # a retry does not help
             self._fail_unplaceable([self._requests[uuid] for uuid in self._waiting], error)
         else:
-            self._is_away(error)
+            self._on_unreachable(error)
         self._next_poll_s = mono_s(self._context.clock) + max(_POLL_LATE_S, self._pause_s)
 
     def _take_news(self, answer: tuple[Sequence[AllocationEvent], NodeCapacity | None]) -> None:
@@ -331,15 +333,15 @@ class RunPlacing:
                 whys.update(self._report_wait(one))
             else:
                 self._replaced.runs(one.job_id, mono_s(self._context.clock))
-                self._whys.pop(one.job_id, None)
+                self._reasons.pop(one.job_id, None)
         for (word, is_gone), job_ids in ended.items():
             self._note_ended(job_ids, word, is_gone=is_gone)
-        self._tell_of(failed)
+        self._report_failed(failed)
         if whys:
             self._events.on_fact(AllocationsWait(whys))
             for line in self._wait_reasons.lines(self._labelled(whys)):
                 self._events.on_message(line)
-        for line in self._wait_reasons.nothing_waits() if not self._whys else ():
+        for line in self._wait_reasons.nothing_waits() if not self._reasons else ():
             self._events.on_message(line)
         self._next_poll_s = mono_s(self._context.clock) + (_POLL_SOON_S if news else _POLL_LATE_S)
 
@@ -354,9 +356,9 @@ class RunPlacing:
         """Returns the reasons that are new."""
         why = news.reason
         placed = self._allocations.live.get(news.job_id)
-        if placed is None or not why or self._whys.get(news.job_id) == why:
+        if placed is None or not why or self._reasons.get(news.job_id) == why:
             return {}
-        self._whys[news.job_id] = why
+        self._reasons[news.job_id] = why
         place = JobAllocation(
             engine=self._side.backend.engine,
             job_id="" if news.job_id in self._requests else news.job_id,  # as named by the cluster
@@ -378,9 +380,9 @@ class RunPlacing:
 
     def _has_ended(self, news: AllocationEvent) -> list[str]:
         """Returns the jobs that waited for it."""
-        was_used = self._allocations.was_used(news.job_id)
+        is_used = self._allocations.is_used(news.job_id)
         placed = self._allocations.remove(news.job_id)
-        self._whys.pop(news.job_id, None)
+        self._reasons.pop(news.job_id, None)
         if placed is not None:
             self._replaced.ended(placed, news, mono_s(self._context.clock))
         named = frozenset(news.uuids or (placed.uuids if placed is not None else ()))
@@ -390,13 +392,13 @@ class RunPlacing:
             own = frozenset(self._requests)
             self._store.ask(
                 partial(self._lost.take_back_of_allocation, news.job_id, named, own),
-                self._has_requested,
+                self._on_requeued,
                 lambda: None,  # by their leases, then
             )
         for uuid in named & self._waiting if news.ending is None else ():
             self._placed_at_s.pop(uuid, None)
         self._next_placing_s = min(self._next_placing_s, mono_s(self._context.clock) + self._pause_s)
-        if placed is None or was_used or (not placed.uuids and self._allocations.serving(placed.queue)):
+        if placed is None or is_used or (not placed.uuids and self._allocations.serving(placed.queue)):
             return []  # others serve the same jobs
         return [uuid for uuid in self._waiting_for(placed) if news.ending is None or uuid not in named]
 
@@ -421,18 +423,18 @@ class RunPlacing:
             first, *others = job_ids
             self._events.on_fact(AllocationEnded(first, word, is_gone, tuple(others)))
 
-    def _has_requested(self, count: int) -> None:
+    def _on_requeued(self, count: int) -> None:
         if count:
             self._events.on_requeued()
 
-    def _tell_of(self, failed: Sequence[tuple[AllocationEvent, Sequence[str]]]) -> None:
+    def _report_failed(self, failed: Sequence[tuple[AllocationEvent, Sequence[str]]]) -> None:
         for one in self._retry_limit.count(failed):
             if one.warning:
                 self._events.on_warning(one.warning)
-            if one.hopeless:
-                self._events.on_unplaceable(one.hopeless, one.why)
+            if one.exhausted:
+                self._events.on_unplaceable(one.exhausted, one.why)
                 now_s = mono_s(self._context.clock)
-                self._placed_at_s.update((uuid, now_s) for uuid in one.hopeless)
+                self._placed_at_s.update((uuid, now_s) for uuid in one.exhausted)
 
 
 def _more_allocations(queue: str, count: int, backend: ClusterBackend) -> list[Placed]:

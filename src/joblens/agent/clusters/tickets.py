@@ -2,7 +2,6 @@
 end is read from there. The driver of the run may die at any moment: workers continue, and the next driver
 follows their jobs."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -13,11 +12,11 @@ from joblens.agent.attempts.hosts import QueueReports
 from joblens.agent.attempts.preparation import RUN_ATTEMPT_VARIABLES, PreparedAttempt
 from joblens.agent.clusters.notification import (
     BrokerNotification,
-    CallingByLabel,
-    WorkerCall,
+    LabelNotification,
     WorkerNotification,
+    WorkerNotifier,
 )
-from joblens.agent.clusters.placement import ClusterSide, PlacementEvents, RunPlacing
+from joblens.agent.clusters.placement import ClusterSide, PlacementEvents, RunPlacement
 from joblens.agent.measuring.outcome import not_started
 from joblens.agent.queue.lost_workers import held_in_allocation
 from joblens.agent.queue.outcomes import cut_off_with_allocation
@@ -33,6 +32,7 @@ from joblens.model.runs.plan import PlannedJob
 from joblens.model.runs.run import JobCancelled, RunFact
 from joblens.model.values.labels import queue_and_label, route_of, unserved_words
 from joblens.model.writes import CancelAsked, JobEnded, JobQueued, TicketMade, Write
+from joblens.ports.clock import Clock
 from joblens.ports.store import Deliveries, QueueStore
 
 _SOONEST_S, _LATEST_S = 0.02, 0.2  # between polls: soon after a change, then less often
@@ -47,14 +47,14 @@ class QueueSide(Struct, frozen=True, kw_only=True):
     """Parts of a run on a queue."""
 
     store: QueueStore
-    call: WorkerCall | ClusterSide  # notifies workers, or the cluster that starts them
+    call: WorkerNotifier | ClusterSide  # notifies workers, or the cluster that starts them
     queue_of: Callable[[PlannedJob], str]
     retry_lost: RetryLost
     most_deliveries: int
     warn: Callable[[str], None]
     own_labels: frozenset[str] = frozenset()  # of jobs that workers without a label run as well
     served: Callable[[Deliveries], frozenset[str]] | None = None  # routes that present workers serve
-    call_labelled: WorkerCall | None = None  # on a cluster: notifies workers with a label
+    call_labelled: WorkerNotifier | None = None  # on a cluster: notifies workers with a label
     # CPUs and memory of its present workers together; None: there are no workers. A cluster has its own.
     offer: Callable[[Deliveries], tuple[float, int] | None] | None = None
 
@@ -91,10 +91,10 @@ class RunTickets:
             any_user=True,
         )
         self._client = AsyncStoreClient(side.store, context.loop, note)
-        self._say = note
+        self._report = note
         self._note_fact = note_fact
-        self._placing: RunPlacing | None = None  # on a cluster
-        self._calling = self._make_calling(note_fact)
+        self._placing: RunPlacement | None = None  # on a cluster
+        self._notification = self._make_notification(note_fact)
         self._bundle: list[tuple[Job, Ticket, PlacementRequest]] = []
         self._held: dict[str, Status] = {}  # last known status of jobs that have not ended
         self._ending: set[str] = set()  # of them, those that this run cancels
@@ -108,13 +108,13 @@ class RunTickets:
         self._next_reminder_s = 0.0
         self._has_begun = False
 
-    def _make_calling(self, note_fact: Callable[[RunFact], None]) -> WorkerNotification:
+    def _make_notification(self, note_fact: Callable[[RunFact], None]) -> WorkerNotification:
         side, loop = self._side, self._context.loop
         if not isinstance(side.call, ClusterSide):
             return BrokerNotification(side.call, lambda text: loop.call(lambda: side.warn(text)))
         events = PlacementEvents(
             on_warning=side.warn,
-            on_message=self._say,
+            on_message=self._report,
             on_fact=note_fact,
             on_capacity=self._take_capacity,
             on_waiting=self._reports.waits,
@@ -122,10 +122,10 @@ class RunTickets:
             on_unplaceable=self._fail_unplaceable,
             on_ended=self._on_allocation_ended,
         )
-        placing = self._placing = RunPlacing(self._context, side.call, self._client, events)
+        placing = self._placing = RunPlacement(self._context, side.call, self._client, events)
         if side.call_labelled is None:
             return placing
-        return CallingByLabel(
+        return LabelNotification(
             placing, BrokerNotification(side.call_labelled, lambda text: loop.call(lambda: side.warn(text)))
         )
 
@@ -169,10 +169,12 @@ class RunTickets:
             self._held[record.job.uuid] = record.status
             if queue_and_label(record.job.queue)[1]:
                 self._labelled[record.job.uuid] = record.job.queue
-        self._calling.follow([_request(one.job, planned) for one, planned in zip(records, jobs, strict=True)])
+        self._notification.follow(
+            [_request(one.job, planned) for one, planned in zip(records, jobs, strict=True)]
+        )
         for record in records:
             self._note_where(record)
-            self._calling.is_now(record.job.uuid, record.status)
+            self._notification.set_status(record.job.uuid, record.status)
 
     def flush(self) -> None:
         if not self._bundle:
@@ -188,14 +190,14 @@ class RunTickets:
         if not self._has_begun:
             self._has_begun = True
             self._client.start()
-            self._calling.start()
+            self._notification.start()
             self._context.loop.add_timed(self)
 
     def _queue(self, writes: Sequence[Write], requests: Sequence[PlacementRequest]) -> None:
         """Queues jobs, and retries while the store is unavailable; writing twice changes nothing."""
 
         def then(_done: None) -> None:
-            self._calling.call([one for one in requests if one.uuid in self._held])
+            self._notification.call([one for one in requests if one.uuid in self._held])
             self._poll_soon()
 
         self._client.ask(
@@ -213,14 +215,18 @@ class RunTickets:
             return
         if now_s >= self._next_reminder_s:
             self._next_reminder_s = now_s + _REMIND_EVERY_S
-            self._calling.remind()
+            self._notification.remind()
             if self._side.offer is not None:
                 self._client.ask(self._side.offer, self._take_offer, lambda: None)
             if self._side.served is not None and self._labelled:
                 self._client.ask(self._side.served, self._take_served, lambda: None)
         self._is_asking = True
         before = dict(self._held)
-        self._client.ask(lambda _: _changed(self._side.store, before), self._take_news, self._poll_later)
+        self._client.ask(
+            lambda _: _changed(self._side.store, before, self._context.clock),
+            self._take_news,
+            self._poll_later,
+        )
 
     def _take_offer(self, together: tuple[float, int] | None) -> None:
         """Reports workers that joined during the run."""
@@ -247,7 +253,7 @@ class RunTickets:
     def _take_news(self, news: tuple[list[Record], dict[str, FormerWorker], float]) -> None:
         self._is_asking = False
         records, former_workers, asked_s = news
-        self._tell_of_lost(records, former_workers)
+        self._report_lost(records, former_workers)
         for record in records:
             self._take(record)
         soonest_s = min(_LATEST_S, max(_SOONEST_S, asked_s / _POLL_SHARE))
@@ -257,7 +263,7 @@ class RunTickets:
             self._pause_s = min(_LATEST_S, max(soonest_s, self._pause_s * 1.5))
         self._next_poll_s = mono_s(self._context.clock) + self._pause_s
 
-    def _tell_of_lost(self, records: Sequence[Record], former: Mapping[str, FormerWorker]) -> None:
+    def _report_lost(self, records: Sequence[Record], former: Mapping[str, FormerWorker]) -> None:
         """Reports each worker that did not finish its jobs in one line, however many these are."""
         names: dict[FormerWorker, list[str]] = {}
         for record in records:
@@ -287,7 +293,7 @@ class RunTickets:
         self._held[uuid] = record.status
         attempt, outcome = record.attempt, record.outcome
         self._note_where(record)
-        self._calling.is_now(uuid, record.status)
+        self._notification.set_status(uuid, record.status)
         if outcome is None or not record.status.is_final:
             if attempt is not None and record.status is Status.RUNNING and not began_before:
                 self._began(record, attempt)
@@ -344,7 +350,7 @@ class RunTickets:
                 store.apply([CancelAsked(uuid, self._context.clock.now_us(), self._user)])
 
         def then(_done: None) -> None:
-            self._calling.withdraw(uuid)
+            self._notification.withdraw(uuid)
             self._poll_soon()
 
         self._client.ask(ask, then, lambda: self.end(uuid, at_once=at_once))
@@ -391,28 +397,28 @@ class RunTickets:
 
     def ask_for_nodes(self, action: int) -> None:
         self._begin()
-        self._calling.ask_for_nodes(action)
+        self._notification.ask_for_nodes(action)
 
     def close(self, *, is_over: bool) -> None:
         """Stops following the jobs. Jobs that workers hold continue, unless the run is over."""
         if self._has_begun:
             self._context.loop.remove_timed(self)
-            self._calling.close(is_over=is_over and not self._held)
+            self._notification.close(is_over=is_over and not self._held)
             self._client.close()
             self._has_begun = False
 
     def wait(self) -> None:
-        self._calling.wait()
+        self._notification.wait()
 
 
 def _changed(
-    store: QueueStore, before: dict[str, Status]
+    store: QueueStore, before: dict[str, Status], clock: Clock
 ) -> tuple[list[Record], dict[str, FormerWorker], float]:
     """Returns records of jobs whose status changed, the former workers of those that are requeued, and
     the duration of the query. Unknown jobs are not in the store yet."""
-    began_s = time.monotonic()
+    began_s = mono_s(clock)
     states = store.states(list(before))
-    asked_s = time.monotonic() - began_s
+    asked_s = mono_s(clock) - began_s
     changed = [uuid for uuid, status in states.items() if status is not before[uuid]]
     again = [uuid for uuid in changed if states[uuid] is Status.QUEUED]
     former = store.former_workers(again) if again else {}

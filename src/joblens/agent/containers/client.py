@@ -16,8 +16,8 @@ from typing import NoReturn
 
 from joblens.agent.containers.container import REFUSED, REMOVE_S, JobContainer, Refused
 from joblens.agent.containers.protocol import (
+    FORWARDED,
     GIVE_UP,
-    HANDED_ON,
     ContainerOrder,
     container_env,
     interrupts_by_key,
@@ -45,10 +45,10 @@ class Client:
     def __init__(self, order: ContainerOrder, argv: list[str], env: dict[str, str]) -> None:
         self._container = JobContainer(order, argv, env)
         self._is_starting = True
-        self._came: list[int] = []  # signals that were not handled yet
+        self._pending_signals: list[int] = []  # signals that were not handled yet
         self._died_of: int | None = None  # signal that would have killed a program outside a container
-        self._handed_on: set[int] = set()
-        self._gives_up_at_s: float | None = None  # exit at this time, whatever the engine does
+        self._forwarded: set[int] = set()
+        self._exit_at_s: float | None = None  # exit at this time, whatever the engine does
         self._exit_code: int | None = None
         self._wait_failure = ""
         self._wake_read, self._wake_write = os.pipe()
@@ -56,20 +56,20 @@ class Client:
         os.set_blocking(self._wake_write, False)
 
     def run(self) -> NoReturn:
-        self._take_signals()
+        self._install_signals()
         try:
             self._container.make()
             self._is_starting = False
             self._container.read_started()
         except Abandoned as abandoned:
-            self._container.take_away()
+            self._container.remove()
             self._leave(128 + abandoned.number, abandoned.number)
         except (Refused, ContainerError) as refusal:
             self._is_starting = False
-            self._container.take_away()
+            self._container.remove()
             self._refuse(refusal)
         if self._container.ended_pidfd < 0:
-            self._ask_for_the_end()
+            self._await_end()
         self._serve()
         self._container.streams.close()
         self._end()
@@ -81,12 +81,12 @@ class Client:
         os.write(2, f"joblens: error: {refusal}{hint}\n".encode(errors="replace"))
         code = refusal.code if isinstance(refusal, Refused) else REFUSED
         message = f"{refusal}; {refusal.hint}" if refusal.hint else str(refusal)
-        self._container.noted(refusal=message)
+        self._container.update_note(refusal=message)
         self._leave(code)
 
     # ---- while it runs -----------------------------------------------------------------------------
 
-    def _ask_for_the_end(self) -> None:
+    def _await_end(self) -> None:
         """Waits for the exit status on a thread. If the kernel reports the end, it waits only afterwards:
         some engines poll meanwhile, which costs more than many jobs."""
         threading.Thread(target=self._wait, daemon=True).start()
@@ -107,26 +107,26 @@ class Client:
         while True:
             ready = self._poll(give_up_s)
             if self._container.ended_pidfd >= 0 and self._container.ended_pidfd in ready:
-                self._first_process_ended()
+                self._on_container_end()
                 give_up_s = time.monotonic() + _ENGINE_TIMEOUT_S
             if self._container.oom_watch.fd in ready:
                 self._container.oom_watch.read()
             typed = streams.serve(ready)
             if _INTERRUPT_KEY in typed and interrupts_by_key(self._container.note.pid):
-                self._came.append(signal.SIGINT)
-            if streams.is_reader_gone and signal.SIGPIPE not in self._handed_on:
-                self._handed_on.add(signal.SIGPIPE)
-                self._came.append(signal.SIGPIPE)  # writing would have caused this signal outside a container
+                self._pending_signals.append(signal.SIGINT)
+            if streams.is_reader_gone and signal.SIGPIPE not in self._forwarded:
+                self._forwarded.add(signal.SIGPIPE)
+                self._pending_signals.append(signal.SIGPIPE)  # as on writing outside a container
             self._handle_signals()
             if self._has_answered and not has_answered:
                 has_answered = True
                 give_up_s = time.monotonic() + _LAST_OUTPUT_S
-            if self._gives_up_at_s is not None:
-                give_up_s = min(give_up_s or self._gives_up_at_s, self._gives_up_at_s)
-            if has_answered and streams.engine_has_hung_up and streams.has_shown_all:
+            if self._exit_at_s is not None:
+                give_up_s = min(give_up_s or self._exit_at_s, self._exit_at_s)
+            if has_answered and streams.engine_has_hung_up and streams.is_flushed:
                 return
             is_late = give_up_s is not None and time.monotonic() >= give_up_s
-            if is_late and (streams.has_shown_all or self._gives_up_at_s is not None):
+            if is_late and (streams.is_flushed or self._exit_at_s is not None):
                 return
 
     @property
@@ -148,52 +148,52 @@ class Client:
             os.read(self._wake_read, 4096)
         return ready
 
-    def _first_process_ended(self) -> None:
+    def _on_container_end(self) -> None:
         """Reads the groups at once: the engine is about to remove them."""
         last = self._container.gauge.last_reading()
         watch = self._container.oom_watch
         watch.read()
         watch.close()
         overhead = self._container.gauge.overhead()
-        self._container.noted(last=last, overhead=overhead, has_ended=True, oom_killed=watch.has_killed)
+        self._container.update_note(last=last, overhead=overhead, has_ended=True, oom_killed=watch.has_killed)
         os.close(self._container.ended_pidfd)
         self._container.ended_pidfd = -1
-        self._ask_for_the_end()
+        self._await_end()
 
     # ---- signals -----------------------------------------------------------------------------------
 
-    def _take_signals(self) -> None:
+    def _install_signals(self) -> None:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        for number in (*HANDED_ON, signal.SIGWINCH, GIVE_UP):
+        for number in (*FORWARDED, signal.SIGWINCH, GIVE_UP):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        ends = number == GIVE_UP or (number in HANDED_ON and number not in (signal.SIGUSR1, signal.SIGUSR2))
+        ends = number == GIVE_UP or (number in FORWARDED and number not in (signal.SIGUSR1, signal.SIGUSR2))
         if self._is_starting and ends:
             self._is_starting = False
             raise Abandoned(signal.SIGKILL if number == GIVE_UP else number)
-        self._came.append(number)
+        self._pending_signals.append(number)
 
     def _handle_signals(self) -> None:
-        while self._came:
-            number = self._came.pop(0)
+        while self._pending_signals:
+            number = self._pending_signals.pop(0)
             if number == signal.SIGWINCH:
                 self._container.copy_size()
             elif number == GIVE_UP:
-                self._gives_up_at_s = self._gives_up_at_s or time.monotonic() + _ENGINE_TIMEOUT_S
+                self._exit_at_s = self._exit_at_s or time.monotonic() + _ENGINE_TIMEOUT_S
                 self._send(signal.SIGKILL)
             else:
-                self._hand_on(number)
+                self._forward(number)
 
-    def _hand_on(self, number: int) -> None:
+    def _forward(self, number: int) -> None:
         """Forwards a signal. The kernel withholds from a container's first process every signal that it does
         not handle: a program that would have died of it elsewhere is killed here."""
         if self._container.note.pid is not None and is_deadly(number, self._container.note.pid):
             self._died_of = number
             self._send(signal.SIGKILL)
         else:
-            self._handed_on.add(number)
+            self._forwarded.add(number)
             self._send(number)
 
     def _send(self, number: int) -> None:
@@ -219,33 +219,33 @@ class Client:
     def _end(self) -> NoReturn:
         container, code = self._container, self._exit_code
         if not container.note.has_ended:
-            container.noted(overhead=container.gauge.overhead(), has_ended=True)
+            container.update_note(overhead=container.gauge.overhead(), has_ended=True)
         try:
             # The engine has been silent so far: wait only a little longer.
             timeout_s = _KILL_S if self._has_answered else _LAST_TRY_S
             info = container.api.inspect(container.note.id, timeout_s=timeout_s)
-            container.noted(oom_killed=info.oom_killed or container.note.oom_killed)
+            container.update_note(oom_killed=info.oom_killed or container.note.oom_killed)
             code = info.exit_code if code is None else code
         except ContainerError as error:
             self._wait_failure = self._wait_failure or str(error)
         if code is None:
             why = self._wait_failure or f"{container.api.engine} stopped answering"
-            container.noted(silence=f"its exit code is unknown: {why}")
-        container.take_away(REMOVE_S if code is not None else _LAST_TRY_S)
+            container.update_note(silence=f"its exit code is unknown: {why}")
+        container.remove(REMOVE_S if code is not None else _LAST_TRY_S)
         if code is None:
             os.write(2, f"joblens: warning: {container.note.silence}\n".encode(errors="replace"))
             self._leave(REFUSED)
-        self._leave(code, self._signal_behind(code))
+        self._leave(code, self._signal_of(code))
 
-    def _signal_behind(self, code: int) -> int | None:
+    def _signal_of(self, code: int) -> int | None:
         """Returns the signal that an exit code stands for. Engines report a signal as 128 plus its number,
         like a shell."""
         if self._died_of is not None and code == 128 + signal.SIGKILL:
             return self._died_of
-        return code - 128 if code - 128 in self._handed_on else None
+        return code - 128 if code - 128 in self._forwarded else None
 
     def _leave(self, code: int, number: int | None = None) -> NoReturn:
-        self._container.noted()
+        self._container.update_note()
         if number is not None and number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})

@@ -50,14 +50,14 @@ def code_for(text: str) -> int:
     return REFUSED
 
 
-def why_refused(text: str) -> str:
+def explain_refusal(text: str) -> str:
     """Returns an explanation of an engine's message that does not explain itself; '' for most."""
     if "device driver" in text and "gpu" in text:
         return ": there is no NVIDIA runtime here (nvidia-container-toolkit)"
     return ""
 
 
-_HELD_BACK_AT_MOST = 1 << 18
+_MAX_BUFFERED = 1 << 18
 _PIECE = 1 << 16
 _PIPE_BUF = 4096  # atomic size of a write to a pipe
 _FRAME_HEAD = 8
@@ -70,29 +70,29 @@ class ContainerStreams:
         self._stream = stream
         self._stream.setblocking(False)
         self._is_terminal = is_terminal
-        self._undivided = bytearray(first)  # read from the engine, not parsed yet
-        self._to_show = {1: bytearray(), 2: bytearray()}
-        self._to_send = bytearray()
+        self._unparsed = bytearray(first)  # read from the engine, not parsed yet
+        self._unwritten = {1: bytearray(), 2: bytearray()}
+        self._unsent_input = bytearray()
         self._takes_input = True
         self.engine_has_hung_up = False
         self.is_reader_gone = False  # of some output
         self._modes: list[object] | None = None
         if is_terminal:
-            self._take_keys_one_by_one()
-        self._divide()
+            self._set_raw_mode()
+        self._parse()
 
     def register(self, poll: select.poll) -> None:
         """Registers the descriptors to wait for."""
-        waiting = sum(len(held) for held in self._to_show.values())
-        events = select.POLLIN if waiting < _HELD_BACK_AT_MOST else 0
-        events |= select.POLLOUT if self._to_send else 0
+        waiting = sum(len(held) for held in self._unwritten.values())
+        events = select.POLLIN if waiting < _MAX_BUFFERED else 0
+        events |= select.POLLOUT if self._unsent_input else 0
         if self.engine_has_hung_up:
             self._takes_input = False
         else:
             poll.register(self._stream, events)
-        if self._takes_input and not self._to_send:
+        if self._takes_input and not self._unsent_input:
             poll.register(0, select.POLLIN)
-        for descriptor, held in self._to_show.items():
+        for descriptor, held in self._unwritten.items():
             if held:
                 poll.register(descriptor, select.POLLOUT)
 
@@ -104,14 +104,14 @@ class ContainerStreams:
             self._receive()
         if 0 in ready:
             typed = self._read_input()
-        for descriptor, held in self._to_show.items():
+        for descriptor, held in self._unwritten.items():
             if held and descriptor in ready:
                 self._show(descriptor, held)
         return typed
 
     @property
-    def has_shown_all(self) -> bool:
-        return not any(self._to_show.values())
+    def is_flushed(self) -> bool:
+        return not any(self._unwritten.values())
 
     def size(self) -> tuple[int, int]:
         """Returns rows and columns of the terminal."""
@@ -126,7 +126,7 @@ class ContainerStreams:
                 pass  # the terminal is gone
         self._stream.close()
 
-    def _take_keys_one_by_one(self) -> None:
+    def _set_raw_mode(self) -> None:
         """Puts the terminal into raw mode: the container's terminal edits lines, echoes and turns keys
         into signals."""
         import tty
@@ -147,21 +147,21 @@ class ContainerStreams:
         if not piece:
             self.engine_has_hung_up = True
             return
-        self._undivided += piece
-        self._divide()
+        self._unparsed += piece
+        self._parse()
 
-    def _divide(self) -> None:
+    def _parse(self) -> None:
         if self._is_terminal:
-            self._to_show[1] += self._undivided
-            self._undivided.clear()
+            self._unwritten[1] += self._unparsed
+            self._unparsed.clear()
             return
-        while len(self._undivided) >= _FRAME_HEAD:
-            size = int.from_bytes(self._undivided[4:_FRAME_HEAD], "big")
-            if len(self._undivided) < _FRAME_HEAD + size:
+        while len(self._unparsed) >= _FRAME_HEAD:
+            size = int.from_bytes(self._unparsed[4:_FRAME_HEAD], "big")
+            if len(self._unparsed) < _FRAME_HEAD + size:
                 return
-            descriptor = 2 if self._undivided[0] == 2 else 1
-            self._to_show[descriptor] += self._undivided[_FRAME_HEAD : _FRAME_HEAD + size]
-            del self._undivided[: _FRAME_HEAD + size]
+            descriptor = 2 if self._unparsed[0] == 2 else 1
+            self._unwritten[descriptor] += self._unparsed[_FRAME_HEAD : _FRAME_HEAD + size]
+            del self._unparsed[: _FRAME_HEAD + size]
 
     def _show(self, descriptor: int, held: bytearray) -> None:
         try:
@@ -182,7 +182,7 @@ class ContainerStreams:
         except OSError:
             typed = b""
         if typed:
-            self._to_send += typed
+            self._unsent_input += typed
             self._send()
         else:
             self._takes_input = False
@@ -193,17 +193,17 @@ class ContainerStreams:
         return typed
 
     def _send(self) -> None:
-        if not self._to_send:
+        if not self._unsent_input:
             return
         try:
-            done = self._stream.send(self._to_send)
+            done = self._stream.send(self._unsent_input)
         except BlockingIOError:
             return
         except OSError:
-            self._to_send.clear()
+            self._unsent_input.clear()
             self._takes_input = False
             return
-        del self._to_send[:done]
+        del self._unsent_input[:done]
 
 
 _SKIPPED_FIELDS = ("devices",)  # tables; the totals of a group contain the same
@@ -351,30 +351,30 @@ class JobContainer:
         self._argv = argv
         self._env = env
         self._engine: EngineProcess
-        self._asked_at_s = 0.0
+        self._requested_at_s = 0.0
         self.note = ContainerNote(image=order.container.image)
         self.ended_pidfd = -1  # of its first process; -1: not visible here, or it has ended
 
-    def noted(self, **changes: Any) -> None:
+    def update_note(self, **changes: Any) -> None:
         self.note = replace(self.note, **changes)
         write_note(self._order.note_path, self.note)
 
     def make(self) -> None:
         """Creates and starts the container. Raises Refused or ContainerError."""
-        asked = self._order.container
-        self.api = connect(asked.engine, asked.socket)
+        container = self._order.container
+        self.api = connect(container.engine, container.socket)
         self._engine = EngineProcess(self.api.engine_pid())
-        self.noted(engine=self.api.engine, engine_version=self.api.version, socket=self.api.socket)
-        self._have_image()
-        self._asked_at_s = time.time()
+        self.update_note(engine=self.api.engine, engine_version=self.api.version, socket=self.api.socket)
+        self._ensure_image()
+        self._requested_at_s = time.time()
         for order in self._orders():
             try:
                 self._make(order)
             except ContainerError as error:
-                self.take_away()
+                self.remove()
                 if order.cgroup_parent and "cgroup" in str(error).lower():
                     continue  # an engine that lets systemd make its groups accepts no parent
-                raise self._could_not(error) from error
+                raise self._refusal(error) from error
             break
 
     def _orders(self) -> list[ContainerOrder]:
@@ -382,7 +382,7 @@ class JobContainer:
             {self._order.cgroup_parent: self._order, "": replace(self._order, cgroup_parent="")}.values()
         )
 
-    def _have_image(self) -> None:
+    def _ensure_image(self) -> None:
         image, engine = self._order.container.image, self.api.engine
         if self.api.has_image(image):
             return
@@ -393,7 +393,7 @@ class JobContainer:
     def _make(self, order: ContainerOrder) -> None:
         body = body_for(self.api.engine, order, self._argv, self._env, is_terminal=is_terminal_job())
         container_id = self.api.create(body, order.container.name)
-        self.noted(id=container_id, is_below_ours=bool(order.cgroup_parent), is_removed=False)
+        self.update_note(id=container_id, is_below_ours=bool(order.cgroup_parent), is_removed=False)
         stream, first = self.api.attach(container_id)
         try:
             self.api.start(container_id)
@@ -412,29 +412,29 @@ class JobContainer:
             unknown["limits"] = str(error)
             info = None
         if info is not None:
-            self.note = _with_facts(self.note, info, self._order.cgroup_parent, self._asked_at_s)
+            self.note = _with_facts(self.note, info, self._order.cgroup_parent, self._requested_at_s)
         if info is not None and info.pid is not None:
             try:
                 self.ended_pidfd = os.pidfd_open(info.pid)
             except OSError as error:
                 unknown["processes"] = f"its processes are not visible here: {error.strerror}"
-        self.noted(unknown=unknown)
+        self.update_note(unknown=unknown)
         self.oom_watch = OomWatch(self.note.groups)
         self.gauge = ContainerGauge(self.note, self._engine)
 
-    def _could_not(self, error: ContainerError) -> Refused:
+    def _refusal(self, error: ContainerError) -> Refused:
         """Returns the refusal with the exit code of engines' own command lines. Messages about a missing
         program are recorded but not printed."""
         text = str(error)
         code = code_for(text) if self.note.id else REFUSED
         program = self._argv[0] if self._argv else self._order.container.entrypoint or "its command"
         image = self._order.container.image
-        self.noted(unknown={"start": text})
+        self.update_note(unknown={"start": text})
         if code == NOT_FOUND:
             return Refused(f"{program}: not found in the image {image}", code)
         if code == NOT_EXECUTABLE:
             return Refused(f"{program}: cannot be executed in the image {image}", code)
-        return Refused(f"{self.api.engine} refused the container: {text}{why_refused(text)}")
+        return Refused(f"{self.api.engine} refused the container: {text}{explain_refusal(text)}")
 
     def copy_size(self) -> None:
         if not is_terminal_job():
@@ -444,7 +444,7 @@ class JobContainer:
         except (ContainerError, OSError):
             pass
 
-    def take_away(self, timeout_s: float = REMOVE_S) -> None:
+    def remove(self, timeout_s: float = REMOVE_S) -> None:
         """Removes the container. If the engine did not report its id, it is found by its label."""
         if not hasattr(self, "api"):
             self.note = replace(self.note, is_removed=True)
@@ -461,10 +461,10 @@ class JobContainer:
 
 
 def _with_facts(
-    note: ContainerNote, info: ContainerInfo, cgroup_parent: str, asked_at_s: float
+    note: ContainerNote, info: ContainerInfo, cgroup_parent: str, requested_at_s: float
 ) -> ContainerNote:
     is_below = [cgroup_parent in path for path in info.groups.values()] if cgroup_parent else []
-    startup_s = None if info.started_at_us is None else max(0.0, info.started_at_us / 1e6 - asked_at_s)
+    startup_s = None if info.started_at_us is None else max(0.0, info.started_at_us / 1e6 - requested_at_s)
     return replace(
         note,
         pid=info.pid,

@@ -23,9 +23,11 @@ from joblens.agent.containers.protocol import (
 from joblens.agent.launcher.launch import LauncherProcess, LaunchPlan
 from joblens.agent.measuring.accounting import BY_TIMER, Accountant, JobProcesses, Limits
 from joblens.agent.measuring.outcome import Ending
+from joblens.agent.runtime.loop import mono_s
 from joblens.model.errors import AccountingUnavailable, ProbeError
 from joblens.model.jobs.details import ContainerFacts, Details
 from joblens.model.jobs.job import Job
+from joblens.ports.clock import Clock
 from joblens.ports.probe import Probe
 from joblens.probes.cgroup.layout import UNIFIED, CgroupLayout, read_layout
 from joblens.probes.cgroup.probe import CgroupProbe
@@ -104,7 +106,7 @@ _HELD_AT_ITS_END = (
     "memory_file_dirty_bytes",
     "memory_file_writeback_bytes",
 )
-_NOT_YET = "the container's control group was not found"
+_NOT_FOUND = "the container's control group was not found"
 _GONE = "the container's control group was gone before its last numbers could be read"
 
 
@@ -148,7 +150,7 @@ class ContainerProbe:
     @property
     def unknown(self) -> Mapping[str, str]:
         probe = self._counting()
-        return probe.unknown if probe is not None else {"cpu": _NOT_YET, "memory": _NOT_YET}
+        return probe.unknown if probe is not None else {"cpu": _NOT_FOUND, "memory": _NOT_FOUND}
 
     @property
     def lower_bounds(self) -> Collection[str]:
@@ -296,9 +298,10 @@ _CLIENT_KILLED = "the joblens process of its container was killed, and the conta
 class ContainerProcesses(JobProcesses):
     """Processes in the container. On a request to stop, the client removes the container."""
 
-    def __init__(self, notes: NoteReader) -> None:
+    def __init__(self, notes: NoteReader, clock: Clock) -> None:
         super().__init__()
         self._notes = notes
+        self._clock = clock
         self._first_kill_s: float | None = None
         self.signal_client: Callable[[int], None] | None = None
 
@@ -319,7 +322,7 @@ class ContainerProcesses(JobProcesses):
 
     def kill(self) -> None:
         if self.signal_client is not None:
-            now_s = time.monotonic()
+            now_s = mono_s(self._clock)
             self._first_kill_s = self._first_kill_s or now_s
             is_deaf = now_s - self._first_kill_s > _CLIENT_TIMEOUT_S
             self.signal_client(signal.SIGKILL if is_deaf else GIVE_UP)
@@ -327,34 +330,34 @@ class ContainerProcesses(JobProcesses):
             self.groups.kill()
 
 
-class ContainerHold:
-    def __init__(self, job: Job, spool_dir: str) -> None:
+class ContainerHandle:
+    def __init__(self, job: Job, spool_dir: str, clock: Clock) -> None:
         assert job.container is not None
         self._job = job
         self._note_path = note_path(spool_dir, job.uuid)
         self.notes = NoteReader(self._note_path)
-        self.processes = ContainerProcesses(self.notes)
+        self.processes = ContainerProcesses(self.notes, clock)
 
     def begin(self, launcher: LauncherProcess, accountant: Accountant, plan: LaunchPlan) -> None:
         self.processes.groups = make_container_groups(self._job.uuid, accountant.parent)
         self.processes.signal_client = launcher.signal_main
-        launcher.give(self.plan(plan))
+        launcher.set_plan(self.plan(plan))
 
     def plan(self, plan: LaunchPlan) -> LaunchPlan:
         """Runs the client in place of the command, which becomes its arguments."""
         job, groups = self._job, self.processes.groups
         assert job.container is not None
-        asked = job.requirements
+        needs = job.requirements
         limits = job.enforce and job.limits_resources
         order = ContainerOrder(
             uuid=job.uuid,
             container=job.container,
             note_path=self._note_path,
             cgroup_parent=path_in_every_mount(groups) if groups is not None else "",
-            cpus=asked.cpus if limits else None,
-            memory_bytes=asked.memory_bytes if limits else None,
-            pids=asked.pids if job.enforce else None,
-            gpus=asked.gpus,
+            cpus=needs.cpus if limits else None,
+            memory_bytes=needs.memory_bytes if limits else None,
+            pids=needs.pids if job.enforce else None,
+            gpus=needs.gpus,
             cpu_list=job.cpu_list,
         )
         client = (sys.executable, "-P", "-m", "joblens.agent.containers.client")
@@ -363,23 +366,23 @@ class ContainerHold:
     def limit(self) -> Limits:
         """Sets limits: the engine enforces them, and so do groups of the job above the container."""
         job, groups = self._job, self.processes.groups
-        asked = job.requirements
+        needs = job.requirements
         if not job.enforce:
             return Limits()
-        wanted = {"cpus": asked.cpus, "memory": asked.memory_bytes} if job.limits_resources else {}
-        wanted["pids"] = asked.pids
+        wanted = {"cpus": needs.cpus, "memory": needs.memory_bytes} if job.limits_resources else {}
+        wanted["pids"] = needs.pids
         by = {name: BY_ENGINE for name, value in wanted.items() if value is not None}
         if groups is not None:
             by |= groups.set_limits(
-                wanted.get("cpus"), asked.memory_bytes if "memory" in by else None, asked.pids
+                wanted.get("cpus"), needs.memory_bytes if "memory" in by else None, needs.pids
             )
-        if asked.timeout_s is not None:
+        if needs.timeout_s is not None:
             by["timeout"] = BY_TIMER
         return Limits(enforced_by=by)
 
     @property
     def accounting(self) -> str:
-        """Returns how it is measured if joblens can make no groups: by those of the engine."""
+        """Returns the accounting by the engine's groups, for jobs without groups of joblens."""
         return read_layout().kind
 
     @property
@@ -403,7 +406,7 @@ class ContainerHold:
         """Returns facts for an owner that is too late to sample them."""
         return self.facts().read()
 
-    def judged(self, ending: Ending) -> Ending:
+    def with_note(self, ending: Ending) -> Ending:
         """Adds facts of the client beyond its exit status. The engine reaped the container's processes, and
         does not report their usage."""
         note = self.notes.latest()
@@ -418,7 +421,7 @@ class ContainerHold:
             return replace(ending, wait_status=None, why_lost=_CLIENT_KILLED)
         return replace(ending, refusal=note.refusal)
 
-    def end_left(self) -> None:
+    def remove_container(self) -> None:
         """Removes the rest of the container after its client is gone, without waiting for an engine that does
         not answer: the note stays, and the next joblens process retries (`sweep_notes`)."""
         note = self.notes.latest()

@@ -13,16 +13,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.files.atomic import write_atomically
-from joblens.files.private import make_private_folder
+from joblens.files.private import make_private_folder, names_with_suffix
 from joblens.model.jobs.containers import is_path
 from joblens.model.jobs.job import ContainerJob
 from joblens.probes.containers.info import JOB_LABEL
 from joblens.probes.proc.kernel_files import read_text
 
-# Tells the client that the job must end now, whatever the container does.
+# Makes the client end the job now, whatever the container does.
 GIVE_UP = signal.SIGRTMAX
 
-HANDED_ON = (
+FORWARDED = (
     signal.SIGHUP,
     signal.SIGINT,
     signal.SIGQUIT,
@@ -108,12 +108,9 @@ def note_path(spool_dir: str, uuid: str) -> str:
     return os.path.join(spool_dir, uuid + _SUFFIX)
 
 
-def noted(spool_dir: str) -> list[str]:
+def jobs_with_note(spool_dir: str) -> list[str]:
     """Returns jobs that have a note, by uuid."""
-    try:
-        return [name.removesuffix(_SUFFIX) for name in os.listdir(spool_dir) if name.endswith(_SUFFIX)]
-    except OSError:
-        return []
+    return names_with_suffix(spool_dir, _SUFFIX)
 
 
 def write_note(path: str, note: ContainerNote) -> None:
@@ -208,14 +205,14 @@ def body_for(
 def _docker_body(
     order: ContainerOrder, argv: Sequence[str], env: Mapping[str, str], *, is_terminal: bool
 ) -> dict[str, Any]:
-    asked = order.container
+    container = order.container
     host: dict[str, Any] = {
-        "Binds": list(asked.volumes),
-        "Devices": [_device(text) for text in asked.devices],
+        "Binds": list(container.volumes),
+        "Devices": [_device(text) for text in container.devices],
         "LogConfig": {"Type": "none", "Config": {}},  # the client stores the output
         **_present(
             CgroupParent=order.cgroup_parent,
-            NetworkMode=asked.network,
+            NetworkMode=container.network,
             CpusetCpus=order.cpu_list,
             Memory=order.memory_bytes,
             MemorySwap=order.memory_bytes,  # memory and swap together: no swap
@@ -227,7 +224,7 @@ def _docker_body(
     if order.gpus:
         host["DeviceRequests"] = [{"Driver": "", "Count": order.gpus, "Capabilities": [["gpu"]]}]
     return {
-        "Image": asked.image,
+        "Image": container.image,
         "Env": [f"{name}={value}" for name, value in env.items()],
         "Tty": is_terminal,
         "OpenStdin": True,
@@ -239,9 +236,9 @@ def _docker_body(
         "HostConfig": host,
         **_present(
             Cmd=list(argv),
-            Entrypoint=[asked.entrypoint] if asked.entrypoint else None,
-            User=asked.user,
-            WorkingDir=asked.workdir,
+            Entrypoint=[container.entrypoint] if container.entrypoint else None,
+            User=container.user,
+            WorkingDir=container.workdir,
         ),
     }
 
@@ -249,9 +246,9 @@ def _docker_body(
 def _podman_body(
     order: ContainerOrder, argv: Sequence[str], env: Mapping[str, str], *, is_terminal: bool
 ) -> dict[str, Any]:
-    asked = order.container
-    mounts, volumes = _podman_mounts(asked.volumes)
-    devices = [{"path": text} for text in asked.devices]
+    container = order.container
+    mounts, volumes = _podman_mounts(container.volumes)
+    devices = [{"path": text} for text in container.devices]
     devices += [{"path": f"nvidia.com/gpu={number}"} for number in range(order.gpus or 0)]
     limits = {
         **({"cpu": _podman_cpu(order)} if order.cpus is not None or order.cpu_list else {}),
@@ -263,7 +260,7 @@ def _podman_body(
         **({"pids": {"limit": order.pids}} if order.pids is not None else {}),
     }
     return {
-        "image": asked.image,
+        "image": container.image,
         "env": dict(env),
         "terminal": is_terminal,
         "stdin": True,
@@ -272,16 +269,16 @@ def _podman_body(
         "cgroups_mode": "no-conmon",  # the engine's own helper is not part of the job
         **_present(
             command=list(argv),
-            entrypoint=[asked.entrypoint] if asked.entrypoint else None,
-            user=asked.user,
-            work_dir=asked.workdir,
+            entrypoint=[container.entrypoint] if container.entrypoint else None,
+            user=container.user,
+            work_dir=container.workdir,
             cgroup_parent=order.cgroup_parent,
             mounts=mounts,
             volumes=volumes,
             devices=devices,
             resource_limits=limits,
         ),
-        **_podman_network(asked.network),
+        **_podman_network(container.network),
     }
 
 

@@ -1,7 +1,6 @@
 """Container removal program: removes the container of a job whose client could not, as `container_removal
 NOTE UUID`. A separate process, because an engine may take any time to answer."""
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -9,7 +8,8 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from joblens.agent.containers.job import start_removal
-from joblens.agent.containers.protocol import note_path, noted, read_note, remove_note, write_note
+from joblens.agent.containers.protocol import jobs_with_note, note_path, read_note, remove_note, write_note
+from joblens.files.private import age_s
 from joblens.model.errors import ContainerError
 from joblens.probes.containers.api import connect
 from joblens.probes.containers.info import JOB_LABEL
@@ -44,25 +44,18 @@ def remove_container(path: str, uuid: str) -> bool:
     return False
 
 
-def sweep_notes(spool_dir: str, is_over: Callable[[str], bool]) -> None:
+def sweep_notes(spool_dir: str, is_over: Callable[[str], bool], now_us: int) -> None:
     """Retries the removal of containers whose engine did not answer, without waiting.
     `is_over`: returns whether the job of a UUID has ended."""
-    for uuid in noted(spool_dir):
+    for uuid in jobs_with_note(spool_dir):
         path = note_path(spool_dir, uuid)
         note = read_note(path)
         if not is_over(uuid):
             continue
         if note is None or note.is_removed or not note.engine or note.tries >= _TRIES_IN_ALL:
             remove_note(path)
-        elif note.tries == 0 or _age_s(path) > _BETWEEN_TRIES_S:
+        elif note.tries == 0 or age_s(path, now_us) > _BETWEEN_TRIES_S:
             start_removal(path, uuid)
-
-
-def _age_s(path: str) -> float:
-    try:
-        return time.time() - os.stat(path).st_mtime
-    except OSError:
-        return 0.0
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ COUNTERS_OF_A_RUN = (
 _PEAK = "memory_kernel_peak_bytes"
 
 
-class Found(Struct, frozen=True):
+class RunningContainer(Struct, frozen=True):
     """A running container, as its engine reports it."""
 
     info: ContainerInfo
@@ -71,7 +71,7 @@ class Reader(Protocol):
     def close(self) -> None: ...
 
 
-OpenReader = Callable[[Found, int, "dict[str, int] | None"], Reader]
+OpenReader = Callable[[RunningContainer, int, "dict[str, int] | None"], Reader]
 
 
 class EngineReader:
@@ -115,7 +115,7 @@ class GroupReader:
 
     def __init__(
         self,
-        found: Found,
+        found: RunningContainer,
         job: Job,
         instruments: Any,
         host: Probe,
@@ -190,7 +190,7 @@ class ContainerFinder:
         self._can_read_groups = can_read_groups
         self._api: ContainerApi | None = None
 
-    def read(self) -> Found:
+    def read(self) -> RunningContainer:
         try:
             api = self._api or self._connect()
             self._api = api
@@ -198,7 +198,7 @@ class ContainerFinder:
             if not info.is_running:
                 raise ContainerError(f"container {self._container} is not running: it is {info.status}")
             is_found = self._can_read_groups and has_group_here(info)
-            return Found(info, {} if is_found else counters_of(api.stats(info.id)))
+            return RunningContainer(info, {} if is_found else counters_of(api.stats(info.id)))
         except ContainerError as error:
             if not error.status:
                 self._api = None  # another engine may answer next time
@@ -228,14 +228,14 @@ class ContainerWatch:
         self._interval_s = interval_s
         self._read_host = read_host
         self._open_reader = open_reader
-        self._driver: DriverThread[Found] = DriverThread(finder)
+        self._driver: DriverThread[RunningContainer] = DriverThread(finder)
         self._lock = threading.RLock()
         self._started_at_us, self._started_mono_ns = time.time_ns() // 1000, time.monotonic_ns()
         self._reader: Reader | None = None
         self._run: tuple[str, int | None] | None = None  # run of the reader
         self._taken = 0  # number of the finder's last answer that was used …
         self._sampled = 0  # … and of the last that became a sample
-        self._carried: dict[str, int] = {}  # counters of runs that are over
+        self._earlier_runs: dict[str, int] = {}  # counters of runs that are over
         self._last_values: Sample | None = None
         self._samples: list[Sample] = []
         self._count = 0
@@ -256,7 +256,7 @@ class ContainerWatch:
         """Returns why it could not be measured, if known."""
         return self._driver.problem()
 
-    def was_found(self) -> bool:
+    def is_found(self) -> bool:
         with self._lock:
             return self._last_values is not None
 
@@ -273,7 +273,7 @@ class ContainerWatch:
                 self._take()
                 if self._has_nothing_new():
                     self._add(self._without_container())  # marks the duration
-                self._lose()
+                self._close_reader()
                 if self._is_asking:
                     self._driver.leave()
             return self._measurement()
@@ -326,12 +326,12 @@ class ContainerWatch:
         self._answered_us = max(0, latest.at_mono_ns - self._started_mono_ns) // 1000
         found = latest.value
         if self._reader is None or found.run != self._run:
-            self._lose()
+            self._close_reader()
             self._open(found)
         if isinstance(self._reader, EngineReader):
             self._reader.probe.latest = found.counters
 
-    def _open(self, found: Found) -> None:
+    def _open(self, found: RunningContainer) -> None:
         # A container that was started after the watch counts from zero.
         began_us = found.info.started_at_us
         is_new = self._count > 0 and began_us is not None and began_us > self._started_at_us
@@ -355,9 +355,9 @@ class ContainerWatch:
     def _sample(self) -> Sample:
         if self._reader is not None:
             try:
-                return self._kept(self._reader.sample())
+                return self._with_earlier_runs(self._reader.sample())
             except ProbeError:
-                self._lose()
+                self._close_reader()
         return self._without_container()
 
     def _without_container(self) -> Sample:
@@ -371,10 +371,10 @@ class ContainerWatch:
         except (OSError, ValueError, LookupError):
             return {}
 
-    def _kept(self, sample: Sample) -> Sample:
-        if self._carried:
+    def _with_earlier_runs(self, sample: Sample) -> Sample:
+        if self._earlier_runs:
             sums = {
-                name: value + self._carried.get(name, 0)
+                name: value + self._earlier_runs.get(name, 0)
                 for name in COUNTERS_OF_A_RUN
                 if (value := getattr(sample, name)) is not None
             }
@@ -387,7 +387,7 @@ class ContainerWatch:
         self._counted_until_us = sample.elapsed_us
         return sample
 
-    def _lose(self) -> None:
+    def _close_reader(self) -> None:
         """Closes the reader when the run or the watch is over; its totals stay."""
         reader, self._reader = self._reader, None
         if reader is None:
@@ -395,7 +395,7 @@ class ContainerWatch:
         self._origins, self._details = reader.origins(), self._details.updated(reader.details)
         reader.close()
         if self._last_values is not None:
-            self._carried = {
+            self._earlier_runs = {
                 name: value
                 for name in COUNTERS_OF_A_RUN
                 if (value := getattr(self._last_values, name)) is not None

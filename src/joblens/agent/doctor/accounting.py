@@ -293,28 +293,28 @@ def try_accounting(accountant: Accountant, inspect: Callable[[Mapping[str, str]]
             launcher, slot_launcher = _launcher(stack), _launcher(stack)
             groups = _groups(stack, accountant, new_uuid(), launcher.pid)
             if groups is None:
-                trial.reason = accountant.why_not or "the control group of the job could not be made"
+                trial.reason = accountant.accounting_gap or "the control group of the job could not be made"
             else:
                 _measure(trial, groups, launcher, accountant.parent, layout)
                 inspect(groups.paths)
             slot_pid = slot_launcher.pid if accountant.needs_scope(Accounting.AUTO) else None
             slot_groups = _groups(stack, accountant, f"slot-{new_uuid()}", slot_pid)
             trial.slot_way = _way_of(slot_groups, accountant.parent, layout)
-            trial.slot_reason = "" if slot_groups is not None else accountant.why_not
+            trial.slot_reason = "" if slot_groups is not None else accountant.accounting_gap
         except (JoblensError, OSError) as error:
             # A job would not start at all.
             trial.accounting, trial.way, trial.reason = "", Way.NONE, str(error)
             trial.slot_way, trial.slot_reason = trial.way, trial.reason
             trial.enforced, trial.kill = {}, ""
     if trial.way is Way.WITHOUT_CONTROLLERS:
-        trial.reason = accountant.why_not
+        trial.reason = accountant.accounting_gap
     return trial
 
 
 def _launcher(stack: contextlib.ExitStack) -> LauncherProcess:
     launcher = LauncherProcess(None)
     stack.callback(launcher.abandon)
-    launcher.greeted()
+    launcher.wait_until_up()
     return launcher
 
 
@@ -338,7 +338,7 @@ def _measure(
     trial.enforced = groups.set_limits(**_LIMITS)
     trial.limit_gaps = groups.limit_gaps
     launcher.join(groups.attach_files())
-    launcher.joined()
+    launcher.wait_until_joined()
     probe = CgroupProbe(groups.paths, groups.kind)
     trial.sources, trial.unknown = dict(probe.sources), dict(probe.unknown)
     probe.close()

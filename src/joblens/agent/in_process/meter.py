@@ -26,7 +26,7 @@ _LINGER_NS = 5_000_000_000  # the sampling thread waits this long for another wi
 _IDLE_READ_NS = 250_000_000
 _OVERLAP_READ_NS = 20_000_000  # between readings while windows overlap, to catch short children
 _OVERLAP_BUDGET = 50  # … but at most 1/50 of the time is spent on them
-_SAMPLES_A_WRITE = 20
+_SAMPLES_PER_WRITE = 20
 _WRITE_EVERY_NS = 5_000_000_000
 
 __all__ = ["MIN_INTERVAL_S", "InProcessMeter", "Measurement"]
@@ -143,7 +143,7 @@ class InProcessMeter:
             details=Details() if window.instruments is None else window.instruments.details,
         )
 
-    def hand_over(self) -> None:
+    def flush(self) -> None:
         """Passes every window's samples to its `on_samples`, for the end of the host program."""
         with self._changed:
             windows = list(self._windows)
@@ -222,7 +222,7 @@ class InProcessMeter:
                 sampled = self._tick()
             for window in sampled:
                 waited_ns = window.last_mono_ns - window.written_mono_ns
-                if len(window.pending) >= _SAMPLES_A_WRITE or waited_ns > _WRITE_EVERY_NS:
+                if len(window.pending) >= _SAMPLES_PER_WRITE or waited_ns > _WRITE_EVERY_NS:
                     self._write(window)
 
     def _wait_for_due(self) -> bool:

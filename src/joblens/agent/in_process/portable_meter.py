@@ -119,7 +119,7 @@ class PortableMeter:
         with self._changed:
             return self._tree.pids
 
-    def hand_over(self) -> None:
+    def flush(self) -> None:
         with self._changed:
             windows = list(self._windows)
         for window in windows:

@@ -21,7 +21,7 @@ _MOST_SHOWN = 50
 _COUNTED = ("sockets", "gone", "rx_bytes", "tx_bytes", "retransmits")
 
 
-class EndpointsGoOn:
+class ResumedEndpoints:
     """Adds the endpoints of `probe` to those of an earlier owner.
 
     A connection that is open at the first scan was counted by both owners from its start, so it is counted
@@ -48,17 +48,17 @@ class EndpointsGoOn:
 
     def _with_earlier(self, details: Details) -> Details:
         table = details.endpoints
-        return details if table is None else replace(details, endpoints=self._together(table))
+        return details if table is None else replace(details, endpoints=self._merged(table))
 
     def close(self) -> None:
         self._probe.close()
 
-    def _together(self, table: EndpointTable) -> EndpointTable:
+    def _merged(self, table: EndpointTable) -> EndpointTable:
         now = {_key(each): each for each in table.endpoints}
         if self._first is None:
             self._first = now
         before = {_key(each): each for each in self._earlier.endpoints}
-        added = [_added(before.get(key), self._first.get(key), each) for key, each in now.items()]
+        added = [_summed(before.get(key), self._first.get(key), each) for key, each in now.items()]
         kept = [each for key, each in before.items() if key not in now]
         new_ones = table.seen - len(now.keys() & before.keys())
         return replace(
@@ -69,7 +69,7 @@ class EndpointsGoOn:
         )
 
 
-def _added(before: Endpoint | None, first: Endpoint | None, now: Endpoint) -> Endpoint:
+def _summed(before: Endpoint | None, first: Endpoint | None, now: Endpoint) -> Endpoint:
     if before is None:
         return now
     return replace(now, **{name: _count(name, before, first, now) for name in _COUNTED})
@@ -126,7 +126,7 @@ class EndpointProbe:
 
     def read(self) -> Details:
         if self._thread is not None:
-            return self._news(self._thread)
+            return self._latest_details(self._thread)
         if self._is_guest or time.monotonic() - self._opened_s >= _BEGIN_AFTER_S:
             self._begin()
         return _NOTHING_NEW
@@ -139,14 +139,14 @@ class EndpointProbe:
         job, asked_at_us = self._watched.job.uuid, time.time_ns() // 1000
         self._driver(self._thread).hurry(job)
 
-        def has_come(known: Any) -> bool:
+        def is_wanted(known: Any) -> bool:
             table, _ = known.get(job, (None, ""))
             return table is not None and table.at_us >= asked_at_us
 
-        self._thread.read_until(has_come, _LAST_SCAN_S)
+        self._thread.read_now(is_wanted, _LAST_SCAN_S)
 
     def read_last(self) -> Details:
-        news = self._news(self._thread) if self._thread is not None else _NOTHING_NEW
+        news = self._latest_details(self._thread) if self._thread is not None else _NOTHING_NEW
         return (
             Details(unknown={"endpoints": _TOO_SHORT})
             if news is _NOTHING_NEW and not self._taken_at_us
@@ -173,7 +173,7 @@ class EndpointProbe:
         driver: SocketDriver = thread.driver  # type: ignore[assignment]
         return driver
 
-    def _news(self, thread: "DriverThread[Any]") -> Details:
+    def _latest_details(self, thread: "DriverThread[Any]") -> Details:
         problem = thread.problem()
         if problem:
             return Details(unknown={"endpoints": problem})
@@ -194,4 +194,4 @@ def open_probe(watched: Watched, instruments: Instruments) -> "DetailProbe":
     if earlier is None:
         return probe
 
-    return EndpointsGoOn(probe, earlier)
+    return ResumedEndpoints(probe, earlier)

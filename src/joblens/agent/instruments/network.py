@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from joblens.agent.instruments.table import Instruments, MissingProbe, Watched, missing, not_asked_for
+from joblens.agent.instruments.table import Instruments, MissingProbe, Watched, missing, not_requested
 from joblens.model.jobs.job import Job
 from joblens.model.jobs.probe_choice import INSTRUMENTS
 from joblens.probes.network.cgroup_network import (
@@ -42,7 +42,7 @@ def open_interfaces(watched: Watched, _instruments: Instruments) -> "Probe":
     return InterfacesProbe(watched.pids, has_begun=not watched.is_own)
 
 
-def network_counted(groups: Mapping[str, str]) -> "Probe":
+def resumed_network(groups: Mapping[str, str]) -> "Probe":
     """Returns the counters that an earlier owner attached to the job's groups; the kernel has continued
     counting."""
     group, why = v2_group(groups)
@@ -67,9 +67,9 @@ def orphan_instruments(job: Job, groups: Mapping[str, str]) -> tuple["Probe", ..
             continue
         is_wanted = job.probes is None or name in job.probes
         if is_wanted and name == "network":
-            left.append(network_counted(groups))
+            left.append(resumed_network(groups))
             continue
-        stand_in = missing(name, _KILLED) if is_wanted else not_asked_for(name)
+        stand_in = missing(name, _KILLED) if is_wanted else not_requested(name)
         assert isinstance(stand_in, MissingProbe)
         left.append(stand_in)
     return tuple(left)

@@ -83,7 +83,7 @@ def missing(name: str, why: str) -> MissingProbe | MissingDetails:
     return MissingProbe(name, dict.fromkeys(instrument.groups, why))
 
 
-def not_asked_for(name: str) -> MissingProbe | MissingDetails:
+def not_requested(name: str) -> MissingProbe | MissingDetails:
     return missing(name, f"not requested: {name} is not among the job's probes")
 
 
@@ -192,9 +192,9 @@ class DetailTaker:
         for details in taken:
             if details is not _NOTHING and details != _NOTHING:
                 news = news.updated(details)
-        self._tell(news)
+        self._put_news(news)
 
-    def _tell(self, news: Details) -> None:
+    def _put_news(self, news: Details) -> None:
         if news != _NOTHING:
             self.latest = self.latest.updated(news)
             self._put([DetailsTaken(self._uuid, news)])
@@ -210,7 +210,7 @@ class DetailTaker:
         if threads is not None and any(use.is_alive for use in threads.threads):
             ended = tuple(replace(use, is_alive=False) for use in threads.threads)
             news = news.updated(Details(threads=replace(threads, threads=ended)))
-        self._tell(news)
+        self._put_news(news)
         return self.latest
 
     def close(self) -> None:
@@ -302,18 +302,18 @@ class Instruments:
         self._chosen = tuple(chosen)
         self._drivers: dict[str, DriverThread[Any]] = {}
         self._shared: dict[str, Any] = {}  # everything that can be closed
-        self._waking: _WakingCounter | None = None
+        self._warm_counter: _WarmCounter | None = None
         self._lock = threading.Lock()  # jobs start on the loop, and in slots on the sampler
 
     def is_chosen(self, name: str) -> bool:
         """Returns whether jobs without a choice of their own use it."""
         return name in self._chosen
 
-    def open(self, watched: Watched, leave_out: Container[str] = ()) -> InstrumentSet:
-        """`leave_out`: instruments that are replaced by others."""
+    def open(self, watched: Watched, excluded: Container[str] = ()) -> InstrumentSet:
+        """`excluded`: instruments that are replaced by others."""
         probes: list[Probe] = []
         details: list[DetailProbe] = []
-        for opened in self._all(watched, self._wanted(watched.job), leave_out) if watched.job.monitor else ():
+        for opened in self._all(watched, self._wanted(watched.job), excluded) if watched.job.monitor else ():
             if isinstance(getattr(opened, "interval_s", None), int | float):
                 details.append(opened)
             else:
@@ -323,14 +323,14 @@ class Instruments:
     def _wanted(self, job: Job) -> Container[str]:
         return self._chosen if job.probes is None else job.probes
 
-    def _all(self, watched: Watched, wanted: Container[str], leave_out: Container[str]) -> Iterator[Any]:
+    def _all(self, watched: Watched, wanted: Container[str], excluded: Container[str]) -> Iterator[Any]:
         for name, makers in _MAKERS.items():
-            if name in leave_out:
+            if name in excluded:
                 continue
             if name in wanted:
                 yield from (found for maker in makers if (found := self._opened(name, maker, watched)))
             elif INSTRUMENTS[name].groups:
-                yield not_asked_for(name)
+                yield not_requested(name)
 
     def _opened(self, name: str, maker: str, watched: Watched) -> "Probe | DetailProbe | None":
         module, _, function = maker.partition(":")
@@ -342,17 +342,17 @@ class Instruments:
             return missing(name, f"the {name} probe could not be opened: {reason}")
         return opened
 
-    def get_ready(self, job: Job) -> None:
+    def warm_up(self, job: Job) -> None:
         """Opens the first counter, which is slow, while a launcher starts."""
-        if job.monitor and "counters" in self._wanted(job) and self._waking is None:
-            self._waking = _WakingCounter()
-            threading.Thread(target=self._waking.open, name="joblens-ready", daemon=True).start()
+        if job.monitor and "counters" in self._wanted(job) and self._warm_counter is None:
+            self._warm_counter = _WarmCounter()
+            threading.Thread(target=self._warm_counter.open, name="joblens-ready", daemon=True).start()
 
     def close(self) -> None:
         """Called when no job is measured. Drivers' threads end by themselves."""
         with self._lock:
             shared, self._shared = self._shared, {}
-        for thing in (*shared.values(), self._waking):
+        for thing in (*shared.values(), self._warm_counter):
             if thing is not None:
                 thing.close()
 
@@ -375,7 +375,7 @@ class Instruments:
             return found
 
 
-class _WakingCounter:
+class _WarmCounter:
     """Keeps one counter open. The first one waits milliseconds until every CPU knows it, and the kernel
     forgets a second after the last one is closed."""
 

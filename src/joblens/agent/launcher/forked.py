@@ -13,7 +13,7 @@ import marshal
 import os
 import sys
 
-from joblens.agent.launcher.launcher import HELD_BACK, MAX_MESSAGE, Launcher, become_subreaper, prctl
+from joblens.agent.launcher.launcher import BLOCKED_SIGNALS, MAX_MESSAGE, Launcher, become_subreaper, prctl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def fork_launcher() -> None:
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     except OSError:
         return
-    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, HELD_BACK)
+    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, BLOCKED_SIGNALS)
     try:
         pid = os.fork()
         if pid == 0:

@@ -22,7 +22,7 @@ _REMOVE_TRIES = 50
 _TIMEOUT_S = 30.0  # for an engine that does not answer, and for processes that the kernel cannot kill
 
 
-def call_at_owners_end(then: Callable[[], None]) -> None:
+def call_on_owner_exit(then: Callable[[], None]) -> None:
     """Calls `then` when the owner is gone, in a launcher that only waits for its job. The kernel sends the
     signal when the thread that started this process ends; the process of that thread may still run."""
     owner = os.getppid()
@@ -44,7 +44,7 @@ def end_slot_with_owner(groups: list[str], clean_up: Callable[[], None]) -> None
         clean_up()
         os._exit(0)
 
-    call_at_owners_end(end)
+    call_on_owner_exit(end)
 
 
 def end_with_owner(groups: list[str], main_pid: int = 0) -> None:

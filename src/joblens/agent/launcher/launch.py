@@ -46,7 +46,7 @@ class LauncherProcess:
 
     def __init__(self, plan: LaunchPlan | None) -> None:
         """Starts the launcher without waiting for it; `prepare` waits. Without a plan it stands by: call
-        `greeted`, `join` and `give` first."""
+        `wait_until_up`, `join` and `set_plan` first."""
         self._plan = plan or _NOTHING
         self._is_up = False
         taken = forked.take_forked() if plan is not None else None
@@ -60,7 +60,7 @@ class LauncherProcess:
         argv = [*launcher.start_argv("launcher"), str(their_end)]
         # dup2 onto itself keeps a descriptor open in posix_spawn.
         actions = [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in (their_end, *self._files)]
-        mask = launcher.HELD_BACK
+        mask = launcher.BLOCKED_SIGNALS
         try:
             pid = os.posix_spawnp(argv[0], argv, os.environ, file_actions=actions, setsigmask=mask)
         except OSError as error:
@@ -75,7 +75,7 @@ class LauncherProcess:
         """Descriptors of the job's streams, except this process's own streams."""
         return list(dict.fromkeys(fd for fd in self._plan.stdio if isinstance(fd, int) and fd > 2))
 
-    def greeted(self) -> None:
+    def wait_until_up(self) -> None:
         """Waits until it runs."""
         if not self._is_up:
             self._expect("hello")
@@ -83,13 +83,13 @@ class LauncherProcess:
 
     def join(self, attach: Sequence[str]) -> None:
         """Makes the job's process and moves it into its groups, before its command is known."""
-        self._say("join", list(attach))
+        self._send("join", list(attach))
 
-    def joined(self) -> None:
+    def wait_until_joined(self) -> None:
         """Waits until the process has joined its groups."""
         self._expect("joined")
 
-    def give(self, plan: LaunchPlan) -> None:
+    def set_plan(self, plan: LaunchPlan) -> None:
         """Sets the job of a launcher on standby. Its streams must be files: it inherits no descriptor."""
         self._plan = plan
 
@@ -101,13 +101,13 @@ class LauncherProcess:
         rlimits: Sequence[tuple[int, int, int]] = (),
         affinity: Sequence[int] | None = None,
         groups: Sequence[str] = (),
-        ends_with_owner: str = "",
+        kill_with_owner: str = "",
     ) -> tuple[int, int]:
         """Makes the job's process, if `join` has not, and moves it into its groups, where it waits. Returns
         (pid, start ticks). `groups`: of a job whose process does not join them; they are removed too if it
-        never runs. `ends_with_owner`: 'job' or 'container' is killed when this process is gone; '' keeps it
+        never runs. `kill_with_owner`: 'job' or 'container' is killed when this process is gone; '' keeps it
         running."""
-        self.greeted()
+        self.wait_until_up()
         plan = self._plan
         start: dict[str, Any] = {
             "argv": [os.fsencode(word) for word in plan.argv],
@@ -123,27 +123,27 @@ class LauncherProcess:
             "controlling_terminal": plan.controlling_terminal,
             "outcome_path": outcome_path,
             "terminal_modes": plan.terminal_modes,
-            "leash": ends_with_owner,  # name in launchers of earlier versions
+            "leash": kill_with_owner,  # name in launchers of earlier versions
         }
         description = marshal.dumps(start)
         for start_at in range(0, len(description), _PIECE):
-            self._say("part", description[start_at : start_at + _PIECE])
-        self._say("start", files=self._files if self._is_forked else ())
+            self._send("part", description[start_at : start_at + _PIECE])
+        self._send("start", files=self._files if self._is_forked else ())
         ready = self._expect("ready")
         return int(ready[1]), int(ready[2])
 
     def go(self, counter_files: Sequence[str] = ()) -> None:
         """Lets the waiting process become the job. Raises LaunchError if that fails. If this process is
         killed, the launcher notes the contents of `counter_files` when the job has ended."""
-        self._say("go", list(counter_files))
+        self._send("go", list(counter_files))
         self._expect("running")
 
     def signal_main(self, number: int) -> None:
-        self._say("signal", int(number), self._plan.new_session)
+        self._send("signal", int(number), self._plan.new_session)
 
     def bye(self) -> None:
         """Lets the launcher exit, because the outcome is recorded."""
-        self._say("bye")
+        self._send("bye")
         self.abandon()
 
     def abandon(self) -> None:
@@ -166,7 +166,7 @@ class LauncherProcess:
         assert isinstance(message, tuple)
         return message
 
-    def _say(self, *message: Any, files: Sequence[int] = ()) -> None:
+    def _send(self, *message: Any, files: Sequence[int] = ()) -> None:
         try:
             if files:
                 forked.send_with_files(self.socket, marshal.dumps(message), files)

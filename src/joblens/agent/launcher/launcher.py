@@ -54,8 +54,8 @@ NOTE_BYTES, NOTE_HEAD_BYTES = 4096, 48  # of a note in the ledger of slot jobs (
 MAX_MESSAGE = 1 << 17
 _COUNTER_BYTES = 1 << 16
 # Blocked while a launcher starts, so that a Ctrl-C in that moment does not end it; then ignored.
-HELD_BACK = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP)
-_HANDLED_HERE = (_signal.SIGCHLD, *HELD_BACK)
+BLOCKED_SIGNALS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGTSTP)
+_HANDLED_HERE = (_signal.SIGCHLD, *BLOCKED_SIGNALS)
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -100,7 +100,7 @@ def parse_io(text: bytes) -> tuple[int, ...]:
     return tuple(int(words[index]) for index in (1, 3, 5, 7, 9, 11, 13))
 
 
-class TakenOver:
+class InheritedIo:
     """I/O that /proc/self/io of this process inherits from each process it waits for. The file of an ended
     process has the same numbers, but belongs to root: its own user can no longer read it."""
 
@@ -230,7 +230,7 @@ def write_outcome(
 class Launcher:
     def __init__(self, socket: int) -> None:
         self.socket = socket
-        self.owner_is_there = True
+        self.has_owner = True
         self.main_pid = 0
         self.main_status: int | None = None
         self.tally: Tally | None = None
@@ -242,14 +242,14 @@ class Launcher:
         self.exec_confirmed = False
         self.parts: list[bytes] = []
         self.terminal_modes: list[Any] | None = None
-        self.ends_with_owner = ""  # "job", "container": killed with the owner; "": not
+        self.kill_with_owner = ""  # "job", "container": killed with the owner; "": not
         self.ignored_before: list[int] = []
-        self.came_to_group: set[int] = set()  # signals that were sent to this process too
-        self.taken_over = TakenOver()
+        self.group_signals: set[int] = set()  # signals that were sent to this process too
+        self.inherited_io = InheritedIo()
         os.set_inheritable(socket, False)
 
     def send(self, *message: Any) -> None:
-        if not self.owner_is_there:
+        if not self.has_owner:
             return
         try:
             os.write(self.socket, marshal.dumps(message))
@@ -284,12 +284,12 @@ class Launcher:
     def start(self, description: bytes) -> None:
         start = marshal.loads(description)
         self.outcome_path = str(start["outcome_path"])
-        self.terminal_modes, self.ends_with_owner = start["terminal_modes"], start["leash"]
+        self.terminal_modes, self.kill_with_owner = start["terminal_modes"], start["leash"]
         if not self.main_pid and not self.join(start["attach"]):
             return
         self.groups = start["groups"] or self.groups
         _write_all(self.go, len(description).to_bytes(8, "little") + description)
-        self._let_go_of_files(start["stdio"])
+        self._close_job_files(start["stdio"])
         answer = os.read(self.report, 4096)
         if answer == b"+":
             assert self.tally is not None
@@ -298,7 +298,7 @@ class Launcher:
         else:
             self._failed(answer)
 
-    def _let_go_of_files(self, stdio: list[Any]) -> None:
+    def _close_job_files(self, stdio: list[Any]) -> None:
         """Closes the job's files: held open here, they would hide the end of the job's output."""
         nothing = os.open("/dev/null", os.O_RDWR)
         for index in (0, 1, 2):
@@ -307,7 +307,7 @@ class Launcher:
             if isinstance(source, int) and source > 2:
                 _close(source)
 
-    def let_go(self) -> None:
+    def release_child(self) -> None:
         try:
             os.write(self.go, b"g")
         except OSError:
@@ -347,7 +347,7 @@ class Launcher:
             if ended is None:
                 break
             pid = ended.si_pid
-            status, usage, io = self.taken_over.wait_for(pid)
+            status, usage, io = self.inherited_io.wait_for(pid)
             self.tally.add(usage, io, is_main=pid == self.main_pid)
             if pid == self.main_pid:
                 self.main_status = status
@@ -362,7 +362,7 @@ class Launcher:
         assert self.tally is not None
         totals = self.tally.totals()
         self.send("empty", totals)
-        while self.owner_is_there:
+        while self.has_owner:
             message = self._receive()
             if message is not None and message[0] == "bye":
                 os._exit(0)
@@ -375,17 +375,17 @@ class Launcher:
             _close(go)
 
     def _owner_vanished(self) -> None:
-        self.owner_is_there = False
+        self.has_owner = False
         if not self.exec_confirmed:
             self._close_go()  # the waiting child reads the end of the pipe and exits
         if self.terminal_modes is not None:
             from launcher_terminal import restore_terminal  # type: ignore[import-not-found]
 
             restore_terminal(self.terminal_modes)
-        if self.ends_with_owner and self.main_pid:
+        if self.kill_with_owner and self.main_pid:
             from kill_with_owner import end_with_owner  # type: ignore[import-not-found]
 
-            end_with_owner(self.groups, self.main_pid if self.ends_with_owner == "container" else 0)
+            end_with_owner(self.groups, self.main_pid if self.kill_with_owner == "container" else 0)
 
     def _leave_outcome(self, totals: tuple[Any, ...]) -> None:
         """Writes the outcome for recovery. Of a job that never ran nothing stays, not even its groups."""
@@ -425,15 +425,15 @@ class Launcher:
                 self.send("joined")
         elif message[0] == "go":
             self.counter_files = message[1]
-            self.let_go()
+            self.release_child()
         elif message[0] == "signal" and self.main_status is None and self.main_pid:
             self._signal_main(message[1], whole_group=message[2])
 
     def _signal_main(self, number: int, *, whole_group: bool) -> None:
-        if not whole_group and number in self.came_to_group:
+        if not whole_group and number in self.group_signals:
             # A job without its own session is in our process group: a key on the terminal has reached it
             # already, and two signals would mean something else.
-            self.came_to_group.discard(number)
+            self.group_signals.discard(number)
             return
         # Safe from pid reuse: the main process has not been waited for, so its pid is still its own.
         try:
@@ -447,11 +447,11 @@ class Launcher:
         os.set_blocking(wake_read, False)
         _signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
-        for number in HELD_BACK:  # it ends when the job has ended, not before
+        for number in BLOCKED_SIGNALS:  # it ends when the job has ended, not before
             if _signal.getsignal(number) == _signal.SIG_IGN:
                 self.ignored_before.append(number)
             else:
-                _signal.signal(number, lambda number, _: self.came_to_group.add(number))
+                _signal.signal(number, lambda number, _: self.group_signals.add(number))
         _signal.pthread_sigmask(_signal.SIG_SETMASK, ())  # blocked by the owner until here
         poll = select.poll()
         poll.register(wake_read, select.POLLIN)
@@ -468,7 +468,7 @@ class Launcher:
                     self.receive()
             if self.main_pid:
                 self.reap()
-            if not self.owner_is_there:
+            if not self.has_owner:
                 try:
                     poll.unregister(self.socket)
                 except KeyError:

@@ -54,7 +54,7 @@ _RSS_SLACK_BYTES = 1 << 20
 _COUNTER_BYTES = 16384
 _NO_IO = (0,) * 7  # the I/O of all processes is added in one piece
 _EINVAL = 22
-_REAP_PATIENCE_NS = 2_000_000_000
+_REAP_TIMEOUT_NS = 2_000_000_000
 _ENDING_NS = 100_000_000  # for processes that end together with the main one
 _LONG_NS = 1_000_000_000
 _TOTALS, _OWN_USEC, _ALIVE, _CONTENTS = 2, 3, 9, 10  # in the "done" message: slot_ledger.JobDone
@@ -100,7 +100,7 @@ class CountedCalls:
         self._writes += 1
         self._written_bytes += os.pwrite(descriptor, data, offset)
 
-    def of_others(self) -> tuple[int, ...] | None:
+    def io_of_others(self) -> tuple[int, ...] | None:
         """Returns the I/O of processes waited for since the last call, in the order of launcher.read_io, or
         None if the kernel does not count it."""
         last, self._last = self._last, self._reading()
@@ -135,7 +135,7 @@ class SlotLauncher:
         self.socket, self.permits = ends
         os.set_inheritable(self.socket, False)  # a job that held it would hide this process's end
         os.set_inheritable(self.permits, False)
-        self.owner_is_there = True
+        self.has_owner = True
         self.is_clean = True  # no process of the last job is left
         self.files = files  # path prefix of the two output files of jobs
         self.ledger = _open_ledger(ledger)
@@ -148,7 +148,7 @@ class SlotLauncher:
         self.contents: list[bytes] = []  # of the last reading
         self.peak_index = -1
         self.groups: list[str] = []
-        self.outlived: tuple[Any, ...] = ()  # uuid, offset, answer of a job of which processes still run
+        self.unfinished: tuple[Any, ...] = ()  # uuid, offset, answer of a job of which processes still run
         packets, self.peak = descriptors  # -1: there is none
         if self.peak >= 0:
             os.set_inheritable(self.peak, False)
@@ -176,7 +176,7 @@ class SlotLauncher:
         self._answer("hello", os.getpid())
         # One buffer for all messages: each of this size would be allocated and freed.
         buffer = memoryview(bytearray(_MAX_MESSAGE))
-        while self.owner_is_there:
+        while self.has_owner:
             try:
                 data = self.calls.read_into(self.socket, buffer)
             except OSError:
@@ -186,7 +186,7 @@ class SlotLauncher:
                 break
             if type(message) is list:
                 for job in message:
-                    self._maybe(*job)
+                    self._run_if_permitted(*job)
             elif message[0] == "part":
                 self.parts.append(message[1])
             elif message[0] == "counters":
@@ -194,11 +194,11 @@ class SlotLauncher:
             elif message[0] == "start":
                 whole, self.parts = b"".join(self.parts), []
                 for job in marshal.loads(whole):
-                    self._maybe(*job)
+                    self._run_if_permitted(*job)
             else:
-                self._answer("reaped", self._reap_rest(_REAP_PATIENCE_NS))
-        if self.outlived:
-            self._end_outlived()
+                self._answer("reaped", self._reap_leftovers(_REAP_TIMEOUT_NS))
+        if self.unfinished:
+            self._kill_leftovers()
         self.remove_files()
 
     def remove_files(self) -> None:
@@ -223,7 +223,7 @@ class SlotLauncher:
         self.contents = contents if self.packets is None else [*contents, self.packets[:]]
         return self.contents, (self.own_ns - before_ns) // 1000
 
-    def _maybe(
+    def _run_if_permitted(
         self,
         uuid: str,
         argv: list[bytes],
@@ -239,7 +239,7 @@ class SlotLauncher:
         if is_ahead and not (self._has_permit() and self.is_clean):
             self._answer("skipped", uuid)
         else:
-            self._one(uuid, argv, changes, cwd, folder, streams, offset)
+            self._run_job(uuid, argv, changes, cwd, folder, streams, offset)
 
     def _reset_peak(self) -> None:
         try:
@@ -253,7 +253,7 @@ class SlotLauncher:
         except BlockingIOError:
             return False
 
-    def _one(
+    def _run_job(
         self,
         uuid: str,
         argv: list[bytes],
@@ -271,12 +271,12 @@ class SlotLauncher:
         try:
             pid = self._spawn(uuid, argv, changes, cwd, streams)
         except ValueError:  # a null character in an argument
-            self._could_not_start(uuid, offset, _EINVAL, "execute", "")
+            self._report_failure(uuid, offset, _EINVAL, "execute", "")
             return
         except OSError as error:
             name = error.filename
             stage = "enter the directory" if name == cwd else "execute"
-            self._could_not_start(uuid, offset, error.errno or 0, stage, launcher.as_text(name))
+            self._report_failure(uuid, offset, error.errno or 0, stage, launcher.as_text(name))
             return
         _, status, usage = os.wait4(pid, 0)
         ended_ns = time.monotonic_ns()
@@ -289,22 +289,22 @@ class SlotLauncher:
         }
         tally.add(usage, _NO_IO, is_main=True)
         alive = self._reap_others(tally)
-        tally.add_io(self.calls.of_others())
+        tally.add_io(self.calls.io_of_others())
         if "d" in streams and status == 0:
-            self._throw_output_away()
-        printed = self._put_output_away(folder or os.path.join(self.logs, uuid), streams)
+            self._discard_output()
+        printed = self._move_output(folder or os.path.join(self.logs, uuid), streams)
         contents, own_usec = self._read_counters()
         if self.peak >= 0:
             self._reset_peak()  # before the answer: a sample of the next job must not contain this one's
         answer = ("done", status, tally.totals(), own_usec, started_ns, ended_ns, *printed, alive, contents)
         self.tally = tally
         self.is_clean = not alive and not os.WIFSIGNALED(status)
-        self.outlived = (uuid, offset, answer) if alive else ()
+        self.unfinished = (uuid, offset, answer) if alive else ()
         self._note_and_answer(uuid, offset, answer)
         if ended_ns - started_ns > _LONG_NS:
-            self.calls.of_others()  # writing to a page after its write-back counts for this process
+            self.calls.io_of_others()  # writing to a page after its write-back counts for this process
 
-    def _could_not_start(self, uuid: str, offset: int, error: int, stage: str, name: str) -> None:
+    def _report_failure(self, uuid: str, offset: int, error: int, stage: str, name: str) -> None:
         self.is_clean = True
         self._note_and_answer(uuid, offset, ("failed", error, stage, name))
 
@@ -333,25 +333,25 @@ class SlotLauncher:
         except OSError:
             pass  # a full disk: a living owner gets the answer
 
-    def _end_outlived(self) -> None:
+    def _kill_leftovers(self) -> None:
         """Kills the leftovers of the last job, because the owner is gone. The groups may vanish with the last
         process in them, so this cannot be done later."""
-        self._reap_rest(_ENDING_NS)
-        if self.outlived:
+        self._reap_leftovers(_ENDING_NS)
+        if self.unfinished:
             from kill_with_owner import end_job  # type: ignore[import-not-found]
 
             end_job(self.groups, reap=lambda: self._reap_others(self.tally))
-            self._reap_rest(_REAP_PATIENCE_NS)
+            self._reap_leftovers(_REAP_TIMEOUT_NS)
 
-    def _reap_rest(self, patience_ns: int) -> tuple[Any, ...]:
+    def _reap_leftovers(self, timeout_ns: int) -> tuple[Any, ...]:
         """Waits for processes that outlived the job, and returns its totals with theirs."""
-        deadline_ns = time.monotonic_ns() + patience_ns
+        deadline_ns = time.monotonic_ns() + timeout_ns
         while (alive := self._reap_others(self.tally)) and time.monotonic_ns() < deadline_ns:
             time.sleep(0.001)
-        self.tally.add_io(self.calls.of_others())
+        self.tally.add_io(self.calls.io_of_others())
         totals: tuple[Any, ...] = self.tally.totals()
-        if self.outlived and not alive:
-            (uuid, offset, answer), self.outlived = self.outlived, ()
+        if self.unfinished and not alive:
+            (uuid, offset, answer), self.unfinished = self.unfinished, ()
             contents, own_usec = self._read_counters()
             if self.peak >= 0:  # it was reset when the main process had ended
                 before = answer[_CONTENTS][self.peak_index]
@@ -368,7 +368,7 @@ class SlotLauncher:
     ) -> int:
         os.chdir(cwd)  # every time: the directory of that name may have been replaced
         env = {**self.env, **changes, b"JOBLENS_JOB_ID": uuid.encode()}
-        program = _found(argv[0], env[b"PATH"]) if b"PATH" in changes else argv[0]
+        program = _find_program(argv[0], env[b"PATH"]) if b"PATH" in changes else argv[0]
         out = 0 if "o" in streams else self.out  # 0 is /dev/null
         err = out if "c" in streams else 0 if "e" in streams else self.err
         return os.posix_spawnp(
@@ -392,11 +392,11 @@ class SlotLauncher:
                 return True
             tally.add(usage, _NO_IO, is_main=False)
 
-    def _throw_output_away(self) -> None:
+    def _discard_output(self) -> None:
         os.ftruncate(self.out, 0)
         os.ftruncate(self.err, 0)
 
-    def _put_output_away(self, folder: str, streams: str) -> tuple[int, int, str]:
+    def _move_output(self, folder: str, streams: str) -> tuple[int, int, str]:
         """Moves the output into the folder. Most short jobs print nothing, and the same two empty files serve
         the next job."""
         sizes = os.fstat(self.out).st_size, os.fstat(self.err).st_size
@@ -408,18 +408,18 @@ class SlotLauncher:
         try:
             os.makedirs(folder, 0o700, exist_ok=True)
             for suffix, descriptor, name in files:
-                self._put_file_away(f"{self.files}.{suffix}", descriptor, os.path.join(folder, name))
+                self._move_file(f"{self.files}.{suffix}", descriptor, os.path.join(folder, name))
             fresh = [self._open(suffix) for suffix, _, _ in files]
         except OSError:
             # It cannot be stored: it must not become output of the next job.
-            self._throw_output_away()
+            self._discard_output()
             return *sizes, ""
         for (_, descriptor, _), new in zip(files, fresh, strict=True):
             os.dup2(new, descriptor, inheritable=False)
             os.close(new)
         return *sizes, folder
 
-    def _put_file_away(self, path: str, descriptor: int, kept: str) -> None:
+    def _move_file(self, path: str, descriptor: int, kept: str) -> None:
         try:
             os.rename(path, kept)
         except FileNotFoundError:  # the folder was removed: the output is still open here
@@ -437,7 +437,7 @@ class SlotLauncher:
         try:
             self.calls.write(self.socket, data)
         except OSError:
-            self.owner_is_there = False  # jobs that it sent ahead do not start
+            self.has_owner = False  # jobs that it sent ahead do not start
 
 
 def _open_ledger(path: str) -> int:
@@ -448,7 +448,7 @@ def _open_ledger(path: str) -> int:
         return -1
 
 
-def _found(program: bytes, path: bytes) -> bytes:
+def _find_program(program: bytes, path: bytes) -> bytes:
     """Returns the program's path in the job's own PATH: posix_spawnp searches the PATH of this process."""
     if b"/" in program:
         return program

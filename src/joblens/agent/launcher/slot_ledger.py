@@ -11,9 +11,9 @@ import contextlib
 import marshal
 import os
 import struct
-import time
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,9 +21,10 @@ from msgspec import Struct
 
 from joblens.agent.launcher.launch import exit_usage_of
 from joblens.agent.launcher.launcher import NOTE_BYTES, NOTE_HEAD_BYTES
-from joblens.files.private import create_with
+from joblens.files.private import create_with, names_with_suffix
 from joblens.model.jobs.job import ExitUsage, Job, Owner
 from joblens.model.values.ids import new_uuid
+from joblens.ports.clock import Clock
 
 _SUFFIX = ".ledger"
 _USED, _FREE = b"used", b"free"
@@ -103,7 +104,8 @@ class LedgerJob(Struct, frozen=True, kw_only=True):
 class SlotLedger:
     """Ledger of the owner, on the thread of the slots. Jobs run without one if no file can be made."""
 
-    def __init__(self, spool_dir: str, owner: Owner) -> None:
+    def __init__(self, spool_dir: str, owner: Owner, clock: Clock) -> None:
+        self._clock = clock
         self.name = f"slots-{new_uuid()}"
         self.path = os.path.join(spool_dir, self.name + _SUFFIX)
         self._cells: dict[str, tuple[int, int]] = {}  # uuid -> offset, pages
@@ -137,8 +139,8 @@ class SlotLedger:
         free = self._free[pages]
         offset = free[-1] if free else self._end
         cell = _head(_USED, pages, len(text)) + text
-        now_s = time.monotonic()
-        is_filled = now_s - self._filled_at_s.get(offset, 0.0) <= _REFILL_S
+        now_s = self._clock.mono_ns() / 1e9
+        is_filled = now_s - self._filled_at_s.get(offset, -inf) <= _REFILL_S
         if not is_filled:
             cell = cell.ljust(pages * NOTE_BYTES, b"\0")
         if not _is_written(self._file, cell, offset):
@@ -175,11 +177,7 @@ class SlotLedger:
 
 def ledgers(spool_dir: str) -> list[str]:
     """Returns the paths of all ledgers."""
-    try:
-        names = os.listdir(spool_dir)
-    except OSError:
-        return []
-    return [os.path.join(spool_dir, name) for name in names if name.endswith(_SUFFIX)]
+    return [os.path.join(spool_dir, name + _SUFFIX) for name in names_with_suffix(spool_dir, _SUFFIX)]
 
 
 def ledger_owner(path: str) -> Owner | None:
@@ -191,10 +189,10 @@ def ledger_owner(path: str) -> Owner | None:
     return None
 
 
-def jobs_begun(path: str) -> list[LedgerJob]:
+def started_jobs(path: str) -> list[LedgerJob]:
     """Returns the jobs whose end may not be in the store."""
     with _opened(path) as file:
-        return list(_jobs_begun(file, path)) if file >= 0 else []
+        return list(_started_jobs(file, path)) if file >= 0 else []
 
 
 @contextlib.contextmanager
@@ -211,14 +209,14 @@ def _opened(path: str) -> Iterator[int]:
         os.close(file)
 
 
-def read_again(job: LedgerJob) -> LedgerJob:
+def reload_job(job: LedgerJob) -> LedgerJob:
     """Returns the job as it is now: its end may have been noted since."""
     with _opened(job.path) as file:
         found = _job_at(file, job.path, job.offset) if file >= 0 else None
     return found if found is not None and found.uuid == job.uuid else job
 
 
-def _jobs_begun(file: int, path: str) -> Iterator[LedgerJob]:
+def _started_jobs(file: int, path: str) -> Iterator[LedgerJob]:
     offset = NOTE_BYTES
     while len(head := os.pread(file, _HEAD_BYTES, offset)) == _HEAD_BYTES:
         _, pages, _ = _HEAD.unpack(head)
@@ -271,10 +269,10 @@ def _is_written(file: int, data: bytes, offset: int) -> bool:
         return False
 
 
-_LEFT_OUTCOME_SUFFIX = ".outcome"
+_OUTCOME_SUFFIX = ".outcome"
 
 
-class LeftOutcome(Struct, frozen=True):
+class LauncherOutcome(Struct, frozen=True):
     wait_status: int | None
     reaped: ExitUsage
     ended_at_us: int
@@ -285,34 +283,30 @@ class LeftOutcome(Struct, frozen=True):
 
 
 def outcome_path(spool_dir: str, uuid: str) -> str:
-    return os.path.join(spool_dir, uuid + _LEFT_OUTCOME_SUFFIX)
+    return os.path.join(spool_dir, uuid + _OUTCOME_SUFFIX)
 
 
-def left_outcomes(spool_dir: str) -> list[str]:
+def jobs_with_outcome(spool_dir: str) -> list[str]:
     """Returns the uuids of jobs with such a file."""
-    try:
-        names = os.listdir(spool_dir)
-    except OSError:
-        return []
-    return [name.removesuffix(_LEFT_OUTCOME_SUFFIX) for name in names if name.endswith(_LEFT_OUTCOME_SUFFIX)]
+    return names_with_suffix(spool_dir, _OUTCOME_SUFFIX)
 
 
-def read_left_outcome(spool_dir: str, uuid: str, slot_job: LedgerJob | None) -> LeftOutcome | None:
+def read_launcher_outcome(spool_dir: str, uuid: str, slot_job: LedgerJob | None) -> LauncherOutcome | None:
     """Returns None if there is none, or if another version wrote it in an unknown form. `slot_job`: the job
     as in a ledger."""
     return _read_file(spool_dir, uuid) or _outcome_in_ledger(slot_job)
 
 
-def _outcome_in_ledger(job: LedgerJob | None) -> LeftOutcome | None:
+def _outcome_in_ledger(job: LedgerJob | None) -> LauncherOutcome | None:
     if job is None or job.end is None or isinstance(job.end.report, StartFailed):
         return None
     done = job.end.report
     ended_at_us = job.begin.at_us + (done.ended_ns - job.begin.mono_ns) // 1000
     reaped = exit_usage_of(done.totals)
-    return LeftOutcome(done.wait_status, reaped, ended_at_us, done.ended_ns, done.logs_dir, slot_job=job)
+    return LauncherOutcome(done.wait_status, reaped, ended_at_us, done.ended_ns, done.logs_dir, slot_job=job)
 
 
-def _read_file(spool_dir: str, uuid: str) -> LeftOutcome | None:
+def _read_file(spool_dir: str, uuid: str) -> LauncherOutcome | None:
     try:
         with open(outcome_path(spool_dir, uuid), encoding="ascii", errors="surrogateescape") as file:
             status, totals, ended_at_us, ended_ns, logs_dir, *others = ast.literal_eval(file.read())
@@ -320,6 +314,6 @@ def _read_file(spool_dir: str, uuid: str) -> LeftOutcome | None:
             return None
         # Launchers of earlier versions noted no counters.
         counters = msgspec.convert(others[0] if others else {}, dict[str, bytes])
-        return LeftOutcome(status, exit_usage_of(totals), ended_at_us, ended_ns, logs_dir, counters)
+        return LauncherOutcome(status, exit_usage_of(totals), ended_at_us, ended_ns, logs_dir, counters)
     except (OSError, ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None  # MsgspecError is a ValueError, too

@@ -32,11 +32,11 @@ _ROUNDS = 50
 _PAUSE_S = 0.01
 
 
-def end_marked(uuid: str) -> bool:
+def kill_marked(uuid: str) -> bool:
     """Kills processes with the job's mark until a scan finds none, including new ones. Returns whether there
     were any."""
     for round_ in range(_ROUNDS):
-        if not _kill_each(uuid):
+        if not _kill_marked_once(uuid):
             return round_ > 0
         time.sleep(_PAUSE_S)
     return True
@@ -48,7 +48,7 @@ def marked_processes(uuid: str) -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and _has_mark(int(name), mark)]
 
 
-def _kill_each(uuid: str) -> int:
+def _kill_marked_once(uuid: str) -> int:
     mark = f"{JOB_ID_VARIABLE}={uuid}".encode()
     killed = 0
     for pid in marked_processes(uuid):
@@ -100,22 +100,22 @@ class JobProcesses:
     def __init__(self) -> None:
         self.groups: JobGroups | None = None
         self.meter: JobMeter | None = None
-        self._seen: list[int] = []
+        self._recent: list[int] = []
         self._read_at_s = 0.0
 
-    def seen(self) -> list[int]:
+    def recent_pids(self) -> list[int]:
         """Returns the live processes, up to 10 ms old: for instruments, not for signals."""
         now_s = time.monotonic()
         if now_s - self._read_at_s > _CACHE_S:
-            self._seen = self.pids()
+            self._recent = self.pids()
             self._read_at_s = now_s
-        return self._seen
+        return self._recent
 
     def pids(self) -> list[int]:
         """Returns all live processes of the job."""
         if self.groups is not None:
             return self.groups.pids()
-        return self.meter.living() if self.meter is not None else []
+        return self.meter.live_pids() if self.meter is not None else []
 
     def signal(self, number: int) -> None:
         if self.groups is not None:
@@ -205,7 +205,7 @@ class Accountant:
         return self._factory
 
     @property
-    def why_not(self) -> str:
+    def accounting_gap(self) -> str:
         """Returns why jobs of this process are not measured and limited by control groups with all
         controllers. Empty: they are, unless systemd refuses a scope later."""
         if not self._lacks_memory() or self.needs_scope(Accounting.AUTO):
@@ -213,8 +213,8 @@ class Accountant:
         return self._why_no_scope or str(self._unavailable or "") or self._memory_gap()
 
     def reason_for(self, job: Job) -> str:
-        """Returns `why_not` for the record of a started job; empty if the process tree was requested."""
-        return "" if job.accounting is Accounting.PROCESS_TREE else self.why_not
+        """Returns the gap for the record of a started job; empty if the process tree was requested."""
+        return "" if job.accounting is Accounting.PROCESS_TREE else self.accounting_gap
 
     def groups_for_process(self, name: str, accounting: Accounting, pid: int | None) -> JobGroups | None:
         """Returns new control groups for jobs that `pid` will start, a launcher of ours without a job, or
@@ -240,7 +240,7 @@ class Accountant:
             self._warn_of_wrong_parent(error)
             return None
 
-    def give_up_groups(self, reason: str) -> None:
+    def disable_groups(self, reason: str) -> None:
         """Switches to the process tree, because no job can run in the groups that were made."""
         if self._factory is not None:
             self._factory.close()
@@ -259,7 +259,7 @@ class Accountant:
 
     def _refuse_when_required(self, accounting: Accounting) -> None:
         if accounting is Accounting.CGROUP:
-            raise AccountingUnavailable(self.why_not, hint=GROUP_HINT)
+            raise AccountingUnavailable(self.accounting_gap, hint=GROUP_HINT)
 
     def _factory_in_scope(self, pid: int) -> GroupFactory | None:
         """Moves the process into the scope. Returns None if no scope is needed or available."""
@@ -269,7 +269,7 @@ class Accountant:
         from joblens.agent.cgroups.systemd_scope import is_alive
 
         try:
-            return self._scope.take_in(pid)
+            return self._scope.add_process(pid)
         except (OSError, AccountingUnavailable, ManagerError, ProbeError) as error:
             if not is_alive(pid):
                 raise LaunchError(f"the launcher ended before it was ready for a job ({error})") from error
@@ -339,28 +339,28 @@ class Accountant:
 
 def limit(job: Job, groups: JobGroups | None) -> Limits:
     """Sets limits that the kernel can enforce. Returns how each limit is enforced."""
-    asked = job.requirements
+    needs = job.requirements
     placed = bind_to_cpus(job)
     if not job.enforce:
         return placed
     if not job.limits_resources:
-        asked = Requirements(pids=asked.pids, timeout_s=asked.timeout_s)
+        needs = Requirements(pids=needs.pids, timeout_s=needs.timeout_s)
     by: dict[str, str] = dict(placed.enforced_by)
     if groups is not None:
-        by.update(groups.set_limits(asked.cpus, asked.memory_bytes, asked.pids))
+        by.update(groups.set_limits(needs.cpus, needs.memory_bytes, needs.pids))
     affinity = placed.affinity
     memory = pids = None
-    if asked.memory_bytes is not None and "memory" not in by:
-        memory = asked.memory_bytes
+    if needs.memory_bytes is not None and "memory" not in by:
+        memory = needs.memory_bytes
         by["memory"] = BY_WATCHING
-    if asked.pids is not None and "pids" not in by:
-        pids = asked.pids
+    if needs.pids is not None and "pids" not in by:
+        pids = needs.pids
         by["pids"] = BY_WATCHING
-    if asked.cpus is not None and "cpus" not in by:
-        affinity = _some_cpus(asked.cpus, affinity) or affinity
+    if needs.cpus is not None and "cpus" not in by:
+        affinity = _choose_cpus(needs.cpus, affinity) or affinity
         if affinity is not None:
             by["cpus"] = f"{BY_AFFINITY} ({len(affinity)} whole CPU{'' if len(affinity) == 1 else 's'})"
-    if asked.timeout_s is not None:
+    if needs.timeout_s is not None:
         by["timeout"] = BY_TIMER
     return Limits(
         enforced_by=by,
@@ -380,7 +380,7 @@ def bind_to_cpus(job: Job) -> Limits:
     return Limits(enforced_by={"cpu_list": BY_AFFINITY}, affinity=parse_cpu_list(job.cpu_list))
 
 
-def _some_cpus(cpus: float, among: Sequence[int] | None = None) -> tuple[int, ...] | None:
+def _choose_cpus(cpus: float, among: Sequence[int] | None = None) -> tuple[int, ...] | None:
     """Returns whole CPUs, starting at an offset by pid so that several jobs do not share the first."""
     allowed = sorted(among or os.sched_getaffinity(0))
     wanted = max(1, -int(-cpus // 1))

@@ -171,7 +171,7 @@ class JobMeter:
                 scan_all()  # of a process tree
             totals = self.probe.read()
             self.is_idle = not final and self._has_not_run(totals)
-            fields = self._beside(self.others.read(is_idle=self.is_idle), totals)
+            fields = self._since_base(self.others.read(is_idle=self.is_idle), totals)
             if final and not continues:
                 self._add_io(fields, {}, reaped)
             elif self.details is not None:
@@ -185,7 +185,7 @@ class JobMeter:
                     cost_ns = time.thread_time_ns() - cpu_before_ns
                     self._details_due_ns = mono_ns + pause_ns(cost_ns)
             self.has_end = final
-            return self._put_together(fields, reaped, at_us, mono_ns)
+            return self._build_sample(fields, reaped, at_us, mono_ns)
 
     def _read_processes(self, details: "Probe") -> dict[str, Any]:
         """Keeps the reading once each process had its turn, for as long as none of them runs."""
@@ -206,14 +206,14 @@ class JobMeter:
         only once, for a stored sample."""
         with self._lock:
             at_us, mono_ns = self._clock.now_us(), self._clock.mono_ns()
-            return self._put_together(self._since_start(self.probe.read()), reaped, at_us, mono_ns)
+            return self._build_sample(self._since_start(self.probe.read()), reaped, at_us, mono_ns)
 
-    def beside(self) -> dict[str, Any]:
+    def read_others(self) -> dict[str, Any]:
         """Returns the last readings beyond the totals, when no process is left to count."""
         with self._lock:
-            return {**self._beside(self.others.read(), {}), **self._host.read()}
+            return {**self._since_base(self.others.read(), {}), **self._host.read()}
 
-    def living(self) -> list[int]:
+    def live_pids(self) -> list[int]:
         """Returns the job's processes if only the process tree contains them."""
         with self._lock:
             pids: list[int] = self.probe.descendants()  # type: ignore[attr-defined]
@@ -226,17 +226,17 @@ class JobMeter:
         if self.details is not None:
             self.details.close()
 
-    def _put_together(self, fields: dict[str, Any], reaped: ExitUsage, at_us: int, mono_ns: int) -> Sample:
+    def _build_sample(self, fields: dict[str, Any], reaped: ExitUsage, at_us: int, mono_ns: int) -> Sample:
         if not self._probe_counts_reaped:
             self._add_reaped(fields, reaped)
         fields.update(self._host.read())
         return Sample(at_us=at_us, elapsed_us=(mono_ns - self._start_mono_ns) // 1000, **fields)
 
-    def _beside(self, others: dict[str, Any], totals: dict[str, Any]) -> dict[str, Any]:
+    def _since_base(self, others: dict[str, Any], totals: dict[str, Any]) -> dict[str, Any]:
         """Returns both since the start; totals take precedence."""
         fields = self._since_start({**others, **totals})
         if self._last_values:
-            self._go_on(fields, others)
+            self._continue_counters(fields, others)
         return fields
 
     def _since_start(self, reading: dict[str, Any]) -> dict[str, Any]:
@@ -249,7 +249,7 @@ class JobMeter:
             reading.pop("devices", None)
         return reading
 
-    def _go_on(self, fields: dict[str, Any], others: Mapping[str, Any]) -> None:
+    def _continue_counters(self, fields: dict[str, Any], others: Mapping[str, Any]) -> None:
         """Continues counters that restarted with this process at their last value."""
         for name, seen in self._last_values.items():
             if name in others and fields[name] < seen:
@@ -267,7 +267,7 @@ class JobMeter:
             if name in fields or done is None or (living and name not in living):
                 continue  # the group's own counter is better, or a part is unknown
             alive = max(0, living[name] - self._io_base.get(name, 0)) if living else 0
-            fields[name] = self._never_back(name, done + alive)
+            fields[name] = self._keep_monotonic(name, done + alive)
 
     def _add_reaped(self, fields: dict[str, Any], reaped: ExitUsage) -> None:
         for name, done in (
@@ -276,16 +276,16 @@ class JobMeter:
             ("faults_minor", reaped.faults_minor),
             ("faults_major", reaped.faults_major),
         ):
-            fields[name] = self._never_back(name, fields.get(name, 0) + done)
+            fields[name] = self._keep_monotonic(name, fields.get(name, 0) + done)
         fields["cpu_total_usec"] = fields["cpu_user_usec"] + fields["cpu_system_usec"]
         for name in IO_FIELDS:
             if name in fields:
                 done = getattr(reaped, name)
-                fields[name] = self._never_back(name, fields[name] + (done or 0))
+                fields[name] = self._keep_monotonic(name, fields[name] + (done or 0))
                 if done is None and not fields[name]:
                     del fields[name]  # ended processes did some I/O, of unknown size
 
-    def _never_back(self, name: str, value: int) -> int:
+    def _keep_monotonic(self, name: str, value: int) -> int:
         # A process that ends between two readings is briefly in neither; a counter must not decrease.
         highest = max(value, self._high.get(name, 0))
         self._high[name] = highest
@@ -366,7 +366,7 @@ class Measurement:
         sample = self._read(reaped)
         if sample is not None:
             self._details.tick(is_idle=self.meter.is_idle)
-            self._keep(sample)  # last: it may wake the recorder, which needs the interpreter too
+            self._store(sample)  # last: it may wake the recorder, which needs the interpreter too
         return sample
 
     def peek(self, reaped: ExitUsage) -> Sample | None:
@@ -383,7 +383,7 @@ class Measurement:
         the measurement ends, not the job."""
         last = self._read(reaped, final=True, continues=continues)
         if last is not None:
-            self._keep(last)
+            self._store(last)
             self._details.tick(final=True)
         return last
 
@@ -397,7 +397,7 @@ class Measurement:
         except ProbeError:
             return None
 
-    def _keep(self, sample: Sample) -> None:
+    def _store(self, sample: Sample) -> None:
         if not self._job.monitor:
             self.summary.add_unstored(sample)  # the first and the last sample give the totals
             return

@@ -66,7 +66,7 @@ class Origins(Struct, frozen=True):
         return Origins(self.sources, self.unknown, {*self.lower_bounds, *GROWING}, has_end=False)
 
 
-class Printed(Struct, frozen=True):
+class JobOutput(Struct, frozen=True):
     """Size and end of the job's output; None: it was not recorded."""
 
     stdout_bytes: int | None = None
@@ -87,7 +87,9 @@ def outcome_of(
     """`meter` None: there are only samples. `complete` adds numbers of other sources. `origins`: of samples
     that no meter took."""
     samples = summary.samples
-    printed = Printed(output.stdout_bytes, output.stderr_bytes, output.stderr_tail) if output else Printed()
+    printed = JobOutput()
+    if output is not None:
+        printed = JobOutput(output.stdout_bytes, output.stderr_bytes, output.stderr_tail)
     outcome = measured_outcome(record, ending, samples, summary.count, origins or origins_of(meter), printed)
     if complete is not None:
         outcome = complete(outcome)
@@ -102,7 +104,7 @@ def measured_outcome(
     samples: Sequence[Sample],
     sample_count: int,
     origins: Origins,
-    printed: Printed,
+    output: JobOutput,
 ) -> Outcome:
     """Returns how the job ended and what it used. `samples` may be a selection."""
     assert record.attempt is not None
@@ -123,7 +125,7 @@ def measured_outcome(
 
         usage = with_co2(usage, record.job.grid_co2_g_per_kwh)
     outcome = verdict(ending, usage, record.job)
-    tail = redact_text(printed.stderr_tail()) if outcome.status is not Status.SUCCESS else ""
+    tail = redact_text(output.stderr_tail()) if outcome.status is not Status.SUCCESS else ""
     return replace(
         outcome,
         error=_with_last_line(outcome, tail) if tail else outcome.error,
@@ -131,8 +133,8 @@ def measured_outcome(
         samples=sample_count,
         sampling_interval_s=real_spacing_s(samples, sample_count),
         leftovers=ending.leftovers,
-        stdout_bytes=printed.stdout_bytes,
-        stderr_bytes=printed.stderr_bytes,
+        stdout_bytes=output.stdout_bytes,
+        stderr_bytes=output.stderr_bytes,
         stderr_tail=tail,
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from joblens.agent.cgroups.placement import is_slot_group
 from joblens.agent.measuring.meter import COUNTERS, devices_since
-from joblens.agent.runtime.ownership import is_here, is_within_reach
+from joblens.agent.runtime.ownership import has_valid_pid, is_local
 from joblens.files.processes import is_running
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.job import Attempt, Record
@@ -107,18 +107,18 @@ class SlotNumbers:
             else 0
             for name, value in reading.items()
         }
-        self._set_charged(fields, self._held_since(reading))
+        self._set_charged(fields, self._other_memory(reading))
         if not was_sampled:
             # The number of processes is unknown, and was not 0.
             for name in _COUNTED_BY_SCANS:
                 fields.pop(name, None)
         if own_usec and "cpu_total_usec" in fields:
-            _take_off(fields, own_usec)
+            _subtract_launcher(fields, own_usec)
         if fields.get("devices"):
             fields["devices"] = devices_since(fields["devices"], base.get("devices") or {})
         return fields
 
-    def _held_since(self, reading: Mapping[str, Any]) -> int:
+    def _other_memory(self, reading: Mapping[str, Any]) -> int:
         """Returns memory that is not the job's. The kernel frees some memory of an ended job late, mainly
         page tables: memory that is in the base and no longer charged was of that kind. Pages charged in
         advance belong to the next job once they are used."""
@@ -157,7 +157,7 @@ class SlotNumbers:
         return reasons
 
 
-def _take_off(fields: dict[str, Any], own_usec: int) -> None:
+def _subtract_launcher(fields: dict[str, Any], own_usec: int) -> None:
     """Subtracts the launcher's CPU time, split in the proportion of user and system time."""
     whole = fields["cpu_total_usec"]
     total = fields["cpu_total_usec"] = max(0, whole - own_usec)
@@ -167,7 +167,7 @@ def _take_off(fields: dict[str, Any], own_usec: int) -> None:
         fields["cpu_system_usec"] = total - user
 
 
-def never_back(fields: dict[str, Any], before: Callable[[str], int | None]) -> None:
+def keep_monotonic(fields: dict[str, Any], before: Callable[[str], int | None]) -> None:
     """Keeps counters from decreasing. A process that ends between two readings is briefly in neither."""
     for name in COUNTERS & fields.keys():
         seen = before(name)
@@ -213,7 +213,7 @@ class LiveReadings:
         self.forget_others(())
 
     def _open(self, attempt: Attempt) -> "Probe | None":
-        if not is_here(attempt.owner, self._host) or not is_within_reach(attempt.owner, self._host):
+        if not is_local(attempt.owner, self._host) or not has_valid_pid(attempt.owner, self._host):
             return None
         groups = {key: path for key, path in attempt.groups.items() if os.path.isdir(path)}
         with suppress(ProbeError, OSError):

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -27,6 +26,7 @@ from joblens.agent.nodes.protocol import (
     join_or_follow,
     write_prolog,
 )
+from joblens.agent.runtime.loop import mono_s
 from joblens.engine.life.job_life import EndCause
 from joblens.model.jobs.details import Details, NodePart, NodeTable
 from joblens.model.jobs.job import USAGE_NUMBERS, Job, Outcome, Status, Usage
@@ -35,7 +35,7 @@ from joblens.ports.cluster import NodeAgents, NodeProcesses
 from joblens.probes.proc.several_trees import SeveralTrees
 
 # A request applies to each node: the node that needed the most counts.
-_OF_THE_LARGEST = frozenset(
+_LARGEST_NODE_NUMBERS = frozenset(
     {
         "memory_peak_bytes",
         "memory_kernel_peak_bytes",
@@ -49,7 +49,7 @@ _OF_THE_LARGEST = frozenset(
 )
 _PEAK = "memory_peak"
 # Known of a process only when it is waited for, unless its group counts them.
-_OF_THE_WAITED_FOR = (
+_REAPED_NUMBERS = (
     "memory_largest_process_bytes",
     "io_call_read_bytes",
     "io_call_write_bytes",
@@ -61,14 +61,14 @@ _OF_THE_WAITED_FOR = (
 _BYTES = ("io_read_bytes", "io_write_bytes")
 
 
-def with_tasks(usage: Usage) -> Usage:
+def with_lower_bounds(usage: Usage) -> Usage:
     """Returns the usage of a node where the cluster's own daemon has waited for some of its processes."""
-    missed = _OF_THE_WAITED_FOR if usage.io_read_ops is not None else (*_OF_THE_WAITED_FOR, *_BYTES)
+    missed = _REAPED_NUMBERS if usage.io_read_ops is not None else (*_REAPED_NUMBERS, *_BYTES)
     lower = {*usage.lower_bounds, *(name for name in missed if getattr(usage, name) is not None)}
     return replace(usage, lower_bounds=tuple(name for name in USAGE_NUMBERS if name in lower))
 
 
-def merged_usage(first: Usage, others: Sequence[NodePart]) -> Usage:
+def merge_usage(first: Usage, others: Sequence[NodePart]) -> Usage:
     """Returns the sum over all nodes, but the memory of the largest node. `first`: of the node where its
     command ran. A number that is unknown on some node is a lower bound."""
     # A node without any process of the job has nothing to report.
@@ -80,7 +80,7 @@ def merged_usage(first: Usage, others: Sequence[NodePart]) -> Usage:
         known = [value for usage in usages if (value := getattr(usage, name)) is not None]
         if not known:
             continue
-        numbers[name] = max(known) if name in _OF_THE_LARGEST else sum(known)
+        numbers[name] = max(known) if name in _LARGEST_NODE_NUMBERS else sum(known)
         is_complete = are_all_known and len(known) == len(usages)
         if not is_complete or any(name in usage.lower_bounds for usage in usages):
             lower.add(name)
@@ -113,7 +113,7 @@ def _merged_sources(sources: dict[str, str], first: Usage, others: Sequence[Node
 
 
 _READY_S = 20.0  # for agents to start, before the job is started without them
-_LAST_WORDS_S = 10.0
+_LAST_REPORT_S = 10.0
 _TABLE_EVERY_S = 5.0
 _PROLOG = "SLURM_TASK_PROLOG"
 _FILES = ("prolog", "nodes", "doors")
@@ -134,11 +134,11 @@ class MultiNodeJob:
         *,
         agent_module: str,
         cgroup_parent: str | None = None,
-        is_seen_by_all: bool = False,
+        is_shared: bool = False,
     ) -> None:
-        """`agent_module` runs on each of the other nodes. `folder`: for a few small files; `is_seen_by_all`:
+        """`agent_module` runs on each of the other nodes. `folder`: for a few small files; `is_shared`:
         every node has it."""
-        self._is_seen_by_all = is_seen_by_all
+        self._is_shared = is_shared
         self._job = job
         self._agents = agents
         self._agent_module = agent_module
@@ -176,7 +176,7 @@ class MultiNodeJob:
             self._wait_until_ready()
             env |= self._node_variables()
         # Slurm fails tasks that do not find their prolog: it has to exist on every node they may run on.
-        if is_slurm and not self._why_no_prolog and self._is_seen_everywhere():
+        if is_slurm and not self._why_no_prolog and self._is_prolog_everywhere():
             env[_PROLOG] = prolog
         return replace(plan, env={**plan.env, **env})
 
@@ -245,18 +245,18 @@ class MultiNodeJob:
             self._changed.notify_all()
 
     def _wait_until_ready(self) -> None:
-        deadline_s = time.monotonic() + _READY_S
+        deadline_s = mono_s(self._clock) + _READY_S
         with self._changed:
             while not self._is_silent and len(self._reports) < len(self._others):
-                left_s = deadline_s - time.monotonic()
+                left_s = deadline_s - mono_s(self._clock)
                 if left_s <= 0:
                     return
                 self._changed.wait(left_s)
 
-    def _is_seen_everywhere(self) -> bool:
+    def _is_prolog_everywhere(self) -> bool:
         """Returns whether every node of the allocation has the prolog, whether the job uses that node or
         not."""
-        if self._is_seen_by_all:
+        if self._is_shared:
             return True
         seen = {node for node, report in self._reports.items() if report.has_prolog}
         return seen >= set(self._agents.allocation.nodes) - {self._here}
@@ -282,7 +282,7 @@ class MultiNodeJob:
 
     def kill(self) -> None:
         """Kills the job's processes on the other nodes."""
-        self._say(KILL)
+        self._send(KILL)
 
     # ---- the end ---------------------------------------------------------------------------------------
 
@@ -290,20 +290,20 @@ class MultiNodeJob:
         """Takes the last readings of all nodes, after the end of the command."""
         if self._door is not None:
             self._door.close()
-        self._say(END)
-        deadline_s = time.monotonic() + _LAST_WORDS_S
+        self._send(END)
+        deadline_s = mono_s(self._clock) + _LAST_REPORT_S
         with self._changed:
             while not self._is_silent and not all(report.is_final for report in self._all_reports()):
-                left_s = deadline_s - time.monotonic()
+                left_s = deadline_s - mono_s(self._clock)
                 if left_s <= 0:
                     break
                 self._changed.wait(left_s)
 
-    def completed(self, outcome: Outcome) -> Outcome:
+    def merge_nodes(self, outcome: Outcome) -> Outcome:
         """Returns the outcome of all nodes together."""
         door = self._door
         if door is not None and door.taken:
-            outcome = replace(outcome, usage=with_tasks(outcome.usage))
+            outcome = replace(outcome, usage=with_lower_bounds(outcome.usage))
         if not self._others:
             return outcome
         first = NodePart(
@@ -317,7 +317,7 @@ class MultiNodeJob:
         )
         table = self._table(first, is_over=True)
         self.details = Details(nodes=table)
-        outcome = replace(outcome, usage=merged_usage(outcome.usage, table.nodes[1:]))
+        outcome = replace(outcome, usage=merge_usage(outcome.usage, table.nodes[1:]))
         killed = [part.node for part in table.nodes[1:] if part.usage.oom_kills]
         if killed and outcome.status is Status.FAILED and outcome.reason in ("exited", "signal"):
             why = f"out of memory: killed by the kernel on {', '.join(killed)}"
@@ -329,7 +329,7 @@ class MultiNodeJob:
         if self._door is not None:
             self._door.close()
         if self._process is not None:
-            _let_go(self._process)
+            _end_agents(self._process)
         for path in self._files.values():
             with contextlib.suppress(OSError):
                 os.unlink(path)
@@ -344,8 +344,8 @@ class MultiNodeJob:
             part = replace(report.part, node=node)
             if is_over and not report.is_final:
                 part = replace(part, error="; ".join(filter(None, (part.error, self._why_missing(node)))))
-            elif is_over and self._why_unseen():
-                part = replace(part, error="; ".join(filter(None, (part.error, self._why_unseen()))))
+            elif is_over and self._why_unannounced():
+                part = replace(part, error="; ".join(filter(None, (part.error, self._why_unannounced()))))
             parts.append(part)
         return NodeTable(at_us=self._clock.now_us(), nodes=(first, *parts))
 
@@ -355,15 +355,15 @@ class MultiNodeJob:
             return f"no joblens agent started there{reason}"
         return f"the joblens agent there ended before the job{reason}"
 
-    def _why_unseen(self) -> str:
+    def _why_unannounced(self) -> str:
         """Returns why tasks on that node could not be announced, or ''."""
         if self._why_no_prolog:
             return f"its tasks were not announced: {self._why_no_prolog}"
-        if self._agents.allocation.engine == "slurm" and not self._is_seen_everywhere():
+        if self._agents.allocation.engine == "slurm" and not self._is_prolog_everywhere():
             return f"its tasks were not announced: {self._files['prolog']} is not seen on every node"
         return ""
 
-    def _say(self, word: str) -> None:
+    def _send(self, word: str) -> None:
         if self._process is None or self._process.stdin is None:
             return
         with contextlib.suppress(OSError, ValueError):
@@ -377,7 +377,7 @@ def _nodes_of(job: Job, agents: NodeAgents) -> int:
     return asked or (1 if job.queue else len(agents.allocation.nodes))
 
 
-def _let_go(process: NodeProcesses) -> None:
+def _end_agents(process: NodeProcesses) -> None:
     if process.stdin is not None:
         with contextlib.suppress(OSError):
             process.stdin.close()

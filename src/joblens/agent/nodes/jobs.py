@@ -54,5 +54,5 @@ class MultiNodeJobs:
             folder or context.spool_dir,
             agent_module=self._agent_module,
             cgroup_parent=self._parent,
-            is_seen_by_all=bool(folder),
+            is_shared=bool(folder),
         )

@@ -32,7 +32,7 @@ class NodeMeasurement:
         self._node = node
         self._clock = clock
         self._lock = threading.Lock()
-        job = _stand_in(order)
+        job = _partial_job(order)
         self._groups = accountant.groups_for_process(job.uuid, job.accounting, None)
         limits = limit(job, self._groups)
         self._watch = LimitWatch(limits.watched_memory_bytes, limits.watched_pids)
@@ -47,7 +47,7 @@ class NodeMeasurement:
             pids=self.pids,
             has_new_processes=True,
         )
-        opened = self._instruments.open(watched, leave_out=_LEFT_OUT) if self._groups else NO_INSTRUMENTS
+        opened = self._instruments.open(watched, excluded=_EXCLUDED) if self._groups else NO_INSTRUMENTS
         self._opened = opened
         self._meter = JobMeter(
             self._trees,
@@ -132,10 +132,10 @@ class NodeMeasurement:
 
 _KILL_TRIES = 20
 # Probes of single devices or processes, which need a job with an owner: the first node has their numbers.
-_LEFT_OUT = ("gpu", "endpoints", "threads", "memory")
+_EXCLUDED = ("gpu", "endpoints", "threads", "memory")
 
 
-def _stand_in(order: NodeOrder) -> Job:
+def _partial_job(order: NodeOrder) -> Job:
     """Returns the job with the fields that matter on another node."""
     limits = Requirements(cpus=order.cpus, memory_bytes=order.memory_bytes, pids=order.pids)
     return Job(

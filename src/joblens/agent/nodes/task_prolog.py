@@ -17,7 +17,7 @@ def door_name(uid: int, uuid: str, node: str) -> bytes:
     return f"\0joblens-{uid}-{uuid}-{node}".encode()
 
 
-def tell(uuid: str, wait_s: float, environ: "os._Environ[str] | dict[str, str]") -> str:
+def announce(uuid: str, wait_s: float, environ: "os._Environ[str] | dict[str, str]") -> str:
     """Announces the task. Returns the answer; '' without a listener."""
     node = environ.get("JOBLENS_NODE") or environ.get("SLURMD_NODENAME", "")
     task = environ.get("SLURM_TASK_PID") or str(os.getppid())
@@ -43,7 +43,7 @@ def tell(uuid: str, wait_s: float, environ: "os._Environ[str] | dict[str, str]")
 
 if __name__ == "__main__":
     if len(sys.argv) == 3:
-        tell(sys.argv[1], float(sys.argv[2]), os.environ)
+        announce(sys.argv[1], float(sys.argv[2]), os.environ)
     else:  # without prologs: it announces itself, and becomes the task
-        tell(sys.argv[1], float(sys.argv[2]), {**os.environ, "SLURM_TASK_PID": str(os.getpid())})
+        announce(sys.argv[1], float(sys.argv[2]), {**os.environ, "SLURM_TASK_PID": str(os.getpid())})
         os.execvp(sys.argv[3], sys.argv[3:])

@@ -56,7 +56,7 @@ class _Lookup:
         return are_unchanged(self.marks)
 
 
-class _Asked:
+class _Request:
     """Request of one job."""
 
     def __init__(self, lookup: _Lookup, *, wants_digests: bool) -> None:
@@ -87,9 +87,9 @@ class ProvenanceCollector:
         self._is_on = is_on
         self._lock = threading.Lock()
         self._lookups: dict[CommandKind, _Lookup] = {}
-        self._asked: dict[str, _Asked] = {}
+        self._requests: dict[str, _Request] = {}
         self._written: set[str] = set()  # digests that were written
-        self._wanted: deque[tuple[CommandKind, _Lookup | None, _Asked, Job] | None] = deque()
+        self._wanted: deque[tuple[CommandKind, _Lookup | None, _Request, Job] | None] = deque()
         self._wanted_count = threading.Semaphore(0)
         self._timeout_s = _TIMEOUT_S
         self._thread: threading.Thread | None = None
@@ -111,37 +111,37 @@ class ProvenanceCollector:
             wants_digests = any(each.digest is None and each.size is not None for each in job.inputs)
             if lookup.digest and not wants_digests:
                 return lookup.digest
-            asked = self._asked[job.uuid] = _Asked(lookup, wants_digests=wants_digests)
+            request = self._requests[job.uuid] = _Request(lookup, wants_digests=wants_digests)
             if is_new or wants_digests:
-                self._want((kind, lookup if is_new else None, asked, job))
+                self._want((kind, lookup if is_new else None, request, job))
                 self._start_thread()
         return lookup.digest
 
     def follow(self, uuid: str, attempt: Attempt) -> None:
         """The attempt is written; it is written again once its environment is known."""
         with self._lock:
-            asked = self._asked.get(uuid)
-            if asked is None or attempt.provenance:
+            request = self._requests.get(uuid)
+            if request is None or attempt.provenance:
                 return
-            asked.attempt = attempt
-            digest = asked.lookup.digest
+            request.attempt = attempt
+            digest = request.lookup.digest
         if digest:
-            self._write_again(uuid, asked)
+            self._write_again(uuid, request)
 
     def complete(self, record: Record) -> Record:
         """Adds the environment, and the files as the job left them."""
         job, attempt, outcome = record.job, record.attempt, record.outcome
         with self._lock:
-            asked = self._asked.pop(job.uuid, None)
+            request = self._requests.pop(job.uuid, None)
         if attempt is None or outcome is None or not self._is_on or job.attached:
             return record
-        if asked is not None:
-            asked.attempt = None
-            digest = attempt.provenance or self._awaited(asked)
+        if request is not None:
+            request.attempt = None
+            digest = attempt.provenance or self._await_digest(request)
             if digest:
                 attempt = replace(attempt, provenance=digest)
-            if asked.wants_digests and self._waits_for(asked.has_inputs):
-                outcome = replace(outcome, inputs=asked.inputs)
+            if request.wants_digests and self._wait(request.has_inputs):
+                outcome = replace(outcome, inputs=request.inputs)
         if job.outputs or (not is_of_workflow(job) and (len(job.argv) > 1 or job.is_shell)):
             from joblens.agent.provenance.parts import outputs_of
 
@@ -171,14 +171,14 @@ class ProvenanceCollector:
             return CommandKind(job.cwd, (), "", is_one_of_many=True)
         return kind
 
-    def _awaited(self, asked: _Asked) -> str:
-        lookup = asked.lookup
-        if self._waits_for(lookup.is_done):
+    def _await_digest(self, request: _Request) -> str:
+        lookup = request.lookup
+        if self._wait(lookup.is_done):
             return lookup.digest
         partial = lookup.partial
-        return "" if partial is None else self._tell(partial)
+        return "" if partial is None else self._store(partial)
 
-    def _waits_for(self, event: threading.Event) -> bool:
+    def _wait(self, event: threading.Event) -> bool:
         """Waits briefly for the lookup; the sum of all waits is bounded."""
         if event.is_set():
             return True
@@ -187,7 +187,7 @@ class ProvenanceCollector:
         self._timeout_s -= time.monotonic() - began_s
         return is_there
 
-    def _tell(self, provenance: Provenance) -> str:
+    def _store(self, provenance: Provenance) -> str:
         digest = digest_of(provenance)
         with self._lock:
             is_new = digest not in self._written
@@ -196,13 +196,13 @@ class ProvenanceCollector:
             self._recorder.put([ProvenanceSeen(digest, provenance)], can_wait=True)
         return digest
 
-    def _write_again(self, uuid: str, asked: _Asked) -> None:
-        attempt = asked.attempt
+    def _write_again(self, uuid: str, request: _Request) -> None:
+        attempt = request.attempt
         if attempt is not None:
-            write: Write = JobStarted(uuid, replace(attempt, provenance=asked.lookup.digest))
+            write: Write = JobStarted(uuid, replace(attempt, provenance=request.lookup.digest))
             self._recorder.put([write], can_wait=True)
 
-    def _want(self, wanted: tuple[CommandKind, _Lookup | None, _Asked, Job] | None) -> None:
+    def _want(self, wanted: tuple[CommandKind, _Lookup | None, _Request, Job] | None) -> None:
         self._wanted.append(wanted)
         self._wanted_count.release()
 
@@ -215,7 +215,7 @@ class ProvenanceCollector:
                 thread.start()
             except RuntimeError:  # no more threads can be started: provenance stays unknown
                 self._is_on = False
-                self._asked.clear()
+                self._requests.clear()
                 return
             self._thread = thread
 
@@ -228,19 +228,19 @@ class ProvenanceCollector:
             wanted = self._wanted.popleft()
             if wanted is None:
                 return
-            kind, lookup, asked, job = wanted
+            kind, lookup, request, job = wanted
             if lookup is not None:
                 try:
                     self._collect(parts, kind, lookup)
                 except Exception as error:  # noqa: BLE001 - the next lookups must still run
-                    lookup.digest = self._tell(Provenance(unknown={"all of it": f"{error!r}"}))
+                    lookup.digest = self._store(Provenance(unknown={"all of it": f"{error!r}"}))
                 finally:
                     lookup.is_done.set()
                 self._notify_followers(lookup)
-            if asked.wants_digests:
+            if request.wants_digests:
                 unread = (each for each in job.inputs if each.digest is None and each.size is not None)
-                asked.inputs = tuple(with_digest(each, job.cwd, self._largest) for each in unread)
-                asked.has_inputs.set()
+                request.inputs = tuple(with_digest(each, job.cwd, self._largest) for each in unread)
+                request.has_inputs.set()
 
     def _collect(self, parts: "ProvenanceParts", kind: CommandKind, lookup: _Lookup) -> None:
         marks: dict[str, Mark] = {}
@@ -251,10 +251,12 @@ class ProvenanceCollector:
         if question is not None:
             lookup.partial = found
             found = parts.with_changes(found, question, root)
-        lookup.digest = self._tell(found)
+        lookup.digest = self._store(found)
 
     def _notify_followers(self, lookup: _Lookup) -> None:
         with self._lock:
-            waiting = [(uuid, asked) for uuid, asked in self._asked.items() if asked.lookup is lookup]
-        for uuid, asked in waiting:
-            self._write_again(uuid, asked)
+            waiting = [
+                (uuid, request) for uuid, request in self._requests.items() if request.lookup is lookup
+            ]
+        for uuid, request in waiting:
+            self._write_again(uuid, request)

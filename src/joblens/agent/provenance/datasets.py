@@ -219,13 +219,13 @@ class RunDatasets:
         self._then = then
         self._wanted: SimpleQueue[int | None] = SimpleQueue()
         self._threads = 0
-        self._asked = 0
+        self._requested = 0
         self._is_closed = False
 
     def finalize(self, number: int) -> None:
-        self._asked += 1
+        self._requested += 1
         self._wanted.put(number)
-        if self._threads < min(_MOST_THREADS, self._asked):
+        if self._threads < min(_MOST_THREADS, self._requested):
             self._threads += 1
             threading.Thread(target=self._run, name="joblens-datasets", daemon=True).start()
 

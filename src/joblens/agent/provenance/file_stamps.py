@@ -47,8 +47,8 @@ class FileStamps:
         self._wanted.put(None)
 
     def _run(self) -> None:
-        while (asked := self._wanted.get()) is not None:
-            paths, then = asked
+        while (request := self._wanted.get()) is not None:
+            paths, then = request
             self._loop.call(partial(then, self._stamps(paths)))
 
     def _stamps(self, paths: tuple[str, ...]) -> tuple[FileStamp, ...]:

@@ -99,10 +99,10 @@ def outputs_of(job: Job, cwd: str, started_at_us: int, largest: int) -> tuple[Fi
     in a command outside workflows, the files that are newer than its start."""
     newest_before_ns = started_at_us * 1000 - _CLOCK_SLACK_NS
     paths: dict[str, None] = {}
-    for asked in job.outputs:
-        for path in expanded((asked,), cwd):
+    for pattern in job.outputs:
+        for path in expanded((pattern,), cwd):
             found = _plain(remembered_path(path, cwd))
-            if path == asked or (found is not None and found.st_mtime_ns >= newest_before_ns):
+            if path == pattern or (found is not None and found.st_mtime_ns >= newest_before_ns):
                 paths.setdefault(path)
     if not is_of_workflow(job) and not job.attached and job.container is None:
         for argument in _path_arguments(job.argv, is_shell=job.is_shell):

@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from joblens.model.delivery import Order
 from joblens.model.errors import CommandNotFound
@@ -16,9 +16,15 @@ class Programs:
     """Searches programs of a tool. `check_s`: time limit of a check. `failed_s`: time until a failed program
     is checked again, because it may be installed any time."""
 
-    def __init__(self, check_s: float = _CHECK_S, failed_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        check_s: float = _CHECK_S,
+        failed_s: float = 0.0,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._check_s = check_s
         self._failed_s = failed_s
+        self._now_s = now_s
         self._passed: set[tuple[str, tuple[str, ...]]] = set()
         self._failed: dict[tuple[str, tuple[str, ...]], float] = {}
 
@@ -64,16 +70,16 @@ class Programs:
         raise CommandNotFound(f"{wanted.tool} cannot run on this worker's machine: {why}{advice}")
 
     def _passes(self, program: str, arguments: tuple[str, ...]) -> bool:
-        asked = (program, arguments)
-        if asked in self._passed:
+        check = (program, arguments)
+        if check in self._passed:
             return True
-        if time.monotonic() < self._failed.get(asked, 0.0):
+        if self._now_s() < self._failed.get(check, 0.0):
             return False
         if _ends_well([program, *arguments], self._check_s):
-            self._passed.add(asked)
+            self._passed.add(check)
             return True
         if self._failed_s:
-            self._failed[asked] = time.monotonic() + self._failed_s
+            self._failed[check] = self._now_s() + self._failed_s
         return False
 
 
@@ -91,9 +97,9 @@ def _ends_well(argv: list[str], timeout_s: float) -> bool:
 
     nothing = subprocess.DEVNULL
     try:
-        asked = subprocess.run(
+        check = subprocess.run(
             argv, stdin=nothing, stdout=nothing, stderr=nothing, timeout=timeout_s, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return asked.returncode == 0
+    return check.returncode == 0

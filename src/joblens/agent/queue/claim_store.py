@@ -37,7 +37,7 @@ class ClaimStore:
         self._leftovers = leftovers
         self._notifier = notifier
         self._log = log
-        self._last_patient_s = 0.0
+        self._last_overdue_s = 0.0
 
     def _now_s(self) -> float:
         return self._context.clock.boot_ns() / 1e9
@@ -63,22 +63,22 @@ class ClaimStore:
             info = replace(info, queues=tuple(queue for queue in waiting if is_for_any_worker(queue)))
         if not info.queues:
             return []
-        patient = self._claim_patient(info, request, deliveries)
-        limit = request.limit - len(patient)
+        overdue = self._claim_overdue(info, request, deliveries)
+        limit = request.limit - len(overdue)
         if limit <= 0:
-            return patient
+            return overdue
         older_than_s = request.older_than_s
         more = deliveries.claim_waiting(
             info, limit, lease_s, older_than_s=older_than_s, capacity=request.free
         )
-        return [*patient, *more]
+        return [*overdue, *more]
 
-    def _claim_patient(self, info: WorkerInfo, request: ClaimRequest, deliveries: Deliveries) -> list[Claim]:
+    def _claim_overdue(self, info: WorkerInfo, request: ClaimRequest, deliveries: Deliveries) -> list[Claim]:
         """Claims a job that has waited for long: capacity is kept free, so that smaller jobs do not overtake
         it indefinitely."""
-        if request.total is None or self._now_s() - self._last_patient_s <= _MAX_OVERTAKE_S / 2:
+        if request.total is None or self._now_s() - self._last_overdue_s <= _MAX_OVERTAKE_S / 2:
             return []
-        self._last_patient_s = self._now_s()
+        self._last_overdue_s = self._now_s()
         older_than_s = max(request.older_than_s, _MAX_OVERTAKE_S)
         return deliveries.claim_waiting(
             info, 1, self._plan.lease_s, older_than_s=older_than_s, capacity=request.total

@@ -47,7 +47,7 @@ class ClaimedJob(Struct, frozen=True):
         return Demand(self.claim.job.requirements, self.weight, self.is_plain)
 
     @property
-    def prints_elsewhere(self) -> bool:
+    def has_other_folder(self) -> bool:
         """Returns whether the requested folder is unreachable from here."""
         meant = self.claim.ticket.order.folder
         return bool(meant) and self.attempt.folder != meant
@@ -86,7 +86,7 @@ class ClaimedJobs:
         self._logs_dir = logs_dir
         self._elsewhere = elsewhere
         self._accounting = accounting
-        self._programs = Programs(_CHECK_S, _FAILED_S)
+        self._programs = Programs(_CHECK_S, _FAILED_S, now_s)
         self._claimed: dict[tuple[str, str], str] = {}  # folder and run -> the folder that it may use
 
     def find_programs(self, claim: Claim) -> None:
@@ -99,7 +99,7 @@ class ClaimedJobs:
         order, uuid = claim.ticket.order, claim.job.uuid
         argv = self._programs.command_of(order)
         _check_words(order)
-        meant = self._of_its_run(self.here(order.folder), claim.job)
+        meant = self._folder_of_run(self.here(order.folder), claim.job)
         folder = meant or os.path.join(self._logs_dir, uuid)
         if claim.fence > 1 and not meant:
             folder = os.path.join(folder, f"attempt-{claim.fence}")  # output of the lost attempt stays
@@ -123,7 +123,7 @@ class ClaimedJobs:
         attempt = PreparedAttempt(job, argv, _env(claim), folder, order.streams)
         return ClaimedJob(claim, attempt, work_dir, whole_cpus(job.requirements), self._is_plain(job))
 
-    def _of_its_run(self, folder: str, job: Job) -> str:
+    def _folder_of_run(self, folder: str, job: Job) -> str:
         """Returns the folder for a job of a run, or one beside it if another run uses its path here."""
         if not folder or job.run is None:
             return folder
@@ -136,13 +136,13 @@ class ClaimedJobs:
     def _within_time(self, job: Job) -> Job:
         """Limits the job to the rest of the worker's time. A job that requested as much or more could not get
         further on another worker."""
-        asked = job.requirements
-        if self._ends_at_s is None or asked.timeout_s is None or not job.enforce:
+        needs = job.requirements
+        if self._ends_at_s is None or needs.timeout_s is None or not job.enforce:
             return job
         left_s = max(1.0, self._ends_at_s - self._now_s())
-        if asked.timeout_s <= left_s:
+        if needs.timeout_s <= left_s:
             return job
-        return replace(job, requirements=replace(asked, timeout_s=left_s))
+        return replace(job, requirements=replace(needs, timeout_s=left_s))
 
     def here(self, path: str) -> str:
         """Returns the path of a folder on this machine."""
@@ -179,16 +179,16 @@ def _check_words(order: Order) -> None:
 
 def is_limited(job: Job) -> bool:
     """Returns whether the kernel or a timer has to be set up for it."""
-    asked = job.requirements
+    needs = job.requirements
     if not job.enforce:
         return False
-    limits = (asked.cpus, asked.memory_bytes, asked.pids) if job.limits_resources else (asked.pids,)
-    return asked.timeout_s is not None or any(limit is not None for limit in limits)
+    limits = (needs.cpus, needs.memory_bytes, needs.pids) if job.limits_resources else (needs.pids,)
+    return needs.timeout_s is not None or any(limit is not None for limit in limits)
 
 
-def whole_cpus(asked: Requirements) -> int:
+def whole_cpus(needs: Requirements) -> int:
     """Returns the CPUs of a job, rounded up."""
-    return max(1, -int(-(asked.cpus or 1) // 1))
+    return max(1, -int(-(needs.cpus or 1) // 1))
 
 
 def _env(claim: Claim) -> dict[str, str]:
@@ -234,9 +234,7 @@ class WorkerPlan(Struct, frozen=True, kw_only=True):
     gpus: tuple[str, ...] | None = None  # to assign by name; None: not counted
     ends_at_s: float | None = None  # by the monotonic clock: no job starts that would not end by then
     streams_output: bool = False  # of jobs whose folder is not on this machine, while they run
-    elsewhere: Mapping[str, str] = field(
-        default_factory=dict
-    )  # folders that are not here -> their substitutes
+    elsewhere: Mapping[str, str] = field(default_factory=dict)  # missing folders -> their substitutes
 
     def maker(self, clock: Clock) -> ClaimedJobs:
         return ClaimedJobs(

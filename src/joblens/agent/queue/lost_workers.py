@@ -12,11 +12,11 @@ from msgspec import Struct
 
 from joblens.agent.containers.job import start_removal
 from joblens.agent.containers.protocol import note_path, read_note
-from joblens.agent.measuring.accounting import end_marked
+from joblens.agent.measuring.accounting import kill_marked
 from joblens.agent.queue.store_client import AsyncStoreClient, StoreWatch
 from joblens.agent.recovery.finalization import standing_groups
 from joblens.agent.runtime.loop import Loop
-from joblens.agent.runtime.ownership import is_gone, is_here, is_within_reach
+from joblens.agent.runtime.ownership import has_valid_pid, is_gone, is_local
 from joblens.model.delivery import Holding, WorkerInfo
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Attempt, Owner, Status
@@ -32,38 +32,38 @@ def workers_ended_here(workers: Iterable[WorkerInfo], host: HostFacts) -> frozen
     return frozenset(worker.name for worker in workers if _has_ended_here(worker, host))
 
 
-def is_lost(holding: Holding, dead: frozenset[str], *, may_judge: bool) -> bool:
-    """Returns whether the holder of a ticket is lost. `dead`: workers that are known to be gone. `may_judge`:
-    the caller has had the store for a whole lease; before that, other workers may not have renewed theirs yet
-    after the same outage."""
-    return holding.worker in dead or (may_judge and holding.expired_us > 0)
+def is_lost(holding: Holding, dead: frozenset[str], *, is_conclusive: bool) -> bool:
+    """Returns whether the holder of a ticket is lost. `dead`: workers that are known to be gone.
+    `is_conclusive`: the caller has had the store for a whole lease; before that, other workers may not have
+    renewed theirs yet after the same outage."""
+    return holding.worker in dead or (is_conclusive and holding.expired_us > 0)
 
 
-def end_processes_left(uuid: str, attempt: Attempt | None, host: HostFacts) -> None:
+def kill_leftover_processes(uuid: str, attempt: Attempt | None, host: HostFacts) -> None:
     """Kills processes of an attempt whose worker is gone and whose launcher was killed as well. The groups
     have to be joblens' own, and the processes have the job's mark."""
-    if not was_left_here(attempt, host) or not is_within_reach(attempt.owner, host):
+    if not is_leftover_here(attempt, host) or not has_valid_pid(attempt.owner, host):
         return
     groups = standing_groups(attempt)
     if groups is not None:
         with contextlib.suppress(JoblensError, OSError):
             groups.kill()
             groups.remove()
-    end_marked(uuid)
+    kill_marked(uuid)
 
 
-def container_left(uuid: str, attempt: Attempt | None, spool_dir: str, host: HostFacts) -> str | None:
+def leftover_container(uuid: str, attempt: Attempt | None, spool_dir: str, host: HostFacts) -> str | None:
     """Returns the path of the note on the attempt's container, if the container may still exist."""
-    if not was_left_here(attempt, host):
+    if not is_leftover_here(attempt, host):
         return None
     path = note_path(spool_dir, uuid)
     note = read_note(path)
     return path if note is not None and note.engine and not note.is_removed else None
 
 
-def was_left_here(attempt: Attempt | None, host: HostFacts) -> TypeGuard[Attempt]:
+def is_leftover_here(attempt: Attempt | None, host: HostFacts) -> TypeGuard[Attempt]:
     """Returns whether it ran on this machine and its owner is gone."""
-    return attempt is not None and is_here(attempt.owner, host) and is_gone(attempt.owner, host)
+    return attempt is not None and is_local(attempt.owner, host) and is_gone(attempt.owner, host)
 
 
 def remove_container(uuid: str, path: str) -> None:
@@ -80,7 +80,7 @@ def _has_ended_here(worker: WorkerInfo, host: HostFacts) -> bool:
     owner = Owner(
         worker.host, worker.pid, worker.start_ticks, worker.boot_id, worker.facts.get(PID_NAMESPACE, 0)
     )
-    return is_here(owner, host) and is_within_reach(owner, host) and is_gone(owner, host)
+    return is_local(owner, host) and has_valid_pid(owner, host) and is_gone(owner, host)
 
 
 class Leftovers:
@@ -90,7 +90,7 @@ class Leftovers:
         self._spool_dir = spool_dir
         self._host = host
         self._loop = loop
-        self._asked: SimpleQueue[tuple[str, Attempt, Callable[[], None]]] = SimpleQueue()
+        self._requests: SimpleQueue[tuple[str, Attempt, Callable[[], None]]] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._waiting = 0
         self._lock = threading.Lock()
@@ -101,26 +101,26 @@ class Leftovers:
 
     def may_exist(self, attempt: Attempt | None) -> bool:
         """Returns at once."""
-        return was_left_here(attempt, self._host)
+        return is_leftover_here(attempt, self._host)
 
-    def take_away(self, uuid: str, attempt: Attempt | None, then: Callable[[], None] = lambda: None) -> None:
+    def remove(self, uuid: str, attempt: Attempt | None, then: Callable[[], None] = lambda: None) -> None:
         """Calls `then` on the loop afterwards."""
-        if not was_left_here(attempt, self._host):
+        if not is_leftover_here(attempt, self._host):
             self._loop.call(then)
             return
         with self._lock:
             self._waiting += 1
-        self._asked.put((uuid, attempt, then))
+        self._requests.put((uuid, attempt, then))
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="joblens-leftovers", daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
         while True:
-            uuid, attempt, then = self._asked.get()
+            uuid, attempt, then = self._requests.get()
             with contextlib.suppress(Exception):  # the job must not wait indefinitely for its cleanup
-                end_processes_left(uuid, attempt, self._host)
-                path = container_left(uuid, attempt, self._spool_dir, self._host)
+                kill_leftover_processes(uuid, attempt, self._host)
+                path = leftover_container(uuid, attempt, self._spool_dir, self._host)
                 if path is not None:
                     remove_container(uuid, path)
             with self._lock:
@@ -144,22 +144,22 @@ def poll_every_s(lease_s: float, workers: int = 0) -> float:
 class Journals:
     """Journals of writes that wait for the store. This one has none."""
 
-    def bring_in_own(self) -> None:
+    def replay_own(self) -> None:
         """Replays the journal of this process: others may write nothing for hours."""
 
-    def bring_in_left_behind(self) -> bool:
+    def replay_abandoned(self) -> bool:
         """Replays the journals of dead processes of this machine. Returns False if some are left."""
         return True
 
 
-class Found(Struct):
+class ScanResult(Struct):
     """Result of a scan: claims of this worker, and results of those of lost ones."""
 
     own: dict[str, int] = {}
     queued: int = 0
     lost: int = 0
     workers: set[str] = set()
-    is_more_to_come: bool = False  # leases have expired that cannot be judged yet
+    has_more: bool = False  # leases have expired without a conclusion yet
 
 
 class LostWorkers:
@@ -178,7 +178,7 @@ class LostWorkers:
         lease_s: float,
         workers: Callable[[], int],
         notify_after: Callable[[Collection[str], Deliveries], bool],
-        report: Callable[[Found], None],
+        report: Callable[[ScanResult], None],
     ) -> None:
         """`workers`: returns their number. `notify_after`: called after the end of jobs, on the client's
         thread."""
@@ -196,7 +196,7 @@ class LostWorkers:
         self._report = report
         self.is_polling = False
         self._next_scan_s = 0.0
-        self.is_more_to_come = False
+        self.has_more = False
 
     def next_wake_s(self) -> float | None:
         return self._next_scan_s
@@ -208,41 +208,41 @@ class LostWorkers:
             self.is_polling = True
             self._client.ask(self._scan, self._has_scanned, self._scan_failed)
 
-    def _scan(self, deliveries: Deliveries) -> Found:
+    def _scan(self, deliveries: Deliveries) -> ScanResult:
         holdings = self._holdings(deliveries)
-        found = Found({one.uuid: one.fence for one in holdings if one.worker == self._me}, workers=set())
-        self._journals.bring_in_own()  # the store answers
+        found = ScanResult({one.uuid: one.fence for one in holdings if one.worker == self._me}, workers=set())
+        self._journals.replay_own()  # the store answers
         others = [one for one in holdings if one.worker != self._me]
         if not others:
             return found
         dead = workers_ended_here(deliveries.workers(host=self._info.host), self._host)
         if any(one.worker in dead for one in others):
             # It may have ended jobs whose outcome is not in the store.
-            if not self._journals.bring_in_left_behind():
+            if not self._journals.replay_abandoned():
                 dead = frozenset()  # then by their leases
             others = [one for one in self._holdings(deliveries) if one.worker != self._me]
         self._take_back(others, dead, deliveries, found)
         return found
 
     def _holdings(self, deliveries: Deliveries) -> list[Holding]:
-        self._watch.answered(deliveries.now_us())
+        self._watch.note_answer(deliveries.now_us())
         holdings = deliveries.holdings(near=self._info)
         if any(one.worker != self._me for one in holdings):  # it may have hung in between
-            self._watch.answered(deliveries.now_us())
+            self._watch.note_answer(deliveries.now_us())
         return holdings
 
     def _take_back(
-        self, others: Sequence[Holding], dead: frozenset[str], deliveries: Deliveries, found: Found
+        self, others: Sequence[Holding], dead: frozenset[str], deliveries: Deliveries, found: ScanResult
     ) -> None:
         for holding in others:
-            if is_lost(holding, dead, may_judge=self._watch.may_judge):
+            if is_lost(holding, dead, is_conclusive=self._watch.is_conclusive):
                 self._take_one_back(holding, deliveries, found)
-                self._watch.answered(deliveries.now_us())  # it may have hung in between
+                self._watch.note_answer(deliveries.now_us())  # it may have hung in between
             elif holding.expired_us > 0:
-                found.is_more_to_come = True
+                found.has_more = True
 
-    def _take_one_back(self, holding: Holding, deliveries: Deliveries, found: Found) -> None:
-        self._leftovers.take_away(holding.uuid, holding.attempt)
+    def _take_one_back(self, holding: Holding, deliveries: Deliveries, found: ScanResult) -> None:
+        self._leftovers.remove(holding.uuid, holding.attempt)
         status = deliveries.take_back(holding.uuid, holding.fence)
         if status is None:
             return  # another process has done it, or the job has ended
@@ -253,9 +253,9 @@ class LostWorkers:
             found.lost += status is Status.LOST
             self._notify_after({holding.uuid}, deliveries)
 
-    def _has_scanned(self, found: Found) -> None:
+    def _has_scanned(self, found: ScanResult) -> None:
         self.is_polling = False
-        self.is_more_to_come = found.is_more_to_come
+        self.has_more = found.has_more
         self._report(found)
 
     def _scan_failed(self) -> None:
@@ -274,22 +274,22 @@ class RunLostTickets:
     def take_back_expired(self, own: Collection[str], deliveries: Deliveries) -> int:
         """Takes back tickets whose leases have expired or whose workers are known to be gone from this
         machine. Returns their number."""
-        held = self._held(own, deliveries)
+        held = self._holdings(own, deliveries)
         if not held:
             return 0
         dead = workers_ended_here(deliveries.workers(), self._host)
         if any(one.worker in dead for one in held):
             # It may have ended jobs whose outcome is not in the store.
-            if not self._journals.bring_in_left_behind():
+            if not self._journals.replay_abandoned():
                 dead = frozenset()  # then by their leases
-            held = self._held(own, deliveries)
-        lost = [one for one in held if is_lost(one, dead, may_judge=self._watch.may_judge)]
+            held = self._holdings(own, deliveries)
+        lost = [one for one in held if is_lost(one, dead, is_conclusive=self._watch.is_conclusive)]
         return self._take_back(lost, deliveries)
 
-    def _held(self, own: Collection[str], deliveries: Deliveries) -> list[Holding]:
-        self._watch.answered(deliveries.now_us())
+    def _holdings(self, own: Collection[str], deliveries: Deliveries) -> list[Holding]:
+        self._watch.note_answer(deliveries.now_us())
         held = deliveries.holdings(of=own)
-        self._watch.answered(deliveries.now_us())
+        self._watch.note_answer(deliveries.now_us())
         return held
 
     def take_back_of_allocation(

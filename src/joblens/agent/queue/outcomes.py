@@ -132,10 +132,10 @@ def is_spent(plan: WorkerPlan, claim: Claim, attempt: Attempt | None, now_us: in
     """Returns whether a job that is returned has used one of its deliveries."""
     if attempt is None:
         return False
-    return must_not_run_twice(claim) or has_filled(plan, attempt.started_at_us, now_us)
+    return must_not_run_twice(claim) or has_used_its_time(plan, attempt.started_at_us, now_us)
 
 
-def has_filled(plan: WorkerPlan, began_us: int, now_us: int) -> bool:
+def has_used_its_time(plan: WorkerPlan, began_us: int, now_us: int) -> bool:
     """Returns whether a job has had most of the time of a worker that a cluster ends: another such worker
     would not be enough either. It counts as a delivery, and their number is limited."""
     return plan.is_timed and 2 * (now_us - began_us) > now_us - plan.info.started_at_us
@@ -146,7 +146,7 @@ def would_be_lost(plan: WorkerPlan, claim: Claim, began_us: int | None, now_us: 
     if began_us is None:
         return False
     is_last = claim.fence >= claim.ticket.most_deliveries
-    return must_not_run_twice(claim) or (is_last and has_filled(plan, began_us, now_us))
+    return must_not_run_twice(claim) or (is_last and has_used_its_time(plan, began_us, now_us))
 
 
 def ended_with_allocation(job: Job, outcome: Outcome, ending: AllocationEnding) -> Outcome:

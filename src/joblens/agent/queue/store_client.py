@@ -27,16 +27,16 @@ class StoreWatch:
         self._since_us: int | None = None
         self._last_us = 0
 
-    def is_away(self) -> None:
+    def note_outage(self) -> None:
         self._since_us = None
 
-    def answered(self, at_us: int) -> None:
+    def note_answer(self, at_us: int) -> None:
         if self._since_us is None or not 0 <= at_us - self._last_us <= self._gap_us:
             self._since_us = at_us
         self._last_us = at_us
 
     @property
-    def may_judge(self) -> bool:
+    def is_conclusive(self) -> bool:
         """Returns whether it was available for a whole lease without a gap."""
         return self._since_us is not None and self._last_us - self._since_us > self._lease_us
 
@@ -62,9 +62,9 @@ class AsyncStoreClient:
         self._deliveries = deliveries
         self._loop = loop
         self._log = log
-        self._asked: SimpleQueue[tuple[Question[Any], Callable[[Any], None], Callable[[], None]] | None] = (
-            SimpleQueue()
-        )
+        self._requests: SimpleQueue[
+            tuple[Question[Any], Callable[[Any], None], Callable[[], None]] | None
+        ] = SimpleQueue()
         self._pause_s = 0.0
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="joblens-tickets", daemon=True)
@@ -76,23 +76,23 @@ class AsyncStoreClient:
         self, question: Question[T], then: Callable[[T], None], otherwise: Callable[[], None] = lambda: None
     ) -> None:
         """Calls `then` with the answer, or `otherwise` without one, on the loop."""
-        self._asked.put((question, then, otherwise))
+        self._requests.put((question, then, otherwise))
 
     def close(self) -> None:
         """Returns when all queries are answered. An unavailable store is not retried for long."""
         self._is_closing = True
-        self._asked.put(None)
+        self._requests.put(None)
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
         failures = 0
-        while (asked := self._asked.get()) is not None:
-            question, then, otherwise = asked
+        while (request := self._requests.get()) is not None:
+            question, then, otherwise = request
             try:
                 answer = question(self._deliveries)
             except JoblensError as error:
-                self._is_away(error)
+                self._on_outage(error)
                 self._loop.call(otherwise)
                 failures += self._is_closing and isinstance(error, StoreError)
                 if failures >= _TRIES_AT_THE_END:
@@ -102,17 +102,17 @@ class AsyncStoreClient:
                 self._loop.call(partial(_raise, error))
                 return
             else:
-                self._is_there()
+                self._on_answer()
                 self._loop.call(partial(then, answer))
 
-    def _is_there(self) -> None:
+    def _on_answer(self) -> None:
         if self._pause_s:
             self._log("the store answers again")
         self._pause_s = 0.0
 
-    def _is_away(self, error: JoblensError) -> None:
+    def _on_outage(self, error: JoblensError) -> None:
         if isinstance(error, StoreError) and self._watch is not None:
-            self._watch.is_away()
+            self._watch.note_outage()
         if not self._pause_s:
             self._log(f"the store is unreachable: {error}; running jobs continue, no jobs are started")
         self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2 or _FIRST_PAUSE_S)

@@ -15,7 +15,7 @@ from joblens.agent.attempts.hosts import AttemptHosts
 from joblens.agent.measuring.outcome import not_started
 from joblens.agent.queue.claim_store import ClaimStore
 from joblens.agent.queue.claimed_jobs import ClaimedJob, Fences, WorkerPlan, WorkerView
-from joblens.agent.queue.lost_workers import Found, Journals, Leftovers, LostWorkers, poll_every_s
+from joblens.agent.queue.lost_workers import Journals, Leftovers, LostWorkers, ScanResult, poll_every_s
 from joblens.agent.queue.outcomes import (
     cancelled_before_start,
     count_of_jobs,
@@ -196,7 +196,7 @@ class QueueWorker:
             return False
         if self._leftovers.is_busy or self._lost_workers.is_polling:
             return False
-        if self._lost_workers.is_more_to_come and not self._plan.is_pilot:
+        if self._lost_workers.has_more and not self._plan.is_pilot:
             return False
         if not claims.is_idle(idle_s, now_s) or not self._served.leave():
             return False
@@ -311,14 +311,14 @@ class QueueWorker:
         """Called on the consumer's thread."""
         self.post_soon(on.Announced(on.Message(uuid, ack)))
 
-    def broker_is_there(self) -> None:
+    def on_broker_connected(self) -> None:
         """Called on the consumer's thread."""
         self.post_soon(on.BrokerChanged(is_connected=True))
         if self._has_lost_broker:
             self._has_lost_broker = False
             self._view.note("the broker is reachable again")
 
-    def broker_is_away(self, why: str) -> None:
+    def on_broker_lost(self, why: str) -> None:
         """Called on the consumer's thread. Until the broker is back, only the store is polled."""
         self.post_soon(on.BrokerChanged(is_connected=False))
         self._has_lost_broker = True
@@ -359,7 +359,7 @@ class QueueWorker:
     def _clean_up(self, command: on.CleanUp) -> None:
         claim = command.claim
         done = on.CleanedUp(claim.job.uuid, claim.fence)
-        self._leftovers.take_away(claim.job.uuid, claim.lost_attempt, partial(self._post, done))
+        self._leftovers.remove(claim.job.uuid, claim.lost_attempt, partial(self._post, done))
 
     def _prepare(self, command: on.Prepare) -> None:
         claim = command.claim
@@ -375,7 +375,7 @@ class QueueWorker:
             outcome = not_started(claim.job, error, self._context.clock.now_us())
             self._write_outcome(claim, replace(outcome, worker=self._plan.info.name))
             return
-        if self._plan.streams_output and held.prints_elsewhere:
+        if self._plan.streams_output and held.has_other_folder:
             # Jobs that share a launcher have files of their own only at their end, which is soon if the
             # allocation holds several jobs.
             placement = self._fences.placement_of(uuid)
@@ -462,7 +462,7 @@ class QueueWorker:
     def _on_service(self, run: str, is_ready: bool | None) -> None:  # noqa: FBT001 - a callback
         self._post(on.ServiceChanged(run, is_ready))
 
-    def _on_found(self, found: Found) -> None:
+    def _on_found(self, found: ScanResult) -> None:
         if found.workers:
             names = ", ".join(sorted(found.workers))
             ended = f", {found.lost} ended as lost" if found.lost else ""

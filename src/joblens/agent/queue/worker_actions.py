@@ -60,7 +60,7 @@ class ServedRuns:
         self._report = report
         self._services: dict[str, _Service] = {}  # by the run's uuid
         self._unrecorded: set[str] = set()  # commands that are not completely in the store yet
-        self._is_asking = False
+        self._is_polling = False
         self._next_poll_s = 0.0
 
     def serve(self, order: Order) -> None:
@@ -103,14 +103,14 @@ class ServedRuns:
     # ---- timed ---------------------------------------------------------------------------------------------
 
     def next_wake_s(self) -> float | None:
-        is_due = any(service.is_ready for service in self._services.values()) and not self._is_asking
+        is_due = any(service.is_ready for service in self._services.values()) and not self._is_polling
         return self._next_poll_s if is_due else None
 
     def wake(self) -> None:
         runs = [run for run, service in self._services.items() if service.is_ready]
-        if not runs or self._is_asking or self._now_s() < self._next_poll_s:
+        if not runs or self._is_polling or self._now_s() < self._next_poll_s:
             return
-        self._is_asking = True
+        self._is_polling = True
         loop = self._context.loop
         self._context.recorder.ask(
             lambda store: [run for run in runs if _is_over(store, run)],
@@ -119,7 +119,7 @@ class ServedRuns:
         )
 
     def _take_answer(self, over: list[str]) -> None:
-        self._is_asking = False
+        self._is_polling = False
         self._next_poll_s = self._now_s() + _POLL_S
         for run in over:
             service = self._services.get(run)

@@ -14,7 +14,7 @@ from joblens.agent.measuring.meter import COUNTERS, JobMeter, LimitWatch
 from joblens.agent.recovery.finalization import Circumstances, History, standing_groups
 from joblens.agent.recovery.orphans import Recovery
 from joblens.agent.runtime.loop import mono_s
-from joblens.agent.session.context import AgentContext, hold_of, limits_key
+from joblens.agent.session.context import AgentContext, container_handle, limits_key
 from joblens.agent.slots.after_kill import without_peak
 from joblens.agent.terminal.streams import NOTHING_NEW, OutputFiles
 from joblens.engine.life.job_life import (
@@ -52,12 +52,12 @@ class AdoptedJob:
     def __init__(
         self,
         record: Record,
-        seen: History,
+        history: History,
         context: AgentContext,
         recovery: Recovery,
         on_end: Callable[["AdoptedJob"], None],
     ) -> None:
-        """`seen`: samples in the store."""
+        """`history`: samples in the store."""
         assert record.attempt is not None
         self._attempt = replace(record.attempt, owner=context.owner)
         self.record = replace(record, attempt=self._attempt)
@@ -66,11 +66,11 @@ class AdoptedJob:
         self._recovery = recovery
         self._on_end = on_end
         self._groups = standing_groups(self._attempt)
-        self._container = hold_of(record.job, context.spool_dir)
+        self._container = container_handle(record.job, context.spool_dir, context.clock)
         if self._container is not None:
             self._container.processes.groups = self._groups
             self._container.processes.signal_client = self._signal_main
-        stored, earlier = seen.samples, seen.details
+        stored, earlier = history.samples, history.details
         self._slot_job = recovery.slot_job(record.job.uuid)
         # Before the instruments: without groups, the meter knows the live processes.
         self._meter = self._open_meter()
@@ -126,13 +126,13 @@ class AdoptedJob:
         context.recorder.put([JobStarted(self.job.uuid, attempt)])
         self._feed(Started())
         context.loop.add_timed(self)
-        self._launcher_fd = _hold(attempt.launcher_pid, attempt.launcher_start_ticks)
+        self._launcher_fd = _open_pidfd(attempt.launcher_pid, attempt.launcher_start_ticks)
         if self._launcher_fd < 0:
             context.loop.call(self._launcher_ended)
             return
         context.loop.watch(self._launcher_fd, self._launcher_ended)
         if attempt.pid is not None:
-            self._main_fd = _hold(attempt.pid, attempt.pid_start_ticks)
+            self._main_fd = _open_pidfd(attempt.pid, attempt.pid_start_ticks)
             if self._main_fd >= 0:
                 context.loop.watch(self._main_fd, self._main_ended)
             else:
@@ -143,13 +143,13 @@ class AdoptedJob:
             context.sampler.add(limits_key(self.job.uuid), self._watch.interval_s, self.watch_limits)
 
     @property
-    def was_asked_to_stop(self) -> bool:
+    def is_stopping(self) -> bool:
         return self._life.cause is not EndCause.NONE
 
     @property
     def is_steady(self) -> bool:
         """Returns whether it runs, and nothing is pending that only this process can finish."""
-        return self._main_fd >= 0 and not self.is_over and not self.was_asked_to_stop
+        return self._main_fd >= 0 and not self.is_over and not self.is_stopping
 
     def output(self, max_bytes: int) -> OutputFiles | None:
         """Its output files, if it writes to files."""
@@ -160,10 +160,10 @@ class AdoptedJob:
             return OutputFiles(folder, max_bytes, NOTHING_NEW)
         return None
 
-    def ask_stop(self, cause: EndCause, number: int = signal.SIGTERM) -> None:
+    def request_stop(self, cause: EndCause, number: int = signal.SIGTERM) -> None:
         self._feed(StopAsked(cause, number))
 
-    def kill_now(self) -> None:
+    def kill(self) -> None:
         self._signal_all(signal.SIGKILL)
 
     # ---- on the sampler's thread -------------------------------------------------------------------
@@ -179,14 +179,14 @@ class AdoptedJob:
         sample = self._read(self._meter.peek)
         cause = self._watch.judge(sample) if sample is not None else None
         if cause is not None:
-            self._context.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))
+            self._context.loop.call(lambda: self.request_stop(cause, signal.SIGKILL))
 
     def _limit_watch(self) -> LimitWatch:
         """Returns a watch for limits that the kernel does not enforce."""
-        asked, by = self.job.requirements, self._attempt.enforced_by
+        needs, by = self.job.requirements, self._attempt.enforced_by
         return LimitWatch(
-            asked.memory_bytes if by.get("memory", "").startswith(_WATCHED) else None,
-            asked.pids if by.get("pids", "").startswith(_WATCHED) else None,
+            needs.memory_bytes if by.get("memory", "").startswith(_WATCHED) else None,
+            needs.pids if by.get("pids", "").startswith(_WATCHED) else None,
         )
 
     def _read(self, read: Callable[[ExitUsage], Sample]) -> Sample | None:
@@ -226,7 +226,7 @@ class AdoptedJob:
         self._feed(Tick())
 
     def _main_ended(self) -> None:
-        self._main_fd = self._let_go(self._main_fd)
+        self._main_fd = self._close_descriptor(self._main_fd)
         self._leftovers_due_s = mono_s(self._context.clock) + _LEFTOVER_DELAY_S
 
     def _launcher_ended(self) -> None:
@@ -234,8 +234,8 @@ class AdoptedJob:
             return
         self.is_over = True
         context, uuid = self._context, self.job.uuid
-        self._main_fd = self._let_go(self._main_fd)
-        self._launcher_fd = self._let_go(self._launcher_fd)
+        self._main_fd = self._close_descriptor(self._main_fd)
+        self._launcher_fd = self._close_descriptor(self._launcher_fd)
         with contextlib.suppress(OSError):  # a child, if this process was restarted in place
             os.waitpid(self._attempt.launcher_pid or 0, os.WNOHANG)
         context.loop.remove_timed(self)
@@ -251,9 +251,9 @@ class AdoptedJob:
     def _finalize(self, samples: list[tuple[int, Sample]]) -> None:
         context, uuid = self._context, self.job.uuid
         how = Circumstances(cause=self._life.cause, leftovers=self._life.leftovers)
-        seen = History(samples, self._details.latest, self._meter, self._next_index)
+        history = History(samples, self._details.latest, self._meter, self._next_index)
         context.recorder.put(
-            [self._completed(write) for write in self._recovery.finalize(self.record, seen, how)]
+            [self._complete(write) for write in self._recovery.finalize(self.record, history, how)]
         )
         self._details.close()
         self._recovery.forget(uuid)
@@ -263,7 +263,7 @@ class AdoptedJob:
             lambda _error: context.loop.call(partial(self._on_finalized, self.record)),
         )
 
-    def _completed(self, write: Write) -> Write:
+    def _complete(self, write: Write) -> Write:
         complete = self._context.complete
         if complete is None or not isinstance(write, JobEnded):
             return write
@@ -274,7 +274,7 @@ class AdoptedJob:
         self.record = record
         self._on_end(self)
 
-    def _let_go(self, descriptor: int) -> int:
+    def _close_descriptor(self, descriptor: int) -> int:
         if descriptor >= 0:
             self._context.loop.unwatch(descriptor)
             os.close(descriptor)
@@ -283,9 +283,9 @@ class AdoptedJob:
     def _feed(self, event: Event) -> None:
         self._life, commands = on_event(self._life, event, mono_s(self._context.clock))
         for command in commands:
-            self._carry_out(command)
+            self._execute(command)
 
-    def _carry_out(self, command: Command) -> None:
+    def _execute(self, command: Command) -> None:
         """Executes a command. `Finish` is not among them: the launcher's end is the job's."""
         if isinstance(command, KillAll):
             self._signal_all(signal.SIGKILL)
@@ -335,7 +335,7 @@ class AdoptedJob:
             return self._container.processes.pids()
         if self._groups is not None:
             return [pid for pid in self._groups.pids() if pid != launcher_pid]
-        return self._meter.living()
+        return self._meter.live_pids()
 
     def _early_signal_to_come(self, last: Sample | None) -> EarlySignal | None:
         """Returns None also if the previous owner was still active when it was due, and so has sent it."""
@@ -371,7 +371,7 @@ def _last_values(stored: Sequence[tuple[int, Sample]]) -> Sample | None:
     return replace(last, **counters)
 
 
-def _hold(pid: int | None, start_ticks: int | None) -> int:
+def _open_pidfd(pid: int | None, start_ticks: int | None) -> int:
     """Returns a pidfd of this process, readable once it has ended; -1 if it has already ended."""
     if pid is None:
         return -1

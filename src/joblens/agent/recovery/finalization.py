@@ -12,11 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.cgroups.groups import JobGroups
-from joblens.agent.launcher.slot_ledger import LedgerJob, LeftOutcome, read_left_outcome
-from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant, end_marked
+from joblens.agent.launcher.slot_ledger import LauncherOutcome, LedgerJob, read_launcher_outcome
+from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant, kill_marked
 from joblens.agent.measuring.meter import JobMeter
 from joblens.agent.measuring.outcome import Ending, outcome_of
-from joblens.agent.session.context import hold_of
+from joblens.agent.session.context import container_handle
 from joblens.agent.terminal.streams import NOTHING_NEW, OutputFiles
 from joblens.analysis.numbers.sample_buffer import RunningSummary
 from joblens.engine.life.job_life import EndCause
@@ -70,38 +70,38 @@ class Tools(Struct, frozen=True):
 
 
 class Finalization:
-    """`slot_job`: the job in the ledger of its slot, if any. `is_within_reach` False: neither processes nor
+    """`slot_job`: the job in the ledger of its slot, if any. `has_valid_pid` False: neither processes nor
     groups of the job can exist; others may have their pids and names now."""
 
     def __init__(
         self,
         record: Record,
-        seen: History,
+        history: History,
         end: Circumstances,
         tools: Tools,
         slot_job: LedgerJob | None,
         *,
-        is_within_reach: bool,
+        has_valid_pid: bool,
     ) -> None:
         assert record.attempt is not None
         self._record = record
         self._attempt = record.attempt
-        self._seen = seen
-        self._next_index = max(seen.next_index, seen.samples[-1][0] + 1 if seen.samples else 0)
+        self._history = history
+        self._next_index = max(history.next_index, history.samples[-1][0] + 1 if history.samples else 0)
         self._end = end
         self._tools = tools
-        self._is_within_reach = is_within_reach
-        self._left = read_left_outcome(tools.spool_dir, record.job.uuid, slot_job)
-        self._groups = standing_groups(record.attempt) if is_within_reach and end.owns_groups else None
+        self._is_within_reach = has_valid_pid
+        self._launcher_outcome = read_launcher_outcome(tools.spool_dir, record.job.uuid, slot_job)
+        self._groups = standing_groups(record.attempt) if has_valid_pid and end.owns_groups else None
         self._may_read_groups = self._groups is not None and (
             self._groups.paths.keys() == record.attempt.groups.keys()
-            or not (self._left is not None and self._left.counters)
+            or not (self._launcher_outcome is not None and self._launcher_outcome.counters)
         )
         self._slot_job = slot_job
-        self._noted = self._noted_reading()
+        self._slot_reading = self._read_slot()
         # Better than the present groups of its slot, unless the job was measured to its end.
-        self._slot = self._noted if seen.meter is None else None
-        self._container = hold_of(record.job, tools.spool_dir)
+        self._slot = self._slot_reading if history.meter is None else None
+        self._container = container_handle(record.job, tools.spool_dir, tools.clock)
         if self._container is not None:
             self._container.processes.groups = self._groups
         self._was_alive = False
@@ -109,7 +109,7 @@ class Finalization:
         self._first = self._first_in_slot()
         if self._first is not None:
             self._summary.add(self._first)
-        for _, sample in seen.samples:
+        for _, sample in history.samples:
             self._summary.add(sample)
 
     def writes(self) -> list[Write]:
@@ -122,14 +122,14 @@ class Finalization:
         writes: list[Write] = []
         if self._first is not None:
             writes.append(SamplesTaken(uuid, 0, (self._first,)))
-        details = self._seen.details
+        details = self._history.details
         if self._container is not None:
-            self._container.end_left()
+            self._container.remove_container()
             facts = self._container.last_facts()
             details = details.updated(facts)
             if facts.container is not None:
                 writes.append(DetailsTaken(uuid, facts))
-            meter = self._seen.meter or self._container_meter()
+            meter = self._history.meter or self._container_meter()
         final = self._final_sample(meter) or before_end
         if final is not None:
             self._summary.add(final)
@@ -140,7 +140,11 @@ class Finalization:
         output = self._output(record)
         origins = self._slot.origins if self._slot is not None else None
         outcome = outcome_of(record, self._ending(), self._summary, meter, output, details, origins=origins)
-        if output is None and self._left is not None and self._left.slot_job is not None:
+        if (
+            output is None
+            and self._launcher_outcome is not None
+            and self._launcher_outcome.slot_job is not None
+        ):
             outcome = replace(outcome, stdout_bytes=0, stderr_bytes=0)  # otherwise it would have a folder
         if meter is not None:
             meter.close()
@@ -151,18 +155,18 @@ class Finalization:
         writes.append(JobEnded(uuid, outcome))
         return writes
 
-    def _noted_reading(self) -> "SlotReading | None":
+    def _read_slot(self) -> "SlotReading | None":
         """Returns the reading that its slot's launcher recorded at its end."""
-        if self._left is None or self._left.slot_job is None:
+        if self._launcher_outcome is None or self._launcher_outcome.slot_job is None:
             return None
         from joblens.agent.slots.after_kill import reading_of
 
-        return reading_of(self._left.slot_job)
+        return reading_of(self._launcher_outcome.slot_job)
 
     def _first_in_slot(self) -> Sample | None:
         """Returns the first sample of a job in a slot, which its owner would have written together with the
         last one."""
-        if self._slot is None or (self._seen.samples and self._seen.samples[0][0] == 0):
+        if self._slot is None or (self._history.samples and self._history.samples[0][0] == 0):
             return None
         self._next_index = max(1, self._next_index)
         return Sample(at_us=self._attempt.started_at_us, elapsed_us=0, **self._slot.first)
@@ -174,14 +178,14 @@ class Finalization:
             groups.kill()
         if self._container is not None:
             self._was_alive |= bool(self._container.processes.pids())
-        self._was_alive |= end_marked(uuid)
+        self._was_alive |= kill_marked(uuid)
 
     def _meter(self) -> JobMeter | None:
         """Returns None if there is no reading to take."""
         if self._slot is not None:
             return None
-        if self._seen.meter is not None:
-            return self._seen.meter
+        if self._history.meter is not None:
+            return self._history.meter
         accountant, others = self._tools.accountant, self._orphan_instruments()
         if self._may_read_groups or self._is_in_tree:
             try:
@@ -191,7 +195,7 @@ class Finalization:
             else:
                 self._resume(meter)
                 return meter
-        noted = self._noted_counters()
+        noted = self._saved_counters()
         if noted is None:
             return None
         meter = accountant.meter_of(noted, list, others)
@@ -202,14 +206,18 @@ class Finalization:
         if self._attempt.started_mono_ns is not None:
             meter.resume(self._attempt.base, self._attempt.started_mono_ns)
 
-    def _noted_counters(self) -> CgroupProbe | None:
+    def _saved_counters(self) -> CgroupProbe | None:
         """Returns its groups as its launcher read them after all its processes had ended, or None without
         such a reading."""
-        if self._left is None or not self._left.counters or self._container is not None:
+        if (
+            self._launcher_outcome is None
+            or not self._launcher_outcome.counters
+            or self._container is not None
+        ):
             return None
         try:
             attempt = self._attempt
-            return CgroupProbe(attempt.groups, attempt.accounting, contents=self._left.counters)
+            return CgroupProbe(attempt.groups, attempt.accounting, contents=self._launcher_outcome.counters)
         except (ProbeError, ValueError):  # not in the form of this version
             return None
 
@@ -250,54 +258,54 @@ class Finalization:
     def _final_sample(self, meter: JobMeter | None) -> Sample | None:
         """Returns None if the last counters of its groups are unknown."""
         if self._slot is not None:
-            ended_at_us, elapsed_us = self._when_it_ended()
+            ended_at_us, elapsed_us = self._end_time()
             return Sample(at_us=ended_at_us, elapsed_us=elapsed_us, **self._slot.last)
         if meter is None or self._attempt.started_mono_ns is None:
             return None
         if self._is_in_tree:
             return self._final_of_tree(meter)
         # A slot's launcher is in its groups, and has subtracted itself from its reading.
-        may_read = self._may_read_groups and self._noted is None
+        may_read = self._may_read_groups and self._slot_reading is None
         if may_read or self._container is not None:
             with contextlib.suppress(ProbeError):  # the groups have just been removed
                 return self._read_groups(meter)
-        return self._final_as_noted(meter)
+        return self._final_as_saved(meter)
 
     def _final_of_tree(self, meter: JobMeter) -> Sample | None:
-        left = self._left
+        left = self._launcher_outcome
         if left is None:
             return None
         meter.has_end = True
         # Its last owner has just stopped: present counters are those of the end.
-        beside = meter.beside() if self._seen.meter is not None else {}
-        return _sample_of(left, *self._when_it_ended(), self._summary.last, beside)
+        beside = meter.read_others() if self._history.meter is not None else {}
+        return _sample_of(left, *self._end_time(), self._summary.last, beside)
 
-    def _final_as_noted(self, meter: JobMeter) -> Sample | None:
+    def _final_as_saved(self, meter: JobMeter) -> Sample | None:
         """Builds the sample from the files of its groups that a launcher saved."""
-        ended_at_us, elapsed_us = self._when_it_ended()
-        if self._noted is not None:
-            from joblens.agent.measuring.readings import never_back
+        ended_at_us, elapsed_us = self._end_time()
+        if self._slot_reading is not None:
+            from joblens.agent.measuring.readings import keep_monotonic
 
             meter.has_end = True
-            fields = {**meter.beside(), **self._noted.last}
-            never_back(fields, lambda name: getattr(self._summary.last, name, None))
+            fields = {**meter.read_others(), **self._slot_reading.last}
+            keep_monotonic(fields, lambda name: getattr(self._summary.last, name, None))
             return Sample(at_us=ended_at_us, elapsed_us=elapsed_us, **fields)
-        noted = self._noted_counters()
+        noted = self._saved_counters()
         if noted is None:
             return None
         meter.read_totals_by(noted)
         sample = replace(meter.sample(self._reaped(), final=True), at_us=ended_at_us, elapsed_us=elapsed_us)
         # The machine's counters are current, perhaps days later.
-        return sample if self._seen.meter is not None else replace(sample, **_NO_HOST)
+        return sample if self._history.meter is not None else replace(sample, **_NO_HOST)
 
     def _read_groups(self, meter: JobMeter) -> Sample:
-        left = self._left
+        left = self._launcher_outcome
         sample = meter.sample(self._reaped(), final=True)
         sample = self._with_own_peak(sample)
         if self._was_alive and left is None:
             return sample
         # Its counters are those of the end, which was earlier than now.
-        ended_at_us, duration_us = self._when_it_ended()
+        ended_at_us, duration_us = self._end_time()
         return replace(sample, at_us=ended_at_us, elapsed_us=duration_us)
 
     def _with_own_peak(self, sample: Sample) -> Sample:
@@ -310,9 +318,9 @@ class Finalization:
     def _reaped(self) -> ExitUsage:
         if self._container is not None:
             return NOTHING_REAPED  # the launcher waited only for the engine's client
-        return self._left.reaped if self._left else ExitUsage()
+        return self._launcher_outcome.reaped if self._launcher_outcome else ExitUsage()
 
-    def _when_it_ended(self) -> tuple[int, int]:
+    def _end_time(self) -> tuple[int, int]:
         """Returns (µs UTC, µs since the start): from its launcher, or of its last sample."""
         ended_at_us, duration_us = self._recorded_end()
         if not self._summary.samples:
@@ -322,7 +330,7 @@ class Finalization:
 
     def _recorded_end(self) -> tuple[int, int]:
         started_at_us, started_ns = self._attempt.started_at_us, self._attempt.started_mono_ns
-        left = self._left
+        left = self._launcher_outcome
         if left is not None and started_ns is not None and self._is_within_reach:
             return left.ended_at_us, max(0, left.ended_mono_ns - started_ns) // 1000
         if left is not None:
@@ -330,8 +338,8 @@ class Finalization:
         return started_at_us, 0
 
     def _ending(self) -> Ending:
-        ended_at_us, duration_us = self._when_it_ended()
-        left = self._left
+        ended_at_us, duration_us = self._end_time()
+        left = self._launcher_outcome
         ending = Ending(
             wait_status=left.wait_status if left else None,
             cause=self._cause(ended_at_us),
@@ -341,7 +349,7 @@ class Finalization:
             reaped=left.reaped if left else None,
             why_lost=NOT_REAPED if self._is_within_reach else RESTARTED,
         )
-        return ending if self._container is None else self._container.judged(ending)
+        return ending if self._container is None else self._container.with_note(ending)
 
     def _cause(self, ended_at_us: int) -> EndCause:
         """Returns why it ended. A request after the job's end is ignored."""
@@ -352,9 +360,9 @@ class Finalization:
 
     def _with_logs(self) -> Record:
         """Jobs in slots get an output folder only if they print something."""
-        if self._left is None or not self._left.logs_dir or self._attempt.logs_dir:
+        if self._launcher_outcome is None or not self._launcher_outcome.logs_dir or self._attempt.logs_dir:
             return self._record
-        return replace(self._record, attempt=replace(self._attempt, logs_dir=self._left.logs_dir))
+        return replace(self._record, attempt=replace(self._attempt, logs_dir=self._launcher_outcome.logs_dir))
 
     def _output(self, record: Record) -> OutputFiles | None:
         folder = record.attempt.logs_dir if record.attempt else ""
@@ -390,7 +398,7 @@ def standing_groups(attempt: Attempt) -> JobGroups | None:
 
 
 def _sample_of(
-    left: LeftOutcome, ended_at_us: int, elapsed_us: int, last: Sample | None, beside: Mapping[str, Any]
+    left: LauncherOutcome, ended_at_us: int, elapsed_us: int, last: Sample | None, beside: Mapping[str, Any]
 ) -> Sample:
     """Returns a sample of the end without a group: only reaped processes are known. A counter that was higher
     before, in the kernel's coarser ticks, does not decrease. Ticks divide CPU time into user and system

@@ -10,8 +10,14 @@ from typing import Any
 from msgspec import Struct
 
 from joblens.agent.cgroups.groups import sweep_groups
-from joblens.agent.containers.protocol import noted
-from joblens.agent.launcher.slot_ledger import LedgerJob, jobs_begun, left_outcomes, outcome_path, read_again
+from joblens.agent.containers.protocol import jobs_with_note
+from joblens.agent.launcher.slot_ledger import (
+    LedgerJob,
+    jobs_with_outcome,
+    outcome_path,
+    reload_job,
+    started_jobs,
+)
 from joblens.agent.measuring.accounting import Accountant
 from joblens.agent.recovery.finalization import (
     UNKNOWN,
@@ -21,11 +27,18 @@ from joblens.agent.recovery.finalization import (
     Tools,
     standing_groups,
 )
-from joblens.agent.runtime.ownership import is_gone, is_within_reach
+from joblens.agent.runtime.ownership import has_valid_pid, is_gone
 from joblens.agent.runtime.payload import payload_path, payloads
 from joblens.agent.runtime.recorder import Recorder, pending_ends
-from joblens.agent.slots.after_kill import left_ledgers, read_left, remove_recorded, start_failure, unrecorded
+from joblens.agent.slots.after_kill import (
+    abandoned_ledgers,
+    read_abandoned,
+    remove_finished_ledgers,
+    start_failure,
+    unrecorded,
+)
 from joblens.agent.slots.marks import has_slots, sweep_slots
+from joblens.files.private import age_s
 from joblens.files.processes import is_running
 from joblens.model.errors import UnknownJob
 from joblens.model.jobs.job import Outcome, Owner, Record, Status
@@ -104,7 +117,7 @@ class Recovery:
         running = (record for record in records if record.status is Status.RUNNING)
         self._disowned.update(one.job.uuid for one in running if one.attempt and one.attempt.owner == owner)
 
-    def has_adopted(self, uuid: str) -> None:
+    def mark_adopted(self, uuid: str) -> None:
         self._disowned.discard(uuid)
 
     def has_unrecorded(self) -> bool:
@@ -126,7 +139,7 @@ class Recovery:
         unfinished = read(lambda store: store.running()) if new else []
         writes: list[Write] = []
         for path, owner in new.items():
-            jobs = read_left(path, owner, unfinished)
+            jobs = read_abandoned(path, owner, unfinished)
             self._slot_jobs.update((job.uuid, job) for job in jobs)
             self._ledgers_read.add(path)
             writes += unrecorded(jobs, owner, self._host, known)
@@ -136,17 +149,17 @@ class Recovery:
         """Returns the job from a ledger, or None if it did not run in a slot or no ledger has it."""
         if uuid not in self._slot_jobs:
             for path in self._new_ledgers():  # an owner was just killed
-                self._slot_jobs.update((job.uuid, job) for job in jobs_begun(path))
+                self._slot_jobs.update((job.uuid, job) for job in started_jobs(path))
         job = self._slot_jobs.get(uuid)
         if job is not None and job.end is None:
-            job = self._slot_jobs[uuid] = read_again(job)
+            job = self._slot_jobs[uuid] = reload_job(job)
         return job
 
     def _new_ledgers(self) -> dict[str, Owner]:
         """Returns ledgers that were not read yet: a ledger of a dead owner gets no new jobs."""
         if not self._trusts_records:
             return {}
-        left = left_ledgers(self.spool_dir, self._host)
+        left = abandoned_ledgers(self.spool_dir, self._host)
         return {path: owner for path, owner in left.items() if path not in self._ledgers_read}
 
     def _is_orphaned(self, record: Record) -> bool:
@@ -159,7 +172,7 @@ class Recovery:
         attempt = record.attempt
         return (
             attempt is not None
-            and is_within_reach(attempt.owner, self._host)
+            and has_valid_pid(attempt.owner, self._host)
             and is_running(attempt.launcher_pid, attempt.launcher_start_ticks)
         )
 
@@ -174,7 +187,7 @@ class Recovery:
 
     # ---- the end of a job --------------------------------------------------------------------------
 
-    def finalize(self, record: Record, seen: History, end: Circumstances = UNKNOWN) -> list[Write]:
+    def finalize(self, record: Record, history: History, end: Circumstances = UNKNOWN) -> list[Write]:
         """Kills the rest of the job; returns its outcome."""
         attempt = record.attempt
         assert attempt is not None
@@ -183,14 +196,16 @@ class Recovery:
         if failure is not None:
             return [JobEnded(record.job.uuid, failure)]
         tools = Tools(self.spool_dir, self._accountant, self._clock, self._output_max_bytes)
-        in_reach = is_within_reach(attempt.owner, self._host)
-        return Finalization(record, seen, end, tools, slot_job, is_within_reach=in_reach).writes()
+        in_reach = has_valid_pid(attempt.owner, self._host)
+        return Finalization(record, history, end, tools, slot_job, has_valid_pid=in_reach).writes()
 
     def finalize_stored(self, record: Record, recorder: Recorder, *, owns_groups: bool) -> None:
         """Finalizes a job with its history from the store."""
         uuid = record.job.uuid
-        asked = recorder.read(lambda store: store.cancel_requests().get(uuid))
-        end = Circumstances(cancel_asked_at_us=asked.asked_at_us if asked else None, owns_groups=owns_groups)
+        request = recorder.read(lambda store: store.cancel_requests().get(uuid))
+        end = Circumstances(
+            cancel_asked_at_us=request.asked_at_us if request else None, owns_groups=owns_groups
+        )
         recorder.write(self.finalize(record, read_history(recorder, uuid), end))
         self.forget(uuid)
 
@@ -232,7 +247,7 @@ def _superseded(orphaned: list[Record]) -> frozenset[str]:
     return frozenset(older)
 
 
-_FORGOTTEN_US = 86_400_000_000  # data of jobs that no store knows is removed after this time
+_FORGOTTEN_S = 86_400.0  # data of jobs that no store knows is removed after this time
 
 
 def sweep(
@@ -240,15 +255,15 @@ def sweep(
 ) -> None:
     """Removes spool files and groups of killed processes. Costs a few directory listings if there are none.
     `cgroup_parent`: parent of groups."""
-    remove_recorded(spool_dir, host, lambda uuid: _is_over(store, uuid))
+    remove_finished_ledgers(spool_dir, host, lambda uuid: _is_over(store, uuid), now_us)
     if has_slots(spool_dir):
         sweep_slots(spool_dir, host, store.running())
     for path in glob.glob(os.path.join(glob.escape(spool_dir), "run-*.log")):
         _remove_when_old(path, now_us)
-    for uuid in left_outcomes(spool_dir):
+    for uuid in jobs_with_outcome(spool_dir):
         _sweep_outcome(outcome_path(spool_dir, uuid), _find(store, uuid), now_us)
-    _sweep_containers(spool_dir, store)
-    sweep_groups(spool_dir, store, cgroup_parent)
+    _sweep_containers(spool_dir, store, now_us)
+    sweep_groups(spool_dir, store, now_us, cgroup_parent)
     for uuid in payloads(spool_dir):
         record = _find(store, uuid)
         if record is None:
@@ -260,12 +275,12 @@ def sweep(
             _remove(path)
 
 
-def _sweep_containers(spool_dir: str, store: Store) -> None:
-    if not noted(spool_dir):
+def _sweep_containers(spool_dir: str, store: Store, now_us: int) -> None:
+    if not jobs_with_note(spool_dir):
         return
     from joblens.agent.containers.removal import sweep_notes
 
-    sweep_notes(spool_dir, lambda uuid: _find(store, uuid) is None or _is_over(store, uuid))
+    sweep_notes(spool_dir, lambda uuid: _find(store, uuid) is None or _is_over(store, uuid), now_us)
 
 
 def _sweep_outcome(path: str, record: Record | None, now_us: int) -> None:
@@ -298,6 +313,5 @@ def _remove(path: str) -> None:
 
 
 def _remove_when_old(path: str, now_us: int) -> None:
-    with contextlib.suppress(OSError):
-        if now_us - os.stat(path).st_mtime_ns // 1000 > _FORGOTTEN_US:
-            os.unlink(path)
+    if age_s(path, now_us) > _FORGOTTEN_S:
+        _remove(path)

@@ -17,7 +17,7 @@ from joblens.agent.recovery.adoption import AdoptedJob
 from joblens.agent.recovery.finalization import History
 from joblens.agent.recovery.orphans import Recovery, read_history, sweep
 from joblens.agent.runtime.loop import mono_s
-from joblens.agent.runtime.ownership import SupervisorLock, alone, waits_here
+from joblens.agent.runtime.ownership import SupervisorLock, exclusive_lock, starts_here
 from joblens.agent.runtime.payload import Payload, read_payload, remove_payload
 from joblens.agent.session.context import AgentContext
 from joblens.agent.session.host import SessionHost, SessionOrder
@@ -68,21 +68,21 @@ class Supervisor:
         self._to_notify: dict[str, Payload] = {}  # jobs with a notification at their end
         self._polled_at_s = self._next_poll_s = 0.0
         self._idle_since_s = mono_s(self._context.clock)
-        self._is_asked_to_end = False
+        self._is_stopping = False
         self._is_outdated = is_outdated
         self._must_restart = False
         self._has_disowned = False  # adopted jobs from before a restart in place
-        self._is_asking = False  # a query for work is in progress
+        self._is_polling = False  # a query for work is in progress
         self._is_recovering = False  # on a thread
-        self._trouble = ""
+        self._last_error = ""
 
     def run(self) -> bool:
         """Runs until it has been idle for long enough, or was asked to stop and its jobs have ended. Returns
         True if this process is to be restarted in place, with the lock held and jobs running."""
-        signal.signal(signal.SIGUSR1, self._woken)
-        signal.signal(signal.SIGUSR2, self._asked_to_restart)
+        signal.signal(signal.SIGUSR1, self._on_wakeup)
+        signal.signal(signal.SIGUSR2, self._on_restart_signal)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._asked_to_end)
+            signal.signal(number, self._on_stop_signal)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it outlives the terminal
         signal.set_wakeup_fd(self._context.loop.wake_fd, warn_on_full_buffer=False)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # blocked by a restart
@@ -94,15 +94,15 @@ class Supervisor:
                 return True
             # Jobs that were queued while the lock was held rely on one more poll.
             self._lock.release()
-            if self._is_asked_to_end or not self._has_work() or not self._lock.take():
+            if self._is_stopping or not self._has_work() or not self._lock.take():
                 self._sweep()
                 return False
             self._next_poll_s = 0.0
             self._idle_since_s = mono_s(self._context.clock)
 
     @property
-    def is_asked_to_end(self) -> bool:
-        return self._is_asked_to_end
+    def is_stopping(self) -> bool:
+        return self._is_stopping
 
     def next_wake_s(self) -> float | None:
         return self._next_poll_s
@@ -110,10 +110,10 @@ class Supervisor:
     def wake(self) -> None:
         now_s = self._polled_at_s = mono_s(self._context.clock)
         self._next_poll_s = now_s + _POLL_EVERY_S
-        if self._is_asking:
+        if self._is_polling:
             self._next_poll_s = now_s + _POLL_INTERVAL_S
         else:
-            self._is_asking = True
+            self._is_polling = True
             call = self._context.loop.call
             self._context.recorder.ask(
                 lambda store: (store.running(), store.cancel_requests()),
@@ -124,38 +124,38 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 output.trim()
 
-    def _poll_store(self, unfinished: list[Record], asked_to_end: Mapping[str, CancelAsked]) -> None:
-        self._is_asking = False
+    def _poll_store(self, unfinished: list[Record], to_cancel: Mapping[str, CancelAsked]) -> None:
+        self._is_polling = False
         try:
-            self._check(unfinished, asked_to_end)
-            self._trouble = ""
+            self._check(unfinished, to_cancel)
+            self._last_error = ""
         except JoblensError as error:
             self._poll_failed(error)
 
     def _poll_failed(self, error: JoblensError) -> None:
         """Reports that the store does not answer. Running jobs continue, and the next poll may succeed."""
-        self._is_asking = False
-        self._report_trouble(error)
+        self._is_polling = False
+        self._report_error(error)
 
-    def _report_trouble(self, error: JoblensError) -> None:
-        if str(error) != self._trouble:
+    def _report_error(self, error: JoblensError) -> None:
+        if str(error) != self._last_error:
             self._log(str(error))
-        self._trouble = str(error)
+        self._last_error = str(error)
 
-    def _check(self, unfinished: list[Record], asked_to_end: Mapping[str, CancelAsked]) -> None:
+    def _check(self, unfinished: list[Record], to_cancel: Mapping[str, CancelAsked]) -> None:
         if not self._has_disowned:  # before the first start
             self._recovery.disown(unfinished, self._context.owner)
             self._has_disowned = True
         others = [record for record in unfinished if not self._host.holds(record.job.uuid)]
         self._recover_later(others)
-        self._host.cancel(asked_to_end)
+        self._host.cancel(to_cancel)
         self._must_restart |= self._is_outdated()
-        if self._is_asked_to_end or self._must_restart:
+        if self._is_stopping or self._must_restart:
             return
         waiting = [record for record in others if self._is_waiting(record)]
         free = min(_STARTS_PER_POLL, self._plan.most_jobs - len(self._host))
         for record in waiting[: max(0, free)]:
-            if record.job.uuid in asked_to_end:
+            if record.job.uuid in to_cancel:
                 self._cancel_unstarted(record)
             elif self._is_outdated():
                 break  # the launcher would belong to another version
@@ -165,7 +165,7 @@ class Supervisor:
             self._next_poll_s = 0.0
 
     def _is_waiting(self, record: Record) -> bool:
-        is_mine = record.job.user == self._plan.user and waits_here(record.job, self._context.host)
+        is_mine = record.job.user == self._plan.user and starts_here(record.job, self._context.host)
         return record.status is Status.QUEUED and is_mine
 
     def _has_work(self) -> bool:
@@ -238,13 +238,13 @@ class Supervisor:
     def _recover(self) -> None:
         call = self._context.loop.call
         try:
-            with alone(self._context.spool_dir, "recovery", timeout_s=0.0) as is_alone:
+            with exclusive_lock(self._context.spool_dir, "recovery", timeout_s=0.0) as is_alone:
                 if is_alone:  # otherwise a command is doing it; the next poll handles the rest
                     self._adopt_and_finalize()
         except JoblensError as error:
-            call(partial(self._report_trouble, error))
+            call(partial(self._report_error, error))
         except Exception as error:  # noqa: BLE001 - its jobs keep running
-            call(partial(self._report_trouble, SupervisorError(f"recovery failed: {error!r}")))
+            call(partial(self._report_error, SupervisorError(f"recovery failed: {error!r}")))
         finally:
             call(self._has_recovered)
 
@@ -266,23 +266,23 @@ class Supervisor:
 
     def _adopt_all(self, adoptable: list[tuple[Record, History]], are_adopted: threading.Event) -> None:
         try:
-            for record, seen in adoptable:
+            for record, history in adoptable:
                 if not self._host.holds(record.job.uuid):
-                    self._adopt(record, seen)
+                    self._adopt(record, history)
         except JoblensError as error:
-            self._report_trouble(error)  # the next poll retries
+            self._report_error(error)  # the next poll retries
         finally:
             are_adopted.set()
-        if self._is_asked_to_end:
+        if self._is_stopping:
             self._stop_all()
 
-    def _adopt(self, record: Record, seen: History) -> None:
+    def _adopt(self, record: Record, history: History) -> None:
         self._log(f"job {record.job.uuid}: adopted, as the process that ran it is gone")
-        adopted = AdoptedJob(record, seen, self._context, self._recovery, self._host.ended)
+        adopted = AdoptedJob(record, history, self._context, self._recovery, self._host.handle_end)
         payload = read_payload(self._context.spool_dir, record.job.uuid) if record.job.notify else None
         if payload is not None:
             self._to_notify[record.job.uuid] = payload
-        self._recovery.has_adopted(record.job.uuid)
+        self._recovery.mark_adopted(record.job.uuid)
         output = adopted.output(self._plan.output_max_bytes)
         if output is not None:
             self._outputs[record.job.uuid] = output
@@ -310,7 +310,7 @@ class Supervisor:
 
     def _can_restart(self) -> bool:
         """Returns whether every job runs steadily and so continues without this process."""
-        if not self._must_restart or self._is_asked_to_end or self._is_recovering or self._is_asking:
+        if not self._must_restart or self._is_stopping or self._is_recovering or self._is_polling:
             return False
         return self._host.is_steady
 
@@ -319,25 +319,25 @@ class Supervisor:
             return True
         if self._host or self._is_recovering:
             return False
-        if self._is_asked_to_end:
+        if self._is_stopping:
             # Jobs from before a restart have to be adopted before they can be stopped.
-            return self._has_disowned or not self._lock.is_inherited or bool(self._trouble)
+            return self._has_disowned or not self._lock.is_inherited or bool(self._last_error)
         if not self._next_poll_s:
             return False  # it has not polled yet
-        if self._is_asking:
+        if self._is_polling:
             return False
         idle_s = self._plan.idle_s
         return idle_s is not None and mono_s(self._context.clock) - self._idle_since_s > idle_s
 
-    def _woken(self, number: int, frame: FrameType | None) -> None:
+    def _on_wakeup(self, number: int, frame: FrameType | None) -> None:
         self._next_poll_s = min(self._next_poll_s, self._polled_at_s + _POLL_INTERVAL_S)
 
-    def _asked_to_restart(self, number: int, frame: FrameType | None) -> None:
+    def _on_restart_signal(self, number: int, frame: FrameType | None) -> None:
         self._must_restart = True
 
-    def _asked_to_end(self, number: int, frame: FrameType | None) -> None:
+    def _on_stop_signal(self, number: int, frame: FrameType | None) -> None:
         """Stops its jobs first, then itself."""
-        self._is_asked_to_end = True
+        self._is_stopping = True
         self._context.loop.call(self._stop_all)
 
     def _stop_all(self) -> None:

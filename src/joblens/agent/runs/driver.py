@@ -63,8 +63,7 @@ _SLOTS = "run:slots"
 _POLL_EVERY_S = 1.0
 _DRAW_EVERY_S = 0.2
 _HEADROOM_SHARE = 0.1  # maximum share of the run's time that is reserved for stopping jobs
-# Two threads pass jobs to each other; the default of 5 ms would be most of the pause between two jobs.
-_SWITCH_S = 0.0005
+_SWITCH_S = 0.0005  # two threads pass jobs to each other; the default of 5 ms would delay each start
 
 
 @contextmanager
@@ -103,11 +102,11 @@ class RunDriver:
             setup, context, recovery, self._maker, self, side=side, note=view.note, note_fact=facts.note
         )
         self._datasets = RunDatasets(context.loop, setup.plan, setup.cwd, self._dataset_ended)
-        self._starts = RunStarts(setup.plan, FileStamps(context.loop, setup.cwd), self._hand_over)
+        self._starts = RunStarts(setup.plan, FileStamps(context.loop, setup.cwd), self._submit, context.clock)
         self._folder = RunFolder(setup.logs_dir)
         self._events: deque[Event] = deque()
         self._is_pumping = False
-        self._flights = InFlightAttempts()
+        self._in_flight = InFlightAttempts()
         self._uuids: dict[int, str] = {}  # UUIDs of in-flight jobs of the plan, by index
         # exit code of the last attempt of jobs with a running recovery script
         self._exit_codes: dict[int, int | None] = {}
@@ -122,7 +121,7 @@ class RunDriver:
         self.inbox = RunInbox(
             schedule,
             facts,
-            self._flights,
+            self._in_flight,
             self._uuids,
             self.added_jobs,
             self._feed,
@@ -134,6 +133,7 @@ class RunDriver:
             self.inbox.take,
             lambda: self._post(JobsAsked()),
             lambda: schedule.stopping is None and self.added_jobs.are_likely,
+            context.clock,
         )
         self.was_interrupted = False
         self.interrupted_by: int | None = None  # first signal that asked it to stop
@@ -151,7 +151,7 @@ class RunDriver:
             assert record.job.run is not None
             link = record.job.run
             start = StartAttempt(link.index, link.attempt, record.job.requirements, record.job.gpu_devices)
-            self._flights.add(start, record.job.uuid)
+            self._in_flight.add(start, record.job.uuid)
             self._uuids[link.index] = record.job.uuid
         with (
             _quick_switches() if signals.owns_process else nullcontext(),
@@ -223,13 +223,13 @@ class RunDriver:
         """Executes commands one after the other, including those that they cause."""
         self._is_pumping = True
         try:
-            self._carry_out_all(commands)
+            self._execute_all(commands)
             while self._events:
                 event = self._events.popleft()
                 following = self._schedule.handle(event, mono_s(self._context.clock))
                 if isinstance(event, AttemptEnded):
                     self._feed.state(event.index, *self._state_after(event.index, following))
-                self._carry_out_all(following)
+                self._execute_all(following)
         finally:
             self._is_pumping = False
         self._hosts.flush()
@@ -241,7 +241,7 @@ class RunDriver:
         whys = (each.why for each in commands if isinstance(each, StateChanged) and each.index == index)
         return state, next(whys, "")
 
-    def _carry_out_all(self, commands: Sequence[Command]) -> None:
+    def _execute_all(self, commands: Sequence[Command]) -> None:
         for command in commands:
             kind = type(command)
             if kind is StartAttempt:
@@ -280,11 +280,11 @@ class RunDriver:
         self._feed.state(start.index, JobState.PENDING)
         self._starts.add(start)
 
-    def _hand_over(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
+    def _submit(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
         stamps += self._facts.stamps_of_datasets(start.index)
         attempt = self._maker.make(start, self._facts.data, stamps)
         uuid = attempt.job.uuid
-        self._flights.add(start, uuid)
+        self._in_flight.add(start, uuid)
         self._uuids[start.index] = uuid
         self._hosts.start(attempt, start, is_limited=self._schedule.buckets.of(start.index).is_limited)
         if not self._is_pumping:
@@ -295,8 +295,8 @@ class RunDriver:
             attempt: PreparedAttempt = self._maker.make_action(command)
         else:
             attempt = self._maker.make_recovery(command, self._exit_codes.pop(command.index, None))
-        self._flights.add(command, attempt.job.uuid)
-        self._hosts.start_beside(attempt)
+        self._in_flight.add(command, attempt.job.uuid)
+        self._hosts.start_auxiliary(attempt)
 
     # ---- stopping ------------------------------------------------------------------------------------
 
@@ -314,7 +314,7 @@ class RunDriver:
 
     def stop(self, mode: StopMode, by: str) -> None:
         """Starts nothing more; with KILL, stops running jobs."""
-        ended = self._flights.attempts() if mode is StopMode.KILL else self._waiting_for_workers()
+        ended = self._in_flight.attempts() if mode is StopMode.KILL else self._waiting_for_workers()
         self._facts.note(StopAskedFor(mode.value, by, ended))
         if mode is StopMode.DRAIN:
             self._post(StopWanted(mode))
@@ -323,14 +323,14 @@ class RunDriver:
                     self._stop(StopAttempt(index))
         else:
             at_once = self._schedule.stopping is StopMode.KILL  # a repeated request
-            for uuid in self._flights.beside():
+            for uuid in self._in_flight.auxiliary():
                 self.end(uuid, at_once=at_once)
             self._post(StopWanted(mode))
-        running = self._flights.describe()
+        running = self._in_flight.describe()
         if mode is StopMode.KILL:
             self._view.note(f"ending {running}")
-        elif self._flights or self._schedule.table.datasets.is_busy:
-            awaited = running if self._flights else "datasets to be finalized"
+        elif self._in_flight or self._schedule.table.datasets.is_busy:
+            awaited = running if self._in_flight else "datasets to be finalized"
             self._view.note(f"starting nothing more, waiting for {awaited}; Ctrl-C again kills them")
 
     def _waiting_for_workers(self) -> tuple[tuple[int, int], ...]:
@@ -338,7 +338,7 @@ class RunDriver:
         stay."""
         return tuple(
             (flight.what.index, flight.what.attempt)
-            for uuid, flight in self._flights.items()
+            for uuid, flight in self._in_flight.items()
             if isinstance(flight.what, StartAttempt)
             and self._hosts.is_with_workers(uuid)
             and self._schedule.state_of(flight.what.index) is JobState.PENDING
@@ -347,13 +347,13 @@ class RunDriver:
     # ---- reports of hosts --------------------------------------------------------------------------------
 
     def began(self, uuid: str, at_us: int, lost: int = 0) -> None:
-        flight = self._flights.get(uuid)
+        flight = self._in_flight.get(uuid)
         if flight is not None and isinstance(flight.what, StartAttempt):
             self._feed.began(flight.what.index, flight.what.attempt + lost, uuid, at_us)
             self._post(AttemptBegan(flight.what.index))
 
     def ended(self, uuid: str, outcome: Outcome) -> None:
-        flight = self._flights.pop(uuid, None)
+        flight = self._in_flight.pop(uuid, None)
         if flight is None:
             return
         if isinstance(flight.what, StartAttempt):
@@ -366,11 +366,11 @@ class RunDriver:
         self._uuids.pop(index, None)
         if planned.output_user_data or self.added_jobs.are_likely:
             # Jobs that need the data must not start without it, and added jobs start at once.
-            self._facts.fetch(lambda news: self._data_came(news, start, uuid, outcome))
+            self._facts.fetch(lambda news: self._on_data(news, start, uuid, outcome))
         else:
             self._report_end(start, uuid, outcome)
 
-    def _data_came(self, news: list[ReportedFact], start: StartAttempt, uuid: str, outcome: Outcome) -> None:
+    def _on_data(self, news: list[ReportedFact], start: StartAttempt, uuid: str, outcome: Outcome) -> None:
         self.inbox.take(news)
         self._report_end(start, uuid, outcome)
 
@@ -418,7 +418,7 @@ class RunDriver:
             self._post(CommandEnded(status, index=what.index))
 
     def withdrawn(self, uuid: str) -> None:
-        flight = self._flights.pop(uuid, None)
+        flight = self._in_flight.pop(uuid, None)
         if flight is None:
             return
         if isinstance(flight.what, StartAttempt):
@@ -434,7 +434,7 @@ class RunDriver:
             self._post(OfferGrew(cpus, memory_bytes))
 
     def waits(self, uuid: str, why: str) -> None:
-        flight = self._flights.get(uuid)
+        flight = self._in_flight.get(uuid)
         if flight is not None and isinstance(flight.what, StartAttempt):
             self._feed.state(flight.what.index, JobState.PENDING, why)
 

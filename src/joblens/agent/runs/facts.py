@@ -3,7 +3,6 @@ stop)."""
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from msgspec import Struct, structs
 
 from joblens.agent.runs.in_flight import InFlightAttempts
 from joblens.agent.runs.view import ViewFeed
+from joblens.agent.runtime.loop import mono_s
 from joblens.agent.session.context import AgentContext
 from joblens.engine.schedule.events import CancelWanted, DataChanged, Event, JobsAdded, StartAttempt, StopMode
 from joblens.engine.schedule.schedule import Schedule
@@ -34,6 +34,7 @@ from joblens.model.runs.workflow_spec import JobSpec
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import CancelAsked, RunNoted
 from joblens.plan.workflows.spawning import PlanExtender
+from joblens.ports.clock import Clock
 
 if TYPE_CHECKING:
     from joblens.agent.runs.driver import RunDriver
@@ -118,8 +119,8 @@ class RunFacts:
     def fetch(
         self, then: Callable[[list[ReportedFact]], None], otherwise: Callable[[], None] | None = None
     ) -> None:
-        """Calls `then` on the loop with facts that others have recorded since the last time. If the store
-        does not answer, calls `otherwise`, or `then` with nothing."""
+        """Calls `then` on the loop with facts that other processes have recorded since the last call. If the
+        store does not answer, calls `otherwise`, or `then` with nothing."""
         recorder, loop, seen = self._context.recorder, self._context.loop, self._seen
         recorder.ask(
             lambda store: store.run_events(self._run_uuid, seen),
@@ -144,9 +145,9 @@ class RunFacts:
         recorder, loop, seen = self._context.recorder, self._context.loop, self._seen
 
         def take(answer: tuple[list[tuple[int, RunEvent]], Mapping[str, CancelAsked]]) -> None:
-            events, asked = answer
-            if events or asked:
-                loop.call(lambda: then(self._news(events), {} if self._is_ending_all else asked))
+            events, cancels = answer
+            if events or cancels:
+                loop.call(lambda: then(self._news(events), {} if self._is_ending_all else cancels))
 
         recorder.ask(
             lambda store: (store.run_events(self._run_uuid, seen), store.cancel_requests()),
@@ -267,12 +268,14 @@ class JobsQuestion:
         take: Callable[[list[ReportedFact]], None],
         answered: Callable[[], None],
         may_wait: Callable[[], bool],
+        clock: Clock,
     ) -> None:
         """`may_wait`: returns whether to wait for an answer."""
         self._facts = facts
         self._take = take
         self._answered = answered
         self._may_wait = may_wait
+        self._clock = clock
         self._until_s: float | None = None  # asked again until then
         self.next_wake_s: float | None = None
 
@@ -290,7 +293,7 @@ class JobsQuestion:
         self._answered()
 
     def _otherwise(self) -> None:
-        now_s = time.monotonic()
+        now_s = mono_s(self._clock)
         if self._until_s is None:
             self._until_s = now_s + _ASK_LONGEST_S
         if self._may_wait() and now_s < self._until_s:
@@ -319,7 +322,7 @@ class RunInbox:
         self._schedule = schedule
         self._plan = schedule.plan
         self._facts = facts
-        self._flights = flights
+        self._in_flight = flights
         self._running = running
         self._added_jobs = added_jobs
         self._feed = feed
@@ -330,11 +333,11 @@ class RunInbox:
         for fact in news:
             self._take_fact(fact)
 
-    def take_poll(self, news: list[ReportedFact], asked: Iterable[str]) -> None:
-        """`asked`: UUIDs of jobs to cancel."""
+    def take_poll(self, news: list[ReportedFact], cancels: Iterable[str]) -> None:
+        """`cancels`: UUIDs of jobs to cancel."""
         self.take(news)
-        for uuid in asked:
-            flight = self._flights.get(uuid)
+        for uuid in cancels:
+            flight = self._in_flight.get(uuid)
             if flight is not None and self._facts.is_first_request(uuid):
                 if isinstance(flight.what, StartAttempt):
                     self._facts.note(JobCancelled(flight.what.index))
@@ -370,7 +373,7 @@ class RunInbox:
         """Cancels a running or waiting job, and its recovery script."""
         if not 0 <= index < len(self._plan.jobs):
             return
-        for uuid in self._flights.recovery_of(index):
+        for uuid in self._in_flight.recovery_of(index):
             self._driver.end(uuid, at_once=False)
         running = self._running.get(index)
         if running is None or self._facts.is_first_request(running):

@@ -6,14 +6,20 @@ from contextlib import suppress
 from functools import partial
 
 from joblens.agent.attempts.hosts import AttemptHosts, QueueReports, RunReports
-from joblens.agent.attempts.preparation import BESIDE, AttemptMaker, PreparedAttempt, RunSetup, signal_number
+from joblens.agent.attempts.preparation import (
+    AUXILIARY,
+    AttemptMaker,
+    PreparedAttempt,
+    RunSetup,
+    signal_number,
+)
 from joblens.agent.clusters.tickets import QueueSide, RunTickets
 from joblens.agent.recovery.adoption import AdoptedJob
 from joblens.agent.recovery.orphans import Recovery, read_history
-from joblens.agent.runtime.ownership import alone
+from joblens.agent.runtime.ownership import exclusive_lock
 from joblens.agent.session.context import AgentContext
 from joblens.agent.session.host import SessionHost
-from joblens.agent.slots.after_kill import end_unknown
+from joblens.agent.slots.after_kill import kill_unrecorded
 from joblens.agent.slots.loop import SlotPlan
 from joblens.engine.schedule.events import StartAttempt
 from joblens.model.errors import JoblensError, LaunchError
@@ -36,7 +42,7 @@ class RunAdopted:
 
     def finalize(self, run_uuid: str, logs_dir: str) -> list[Record]:
         """Finalizes jobs of the run without processes. Returns those that still run."""
-        with alone(self._context.spool_dir, "recovery", _TIMEOUT_S):
+        with exclusive_lock(self._context.spool_dir, "recovery", _TIMEOUT_S):
             recorder = self._context.recorder
             recorder.write(self._recovery.unrecorded(recorder.read))
             unfinished = self._unfinished(run_uuid)
@@ -48,17 +54,19 @@ class RunAdopted:
                 self._context.recorder.write(self._recovery.give_up(record))
             adopted: list[AdoptedJob] = []
             for record in found.adoptable:
-                seen = read_history(recorder, record.job.uuid)
-                adopted.append(AdoptedJob(record, seen, self._context, self._recovery, self._host.ended))
+                history = read_history(recorder, record.job.uuid)
+                adopted.append(
+                    AdoptedJob(record, history, self._context, self._recovery, self._host.handle_end)
+                )
             left = self._unfinished(run_uuid)
-            end_unknown(self._context.spool_dir, logs_dir, self._context.host, left)
+            kill_unrecorded(self._context.spool_dir, logs_dir, self._context.host, left)
             for one in adopted:
                 self._host.add(one)
         self._elsewhere = {one.job.uuid: one for one in left if not self._host.holds(one.job.uuid)}
         for record in left:
-            if record.job.run is not None and record.job.run.index == BESIDE:
+            if record.job.run is not None and record.job.run.index == AUXILIARY:
                 self.end(record.job.uuid, at_once=True)  # it was interrupted, and runs again
-        return [one for one in left if one.job.run is not None and one.job.run.index != BESIDE]
+        return [one for one in left if one.job.run is not None and one.job.run.index != AUXILIARY]
 
     def _unfinished(self, run_uuid: str) -> list[Record]:
         return self._context.recorder.read(lambda store: store.running(run=run_uuid))
@@ -170,7 +178,7 @@ class RunHosts:
         else:
             self._here.slots.start(attempt, start.requirements, behind=start.behind)
 
-    def start_beside(self, attempt: PreparedAttempt) -> None:
+    def start_auxiliary(self, attempt: PreparedAttempt) -> None:
         self._here.slots.start(attempt, None, behind=False)
 
     def flush(self) -> None:

@@ -1,15 +1,16 @@
 """In-flight attempts of a run: started by the schedule and not ended yet."""
 
-import time
 from collections import deque
 from collections.abc import Callable
 
 from msgspec import Struct
 
 from joblens.agent.provenance.file_stamps import FileStamps
+from joblens.agent.runtime.loop import mono_s
 from joblens.engine.schedule.events import RunActionCommand, RunRecovery, StartAttempt
 from joblens.model.jobs.job import FileStamp
 from joblens.model.runs.plan import Plan
+from joblens.ports.clock import Clock
 
 
 class InFlightAttempt(Struct):
@@ -28,7 +29,7 @@ class InFlightAttempts(dict[str, InFlightAttempt]):
         whats = (flight.what for flight in self.values())
         return tuple((what.index, what.attempt) for what in whats if isinstance(what, StartAttempt))
 
-    def beside(self) -> list[str]:
+    def auxiliary(self) -> list[str]:
         """Returns commands that are not jobs of the plan."""
         return [uuid for uuid, flight in self.items() if not isinstance(flight.what, StartAttempt)]
 
@@ -53,11 +54,13 @@ class RunStarts:
         self,
         plan: Plan,
         stamps: FileStamps,
-        hand_over: Callable[[StartAttempt, tuple[FileStamp, ...]], None],
+        submit: Callable[[StartAttempt, tuple[FileStamp, ...]], None],
+        clock: Clock,
     ) -> None:
         self._plan = plan
         self._stamps = stamps
-        self._hand_over = hand_over
+        self._submit = submit
+        self._clock = clock
         self._every_s = plan.execution.staggered_start_s
         self._in_line: deque[StartAttempt] = deque()
         self._next_s = 0.0
@@ -82,7 +85,7 @@ class RunStarts:
         return self._next_s if self._in_line else None
 
     def wake(self) -> None:
-        now_s = time.monotonic()
+        now_s = mono_s(self._clock)
         if self._in_line and now_s >= self._next_s:
             self._next_s = now_s + self._every_s
             self._read(self._in_line.popleft())
@@ -93,7 +96,7 @@ class RunStarts:
     def _read(self, start: StartAttempt) -> None:
         inputs = self._plan.jobs[start.index].input_files
         if not inputs:
-            self._hand_over(start, ())
+            self._submit(start, ())
             return
         self._reading[start.index] = start
         paths = [self._plan.files[number].path for number in inputs]
@@ -101,4 +104,4 @@ class RunStarts:
 
     def _has_read(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
         if self._reading.pop(start.index, None) is not None:
-            self._hand_over(start, stamps)
+            self._submit(start, stamps)

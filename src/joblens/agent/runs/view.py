@@ -170,14 +170,14 @@ class ViewFeed:
     def recorded(self, record: Record) -> None:
         if record.job.uuid in self._ends:
             self._records[record.job.uuid] = record
-            self._tell()
+            self._pass_on()
 
     def flush(self) -> None:
         """Passes on everything that waits; nothing more follows."""
         self._waiting = deque(
             one for one in self._waiting if not isinstance(one, str) or one in self._records
         )
-        self._tell()
+        self._pass_on()
 
     def _then(self, call: Callable[[], None]) -> None:
         if self._waiting:
@@ -185,7 +185,7 @@ class ViewFeed:
         else:
             call()
 
-    def _tell(self) -> None:
+    def _pass_on(self) -> None:
         while self._waiting:
             first = self._waiting[0]
             if not isinstance(first, str):

@@ -34,9 +34,9 @@ class DriverThread(Generic[T]):
         self._users = 0
         self._thread: threading.Thread | None = None
         self._latest: Reading[T] | None = None
-        self._asked_at_s: float | None = None  # start of the read in progress
+        self._read_began_s: float | None = None  # start of the read in progress
         self._error = ""
-        self._is_hurried = False
+        self._is_read_due = False
 
     def use(self) -> None:
         with self._changed:
@@ -57,23 +57,23 @@ class DriverThread(Generic[T]):
         with self._changed:
             return self._latest
 
-    def read_until(self, has_come: Callable[[T], bool], longest_s: float) -> None:
-        """Makes the driver read now, and waits at most `longest_s` for a value that `has_come` accepts."""
+    def read_now(self, is_wanted: Callable[[T], bool], timeout_s: float) -> None:
+        """Makes the driver read now, and waits at most `timeout_s` for a value that `is_wanted` accepts."""
         with self._changed:
-            if self._thread is None or self._asked_at_s is not None:
+            if self._thread is None or self._read_began_s is not None:
                 return  # a driver that is being read may hang
-            self._is_hurried = True
+            self._is_read_due = True
             self._changed.notify_all()
             self._changed.wait_for(
-                lambda: bool(self._error) or (self._latest is not None and has_come(self._latest.value)),
-                longest_s,
+                lambda: bool(self._error) or (self._latest is not None and is_wanted(self._latest.value)),
+                timeout_s,
             )
 
     def problem(self) -> str:
         """Returns why there are no new readings; '' if there are."""
         with self._changed:
-            if self._asked_at_s is not None:
-                silent_s = time.monotonic() - self._asked_at_s
+            if self._read_began_s is not None:
+                silent_s = time.monotonic() - self._read_began_s
                 if silent_s > max(_SILENT_AFTER_S, _SILENT_AFTER * self.interval_s):
                     return f"{self.driver.name} has not answered for {silent_s:.0f}s"
             return self._error
@@ -84,11 +84,11 @@ class DriverThread(Generic[T]):
         while self._is_wanted():
             self._read_while_used()
             with self._changed:
-                self._asked_at_s = time.monotonic()
+                self._read_began_s = time.monotonic()
             with contextlib.suppress(Exception):  # at worst something stays open
                 self.driver.close()
             with self._changed:
-                self._asked_at_s = None
+                self._read_began_s = None
 
     def _read_while_used(self) -> None:
         due_s = time.monotonic()
@@ -99,10 +99,10 @@ class DriverThread(Generic[T]):
             with self._changed:
                 while self._must_wait() and (wait_s := self._idle_until_s(due_s) - time.monotonic()) > 0:
                     self._changed.wait(wait_s)
-                self._is_hurried = False
+                self._is_read_due = False
 
     def _must_wait(self) -> bool:
-        return self._users > 0 and not self._is_hurried
+        return self._users > 0 and not self._is_read_due
 
     def _idle_until_s(self, due_s: float) -> float:
         """Returns when to read next: a driver that knows its next event is not woken before."""
@@ -124,14 +124,14 @@ class DriverThread(Generic[T]):
 
     def _read(self) -> None:
         with self._changed:
-            self._asked_at_s = time.monotonic()
+            self._read_began_s = time.monotonic()
         error, value = "", None
         try:
             value = self.driver.read()
         except Exception as failure:  # noqa: BLE001 - reported as the reason why numbers are missing
             error = str(failure) or type(failure).__name__
         with self._changed:
-            self._asked_at_s, self._error = None, error
+            self._read_began_s, self._error = None, error
             if value is not None:
                 number = self._latest.number + 1 if self._latest is not None else 1
                 self._latest = Reading(number, time.monotonic_ns(), value)

@@ -24,18 +24,18 @@ def this_process(host: HostFacts) -> Owner:
     )
 
 
-def is_here(owner: Owner, host: HostFacts) -> bool:
+def is_local(owner: Owner, host: HostFacts) -> bool:
     """Returns whether the owner is on this machine, by its name; only then is its process known."""
     return owner.host == host.hostname
 
 
-def waits_here(job: Job, host: HostFacts) -> bool:
+def starts_here(job: Job, host: HostFacts) -> bool:
     """Returns whether the supervisor of this machine starts the job: the command of a background job is in a
     file on the machine where it was submitted, though several machines may share the store."""
-    return job.background and (job.created_by is None or is_here(job.created_by, host))
+    return job.background and (job.created_by is None or is_local(job.created_by, host))
 
 
-def is_within_reach(owner: Owner, host: HostFacts) -> bool:
+def has_valid_pid(owner: Owner, host: HostFacts) -> bool:
     """Returns whether its pid is valid here: neither machine nor container was restarted."""
     if owner.boot_id != host.boot_id:
         return False
@@ -44,9 +44,9 @@ def is_within_reach(owner: Owner, host: HostFacts) -> bool:
 
 def is_gone(owner: Owner, host: HostFacts) -> bool:
     """Returns whether the owner is known to be gone."""
-    if not is_here(owner, host):
+    if not is_local(owner, host):
         return False
-    return not is_within_reach(owner, host) or not is_running(owner.pid, owner.start_ticks)
+    return not has_valid_pid(owner, host) or not is_running(owner.pid, owner.start_ticks)
 
 
 def pid_namespace() -> int:
@@ -137,8 +137,8 @@ class SupervisorLock:
         except OSError:
             return None
         try:
-            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+            request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
         finally:
             os.close(descriptor)
         return int(pid) if kind != fcntl.F_UNLCK and pid > 0 else None
@@ -201,7 +201,7 @@ class RunLock(SupervisorLock):
 
 
 @contextlib.contextmanager
-def alone(spool_dir: str, what: str, timeout_s: float) -> Iterator[bool]:
+def exclusive_lock(spool_dir: str, what: str, timeout_s: float) -> Iterator[bool]:
     """Waits up to `timeout_s` for the lock `name`. Yields whether this process holds it; the lock is released
     on exit."""
     descriptor, is_alone = -1, False

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.files.atomic import write_durably
-from joblens.files.private import read_own
+from joblens.files.private import names_with_suffix, read_own
 
 _SUFFIX = ".job"
 
@@ -33,11 +33,7 @@ def payload_path(spool_dir: str, uuid: str) -> str:
 
 def payloads(spool_dir: str) -> list[str]:
     """Returns the uuids of jobs that have one."""
-    try:
-        names = os.listdir(spool_dir)
-    except OSError:
-        return []
-    return [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
+    return names_with_suffix(spool_dir, _SUFFIX)
 
 
 def write_payload(spool_dir: str, uuid: str, payload: Payload) -> None:

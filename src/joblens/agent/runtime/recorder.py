@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from joblens.agent.runtime.ownership import is_gone
-from joblens.files.private import create_with
+from joblens.files.private import create_with, names_with_suffix
 from joblens.model.errors import JoblensError, StoreError
 from joblens.model.jobs.job import Owner, Record, Status
 from joblens.model.values.ids import new_uuid
@@ -86,18 +86,9 @@ class PendingEnds:
 
 def pending_ends(spool_dir: str, host: HostFacts) -> dict[str, tuple[str, ...]]:
     """Returns the files of processes that are gone, and the jobs in them."""
-    try:
-        names = os.listdir(spool_dir)
-    except OSError:
-        return {}
-    found: dict[str, tuple[str, ...]] = {}
-    for name in names:
-        if name.endswith(_SUFFIX):
-            path = os.path.join(spool_dir, name)
-            ends = _read(path)
-            if ends is not None and is_gone(ends.owner, host):
-                found[path] = ends.jobs
-    return found
+    paths = [os.path.join(spool_dir, name + _SUFFIX) for name in names_with_suffix(spool_dir, _SUFFIX)]
+    found = {path: ends for path in paths if (ends := _read(path)) is not None}
+    return {path: ends.jobs for path, ends in found.items() if is_gone(ends.owner, host)}
 
 
 def _read(path: str) -> _Ends | None:
@@ -265,11 +256,11 @@ class Recorder:
         because waking a loop costs more than a query. Does nothing while an earlier poll with the same bound
         method has no answer."""
 
-        def pass_on(asked: Mapping[str, CancelAsked]) -> None:
+        def pass_on(requests: Mapping[str, CancelAsked]) -> None:
             if call is None:
-                then(asked)
-            elif asked:
-                call(partial(then, asked))
+                then(requests)
+            elif requests:
+                call(partial(then, requests))
 
         self.ask(lambda store: store.cancel_requests(), pass_on, name=then)
 

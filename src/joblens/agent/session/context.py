@@ -18,19 +18,19 @@ from joblens.model.redaction.secrets import NO_SECRETS, SecretValues
 from joblens.probes.host.machine_load import HostFacts
 
 if TYPE_CHECKING:
-    from joblens.agent.containers.job import ContainerHold
+    from joblens.agent.containers.job import ContainerHandle
     from joblens.agent.nodes.job import MultiNodeJob
     from joblens.agent.nodes.jobs import MultiNodeJobs
     from joblens.ports.clock import Clock
 
 
-def hold_of(job: Job, spool_dir: str) -> "ContainerHold | None":
+def container_handle(job: Job, spool_dir: str, clock: "Clock") -> "ContainerHandle | None":
     """Returns the container of a job, or None for a plain process."""
     if job.container is None:
         return None
-    from joblens.agent.containers.job import ContainerHold
+    from joblens.agent.containers.job import ContainerHandle
 
-    return ContainerHold(job, spool_dir)
+    return ContainerHandle(job, spool_dir, clock)
 
 
 ALL_JOBS = ""
@@ -55,11 +55,11 @@ class AgentContext(Struct, frozen=True):
     provenance: ProvenanceCollector | None = None  # None: environments of jobs are not recorded
     secrets: dict[str, SecretValues] = field(default_factory=dict)  # by job, until its end; see ALL_JOBS
 
-    def ran_in(self, job: Job) -> str:
+    def begin_provenance(self, job: Job) -> str:
         """Starts collecting the job's environment. Returns its digest."""
         return "" if self.provenance is None else self.provenance.begin(job)
 
-    def completed(self, record: Record) -> Record:
+    def complete_record(self, record: Record) -> Record:
         """Returns the record to store: completed, without secrets."""
         if self.complete is not None:
             record = self.complete(record)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _FORWARDED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
-_KEPT_FOR_LIVE_LINE = 60
+_LIVE_LINE_SAMPLES = 60
 _CHECK_EVERY_S = 1.0
 _CHECK_FOR_PROMPT_S = 0.1
-_OLD_US = 800_000  # older samples do not show what the job does now
+_STALE_US = 800_000  # older samples do not show what the job does now
 _LAST_OUTPUT_S = 1.0  # time for the reader to take the rest of a stopped job's output
 
 
@@ -51,15 +51,15 @@ class Foreground:
         self._context = context
         self._warn = warn
         self._live = live
-        self._recent: deque[Sample] = deque(maxlen=_KEPT_FOR_LIVE_LINE)
+        self._recent: deque[Sample] = deque(maxlen=_LIVE_LINE_SAMPLES)
         self._readings: LiveReadings | None = None
         self._next_check_s = mono_s(self._context.clock) + _CHECK_EVERY_S
         self._was_interrupted_by_key = False
         self._was_interrupted = False
-        self._has_given_up_showing = False
+        self._is_output_abandoned = False
         # Without pumps the last output of the job is unknown.
         self.stdout_ends_in_newline = output is not None
-        self.stderr_line_is_open = False  # by the last output to standard error, where messages go
+        self.is_stderr_line_open = False  # by the last output to standard error, where messages go
         self._shares_screen = os.isatty(1) and os.isatty(2)
         takes_keys = os.isatty(0) and _is_in_foreground(0)
         streams = self._streams = self._connect(output, takes_keys=takes_keys)
@@ -78,8 +78,8 @@ class Foreground:
             context,
             output=output,
             on_sample=self._sampled,
-            on_end=self._host.ended,
-            drain=streams.take_rest if streams else None,
+            on_end=self._host.handle_end,
+            drain=streams.drain if streams else None,
         )
 
     def _take_keyboard(self, streams: JobStreams | None, *, takes_keys: bool) -> "Keyboard | None":
@@ -99,16 +99,16 @@ class Foreground:
             takes_keys=takes_keys,
             before_write=self._live.erase if self._live else lambda: None,
             after_write=(self._note_stdout, self._note_stderr),
-            warn=self._say,
+            warn=self._show_warning,
         )
 
     def run(self) -> Record:
         """Raises LaunchError if the job cannot be started; its record is stored nevertheless."""
-        handlers = self._take_signals()
+        handlers = self._install_signals()
         try:
             self._host.add(self.session)
             if self._streams is not None:
-                self._streams.let_go_of_job_side()
+                self._streams.close_job_side()
                 self._streams.start()
             if self._keyboard is not None and self.session.record.attempt is not None:
                 self._keyboard.job_group = self.session.record.attempt.pid or -1
@@ -116,37 +116,33 @@ class Foreground:
             self._context.loop.add_timed(self)
             self._context.recorder.add_poll(self._host.poll_cancels)
             self._context.loop.run_until(lambda: not self._host)
-            self._show_rest()
+            self._flush_output()
         finally:
             self._host.close()  # if joblens itself failed: the job must not run unwatched
             if self._live is not None:
                 self._live.erase()
             if self._keyboard is not None:
-                self._keyboard.give_back()
+                self._keyboard.release()
             if self._streams is not None:
                 self._streams.close()
             if self._readings is not None:
                 self._readings.close()
             self._context.loop.remove_timed(self)
             self._context.recorder.remove_poll(self._host.poll_cancels)
-            self._give_signals_back(handlers)
+            self._restore_signals(handlers)
         if self.session.error is not None:
             raise self.session.error
         return self.session.record
 
-    def _show_rest(self) -> None:
+    def _flush_output(self) -> None:
         """Writes the remaining output after the record is safe."""
         if self._streams is None:
             return
-        timeout_s = _LAST_OUTPUT_S if self.session.was_asked_to_stop else float("inf")
+        timeout_s = _LAST_OUTPUT_S if self.session.is_stopping else float("inf")
         give_up_s = mono_s(self._context.clock) + timeout_s
         streams = self._streams
         self._context.loop.run_until(
-            lambda: (
-                streams.have_shown_all
-                or self._has_given_up_showing
-                or mono_s(self._context.clock) > give_up_s
-            )
+            lambda: streams.is_flushed or self._is_output_abandoned or mono_s(self._context.clock) > give_up_s
         )
 
     # ---- keys and signals ----------------------------------------------------------------------
@@ -164,10 +160,10 @@ class Foreground:
 
     def _end_job(self, number: int) -> None:
         if self.session.is_over:
-            self._has_given_up_showing = True
+            self._is_output_abandoned = True
         else:
             self._was_interrupted |= number == signal.SIGINT
-            self.session.ask_stop(EndCause.CANCELLED, number)
+            self.session.request_stop(EndCause.CANCELLED, number)
 
     @property
     def died_of_interrupt(self) -> bool:
@@ -175,18 +171,18 @@ class Foreground:
         outcome = self.session.record.outcome
         return self._was_interrupted and outcome is not None and outcome.signal == signal.SIGINT
 
-    def _take_signals(self) -> dict[int, Any]:
+    def _install_signals(self) -> dict[int, Any]:
         """Installs signal handlers. Ignored signals stay ignored, as nohup and scripts with '&' expect."""
         before: dict[int, Any] = {}
         for number in (*_ENDING, *_FORWARDED, signal.SIGWINCH):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 before[number] = signal.signal(number, self._on_signal)
-        # Setting up a terminal from the background must not stop us.
+        # Setting up a terminal from the background must not stop this process.
         before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         self._wakeup_before = signal.set_wakeup_fd(self._context.loop.wake_fd, warn_on_full_buffer=False)
         return before
 
-    def _give_signals_back(self, handlers: dict[int, Any]) -> None:
+    def _restore_signals(self, handlers: dict[int, Any]) -> None:
         signal.set_wakeup_fd(self._wakeup_before)
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -215,12 +211,12 @@ class Foreground:
     def _draw(self) -> None:
         if self._live is None or self.session.is_over or not self._recent:
             return
-        if self._holds_a_conversation() or not _is_in_foreground(2):
+        if self._is_interactive() or not _is_in_foreground(2):
             self._live.erase()
         else:
             self._live.draw(list(self._recent))
 
-    def _holds_a_conversation(self) -> bool:
+    def _is_interactive(self) -> bool:
         """Returns whether the job reads single keys: it shows a prompt or draws the screen itself."""
         terminals = self._streams.terminals if self._streams else []
         return not all(terminal.is_line_mode() for terminal in terminals)
@@ -240,9 +236,9 @@ class Foreground:
     def _note_line(self, chunk: bytes) -> None:
         from joblens.agent.terminal.tty import leaves_line_open
 
-        self.stderr_line_is_open = leaves_line_open(chunk, was_open=self.stderr_line_is_open)
+        self.is_stderr_line_open = leaves_line_open(chunk, was_open=self.is_stderr_line_open)
 
-    def _say(self, text: str) -> None:
+    def _show_warning(self, text: str) -> None:
         if self._live is not None:
             self._live.erase()
         self._warn(text)
@@ -265,7 +261,7 @@ class Foreground:
         """Adds a reading for the live line of a job with a long sampling interval. It is not stored."""
         if self._live is None or self.session.is_over or self.session.job.interval_s <= _CHECK_EVERY_S:
             return
-        if self._recent and self._context.clock.now_us() - self._recent[-1].at_us > _OLD_US:
+        if self._recent and self._context.clock.now_us() - self._recent[-1].at_us > _STALE_US:
             if self._readings is None:
                 from joblens.agent.measuring.readings import LiveReadings
 
@@ -279,7 +275,7 @@ class Foreground:
         # After an interrupt, a prompt is recognized before the next signal is sent.
         every_s = _CHECK_FOR_PROMPT_S if self._was_interrupted_by_key else _CHECK_EVERY_S
         self._next_check_s = mono_s(self._context.clock) + every_s
-        if self._was_interrupted_by_key and self._holds_a_conversation():
+        if self._was_interrupted_by_key and self._is_interactive():
             # The job handled the interrupt and is back at its prompt.
             self._was_interrupted_by_key = False
             self.session.forgive()

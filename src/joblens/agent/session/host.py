@@ -38,7 +38,7 @@ class SessionOrder(Struct, frozen=True, kw_only=True):
     streams: str = ""  # as in `slot_launcher`
 
 
-class Hosted(Protocol):
+class HostedJob(Protocol):
     """A job on a host: a session, or a job adopted from an earlier owner."""
 
     job: Job
@@ -46,16 +46,16 @@ class Hosted(Protocol):
     error: JoblensError | None
 
     @property
-    def was_asked_to_stop(self) -> bool: ...
+    def is_stopping(self) -> bool: ...
 
     @property
     def is_steady(self) -> bool: ...
 
     def start(self) -> None: ...
 
-    def ask_stop(self, cause: EndCause, number: int = ...) -> None: ...
+    def request_stop(self, cause: EndCause, number: int = ...) -> None: ...
 
-    def kill_now(self) -> None: ...
+    def kill(self) -> None: ...
 
 
 class SessionHost:
@@ -76,7 +76,7 @@ class SessionHost:
         self._on_outcome = on_outcome
         self._accounting = accounting
         self._standby = Standby(context, accounting) if accounting is not None else None
-        self._hosted: dict[str, Hosted] = {}
+        self._hosted: dict[str, HostedJob] = {}
         self._refused: set[str] = set()  # not in the store yet
         self._expected = 0
         self._spare = 1  # launchers beyond one for each job that runs
@@ -99,8 +99,8 @@ class SessionHost:
             replace(order.plan, stdio=("/dev/null", *_output_paths(order.streams, output))),
             self._context,
             output=output,
-            on_outcome=self.outcome_known,
-            on_end=self.ended,
+            on_outcome=self.handle_outcome,
+            on_end=self.handle_end,
             prepared=self._take_launcher(order.job),
         )
         self.add(session)
@@ -110,8 +110,8 @@ class SessionHost:
                 self._standby.want(min(_MAX_STANDBY, self._expected, len(self._hosted) + self._spare))
         return session
 
-    def add(self, hosted: Hosted) -> None:
-        """Starts a job whose callbacks are `outcome_known` and `ended`."""
+    def add(self, hosted: HostedJob) -> None:
+        """Starts a job whose callbacks are `handle_outcome` and `handle_end`."""
         uuid = hosted.job.uuid
         self._hosted[uuid] = hosted
         try:
@@ -149,11 +149,11 @@ class SessionHost:
 
     def stop(self, uuid: str, number: int) -> None:
         if (hosted := self._hosted.get(uuid)) is not None:
-            hosted.ask_stop(EndCause.CANCELLED, number)
+            hosted.request_stop(EndCause.CANCELLED, number)
 
     def stop_all(self, cause: EndCause) -> None:
         for hosted in list(self._hosted.values()):
-            hosted.ask_stop(cause)
+            hosted.request_stop(cause)
 
     def poll_cancels(self) -> None:
         """Polls the store for jobs to cancel."""
@@ -163,22 +163,22 @@ class SessionHost:
         """Stops each requested job once."""
         for uuid in requests:
             hosted = self._hosted.get(uuid)
-            if hosted is not None and not hosted.was_asked_to_stop:
-                hosted.ask_stop(EndCause.CANCELLED)
+            if hosted is not None and not hosted.is_stopping:
+                hosted.request_stop(EndCause.CANCELLED)
 
     def close(self) -> None:
         """Kills the running jobs; each launcher leaves the outcome for the next owner."""
         for hosted in list(self._hosted.values()):
             with suppress(Exception):
-                hosted.kill_now()
+                hosted.kill()
         if self._standby is not None:
             self._standby.close()
 
-    def outcome_known(self, hosted: Hosted) -> None:
+    def handle_outcome(self, hosted: HostedJob) -> None:
         if self._on_outcome is not None:
             self._on_outcome(hosted.record)
 
-    def ended(self, hosted: Hosted) -> None:
+    def handle_end(self, hosted: HostedJob) -> None:
         self._hosted.pop(hosted.job.uuid, None)
         self._on_end(hosted.record, hosted.error)
 
@@ -232,7 +232,7 @@ class Standby:
             self._give_up(launcher)
         while self._ready:
             prepared = self._ready.popleft()
-            _send_away(prepared.launcher, prepared.groups)
+            _dismiss(prepared.launcher, prepared.groups)
 
     def _try(self, launcher: LauncherProcess, step: Callable[[LauncherProcess], None]) -> None:
         try:
@@ -242,7 +242,7 @@ class Standby:
             self._give_up(launcher)
 
     def _join(self, launcher: LauncherProcess) -> None:
-        launcher.greeted()
+        launcher.wait_until_up()
         groups = self._context.accountant.groups_for_process(new_uuid(), self._accounting, launcher.pid)
         self._groups[launcher.socket] = groups
         self._context.loop.unwatch(launcher.socket)
@@ -250,7 +250,7 @@ class Standby:
         launcher.join(groups.attach_files() if groups else ())
 
     def _make_ready(self, launcher: LauncherProcess) -> None:
-        launcher.joined()
+        launcher.wait_until_joined()
         self._context.loop.unwatch(launcher.socket)
         del self._coming[launcher.socket]
         self._ready.append(PreparedLauncher(launcher, self._groups.pop(launcher.socket)))
@@ -258,10 +258,10 @@ class Standby:
     def _give_up(self, launcher: LauncherProcess) -> None:
         self._context.loop.unwatch(launcher.socket)
         del self._coming[launcher.socket]
-        _send_away(launcher, self._groups.pop(launcher.socket, None))
+        _dismiss(launcher, self._groups.pop(launcher.socket, None))
 
 
-def _send_away(launcher: LauncherProcess, groups: JobGroups | None) -> None:
+def _dismiss(launcher: LauncherProcess, groups: JobGroups | None) -> None:
     """Stops a launcher; its child is killed with it."""
     launcher.abandon()
     if groups is not None:

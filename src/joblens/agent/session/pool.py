@@ -31,17 +31,17 @@ class SessionPool:
         stops and records the running jobs."""
         thread = threading.Thread(target=self._drive, name="joblens-sessions", daemon=True)
         thread.start()
-        under_way = 0
+        running = 0
         try:
             for order in orders:
-                while under_way >= self._width or not self._ended.empty():
+                while running >= self._width or not self._ended.empty():
                     yield self._next()
-                    under_way -= 1
+                    running -= 1
                 self._context.loop.call(partial(self._start, order))
-                under_way += 1
-            while under_way:
+                running += 1
+            while running:
                 yield self._next()
-                under_way -= 1
+                running -= 1
         finally:
             self._close(thread)
 

@@ -16,13 +16,13 @@ from joblens.agent.measuring.accounting import (
     JobProcesses,
     Limits,
     are_step_launchers,
-    end_marked,
+    kill_marked,
     limit,
 )
 from joblens.agent.measuring.meter import CALM_S, CLOSE_S, JobMeter, LimitWatch, Measurement
 from joblens.agent.measuring.outcome import Ending, not_started, outcome_of
 from joblens.agent.runtime.loop import mono_s
-from joblens.agent.session.context import AgentContext, PreparedLauncher, hold_of, limits_key
+from joblens.agent.session.context import AgentContext, PreparedLauncher, container_handle, limits_key
 from joblens.agent.terminal.streams import OutputFiles
 from joblens.engine.life.job_life import (
     Command,
@@ -88,7 +88,7 @@ class JobSession:
             lead_is_grace=early is not None and early.is_grace,
             grace_s=job.grace_s,
         )
-        self._container = hold_of(job, context.spool_dir)
+        self._container = container_handle(job, context.spool_dir, context.clock)
         self._nodes = context.multi_node_job(job)
         self._processes = JobProcesses() if self._container is None else self._container.processes
         self._limits = Limits()
@@ -105,31 +105,30 @@ class JobSession:
         self.is_over = False  # and recorded
 
     @property
-    def was_asked_to_stop(self) -> bool:
+    def is_stopping(self) -> bool:
         return self._life.cause is not EndCause.NONE or bool(self._stops)
 
     @property
     def is_steady(self) -> bool:
         """Returns whether the job runs and no work is in progress that only this process can finish."""
         life = self._life
-        return life.phase is Phase.RUNNING and not self.was_asked_to_stop and self._leftovers_due_s is None
+        return life.phase is Phase.RUNNING and not self.is_stopping and self._leftovers_due_s is None
 
     # ---- start -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Starts the job once it is in the store. A job that cannot start is recorded with the reason in
-        `error`."""
-        self._take_step(lambda: self._begin(self._prepare()))
+        """Starts the job once it is in the store. If it cannot start, `error` has the reason."""
+        self._run_step(lambda: self._begin(self._prepare()))
 
-    def _take_step(self, step: Callable[[], None]) -> None:
+    def _run_step(self, step: Callable[[], None]) -> None:
         try:
             step()
         except JoblensError as error:
-            self._could_not_start(error)
+            self._fail_start(error)
         except OSError as error:  # out of processes, descriptors or memory
-            self._could_not_start(LaunchError(f"the job could not be started: {error}"))
+            self._fail_start(LaunchError(f"the job could not be started: {error}"))
         except BaseException as error:  # a fault of joblens, or an interrupt: nothing may run unwatched
-            self._could_not_start(LaunchError(f"the job could not be started: {error!r}"))
+            self._fail_start(LaunchError(f"the job could not be started: {error!r}"))
             raise
 
     def _prepare(self) -> Attempt:
@@ -137,19 +136,19 @@ class JobSession:
         context = self._context
         if self._nodes is not None:
             self._plan = self._nodes.begin(self._plan)
-        launcher = self._get_launcher()
-        ran_in = context.ran_in(self.job)  # while the launcher starts
+        launcher = self._open_launcher()
+        provenance = context.begin_provenance(self.job)  # while the launcher starts
         in_container, ending = self._container, "job" if self._container is None else "container"
         self._limits = limit(self.job, self._groups) if in_container is None else in_container.limit()
         pid, start_ticks = launcher.prepare(
-            attach=self._groups.attach_files() if self._groups and self._main_process_joins else (),
+            attach=self._groups.attach_files() if self._groups and self._is_main_process_inside else (),
             outcome_path=os.path.join(context.spool_dir, f"{self.job.uuid}.outcome"),
             rlimits=context.job_rlimits,
             affinity=self._limits.affinity,
             groups=tuple(self._groups.paths.values()) if self._groups else (),
-            ends_with_owner=ending if context.kill_with_owner else "",
+            kill_with_owner=ending if context.kill_with_owner else "",
         )
-        self._measurement = self._measure(launcher.pid, pid if self._main_process_joins else None)
+        self._measurement = self._measure(launcher.pid, pid if self._is_main_process_inside else None)
         return Attempt(
             started_at_us=context.clock.now_us(),
             owner=context.owner,
@@ -167,7 +166,7 @@ class JobSession:
             memory_total_bytes=context.host.memory_total_bytes,
             gpu_count=count_gpus() if self.job.requirements.gpus else None,
             gpu_devices=self.job.gpu_devices,
-            provenance=ran_in,
+            provenance=provenance,
         )
 
     @property
@@ -181,18 +180,18 @@ class JobSession:
         return PROCESS_TREE if self._container is None else self._container.accounting
 
     @property
-    def _main_process_joins(self) -> bool:
+    def _is_main_process_inside(self) -> bool:
         """Returns whether the main process joins the groups. A client of a container engine stays outside."""
         return self.job.container is None
 
-    def _get_launcher(self) -> LauncherProcess:
+    def _open_launcher(self) -> LauncherProcess:
         """Starts the launcher before anything else: it removes the groups if this process is killed."""
         accountant, processes = self._context.accountant, self._processes
         if self._prepared is not None:
             self._launcher, processes.groups = self._prepared.launcher, self._prepared.groups
-            self._launcher.give(self._plan)
+            self._launcher.set_plan(self._plan)
             return self._launcher
-        self._context.instruments.get_ready(self.job)
+        self._context.instruments.warm_up(self.job)
         self._launcher = LauncherProcess(self._plan)
         if self._container is not None:
             self._container.begin(self._launcher, accountant, self._plan)
@@ -210,14 +209,14 @@ class JobSession:
             main_pid=main_pid,
             kind=groups.kind if groups else "",
             groups=groups.paths if groups else {},
-            pids=self._processes.seen,
+            pids=self._processes.recent_pids,
         )
         instruments = context.instruments.open(watched)
         details = instruments.details
         try:
             if self._container is None:
                 meter = context.accountant.meter(
-                    groups, launcher_pid, instruments.probes, self._processes.seen
+                    groups, launcher_pid, instruments.probes, self._processes.recent_pids
                 )
             else:
                 others = self._container.bound(instruments.probes)
@@ -228,7 +227,7 @@ class JobSession:
             raise
         self._processes.meter = meter
         if self._nodes is not None:
-            self._nodes.watch(meter, groups, on_over=self._over_elsewhere, on_follow=self._sample_often)
+            self._nodes.watch(meter, groups, on_over=self._on_remote_limit, on_follow=self._watch_closely)
             details = (*details, self._nodes)
         return Measurement(self.job, context.recorder, meter, details, self._on_sample)
 
@@ -240,7 +239,7 @@ class JobSession:
         attempt = replace(attempt, base=base, started_mono_ns=self._context.clock.mono_ns())
         self.record = replace(self.record, status=Status.RUNNING, attempt=attempt)
         go = partial(self._go, attempt, self._launcher, self._measurement.meter)
-        step = partial(self._context.loop.call, partial(self._take_step, go))
+        step = partial(self._context.loop.call, partial(self._run_step, go))
         self._context.recorder.put([JobQueued(self.job), JobStarted(self.job.uuid, attempt)], then=step)
 
     def _go(self, attempt: Attempt, launcher: LauncherProcess, meter: JobMeter) -> None:
@@ -263,19 +262,20 @@ class JobSession:
             self._is_watched = True
             self._context.sampler.add(limits_key(self.job.uuid), CALM_S, self.watch_limits)
 
-    def _could_not_start(self, error: JoblensError) -> None:
+    def _fail_start(self, error: JoblensError) -> None:
         self.error = error
         self._life = replace(self._life, phase=Phase.OVER)
-        self._let_go()
-        outcome = self._take_outcome(not_started(self.job, error, self._context.clock.now_us()))
+        self._release()
+        outcome = self._set_outcome(not_started(self.job, error, self._context.clock.now_us()))
         self._record([JobQueued(self.job), JobEnded(self.job.uuid, outcome)])
 
-    def _take_outcome(self, outcome: Outcome) -> Outcome:
+    def _set_outcome(self, outcome: Outcome) -> Outcome:
         """Returns the outcome as completed by the context."""
-        self.record = self._context.completed(replace(self.record, status=outcome.status, outcome=outcome))
+        record = replace(self.record, status=outcome.status, outcome=outcome)
+        self.record = self._context.complete_record(record)
         return self.record.outcome or outcome
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Releases everything acquired by an incomplete start."""
         self._context.sampler.remove(self.job.uuid)
         self._context.sampler.remove(limits_key(self.job.uuid))
@@ -293,7 +293,7 @@ class JobSession:
 
     # ---- while it runs -----------------------------------------------------------------------
 
-    def ask_stop(self, cause: EndCause, number: int = signal.SIGTERM) -> None:
+    def request_stop(self, cause: EndCause, number: int = signal.SIGTERM) -> None:
         if self._started_mono_ns:
             self._feed(StopAsked(cause, number))
         else:
@@ -307,7 +307,7 @@ class JobSession:
         if self._launcher is not None:
             self._launcher.signal_main(number)
 
-    def kill_now(self) -> None:
+    def kill(self) -> None:
         """Kills the job for an owner that cannot continue. The launcher leaves the outcome for recovery."""
         if self._launcher is not None:
             self._processes.kill()
@@ -333,14 +333,14 @@ class JobSession:
             return
         before_s, cause = self._watch.interval_s, self._watch.judge(sample)
         if cause is not None:
-            self._context.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))
+            self._context.loop.call(lambda: self.request_stop(cause, signal.SIGKILL))
         elif self._watch.interval_s != before_s:
             self._context.sampler.change(limits_key(self.job.uuid), self._watch.interval_s)
 
-    def _over_elsewhere(self, cause: EndCause) -> None:
-        self._context.loop.call(lambda: self.ask_stop(cause, signal.SIGKILL))  # on another node
+    def _on_remote_limit(self, cause: EndCause) -> None:
+        self._context.loop.call(lambda: self.request_stop(cause, signal.SIGKILL))  # on another node
 
-    def _sample_often(self) -> None:
+    def _watch_closely(self) -> None:
         """Samples often, because the job now has a process that this one cannot wait for."""
         if not self._is_watched:
             self._is_watched = True
@@ -375,37 +375,37 @@ class JobSession:
         try:
             message = self._launcher.receive()
         except LauncherLost:
-            self._launcher_is_lost()
+            self._on_launcher_lost()
             return
-        word = message[0]
-        if word in ("exited", "reaped", "empty") and self._main_process_joins:
-            self._reaped = exit_usage_of(message[2] if word == "exited" else message[1])
-        if word == "exited":
+        kind = message[0]
+        if kind in ("exited", "reaped", "empty") and self._is_main_process_inside:
+            self._reaped = exit_usage_of(message[2] if kind == "exited" else message[1])
+        if kind == "exited":
             self._wait_status = int(message[1])
             self._ended_mono_ns = int(message[3])
             self._leftovers_due_s = mono_s(self._context.clock) + _LEFTOVERS_S
-        elif word == "empty":
+        elif kind == "empty":
             self._leftovers_due_s = None
             if self._groups is not None and not self._groups.is_empty():
                 self._groups.kill()  # moved there by another program
             self._feed(Emptied())
 
-    def _launcher_is_lost(self) -> None:
+    def _on_launcher_lost(self) -> None:
         """Kills the rest of the job: its launcher was killed, so nothing can wait for it. The end of the main
         process may have been reported before."""
         assert self._launcher is not None
         self._context.loop.unwatch(self._launcher.socket)
         self._processes.kill()
         if self._groups is None:
-            end_marked(self.job.uuid)  # daemons that no sample contains; only the launcher held them together
+            kill_marked(self.job.uuid)  # daemons that no sample contains; only the launcher held them
         self._feed(Emptied())
 
     def _feed(self, event: Event) -> None:
         self._life, commands = on_event(self._life, event, mono_s(self._context.clock))
         for command in commands:
-            self._carry_out(command)
+            self._execute(command)
 
-    def _carry_out(self, command: Command) -> None:
+    def _execute(self, command: Command) -> None:
         if isinstance(command, Finish):
             self._finish()
         elif isinstance(command, KillAll):
@@ -428,7 +428,7 @@ class JobSession:
         self._context.loop.unwatch(self._launcher.socket)
         self._context.loop.remove_timed(self)
         if self._container is not None:
-            self._container.end_left()
+            self._container.remove_container()
         if self._nodes is not None:
             self._nodes.finish()
         self._measurement.finish(self._reaped)
@@ -446,7 +446,7 @@ class JobSession:
             reaped=self._reaped,
         )
         if self._container is not None:
-            ending = self._container.judged(ending)
+            ending = self._container.with_note(ending)
         measured = self._measurement
         outcome = outcome_of(
             self.record,
@@ -455,9 +455,9 @@ class JobSession:
             measured.meter,
             self.output,
             measured.details,
-            self._nodes.completed if self._nodes is not None else None,
+            self._nodes.merge_nodes if self._nodes is not None else None,
         )
-        outcome = self._take_outcome(outcome)
+        outcome = self._set_outcome(outcome)
         assert self.record.attempt is not None
         started = JobStarted(self.job.uuid, self.record.attempt)
         # All facts again: the store may have been recreated since the start. Readers of the end also need the
@@ -467,10 +467,10 @@ class JobSession:
         )
         ended = JobEnded(self.job.uuid, outcome)
         self._record(
-            [JobQueued(self.job), started, *parts, ended], partial(self._clear_up, measured, self._launcher)
+            [JobQueued(self.job), started, *parts, ended], partial(self._clean_up, measured, self._launcher)
         )
 
-    def _clear_up(self, measured: Measurement, launcher: LauncherProcess) -> None:
+    def _clean_up(self, measured: Measurement, launcher: LauncherProcess) -> None:
         measured.close()
         if self._nodes is not None:
             self._nodes.close()

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from joblens.agent.launcher.slot_ledger import LedgerJob, StartFailed, jobs_begun, ledger_owner, ledgers
+from joblens.agent.launcher.slot_ledger import LedgerJob, StartFailed, ledger_owner, ledgers, started_jobs
 from joblens.agent.measuring.accounting import PROCESS_TREE
 from joblens.agent.measuring.outcome import Origins
 from joblens.agent.runtime.ownership import is_gone
 from joblens.agent.slots.marks import SlotMark, end_slot, read_mark, slot_marks
 from joblens.analysis.numbers.rates import NO_GRID_FACTOR
+from joblens.files.private import age_s
 from joblens.files.processes import is_running
 from joblens.model.errors import ProbeError
 from joblens.model.jobs.job import Attempt, Outcome, Owner, Record
@@ -40,19 +41,19 @@ class SlotReading(Struct, frozen=True):
     origins: Origins
 
 
-def left_ledgers(spool_dir: str, host: HostFacts) -> dict[str, Owner]:
+def abandoned_ledgers(spool_dir: str, host: HostFacts) -> dict[str, Owner]:
     """Returns the paths and owners of ledgers whose owner is gone."""
     found = {path: ledger_owner(path) for path in ledgers(spool_dir)}
     return {path: owner for path, owner in found.items() if owner is not None and is_gone(owner, host)}
 
 
-def read_left(path: str, owner: Owner, unfinished: Iterable[Record]) -> list[LedgerJob]:
+def read_abandoned(path: str, owner: Owner, unfinished: Iterable[Record]) -> list[LedgerJob]:
     """Returns the jobs of an abandoned ledger that a launcher has begun; none begins later. `unfinished`:
     jobs in the store. Call it in one process at a time (`runtime.ownership.exclusive_lock`)."""
     marks = slot_marks(os.path.dirname(path))
     of_owner = {name: mark for name, mark in marks.items() if mark.owner == owner}
-    _end_unknown(of_owner, lambda: jobs_begun(path), unfinished)
-    return jobs_begun(path)
+    _kill_unrecorded(of_owner, lambda: started_jobs(path), unfinished)
+    return started_jobs(path)
 
 
 def unrecorded(
@@ -69,7 +70,7 @@ def unrecorded(
     return writes
 
 
-def end_unknown(spool_dir: str, logs_dir: str, host: HostFacts, unfinished: Iterable[Record]) -> None:
+def kill_unrecorded(spool_dir: str, logs_dir: str, host: HostFacts, unfinished: Iterable[Record]) -> None:
     """Kills launchers whose job is not recorded, for slots with output in `logs_dir` whose owner is gone and
     had no ledger (no file could be made). The next driver of the run starts such a job again."""
     in_ledgers = [ledger_owner(path) for path in ledgers(spool_dir)]
@@ -80,10 +81,10 @@ def end_unknown(spool_dir: str, logs_dir: str, host: HostFacts, unfinished: Iter
         and mark.owner not in in_ledgers
         and is_gone(mark.owner, host)
     }
-    _end_unknown(marks, list, unfinished)
+    _kill_unrecorded(marks, list, unfinished)
 
 
-def _end_unknown(
+def _kill_unrecorded(
     marks: Mapping[str, SlotMark], begun: Callable[[], list[LedgerJob]], unfinished: Iterable[Record]
 ) -> None:
     """Waits until each launcher runs a job that is recorded or noted, or has ended. Kills the others: no
@@ -151,17 +152,17 @@ def reading_of(job: LedgerJob) -> SlotReading | None:
     """Returns the reading from the contents of the slot's counters in the ledger: its groups may be gone.
     None: they are too large for the ledger, or there are none."""
     mark = read_mark(os.path.dirname(job.path), job.begin.slot)
-    before = _noted(job.begin.counters, mark)
+    before = _parse_counters(job.begin.counters, mark)
     if job.end is None or isinstance(job.end.report, StartFailed) or mark is None or before is None:
         return None
-    after = _noted(job.end.report.counters, mark)
+    after = _parse_counters(job.end.report.counters, mark)
     if after is None:
         return None
-    from joblens.agent.slots.instruments import UNSEEN
+    from joblens.agent.slots.instruments import UNSAMPLED
     from joblens.probes.network.cgroup_network import FIELDS, NOT_COUNTED, SOURCE, may_count, v2_group
 
     numbers, (fields, probe) = _numbers(job, before[0]), after
-    sources, unknown = dict(probe.sources), {**UNSEEN, **numbers.unknown(), **probe.unknown}
+    sources, unknown = dict(probe.sources), {**UNSAMPLED, **numbers.unknown(), **probe.unknown}
     unknown["co2"] = NO_GRID_FACTOR
     if FIELDS[0] in fields:
         sources["network"] = SOURCE
@@ -171,7 +172,9 @@ def reading_of(job: LedgerJob) -> SlotReading | None:
     return SlotReading(numbers.at_start(), last, Origins(sources, unknown))
 
 
-def _noted(contents: list[bytes], mark: SlotMark | None) -> "tuple[dict[str, Any], CgroupProbe] | None":
+def _parse_counters(
+    contents: list[bytes], mark: SlotMark | None
+) -> "tuple[dict[str, Any], CgroupProbe] | None":
     """Returns numbers and their probe from the contents of a slot's counters; packet counts, if any, come
     last."""
     if mark is None or not mark.counter_files or len(contents) < len(mark.counter_files):
@@ -204,29 +207,26 @@ def without_peak(sample: Sample) -> Sample:
 
 def _base(job: LedgerJob, mark: SlotMark | None) -> dict[str, int]:
     """Returns the counters of its groups when it began."""
-    before = _noted(job.begin.counters, mark)
+    before = _parse_counters(job.begin.counters, mark)
     return _numbers(job, before[0]).base_of_attempt() if before is not None else {}
 
 
-def remove_recorded(spool_dir: str, host: HostFacts, is_over: Callable[[str], bool]) -> None:
+def remove_finished_ledgers(
+    spool_dir: str, host: HostFacts, is_over: Callable[[str], bool], now_us: int
+) -> None:
     """Removes ledgers of which every job has ended, with launchers that have ended; also old ones without an
     owner, which was killed before it could write its name."""
     for path in ledgers(spool_dir):
-        if ledger_owner(path) is None:
-            _remove_when_old(path)
-    for path, owner in left_ledgers(spool_dir, host).items():
+        if ledger_owner(path) is None and age_s(path, now_us) > _OLD_S:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+    for path, owner in abandoned_ledgers(spool_dir, host).items():
         marks = [mark for mark in slot_marks(spool_dir).values() if mark.owner == owner]
         if not _is_any_running(marks) and all(
-            job.sent.job.queue or is_over(job.uuid) for job in jobs_begun(path)
+            job.sent.job.queue or is_over(job.uuid) for job in started_jobs(path)
         ):
             with contextlib.suppress(OSError):
                 os.unlink(path)
-
-
-def _remove_when_old(path: str) -> None:
-    with contextlib.suppress(OSError):
-        if time.time() - os.stat(path).st_mtime > _OLD_S:
-            os.unlink(path)
 
 
 def _is_any_running(marks: Iterable[SlotMark]) -> bool:

@@ -213,7 +213,7 @@ class SlotProcess:
         reason = f"{os.strerror(number)} ({path})" if path else os.strerror(number)
         raise LaunchError(f"a launcher cannot use {self._logs_dir} for the output of jobs: {reason}")
 
-    def give_jobs(self, orders: Sequence[SlotOrder], *, has_one: bool) -> None:
+    def send_jobs(self, orders: Sequence[SlotOrder], *, has_one: bool) -> None:
         """Sends jobs to the launcher. `has_one`: another job still runs. Jobs that do not start at once can
         be taken back until the launcher begins them."""
         ahead = len(orders) if has_one else len(orders) - 1
@@ -230,7 +230,7 @@ class SlotProcess:
                 os.write(self.socket, marshal.dumps(("part", data[start : start + _PIECE])))
             os.write(self.socket, marshal.dumps(("start",)))
 
-    def take_permit_back(self) -> bool:
+    def revoke_permit(self) -> bool:
         """Returns whether the permit was taken back: the launcher will not run the job that was sent
         ahead."""
         try:
@@ -245,7 +245,7 @@ class SlotProcess:
     def open_counters(self, paths: list[str], peak_index: int) -> list[bytes]:
         """Makes the launcher read these files after every job, and reset the peak among them (-1: there is
         none). Returns their present contents."""
-        self.say("counters", paths, peak_index)
+        self.send("counters", paths, peak_index)
         contents: list[bytes] = self.receive()[1]
         return contents
 
@@ -254,7 +254,7 @@ class SlotProcess:
             os.close(end)
         self.socket = -1
 
-    def say(self, *message: Any) -> None:
+    def send(self, *message: Any) -> None:
         with contextlib.suppress(OSError):  # it is gone; `receive` reports that
             os.write(self.socket, marshal.dumps(message))
 
@@ -274,7 +274,7 @@ class SlotProcess:
         """Stops the launcher, once nothing runs in the groups. A second call does nothing."""
         if self.socket < 0:
             return
-        self.say()
+        self.send()
         self._close_ends()
         with contextlib.suppress(ChildProcessError):  # the host program has reaped it
             os.waitpid(self.pid, 0)
@@ -302,7 +302,7 @@ class SlotHome:
         except AccountingUnavailable as error:
             if accounting is not Accounting.AUTO:
                 raise
-            context.accountant.give_up_groups(str(error))
+            context.accountant.disable_groups(str(error))
             self._set_up(context, Accounting.PROCESS_TREE, logs_dir, env, ledger)
 
     def _set_up(

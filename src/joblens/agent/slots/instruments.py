@@ -15,7 +15,7 @@ from joblens.model.jobs.probe_choice import INSTRUMENTS
 
 _OF_THE_SLOT = ("network",)  # counted for the slot's group, like its CPU time
 # Group of numbers -> why they are unknown for a job without a sample.
-UNSEEN = {
+UNSAMPLED = {
     group: NO_SAMPLES
     for name, instrument in INSTRUMENTS.items()
     if name not in _OF_THE_SLOT
@@ -35,7 +35,7 @@ class SlotInstruments:
             pids=home.job_pids,
             has_new_processes=True,
         )
-        opened: InstrumentSet = context.instruments.open(watched, leave_out=_OF_THE_SLOT)
+        opened: InstrumentSet = context.instruments.open(watched, excluded=_OF_THE_SLOT)
         self._others = OtherProbes(opened.probes)
         self._details = DetailTaker(
             job.uuid, opened.details, lambda writes: context.recorder.put(writes, can_wait=True)
@@ -57,11 +57,11 @@ class SlotInstruments:
     def read_details(self) -> None:
         self._details.tick()
 
-    def added_to(self, origins: Origins) -> Origins:
+    def add_origins(self, origins: Origins) -> Origins:
         """Adds the origins of these numbers. Groups are the better source: these numbers cover the time from
         the first sample to the last."""
         sources, unknown, _ = self._others.origins()
-        known = {name: why for name, why in origins.unknown.items() if name not in UNSEEN}
+        known = {name: why for name, why in origins.unknown.items() if name not in UNSAMPLED}
         return Origins(
             {**sources, **origins.sources},
             {**unknown, **known},

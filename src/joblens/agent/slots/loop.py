@@ -14,7 +14,7 @@ from msgspec import Struct
 from joblens.agent.launcher.slot_ledger import SlotLedger
 from joblens.agent.runtime.loop import mono_s
 from joblens.agent.session.context import AgentContext
-from joblens.agent.slots.records import cut_off, ended_record
+from joblens.agent.slots.records import ended_record, unanswered_end
 from joblens.agent.slots.slot import Finished, Slot, SlotJob
 from joblens.model.jobs.job import Accounting, Attempt, Record
 from joblens.model.writes import JobEnded, JobQueued, JobStarted, SamplesTaken, Write
@@ -25,7 +25,7 @@ _FLUSH_EVERY_S, _FLUSH_QUIET_S = 0.05, 0.005  # while jobs run, and when none ha
 _IDLE_S = 1.0
 _LONG_S = 0.1  # no job waits behind one that has run for this long
 _STOP_AGAIN_S = 0.1
-_ANSWER_PATIENCE_S = 3.0
+_ANSWER_TIMEOUT_S = 3.0
 _HOST_EVERY_S = 0.1
 _GATHER_S = 0.002  # for answers of tiny jobs: waking up for each costs more than reading it
 _ENOUGH_AHEAD = 4  # jobs that a launcher can begin meanwhile
@@ -82,17 +82,17 @@ class SlotLoop:
         self._plan = plan
         self._listener = listener
         self._capacity = capacity
-        self._fed: defaultdict[Any, deque[SlotJob]] = defaultdict(deque)  # by shape; not sent to any slot
+        self._unsent: defaultdict[Any, deque[SlotJob]] = defaultdict(deque)  # by shape; not sent to any slot
         self._running: Counter[Any] = Counter()  # by shape
-        self._is_hungry = True  # a slot could take a job and there was none
-        self._is_all_fed = self._is_stopping = self._is_urgent = False
-        self._asked_to_end: frozenset[str] = frozenset()
-        self._to_end: dict[str, bool] = {}  # uuid -> at once?
-        self._waking = threading.Lock()
+        self._needs_jobs = True  # a slot could take a job and there was none
+        self._is_feed_ended = self._is_stopping = self._is_urgent = False
+        self._cancel_requests: frozenset[str] = frozenset()
+        self._to_stop: dict[str, bool] = {}  # uuid -> at once?
+        self._wake_lock = threading.Lock()
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._wakeup, select.POLLIN)
-        self._ledger = SlotLedger(context.spool_dir, context.owner)
+        self._ledger = SlotLedger(context.spool_dir, context.owner, context.clock)
         self._slots: dict[int, Slot] = {}  # by their sockets
         self._attempts: dict[str, Attempt] = {}
         self._host = HostProbe()
@@ -103,29 +103,29 @@ class SlotLoop:
         self._batch: list[Write] = []
         self._batch_records: list[Record] = []
         self._flushed_at_s = 0.0
-        self._on_their_way: deque[tuple[int, list[Record]]] = deque()  # (ticket, records)
+        self._unconfirmed: deque[tuple[int, list[Record]]] = deque()  # (ticket, records)
 
     # ---- from other threads ----------------------------------------------------------------------
 
     def feed(self, slot_job: SlotJob) -> None:
-        self._fed[slot_job.shape].append(slot_job)
-        if self._is_hungry:
+        self._unsent[slot_job.shape].append(slot_job)
+        if self._needs_jobs:
             self._wake()
 
     def feed_all(self, slot_jobs: Iterable[SlotJob]) -> None:
         """Starts jobs whose capacity was set before."""
         for slot_job in slot_jobs:
-            self._fed[slot_job.shape].append(slot_job)
-        self._is_hungry = True
+            self._unsent[slot_job.shape].append(slot_job)
+        self._needs_jobs = True
         self._wake()
 
     def end(self, uuid: str, *, at_once: bool) -> None:
         """Sends TERM, and KILL after its grace time or at once. A job that has not begun is withdrawn."""
-        self._to_end[uuid] = at_once
+        self._to_stop[uuid] = at_once
         self._wake()
 
-    def feed_no_more(self) -> None:
-        self._is_all_fed = True
+    def end_feed(self) -> None:
+        self._is_feed_ended = True
         self._wake()
 
     def stop(self, *, at_once: bool) -> None:
@@ -145,14 +145,14 @@ class SlotLoop:
         """Polls on the recorder's thread, at no cost for the jobs."""
         self._context.recorder.poll_cancels(self._on_cancel_requests)
 
-    def _on_cancel_requests(self, asked: Iterable[str]) -> None:
-        self._asked_to_end = frozenset(asked)
-        if self._asked_to_end:
+    def _on_cancel_requests(self, uuids: Iterable[str]) -> None:
+        self._cancel_requests = frozenset(uuids)
+        if self._cancel_requests:
             self._wake()
 
     def close(self) -> None:
         """Call it after `drive` has returned, or if it was never started."""
-        with self._waking:  # the recorder's thread may be using it
+        with self._wake_lock:  # the recorder's thread may be using it
             descriptor, self._wakeup = self._wakeup, -1
             os.close(descriptor)
         self._ledger.close(self._context.recorder.unwritten)
@@ -160,7 +160,7 @@ class SlotLoop:
         self._tick_host.close()
 
     def _wake(self) -> None:
-        with self._waking:
+        with self._wake_lock:
             if self._wakeup >= 0:
                 os.eventfd_write(self._wakeup, 1)
 
@@ -176,22 +176,26 @@ class SlotLoop:
             self._listener.failed(error)
 
     def _run(self) -> None:
-        while not self._is_stopping and not (self._is_all_fed and not self._has_fed() and not self._busy()):
+        while not self._is_stopping and not (
+            self._is_feed_ended and not self._has_unsent() and not self._busy()
+        ):
             self._fill_all()
             self._take_answers(self._wait_s())
-            if self._asked_to_end or self._to_end:
+            if self._cancel_requests or self._to_stop:
                 self._end_cancelled()
             self._free_waiting()
             self._flush_if_due()
-            self._hand_over()
+            self._report_recorded()
         if not self._is_stopping:
             self._flush()
             self._context.recorder.wait_until_applied()
-            self._hand_over()
+            self._report_recorded()
 
     def _wait_s(self) -> float:
         """Returns the time until something is due: writing, reporting, or freeing jobs that wait."""
-        has_more = self._batch or self._ended_jobs or self._on_their_way or self._asked_to_end or self._to_end
+        has_more = (
+            self._batch or self._ended_jobs or self._unconfirmed or self._cancel_requests or self._to_stop
+        )
         often_s = _FLUSH_EVERY_S if self._busy() else _FLUSH_QUIET_S
         return often_s if has_more or self._has_waiting() else _IDLE_S
 
@@ -214,16 +218,16 @@ class SlotLoop:
     def _busy(self) -> bool:
         return any(slot.is_busy for slot in self._slots.values())
 
-    def _has_fed(self) -> bool:
-        return any(list(self._fed.values()))
+    def _has_unsent(self) -> bool:
+        return any(list(self._unsent.values()))
 
     # ---- jobs to slots ---------------------------------------------------------------------------
 
     def _fill_all(self) -> None:
         """Sends one job to each free slot, then jobs that follow them, in their order."""
-        if not self._is_hungry:
+        if not self._needs_jobs:
             return  # every slot was full, or there was no job
-        self._is_hungry = False
+        self._needs_jobs = False
         for slot in self._slots.values():
             if slot.current is None:
                 self._fill(slot)
@@ -232,7 +236,7 @@ class SlotLoop:
         for slot in self._slots.values():
             self._fill(slot)
         if self._capacity is not None or len(self._slots) < self._plan.width:
-            self._is_hungry = True
+            self._needs_jobs = True
             if self._startable_shape() is not _NO_SHAPE:
                 self._wake()  # it was fed before feeding wakes this thread
 
@@ -243,7 +247,7 @@ class SlotLoop:
 
     def _startable_shape(self) -> Any:
         """Returns a shape of which a job waits and may run now."""
-        for shape, waiting in list(self._fed.items()):
+        for shape, waiting in list(self._unsent.items()):
             if waiting and self._free_capacity(shape) > 0:
                 return shape
         return _NO_SHAPE
@@ -272,17 +276,17 @@ class SlotLoop:
     def _next_to_run(self) -> list[SlotJob]:
         shape = self._startable_shape()
         if shape is not _NO_SHAPE:
-            return [self._fed[shape].popleft()]
-        self._is_hungry = True  # from now on feeding wakes this thread
+            return [self._unsent[shape].popleft()]
+        self._needs_jobs = True  # from now on feeding wakes this thread
         return self._take_from_others()
 
     def _next_ahead(self, shape: Any, free_ahead: int) -> list[SlotJob]:
         """Returns jobs of the same shape that cannot run at once elsewhere."""
-        waiting = self._fed[shape]
+        waiting = self._unsent[shape]
         count = len(waiting) - max(0, self._free_capacity(shape))
         wanted = min(free_ahead, 1 + len(waiting) // len(self._slots))
         if count < wanted:
-            self._is_hungry = True
+            self._needs_jobs = True
         return [waiting.popleft() for _ in range(min(wanted, count))]
 
     def _take_from_others(self) -> list[SlotJob]:
@@ -311,8 +315,8 @@ class SlotLoop:
             self._give_back(slot_job)
 
     def _give_back(self, slot_job: SlotJob) -> None:
-        self._fed[slot_job.shape].appendleft(slot_job)
-        self._is_hungry = True  # another slot may be free
+        self._unsent[slot_job.shape].appendleft(slot_job)
+        self._needs_jobs = True  # another slot may be free
 
     def _end_cancelled(self) -> None:
         self._withdraw()
@@ -321,24 +325,24 @@ class SlotLoop:
             if current is None:
                 continue
             uuid = current.job.uuid
-            if uuid in self._asked_to_end or uuid in self._to_end:
+            if uuid in self._cancel_requests or uuid in self._to_stop:
                 self._take_all_back(slot)
-                slot.stop(at_once=self._to_end.get(uuid, False))
-        for uuid in list(self._to_end):
+                slot.stop(at_once=self._to_stop.get(uuid, False))
+        for uuid in list(self._to_stop):
             if uuid not in self._attempts and not any(s.has_ahead((uuid,)) for s in self._slots.values()):
-                self._to_end.pop(uuid, None)  # it ended before the request
+                self._to_stop.pop(uuid, None)  # it ended before the request
 
     def _withdraw(self) -> None:
         """Withdraws jobs to cancel that have not started. A job that its launcher started is stopped."""
-        if not self._to_end:
+        if not self._to_stop:
             return
         for slot in self._slots.values():
-            if slot.has_ahead(self._to_end):
+            if slot.has_ahead(self._to_stop):
                 self._take_all_back(slot)
-        for waiting in list(self._fed.values()):
+        for waiting in list(self._unsent.values()):
             for _ in range(len(waiting)):
                 slot_job = waiting.popleft()
-                if self._to_end.pop(slot_job.job.uuid, None) is None:
+                if self._to_stop.pop(slot_job.job.uuid, None) is None:
                     waiting.append(slot_job)
                 else:
                     self._listener.withdrawn(slot_job)
@@ -348,31 +352,31 @@ class SlotLoop:
     def _take_answer(self, slot: Slot) -> None:
         message = slot.receive()
         if message is not None and message[0] == "skipped":
-            given_back = slot.skipped(message[1])
-            if given_back is not None:
-                self._give_back(given_back)
+            returned = slot.skipped(message[1])
+            if returned is not None:
+                self._give_back(returned)
         else:
-            self._one_done(slot, message)
+            self._on_done(slot, message)
         if not slot.is_spent:
             self._fill(slot)
 
-    def _one_done(self, slot: Slot, message: tuple[Any, ...] | None) -> None:
+    def _on_done(self, slot: Slot, message: tuple[Any, ...] | None) -> None:
         slot_job, finished = slot.finish(message, self._host_now())
-        self._has_ended(slot_job, finished)
+        self._on_end(slot_job, finished)
         if not finished.is_clean:
-            for given_back in reversed(slot.fetch_given_back()):
-                self._give_back(given_back)
-            self._is_hungry = True
+            for returned in reversed(slot.take_skipped()):
+                self._give_back(returned)
+            self._needs_jobs = True
         elif not slot.is_spent:
-            following = slot.follow_on()
+            following = slot.next_job()
             if following is not None:
                 self._begin(slot, following, finished.ended_ns)
         if slot.is_spent:
             self._retire(slot)
 
-    def _has_ended(self, slot_job: SlotJob, finished: Finished) -> None:
+    def _on_end(self, slot_job: SlotJob, finished: Finished) -> None:
         self._running[slot_job.shape] -= 1
-        self._to_end.pop(slot_job.job.uuid, None)
+        self._to_stop.pop(slot_job.job.uuid, None)
         self._ended_jobs.append((slot_job, finished))
         self._listener.finished(slot_job, finished)
 
@@ -395,18 +399,18 @@ class SlotLoop:
         """Closes a slot. Jobs that wait in it go to another slot; a job that its launcher had begun ends with
         it."""
         self._take_all_back(slot)
-        while (begun := slot.follow_on()) is not None:
+        while (begun := slot.next_job()) is not None:
             self._begin(slot, begun)
-            self._has_ended(*slot.finish(None, self._host_now()))
+            self._on_end(*slot.finish(None, self._host_now()))
         self._drop_slot(slot)
-        self._is_hungry = True  # a new slot can be started
+        self._needs_jobs = True  # a new slot can be started
 
     def _drop_slot(self, slot: Slot) -> None:
         self._poll.unregister(slot.socket)
         del self._slots[slot.socket]
         slot.close()
 
-    def _put_records_together(self) -> None:
+    def _build_records(self) -> None:
         """Builds all records at once: between jobs, which evict them from the processor's caches, it would
         take twice the time."""
         ended, self._ended_jobs = self._ended_jobs, []
@@ -414,7 +418,7 @@ class SlotLoop:
         for slot_job, finished in ended:
             attempt = self._attempts.pop(slot_job.job.uuid)
             secrets = self._context.secrets_of(slot_job.job.uuid)
-            record = self._context.completed(ended_record(slot_job, attempt, finished, now_us, secrets))
+            record = self._context.complete_record(ended_record(slot_job, attempt, finished, now_us, secrets))
             self._write(record, finished, is_attempt_new=record.attempt is not attempt)
             self._batch_records.append(record)
 
@@ -438,28 +442,28 @@ class SlotLoop:
         self._is_stopping = True
         try:
             graces_s = [slot.current.job.grace_s for slot in self._slots.values() if slot.current is not None]
-            deadline_s = time.monotonic() + max(graces_s, default=0.0) + _ANSWER_PATIENCE_S
-            while self._busy() and time.monotonic() < deadline_s:
+            deadline_s = mono_s(self._context.clock) + max(graces_s, default=0.0) + _ANSWER_TIMEOUT_S
+            while self._busy() and mono_s(self._context.clock) < deadline_s:
                 if self._is_urgent:
-                    deadline_s = min(deadline_s, time.monotonic() + _ANSWER_PATIENCE_S)
+                    deadline_s = min(deadline_s, mono_s(self._context.clock) + _ANSWER_TIMEOUT_S)
                 for slot in self._slots.values():
                     self._take_all_back(slot)
                     slot.stop(at_once=self._is_urgent)
                 self._take_answers(_STOP_AGAIN_S)
-            self._give_up_unanswered()
+            self._end_unanswered()
             self._flush()
             self._context.recorder.wait_until_applied()
         finally:
             for slot in list(self._slots.values()):
                 self._drop_slot(slot)
 
-    def _give_up_unanswered(self) -> None:
+    def _end_unanswered(self) -> None:
         """Ends jobs whose slot does not answer; their end is unknown."""
         for slot in self._slots.values():
             slot_job = slot.current
             if slot_job is not None:
                 attempt = self._attempts[slot_job.job.uuid]
-                self._has_ended(slot_job, cut_off(attempt, self._context.clock.now_us()))
+                self._on_end(slot_job, unanswered_end(attempt, self._context.clock.now_us()))
 
     # ---- to the store ----------------------------------------------------------------------------
 
@@ -469,16 +473,16 @@ class SlotLoop:
             self._flush()
 
     def _flush(self) -> None:
-        self._put_records_together()
+        self._build_records()
         if not self._batch:
             return
-        self._on_their_way.append((self._context.recorder.put(self._batch), self._batch_records))
+        self._unconfirmed.append((self._context.recorder.put(self._batch), self._batch_records))
         self._batch, self._batch_records = [], []
         self._flushed_at_s = mono_s(self._context.clock)
 
-    def _hand_over(self) -> None:
-        while self._on_their_way and self._on_their_way[0][0] <= self._context.recorder.applied:
-            records = self._on_their_way.popleft()[1]
+    def _report_recorded(self) -> None:
+        while self._unconfirmed and self._unconfirmed[0][0] <= self._context.recorder.applied:
+            records = self._unconfirmed.popleft()[1]
             uuids = (record.job.uuid for record in records)
             self._ledger.remove(uuid for uuid in uuids if uuid not in self._context.recorder.unwritten)
             if records:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from joblens.agent.cgroups.groups import SLOT_SUFFIX, JobGroups
 from joblens.agent.launcher.slot_ledger import ledger_owner, ledgers
 from joblens.agent.runtime.ownership import is_gone
-from joblens.files.private import create_with
+from joblens.files.private import create_with, names_with_suffix
 from joblens.files.processes import is_running
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.job import Owner, Record
@@ -98,13 +98,7 @@ def read_mark(spool_dir: str, name: str) -> SlotMark | None:
 
 def slot_marks(spool_dir: str) -> dict[str, SlotMark]:
     """Returns marks by the names of their slots."""
-    try:
-        names = [
-            name.removesuffix(SLOT_SUFFIX) for name in os.listdir(spool_dir) if name.endswith(SLOT_SUFFIX)
-        ]
-    except OSError:
-        return {}
-    found = {name: read_mark(spool_dir, name) for name in names}
+    found = {name: read_mark(spool_dir, name) for name in names_with_suffix(spool_dir, SLOT_SUFFIX)}
     return {name: mark for name, mark in found.items() if mark is not None}
 
 

@@ -55,18 +55,18 @@ class SlotPool(SlotListener):
 
     def _records(self, jobs: Iterable[SlotJob]) -> Iterator[Record]:
         loop = self._loop
-        under_way = 0
+        running = 0
         for slot_job in jobs:
             loop.feed(slot_job)
-            under_way += 1
-            while under_way >= READ_AHEAD or not self._ended.empty():
+            running += 1
+            while running >= READ_AHEAD or not self._ended.empty():
                 records = self._next()
-                under_way -= len(records)
+                running -= len(records)
                 yield from records
-        loop.feed_no_more()
-        while under_way:
+        loop.end_feed()
+        while running:
             records = self._next()
-            under_way -= len(records)
+            running -= len(records)
             yield from records
 
     def _next(self) -> list[Record]:

@@ -8,7 +8,7 @@ from joblens.agent.launcher.launch import LaunchPlan, start_error
 from joblens.agent.launcher.slot_ledger import StartFailed
 from joblens.agent.measuring.outcome import (
     Ending,
-    Printed,
+    JobOutput,
     measured_outcome,
     not_started,
     verdict,
@@ -40,10 +40,10 @@ def ended_record(
 
 
 def _outcome(record: Record, finished: Finished, secrets: SecretValues, *, is_combined: bool) -> Outcome:
-    printed = Printed(finished.stdout_bytes, finished.stderr_bytes)
+    printed = JobOutput(finished.stdout_bytes, finished.stderr_bytes)
     if finished.logs_dir and (is_combined or finished.stderr_bytes):
         path = os.path.join(finished.logs_dir, STDOUT if is_combined else STDERR)
-        printed = Printed(finished.stdout_bytes, finished.stderr_bytes, lambda: secrets.hide(tail_of(path)))
+        printed = JobOutput(finished.stdout_bytes, finished.stderr_bytes, lambda: secrets.hide(tail_of(path)))
     samples = finished.samples
     outcome = measured_outcome(
         record, _ending(finished), samples, finished.sample_count, finished.origins, printed
@@ -54,7 +54,7 @@ def _outcome(record: Record, finished: Finished, secrets: SecretValues, *, is_co
     return with_findings(record, outcome, samples)
 
 
-def cut_off(attempt: Attempt, now_us: int) -> Finished:
+def unanswered_end(attempt: Attempt, now_us: int) -> Finished:
     """Returns the end of a job whose launcher does not answer and is killed."""
     return Finished(
         status=None,

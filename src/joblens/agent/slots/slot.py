@@ -21,12 +21,12 @@ from msgspec import Struct
 
 from joblens.agent.launcher.launch import exit_usage_of
 from joblens.agent.launcher.slot_ledger import JobDone, SentJob, SlotLedger, StartFailed, report_of
-from joblens.agent.measuring.accounting import end_marked
+from joblens.agent.measuring.accounting import kill_marked
 from joblens.agent.measuring.outcome import Origins
-from joblens.agent.measuring.readings import NO_SAMPLES, SlotNumbers, never_back
+from joblens.agent.measuring.readings import NO_SAMPLES, SlotNumbers, keep_monotonic
 from joblens.agent.session.context import AgentContext
 from joblens.agent.slots.groups import NO_PACKETS, SlotHome, SlotOrder
-from joblens.agent.slots.instruments import UNSEEN, SlotInstruments
+from joblens.agent.slots.instruments import UNSAMPLED, SlotInstruments
 from joblens.agent.terminal.streams import STDERR, STDOUT, CappedFile
 from joblens.analysis.numbers.rates import NO_GRID_FACTOR
 from joblens.analysis.numbers.sample_buffer import RunningSummary
@@ -111,7 +111,7 @@ class Slot:
         self._cause = EndCause.NONE
         self._kill_at_ns = 0
         self._ahead: deque[SlotJob] = deque()  # sent to the launcher, not known to have begun
-        self._given_back: list[SlotJob] = []  # skipped by the launcher, not yet fetched
+        self._skipped_jobs: list[SlotJob] = []  # skipped by the launcher, not yet fetched
         self._most_ahead = _LEAST_AHEAD
         self._skips_due = 0  # jobs that were taken back, which the launcher has not skipped yet
         self._lock = threading.Lock()  # for everything below, and `current`
@@ -126,7 +126,7 @@ class Slot:
 
     @property
     def is_busy(self) -> bool:
-        """Something runs in it, or the launcher has yet to say what became of what was sent ahead."""
+        """Returns whether a job runs, or was sent ahead and not reported yet."""
         return self.current is not None or bool(self._ahead)
 
     @property
@@ -155,7 +155,7 @@ class Slot:
         """Makes the launcher run them one after the other, after its present job. Call `begin` if the first
         of them starts at once."""
         has_one = self.current is not None
-        self._home.launcher.give_jobs([self._order(slot_job) for slot_job in slot_jobs], has_one=has_one)
+        self._home.launcher.send_jobs([self._order(slot_job) for slot_job in slot_jobs], has_one=has_one)
         self._ahead += slot_jobs if has_one else slot_jobs[1:]
 
     def _order(self, slot_job: SlotJob) -> SlotOrder:
@@ -167,17 +167,17 @@ class Slot:
 
     def take_back(self) -> SlotJob | None:
         """Returns the last job that was sent ahead, unless the launcher has begun it."""
-        if not self._ahead or not self._home.launcher.take_permit_back():
+        if not self._ahead or not self._home.launcher.revoke_permit():
             return None
         self._skips_due += 1
         return self._ahead.pop()
 
-    def fetch_given_back(self) -> list[SlotJob]:
+    def take_skipped(self) -> list[SlotJob]:
         """Returns the jobs that the launcher skipped during another request."""
-        given_back, self._given_back = self._given_back, []
-        return given_back
+        skipped, self._skipped_jobs = self._skipped_jobs, []
+        return skipped
 
-    def follow_on(self) -> SlotJob | None:
+    def next_job(self) -> SlotJob | None:
         """Returns the job that was sent ahead and runs now, after a clean end."""
         return self._ahead.popleft() if self._ahead else None
 
@@ -218,7 +218,7 @@ class Slot:
             kernel=context.host.kernel,
             cpu_count=context.host.cpu_count,
             memory_total_bytes=context.host.memory_total_bytes,
-            provenance=context.ran_in(slot_job.job),
+            provenance=context.begin_provenance(slot_job.job),
             gpu_devices=slot_job.job.gpu_devices,
         )
 
@@ -238,7 +238,7 @@ class Slot:
             slot_job = self.current
             assert slot_job is not None
             if message is None:
-                finished = self._launcher_is_lost(slot_job.job.uuid, host)
+                finished = self._on_launcher_lost(slot_job.job.uuid, host)
             elif isinstance(report := report_of(message), StartFailed):
                 finished = Finished(error=report)
             else:
@@ -284,13 +284,13 @@ class Slot:
         self._make_ready(after, leftovers)
         return finished
 
-    def _launcher_is_lost(self, uuid: str, host: dict[str, Any]) -> Finished:
+    def _on_launcher_lost(self, uuid: str, host: dict[str, Any]) -> Finished:
         """Kills the rest of the job: its launcher was killed, so nothing can wait for it. The group still has
         its usage."""
         self.is_spent = True
         if self._home.groups is not None:
             self._home.groups.kill()
-        end_marked(uuid)
+        kill_marked(uuid)
         origins, last = self._origins_now(), None
         try:
             last = self._sample(self._probe.read(), host) if self._probe is not None else None
@@ -330,7 +330,7 @@ class Slot:
             before = self._samples.samples[-1]
             elapsed_us, at_us = max(elapsed_us, before.elapsed_us), max(at_us, before.at_us)
             if self._probe is None:
-                never_back(fields, lambda name: getattr(before, name))
+                keep_monotonic(fields, lambda name: getattr(before, name))
             return Sample(at_us=at_us, elapsed_us=elapsed_us, **{**host, **fields})
         return Sample(at_us=at_us, elapsed_us=elapsed_us, **fields, **host)
 
@@ -356,13 +356,13 @@ class Slot:
         time.sleep(_ENDING_S)
         count = len(self._home.job_pids())
         self._kill()
-        self._home.launcher.say("reap")
+        self._home.launcher.send("reap")
         try:
             answer = self._home.launcher.receive()
             while answer[0] == "skipped":  # jobs that were sent ahead do not follow this one
                 slot_job = self.skipped(answer[1])
                 if slot_job is not None:
-                    self._given_back.append(slot_job)
+                    self._skipped_jobs.append(slot_job)
                 answer = self._home.launcher.receive()
             return count, answer[1]
         except LauncherLost:
@@ -432,8 +432,8 @@ class Slot:
     def _origins_without_sample(self) -> Origins:
         if self._probe is None:
             uncounted = dict.fromkeys(("processes", "threads", "open_files"), NO_SAMPLES)
-            return Origins({}, {**UNSEEN, **uncounted, **NO_PACKETS, **_NO_CO2})
-        unknown = {**UNSEEN, **self._numbers.unknown(), **self._probe.unknown, **_NO_CO2}
+            return Origins({}, {**UNSAMPLED, **uncounted, **NO_PACKETS, **_NO_CO2})
+        unknown = {**UNSAMPLED, **self._numbers.unknown(), **self._probe.unknown, **_NO_CO2}
         return Origins(dict(self._probe.sources), unknown)
 
     def _last_details(self) -> Details:
@@ -444,7 +444,7 @@ class Slot:
         if tree is not None and self._samples is not None:
             unknown = {**NO_PACKETS, **tree.unknown, **_NO_CO2}
             origins = Origins(dict(tree.sources), unknown, frozenset(tree.lower_bounds))
-        return self._instruments.added_to(origins) if self._instruments is not None else origins
+        return self._instruments.add_origins(origins) if self._instruments is not None else origins
 
     # ---- the end ---------------------------------------------------------------------------------
 
@@ -454,7 +454,7 @@ class Slot:
         and the requested job has ended by itself."""
         if self.current is None or self._ahead or self._home.launcher.has_answered():
             return
-        now_ns = time.monotonic_ns()
+        now_ns = self._context.clock.mono_ns()
         if self._cause is EndCause.NONE:
             if self._home.signal_job(self.current.end_signal):
                 self._cause = EndCause.CANCELLED

@@ -230,13 +230,13 @@ class OutputPump:
         os.set_blocking(source, False)
 
     @property
-    def has_shown_all(self) -> bool:
+    def is_flushed(self) -> bool:
         return not self._unshown
 
     def start(self) -> None:
         self._loop.watch(self._source, self._move)
 
-    def take_rest(self) -> None:
+    def drain(self) -> None:
         """Stores unread output after the job's end; it is shown as soon as the target accepts it."""
         while self._is_open and self._read():
             pass
@@ -410,10 +410,10 @@ class JobStreams:
         return self.stdio.index(self.terminal.slave)
 
     @property
-    def have_shown_all(self) -> bool:
-        return all(pump.has_shown_all for pump in self._pumps)
+    def is_flushed(self) -> bool:
+        return all(pump.is_flushed for pump in self._pumps)
 
-    def let_go_of_job_side(self) -> None:
+    def close_job_side(self) -> None:
         """Closes the job's ends, which it has now: open here, they would hide the end of its output."""
         for descriptor in self._job_side:
             os.close(descriptor)
@@ -423,16 +423,16 @@ class JobStreams:
         for pump in self._pumps:
             pump.start()
 
-    def take_rest(self) -> None:
+    def drain(self) -> None:
         for pump in self._pumps:
-            pump.take_rest()
+            pump.drain()
 
     def copy_size(self) -> None:
         for terminal in self.terminals:
             terminal.copy_size()
 
     def close(self) -> None:
-        self.let_go_of_job_side()
+        self.close_job_side()
         for pump in self._pumps:
             pump.close()
         for terminal in self.terminals:

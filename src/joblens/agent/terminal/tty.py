@@ -157,7 +157,7 @@ class Keyboard:
             self._real.enter()
             self._loop.watch(0, self._keys_came)
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         if self._is_taken:
             self._is_taken = False
             self._loop.unwatch(0)
@@ -171,7 +171,7 @@ class Keyboard:
         except OSError:
             keys = b""
         if not keys:  # the terminal is gone
-            self.give_back()
+            self.release()
             return
         key = self._terminals[0].interrupt_key()
         if key and key in keys:
@@ -205,15 +205,15 @@ class Typist:
 
     def type(self, keys: bytes) -> None:
         self._untyped = (self._untyped + keys)[:_MOST_UNTYPED]
-        self._go_on()
+        self._type_rest()
 
     def stop(self) -> None:
         self._loop.unwatch(self._terminal.inlet)
 
-    def _go_on(self) -> None:
+    def _type_rest(self) -> None:
         self._untyped = self._untyped[self._terminal.type_in(self._untyped) :]
         if self._untyped:
-            self._loop.watch_writable(self._terminal.inlet, self._go_on)
+            self._loop.watch_writable(self._terminal.inlet, self._type_rest)
         else:
             self._loop.unwatch(self._terminal.inlet)
 

@@ -39,7 +39,7 @@ class HostMeter(Protocol):
 
     def pids(self) -> list[int]: ...
 
-    def hand_over(self) -> None: ...
+    def flush(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -97,7 +97,7 @@ def shared_instruments() -> "Instruments":
 
 def _leave(meter: HostMeter) -> None:
     """Stores measurements so far, including those that were not ended."""
-    meter.hand_over()
+    meter.flush()
     meter.close()
 
 

@@ -5,7 +5,13 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from joblens.agent.containers.watch import ContainerFinder, ContainerWatch, Found, GroupReader, Reader
+from joblens.agent.containers.watch import (
+    ContainerFinder,
+    ContainerWatch,
+    GroupReader,
+    Reader,
+    RunningContainer,
+)
 from joblens.agent.measuring.window_measurement import Measurement
 from joblens.analysis.formats.container import container_stats
 from joblens.app.in_process.host_meter import has_linux, shared_instruments
@@ -52,11 +58,13 @@ class WatchedContainer:
 
     def problem(self) -> str:
         """Returns why it was not found; '' if it was."""
-        if self._watch.was_found():
+        if self._watch.is_found():
             return ""
         return self._watch.problem() or "the container engine has not responded yet"
 
-    def _open_reader(self, found: Found, start_mono_ns: int, base: dict[str, int] | None) -> Reader:
+    def _open_reader(
+        self, found: RunningContainer, start_mono_ns: int, base: dict[str, int] | None
+    ) -> Reader:
         return GroupReader(
             found, self._job, shared_instruments(), self._host, SystemClock(), start_mono_ns, base
         )

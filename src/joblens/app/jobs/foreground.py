@@ -22,7 +22,7 @@ class ForegroundResult(Struct, frozen=True):
 
     record: Record
     stdout_ends_in_newline: bool
-    stderr_line_is_open: bool
+    is_stderr_line_open: bool
     error: JoblensError | None = None  # why it could not be started
     died_of_interrupt: bool = False  # of Ctrl-C, or a SIGINT to joblens
 
@@ -55,7 +55,7 @@ def run_in_foreground(
         return ForegroundResult(
             record,
             foreground.stdout_ends_in_newline,
-            foreground.stderr_line_is_open,
+            foreground.is_stderr_line_open,
             error,
             foreground.died_of_interrupt,
         )

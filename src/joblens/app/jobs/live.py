@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from joblens.agent.measuring.readings import LiveReadings
 from joblens.agent.recovery.finalization import standing_groups
-from joblens.agent.runtime.ownership import is_here, is_within_reach
+from joblens.agent.runtime.ownership import has_valid_pid, is_local
 from joblens.app.jobs.queries import SampleTails
 from joblens.model.errors import JoblensError
 from joblens.model.jobs.details import Details
@@ -101,9 +101,9 @@ def read_now(store: Store, record: Record) -> Details:
     if record.status is not Status.RUNNING or attempt is None:
         return Details()
     host = read_host()
-    if not is_here(attempt.owner, host):
+    if not is_local(attempt.owner, host):
         return _nothing(f"it runs on {attempt.owner.host}; its processes are visible only there")
-    if not is_within_reach(attempt.owner, host):
+    if not has_valid_pid(attempt.owner, host):
         return _nothing("its processes are not visible from this container, or ended with the last boot")
     depth = read_memory_depth(_living(attempt), attempt.groups, within_s=_WITHIN_S)
     if not depth.seen:

@@ -79,13 +79,13 @@ def _recovery(spool: str, settings: Settings) -> "Recovery":
 
 def _finalize_locked(store: Store, recovery: "Recovery", settings: Settings, warn: Warn) -> "Orphans":
     """Reads again under the lock: another process may have done everything meanwhile."""
-    from joblens.agent.runtime.ownership import alone, this_process
+    from joblens.agent.runtime.ownership import exclusive_lock, this_process
     from joblens.agent.runtime.recorder import PendingEnds
     from joblens.app.wiring.agent_context import current_user
     from joblens.model.writes import JobEnded
     from joblens.probes.host.machine_load import read_host
 
-    with alone(recovery.spool_dir, "recovery", _TIMEOUT_S) as is_alone:
+    with exclusive_lock(recovery.spool_dir, "recovery", _TIMEOUT_S) as is_alone:
         begun = recovery.unrecorded(lambda question: question(store)) if is_alone else []
         store.apply([write for write in begun if not isinstance(write, JobEnded)])
         found = recovery.orphans(store.running(user=current_user()))
@@ -122,7 +122,7 @@ def _finalize(found: "Orphans", store: Store, recovery: "Recovery") -> None:
 
 def _has_waiting(unfinished: list[Record]) -> bool:
     """Returns whether background jobs of this user wait for a supervisor on this machine."""
-    from joblens.agent.runtime.ownership import waits_here
+    from joblens.agent.runtime.ownership import starts_here
     from joblens.app.wiring.agent_context import current_user
     from joblens.probes.host.machine_load import read_host
 
@@ -132,7 +132,7 @@ def _has_waiting(unfinished: list[Record]) -> bool:
     if not waiting:
         return False
     user, host = current_user(), read_host()
-    return any(job.user == user and waits_here(job, host) for job in waiting)
+    return any(job.user == user and starts_here(job, host) for job in waiting)
 
 
 def _has_orphaned_queue(unfinished: list[Record]) -> bool:

@@ -134,7 +134,7 @@ class WorkerObserver(WorkerView):
             self._listener.has_let_go(uuids)
 
     def starting(self, held: ClaimedJob) -> None:
-        if self._listener is not None and held.prints_elsewhere:
+        if self._listener is not None and held.has_other_folder:
             self._listener.prints_to(held.uuid, held.attempt.folder, held.claim.ticket.order.folder)
 
     def close(self) -> None:
@@ -436,7 +436,7 @@ def _start_consumer(
     consumer: BrokerConsumer, worker: QueueWorker, handler: MessageHandler
 ) -> threading.Thread:
     def consume() -> None:
-        consumer.run(handler, worker.broker_is_there, worker.broker_is_away)
+        consumer.run(handler, worker.on_broker_connected, worker.on_broker_lost)
 
     thread = threading.Thread(target=consume, name="joblens-consumer", daemon=True)
     thread.start()

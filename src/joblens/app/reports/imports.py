@@ -29,7 +29,7 @@ from joblens.ports.store import Store
 from joblens.stores.sinks.time_series import OwnJob, Series, SeriesRow, read_time_series
 
 _BATCH = 500
-_SAMPLES_A_WRITE = 2000
+_SAMPLES_PER_WRITE = 2000
 _MOST_JOBS = 100_000  # whose samples are read at once
 _LONGEST_LINE = 1 << 24
 _MOST_UNPACKED = 200  # times its size: samples are compressed to a twentieth or fortieth
@@ -296,7 +296,7 @@ class _SamplesOfJob:
         self._summary.add(sample)
         if sample.at_us > self._newest_us and not self._takes_none:
             self._waiting.append(sample)
-        if len(self._waiting) == _SAMPLES_A_WRITE:
+        if len(self._waiting) == _SAMPLES_PER_WRITE:
             self._write()
 
     def add_all(self, samples: Iterable[Sample]) -> None:

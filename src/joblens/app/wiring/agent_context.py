@@ -14,7 +14,7 @@ from joblens.agent.cgroups.placement import owner_mark
 from joblens.agent.measuring.accounting import Accountant
 from joblens.agent.provenance.collector import ProvenanceCollector
 from joblens.agent.runtime.loop import Loop, Sampler
-from joblens.agent.runtime.ownership import alone, this_process
+from joblens.agent.runtime.ownership import exclusive_lock, this_process
 from joblens.agent.runtime.recorder import (
     PendingEnds,
     Recorder,
@@ -59,7 +59,7 @@ def write_missing_lines(store: Store, settings: Settings, spool: str, host: Host
     next process."""
     if not any(pending_ends(spool, host).values()):
         return
-    with alone(spool, "history", _TIMEOUT_S) as is_alone, contextlib.suppress(JoblensError):
+    with exclusive_lock(spool, "history", _TIMEOUT_S) as is_alone, contextlib.suppress(JoblensError):
         if not is_alone:
             return
         for path, uuids in pending_ends(spool, host).items():

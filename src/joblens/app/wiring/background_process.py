@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 import joblens
 from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
-from joblens.agent.runtime.ownership import SupervisorLock, alone
+from joblens.agent.runtime.ownership import SupervisorLock, exclusive_lock
 from joblens.app.wiring.agent_context import current_user
 from joblens.app.wiring.drivers import spool_dir, state_dir, store_name
 from joblens.app.wiring.settings import load_settings
@@ -47,9 +47,9 @@ def store_of_arguments(name: str, env: MutableMapping[str, str] = os.environ) ->
 
 def keep_passwords_from_jobs(env: MutableMapping[str, str] = os.environ) -> None:
     """Jobs of a worker have its environment, and may be other users'."""
-    from joblens.runners.celery.broker_url import leave_out_passwords
+    from joblens.runners.celery.broker_url import remove_passwords
 
-    leave_out_passwords(env)
+    remove_passwords(env)
 
 
 _LOG_TAIL = 400
@@ -70,7 +70,7 @@ def wake(lock: SupervisorLock, what: str, settings: Settings, start: Callable[[]
     if lock.signal_holder(signal.SIGUSR1):
         return
     # One at a time, or each of many submits would start one, of which all but one exit again.
-    with alone(spool, f"starting-{what}", _START_TIMEOUT_S):
+    with exclusive_lock(spool, f"starting-{what}", _START_TIMEOUT_S):
         if not lock.signal_holder(signal.SIGUSR1):
             start()
 

@@ -13,11 +13,11 @@ class ContextJournals(Journals):
         self._context = context
         self._store = store
 
-    def bring_in_own(self) -> None:
+    def replay_own(self) -> None:
         if self._store.has_journal:
-            self._context.recorder.read(lambda _: self._store.bring_in_own())
+            self._context.recorder.read(lambda _: self._store.replay_own())
 
-    def bring_in_left_behind(self) -> bool:
+    def replay_abandoned(self) -> bool:
         with suppress(StoreError):
-            return self._context.recorder.read(lambda _: self._store.bring_in_left_behind())
+            return self._context.recorder.read(lambda _: self._store.replay_abandoned())
         return False

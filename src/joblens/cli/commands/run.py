@@ -74,7 +74,7 @@ def _run_here(session: Session, given: dict[str, Any]) -> None:
     if ended.error is None and (shows_live or given["verbose"]):
         from joblens.cli.commands.job_ending import print_summary
 
-        print_summary(record, color=color, ends_line_first=ended.stderr_line_is_open)
+        print_summary(record, color=color, ends_line_first=ended.is_stderr_line_open)
     if report:
         from joblens.cli.commands.job_ending import write_report
 

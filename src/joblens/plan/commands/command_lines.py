@@ -1,8 +1,8 @@
 """Command lines as plans: one command, or a sweep `cmd {x}` with one job per combination.
 
 `::: a b` gives values, a second `:::` makes all pairs, `:::+` is zipped with the values before it, and `::::
-file` takes the lines of a file. `{}` stands for all values, `{1}` for those of the first source, `{name}` for
-a parameter; undeclared names belong to the sources in turn.
+file` takes the lines of a file. `{}` is all values, `{1}` the value of the first source, `{name}` that of a
+parameter; undeclared names are bound to the sources in order.
 """
 
 import itertools
@@ -24,7 +24,7 @@ _NAME_MOST = 48
 
 class Source(Struct, frozen=True):
     values: tuple[str, ...]
-    is_linked: bool = False  # zipped with the one before it
+    is_linked: bool = False  # zipped with the previous one
     name: str = ""  # of a parameter; '': by position
 
 
@@ -34,20 +34,20 @@ class MappedJob(Struct, frozen=True):
 
 
 def refuse_misplaced(words: Sequence[str], options: Collection[str]) -> None:
-    """Rejects an option behind the values, which would become a value, and a job."""
+    """Rejects an option after the values, which would become a value and start a job."""
     index = next((at for at, word in enumerate(words) if word in _SOURCES), len(words))
     for word in words[index:]:
         if word.partition("=")[0] in options:
             raise InputError(
                 f"{word} is among the values",
-                hint="options of map go before the command; as a value give it with --param",
+                hint="put options of map before the command; pass it as a value with --param",
             )
 
 
 def split_words(
     words: Sequence[str], lines_of: Callable[[str], Sequence[str]]
 ) -> tuple[tuple[str, ...], list[Source]]:
-    """-> the command, and the sources behind it. `lines_of` reads a file."""
+    """Returns (command, sources after it). `lines_of` reads a file."""
     index = next((at for at, word in enumerate(words) if word in _SOURCES), len(words))
     command, rest = tuple(words[:index]), words[index:]
     sources: list[Source] = []
@@ -58,7 +58,7 @@ def split_words(
         else:
             sources.append(Source(tuple(values), is_linked=mark[-1] == "+"))
     if sources and sources[0].is_linked:
-        raise InputError("the first source has nothing to go along with", hint="write ::: or ::::")
+        raise InputError("the first source cannot be linked: no source precedes it", hint="write ::: or ::::")
     if not command:
         raise InputError("no command was given", hint="joblens map 'echo {}' ::: 1 2 3")
     return command, sources
@@ -74,12 +74,13 @@ def _parts(words: Sequence[str]) -> list[tuple[str, list[str]]]:
     for mark, values in parts:
         if not values:
             what = "a file" if mark.startswith("::::") else "values"
-            raise InputError(f"{mark} has nothing behind it", hint=f"write {what} there: {mark} a b")
+            raise InputError(f"{mark} is followed by nothing", hint=f"write {what}: {mark} a b")
     return parts
 
 
 def combine(sources: Sequence[Source]) -> list[tuple[str, ...]]:
-    """One value of each source, every combination; linked ones go together. The last changes fastest."""
+    """Returns all combinations of one value per source; linked sources are zipped. The last varies
+    fastest."""
     groups: list[list[Source]] = []
     for source in sources:
         if source.is_linked:
@@ -91,20 +92,17 @@ def combine(sources: Sequence[Source]) -> list[tuple[str, ...]]:
         counts = {len(source.values) for source in group}
         if len(counts) > 1:
             lengths = " and ".join(str(len(source.values)) for source in group)
-            raise InputError(f"values that go together must be equally many, not {lengths}")
+            raise InputError(f"linked sources must have equally many values, not {lengths}")
         rows.append(list(zip(*(source.values for source in group), strict=True)))
     return [tuple(itertools.chain.from_iterable(parts)) for parts in itertools.product(*rows)]
 
 
 def mapped_jobs(command: Sequence[str], sources: Sequence[Source]) -> list[MappedJob]:
-    """Builds the jobs. A single word is a shell line: values are quoted into it.
-
-    Several words are a command: values become part of its words. A line of only `{}` runs the values
-    themselves as shell lines.
-    """
+    """Builds the jobs. A single word is a shell line, into which values are quoted. Several words are a
+    command, and values become part of its words. A line of only `{}` runs the values as shell lines."""
     if not sources:
         raise InputError(
-            "there are no values",
+            "no values",
             hint="write ::: a b c after the command, or --param x=1:10 before it",
         )
     is_line = len(command) == 1
@@ -114,32 +112,32 @@ def mapped_jobs(command: Sequence[str], sources: Sequence[Source]) -> list[Mappe
         words = [f"{words[0]} {{}}"] if is_line else [*words, "{}"]
     rows = combine(sources)
     if not rows:
-        raise InputError("there are no values: a source is empty")
+        raise InputError("no values: a source is empty")
     if words == ["{}"]:
         return _commands(rows)
     jobs = []
     for row, name in zip(rows, _job_names(words[0], rows), strict=True):
-        put = _Putting(row, names, quotes=is_line)
-        line = put.into(words[0]) if is_line else shlex.join(put.into(word) for word in words)
+        filler = _Filler(row, names, quotes=is_line)
+        line = filler.fill(words[0]) if is_line else shlex.join(map(filler.fill, words))
         jobs.append(MappedJob(name, line))
     return jobs
 
 
 def _commands(rows: Sequence[tuple[str, ...]]) -> list[MappedJob]:
-    """Comments and blank lines are none."""
+    """Builds jobs from shell lines, without comments and blank lines."""
     lines = [" ".join(row).strip() for row in rows]
     lines = [line for line in lines if line and not line.startswith("#")]
     if not lines:
-        raise InputError("there are no commands: all lines are blank or comments")
+        raise InputError("no commands: all lines are blank or comments")
     names = _job_names("{}", [(line,) for line in lines])
     return [MappedJob(name, line) for name, line in zip(names, lines, strict=True)]
 
 
 def _job_names(first_word: str, rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Returns the program and the values; with a number if these are not unique."""
+    """Returns names made of the program and the values, with a number if these are not unique."""
     path = next(iter(first_word.split()), "")
     program = _UNSAFE.sub("_", path.rpartition("/")[2]).strip("_")
-    begin = f"{program or 'job'}_"  # a bare value could be mistaken for the number of a job
+    begin = f"{program or 'job'}_"  # a bare value could look like the number of a job
     slugs = [_UNSAFE.sub("_", "_".join(row)).strip("_")[:_NAME_MOST] for row in rows]
     if all(slugs) and len(set(slugs)) == len(slugs):
         return [f"{begin}{slug}" for slug in slugs]
@@ -148,10 +146,8 @@ def _job_names(first_word: str, rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _bind(words: Sequence[str], sources: Sequence[Source]) -> dict[str, int]:
-    """Binds names to sources. Undeclared names count only if there is one for each unnamed source
-
-    and no other notation is used: in `awk '{print}' {}` print is not a name.
-    """
+    """Binds names to sources. Undeclared names count only if there is one per unnamed source and no other
+    notation is used: in `awk '{print}' {}`, print is not a name."""
     names = {source.name: index for index, source in enumerate(sources) if source.name}
     found = [match[1] for word in words for match in _REFERENCE.finditer(word)]
     unnamed = [index for index, source in enumerate(sources) if not source.name]
@@ -163,27 +159,27 @@ def _bind(words: Sequence[str], sources: Sequence[Source]) -> dict[str, int]:
 
 
 def _is_used(word: str, names: Mapping[str, int], count: int) -> bool:
-    return any(_stands_for_something(match[1], names, count) for match in _REFERENCE.finditer(word))
+    return any(_is_placeholder(match[1], names, count) for match in _REFERENCE.finditer(word))
 
 
-def _stands_for_something(name: str | None, names: Mapping[str, int], count: int) -> bool:
+def _is_placeholder(name: str | None, names: Mapping[str, int], count: int) -> bool:
     if not name:
         return True
     return 1 <= int(name) <= count if name.isdigit() else name in names
 
 
-class _Putting:
+class _Filler:
     def __init__(self, row: tuple[str, ...], names: Mapping[str, int], *, quotes: bool) -> None:
         self._row = row
         self._names = names
         self._quote = shlex.quote if quotes else str
 
-    def into(self, word: str) -> str:
+    def fill(self, word: str) -> str:
         return _REFERENCE.sub(self._value, word)
 
     def _value(self, match: re.Match[str]) -> str:
         name = match[1]
-        if not _stands_for_something(name, self._names, len(self._row)):
+        if not _is_placeholder(name, self._names, len(self._row)):
             return match[0]
         if not name:
             return " ".join(self._quote(value) for value in self._row)
@@ -191,7 +187,7 @@ class _Putting:
 
 
 PLAN_NAME = "commands"
-_NEVER_RUN = "exit 125"  # the ticket has the real command; a plan needs one
+_NEVER_RUN = "exit 125"  # placeholder: the ticket has the real command
 
 
 class CommandSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):

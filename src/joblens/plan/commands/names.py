@@ -1,10 +1,9 @@
-"""Names matched by regular expressions, in linear time and without trying each regex on every name.
-
-A sweep writes one regex per job: a hundred thousand regexes on a hundred thousand names. Each is first
-narrowed by a literal prefix, suffix or substring of its matches, by which names are looked up.
-
-`re` backtracks: `(a+)+$` has more alternatives in a name of 40 characters than a computer can try. Patterns
-with nested or many repeats are matched by a nondeterministic automaton instead. Nearly all patterns use `re`.
+"""Name index: finds the names that match a regular expression, in linear time and without trying each regex
+on every name.
+A sweep may have one regex per job: a hundred thousand regexes on a hundred thousand names. Names are first
+looked up by a literal prefix, suffix or substring of the regex.
+`re` backtracks: `(a+)+$` takes exponential time on a name of 40 characters. Patterns with nested or many
+repeats, which are rare, are matched by a nondeterministic automaton instead.
 """
 
 import functools
@@ -21,27 +20,25 @@ MOST_BRANCHES = 16
 
 # Counted repetitions are atomic: `x{(1|2)}` has none, but its expansion would.
 _PIECE = re.compile(
-    r"\\[^0-9xuUN]|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*,?\d*\}|\(\?:|(?P<clever>\\[0-9xuUN]|\(\?|[{\[\\])|.",
+    r"\\[^0-9xuUN]|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*,?\d*\}|\(\?:|(?P<complex>\\[0-9xuUN]|\(\?|[{\[\\])|.",
     re.DOTALL,
 )
 _REPEATS = frozenset("*+?{")
 
 
-class _TooClever(Exception):
+class _TooComplex(Exception):
     pass
 
 
 def branches_of(pattern: str) -> list[str]:
-    """Returns regexes of which one matches wherever the pattern does.
-
-    The pattern itself if it has no alternatives, too many, or is too complex.
-    """
+    """Returns regexes, one of which matches wherever the pattern does; only the pattern itself if it has no
+    alternatives, too many, or is too complex."""
     if "|" not in pattern and "(" not in pattern:
         return [pattern]
     try:
         pieces = _pieces(pattern)
         branches, end = _alternatives(pieces, 0)
-    except _TooClever:
+    except _TooComplex:
         return [pattern]
     return branches if end == len(pieces) else [pattern]
 
@@ -49,20 +46,20 @@ def branches_of(pattern: str) -> list[str]:
 def _pieces(pattern: str) -> list[str]:
     pieces = []
     for found in _PIECE.finditer(pattern):
-        if found["clever"]:
-            raise _TooClever
+        if found["complex"]:
+            raise _TooComplex
         pieces.append(found[0])
     return pieces
 
 
 def _alternatives(pieces: list[str], at: int) -> tuple[list[str], int]:
-    """Reads up to the end or the bracket that closes the group, which is not consumed."""
+    """Reads up to the end, or to the bracket that closes the group, which is not consumed."""
     done: list[str] = []
     current, is_first = [""], True
     while at < len(pieces) and pieces[at] != ")":
         piece = pieces[at]
         if is_first and piece[0] in _REPEATS:
-            raise _TooClever  # it has nothing to repeat: the part before the group is not meant
+            raise _TooComplex  # it repeats nothing within the group
         is_first = piece == "|"
         if piece == "|":
             done, current = done + current, [""]
@@ -72,7 +69,7 @@ def _alternatives(pieces: list[str], at: int) -> tuple[list[str], int]:
         else:
             current = [before + piece for before in current]
         if len(done) + len(current) > MOST_BRANCHES:
-            raise _TooClever
+            raise _TooComplex
         at += 1
     return done + current, at
 
@@ -81,7 +78,7 @@ def _group(pieces: list[str], at: int) -> tuple[list[str], int]:
     inner, end = _alternatives(pieces, at)
     following = pieces[end + 1 : end + 2]
     if end == len(pieces) or (following and following[0][0] in _REPEATS):
-        raise _TooClever
+        raise _TooComplex
     return inner, end
 
 
@@ -101,10 +98,7 @@ Search = Callable[[str], object]
 
 
 def search_of(pattern: str) -> Search:
-    """Returns a search function.
-
-    Raises re.error for an invalid regex, or one that is supported by neither matcher.
-    """
+    """Returns a search function. Raises re.error for an invalid regex, or if neither matcher supports it."""
     plain = re.compile(pattern)
     parsed = _parser.parse(pattern)
     if not _may_take_long(parsed):
@@ -118,7 +112,7 @@ def _may_take_long(items: Iterable[Any]) -> bool:
 
 
 def _depths(items: Iterable[Any], depth: int) -> Iterable[int]:
-    """Of every repeat, and of everything inside one that can match in several ways, how deep it is."""
+    """Yields the depth of every repeat, and of everything inside a repeat that can match in several ways."""
     for operation, value in items:
         inner = depth
         is_repeat = operation in _REGEX_SEARCH_REPEATS and value[1] > _MANY_TIMES
@@ -163,7 +157,7 @@ class _Automaton:
         return False
 
     def _reached(self, begin: set[int], text: str, position: int) -> set[int]:
-        """Without taking a character."""
+        """Returns the states reached without consuming a character."""
         reached: set[int] = set()
         waiting = list(begin)
         while waiting:
@@ -180,7 +174,7 @@ class _Automaton:
 
     def _add(self, state: _State) -> int:
         if len(self._states) == _MOST_STATES:
-            raise re.error("it repeats too much, too often")
+            raise re.error("too many repeats")
         self._states.append(state)
         return len(self._states) - 1
 
@@ -203,7 +197,7 @@ class _Automaton:
             return self._add(_State([self._sequence(branch, flags, then) for branch in value[1]]))
         if operation in _REGEX_SEARCH_REPEATS:
             return self._repeat(value, flags, then)
-        raise re.error("repeats inside repeats beside something that looks back or ahead may never end")
+        raise re.error("nested repeats cannot be combined with look-around or back-references")
 
     def _repeat(self, value: Any, flags: int, then: int) -> int:
         least, most, inner = value
@@ -246,7 +240,7 @@ class Literals(Struct, frozen=True):
 
 
 def literals_of(pattern: str) -> Literals:
-    """Returns only certain literals; a complex regex has none, and is tried on every name."""
+    """Returns only certain literals; a complex regex has none and is tried on every name."""
     if "(?" in pattern.replace("(?:", ""):
         return Literals(())
     at_start, at_end = pattern.startswith("^"), pattern.endswith("$") and not pattern.endswith("\\$")
@@ -264,10 +258,8 @@ def literals_of(pattern: str) -> Literals:
 
 
 def _runs(body: str) -> tuple[list[str], bool]:
-    """Returns literal texts in order ('': something else is at an end), and whether that is all.
-
-    Empty for alternatives, of which no text is certain.
-    """
+    """Returns literal texts in order ('': another element is at an end), and whether the regex has nothing
+    else. Empty for alternatives, of which no text is certain."""
     runs, position, depth, is_plain = [""], 0, 0, True
     while position < len(body):
         character = body[position]
@@ -299,14 +291,14 @@ def _class_width(body: str, position: int) -> int:
     end = position + 1
     if body[end : end + 1] == "^":
         end += 1
-    end += 1  # a bracket that comes first is one of the characters
+    end += 1  # a leading bracket is an ordinary character
     while end < len(body) and body[end] != "]":
         end += 2 if body[end] == "\\" else 1
     return end - position + 1
 
 
 class NameIndex:
-    """Names by index. A duplicate name keeps its first index."""
+    """Indexes of names. A duplicate name keeps its first index."""
 
     def __init__(self, names: list[str], not_made: Sequence[re.Pattern[str]] = ()) -> None:
         """`not_made`: patterns of names whose entries could not be expanded."""
@@ -357,7 +349,7 @@ class NameIndex:
         return tuple(sorted(position for position in candidates if search(self.names[position])))
 
     def _candidates(self, literals: Literals) -> list[int] | None:
-        """Returns the fewest candidates without the regex. None: all of them."""
+        """Returns the smallest set of candidates by literals. None: all names."""
         ranges = []
         if literals.at_start:
             if self._sorted is None:
@@ -386,7 +378,7 @@ class NameIndex:
 
 
 def _plain_search(literals: Literals) -> Callable[[str], object]:
-    """Compiling a regex costs more than all the rest when each job has one of its own."""
+    """Returns a search without a regex: compiling one per job would dominate."""
     text = literals.runs[0]
     if literals.at_start:
         return lambda name: name.startswith(text)

@@ -1,9 +1,7 @@
-"""Parameters: their values and combinations, and `{name}` replaced in texts.
-
-The order is part of the contract: parameters in the order they were written, the last one varies fastest.
-
-A text is parsed once and formatted once per job, so a sweep costs one `str.format` per text. `${…}` belongs
-to the shell or is a reference, and stays.
+"""Parameters: values, combinations, and replacement of `{name}` in texts.
+The order is part of the contract: parameters as written, the last one varies fastest. A text is parsed once
+and formatted once per job, so a sweep costs one `str.format` per text. `${…}` belongs to the shell or is a
+reference, and is kept.
 """
 
 import itertools
@@ -18,13 +16,13 @@ from joblens.model.runs.workflow_spec import ParameterMode
 
 Value = int | float | str
 
-# A slip of the keyboard (0:1000000000) must not fill the memory.
+# A typing error (0:1000000000) must not exhaust memory.
 MOST_COMBINATIONS = 2_000_000
 
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\s*:\s*({_NUMBER})(?:\s*:\s*({_NUMBER}))?")
 _RANGE_BEGUN = re.compile(rf"{_NUMBER}\s*:")
-# A number that would print differently (007, 3.10) is an id or a version: it stays text.
+# A number that would print differently (007, 3.10) is an id or a version, and is kept as text.
 _INT = re.compile(r"[-+]?(?:0|[1-9]\d*)")
 _FLOAT = re.compile(r"[-+]?(?:0|[1-9]\d*)?\.(?:\d*[1-9]|0)|[-+]?\d+(?:\.\d*)?[eE][-+]?\d+")
 _LIST_ITEM = re.compile(r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^,'"\[\]]*))\s*(,|$)""")
@@ -33,11 +31,11 @@ PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 class BadParameter(ValueError):
-    """A parameter without values; the message says why."""
+    """A parameter has no values; the message gives the reason."""
 
 
 def values_of(written: Any, files: Mapping[str, Any]) -> list[Value]:
-    """`files` has the values of each `@file`, by '@' and the path as written."""
+    """Returns the values of a parameter. `files`: values of each `@file`, by '@' and the path as written."""
     if isinstance(written, list | tuple):
         return _some([_plain(item) for item in written], written)
     if not isinstance(written, str):
@@ -60,7 +58,7 @@ def values_of(written: Any, files: Mapping[str, Any]) -> list[Value]:
 
 
 def typed(text: str) -> Value:
-    """'3' is a number, '0.5' too, 'x' is text, and so is '007'."""
+    """Returns a number for '3' and '0.5'; text for 'x' and '007'."""
     if _INT.fullmatch(text):
         return int(text)
     if _FLOAT.fullmatch(text):
@@ -100,7 +98,7 @@ def _listed(text: str) -> list[Value]:
         match = _LIST_ITEM.match(inside, position)
         if match is None:
             raise BadParameter(
-                f"'{text}' is not a list; write [1, 2] or ['a', 'b']; what is unclear begins at"
+                f"'{text}' is not a list; write [1, 2] or ['a', 'b']; the error is at"
                 f" '{inside[position : position + 20].strip()}'"
             )
         single, double, bare, _ = match.groups()
@@ -113,7 +111,7 @@ def _listed(text: str) -> list[Value]:
 
 
 def _ranged(text: str, first: str, last: str, step: str | None) -> list[Value]:
-    """Inclusive. Counted in decimals, so that 0:1:0.1 has 0.3 and not 0.30000000000000004."""
+    """Returns the values of an inclusive range, in decimals: 0:1:0.1 has 0.3, not 0.30000000000000004."""
     start, stop, width = Decimal(first), Decimal(last), Decimal(step or "1")
     if width == 0:
         raise BadParameter(f"the step of '{text}' is 0")
@@ -134,25 +132,25 @@ def combinations(values: Mapping[str, Sequence[Value]], mode: ParameterMode) -> 
         lengths = {name: len(each) for name, each in values.items()}
         if len(set(lengths.values())) > 1:
             counts = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            raise BadParameter(f"parameter_mode zip needs equally many values of each: {counts}")
+            raise BadParameter(f"parameter_mode zip needs equally many values per parameter: {counts}")
         return zip(*values.values(), strict=True)
     count = 1
     for each in values.values():
         count *= len(each)
     if count > MOST_COMBINATIONS:
         raise BadParameter(
-            f"the parameters have {count:,} combinations; at most {MOST_COMBINATIONS:,} are made"
+            f"the parameters have {count:,} combinations; the maximum is {MOST_COMBINATIONS:,}"
         )
     return itertools.product(*values.values())
 
 
 def rows_of(rows: Sequence[Any]) -> tuple[tuple[str, ...], list[tuple[Value, ...]]]:
-    """The column names of a table and its rows as combinations."""
+    """Returns the column names of a table, and its rows as combinations."""
     if not rows:
         raise BadParameter("the table has no rows")
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
-            raise BadParameter(f"row {number} of the table is no mapping of names to values")
+            raise BadParameter(f"row {number} of the table is not a mapping of names to values")
     names = tuple(rows[0])
     for name in names:
         if not PARAMETER_NAME.fullmatch(name):
@@ -173,7 +171,7 @@ _FRACTION = re.compile(r"0?\d{0,3}(?:\.\d{1,3})?[feEgG]")
 
 
 def formatted(value: Value, form: str | None) -> str:
-    """`{p:03d}` and `{p:.4f}` are for numbers; any other form, or text, is plain."""
+    """Formats a value: `{p:03d}` and `{p:.4f}` apply to numbers; other forms, and text, are ignored."""
     if form:
         if _WHOLE.fullmatch(form):
             number = _as_number(value)
@@ -187,7 +185,7 @@ def formatted(value: Value, form: str | None) -> str:
 
 
 def _as_number(value: Value) -> int | float | None:
-    """Text that is a number ('007') can be formatted as one."""
+    """Returns the number, also of text such as '007'."""
     if not isinstance(value, str):
         return value
     for kind in (int, float):
@@ -199,13 +197,13 @@ def _as_number(value: Value) -> int | float | None:
 
 
 def pattern_of(text: str) -> re.Pattern[str]:
-    """Returns a pattern of what a text may become: a placeholder matches anything."""
+    """Returns a pattern of all expansions of a text: a placeholder matches anything."""
     pieces = _PLACEHOLDER.split(text)[:: _PLACEHOLDER.groups + 1]
     return re.compile(".*".join(re.escape(piece) for piece in pieces), re.DOTALL)
 
 
 def names_within(text: str) -> list[str]:
-    """Of everything that is a variable or a parameter, should there be one of that name."""
+    """Returns the names of all placeholders."""
     return [match[1] for match in _PLACEHOLDER.finditer(text)] if "{" in text else []
 
 
@@ -219,7 +217,7 @@ class Variables:
         if not self._variables or "{" not in text:
             return text
 
-        def put(match: re.Match[str]) -> str:
+        def fill(match: re.Match[str]) -> str:
             name = match[1]
             if name in self._variables:
                 return formatted(self._variables[name], match[2])
@@ -227,19 +225,19 @@ class Variables:
                 unknown(name)
             return match[0]
 
-        return _PLACEHOLDER.sub(put, text)
+        return _PLACEHOLDER.sub(fill, text)
 
 
 class Slots:
-    """Which parameter in which form the texts of one entry need. `texts` makes them for one combination; a
-    text that `template` returned takes them with `str.format(*texts)`."""
+    """Parameters with formats in the texts of one entry. `texts` formats them for one combination; templates
+    from `template` take them with `str.format(*texts)`."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._indexes = {name: index for index, name in enumerate(names)}
         self._slots: dict[tuple[int, str | None], int] = {}
 
     def template(self, text: str) -> str | None:
-        """None: no parameter in it, the text is the same for every combination."""
+        """Returns a template; None: the text has no parameter."""
         if "{" not in text or not self._indexes:
             return None
         pieces, end, found = [], 0, False
@@ -265,10 +263,8 @@ Filled = Callable[[list[str]], Any]
 
 
 def filler(value: Any, slots: Slots) -> Filled | None:
-    """Returns a function that fills one field: text, a tuple, or nested data.
-
-    None: it has no parameters, so all jobs share the value.
-    """
+    """Returns a function that fills one field: text, a tuple, or nested data. None: it has no parameters, so
+    all jobs share the value."""
     if isinstance(value, str):
         template = slots.template(value)
         return None if template is None else lambda texts: template.format(*texts)
@@ -292,7 +288,7 @@ def filler(value: Any, slots: Slots) -> Filled | None:
 def with_variables(
     value: Any, variables: Variables, parameters: Sequence[str], unknown: Callable[[str], None]
 ) -> Any:
-    """The same value with variables put in, however deep."""
+    """Returns the value with variables filled in at any depth."""
     if isinstance(value, str):
         return variables.text(value, parameters, unknown)
     if isinstance(value, dict):

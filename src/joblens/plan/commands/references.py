@@ -1,6 +1,6 @@
 """References such as `${files.input.NAME}` in commands: files and datasets become paths and dependencies.
 
-User data has its value only when the job starts, so those references stay until then.
+References to user data stay until the job starts, when the value is known.
 """
 
 import re
@@ -16,15 +16,13 @@ from joblens.plan.commands.shell_words import UnclearQuoting
 _LONGEST_LINE = 131_071  # bytes of one argument on Linux
 KINDS = ("files", "user_data", "datasets")
 REFERENCE = re.compile(r"\$\{(files|user_data|datasets)\.(input|output)\.([^${}]+)\}")
-# Looks like a reference but is not one: reported, because a shell would silently expand it to nothing.
+# Almost a reference: reported, because a shell would silently expand it to nothing.
 _ALMOST = re.compile(r"\$\{((?:files|user_data|datasets)\.[^{}]*)\}")
 
 
 class References(Struct, frozen=True):
-    """`text` with paths. `names`: references in order, each once, by kind and direction (`files`, `input`).
-
-    `unclear`: not understood.
-    """
+    """`text` with paths. `names`: references in order, without duplicates, by kind and direction (`files`,
+    `input`). `unclear`: invalid references."""
 
     text: str
     names: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -32,26 +30,27 @@ class References(Struct, frozen=True):
 
 
 def resolve_paths(text: str, path_of: Callable[[str, str], str | None]) -> References:
-    """`path_of` gives the path for a kind and a name, None where there is none (the reference then stays)."""
+    """Replaces references by paths. `path_of`: returns the path for a kind and a name; None keeps the
+    reference."""
     if "${" not in text:
         return References(text)
     found: dict[tuple[str, str], dict[str, None]] = {}
     for kind, way, name in REFERENCE.findall(text):
         found.setdefault((kind, way), {})[name] = None
 
-    def put(match: re.Match[str]) -> str:
+    def fill(match: re.Match[str]) -> str:
         path = path_of(match[1], match[3])
         return match[0] if path is None else path
 
     return References(
-        REFERENCE.sub(put, text),
+        REFERENCE.sub(fill, text),
         {key: tuple(each) for key, each in found.items()},
         tuple(inside for inside in _ALMOST.findall(text) if not REFERENCE.fullmatch(f"${{{inside}}}")),
     )
 
 
 def check_user_data(line: str) -> tuple[str, str] | None:
-    """Returns a user data reference that cannot be inserted into the line, and why."""
+    """Returns (user data reference that cannot be inserted into the line, reason), or None."""
     found = _user_data_in(line)
     if not found:
         return None
@@ -63,11 +62,9 @@ def check_user_data(line: str) -> tuple[str, str] | None:
 
 
 def put_user_data(line: str, data: Mapping[str, Any]) -> str:
-    """Replaces `${user_data.input.N}` and `.output.N` in a shell line by JSON text at the start of a job.
-
-    Escapes it for the quotes around it, so that the program gets exactly that text. Missing data is null.
-    Raises InputError if the value cannot be inserted.
-    """
+    """Replaces `${user_data.input.N}` and `.output.N` in a shell line by JSON text, escaped for the quotes
+    around it, so that the program gets exactly this text. Missing data is null. Raises InputError if the
+    value cannot be inserted."""
     found = _user_data_in(line)
     if not found:
         return line

@@ -1,8 +1,7 @@
-"""Shell quoting around positions of a command line: how a text must be written there to arrive unchanged.
-
+"""Shell quoting at positions of a command line: how text must be escaped there to stay unchanged.
 Parses the shell's lexical grammar, not its commands: quotes, substitutions, here-documents, comments, and
-`case` patterns, whose parentheses are unbalanced. If it is not certain it raises `UnclearQuoting`: a text in
-the wrong quotes would be executed.
+`case` patterns, whose parentheses are unbalanced. Raises `UnclearQuoting` unless the quoting is certain: text
+in the wrong quotes would be executed.
 """
 
 import enum
@@ -33,15 +32,15 @@ class Quoting(enum.Enum):
 
 
 class Spot(Struct, frozen=True):
-    """Position of a text in a command. `backticks`: for each `…` around it, innermost first, whether that one
-    is in double quotes itself. `delimiter`: of the here-document, which no line of its body may equal."""
+    """Position of a text in a command. `backticks`: for each enclosing `…`, innermost first, whether it is in
+    double quotes. `delimiter`: of the here-document, which no line of its body may equal."""
 
     quoting: Quoting
     backticks: tuple[bool, ...] = ()
     delimiter: str | None = None
 
     def written(self, text: str, following: str) -> str:
-        """The text, which has no line breaks, as the shell has to read it. UnclearQuoting: it cannot."""
+        """Returns the text, which has no line breaks, escaped for this position. Raises UnclearQuoting."""
         escaped = self._escaped(text, following)
         for is_in_double_quotes in self.backticks:
             escaped = re.sub(r'([\\$`"])' if is_in_double_quotes else r"([\\$`])", r"\\\1", escaped)
@@ -50,7 +49,7 @@ class Spot(Struct, frozen=True):
     def _escaped(self, text: str, following: str) -> str:
         match self.quoting:
             case Quoting.WORD:
-                # 2>file would be a redirection, true=x an assignment
+                # Unquoted, 2>file would be a redirection, true=x an assignment.
                 is_alone = not following or following in _ENDS_WORD
                 return shlex.quote(text) if is_alone else "'" + text.replace("'", "'\"'\"'") + "'"
             case Quoting.SINGLE:
@@ -64,16 +63,17 @@ class Spot(Struct, frozen=True):
             case Quoting.VERBATIM:
                 return text
             case Quoting.ARITHMETIC:
-                # a shell evaluates text in arithmetic once more, whatever its quotes
+                # Shells evaluate text in arithmetic again, whatever its quotes.
                 if not _NUMBER.fullmatch(text):
                     raise UnclearQuoting(
-                        "is in arithmetic or in the index of an array, and its value is no number"
+                        "is in arithmetic or in an array index, and its value is not a number"
                     )
                 return text
 
 
 def find_quoting(line: str, positions: Mapping[int, int]) -> dict[int, Spot]:
-    """`positions`: where each text begins and ends; the text there now is skipped."""
+    """Returns the quoting at each position. `positions`: start -> end of each text, whose content is
+    skipped."""
     if not _SPECIAL.search(_without(line, positions)):
         return dict.fromkeys(positions, Spot(Quoting.WORD))
     scanner = _Scanner(line, positions)
@@ -103,7 +103,7 @@ class _Scanner:
         self._positions = positions
         self._backticks = backticks
         self._is_in_body = False  # of a here-document whose delimiter is not quoted
-        self._outer_heredocs = False  # some wait for the end of the line around these parentheses
+        self._outer_heredocs = False  # here-documents begin at the end of the enclosing line
 
     def read_all(self) -> None:
         self._commands(0, "")
@@ -151,7 +151,7 @@ class _Scanner:
                     at += 1
                     continue
                 if closing != ")":
-                    raise UnclearQuoting("is in a command with a ')' too many")
+                    raise UnclearQuoting("is in a command with an unmatched ')'")
                 if words.cases:
                     raise UnclearQuoting("is in a command with a 'case' that has no 'esac'")
                 return self._closed(at + 1, waiting)
@@ -186,7 +186,7 @@ class _Scanner:
             words.word = None
             return end
         if self._text.startswith((">&", "<&"), at) and not _DESCRIPTOR.match(self._text, at + 2, self._end):
-            # bash expands a file name there twice
+            # bash expands the file name twice
             raise UnclearQuoting("is in a command with >& before a file; write >FILE 2>&1")
         is_heredoc = self._text.startswith("<<", at) and not self._text.startswith("<<<", at)
         if is_heredoc and (words.word is None or words.is_test):
@@ -234,7 +234,7 @@ class _Scanner:
         return end
 
     def _quoted(self, at: int) -> int:
-        """A backslash, a quote or a substitution outside of quotes."""
+        """Reads a backslash, a quote or a substitution outside quotes."""
         character = self._text[at]
         if character == "\\":
             return self._escape(at)
@@ -259,7 +259,7 @@ class _Scanner:
 
     def _escape(self, at: int) -> int:
         if at + 1 in self._positions:
-            raise UnclearQuoting("has a backslash before it; leave that out")
+            raise UnclearQuoting("follows a backslash; remove it")
         return at + 2
 
     def _single(self, at: int) -> int:
@@ -295,7 +295,7 @@ class _Scanner:
         raise UnclearQuoting("is in a command with a quote that is not closed")
 
     def _inside_double(self, at: int, *, is_quoted: bool = True) -> int:
-        """One step in double quotes, or wherever else only \\, $ and ` mean something."""
+        """Reads one element where only \\, $ and ` are special, as in double quotes."""
         character = self._text[at]
         if character == "\\":
             return self._escape(at)
@@ -309,7 +309,7 @@ class _Scanner:
 
     def _dollar(self, at: int, *, is_quoted: bool = False) -> int:
         if at + 1 in self._positions:
-            raise UnclearQuoting("has a '$' before it; leave that out")
+            raise UnclearQuoting("follows a '$'; remove it")
         if self._text.startswith("$((", at):
             return self._arithmetic(at + 3)
         if self._text.startswith("$(", at):
@@ -354,7 +354,7 @@ class _Scanner:
         raise UnclearQuoting("is in a command with a '${' that is not closed")
 
     def _arithmetic(self, at: int, *, is_command: bool = False) -> int:
-        """`is_command`: ((…)), which is two subshells to a shell that has no such command."""
+        """Reads arithmetic. `is_command`: ((…)), which some shells read as nested subshells."""
         depth = 0
         while at < self._end:
             if at in self._positions:
@@ -366,12 +366,12 @@ class _Scanner:
                 raise UnclearQuoting(f"is in a command with a {self._text[at]} in arithmetic")
             depth += {"(": 1, ")": -1}.get(self._text[at], 0)
             if depth < 0:
-                raise UnclearQuoting("is beside '((' that may be two things; write '( (' for two shells")
+                raise UnclearQuoting("is beside an ambiguous '(('; write '( (' for nested subshells")
             at = self._inside_double(at)
         raise UnclearQuoting("is in a command with a '((' that is not closed")
 
     def _backtick(self, at: int, *, is_in_double_quotes: bool) -> int:
-        """The content is read twice: backslashes first, then as commands."""
+        """Reads backticks, whose content is parsed twice: backslashes first, then commands."""
         inner, where, passed = "", [], {}
         while at < self._end and self._text[at] != "`":
             if at in self._positions:
@@ -431,7 +431,7 @@ class _Scanner:
         return at
 
     def _body(self, at: int, heredoc: _Heredoc) -> tuple[int, int]:
-        """Where the body ends, and where the text continues after the delimiter."""
+        """Returns (end of the body, position after the delimiter)."""
         while at < self._end:
             newline = self._text.find("\n", at, self._end)
             end = self._end if newline < 0 else newline

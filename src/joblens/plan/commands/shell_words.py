@@ -1,12 +1,11 @@
-"""Words of a list of shell commands: command, pattern of `case`, or inside `[[ … ]]`.
-
-They decide what a parenthesis, a bracket or a `#` means.
+"""Words of a list of shell commands, which decide the meaning of parentheses, brackets and `#`: command,
+pattern of `case`, or inside `[[ … ]]`.
 """
 
 import enum
 
 _COMMAND_FOLLOWS = frozenset(("then", "do", "else", "elif", "if", "while", "until", "!", "{"))
-# Reserved in bash, programs to other shells: they disagree about a reserved word behind these.
+# Reserved in bash, programs in other shells, which read a reserved word after them differently.
 _RESERVED_IN_BASH = frozenset(("time", "coproc"))
 _RESERVED = frozenset(
     ("case", "[[", "for", "if", "while", "until", "select", "function", "{", "!", "time", "coproc")
@@ -14,7 +13,7 @@ _RESERVED = frozenset(
 
 
 class UnclearQuoting(ValueError):
-    """The message says why the text cannot be there, as the end of a sentence."""
+    """Text cannot be inserted; the message is a predicate of it."""
 
 
 class _Case(enum.Enum):
@@ -27,11 +26,11 @@ class _Case(enum.Enum):
 
 
 class Words:
-    """The words of one list of commands, read character by character."""
+    """State of one list of commands, read character by character."""
 
     def __init__(self, *, is_test: bool = False) -> None:
-        self.word: str | None = ""  # None: it has quotes or substitutions in it
-        self.brackets = 0  # [ that no ] has closed yet; the index of an array may have spaces in it
+        self.word: str | None = ""  # None: it contains quotes or substitutions
+        self.brackets = 0  # open [; an array index may contain spaces
         self.is_command = True  # the word is the first of a command
         self.cases: list[_Case] = []
         self.is_after_for = False
@@ -59,7 +58,7 @@ class Words:
         if word == "":
             return
         if self.is_after_time and word in _RESERVED:
-            raise UnclearQuoting(f"is in a command with '{word}' behind 'time'; shells differ in that")
+            raise UnclearQuoting(f"is in a command with '{word}' after 'time', which shells read differently")
         is_first, self.is_command = self.is_command, False
         if is_first and word == "function":
             raise UnclearQuoting("is in a command with 'function'; write NAME() { …; }")
@@ -98,7 +97,7 @@ class Words:
         self.is_after_for = self.is_after_time = False
 
     def end_case_item(self) -> None:
-        """After ;; comes a pattern, or esac."""
+        """Ends an item of `case`: a pattern or esac follows."""
         self.end_command()
         if self.cases:
             self.cases[-1] = _Case.PATTERN

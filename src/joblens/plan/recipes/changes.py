@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 
 from joblens.model.recipes.recipe import OperatorCall, PartitionSettings, Recipe
 
-# Keys about where and how fast the work is done, logging, and notation.
+# Keys that do not change results: resources, logging, notation.
 _FREE = frozenset(
     (
         "name",
@@ -28,7 +28,7 @@ _FREE = frozenset(
     )
 )
 _FREE_OF_PARTITION = frozenset(("max_concurrent_partitions", "max_retries"))
-_WORDS = {
+_KEYS = {
     "keep_stats": "keep_stats_in_res_ds",
     "trace": "open_tracer",
     "trace_rows": "trace_num",
@@ -42,10 +42,11 @@ _NOTHING = object()
 
 
 def recipe_changes(before: Recipe, after: Recipe) -> list[str]:
-    """Returns one line per difference, with both values. []: `after` can resume the work of `before`."""
+    """Returns one line per difference, with both values; []: a job of `before` can be resumed with
+    `after`."""
     old, new = asdict(before), asdict(after)
     changed = [
-        f"{_WORDS.get(name, name)} was {_shown(old[name])}, is {_shown(new[name])}"
+        f"{_KEYS.get(name, name)} was {_shown(old[name])}, is {_shown(new[name])}"
         for name in old
         if name not in _FREE and name != "checkpoint" and old[name] != new[name]
     ]

@@ -12,19 +12,19 @@ JOB_ID = "{job_id}"
 
 
 def job_dir_in(work_dir: str, job_id: str) -> str:
-    """The job's own folder: it ends with the id, whether that was written or not."""
+    """Returns the job's folder, which ends with the id."""
     if JOB_ID in work_dir:
         return work_dir.replace(JOB_ID, job_id)
     return f"{work_dir.rstrip('/')}/{job_id}"
 
 
 def base_dir_of(work_dir: str) -> str:
-    """Where the folders of all jobs of the recipe are."""
+    """Returns the folder with the folders of all jobs of the recipe."""
     return work_dir.rpartition(f"/{JOB_ID}")[0] or "/" if JOB_ID in work_dir else work_dir
 
 
 def with_job(recipe: Recipe, job_id: str) -> Recipe:
-    """Fills in every {job_id}. `work_dir` stays the folder of the jobs."""
+    """Fills in {job_id}. `work_dir` stays the folder of all jobs."""
     return replace(
         recipe,
         job_id=job_id,
@@ -40,23 +40,23 @@ def resumption_command(plan: RecipePlan) -> str:
     return shlex.join(("joblens", "process", "--resume", plan.job_dir))
 
 
-_STATE = 2  # a whole state has every row as read, and its text
+_STATE = 2  # a complete state has every row as read, and its text
 
 
 class DiskNeed(Struct, frozen=True):
     most_bytes: int
     reason: str
-    is_packed: bool = False  # some files are smaller than their rows: it may be several times as much
-    export_bytes: int = 0  # the part that is moved to the export's own folder in the end
+    is_packed: bool = False  # some files are compressed: the need may be several times larger
+    export_bytes: int = 0  # the part that is moved to the export's folder at the end
     checkpoint_bytes: int = 0  # the part in the folder of checkpoints
 
 
 def disk_need(plan: RecipePlan, kinds: Sequence[str]) -> DiskNeed:
-    """At most, as if no row were dropped and every mapper changed every text."""
+    """Returns the maximum need: no row is dropped, and every mapper changes every text."""
     parts = ["once for the export"]
     times = 1
     closing = [stage.closing for stage in plan.stages if stage.closing is not None]
-    # states of one global operator are removed while those of the next, or the export, are written
+    # States of a global operator are removed while those of the next one, or the export, are written.
     if closing:
         names = plan.recipe.process
         parts.append(f"{_times(_STATE)} for rows waiting at {names[closing[0]].name}")
@@ -85,7 +85,7 @@ def _times(number: int) -> str:
 
 
 def _changing_checkpoints(plan: RecipePlan, kinds: Sequence[str]) -> int:
-    """Checkpoints that have a mapper between them and the one before."""
+    """Counts checkpoints with a mapper since the previous checkpoint."""
     count, has_changed = 0, False
     for index, kind in enumerate(kinds):
         has_changed = has_changed or kind == "mapper"

@@ -11,8 +11,8 @@ GLOBAL_KINDS = ("deduplicator", "selector")
 
 
 def stages_of(kinds: Sequence[str]) -> tuple[Stage, ...]:
-    """`kinds`: of the operators, in order. A global operator closes a stage, which may be empty; behind the
-    last of them there is always one more, which is exported."""
+    """Returns the stages. `kinds`: of the operators, in order. A global operator closes a stage, which may be
+    empty; the last stage is exported."""
     stages: list[Stage] = []
     first = 0
     for index, kind in enumerate(kinds):
@@ -48,17 +48,15 @@ def dag_document(
     partition_ids: Sequence[int],
     created_at: float,
 ) -> dict[str, Any]:
-    """Returns the content of `dag_execution_plan.json`:
-    one node per operator and partition, one per global operator.
-
-    In topological order.
-    """
+    """Returns the content of `dag_execution_plan.json`: one node per operator and partition, one per global
+    operator, in topological order."""
     nodes = {node["node_id"]: node for node in _nodes(process, kinds, partition_ids)}
     return {"nodes": nodes, "metadata": {"created_at": created_at, "total_nodes": len(nodes)}}
 
 
 def node_id(call: OperatorCall, kind: str, partition_id: int) -> str:
-    """Operators on partitions count from 1 here, global ones from 0: so do readers of such files."""
+    """Returns the id of a node. As readers expect, operators on partitions count from 1, global ones from
+    0."""
     if kind in GLOBAL_KINDS:
         return f"sg_{call.index:03d}_{call.name}"
     return f"op_{call.index + 1:03d}_{call.name}_partition_{partition_id}"

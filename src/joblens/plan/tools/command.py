@@ -1,4 +1,4 @@
-"""Command of a tool's job: words, variables, files and parameters. Never through a shell."""
+"""Command of a tool's job: arguments, variables, files and parameters, without a shell."""
 
 import json
 import math
@@ -39,7 +39,7 @@ def pass_parameters(tool: Tool, params: Mapping[str, Any]) -> PassedParameters:
             return PassedParameters(words=(PARAMS_FILE,), files={PARAMS_FILE: text})
         case ParameterWay.NONE:
             if params:
-                raise ToolError(f"{tool.name} takes no parameters, and was given '{next(iter(params))}'")
+                raise ToolError(f"{tool.name} takes no parameters, but '{next(iter(params))}' is set")
             return PassedParameters()
 
 
@@ -56,7 +56,7 @@ def _variables(tool: Tool, params: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _arguments(tool: Tool, name: str, value: Any) -> list[str]:
-    """Expands a list to several words if {value} is a word by itself; else repeats the form for each."""
+    """Expands a list to several arguments if {value} is an argument by itself, otherwise repeats the form."""
     form = tool.parameter_form
     texts = [value_text(each) for each in (value if isinstance(value, list | tuple) else (value,))]
     if "{value}" not in form:
@@ -74,7 +74,7 @@ def _arguments(tool: Tool, name: str, value: Any) -> list[str]:
 
 
 def _filled_form(word: str, name: str, text: str) -> str:
-    """In one go: a value with {name} in it stays as it is."""
+    """Fills {name} and {value} in one pass, so that a value that contains {name} is unchanged."""
     return re.sub(r"\{(name|value)\}", lambda found: name if found[1] == "name" else text, word)
 
 
@@ -89,7 +89,7 @@ def value_text(value: Any) -> str:
 def fill_command(
     command: tuple[str, ...], one: Mapping[str, str], several: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """Fills a command. `one`: values for a word or part of it, `several`: lists of words."""
+    """Fills a command. `one`: values for an argument or part of it; `several`: lists of arguments."""
     words: list[str] = []
     for word in command:
         if word.startswith("{") and word.endswith("...}") and word[1:-1] in several:
@@ -104,7 +104,7 @@ def _filled(word: str, one: Mapping[str, str]) -> str:
 
 
 def fill_variables(text: str, variables: Mapping[str, str], tool: str) -> str:
-    """${NAME} by its value, ${NAME:-TEXT} by TEXT where it has none."""
+    """Replaces ${NAME} by its value, ${NAME:-TEXT} by TEXT if it is not set or empty."""
 
     def value(found: re.Match[str]) -> str:
         if not variables.get(found[1]) and found[2] is not None:
@@ -128,10 +128,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 def check_parameters(
     whose: str, params: Mapping[str, Any], known: Mapping[str, ToolParameter] | None
 ) -> dict[str, Any]:
-    """Returns the parameters to pass. `whose` names the script in messages; `known` None: any are accepted.
-
-    Raises ToolError with a line for each invalid one.
-    """
+    """Returns the parameters to pass. `whose`: name of the script in messages; `known` None: any are
+    accepted. Raises ToolError with a line per invalid parameter."""
     checked: dict[str, Any] = {}
     refused: list[ToolError] = []
     for name, value in params.items():
@@ -168,7 +166,7 @@ def _check_plain(name: str, value: Any) -> None:
                 message, hint="text, numbers, true, false and lists of them are accepted; omit empty ones"
             )
         if isinstance(item, float) and not math.isfinite(item):
-            raise ToolError(f"parameter {name}: {item} is no number a script can work with")
+            raise ToolError(f"parameter {name}: {item} is not a finite number")
         if isinstance(item, str) and "\0" in item:
             raise ToolError(f"parameter {name}: it contains a NUL character")
 

@@ -1,6 +1,6 @@
 """Checks of an expanded workflow: identifiers of files, unknown names in braces, unused parameters.
 
-A crate names each of its entities once. Files that jobs make are described by the run that made them.
+Identifiers are unique within a crate. Files that jobs make are described by their run.
 """
 
 import re
@@ -13,7 +13,7 @@ from joblens.plan.commands.parameters import names_within
 from joblens.plan.workflows.problems import Path, Problems, nearest_name
 from joblens.plan.workflows.sweeps import Expanded, keys_of
 
-# Names that crates use for entities of their own.
+# Names that crates reserve for their own entities.
 _RESERVED = frozenset(("./", "ro-crate-metadata.json"))
 _RESERVED_BEGINNINGS = ("#torc-", "#software-", "#job-")
 
@@ -37,7 +37,7 @@ def check_identifiers(
         elif index in makers:
             message = (
                 f"identifier of file '{file.name}': job '{makers[index]}' makes it, "
-                "and only files that no job makes have one"
+                "and only files that no job makes can have one"
             )
         elif index not in inputs and file.st_mtime is None:
             message = f"identifier of file '{file.name}': no job reads it"
@@ -70,7 +70,7 @@ _KINDS = (("job", "jobs"), ("file", "files"), ("user data", "user_data"), ("data
 
 
 def loose_names(spec: WorkflowSpec, plan: Plan) -> list[str]:
-    """One sentence for each. `plan`: of `spec`; it knows the columns of tables."""
+    """Returns a warning per loose name. `plan`: of `spec`; it has the columns of tables."""
     columns = _columns(plan)
     warnings: list[str] = []
     used = {name for text in spec.env.values() for name in names_within(text)}
@@ -85,7 +85,7 @@ def loose_names(spec: WorkflowSpec, plan: Plan) -> list[str]:
             elif kind == "job" and spec.parameters:
                 used.update(name for name in _all_names(entry) if name in spec.parameters)
                 warnings += _not_in_use(entry, names, spec.parameters)
-    warnings += [f"parameter '{name}' is used nowhere" for name in spec.parameters if name not in used]
+    warnings += [f"parameter '{name}' is unused" for name in spec.parameters if name not in used]
     return warnings
 
 
@@ -107,11 +107,11 @@ def _of_entry(
                 nearest = nearest_name(name, names) or (unused[0] if len(unused) == 1 else None)
                 hint = f"; did you mean {{{nearest}}}?" if nearest else ""
                 yield f"{who}: {{{name}}} in its {key} is not a parameter and stays unchanged{hint}"
-    yield from (f"{who} uses its parameter '{name}' nowhere" for name in unused)
+    yield from (f"{who} does not use its parameter '{name}'" for name in unused)
 
 
 def _not_in_use(entry: Entry, names: Collection[str], shared: Mapping[str, Any]) -> Iterator[str]:
-    """A shared parameter that an entry has in its texts and not in use_parameters stays as written."""
+    """Warns of shared parameters in texts that are missing in use_parameters: they are not replaced."""
     if not isinstance(entry, JobSpec):
         return
     loose = [name for name in names_within(entry.name + entry.command) if name in shared]

@@ -1,7 +1,4 @@
-"""Plan written as a workflow file again: the same keys, with everything expanded.
-
-Other parts are copied as written, so that reading the result gives the same plan.
-"""
+"""Expanded workflow file: a plan in the keys of the file, so that reading it gives the same plan."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,8 +28,8 @@ def expanded_form(
     env: Mapping[str, str],
     variables: Mapping[str, str],
 ) -> dict[str, Any]:
-    """`written`: the file's own content; `files` and `env`: its file entries and its shared environment
-    after expansion."""
+    """Returns the expanded file. `written`: content of the original; `files` and `env`: its file entries and
+    shared environment after expansion."""
     known = Variables(variables)
     form: dict[str, Any] = {}
     for key, value in written.items():
@@ -81,7 +78,7 @@ def _job(
     form: dict[str, Any] = {"name": job.name, "command": job.command}
     expanded = {
         "invocation_script": job.invocation_script,
-        "depends_on": _named_first(job, plan),
+        "depends_on": _other_dependencies(job, plan),
         "input_files": [plan.files[index].name for index in job.input_files],
         "output_files": [plan.files[index].name for index in job.output_files],
         "input_user_data": [plan.user_data[index].name for index in job.input_user_data],
@@ -108,8 +105,8 @@ def _job(
     return form
 
 
-def _named_first(job: PlannedJob, plan: Plan) -> list[str]:
-    """Returns dependencies beyond the makers of its inputs, which follow from the files."""
+def _other_dependencies(job: PlannedJob, plan: Plan) -> list[str]:
+    """Returns dependencies besides the producers of its inputs, which follow from the files."""
     makers = {plan.files[index].producer for index in job.input_files}
     makers |= {plan.user_data[index].producer for index in job.input_user_data}
     makers.update(*(plan.datasets[index].producers for index in job.input_datasets))

@@ -1,4 +1,4 @@
-"""Expansion of a workflow to its plan: single jobs, resolved names, all problems at once."""
+"""Expansion of a workflow to its plan: single jobs and resolved names, or all problems."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -55,13 +55,9 @@ def make_plan(
     parameters: Mapping[str, Any] = _NONE,
     unread: Unread = NOTHING_UNREAD,
 ) -> PlanReading:
-    """Expands a workflow.
-
-    `tables`: rows of each parameters_file by its path as written, and values of each `@file`.
-
-    `parameters`: values that override parameters and variables of the same name. `unread`: parts that could
-    not be read; problems that they may cause are not reported.
-    """
+    """Expands a workflow. `tables`: rows of each parameters_file by its path as written, and values of each
+    `@file`. `parameters`: overrides of parameters and variables. `unread`: unreadable parts; problems that
+    they may cause are not reported."""
     problems = Problems()
     variables = variables_of(spec, parameters, problems)
     sweeps = Sweeps(spec, tables, parameters, variables, problems, unread)
@@ -76,7 +72,7 @@ def make_plan(
 def expand_files(
     spec: WorkflowSpec, *, tables: Mapping[str, Any] = _NONE, parameters: Mapping[str, Any] = _NONE
 ) -> list[FileSpec]:
-    """Only the files, with everything that was written about them."""
+    """Returns only the expanded files, with all their fields."""
     entries = _entries_of_valid(spec, tables, parameters)
     return [each.value for each in entries.expand("files", spec.files)]
 
@@ -84,14 +80,14 @@ def expand_files(
 def expand_env(
     spec: WorkflowSpec, *, tables: Mapping[str, Any] = _NONE, parameters: Mapping[str, Any] = _NONE
 ) -> dict[str, str]:
-    """Only the environment of the workflow, with variables and shared parameters put in."""
+    """Returns only the environment of the workflow, with variables and shared parameters filled in."""
     return _entries_of_valid(spec, tables, parameters).shared_env(spec)
 
 
 def _entries_of_valid(
     spec: WorkflowSpec, tables: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> Entries:
-    """Of a spec that has a plan, so that no problem can come up."""
+    """Returns the entries of a valid spec."""
     problems = Problems()
     variables = variables_of(spec, parameters, problems)
     return Entries(Sweeps(spec, tables, parameters, variables, problems), variables, problems)
@@ -103,7 +99,7 @@ class _Planning:
         self._unread = unread
         self._entries = entries
         self._problems = problems
-        self._note_doubles()
+        self._note_duplicates()
         self._requirements = {each.name: requirements_of(each) for each in spec.requirements}
         self._inline: dict[int, Requirements] = {}  # by entry, whose jobs share them
         self._equal: dict[Requirements, Requirements] = {}  # as do equal entries
@@ -114,17 +110,17 @@ class _Planning:
         self._containers: dict[ContainerJob, ContainerJob] = {}  # shared by equal jobs
         self._container = self._container_of(entries.literal(spec.container, ("container",)), ("container",))
 
-    def _note_doubles(self) -> None:
+    def _note_duplicates(self) -> None:
         """Reports duplicate names that jobs refer to."""
         named: list[tuple[str, str, list[str]]] = [
-            ("resource_requirements", "resource requirements", [one.name for one in self._spec.requirements]),
-            ("failure_handlers", "failure handlers", [one.name for one in self._spec.failure_handlers]),
-            ("slurm_schedulers", "schedulers", [one.get("name", "") for one in self._spec.slurm_schedulers]),
+            ("resource_requirements", "resource requirement", [one.name for one in self._spec.requirements]),
+            ("failure_handlers", "failure handler", [one.name for one in self._spec.failure_handlers]),
+            ("slurm_schedulers", "scheduler", [one.get("name", "") for one in self._spec.slurm_schedulers]),
         ]
         for section, kind, names in named:
             for index, name in enumerate(names):
                 if name and name in names[:index]:
-                    message = f"there are two {kind} named '{name}'"
+                    message = f"duplicate {kind} '{name}'"
                     self._problems.note((section, index, "name"), message)
 
     def plan(self) -> Plan:
@@ -231,7 +227,7 @@ class _Planning:
         )
 
     def _job_container(self, job: JobSpec, needs: Requirements, path: Path) -> ContainerJob | None:
-        """The job's own replaces the workflow's completely."""
+        """Returns the job's container, which replaces that of the workflow completely."""
         if job.container is None:
             found = self._container
         else:
@@ -267,7 +263,7 @@ class _Planning:
         return found, written
 
     def _env_of(self, job: JobSpec) -> dict[str, str]:
-        """The workflow's and the job's; jobs with the same share one."""
+        """Returns the environment of workflow and job, shared between jobs with the same."""
         if not job.env:
             return self._env or _NONE
         key = tuple(job.env.items())
@@ -349,7 +345,7 @@ def requirements_of(written: RequirementsSpec) -> Requirements:
 
 
 def container_of(written: dict[str, Any] | None) -> ContainerJob | None:
-    """`written`: as in JobSpec, also one that was stored; None and {}: none."""
+    """Returns the container. `written`: as in JobSpec, also a stored one; None and {}: none."""
     return convert(written, ContainerJob) if written else None
 
 
@@ -360,5 +356,5 @@ def check_container(container: ContainerJob, path: Path, problems: Problems) -> 
 
 def check_container_nodes(job: JobSpec, needs: Requirements, path: Path, problems: Problems) -> None:
     if (needs.nodes or 1) > 1:
-        message = f"job '{job.name}' has {needs.nodes} nodes, and a container is on one"
+        message = f"job '{job.name}' has {needs.nodes} nodes, but a container runs on one"
         problems.note((*path, "container") if job.container else path, message)

@@ -22,24 +22,23 @@ class Graph:
         self._order: list[int] | None = None
 
     def order(self) -> list[int]:
-        """Every job after all it depends on; within that, as the file has them. Stage by stage."""
+        """Returns jobs in topological order, stage by stage, within a stage in the order of the file."""
         if self._order is None:
             self._order, _ = _levels(self.depends_on, self.dependents)
         return self._order
 
     def stages(self) -> list[list[int]]:
-        """Returns jobs that could run side by side with enough capacity: stage n needs something of stage
-        n-1."""
+        """Returns jobs that could run in parallel with enough capacity: stage n depends on stage n-1."""
         order, starts = _levels(self.depends_on, self.dependents)
         ends = [*starts[1:], len(order)]
         return [order[start:end] for start, end in zip(starts, ends, strict=True) if end > start]
 
     def needed_by(self, indexes: Sequence[int]) -> set[int]:
-        """The jobs themselves and everything they need, directly or not."""
+        """Returns the jobs and all their direct and indirect dependencies."""
         return _reached(indexes, self.depends_on)
 
     def behind(self, indexes: Sequence[int]) -> set[int]:
-        """The jobs themselves and everything that needs them, directly or not."""
+        """Returns the jobs and all their direct and indirect dependents."""
         return _reached(indexes, self.dependents)
 
 
@@ -52,7 +51,7 @@ def dependents_of(depends_on: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]
                 gathered[one] = [index]
             else:
                 waiting.append(index)
-    # Jobs of a stage are often waited for by the same ones: they share one tuple.
+    # Jobs of a stage often have the same dependents: they share one tuple.
     shared: dict[tuple[int, ...], tuple[int, ...]] = {}
     result: list[tuple[int, ...]] = []
     for waiting in gathered:
@@ -62,9 +61,8 @@ def dependents_of(depends_on: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]
 
 
 def depths_behind(added: Sequence[tuple[int, ...]], first: int, depths: Sequence[int]) -> list[int]:
-    """Returns the stage of each added job:
-    after all its dependencies. `first`: index of the first one; `depths`: stages of earlier jobs.
-    """
+    """Returns the stage of each added job, after all its dependencies. `first`: index of the first one;
+    `depths`: stages of earlier jobs."""
     found = [1 + max((depths[one] for one in earlier if one < first), default=-1) for earlier in added]
     inside = [tuple(one - first for one in earlier if one >= first) for earlier in added]
     order, _ = _levels(inside, dependents_of(inside))
@@ -111,7 +109,7 @@ def _ring(remaining: set[int], depends_on: Sequence[tuple[int, ...]]) -> list[in
 def _levels(
     depends_on: Sequence[tuple[int, ...]], dependents: Sequence[tuple[int, ...]]
 ) -> tuple[list[int], list[int]]:
-    """Returns jobs in topological order, and the start of each stage. Excludes jobs in or behind a cycle."""
+    """Returns jobs in topological order, and the start of each stage. Excludes jobs in or after a cycle."""
     waits_for = [len(earlier) for earlier in depends_on]
     order = [index for index, count in enumerate(waits_for) if count == 0]
     starts, position = [0], 0
@@ -145,8 +143,8 @@ _NUMBERS = re.compile(r"\d+")
 
 
 class Stage(Struct, frozen=True, kw_only=True):
-    """`needs`: jobs of earlier stages that the jobs of this one wait for. The last stage of a plan may have
-    no jobs: only actions that fire when everything has ended."""
+    """`needs`: jobs of earlier stages that its jobs depend on. The last stage may have no jobs, only actions
+    that fire at the end."""
 
     number: int  # from 1
     jobs: tuple[int, ...]
@@ -155,7 +153,7 @@ class Stage(Struct, frozen=True, kw_only=True):
 
 
 def stages_of(plan: Plan, indexes: Collection[int] | None = None) -> list[Stage]:
-    """Returns stages. `indexes`: indexes of jobs to run; None: all. The others count as done."""
+    """Returns stages. `indexes`: jobs to run; None: all. Other jobs count as done."""
     depths = _depths(plan, indexes)
     jobs: list[list[int]] = [[] for _ in range(max(depths.values(), default=-1) + 1)]
     for index in sorted(depths):
@@ -176,13 +174,12 @@ def stages_of(plan: Plan, indexes: Collection[int] | None = None) -> list[Stage]
 
 
 def schedules_nodes(spec: ActionSpec) -> bool:
-    """Whether the action asks for allocations. When the workflow is complete nodes have nothing to do, and
-    workers ask for none."""
+    """Returns whether the action requests allocations: not at the end of the workflow, and not on workers."""
     return spec.action_type is ActionType.SCHEDULE_NODES and spec.trigger_type not in NO_NODES
 
 
 def jobs_by_kind(plan: Plan, indexes: Iterable[int]) -> list[tuple[int, ...]]:
-    """Groups jobs by the entry of the workflow file they came from, in the order of the first of each."""
+    """Groups jobs by their entry in the workflow file, in the order of the first job of each."""
     kinds: dict[int, list[int]] = {}
     for index in indexes:
         kinds.setdefault(plan.jobs[index].spec_job, []).append(index)
@@ -190,7 +187,7 @@ def jobs_by_kind(plan: Plan, indexes: Iterable[int]) -> list[tuple[int, ...]]:
 
 
 def kind_name(plan: Plan, jobs: Sequence[int]) -> str:
-    """Name of one kind: of a sweep with stars for numbers, or the first and the last."""
+    """Returns the name of a group: with stars for numbers, or the first and the last name."""
     first, last = plan.jobs[jobs[0]].name, plan.jobs[jobs[-1]].name
     if len(jobs) == 1:
         return first
@@ -212,7 +209,7 @@ def _needs(plan: Plan, jobs: Iterable[int], depths: dict[int, int]) -> tuple[int
 
 
 def _stage_of_action(action: PlannedAction, depths: dict[int, int], count: int) -> int:
-    """An action on jobs fires when the last of them is ready, or has ended."""
+    """Returns the stage in which an action fires: when the last of its jobs is ready, or has ended."""
     match action.spec.trigger_type:
         case TriggerType.ON_WORKFLOW_START:
             return 0
@@ -229,10 +226,7 @@ _SHOWN = 5
 def jobs_elsewhere(
     plan: Plan, served: Collection[str], indexes: Iterable[int] | None = None
 ) -> frozenset[int]:
-    """Returns indexes of jobs whose label the run's own workers do not serve.
-
-    `indexes`: jobs to run; None: all.
-    """
+    """Returns jobs whose label the workers of the run do not serve. `indexes`: jobs to run; None: all."""
     chosen = range(len(plan.jobs)) if indexes is None else indexes
     return frozenset(
         index for index in chosen if plan.jobs[index].label and plan.jobs[index].label not in served

@@ -1,4 +1,4 @@
-"""Linking of names: dependencies, inputs and outputs of each expanded job, as indexes."""
+"""Linking: resolves names to indexes for the dependencies, inputs and outputs of each expanded job."""
 
 import re
 from bisect import bisect_left
@@ -15,13 +15,11 @@ from joblens.plan.workflows.sweeps import Expanded
 
 Indexes = tuple[int, ...]
 _NO_JOBS: list[int] = []
-_LONG = 100  # searching for an equal one costs more than it saves
+_LONG = 100  # longer tuples are not searched for equal ones
 
 
 class Links(Struct, frozen=True, gc=False):
-    """Inputs and outputs of a job:
-    indexes of files, user data and datasets. `command` and `script` have paths.
-    """
+    """Inputs and outputs of a job, as indexes. `command` and `script`: with paths filled in."""
 
     command: str
     script: str = ""
@@ -33,23 +31,23 @@ class Links(Struct, frozen=True, gc=False):
     output_datasets: Indexes = ()
 
 
-# The lists of a job in the order of the fields of Links: their kind, and direction.
+# Kind and direction of a job's lists, in the order of the fields of Links.
 _LISTS = tuple((kind, way) for kind in KINDS for way in ("input", "output"))
 
 
 class Things:
-    """Files, user data or datasets of a workflow: their names, and which jobs make each."""
+    """Files, user data or datasets of a workflow, with the jobs that make them."""
 
     def __init__(self, kind: str, index: NameIndex, paths: list[str] | None = None) -> None:
         self.kind = kind  # in messages
         self.index = index
         self.paths = paths or []  # as written; user data has none
-        # Two names of one path are one file: its maker under one name is its maker under the other.
+        # Two names of one path are one file, with the same maker.
         self.identities = index.names if paths is None else [normpath(path) for path in paths]
         self.makers: dict[str, list[int]] = {}  # of a dataset there may be several
 
     def makers_of(self, job_index: int) -> list[int]:
-        """Ascending."""
+        """Returns the makers, ascending."""
         return self.makers.get(self.identities[job_index], _NO_JOBS)
 
     def maker_of(self, job_index: int) -> int:
@@ -62,7 +60,7 @@ class Linker:
     def __init__(
         self, jobs: list[Expanded], index: NameIndex, things: Mapping[str, Things], problems: Problems
     ) -> None:
-        """`things`: by their kind, as in KINDS."""
+        """`things`: by kind (KINDS)."""
         self._jobs = jobs
         self._index = index
         self._things = things
@@ -72,7 +70,7 @@ class Linker:
     # ---- inputs and outputs ------------------------------------------------------------------------------
 
     def links(self) -> list[Links]:
-        """Returns the links of every job; afterwards `Things` know the makers."""
+        """Returns the links of every job, and records makers in `Things`."""
         return [self._links_of(job_index, each) for job_index, each in enumerate(self._jobs)]
 
     def _links_of(self, job_index: int, expanded: Expanded) -> Links:
@@ -116,7 +114,7 @@ class Linker:
             found = resolve_paths(text, self._path_of)
             texts.append(found.text)
             for which, inside in enumerate(found.unclear):
-                message = f"'${{{inside}}}' is no reference; write ${{files.input.NAME}} or the like"
+                message = f"'${{{inside}}}' is not a valid reference; write it as ${{files.input.NAME}}"
                 self._problems.note((*path, key), message, f"unclear {which}")
             for which, (kind, way) in enumerate(_LISTS):
                 if names := found.names.get((kind, way)):
@@ -151,13 +149,13 @@ class Linker:
                     message = f"{things.kind} '{name}' is made by both '{self._name(makers[0])}' and '{this}'"
                     self._problems.note((*path, self._key_with(job_index, key, name)), message, which)
                 if identity in read:
-                    message = f"job '{this}' would need {things.kind} '{name}', which it makes itself"
+                    message = f"job '{this}' both reads and makes {things.kind} '{name}'"
                     self._problems.note(
                         (*path, self._key_with(job_index, key, name)), message, f"itself {which}"
                     )
 
     def _key_with(self, job_index: int, key: str, name: str) -> str:
-        """Where in the job a name comes from: its list, a regex, or its command."""
+        """Returns the key that has the name: the list, a regex, or the command."""
         job = self._jobs[job_index].value
         if name in getattr(job, key):
             return key
@@ -172,7 +170,7 @@ class Linker:
     # ---- dependencies ------------------------------------------------------------------------------------
 
     def depends_on(self, job_index: int, links: Links) -> Indexes:
-        """Everything that must succeed before, ascending, each once."""
+        """Returns all dependencies, ascending, without duplicates."""
         expanded = self._jobs[job_index]
         job: JobSpec = expanded.value
         path: Path = ("jobs", expanded.entry)
@@ -185,7 +183,7 @@ class Linker:
         for which, regex in enumerate(job.depends_on_regexes):
             found = self._match(self._index, regex, "job", (*path, "depends_on_regexes", which))
             if _has(found, job_index):
-                message = f"regex '{regex}' finds the job '{job.name}' itself; anchor it with ^ or $"
+                message = f"regex '{regex}' matches job '{job.name}' itself; anchor it with ^ or $"
                 self._problems.note((*path, "depends_on_regexes", which), message)
             groups.append(found)
         for kind in KINDS:
@@ -197,24 +195,24 @@ class Linker:
         if not groups:
             return ()
         if len(groups) == 1 and not _has(groups[0], job_index):
-            # matches of a regex share one tuple, however many jobs wait for them
+            # Matches of a regex share one tuple.
             return groups[0] if len(groups[0]) > _LONG else self._share(groups[0])
         united = set().union(*groups)
-        united.discard(job_index)  # reported above, or with the files; a cycle of one would be reported again
+        united.discard(job_index)  # already reported
         return self._share(tuple(sorted(united)))
 
     # ---- names and regexes -------------------------------------------------------------------------------
 
     def jobs_named(self, names: tuple[str, ...], regexes: tuple[str, ...], path: Path) -> Indexes:
-        """For actions."""
+        """Returns the jobs of an action."""
         found = self._named(self._index, names, "job", (*path, "jobs"))
         where: Path = (*path, "job_name_regexes")
         by_regex = [self._find(self._index, regex, (*where, which)) for which, regex in enumerate(regexes)]
         found += [job_index for indexes in by_regex for job_index in indexes or ()]
         for which, indexes in enumerate(by_regex):
             if indexes == () and self._index.is_complete:
-                message = f"regex '{regexes[which]}' finds no job{_some_of(self._index.indexes)}"
-                # one that others make up for may be meant for jobs of other days
+                message = f"regex '{regexes[which]}' matches no job{_some_of(self._index.indexes)}"
+                # If others match, it may be for jobs of another day.
                 (self._problems.warn if found else self._problems.note)((*where, which), message)
         return tuple(sorted(set(found)))
 
@@ -241,7 +239,7 @@ class Linker:
         return found
 
     def _find(self, index: NameIndex, regex: str, path: Path) -> Indexes | None:
-        """None: it is no regex, which was noted."""
+        """Returns the matches; None: not a valid regex, which is reported."""
         try:
             return index.matching(regex)
         except re.error as error:
@@ -253,7 +251,7 @@ class Linker:
         if found is None:
             return ()
         if not found and index.is_complete:
-            self._problems.note(path, f"regex '{regex}' finds no {kind}{_some_of(index.indexes)}")
+            self._problems.note(path, f"regex '{regex}' matches no {kind}{_some_of(index.indexes)}")
         return found
 
     def _name(self, job_index: int) -> str:
@@ -285,22 +283,18 @@ def _note_duplicates(
         if first == job_index or not each.value.name:
             continue
         if not index.is_complete and not each.names and "{" in each.value.name:
-            continue  # one that could not be expanded: its names may well be others
-        message = f"there are two {_plural(kind)} named '{each.value.name}'"
+            continue  # unexpanded: its names are unknown
+        message = f"duplicate {kind} '{each.value.name}'"
         if entries[first].entry == each.entry:
-            message += f"; put every parameter into the name: {{{'}, {'.join(each.names)}}}"
+            message += f"; use every parameter in the name: {{{'}, {'.join(each.names)}}}"
         problems.note((section, each.entry, "name"), message)
-
-
-def _plural(kind: str) -> str:
-    return kind if kind == "user data" else f"{kind}s"
 
 
 def _some_of(names: Collection[str]) -> str:
     if not names:
         return "; the workflow has none"
     shown = [name for name, _ in zip(names, range(3), strict=False)]
-    return f"; names are such as {', '.join(repr(name) for name in shown)}"
+    return f"; names are, for example, {', '.join(repr(name) for name in shown)}"
 
 
 def _ascending(indexes: list[int]) -> Indexes:

@@ -1,7 +1,7 @@
 """Plan document: `metadata/plan.json` to a plan and back; compact plans; requests raised later.
 
-Reading a file takes several times the memory of its plan, and a fragmented heap is not returned to the
-system. So a large plan is packed, everything read for it is freed, and it is unpacked into contiguous memory.
+Reading a file takes several times the memory of its plan, and leaves a fragmented heap. So a large plan is
+packed, everything else is freed, and the plan is unpacked into contiguous memory.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ def plan_to_json(plan: RecipePlan) -> bytes:
 
 
 def plan_digest(plan: RecipePlan) -> str:
-    """The same for the same plan, in every process."""
+    """Returns a digest that is equal for equal plans in every process."""
     return hashlib.sha256(plan_to_json(plan)).hexdigest()[:32]
 
 
@@ -40,17 +40,17 @@ def plan_from_json(data: bytes) -> RecipePlan:
 
 
 def is_kept_exactly(value: Any) -> bool:
-    """Whether a parameter is the same after it was written and read again."""
+    """Returns whether a parameter is unchanged after writing and reading."""
     try:
         again = read_value(msgspec.json.decode(msgspec.json.encode(written_value(value))))
-        msgspec.msgpack.encode(value)  # so it travels to workers
+        msgspec.msgpack.encode(value)  # the format for workers
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
         return False
     return bool(again == value) and type(again) is type(value)
 
 
 def written_value(value: Any) -> Any:
-    """The same without any number that JSON cannot write."""
+    """Returns the value without numbers that JSON does not support."""
     if isinstance(value, float) and math.isinf(value):
         return {_NUMBER: str(value)}
     return _inside(value, written_value)
@@ -63,7 +63,7 @@ def read_value(value: Any) -> Any:
 
 
 def shown_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an operator's parameters for events and reports: without secrets, infinity as a word."""
+    """Returns an operator's parameters for events and reports: without secrets, infinity as text."""
     return {name: _shown(value) for name, value in redact_params(params).items()}
 
 
@@ -88,12 +88,12 @@ def _with_params(plan: RecipePlan, change: Callable[[Any], Any]) -> RecipePlan:
 
 S = TypeVar("S", bound=Struct)
 
-# Below this many jobs the holes are small.
+# With fewer jobs, fragmentation is small.
 WORTH_PACKING = 2_000
 
 
 class PackedPlan(Struct, frozen=True):
-    """Field by field: values that jobs share are there once, and are shared again afterwards."""
+    """A plan packed by fields, so that values that jobs share are stored once and shared again."""
 
     rest: Plan
     jobs: tuple[bytes, ...]
@@ -114,7 +114,7 @@ def unpack_plan(packed: PackedPlan) -> Plan:
 
 
 def _columns(kind: type[S], rows: Sequence[S]) -> tuple[bytes, ...]:
-    # not msgpack: it has no integers of any size, no halves of character pairs, and nothing is shared in it
+    # Not msgpack, which has no large integers, no lone surrogates, and no shared values.
     fields = kind.__struct_fields__ if rows else ()
     return tuple(pickle.dumps([getattr(row, field) for row in rows], protocol=5) for field in fields)
 
@@ -151,7 +151,7 @@ def raised_to(asked: Requirements, one: RaisedRequest | None) -> Requirements:
 
 
 def from_the_first_attempt(raised: Iterable[RaisedRequest]) -> tuple[RaisedRequest, ...]:
-    """For a new run: one request for each job, the newest."""
+    """Returns the newest request per job, valid from the first attempt of a new run."""
     last: dict[int, RaisedRequest] = {}
     for one in raised:
         before = last.get(one.index, one)
@@ -168,10 +168,8 @@ def from_the_first_attempt(raised: Iterable[RaisedRequest]) -> tuple[RaisedReque
 def describe_raised(
     raised: Iterable[RaisedRequest], index: int, before_attempt: int | None = None, *, with_why: bool = False
 ) -> str:
-    """Returns 'memory raised to 90.0 MiB after attempt 1', for each of the job's.
-
-    `before_attempt`: only those valid for it.
-    """
+    """Returns 'memory raised to 90.0 MiB after attempt 1' for each request of the job. `before_attempt`: only
+    requests valid for this attempt."""
     parts = []
     for one in raised:
         if one.index != index or (before_attempt is not None and one.attempt >= before_attempt):
@@ -184,10 +182,8 @@ def describe_raised(
 
 
 def still_valid(raised: Iterable[RaisedRequest], before: Plan, now: Plan) -> tuple[RaisedRequest, ...]:
-    """Drops requests of jobs whose name or request the file has changed since.
-
-    `before`: the plan of the file when they were raised.
-    """
+    """Drops requests of jobs whose name or requirements have changed in the file. `before`: the plan when
+    they were raised."""
     return tuple(one for one in raised if _asks_the_same(one.index, before, now))
 
 

@@ -1,4 +1,4 @@
-"""Problems of a workflow, one per position, without those that follow from unreadable parts."""
+"""Problems of a workflow, one per position, without consequences of unreadable parts."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -26,17 +26,15 @@ _FEW = 6
 
 
 class PlanProblem(Struct, frozen=True):
-    """`path` leads to the position in the spec's document, by keys as written."""
+    """`path`: position in the spec's document, by keys as written."""
 
     path: Path
     message: str
 
 
 class Problems:
-    """A sweep repeats the same mistake in each job: reported once, with a count.
-
-    `part` distinguishes several mistakes at one position.
-    """
+    """Problems by position. Repetitions, as in the jobs of a sweep, are counted. `part` distinguishes several
+    problems at one position."""
 
     def __init__(self) -> None:
         self.warnings: dict[Path, str] = {}
@@ -52,7 +50,7 @@ class Problems:
         self.warnings.setdefault(path, message)
 
     def unknown(self, path: Path, kind: str, name: str, known: Collection[str], part: str | int = "") -> None:
-        """Notes a name that is not defined, with the one that was probably meant."""
+        """Notes an undefined name, with the most similar one."""
         if self._is_new(path, part):
             if not known and kind in _SECTIONS:
                 hint = f"; declare it under {_SECTIONS[kind]}:"
@@ -66,7 +64,7 @@ class Problems:
         )
 
     def _is_new(self, path: Path, part: str | int) -> bool:
-        """Whether a message is still needed; counts repetitions. Finding the nearest name takes a while."""
+        """Returns whether the problem is new; counts repetitions."""
         key = (path, part)
         if key not in self._first:
             return True
@@ -75,7 +73,7 @@ class Problems:
 
     def _how_many_more(self, key: tuple[Path, str | int]) -> str:
         more = self._more.get(key, 0)
-        return f" (and {more:,} more like it from this entry)" if more else ""
+        return f" (and {more:,} more from this entry)" if more else ""
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
@@ -116,10 +114,8 @@ _ANY_NAME = re.compile(".*", re.DOTALL)
 
 
 class Unread:
-    """`paths`: positions in the file, with their content.
-
-    An entry whose index is not a number is a further one of its section that is elsewhere.
-    """
+    """Unreadable parts of a file. `paths`: positions with their content. An entry whose index is not a number
+    is an additional entry of its section elsewhere."""
 
     def __init__(self, paths: Mapping[Path, Any] | None = None) -> None:
         self._paths = paths or {}
@@ -129,7 +125,7 @@ class Unread:
                 self._names.setdefault(str(path[0]), []).append(_name_pattern(raw if len(path) > 1 else None))
 
     def hides(self, path: Path) -> bool:
-        """Whether something at or around this position was not read."""
+        """Returns whether something at or around this position is unreadable."""
         return bool(self._paths) and any(path[:length] in self._paths for length in range(1, len(path) + 1))
 
     def names_in(self, section: str) -> list[re.Pattern[str]]:
@@ -140,7 +136,7 @@ class Unread:
         return any(pattern.fullmatch(name) for pattern in self.names_in(section))
 
     def makes_unclear(self, entry: JobSpec | FileSpec | UserDataSpec | DatasetSpec, path: Path) -> bool:
-        """Whether the repetitions of an entry are unknown."""
+        """Returns whether the repetitions of an entry are unknown."""
         if not self._paths:
             return False
         shared = [("parameters", name) for name in entry.use_parameters or ()]
@@ -172,7 +168,7 @@ class Unread:
 
     @cached_property
     def has_parameters(self) -> bool:
-        """Includes variables: anything whose value may be set by name."""
+        """Returns whether parameters or variables are unreadable."""
         return self.has_variables or any(
             path[0] == "parameters" or len(path) == 2 or path[2:3] == ("parameters",) for path in self._paths
         )

@@ -30,11 +30,8 @@ class Selection(Struct, frozen=True):
 def select(
     plan: Plan, only: Sequence[str], skip: Sequence[str], until: Sequence[str], graph: Graph | None = None
 ) -> Selection:
-    """Selects jobs:
-    `until` some jobs and their dependencies, `only` the named ones, `skip` excludes jobs and dependents.
-
-    Jobs added by a job of the run are never excluded: that job was not.
-    """
+    """Selects jobs: `until` selects jobs with their dependencies, `only` exactly the matched ones, `skip`
+    excludes jobs with their dependents. Jobs that a job of the run has added are never excluded."""
     indexes = set(range(len(plan.jobs)))
     if not (only or skip or until):
         return Selection(tuple(range(len(plan.jobs))))
@@ -95,7 +92,7 @@ class _Finder:
         return [self._indexes[name] for name in names]
 
     def _matching_regex(self, option: str, word: str) -> list[int]:
-        """Found anywhere in a name, as `depends_on_regexes` are."""
+        """Returns jobs with a match anywhere in the name, as for `depends_on_regexes`."""
         try:
             search = search_of(word.removeprefix(_REGEX))
         except re.error as error:
@@ -124,10 +121,8 @@ class LastSuccess(Struct, frozen=True):
 
 
 class FilesNow:
-    """Queries about files; `digest_of` only if the time stamp has changed.
-
-    `dataset_of` returns the current stamp of a dataset; without `files` if that is not possible.
-    """
+    """Current state of files. `digest_of` is called only if the time stamp has changed. `dataset_of`: returns
+    the stamp of a dataset, without `files` if it is unreadable."""
 
     def __init__(
         self,
@@ -141,9 +136,8 @@ class FilesNow:
 
 
 def command_digest(plan: Plan, job: PlannedJob) -> str:
-    """Returns a digest of everything that determines the job:
-    command, script, environment, container, user data of the spec.
-    """
+    """Returns a digest of everything that determines the job's result: command, script, environment,
+    container, user data of the spec."""
     inputs = [plan.user_data[index] for index in job.input_user_data]
     given = [(data.name, data.data) for data in inputs if data.producer < 0]
     content: tuple[Any, ...] = (job.command, job.invocation_script, sorted(job.env.items()), given)
@@ -161,11 +155,9 @@ def jobs_to_run_again(
     without_success: Callable[[int], str] = lambda _: "has not succeeded yet",
     shown: Callable[[str], str] = str,
 ) -> dict[int, str]:
-    """Returns the index of each job that must run, with the reason, in topological order.
-
-    A job without a last success must run (`without_success` says why it has none), and so must everything
-    that depends on it. `shown`: how a path is written in records.
-    """
+    """Returns index -> reason of jobs that must run, in topological order: jobs without a last success
+    (`without_success`: the reason), changed ones, and all their dependents. `shown`: formats a path as in
+    records."""
     graph = graph or Graph(plan)
     cache = _FileCache(plan, files, shown)
     reasons: dict[int, str] = {}
@@ -207,11 +199,11 @@ class _FileCache:
             path = self._plan.files[index].path
             then, now = before.get(self._shown(path)), self._stamp(path)
             if then is None:
-                return f"input '{path}' is new to it"
+                return f"input '{path}' is new"
             if now.mtime_ns is None:
                 return f"input '{path}' is missing"
             if then.mtime_ns is None:
-                return f"input '{path}' was not there"
+                return f"input '{path}' was missing"
             if self._differs(path, then, now):
                 return f"input '{path}' has changed"
         return ""
@@ -228,13 +220,13 @@ class _FileCache:
         return ""
 
     def changed_dataset(self, job: PlannedJob, last: LastSuccess) -> str:
-        """Compares datasets last: reading one may take long."""
+        """Compares datasets, last because reading them may take long."""
         before = {stamp.path: stamp for stamp in last.inputs if stamp.files is not None}
         for index in job.input_datasets:
             dataset = self._plan.datasets[index]
             name, then = dataset.name, before.get(self._shown(dataset.path))
             if then is None:
-                return f"dataset '{name}' is new to it"
+                return f"dataset '{name}' is new"
             if then.hash_mode != dataset.hash_mode:
                 return f"the hash mode of dataset '{name}' has changed"
             if self._stamp(dataset.path).mtime_ns is None:

@@ -1,4 +1,4 @@
-"""Slurm values in workflows: times, memory, GRES, signals, and jobs that fit no scheduler."""
+"""Slurm values in workflows: times, memory, GRES and signals; warnings for jobs that fit no scheduler."""
 
 import math
 import re
@@ -29,7 +29,7 @@ def parse_walltime(text: str) -> float | None:
     match = _WALLTIME.match(text.strip())
     if match is None:
         raise InputError(
-            f"'{text}' is not a length of time for Slurm",
+            f"'{text}' is not a Slurm duration",
             hint="write minutes, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS",
         )
     first, second, third = (int(match[name] or 0) for name in ("first", "second", "third"))
@@ -52,22 +52,22 @@ def parse_memory(text: str) -> int:
     """'180G', '4000' (MiB) -> bytes."""
     match = _MEMORY.match(text.strip())
     if match is None:
-        raise InputError(f"'{text}' is not memory as Slurm writes it", hint="write a number and K, M, G or T")
+        raise InputError(f"'{text}' is not a Slurm memory size", hint="write a number and K, M, G or T")
     return int(float(match[1]) * 1024 ** _POWERS[match[2].upper()])
 
 
 def format_memory(count: int) -> str:
-    """In MiB, rounded up."""
+    """Formats MiB, rounded up."""
     return f"{max(1, -(-count // MIB))}M"
 
 
 def gpus_in(gres: str) -> int:
-    """'gpu:a100:2,shard:4' -> 2. Without a number it is one."""
+    """'gpu:a100:2,shard:4' -> 2; without a number 1."""
     return sum(_gpu_count(part) for part in _parts(gres) if _is_gpu(part))
 
 
 def with_gpus(gres: str, count: int) -> str:
-    """The same generic resources, with so many GPUs; the kind of GPU that was written stays."""
+    """Returns the generic resources with this number of GPUs of the same kind."""
     others = [part for part in _parts(gres) if not _is_gpu(part)]
     if count <= 0:
         return ",".join(others)
@@ -93,12 +93,12 @@ def _gpu_count(part: str) -> int:
     return int(last) if last.isdecimal() else 1
 
 
-_USUAL_LEAD_S = 60.0  # as srun has it
+_USUAL_LEAD_S = 60.0  # default of srun
 _WRITTEN = re.compile(r"^(?:[BR]+:)?(?:SIG)?([A-Z][A-Z0-9]*)(?:@([0-9]+))?$")
 
 
 def srun_signal(execution: ExecutionSpec) -> tuple[int, float] | None:
-    """'TERM@120' -> its number, and how long before. Raises PlanError."""
+    """'TERM@120' -> (number of the signal, seconds before the end). Raises PlanError."""
     text = execution.srun_termination_signal
     if not text:
         return None
@@ -106,20 +106,18 @@ def srun_signal(execution: ExecutionSpec) -> tuple[int, float] | None:
     known = signal.Signals.__members__.get(f"SIG{match[1]}") if match is not None else None
     if match is None or known is None:
         raise PlanError(
-            f"execution_config: srun_termination_signal: '{text}' cannot be read", hint="write it as TERM@120"
+            f"execution_config: srun_termination_signal: invalid value '{text}'", hint="write it as TERM@120"
         )
     return int(known), float(match[2] or _USUAL_LEAD_S)
 
 
-_SCHEDULER_FIT_WALLTIME = "01:00:00"  # if a scheduler does not say
+_SCHEDULER_FIT_WALLTIME = "01:00:00"  # default of schedulers
 Scheduler = Mapping[str, Any]
 
 
 def check_nodes(asked: Sequence[Scheduler], jobs: Sequence[PlannedJob], problems: Problems) -> None:
-    """A multi-node job takes a whole allocation of its scheduler.
-
-    `asked`: schedulers that actions request nodes from.
-    """
+    """Checks that multi-node jobs use a whole allocation of their scheduler. `asked`: schedulers of actions
+    that request nodes."""
     nodes = {str(each.get("name")): int(each.get("nodes", 1)) for each in asked}
     for job in jobs:
         there, requested = nodes.get(job.scheduler, 1), job.requirements.nodes or 1
@@ -132,7 +130,7 @@ def check_nodes(asked: Sequence[Scheduler], jobs: Sequence[PlannedJob], problems
 
 
 def warn_of_amounts(schedulers: Sequence[Scheduler], jobs: Sequence[PlannedJob], problems: Problems) -> None:
-    """A job may name a scheduler; else one of all of them has to have enough."""
+    """Warns of jobs that fit neither their scheduler nor, without one, any scheduler."""
     named = {str(each["name"]): each for each in schedulers if each.get("name")}
     if not named:
         return

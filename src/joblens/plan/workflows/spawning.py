@@ -1,6 +1,5 @@
-"""Jobs that a running job adds to its run: from the entries of a batch to planned jobs.
-
-Pure and repeatable: a plan and the batches of its run, in order, always give the same jobs."""
+"""Added jobs: plans batches of jobs that a running job adds to its run.
+Deterministic: a plan and the batches of its run, in order, always give the same jobs."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -40,7 +39,7 @@ _ONLY_IN_FILES = (
     "use_parameters_file",
     "output_datasets",
 )
-# Datasets are complete when all their producers have ended, so these are known from the start.
+# The producers of a dataset are known from the start, because it is complete when all have ended.
 _ONLY_IN_FILES_HINTS = {"output_datasets": "use output_files"}
 _KEYS = (
     "input_files",
@@ -54,14 +53,14 @@ _SHOWN = 8
 
 
 class BatchReading(Struct, frozen=True):
-    """`jobs` is empty when there are problems; their paths lead into the batch."""
+    """`jobs` is empty if there are problems, whose paths are within the batch."""
 
     jobs: tuple[PlannedJob, ...]
     problems: tuple[PlanProblem, ...] = ()
 
 
 def most_iterations(plan: Plan) -> int:
-    """How often one lineage may add jobs."""
+    """Returns how often a lineage may add jobs."""
     written = (plan.other.get("dynamic_jobs") or {}).get("max_iterations")
     return DEFAULT_ITERATIONS if written is None else int(written)
 
@@ -108,10 +107,8 @@ class PlanExtender:
         return self._index.get(name)
 
     def add(self, batch: JobsSpawned) -> tuple[PlannedJob, ...]:
-        """Returns the new jobs; empty for a batch that is in the plan already, or does not fit it.
-
-        Every reader of the run decides the same.
-        """
+        """Returns the new jobs; () for a batch that is already in the plan or does not fit it. All readers of
+        the run decide equally."""
         if batch.first != len(self._plan.jobs) or batch.orchestrator >= batch.first:
             return ()
         jobs = self.read(batch.jobs, batch.orchestrator, batch.lineage).jobs
@@ -131,7 +128,7 @@ class PlanExtender:
         for position in job.output_user_data:
             self._data_makers[position] = index
 
-    # ---- for the batch that is being read ------------------------------------------------------------
+    # ---- for the current batch ------------------------------------------------------------------------
 
     def find(self, kind: str, name: str) -> int | None:
         """`kind`: files, user_data or datasets."""
@@ -155,8 +152,8 @@ class PlanExtender:
         return self._index
 
     def kind_of(self, requirements_name: str) -> int:
-        """Returns the number that jobs with the same requirements have as their entry: as jobs of one entry
-        of the file they are expected to take as long, and share arrays."""
+        """Returns the entry number of jobs with the same requirements: like jobs of one entry of the file,
+        they share expected durations and arrays."""
         return self._plan.declared.entries + self._kinds.get(requirements_name, 0)
 
     def shared_env(self, own: dict[str, str], lineage: str) -> dict[str, str]:
@@ -255,7 +252,7 @@ class _Batch:
         )
 
     def _container(self, job: JobSpec, needs: Requirements, path: Path) -> ContainerJob | None:
-        """The job's own replaces the workflow's completely."""
+        """Returns the job's container, which replaces that of the workflow completely."""
         found = self._plan.declared.container
         if job.container is not None:
             found = self._around.shared_container(container_of(job.container))
@@ -285,7 +282,7 @@ class _Batch:
         command = resolve_paths(job.command, self._around.path_of)
         script = resolve_paths(job.invocation_script or "", self._around.path_of)
         for text in (*command.unclear, *script.unclear):
-            message = f"'${{{text}}}' names no file, user data or dataset; write ${{files.input.NAME}}"
+            message = f"'${{{text}}}' is not a valid reference; write it as ${{files.input.NAME}}"
             self._problems.note((*path, "command"), message, text)
         unclear = check_user_data(f"{script.text} {command.text}".strip())
         if unclear is not None:
@@ -334,7 +331,7 @@ class _Batch:
     ) -> None:
         other = makers.get(key, earlier)
         if other is not None:
-            message = f"'{name}' is made by '{self._name_of(other)}' already"
+            message = f"'{name}' is already made by '{self._name_of(other)}'"
             self._problems.note(("jobs", position, "output_files"), message, name)
         makers.setdefault(key, self._first + position)
 
@@ -361,7 +358,7 @@ class _Batch:
         return tuple(sorted(found))
 
     def _or_self(self, maker: int | None) -> int:
-        """Without a maker: the orchestrator comes first anyway."""
+        """Returns the maker, or the orchestrator, which is a dependency anyway."""
         return self._orchestrator if maker is None else maker
 
     def _note_cycles(self, planned: Sequence[PlannedJob]) -> None:

@@ -1,4 +1,4 @@
-"""Sweeps: repetitions of each entry of a workflow, without placeholders."""
+"""Sweeps: repetitions of each entry of a workflow, with placeholders filled in."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ Entry = JobSpec | FileSpec | UserDataSpec | DatasetSpec
 
 
 class Sweep(Struct, frozen=True):
-    """One combination of values a repetition; without names it is the one empty combination."""
+    """One combination of values per repetition; without names, a single empty combination."""
 
     names: tuple[str, ...]
     combinations: Iterable[tuple[Value, ...]]
@@ -64,7 +64,7 @@ class Sweeps:
         self._rows: dict[str, tuple[tuple[str, ...], list[tuple[Value, ...]]]] = {}
 
     def of(self, entry: Entry, path: Path) -> Sweep | None:
-        """None: it cannot be expanded, which was noted."""
+        """Returns the sweep of an entry; None: it cannot be expanded, which is reported."""
         if entry.parameters_file or entry.use_parameters_file:
             return self._from_table(entry, path)
         if not entry.parameters and not entry.use_parameters:
@@ -84,7 +84,7 @@ class Sweeps:
         found: dict[str, list[Value] | None] = {}
         for index, name in enumerate(entry.use_parameters or ()):
             if name in entry.parameters:
-                found[name] = None  # keeps the order; filled below
+                found[name] = None  # keeps the order; set below
             elif name in self._spec.parameters:
                 found[name] = self._shared_values(name)
             else:
@@ -103,7 +103,7 @@ class Sweeps:
         return self._shared[name]
 
     def text_of_shared(self, name: str) -> Value:
-        """Returns its value, if it has only one, else the text as written."""
+        """Returns its value if it has only one, otherwise the text as written."""
         values = self._shared_values(name)
         if values is not None and len(values) == 1:
             return values[0]
@@ -124,7 +124,7 @@ class Sweeps:
             return None
 
     def _filled(self, written: Any, path: Path) -> Any:
-        """A value or a table's name with its variables; None: it has names of none, which were noted."""
+        """Returns the text with variables filled in; None: it has unknown names, which are reported."""
         unknown: list[str] = []
         filled = with_variables(written, self._variables, (), unknown.append) if self._known else written
         for name in unknown:
@@ -162,7 +162,7 @@ class Sweeps:
         return Sweep(*self._rows[file])
 
     def check_overrides(self) -> None:
-        """Values given for this run must be of something the workflow has."""
+        """Reports overrides of parameters that the workflow does not have."""
         if self._unread.has_parameters:
             return
         spec = self._spec
@@ -176,7 +176,8 @@ class Sweeps:
 
 
 def variables_of(spec: WorkflowSpec, overrides: Mapping[str, Any], problems: Problems) -> dict[str, str]:
-    """Returns variables with overrides for this run. A variable is literal: it contains no other."""
+    """Returns variables with overrides for this run. Variables are literal: they contain no other
+    variables."""
     variables = {name: str(overrides.get(name, text)) for name, text in spec.variables.items()}
     if not variables:
         return variables
@@ -203,7 +204,7 @@ def variables_of(spec: WorkflowSpec, overrides: Mapping[str, Any], problems: Pro
 
 E = TypeVar("E", JobSpec, FileSpec, UserDataSpec, DatasetSpec)
 
-# Fields in which names are put, with the key they have in a file.
+# Fields with placeholders -> keys in the file.
 _JOB_KEYS = {
     "name": "name",
     "command": "command",
@@ -237,12 +238,12 @@ _KEYS: dict[type, dict[str, str]] = {
 
 
 def keys_of(entry: Entry) -> dict[str, str]:
-    """The fields of an entry in which names are put, with the key each has in a file."""
+    """Returns the fields with placeholders of an entry -> keys in the file."""
     return _KEYS[type(entry)]
 
 
 class Expanded(Struct, frozen=True, gc=False):
-    """`entry`: which one of the file it came from. `names` and `values` are its combination."""
+    """`entry`: index of its entry in the file. `names`, `values`: its combination."""
 
     value: Any
     entry: int
@@ -283,13 +284,12 @@ class Entries:
         return expanded
 
     def literal(self, value: Any, path: Path) -> Any:
-        """A value outside all entries with variables put in."""
+        """Returns a value outside all entries with variables filled in."""
         return with_variables(value, self._variables, (), self._unknown(path, ())) if self._known else value
 
     def shared_env(self, spec: WorkflowSpec) -> dict[str, str]:
-        """Returns the environment of the workflow. A shared parameter stands for its single value;
-        one with several values for its text, because no job is repeated for it.
-        """
+        """Returns the environment of the workflow. A shared parameter is replaced by its single value, one
+        with several values by its text, because the environment is not repeated."""
         env: dict[str, str] = spec.env
         if self._known:
             names = tuple(spec.parameters)
@@ -332,7 +332,7 @@ def _certain(job: JobSpec) -> JobSpec:
     for field in _JOB_KEYS:
         value = getattr(job, field)
         if isinstance(value, tuple):
-            # not a later one: it would be reported at the wrong position
+            # Later names would be reported at the wrong position.
             changed[field] = _until_placeholder(value)
         elif isinstance(value, str) and field in ("requirements", "failure_handler", "scheduler"):
             changed[field] = None if "{" in value else value

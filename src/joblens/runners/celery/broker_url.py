@@ -257,7 +257,7 @@ _STORES = ("JOBLENS_STORE", "JOBLENS_STORE_URL", "JOBLENS_STORE_FROM_PARENT")
 _BROKER = "JOBLENS_QUEUE_BROKER"
 
 
-def leave_out_passwords(env: MutableMapping[str, str]) -> None:
+def remove_passwords(env: MutableMapping[str, str]) -> None:
     """Removes passwords of the store and the broker; their addresses stay."""
     for name in _STORES:
         if has_password(env.get(name, "")):

@@ -135,7 +135,7 @@ class CeleryConsumer:
         self, inbox: "_Inbox", has_connected: Callable[[], None], lost: Callable[[BaseException], None]
     ) -> Any:
         app = make_app(self._broker, self._queues)
-        app.task(name=TASK, Strategy=inbox.strategy, ignore_result=True, shared=False)(_only_a_name)
+        app.task(name=TASK, Strategy=inbox.strategy, ignore_result=True, shared=False)(_placeholder_task)
         set_event_loop(None)  # an earlier worker of this process has closed its loop
         least = -(-_LEAST_MESSAGES // self._concurrency)
         return ConsumerWorker(
@@ -160,7 +160,7 @@ class CeleryConsumer:
             self._is_stopping.wait()
 
 
-def _only_a_name(uuid: str) -> None:
+def _placeholder_task(uuid: str) -> None:
     """Never called: `_Inbox.strategy` handles the messages."""
 
 
@@ -170,10 +170,10 @@ class _Inbox:
     def __init__(self, handler: MessageHandler, is_stopping: threading.Event) -> None:
         self._handler = handler
         self._is_stopping = is_stopping
-        self._under_way: dict[int, Any] = {}  # by a number of ours: tags restart with each connection
+        self._in_progress: dict[int, Any] = {}  # by a number of ours: tags restart with each connection
         self._acked: deque[int] = deque()
         self._next_number = 0
-        self._has_been_woken = False
+        self._is_woken = False
         self._read_end, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._lock = threading.Lock()
         self._is_closed = False
@@ -184,13 +184,13 @@ class _Inbox:
 
     def listen(self, hub: Any) -> None:
         """Called with each connection. The broker has requeued messages of an earlier one."""
-        self._under_way.clear()
+        self._in_progress.clear()
         hub.add_reader(self._read_end, self._on_woken)
 
     def wake(self) -> None:
         """Wakes the loop, from any thread or a signal handler. One byte is enough for all pending events."""
-        if not self._has_been_woken:
-            self._has_been_woken = True
+        if not self._is_woken:
+            self._is_woken = True
             try:
                 os.write(self._write_end, b"!")
             except OSError:
@@ -213,7 +213,7 @@ class _Inbox:
             return
         number = self._next_number
         self._next_number += 1
-        self._under_way[number] = message
+        self._in_progress[number] = message
         self._handler.on_message(uuid, lambda: self._ack(number))
 
     def _ack(self, number: int) -> None:
@@ -224,9 +224,9 @@ class _Inbox:
 
     def _on_woken(self) -> None:
         os.read(self._read_end, 4096)
-        self._has_been_woken = False  # now: a byte that comes before it is read is not another one
+        self._is_woken = False  # now: a byte that comes before it is read is not another one
         while self._acked:
-            message = self._under_way.pop(self._acked.popleft(), None)
+            message = self._in_progress.pop(self._acked.popleft(), None)
             if message is not None:
                 message.ack()
         if self._is_stopping.is_set():
@@ -234,9 +234,9 @@ class _Inbox:
             raise WorkerShutdown(0)
 
     def _give_back(self) -> None:
-        for message in self._under_way.values():
+        for message in self._in_progress.values():
             message.requeue()
-        self._under_way.clear()
+        self._in_progress.clear()
 
 
 def _uuid_of(message: Any) -> str | None:

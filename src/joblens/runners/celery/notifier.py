@@ -129,32 +129,32 @@ class CeleryNotifier:
             check_route(queue)
         if tickets:
             with self._lock:
-                self._twice(lambda: self._publish(tickets))
+                self._with_retry(lambda: self._publish(tickets))
 
     def check(self) -> str:
         with self._lock:
-            self._twice(self._ask)
+            self._with_retry(self._ping)
         words = {"redis": "Redis", "amqp": "RabbitMQ", "folder": "folder"}
         return f"{words[self._broker.kind]} at {self._broker.shown}"
 
     def close(self) -> None:
         with self._lock:
-            self._hang_up()
+            self._disconnect()
 
-    def _twice(self, do: Callable[[], T]) -> T:
+    def _with_retry(self, do: Callable[[], T]) -> T:
         """Retries once, at once: an earlier connection may be dead without a sign of it."""
         is_old = self._connection is not None
         began = time.monotonic()
         try:
             return do()
         except self._errors() as error:
-            self._hang_up()
+            self._disconnect()
             if not is_old or time.monotonic() - began > _SOON_S:
                 raise self._broker_error(error) from error
         try:
             return do()
         except self._errors() as error:
-            self._hang_up()
+            self._disconnect()
             raise self._broker_error(error) from error
 
     def _errors(self) -> tuple[type[BaseException], ...]:
@@ -178,7 +178,7 @@ class CeleryNotifier:
                 self._confirmations = _Confirmations(channel)
         return self._producer
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         connection = self._connection
         self._connection = self._producer = self._confirmations = None
         self._declared.clear()
@@ -188,7 +188,7 @@ class CeleryNotifier:
             except Exception:  # noqa: BLE001, S110  # it is given up in any case
                 pass
 
-    def _ask(self) -> None:
+    def _ping(self) -> None:
         producer = self._connect()
         if self._broker.kind == "redis":
             producer.channel.client.ping()

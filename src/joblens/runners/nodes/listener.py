@@ -73,7 +73,7 @@ FromNode = Ran | Ended | LetGo | PrintsTo
 _LONGEST = 100  # bytes; the limit of the kernel is 107, of others less
 
 
-def bind_at(path: str, backlog: int) -> socket.socket:
+def listen_at(path: str, backlog: int) -> socket.socket:
     """Listens at a path. Processes that may open the folder may connect. Replaces a socket that an earlier
     process left."""
     with contextlib.suppress(FileNotFoundError):
@@ -116,7 +116,7 @@ def _short(path: str) -> Iterator[str]:
 
 
 _READ_BYTES = 1 << 16
-_LEFT_S = 2.0  # after the last task has disconnected
+_LINGER_S = 2.0  # after the last task has disconnected
 _MOST_WAITING = 64  # connections that were not accepted yet
 
 
@@ -148,7 +148,7 @@ class _Group(Struct):
     prints: set[str] = field(default_factory=set)  # jobs whose files are sent elsewhere
 
 
-class _Guest(Struct, eq=False):
+class _Connection(Struct, eq=False):
     connection: socket.socket
     messages: MessageReader[ToNode] = field(default_factory=partial(MessageReader, ToNode))
     groups: dict[int, _Group] = field(default_factory=dict)
@@ -171,10 +171,10 @@ class NodeListener:
         self._news: deque[FromNode] = deque()
         self._lock = threading.Lock()
         self._is_woken = False
-        self._guests: dict[int, _Guest] = {}
-        self._holder: dict[str, tuple[_Guest, int]] = {}  # uuid -> task that waits for it, and its group
+        self._connections: dict[int, _Connection] = {}
+        self._holder: dict[str, tuple[_Connection, int]] = {}  # uuid -> task that waits for it, and its group
         self._capacity = 0
-        self._had_guests = False
+        self._had_connections = False
 
     # ---- from the worker -----------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class NodeListener:
         node = cast(NodeMessageHandler, taker)
         node.set_cpus(0)
         try:
-            listener = bind_at(self._path, _MOST_WAITING)
+            listener = listen_at(self._path, _MOST_WAITING)
         except OSError as error:
             has_lost(f"its socket cannot be made: {error}")
             return
@@ -228,25 +228,25 @@ class NodeListener:
         selector.register(self._own_end, selectors.EVENT_READ)
         try:
             while not self._is_stopping:
-                has_been_left = self._had_guests and not self._guests
-                ready = selector.select(_LEFT_S if has_been_left else None)
+                is_abandoned = self._had_connections and not self._connections
+                ready = selector.select(_LINGER_S if is_abandoned else None)
                 for key, _ in ready:
-                    self._attend(cast(socket.socket, key.fileobj), listener, selector, node)
+                    self._serve_ready(cast(socket.socket, key.fileobj), listener, selector, node)
                 self._pass_on(selector, node)
-                if has_been_left and not ready:
+                if is_abandoned and not ready:
                     os.kill(os.getpid(), signal.SIGTERM)  # its worker leaves as on a request of the user
                     break
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path)
             listener.close()
-            for guest in list(self._guests.values()):
-                guest.connection.close()
+            for caller in list(self._connections.values()):
+                caller.connection.close()
             selector.close()
             self._own_end.close()
             self._other_end.close()
 
-    def _attend(
+    def _serve_ready(
         self,
         ready: socket.socket,
         listener: socket.socket,
@@ -257,60 +257,62 @@ class NodeListener:
             with contextlib.suppress(OSError):
                 connection, _ = listener.accept()
                 connection.setblocking(False)
-                self._guests[connection.fileno()] = _Guest(connection)
-                self._had_guests = True
+                self._connections[connection.fileno()] = _Connection(connection)
+                self._had_connections = True
                 selector.register(connection, selectors.EVENT_READ)
         elif ready is self._own_end:
             with contextlib.suppress(BlockingIOError):
                 self._own_end.recv(_READ_BYTES)
         else:
-            guest = self._guests.get(ready.fileno())
-            if guest is not None:
-                self._listen_to(guest, selector, node)
+            caller = self._connections.get(ready.fileno())
+            if caller is not None:
+                self._read(caller, selector, node)
 
-    def _listen_to(self, guest: _Guest, selector: selectors.BaseSelector, node: NodeMessageHandler) -> None:
+    def _read(self, caller: _Connection, selector: selectors.BaseSelector, node: NodeMessageHandler) -> None:
         try:
-            data = guest.connection.recv(_READ_BYTES)
+            data = caller.connection.recv(_READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         try:
-            for message in guest.messages.feed(data):
+            for message in caller.messages.feed(data):
                 if isinstance(message, Bring):
-                    self._take(guest, message, node)
+                    self._take(caller, message, node)
                 else:
-                    self._remove(guest, message, node)
+                    self._remove(caller, message, node)
         except msgspec.MsgspecError:
             data = b""  # not a message of joblens
         if not data:
-            self._part_from(guest, selector, node)
+            self._disconnect(caller, selector, node)
 
-    def _part_from(self, guest: _Guest, selector: selectors.BaseSelector, node: NodeMessageHandler) -> None:
-        if self._guests.pop(guest.connection.fileno(), None) is None:
+    def _disconnect(
+        self, caller: _Connection, selector: selectors.BaseSelector, node: NodeMessageHandler
+    ) -> None:
+        if self._connections.pop(caller.connection.fileno(), None) is None:
             return
-        selector.unregister(guest.connection)
-        guest.connection.close()
-        for group in list(guest.groups):
-            self._remove(guest, Leave(group), node)
+        selector.unregister(caller.connection)
+        caller.connection.close()
+        for group in list(caller.groups):
+            self._remove(caller, Leave(group), node)
 
-    def _take(self, guest: _Guest, brought: Bring, node: NodeMessageHandler) -> None:
-        guest.groups[brought.group] = _Group(brought.cpus, set(brought.uuids))
+    def _take(self, caller: _Connection, brought: Bring, node: NodeMessageHandler) -> None:
+        caller.groups[brought.group] = _Group(brought.cpus, set(brought.uuids))
         self._capacity += brought.cpus
         node.set_cpus(self._capacity)
         for uuid in brought.uuids:
-            self._holder[uuid] = (guest, brought.group)
+            self._holder[uuid] = (caller, brought.group)
             node.assign_devices(uuid, brought.gpus, brought.placement, brought.doors)
             node.on_message(uuid, _nothing)
 
-    def _remove(self, guest: _Guest, leave: Leave, node: NodeMessageHandler) -> None:
-        group = guest.groups.pop(leave.group, None)
+    def _remove(self, caller: _Connection, leave: Leave, node: NodeMessageHandler) -> None:
+        group = caller.groups.pop(leave.group, None)
         if group is None:
             return
         self._capacity -= group.cpus
         node.set_cpus(self._capacity)
         for uuid in group.left:
-            if self._holder.get(uuid) == (guest, leave.group):
+            if self._holder.get(uuid) == (caller, leave.group):
                 del self._holder[uuid]
                 node.let_go(uuid)
 
@@ -323,41 +325,41 @@ class NodeListener:
         for message in news:
             for uuid in (message.uuid,) if isinstance(message, PrintsTo | Ran) else message.uuids:
                 self._pass(message, uuid, node)
-        for guest in list(self._guests.values()):
-            if guest.unsent:
-                self._send(guest, selector, node)
+        for caller in list(self._connections.values()):
+            if caller.unsent:
+                self._send(caller, selector, node)
 
     def _pass(self, message: FromNode, uuid: str, node: NodeMessageHandler) -> None:
         if uuid not in self._holder:
             return  # no task waits for it now
-        guest, number = self._holder[uuid]
+        caller, number = self._holder[uuid]
         if isinstance(message, PrintsTo):
-            guest.groups[number].prints.add(uuid)
-            guest.unsent += message_line(message)
+            caller.groups[number].prints.add(uuid)
+            caller.unsent += message_line(message)
             return
-        if isinstance(message, Ran) and uuid in guest.groups[number].prints:
+        if isinstance(message, Ran) and uuid in caller.groups[number].prints:
             return  # its files are complete only when all output has been written
         del self._holder[uuid]
-        guest.unsent += message_line(message if isinstance(message, Ran) else type(message)((uuid,)))
-        self._has_less(guest, number, uuid, node)
+        caller.unsent += message_line(message if isinstance(message, Ran) else type(message)((uuid,)))
+        self._drop(caller, number, uuid, node)
 
-    def _has_less(self, guest: _Guest, number: int, uuid: str, node: NodeMessageHandler) -> None:
-        group = guest.groups[number]
+    def _drop(self, caller: _Connection, number: int, uuid: str, node: NodeMessageHandler) -> None:
+        group = caller.groups[number]
         group.left.discard(uuid)
         if not group.left:
-            self._remove(guest, Leave(number), node)
+            self._remove(caller, Leave(number), node)
 
-    def _send(self, guest: _Guest, selector: selectors.BaseSelector, node: NodeMessageHandler) -> None:
+    def _send(self, caller: _Connection, selector: selectors.BaseSelector, node: NodeMessageHandler) -> None:
         try:
-            sent = guest.connection.send(guest.unsent)
+            sent = caller.connection.send(caller.unsent)
         except BlockingIOError:
             sent = 0
         except OSError:
-            self._part_from(guest, selector, node)
+            self._disconnect(caller, selector, node)
             return
-        guest.unsent = guest.unsent[sent:]
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if guest.unsent else 0)
-        selector.modify(guest.connection, events)
+        caller.unsent = caller.unsent[sent:]
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if caller.unsent else 0)
+        selector.modify(caller.connection, events)
 
 
 def _nothing() -> None:

@@ -95,7 +95,7 @@ def reach_worker(
     be started."""
     with contextlib.suppress(OSError):
         return connect_to(home.socket)
-    with _alone(home):
+    with _start_lock(home):
         with contextlib.suppress(OSError):
             return connect_to(home.socket)
         pid = _start(home, replace(config, listen=home.socket), argv, env)
@@ -106,19 +106,19 @@ def reach_worker(
             if not _is_alive(pid):
                 break
             time.sleep(_PAUSE_S)
-    raise WorkerStartError(_last_words(home) or "the worker does not answer, and says nothing")
+    raise WorkerStartError(_log_tail(home) or "the worker does not answer, and says nothing")
 
 
 @contextlib.contextmanager
-def _alone(home: NodeHome) -> Iterator[None]:
-    lock = _locked(home)
+def _start_lock(home: NodeHome) -> Iterator[None]:
+    lock = _acquire_lock(home)
     try:
         yield
     finally:
         os.close(lock)
 
 
-def _locked(home: NodeHome) -> int:
+def _acquire_lock(home: NodeHome) -> int:
     """Returns the lock. A worker that leaves removes its folder, and the lock that others wait for."""
     path = os.path.join(home.folder, _LOCK)
     while True:
@@ -165,7 +165,7 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-def _last_words(home: NodeHome) -> str:
+def _log_tail(home: NodeHome) -> str:
     with contextlib.suppress(OSError), open(os.path.join(home.folder, _LOG), errors="replace") as file:
         return file.read()[-_LONGEST_WORDS:].strip()
     return ""

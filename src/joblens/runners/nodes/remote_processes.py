@@ -65,13 +65,12 @@ def _exactly(link: socket.socket, count: int) -> bytes:
     return data
 
 
-def prove(link: socket.socket, token: str, *, we: bytes, they: bytes) -> None:
-    """Proves the token to the other side, and checks its proof. `we` and `they` distinguish the proofs.
-    Raises DoorError."""
+def prove(link: socket.socket, token: str, *, own_role: bytes, peer_role: bytes) -> None:
+    """Proves the token to the other side, and checks its proof, by distinct roles. Raises DoorError."""
     challenge = secrets.token_bytes(_PROOF_BYTES)
     link.sendall(challenge)
-    link.sendall(_proof(token, we, _exactly(link, _PROOF_BYTES)))
-    if not hmac.compare_digest(_exactly(link, _PROOF_BYTES), _proof(token, they, challenge)):
+    link.sendall(_proof(token, own_role, _exactly(link, _PROOF_BYTES)))
+    if not hmac.compare_digest(_exactly(link, _PROOF_BYTES), _proof(token, peer_role, challenge)):
         raise DoorError("the other end does not know the job's token")
 
 
@@ -94,9 +93,9 @@ class NodeDoor:
         self._callers = 0
         self._is_closed = False
 
-    def serve(self, go_on: Callable[[], bool] = lambda: True) -> None:
+    def serve(self, is_wanted: Callable[[], bool] = lambda: True) -> None:
         idle_since_s = time.monotonic()
-        while not self._is_closed and go_on():
+        while not self._is_closed and is_wanted():
             try:
                 link, _ = self._socket.accept()
             except TimeoutError:
@@ -107,7 +106,7 @@ class NodeDoor:
                 continue
             except OSError:
                 break
-            threading.Thread(target=self._let_in, args=(link,), daemon=True).start()
+            threading.Thread(target=self._serve_connection, args=(link,), daemon=True).start()
         self.close()
 
     def close(self) -> None:
@@ -118,12 +117,12 @@ class NodeDoor:
         for process in running:
             _end(process)
 
-    def _let_in(self, link: socket.socket) -> None:
+    def _serve_connection(self, link: socket.socket) -> None:
         with self._lock:
             self._callers += 1
         try:
             link.settimeout(_TIMEOUT_S)
-            prove(link, self._token, we=b"door", they=b"caller")
+            prove(link, self._token, own_role=b"door", peer_role=b"caller")
             command = msgspec.json.decode(receive(link)[1], type=Command)
             link.settimeout(None)
             self._run(link, command)
@@ -153,7 +152,7 @@ class NodeDoor:
         with self._lock:
             self._running.add(process)
         try:
-            self._carry(link, process)
+            self._relay(link, process)
         finally:
             _end(process)
             process.wait()
@@ -164,7 +163,7 @@ class NodeDoor:
             with self._lock:
                 self._running.discard(process)
 
-    def _carry(self, link: socket.socket, process: "subprocess.Popen[bytes]") -> None:
+    def _relay(self, link: socket.socket, process: "subprocess.Popen[bytes]") -> None:
         sending = threading.Lock()
 
         def pump(kind: bytes, descriptor: int) -> None:
@@ -231,7 +230,7 @@ class DoorCall:
     def __init__(self, address: NodeDoorAddress, token: str, command: Command) -> None:
         self._link = socket.create_connection((address.host, address.port), timeout=_CONNECT_S)
         try:
-            prove(self._link, token, we=b"caller", they=b"door")
+            prove(self._link, token, own_role=b"caller", peer_role=b"door")
             self._link.settimeout(None)
             send(self._link, _COMMAND, msgspec.json.encode(command))
         except OSError:

@@ -59,7 +59,7 @@ _HINT = "give HOST:PORT of the cluster's head (as for ray start --address), auto
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(\d{1,5})")
 
 
-def meant_address(given: str | None, configured: str | None, environ: Mapping[str, str]) -> str:
+def choose_address(given: str | None, configured: str | None, environ: Mapping[str, str]) -> str:
     """Returns the address of the cluster; '': one is started for the run. Raises InputError for an invalid
     one."""
     sources = (
@@ -111,10 +111,10 @@ class RayBackend:
         self._config_files = config_files
         self._warn = warn
         self._more = read_resources(settings.ray.resources or "")
-        self._address = meant_address(options.address, settings.ray.address, os.environ)
+        self._address = choose_address(options.address, settings.ray.address, os.environ)
         self._proxy: _Proxy | None = None
         self._nodes: tuple[NodeOffer, ...] = ()
-        self._under_way: dict[str, Wanted] = {}  # jobs that are at Ray
+        self._in_progress: dict[str, Wanted] = {}  # jobs that are at Ray
         self._news: list[AllocationEvent] = []
         self._ended: deque[tuple[float, AllocationEvent]] = deque()  # and when to report it
         self._mark = ""
@@ -154,15 +154,13 @@ class RayBackend:
     def _read_nodes(self) -> tuple[NodeOffer, ...]:
         """Reads the nodes through a proxy of its own."""
         with tempfile.TemporaryDirectory(prefix="joblens-") as folder:
-            config_files = _Proxy(folder, self._own_env())
+            proxy = _Proxy(folder, self._own_env())
             try:
-                config_files.say(Open(address=self._address))
-                self._receive(
-                    config_files.receive_until(lambda word: isinstance(word, Opened | Refused), _OPEN_S)
-                )
-                config_files.say(Close(is_over=True))
+                proxy.send(Open(address=self._address))
+                self._receive(proxy.receive_until(lambda word: isinstance(word, Opened | Refused), _OPEN_S))
+                proxy.send(Close(is_over=True))
             finally:
-                config_files.close(_END_S)
+                proxy.close(_END_S)
         return self._nodes
 
     def _own_node(self) -> NodeOffer:
@@ -172,15 +170,15 @@ class RayBackend:
         return NodeOffer(
             node_id="",
             cpus=options.cpus if options.cpus is not None else float(len(os.sched_getaffinity(0))),
-            memory_bytes=options.memory_bytes or _memory_here(),
-            gpus=float(len(options.gpus) if options.gpus is not None else _gpus_here(os.environ)),
+            memory_bytes=options.memory_bytes or _local_memory(),
+            gpus=float(len(options.gpus) if options.gpus is not None else _local_gpus(os.environ)),
             more=dict(self._more),
         )
 
     # ---- jobs ------------------------------------------------------------------------------------------
 
     def place(self, requests: Sequence[PlacementRequest]) -> list[Placed]:
-        config_files = self._connected()
+        proxy = self._connected()
         wanted = [
             Wanted(
                 uuid=request.uuid,
@@ -190,8 +188,8 @@ class RayBackend:
             )
             for request in requests
         ]
-        config_files.say(PlaceJobs(tuple(wanted)))
-        self._under_way.update((one.uuid, one) for one in wanted)
+        proxy.send(PlaceJobs(tuple(wanted)))
+        self._in_progress.update((one.uuid, one) for one in wanted)
         return [Placed(placement=_placement(request.uuid), uuids=(request.uuid,)) for request in requests]
 
     def ask_for_nodes(self, action: int) -> list[Placed]:
@@ -200,15 +198,15 @@ class RayBackend:
     def follow(self, placed: Sequence[Placed]) -> None:
         uuids = [uuid for one in placed for uuid in one.uuids]
         if uuids:
-            self._connected().say(Follow(tuple(uuids)))
-            self._under_way.update((uuid, Wanted(uuid=uuid)) for uuid in uuids)
+            self._connected().send(Follow(tuple(uuids)))
+            self._in_progress.update((uuid, Wanted(uuid=uuid)) for uuid in uuids)
 
     def withdraw(self, uuids: Sequence[str]) -> None:
         if self._proxy is not None:
-            self._proxy.say(Withdraw(tuple(uuids)))
+            self._proxy.send(Withdraw(tuple(uuids)))
 
     def poll(self) -> list[AllocationEvent]:
-        if self._under_way:
+        if self._in_progress:
             self._connected()
         if self._proxy is not None:
             self._receive(self._proxy.received())
@@ -222,11 +220,11 @@ class RayBackend:
         return None
 
     def close(self, *, is_over: bool) -> None:
-        config_files, self._proxy = self._proxy, None
-        if config_files is not None:
+        proxy, self._proxy = self._proxy, None
+        if proxy is not None:
             with contextlib.suppress(PlacingError):
-                config_files.say(Close(is_over))
-            config_files.close(_END_S if is_over else 0.0)
+                proxy.send(Close(is_over))
+            proxy.close(_END_S if is_over else 0.0)
         if is_over and not self._address:
             remove_noted(folder_note(os.path.join(self._config_files.folder, _SOCKET)))
         if is_over and self._mark:
@@ -250,7 +248,7 @@ class RayBackend:
     def _take(self, report: AllocationReport) -> None:
         for uuid in report.uuids:
             if report.state in (AllocationState.ENDED, AllocationState.GONE):
-                self._under_way.pop(uuid, None)
+                self._in_progress.pop(uuid, None)
             news = AllocationEvent(
                 job_id=_id_of(uuid),
                 state=report.state,
@@ -270,26 +268,24 @@ class RayBackend:
             self._receive(self._proxy.received())
             self._proxy.close(0.0)
             self._proxy = None
-            self._has_lost_all()
+            self._report_all_lost()
         if self._proxy is None:
-            config_files = _Proxy(self._config_files.folder, self._own_env())
+            proxy = _Proxy(self._config_files.folder, self._own_env())
             try:
-                config_files.say(self._opening())
-                self._receive(
-                    config_files.receive_until(lambda word: isinstance(word, Opened | Refused), _OPEN_S)
-                )
+                proxy.send(self._opening())
+                self._receive(proxy.receive_until(lambda word: isinstance(word, Opened | Refused), _OPEN_S))
             except BaseException:
-                config_files.close(0.0)
+                proxy.close(0.0)
                 raise
-            self._proxy = config_files
+            self._proxy = proxy
         return self._proxy
 
-    def _has_lost_all(self) -> None:
+    def _report_all_lost(self) -> None:
         """Reports all jobs as ended. Workers return their jobs when Ray ends its tasks; the leases of lost
         workers expire. Tickets are not taken back, which would count as a lost worker."""
         report = AllocationReport(
             state=AllocationState.ENDED,
-            uuids=tuple(self._under_way),
+            uuids=tuple(self._in_progress),
             word="AWAY",
             reason="the cluster is unreachable",
             is_by_others=True,
@@ -355,9 +351,9 @@ class _Proxy:
             if self._process.poll() is not None:
                 break
             time.sleep(_PAUSE_S)
-        raise _no_proxy(_last_words(self._folder))
+        raise _no_proxy(_log_tail(self._folder))
 
-    def say(self, word: ToProxy) -> None:
+    def send(self, word: ToProxy) -> None:
         try:
             self._connection.sendall(message_line(word))
         except OSError as error:
@@ -369,13 +365,13 @@ class _Proxy:
             words, self._words = self._words, []
         return words
 
-    def receive_until(self, is_it: Callable[[FromProxy], bool], most_s: float) -> list[FromProxy]:
+    def receive_until(self, is_wanted: Callable[[FromProxy], bool], most_s: float) -> list[FromProxy]:
         deadline_s = time.monotonic() + most_s
         with self._changed:
-            while not any(map(is_it, self._words)):
+            while not any(map(is_wanted, self._words)):
                 left_s = deadline_s - time.monotonic()
                 if self.is_gone or left_s <= 0:
-                    why = _last_words(self._folder) if self.is_gone else f"no answer for {most_s:g}s"
+                    why = _log_tail(self._folder) if self.is_gone else f"no answer for {most_s:g}s"
                     raise PlacingError(f"Ray cannot be reached: {why}")
                 self._changed.wait(left_s)
         return self.received()
@@ -426,18 +422,18 @@ def _start(folder: str, path: str, env: Mapping[str, str]) -> subprocess.Popen[b
         raise PlacingError(f"the process that is to use Ray cannot be started: {error}") from error
 
 
-def _last_words(folder: str) -> str:
+def _log_tail(folder: str) -> str:
     with contextlib.suppress(OSError), open(os.path.join(folder, _LOG), errors="replace") as file:
         lines = file.read()[-_LONGEST_WORDS:].strip().splitlines()
         return lines[-1] if lines else "it says nothing"
     return "it says nothing"
 
 
-def _memory_here() -> int:
+def _local_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _gpus_here(environ: Mapping[str, str]) -> int:
+def _local_gpus(environ: Mapping[str, str]) -> int:
     devices = [name for name in os.listdir("/dev") if re.fullmatch(r"nvidia\d+", name)]
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:

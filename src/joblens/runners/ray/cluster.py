@@ -25,7 +25,7 @@ from joblens.runners.ray.messages import (
     packed,
 )
 from joblens.runners.ray.own_cluster import OwnFolder
-from joblens.runners.ray.task import WideTask
+from joblens.runners.ray.task import MultiNodeTask
 
 _LONGEST_POLL_MS = 1000
 
@@ -136,7 +136,7 @@ class RayCluster:
             where = f"no Ray answers at {address}" if address else "a Ray of its own cannot be started"
             raise ClusterError(f"{where}: {first_line(error)}", type(error).__name__) from error
         self.address = str(self._ray.get_runtime_context().gcs_address)
-        self._carry = self._ray.remote(num_returns="streaming", max_retries=0)(ray_task.carry)
+        self._run_jobs = self._ray.remote(num_returns="streaming", max_retries=0)(ray_task.run_jobs)
 
     def _join(self, address: str) -> None:
         _check_answers(address)
@@ -175,14 +175,14 @@ class RayCluster:
     def start(self, task_input: TaskInput) -> Any:
         """Returns a handle."""
         if task_input.need.nodes > 1:
-            return _Wide(WideTask(self._ray, task_input.need), task_input)
-        return self._carry.options(**_options(task_input.need)).remote(packed(task_input))
+            return _MultiNodeHandle(MultiNodeTask(self._ray, task_input.need), task_input)
+        return self._run_jobs.options(**_options(task_input.need)).remote(packed(task_input))
 
-    async def words_of(self, handle: Any) -> AsyncIterator[FromTask]:
+    async def messages_of(self, handle: Any) -> AsyncIterator[FromTask]:
         """Yields the messages of a task. Raises ClusterError if it did not end by itself."""
         exceptions = self._ray.exceptions
         try:
-            if isinstance(handle, _Wide):
+            if isinstance(handle, _MultiNodeHandle):
                 handle = await self._start_wide(handle)
             async for reference in handle:
                 yield from_task.decode(await reference)
@@ -197,16 +197,16 @@ class RayCluster:
             name = type(error).__name__
             raise ClusterError(first_line(error), name, is_by_others=name in _BY_OTHERS) from error
 
-    async def _start_wide(self, wide: "_Wide") -> Any:
+    async def _start_wide(self, wide: "_MultiNodeHandle") -> Any:
         """Starts the task of a multi-node job when it has all its nodes."""
         doors = await wide.task.doors()
         if doors is None:
             raise ClusterError("its task was cancelled", "CANCELLED")
         task_input = replace(wide.task_input, doors=doors, token=wide.task.token)
-        return wide.task.start(self._carry, _options(task_input.need), packed(task_input))
+        return wide.task.start(self._run_jobs, _options(task_input.need), packed(task_input))
 
     def cancel(self, handle: Any) -> None:
-        if isinstance(handle, _Wide):
+        if isinstance(handle, _MultiNodeHandle):
             handle.task.cancel()
             return
         with contextlib.suppress(Exception):  # it has just ended
@@ -214,7 +214,7 @@ class RayCluster:
 
     def forget(self, handle: Any) -> None:
         """Releases a handle after its end."""
-        if isinstance(handle, _Wide):
+        if isinstance(handle, _MultiNodeHandle):
             handle.task.close()
 
     def close(self) -> None:
@@ -239,10 +239,10 @@ def _check_answers(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
 
 
-class _Wide(Struct, frozen=True, eq=False):
+class _MultiNodeHandle(Struct, frozen=True, eq=False):
     """Handle of a multi-node job."""
 
-    task: WideTask
+    task: MultiNodeTask
     task_input: TaskInput
 
 

@@ -149,6 +149,6 @@ class Printed(Struct, frozen=True, kw_only=True, tag="printed"):
 
 FromTask = Begun | WorkerNotStarted | Finished | Printed
 
-errands = msgspec.msgpack.Decoder(TaskInput)
+task_inputs = msgspec.msgpack.Decoder(TaskInput)
 from_task = msgspec.msgpack.Decoder(FromTask)
 packed = msgspec.msgpack.encode

@@ -64,7 +64,7 @@ class OwnFolder:
         remove_noted(self._noted_at)
 
 
-def as_it_was(env: Mapping[str, str]) -> dict[str, str]:
+def without_own_changes(env: Mapping[str, str]) -> dict[str, str]:
     """Returns the environment without the changes of `set_up`: a job may use a Ray of its own."""
     left = dict(env)
     with contextlib.suppress(ValueError, AttributeError):

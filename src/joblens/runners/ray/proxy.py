@@ -16,7 +16,7 @@ import msgspec
 
 from joblens.model.clusters.placement import AllocationState
 from joblens.model.values.messages import MessageReader, message_line
-from joblens.runners.nodes.listener import bind_at
+from joblens.runners.nodes.listener import listen_at
 from joblens.runners.ray.cluster import ClusterError, RayCluster
 from joblens.runners.ray.messages import (
     AllocationReport,
@@ -40,7 +40,7 @@ from joblens.runners.ray.messages import (
     WorkerNotStarted,
 )
 from joblens.runners.ray.own_cluster import folder_note
-from joblens.runners.ray.requirements import Bundling, why_waiting, width_of
+from joblens.runners.ray.requirements import Bundling, wait_reason, width_of
 
 _NODES_EVERY_S = 1.0
 _WHY_AFTER_S = 3.0  # after this time without a start, jobs get a reason
@@ -95,7 +95,7 @@ class RayProxy:
 
     async def serve(self) -> None:
         path = self._path
-        server = await asyncio.start_unix_server(self._attend, sock=bind_at(path, 4))
+        server = await asyncio.start_unix_server(self._serve_driver, sock=listen_at(path, 4))
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._over.set)
         async with server:
@@ -114,7 +114,7 @@ class RayProxy:
 
     # ---- the driver ------------------------------------------------------------------------------------
 
-    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_driver(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._writer is not None:
             self._writer.close()  # of a driver that is gone: a run has one
         self._writer = writer
@@ -125,7 +125,7 @@ class RayProxy:
         try:
             while data := await reader.read(_READ_BYTES):
                 for message in messages.feed(data):
-                    await self._obey(message)
+                    await self._handle(message)
         except asyncio.CancelledError:
             pass  # the proxy closes
         except (OSError, ValueError, msgspec.MsgspecError) as error:
@@ -151,7 +151,7 @@ class RayProxy:
         assert self._writer is not None
         self._writer.write(message_line(message))
 
-    async def _obey(self, message: ToProxy) -> None:
+    async def _handle(self, message: ToProxy) -> None:
         match message:
             case Open():
                 await self._connect(message)
@@ -222,16 +222,16 @@ class RayProxy:
                 self._nodes = nodes
                 self._report(Opened(nodes=nodes, address=self._cluster.address))
                 self._submit()
-            self._tell_why()
+            self._report_waiting()
 
-    def _tell_why(self) -> None:
+    def _report_waiting(self) -> None:
         """Reports why jobs wait, unless others of the run are running."""
         tasks = set(self._tasks.values())
         if any(task.began_on for task in tasks):
             return
         whys: dict[str, list[str]] = {}
         for task in tasks:
-            why = why_waiting(task.need, self._nodes)
+            why = wait_reason(task.need, self._nodes)
             if task.why != why and time.monotonic() - task.since_s > _WHY_AFTER_S:
                 task.why = why
                 whys.setdefault(why, []).extend(task.left)
@@ -277,7 +277,7 @@ class RayProxy:
         assert self._cluster is not None
         message, reason, is_by_others = "", "", False
         try:
-            async for event in self._cluster.words_of(task.handle):
+            async for event in self._cluster.messages_of(task.handle):
                 reason = self._take(task, event) or reason
         except ClusterError as error:
             message, reason, is_by_others = error.word, str(error), error.is_by_others

@@ -50,14 +50,14 @@ def lack_of(name: str, need: Need, nodes: Sequence[NodeOffer]) -> Lack | None:
     return Lack(name, "cpus and memory together on one node", 1, 0)
 
 
-def why_waiting(need: Need, nodes: Sequence[NodeOffer]) -> str:
+def wait_reason(need: Need, nodes: Sequence[NodeOffer]) -> str:
     """Returns why Ray has not begun a task, though no other job of the run is in its way."""
     able = sum(_fits(need, node) for node in nodes)
     what = "no node has as much" if need.nodes == 1 else f"fewer than {need.nodes} nodes have as much"
-    return f"wants {_in_words(need)}; {what}{' free' if able >= need.nodes else ''}"
+    return f"wants {_describe(need)}; {what}{' free' if able >= need.nodes else ''}"
 
 
-def _in_words(need: Need) -> str:
+def _describe(need: Need) -> str:
     words = [f"{need.cpus:g} CPU{'' if need.cpus == 1 else 's'}"]
     if need.memory_bytes:
         words.append(format_bytes(need.memory_bytes))
@@ -150,7 +150,7 @@ _LEAST_S = 0.02
 _ALONE_S = BUNDLE_S / 2
 # With the first jobs of a kind: if none has ended by then they are long. Until then Ray has enough of them.
 _TIMEOUT_S = 2.0
-_NEWS = 0.3  # weight of the last task in the mean
+_WEIGHT = 0.3  # weight of the last task in the mean
 _AHEAD = 2  # tasks of short jobs at Ray, per running one
 
 Kind = tuple[Need, int]
@@ -204,7 +204,7 @@ class Bundling:
         if jobs:
             mean_s = seconds / jobs
             old_s = waiting.mean_s
-            waiting.mean_s = mean_s if old_s is None else old_s + _NEWS * (mean_s - old_s)
+            waiting.mean_s = mean_s if old_s is None else old_s + _WEIGHT * (mean_s - old_s)
 
     def take(self, width: dict[Need, int], now_s: float) -> Iterator[list[Wanted]]:
         """Yields the jobs to pass to Ray now, each list as one task. `width`: number of tasks with such a

@@ -39,10 +39,10 @@ from joblens.runners.ray.messages import (
     Printed,
     TaskInput,
     WorkerNotStarted,
-    errands,
     packed,
+    task_inputs,
 )
-from joblens.runners.ray.own_cluster import as_it_was
+from joblens.runners.ray.own_cluster import without_own_changes
 
 _POLL_EVERY_S = 1.0
 _IDLE_S = 120.0  # a door without connections closes by itself
@@ -61,7 +61,7 @@ def hold_door(token: str) -> Iterator[tuple[str, str, int]]:
         door.close()
 
 
-class WideTask:
+class MultiNodeTask:
     """One job on several nodes, from its request on. Driven by the proxy's loop; `cancel` may be called at
     any moment."""
 
@@ -215,13 +215,13 @@ _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_D
 _PRELOAD_MARK = "RAY_LD_PRELOAD_ON_WORKERS"  # set with LD_PRELOAD, if the node was started without one
 
 
-def carry(task_input: bytes) -> Iterator[bytes]:
+def run_jobs(task_input: bytes) -> Iterator[bytes]:
     """Runs on the node."""
-    for word in _Carrier(errands.decode(task_input)).words():
+    for word in _JobTask(task_inputs.decode(task_input)).words():
         yield packed(word)
 
 
-class _Carrier:
+class _JobTask:
     def __init__(self, task_input: TaskInput) -> None:
         import ray  # the task runs in a process of Ray
 
@@ -389,13 +389,13 @@ def _node_env() -> Mapping[str, str]:
     try:
         with open(f"/proc/{os.getppid()}/environ", "rb") as file:
             pairs = (os.fsdecode(item).partition("=") for item in file.read().split(b"\0") if b"=" in item)
-            env = as_it_was(without_rays_malloc({name: value for name, _, value in pairs}))
+            env = without_own_changes(without_rays_malloc({name: value for name, _, value in pairs}))
     except OSError:
         env = {}
     if "PATH" not in env:
         env = {name: value for name, value in os.environ.items() if name not in _GPU_VARIABLES}
         env.pop("OMP_NUM_THREADS", None)
-        env = as_it_was(env)
+        env = without_own_changes(env)
     return env
 
 

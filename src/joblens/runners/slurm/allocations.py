@@ -4,7 +4,7 @@ import os
 import pwd
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -57,7 +57,7 @@ _MISTAKES = (
 )
 
 
-def is_for_good(complaint: str) -> bool:
+def is_permanent(complaint: str) -> bool:
     """Returns whether sbatch would refuse the same request again."""
     return not any(words.lower() in complaint.lower() for words in _PASSING)
 
@@ -190,9 +190,12 @@ class LiveAllocation(Struct):
 
 
 class SlurmAllocations:
-    def __init__(self, commands: SlurmCommands, poll_s: float) -> None:
+    def __init__(
+        self, commands: SlurmCommands, poll_s: float, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._commands = commands
         self._poll_s = poll_s
+        self.now_s = now_s
         self._next_ask_s = 0.0
         self.live: dict[str, LiveAllocation] = {}
         self._of: dict[str, set[str]] = {}  # uuid -> ids
@@ -202,7 +205,7 @@ class SlurmAllocations:
         self.live[job_id] = allocation
         for uuid in allocation.placed.uuids:
             self._of.setdefault(uuid, set()).add(job_id)
-        self._next_ask_s = min(self._next_ask_s, time.monotonic() + _SOON_S)
+        self._next_ask_s = min(self._next_ask_s, self.now_s() + _SOON_S)
 
     def serving(self, queue: str) -> list[LiveAllocation]:
         return [allocation for allocation in self.live.values() if queue in allocation.queues]
@@ -224,7 +227,7 @@ class SlurmAllocations:
 
     def poll(self) -> list[tuple[AllocationEvent, LiveAllocation]]:
         """Returns allocations whose state changed. Slurm is polled seldom, because it serves many users."""
-        now_s = time.monotonic()
+        now_s = self.now_s()
         if not self.live or now_s < self._next_ask_s:
             return []
         jobs = {job.job_id: job for job in self._ask()}
@@ -233,7 +236,7 @@ class SlurmAllocations:
         news = []
         for job_id, allocation in list(self.live.items()):
             job = jobs.get(job_id)
-            one = self._news(allocation, job) if job is not None else self._forgotten(allocation, now_s)
+            one = self._news(allocation, job) if job is not None else self._lost_event(allocation, now_s)
             if one is not None:
                 news.append((one, allocation))
         self._next_ask_s = now_s + (min(_SOON_S, self._poll_s) if news else self._poll_s)
@@ -297,7 +300,7 @@ class SlurmAllocations:
             return ""
         return user_name(jobs[-1].row.cancelled_by) if jobs and jobs[-1].row.cancelled_by else ""
 
-    def _forgotten(self, allocation: LiveAllocation, now_s: float) -> AllocationEvent | None:
+    def _lost_event(self, allocation: LiveAllocation, now_s: float) -> AllocationEvent | None:
         if allocation.missing_since_s is None or now_s - allocation.missing_since_s < _FORGOTTEN_S:
             return None
         return AllocationEvent(
@@ -319,7 +322,9 @@ class IdleAllocations:
         self._since_s: dict[str, float] = {}
         self._reported: set[str] = set()
 
-    def to_end(self, live: Mapping[str, LiveAllocation], busy: Collection[str], now_s: float) -> list[str]:
+    def ending_now(
+        self, live: Mapping[str, LiveAllocation], busy: Collection[str], now_s: float
+    ) -> list[str]:
         """Returns the ids of allocations that end now, each once. `busy`: queues with unfinished jobs."""
         idle = {
             job_id

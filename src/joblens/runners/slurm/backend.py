@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -31,8 +30,8 @@ from joblens.runners.slurm.allocations import (
     IdleAllocations,
     LiveAllocation,
     SlurmAllocations,
-    is_for_good,
     is_mistake,
+    is_permanent,
 )
 from joblens.runners.slurm.commands import SlurmCommands, sbatch_argv
 from joblens.runners.slurm.dry_run import JOB_ID, Draft, SlurmDrafts, capacity_of, planned_request
@@ -153,9 +152,9 @@ class SlurmBackend:
         )
         self._orders.check_choice()
         for options in self._orders.samples(requests):
-            self._check_words(options)
+            self._check_options(options)
 
-    def _check_words(self, options: Options) -> None:
+    def _check_options(self, options: Options) -> None:
         """Checks options that are known to sbatch alone."""
         if not options.keys() - CHECKED_WORDS:
             return
@@ -214,7 +213,7 @@ class SlurmBackend:
         queues = self._orders.queues_of(spec.scheduler or "")
         if not self._orders.uses_actions:
             return []  # reported before the run
-        self._orders.has_asked(queues)
+        self._orders.mark_requested(queues)
         if not spec.persistent and self._has_followed(queues[0]):
             return []  # an earlier driver of the run requested it, and it exists
         if spec.scheduler_type == "local":
@@ -225,7 +224,7 @@ class SlurmBackend:
                 most_jobs=spec.max_parallel_jobs,
             )
             return [self._here.start(config) for _ in range(spec.num_allocations or 1)]
-        return self._submit_all(self._orders.of_action(spec))
+        return self._submit_all(self._orders.action_allocations(spec))
 
     def more_allocations(self, queue: str, count: int) -> list[Placed]:
         scheduler = self._orders.scheduler_of(queue)
@@ -267,7 +266,7 @@ class SlurmBackend:
             job_id = self._commands.sbatch(self._arguments(order), self._script(order, config_path))
         except PlacingError as error:
             self._config_files.drop(config_path)
-            if is_for_good(str(error)):
+            if is_permanent(str(error)):
                 words = " ".join(as_arguments(order.options))
                 raise PlanError(f"{error} (it was given {words})") from error
             raise
@@ -368,12 +367,14 @@ class SlurmBackend:
         news = self._here.poll()
         for one, allocation in self._allocations.poll():
             if one.state in (AllocationState.ENDED, AllocationState.GONE):
-                news.append(self._with_words(one, allocation))
+                news.append(self._with_reason(one, allocation))
                 self._allocations.remove(one.job_id)
-                self._clear(allocation)
+                self._drop_config(allocation)
             else:
                 news.append(one)
-        self._end_to_their_own(self._idle.to_end(self._allocations.live, self._busy, time.monotonic()))
+        self._signal_workers(
+            self._idle.ending_now(self._allocations.live, self._busy, self._allocations.now_s())
+        )
         return news
 
     def are_busy(self, queues: Collection[str]) -> None:
@@ -388,14 +389,14 @@ class SlurmBackend:
         if ids:
             self._commands.scancel(ids, only_waiting=True)
 
-    def _with_words(self, news: AllocationEvent, allocation: LiveAllocation) -> AllocationEvent:
+    def _with_reason(self, news: AllocationEvent, allocation: LiveAllocation) -> AllocationEvent:
         """Adds the worker's message, which explains more than its exit code."""
         if news.state is not AllocationState.GONE:
             return news
         words = self._config_files.last_words(allocation.config_path) if allocation.config_path else ""
         return replace(news, reason=words or _last_line(allocation.output) or news.reason)
 
-    def _clear(self, allocation: LiveAllocation) -> None:
+    def _drop_config(self, allocation: LiveAllocation) -> None:
         """Removes a configuration file after the last element of its array."""
         if allocation.config_path and not any(
             one.config_path == allocation.config_path for one in self._allocations.live.values()
@@ -419,9 +420,9 @@ class SlurmBackend:
         ]
         if waiting:
             self._commands.scancel(waiting, only_waiting=True)
-        self._end_to_their_own([job_id for job_id, allocation in live.items() if allocation.is_allocation])
+        self._signal_workers([job_id for job_id, allocation in live.items() if allocation.is_allocation])
 
-    def _end_to_their_own(self, allocations: Sequence[str]) -> None:
+    def _signal_workers(self, allocations: Sequence[str]) -> None:
         """Signals their workers, which then exit by themselves: their jobs are not cancelled."""
         for is_spread in (False, True):
             some = [

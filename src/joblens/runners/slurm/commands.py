@@ -17,7 +17,7 @@ from joblens.analysis.slurm.text import (
 )
 from joblens.model.clusters.slurm import Partition, QueuedJob, SlurmJob, SlurmRow
 from joblens.model.errors import InputError, PlacingError
-from joblens.runners.celery.broker_url import leave_out_passwords
+from joblens.runners.celery.broker_url import remove_passwords
 
 _WAIT_S = 60.0
 _IDS_A_CALL = 500
@@ -212,7 +212,7 @@ def _submitters_environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(_PREFIXES) and (name in _OF_THE_SITE or not name.startswith("SLURM"))
     }
-    leave_out_passwords(env)
+    remove_passwords(env)
     return env
 
 

@@ -53,7 +53,7 @@ class SlurmDrafts:
             return
         spec = self._plan.actions[action].spec
         queues = self._orders.queues_of(spec.scheduler or "")
-        self._orders.has_asked(queues)
+        self._orders.mark_requested(queues)
         if spec.scheduler_type == "local":
             order = SlurmOrder(
                 {}, spec.scheduler or "worker", queues=queues, most_jobs=spec.max_parallel_jobs
@@ -62,7 +62,7 @@ class SlurmDrafts:
             draft = Draft(stage=stage, order=order, jobs=[], count=count, action=action, is_local=True)
             self._add(draft)
             return
-        self._add_all(stage, self._orders.of_action(spec), action)
+        self._add_all(stage, self._orders.action_allocations(spec), action)
 
     def _add_jobs(self, stage: int, requests: Sequence[PlacementRequest]) -> None:
         queued = [

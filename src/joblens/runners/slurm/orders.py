@@ -252,7 +252,7 @@ class SlurmOrders:
         orders = []
         for queue, some in shared.items():
             orders += self._for_queue(queue, some, alone, serving(queue))
-        return [*orders, *self._of_their_own(alone)]
+        return [*orders, *self._single_orders(alone)]
 
     def samples(self, requests: Sequence[PlacementRequest]) -> list[Options]:
         """Returns for each scheduler the options for the first of its jobs that has an allocation of its own,
@@ -270,7 +270,7 @@ class SlurmOrders:
             *(self.allocation_options(scheduler) for scheduler in shared),
         ]
 
-    def _of_their_own(self, requests: Sequence[PlacementRequest]) -> list[SlurmOrder]:
+    def _single_orders(self, requests: Sequence[PlacementRequest]) -> list[SlurmOrder]:
         """Combines jobs of one entry of the file with equal needs into one array."""
         alike: dict[tuple[str, int, Requirements], list[PlacementRequest]] = {}
         for request in requests:
@@ -329,12 +329,12 @@ class SlurmOrders:
         """Returns whether actions of the workflow request allocations."""
         return self._options.slurm.packing != JOBS
 
-    def of_action(self, spec: ActionSpec) -> list[SlurmOrder]:
+    def action_allocations(self, spec: ActionSpec) -> list[SlurmOrder]:
         """Returns allocations that an action schedules at Slurm."""
         count = self._options.slurm.allocations or spec.num_allocations or 1
         return self.allocations(spec.scheduler or "", count, spec.max_parallel_jobs)
 
-    def has_asked(self, queues: Sequence[str]) -> None:
+    def mark_requested(self, queues: Sequence[str]) -> None:
         """Notes that an action has requested nodes for these queues."""
         self._waited_for_actions.update(queues)
 

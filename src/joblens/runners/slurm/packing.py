@@ -229,9 +229,8 @@ def _memory(demand: Demand, largest: LargestNode | None, cpus: int, headroom: He
         return None  # not set: the site's default
     wanted = max(demand.memory_bytes * cpus, demand.most_memory_bytes)
     if not demand.knows_memory and largest is not None:
-        wanted = max(
-            wanted, largest.memory_bytes * cpus // largest.cpus
-        )  # a fair share for those without a request
+        # A fair share for jobs without a request.
+        wanted = max(wanted, largest.memory_bytes * cpus // largest.cpus)
     wanted += headroom.memory_bytes
     return wanted if largest is None else min(wanted, largest.memory_bytes)
 

@@ -107,16 +107,16 @@ def _check_walltimes(
 ) -> None:
     """Refuses a request that Slurm would accept and never start."""
     for scheduler in sorted(schedulers):
-        asked = terms_for(scheduler, terms)
-        largest = largest_node_of(asked.partition, largest_nodes)
+        wanted = terms_for(scheduler, terms)
+        largest = largest_node_of(wanted.partition, largest_nodes)
         limit_s = largest.time_limit_s if largest is not None else None
-        walltime_s = asked.walltime_within(limit_s)
+        walltime_s = wanted.walltime_within(limit_s)
         if limit_s is None or walltime_s is None or walltime_s <= limit_s:
             continue
         where = f"scheduler '{scheduler}': " if scheduler else ""
         raise PlanError(
             f"{where}a walltime of {format_duration(walltime_s)} is more than"
-            f" {f'partition {asked.partition}' if asked.partition else 'the default partition'} allows,"
+            f" {f'partition {wanted.partition}' if wanted.partition else 'the default partition'} allows,"
             f" {format_duration(limit_s)}",
             hint="choose another with --walltime, or another --partition",
         )
@@ -127,14 +127,14 @@ def _check_nodes(
 ) -> None:
     """Refuses a request that would wait until more nodes are added."""
     for scheduler in sorted(schedulers):
-        asked = terms_for(scheduler, terms)
-        largest = largest_node_of(asked.partition, largest_nodes)
-        if largest is None or asked.nodes <= largest.nodes:
+        wanted = terms_for(scheduler, terms)
+        largest = largest_node_of(wanted.partition, largest_nodes)
+        if largest is None or wanted.nodes <= largest.nodes:
             continue
         where = f"scheduler '{scheduler}': " if scheduler else ""
         raise PlanError(
-            f"{where}{asked.nodes} nodes are more than"
-            f" {f'partition {asked.partition}' if asked.partition else 'the default partition'} has,"
+            f"{where}{wanted.nodes} nodes are more than"
+            f" {f'partition {wanted.partition}' if wanted.partition else 'the default partition'} has,"
             f" {largest.nodes}",
             hint="choose fewer with --nodes, or another --partition",
         )
@@ -145,15 +145,15 @@ def _check_memory(
 ) -> None:
     """Refuses a request that sbatch would refuse when the first job is placed."""
     for scheduler in sorted(schedulers):
-        asked = terms_for(scheduler, terms)
-        largest, memory = largest_node_of(asked.partition, largest_nodes), asked.memory_bytes
+        wanted = terms_for(scheduler, terms)
+        largest, memory = largest_node_of(wanted.partition, largest_nodes), wanted.memory_bytes
         if largest is None or memory is None or memory <= largest.memory_bytes:
             continue
-        name = scheduler or asked.scheduler
+        name = scheduler or wanted.scheduler
         where = f"scheduler '{name}': " if name else ""
         raise PlanError(
-            f"{where}mem {asked.memory} is more than a node of"
-            f" {f'partition {asked.partition}' if asked.partition else 'the default partition'} has,"
+            f"{where}mem {wanted.memory} is more than a node of"
+            f" {f'partition {wanted.partition}' if wanted.partition else 'the default partition'} has,"
             f" {format_bytes(largest.memory_bytes)}",
             hint="ask for less, or for another --partition",
         )

@@ -296,13 +296,13 @@ class JournaledStore(StoreWrapper):
         """Whether the journal holds writes that are not in the store yet."""
         return self._journal is not None
 
-    def bring_in_own(self) -> None:
+    def replay_own(self) -> None:
         """Replays this process's own journal if the store is writable again."""
         with self._lock:
             if self._journal is not None:
                 self._is_ready()
 
-    def bring_in_left_behind(self) -> bool:
+    def replay_abandoned(self) -> bool:
         """Replays journals of exited processes.
 
         Returns False if some remain, in use or unreadable. Raises StoreError.

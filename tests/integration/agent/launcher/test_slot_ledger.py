@@ -13,12 +13,13 @@ from joblens.agent.launcher.launcher import NOTE_BYTES
 from joblens.agent.launcher.slot_ledger import SentJob, SlotLedger
 from joblens.agent.runtime.ownership import this_process
 from joblens.agent.slots import after_kill as left_slots
-from joblens.agent.slots.after_kill import end_unknown, read_left
+from joblens.agent.slots.after_kill import kill_unrecorded, read_abandoned
 from joblens.agent.slots.marks import SlotMark, write_mark
 from joblens.files.processes import process_start_ticks
 from joblens.model.jobs.job import Attempt, Job, Record, Status
 from joblens.model.values.ids import new_uuid
 from joblens.probes.host.machine_load import read_host
+from tests.unit.agent.fake_clock import FakeClock
 
 HOST = read_host()
 GONE = structs.replace(this_process(HOST), start_ticks=1)  # another process had that number
@@ -48,7 +49,7 @@ def begin(ledger: SlotLedger, job: SentJob, answer: tuple[Any, ...] | None = Non
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> SlotLedger:
-    return SlotLedger(str(tmp_path), GONE)
+    return SlotLedger(str(tmp_path), GONE, FakeClock())
 
 
 class Launcher:
@@ -92,10 +93,10 @@ def test_a_launcher_is_ended_only_when_no_record_has_its_job(
     """A full disk: the job runs and is recorded, and no cell has it."""
     records = [launcher.record(sent().job)] if is_recorded else []
     if has_ledger:
-        assert read_left(ledger.path, GONE, records) == []
+        assert read_abandoned(ledger.path, GONE, records) == []
     else:
         ledger.close()
-        end_unknown(str(tmp_path), str(tmp_path / "logs"), HOST, records)
+        kill_unrecorded(str(tmp_path), str(tmp_path / "logs"), HOST, records)
     assert ended_soon(launcher) == (not is_recorded)
 
 
@@ -105,5 +106,5 @@ def test_a_launcher_whose_recorded_job_has_ended_is_ended_when_it_runs_another_o
 ) -> None:
     job = sent()
     begin(ledger, job, answer)
-    read_left(ledger.path, GONE, [launcher.record(job.job)])
+    read_abandoned(ledger.path, GONE, [launcher.record(job.job)])
     assert ended_soon(launcher) == (answer is not None)

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,31 +9,9 @@ import pytest
 
 from joblens.agent.provenance.collector import ProvenanceCollector
 from joblens.agent.provenance.parts import FILTERS, ProvenanceParts
-from joblens.model.jobs.details import Provenance
-from joblens.model.jobs.job import Attempt, Job, Outcome, Owner, Record, Status
-from joblens.model.values.ids import new_uuid
-from joblens.model.writes import ProvenanceSeen, Write
 from joblens.probes.host.machine_load import read_host
 from joblens.probes.provenance.program_files import CommandKind
-
-_ATTEMPT = Attempt(started_at_us=1, owner=Owner("here", 1, 1, "boot"))
-_OUTCOME = Outcome(status=Status.SUCCESS, ended_at_us=2, duration_s=1.0)
-
-
-class Kept:
-    """In place of a recorder: what was put."""
-
-    def __init__(self) -> None:
-        self.writes: list[Write] = []
-
-    def put(self, writes: Sequence[Write], *, can_wait: bool = False) -> int:
-        assert can_wait
-        self.writes += writes
-        return len(self.writes)
-
-    @property
-    def seen(self) -> dict[str, Provenance]:
-        return {each.digest: each.provenance for each in self.writes if isinstance(each, ProvenanceSeen)}
+from tests.unit.agent.provenance.collected import Kept, ended, job
 
 
 @pytest.fixture
@@ -47,15 +24,6 @@ def collector(kept: Kept) -> Any:
     one = ProvenanceCollector(kept, read_host(), "9.9", largest_hashed=1 << 20)  # type: ignore[arg-type]
     yield one
     one.close()
-
-
-def job(*argv: str, cwd: str = "/", **more: Any) -> Job:
-    env = {"PATH": os.environ["PATH"]}
-    return Job(uuid=new_uuid(), argv=argv, created_at_us=1, cwd=cwd, env=env, **more)
-
-
-def ended(one: Job) -> Record:
-    return Record(status=Status.SUCCESS, job=one, attempt=_ATTEMPT, outcome=_OUTCOME)
 
 
 def test_a_commit_in_between_is_seen(

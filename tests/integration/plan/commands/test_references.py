@@ -128,10 +128,10 @@ def test_a_number_stands_in_arithmetic_and_nothing_else_does(tmp_path: Path) -> 
     for template in ("printf %s $((@ + 1))", 'printf %s "$((1 + @))"', 'x=$((@+1)); printf %s "$x"'):
         assert arrived(template, 41, "/bin/sh", tmp_path) == "42"
         with pytest.raises(
-            InputError, match="is in arithmetic or in the index of an array, and its value is no number"
+            InputError, match="is in arithmetic or in an array index, and its value is not a number"
         ):
             arrived(template, "a[$(touch broken)]", "/bin/sh", tmp_path)
-    with pytest.raises(InputError, match="no number"):
+    with pytest.raises(InputError, match="not a number"):
         arrived("((@))", "a[$(touch broken)]", "/bin/sh", tmp_path)
 
 

@@ -50,7 +50,7 @@ def test_groups_of_other_stores_are_judged_by_their_names_when_a_process_ends(
     store = CountingStore()
     monkeypatch.setattr(groups, "read_layout", pytest.fail)
     monkeypatch.setattr(groups, "is_job_group", pytest.fail)
-    monkeypatch.setattr(groups, "_age_s", pytest.fail)
+    monkeypatch.setattr(groups, "age_s", pytest.fail)
     sweep_own_groups("/my/spool", store, [str(parent)])  # type: ignore[arg-type]
     assert (store.asked, len(os.listdir(parent))) == (0, 4)
 
@@ -61,7 +61,7 @@ def test_the_store_is_asked_once_about_all_groups_that_are_left(parent: Path, *,
         (parent / f"{new_uuid()}{owner_mark(DEAD, '/my/spool')}").mkdir()
     store = CountingStore()
     if sweeps_all:
-        sweep_groups("/my/spool", store)  # type: ignore[arg-type]
+        sweep_groups("/my/spool", store, 0)  # type: ignore[arg-type]
     else:
         sweep_own_groups("/my/spool", store, [str(parent)])  # type: ignore[arg-type]
     assert store.asked == 1

@@ -14,26 +14,26 @@ def test_a_job_is_covered_as_long_as_any_of_its_places_is_left() -> None:
     places.add(placed("1", "a", "b"))
     places.add(placed("2", "a"))
     places.remove("1")
-    assert places.are_for("a", "q")
-    assert not places.are_for("b", "q")
+    assert places.has_allocation("a", "q")
+    assert not places.has_allocation("b", "q")
 
 
 def test_a_place_without_names_covers_its_whole_queue() -> None:
     places = LiveAllocations()
     places.add(placed("1"))
-    assert places.are_for("anything", "q")
-    assert not places.are_for("anything", "other")
+    assert places.has_allocation("anything", "q")
+    assert not places.has_allocation("anything", "other")
     places.remove("1")
-    assert not places.are_for("anything", "q")
+    assert not places.has_allocation("anything", "q")
 
 
 def test_a_place_was_used_when_a_job_it_is_for_began() -> None:
     places = LiveAllocations()
     places.add(placed("1", "a"))
     places.add(placed("2", "b"))
-    places.has_begun("a", "q")
-    assert places.was_used("1")
-    assert not places.was_used("2")
+    places.mark_used("a", "q")
+    assert places.is_used("1")
+    assert not places.is_used("2")
 
 
 def test_what_is_not_known_is_removed_without_a_word() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from joblens.agent.clusters.notification import (
     BrokerNotification,
-    CallingByLabel,
+    LabelNotification,
     Tickets,
     WorkerNotification,
 )
@@ -28,7 +28,7 @@ class Cluster:
     def follow(self, requests: Sequence[PlacementRequest]) -> None:
         self.call(requests)
 
-    def is_now(self, uuid: str, status: Status) -> None: ...
+    def set_status(self, uuid: str, status: Status) -> None: ...
 
     def remind(self) -> None: ...
 
@@ -73,7 +73,7 @@ def request(name: str, label: str = "") -> PlacementRequest:
 
 def calling() -> tuple[WorkerNotification, Cluster, Workers]:
     cluster, workers = Cluster(), Workers()
-    return CallingByLabel(cluster, workers), cluster, workers
+    return LabelNotification(cluster, workers), cluster, workers
 
 
 def test_nothing_is_started_for_workers_without_jobs_for_them() -> None:

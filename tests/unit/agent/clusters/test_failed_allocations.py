@@ -12,10 +12,10 @@ def test_a_job_is_given_up_at_the_third_place_without_success() -> None:
     places = AllocationRetryLimit("slurm", str.upper)
     for job_id in ("1", "2"):
         (one,) = places.count([(gone(job_id), ["a"])])
-        assert one.hopeless == ()
+        assert one.exhausted == ()
         assert one.warning == f"slurm job {job_id} ended before its worker started (FAILED): A resubmitted"
     (one,) = places.count([(gone("3"), ["a", "b"])])
-    assert one.hopeless == ("a",)
+    assert one.exhausted == ("a",)
     assert one.why == "slurm job 3 ended before its worker started (FAILED), as did 2 before it"
     assert one.warning.endswith("B resubmitted")
 
@@ -24,9 +24,9 @@ def test_a_cluster_that_goes_away_any_number_of_times_costs_no_job() -> None:
     places = AllocationRetryLimit("ray", str)
     for _ in range(10):
         (one,) = places.count([(gone("a", word="AWAY", is_by_others=True), ["a"])])
-        assert one.hopeless == ()
+        assert one.exhausted == ()
     (one,) = places.count([(gone("a"), ["a"])])
-    assert one.hopeless == (), "those do not count for later ones either"
+    assert one.exhausted == (), "those do not count for later ones either"
 
 
 def test_what_began_meanwhile_is_forgotten() -> None:
@@ -35,7 +35,7 @@ def test_what_began_meanwhile_is_forgotten() -> None:
     places.count([(gone("2"), ["a"])])
     places.forget("a")
     (one,) = places.count([(gone("3"), ["a"])])
-    assert one.hopeless == ()
+    assert one.exhausted == ()
 
 
 def test_many_that_end_for_one_reason_are_reported_in_one_line() -> None:

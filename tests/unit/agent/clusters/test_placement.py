@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from joblens.agent.clusters import placement as module
-from joblens.agent.clusters.placement import ClusterSide, PlacementEvents, RunPlacing
+from joblens.agent.clusters.placement import ClusterSide, PlacementEvents, RunPlacement
 from joblens.agent.queue.lost_workers import Journals
 from joblens.model.clusters.placement import Placed, PlacementRequest
 from joblens.model.errors import JoblensError, PlacingError, PlanError
@@ -89,7 +89,7 @@ class Placing:
         )
         store: Any = SimpleNamespace(ask=lambda *_: None)
         side = ClusterSide(backend=self.cluster, lease_s=60.0, journals=Journals())  # type: ignore[arg-type]
-        self.placing = RunPlacing(context, side, store, events)
+        self.placing = RunPlacement(context, side, store, events)
         self.placing.start()
 
     def call(self, *uuids: str) -> None:
@@ -157,7 +157,7 @@ def test_a_job_that_the_cluster_never_takes_is_unplaceable(one: Placing) -> None
 def test_an_allocation_of_a_job_that_was_cancelled_while_it_waited_is_withdrawn(one: Placing) -> None:
     one.call("a")
     one.wake()
-    one.placing.is_now("a", Status.CANCELLED)
+    one.placing.set_status("a", Status.CANCELLED)
     assert one.cluster.withdrawn == ["a"]
     assert one.placing.next_wake_s() is None
 
@@ -165,7 +165,7 @@ def test_an_allocation_of_a_job_that_was_cancelled_while_it_waited_is_withdrawn(
 def test_a_job_that_is_queued_again_keeps_its_allocation(one: Placing) -> None:
     one.call("a")
     one.wake()
-    one.placing.is_now("a", Status.RUNNING)
-    one.placing.is_now("a", Status.QUEUED)
+    one.placing.set_status("a", Status.RUNNING)
+    one.placing.set_status("a", Status.QUEUED)
     one.wake(after_s=10)
     assert one.cluster.asked == [("a",)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from joblens.agent.containers.container import NOT_EXECUTABLE, NOT_FOUND, REFUSED, code_for, why_refused
+from joblens.agent.containers.container import NOT_EXECUTABLE, NOT_FOUND, REFUSED, code_for, explain_refusal
 
 _RUNC = "OCI runtime create failed: container_linux.go:380: starting container process caused: "
 
@@ -30,5 +30,5 @@ def test_only_what_is_said_of_the_program_is_the_programs_fault(text: str, code:
 
 
 def test_a_lack_of_the_gpu_runtime_is_reported_in_plain_words() -> None:
-    assert "NVIDIA runtime" in why_refused('could not select device driver "" with capabilities: [[gpu]]')
-    assert why_refused("no such image: bb:2") == ""
+    assert "NVIDIA runtime" in explain_refusal('could not select device driver "" with capabilities: [[gpu]]')
+    assert explain_refusal("no such image: bb:2") == ""

@@ -1,4 +1,4 @@
-from joblens.agent.instruments.endpoints import EndpointsGoOn
+from joblens.agent.instruments.endpoints import ResumedEndpoints
 from joblens.model.jobs.details import Details, Endpoint, EndpointTable
 
 
@@ -24,7 +24,7 @@ class Tables:
 
 
 def last_of(earlier: EndpointTable, *tables: EndpointTable | None) -> dict[str, tuple[int, int | None]]:
-    probe = EndpointsGoOn(Tables(*tables), earlier)
+    probe = ResumedEndpoints(Tables(*tables), earlier)
     found = None
     for _ in tables:
         found = probe.read().endpoints
@@ -63,11 +63,11 @@ def test_what_is_not_reported_is_not_made_up() -> None:
 
 def test_how_many_there_were_and_the_busiest_first() -> None:
     earlier = table(1, endpoint("a", 1, 10), endpoint("b", 1, 90))
-    probe = EndpointsGoOn(Tables(table(2, endpoint("b", 1, 90), endpoint("c", 1, 50))), earlier)
+    probe = ResumedEndpoints(Tables(table(2, endpoint("b", 1, 90), endpoint("c", 1, 50))), earlier)
     found = probe.read().endpoints
     assert found is not None
     assert ([each.address for each in found.endpoints], found.seen) == (["b", "c", "a"], 3)
 
 
 def test_no_news_stay_no_news() -> None:
-    assert EndpointsGoOn(Tables(None), table(1)).read() == Details()
+    assert ResumedEndpoints(Tables(None), table(1)).read() == Details()

@@ -3,7 +3,6 @@
 import errno
 import marshal
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,25 @@ from msgspec import structs
 
 from joblens.agent.launcher import slot_ledger
 from joblens.agent.launcher.launcher import NOTE_BYTES
-from joblens.agent.launcher.slot_ledger import LedgerJob, SentJob, SlotLedger, jobs_begun, ledgers, read_again
+from joblens.agent.launcher.slot_ledger import (
+    LedgerJob,
+    SentJob,
+    SlotLedger,
+    ledgers,
+    reload_job,
+    started_jobs,
+)
 from joblens.agent.measuring.accounting import Accountant
 from joblens.agent.recovery.orphans import Recovery
 from joblens.agent.runtime.ownership import this_process
-from joblens.agent.slots.after_kill import left_ledgers, remove_recorded, unrecorded
+from joblens.agent.slots.after_kill import abandoned_ledgers, remove_finished_ledgers, unrecorded
 from joblens.app.wiring.drivers import SystemClock
 from joblens.model.errors import UnknownJob
 from joblens.model.jobs.job import Job, Record, Status
 from joblens.model.values.ids import new_uuid
 from joblens.model.writes import JobEnded, JobQueued, JobStarted
 from joblens.probes.host.machine_load import read_host
+from tests.unit.agent.fake_clock import FakeClock
 
 HOST = read_host()
 GONE = structs.replace(this_process(HOST), start_ticks=1)  # another process had that number
@@ -55,7 +62,7 @@ def begin(ledger: SlotLedger, job: SentJob, answer: tuple[Any, ...] | None = Non
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> SlotLedger:
-    return SlotLedger(str(tmp_path), GONE)
+    return SlotLedger(str(tmp_path), GONE, FakeClock())
 
 
 def no_record(uuid: str) -> Record | None:
@@ -63,7 +70,7 @@ def no_record(uuid: str) -> Record | None:
 
 
 def begun(ledger: SlotLedger) -> dict[str, LedgerJob]:
-    return {job.uuid: job for job in jobs_begun(ledger.path)}
+    return {job.uuid: job for job in started_jobs(ledger.path)}
 
 
 def test_jobs_that_were_begun_are_found_with_their_ends(ledger: SlotLedger) -> None:
@@ -105,7 +112,7 @@ def test_a_job_that_comes_again_keeps_its_place(ledger: SlotLedger) -> None:
 
 def test_jobs_run_without_a_ledger_where_no_file_can_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    ledger = SlotLedger(str(tmp_path / "file" / "below"), GONE)
+    ledger = SlotLedger(str(tmp_path / "file" / "below"), GONE, FakeClock())
     assert (ledger.path, ledger.add(sent())) == ("", -1)
     ledger.remove(["any"])
     ledger.close()
@@ -125,7 +132,7 @@ def test_a_full_disk_leaves_no_ledger_behind(
 ) -> None:
     files = os.listdir("/proc/self/fd")
     monkeypatch.setattr(os, "write", write)
-    ledger = SlotLedger(str(tmp_path), GONE)
+    ledger = SlotLedger(str(tmp_path), GONE, FakeClock())
     assert (ledger.path, ledger.add(sent())) == ("", -1)
     assert (ledgers(str(tmp_path)), os.listdir("/proc/self/fd")) == ([], files)
 
@@ -158,9 +165,9 @@ def test_a_ledger_whose_owner_was_killed_before_it_wrote_its_name_goes_when_it_i
 ) -> None:
     path = tmp_path / "slots-x.ledger"
     path.touch()
-    then_s = time.time() - age_s
+    then_s = FakeClock().wall_us / 1e6 - age_s
     os.utime(path, (then_s, then_s))
-    remove_recorded(str(tmp_path), HOST, lambda _: False)
+    remove_finished_ledgers(str(tmp_path), HOST, lambda _: False, FakeClock().wall_us)
     assert len(ledgers(str(tmp_path))) == left
 
 
@@ -188,7 +195,7 @@ def test_a_job_that_no_store_knows_is_recorded_as_its_launcher_began_it(
     begin(ledger, running, DONE)
     begin(ledger, unstarted, FAILED)
     begin(ledger, queued, DONE)
-    writes = unrecorded(jobs_begun(ledger.path), GONE, HOST, no_record)
+    writes = unrecorded(started_jobs(ledger.path), GONE, HOST, no_record)
     first, started, second, ended = writes
     assert (first, second) == (JobQueued(running.job), JobQueued(unstarted.job))
     assert isinstance(started, JobStarted)
@@ -202,15 +209,15 @@ def test_a_job_that_no_store_knows_is_recorded_as_its_launcher_began_it(
 def test_a_ledger_of_another_user_is_ignored(ledger: SlotLedger, tmp_path: Path) -> None:
     begin(ledger, sent(), DONE)
     os.chown(ledger.path, 65534, 65534)
-    assert left_ledgers(str(tmp_path), HOST) == {}
+    assert abandoned_ledgers(str(tmp_path), HOST) == {}
     assert begun(ledger) == {}
 
 
 def test_a_ledger_of_a_living_owner_is_not_touched(tmp_path: Path) -> None:
-    ledger = SlotLedger(str(tmp_path), this_process(HOST))
+    ledger = SlotLedger(str(tmp_path), this_process(HOST), FakeClock())
     begin(ledger, sent(), DONE)
-    assert left_ledgers(str(tmp_path), HOST) == {}
-    remove_recorded(str(tmp_path), HOST, lambda _: True)
+    assert abandoned_ledgers(str(tmp_path), HOST) == {}
+    remove_finished_ledgers(str(tmp_path), HOST, lambda _: True, 0)
     assert ledgers(str(tmp_path)) == [ledger.path]
 
 
@@ -220,7 +227,7 @@ def test_a_ledger_goes_when_all_its_jobs_are_over(
 ) -> None:
     job = sent()
     begin(ledger, job, DONE)
-    remove_recorded(str(tmp_path), HOST, is_over)
+    remove_finished_ledgers(str(tmp_path), HOST, is_over, 0)
     assert len(ledgers(str(tmp_path))) == left
     assert len(begun(ledger)) == left
 
@@ -247,8 +254,8 @@ def test_recovery_reads_each_ledger_once_and_sees_ends_that_come_later(
     assert recovery.slot_job(running.job.uuid) is not None
     writes = recovery.unrecorded(lambda question: question(NoRecords()))  # type: ignore[arg-type]
     assert len(writes) == 2 * 21
-    monkeypatch.setattr("joblens.agent.recovery.orphans.jobs_begun", pytest.fail)
-    monkeypatch.setattr("joblens.agent.slots.after_kill.jobs_begun", pytest.fail)
+    monkeypatch.setattr("joblens.agent.recovery.orphans.started_jobs", pytest.fail)
+    monkeypatch.setattr("joblens.agent.slots.after_kill.started_jobs", pytest.fail)
     assert all(recovery.slot_job(job.job.uuid) for job in ended)
     assert recovery.slot_job(new_uuid()) is None
     found = recovery.slot_job(running.job.uuid)
@@ -259,7 +266,7 @@ def test_recovery_reads_each_ledger_once_and_sees_ends_that_come_later(
     assert found is not None
     assert found.end is not None
     ledger.remove([running.job.uuid])
-    assert read_again(found) == found  # its cell has another job by now
+    assert reload_job(found) == found  # its cell has another job by now
 
 
 def test_a_report_of_another_version_is_left_alone(ledger: SlotLedger) -> None:

@@ -3,7 +3,7 @@ import signal
 import pytest
 from msgspec.structs import replace
 
-from joblens.agent.measuring.outcome import Ending, Origins, Printed, measured_outcome, verdict
+from joblens.agent.measuring.outcome import Ending, JobOutput, Origins, measured_outcome, verdict
 from joblens.engine.life.job_life import EndCause
 from joblens.model.jobs.job import NOTHING_REAPED, USAGE_NUMBERS, Attempt, Job, Owner, Record, Status, Usage
 from joblens.model.jobs.sample import Sample
@@ -76,7 +76,7 @@ def test_what_never_ran_has_used_nothing_that_anybody_knows() -> None:
     record = Record(status=Status.RUNNING, job=JOB, attempt=attempt)
     zeros = [Sample(at_us=at, elapsed_us=at, cpu_total_usec=0, io_write_bytes=0) for at in (1, 2)]
     refused = replace(ending(exited(125)), reaped=None, refusal="no such image")
-    outcome = measured_outcome(record, refused, zeros, 2, Origins(), Printed())
+    outcome = measured_outcome(record, refused, zeros, 2, Origins(), JobOutput())
     assert (outcome.status, outcome.reason) == (Status.ERROR, "not-started")
     assert [name for name in USAGE_NUMBERS if getattr(outcome.usage, name) is not None] == []
     assert outcome.usage.unknown["cpu_total_usec"] == "it was never started"
@@ -99,6 +99,6 @@ def test_the_error_of_a_failure_has_the_last_line_it_wrote(
 ) -> None:
     attempt = Attempt(started_at_us=1, owner=Owner(pid=1, start_ticks=1, boot_id="b", host="h"))
     record = Record(status=Status.RUNNING, job=JOB, attempt=attempt)
-    printed = Printed(0, len(tail), lambda: tail)
+    printed = JobOutput(0, len(tail), lambda: tail)
     outcome = measured_outcome(record, ending(wait_status, cause), [], 0, Origins(), printed)
     assert outcome.error == error

@@ -1,4 +1,4 @@
-from joblens.agent.nodes.job import merged_usage, with_tasks
+from joblens.agent.nodes.job import merge_usage, with_lower_bounds
 from joblens.model.jobs.details import NodePart
 from joblens.model.jobs.job import Usage
 
@@ -19,7 +19,7 @@ def part(node: str, usage: Usage, *, processes: int = 1, error: str = "") -> Nod
 
 def test_work_adds_up_and_memory_is_that_of_the_largest_node() -> None:
     other = Usage(cpu_total_usec=50, memory_peak_bytes=30 * MIB, processes_peak=2, network_rx_bytes=9)
-    merged = merged_usage(FIRST, [part("n2", other)])
+    merged = merge_usage(FIRST, [part("n2", other)])
     assert (merged.cpu_total_usec, merged.memory_peak_bytes, merged.processes_peak) == (150, 30 * MIB, 5)
     assert merged.sources["cpu"] == "cpu.stat; 2 nodes"
     assert merged.sources["memory_peak"] == "memory.peak; of the node that needed the most, n2, of 2"
@@ -27,7 +27,7 @@ def test_work_adds_up_and_memory_is_that_of_the_largest_node() -> None:
 
 def test_what_one_node_could_not_tell_is_a_lower_bound() -> None:
     other = Usage(cpu_total_usec=50, memory_peak_bytes=MIB, processes_peak=1, network_rx_bytes=9)
-    merged = merged_usage(FIRST, [part("n2", other)])
+    merged = merge_usage(FIRST, [part("n2", other)])
     assert merged.lower_bounds == ("context_switches_voluntary", "network_rx_bytes")
     assert merged.network_rx_bytes == 9
     assert "network_rx_bytes" not in merged.unknown
@@ -42,23 +42,23 @@ def test_a_lower_bound_of_any_node_is_one_of_all() -> None:
         context_switches_voluntary=1,
         lower_bounds=("cpu_total_usec",),
     )
-    assert merged_usage(FIRST, [part("n2", other)]).lower_bounds == ("cpu_total_usec",)
+    assert merge_usage(FIRST, [part("n2", other)]).lower_bounds == ("cpu_total_usec",)
 
 
 def test_a_node_where_nothing_ran_takes_nothing_away() -> None:
-    merged = merged_usage(FIRST, [part("n2", Usage(cpu_total_usec=0), processes=0)])
+    merged = merge_usage(FIRST, [part("n2", Usage(cpu_total_usec=0), processes=0)])
     assert merged.cpu_total_usec == 100
     assert merged.lower_bounds == ()
 
 
 def test_a_node_that_nobody_knows_anything_of_makes_every_number_a_lower_bound() -> None:
-    merged = merged_usage(FIRST, [part("n2", Usage(), processes=0, error="its agent was killed")])
+    merged = merge_usage(FIRST, [part("n2", Usage(), processes=0, error="its agent was killed")])
     assert merged.cpu_total_usec == 100
     assert {"cpu_total_usec", "memory_peak_bytes", "processes_peak"} <= set(merged.lower_bounds)
 
 
 def test_where_a_cluster_waited_for_tasks_their_calls_are_not_known_to_the_end() -> None:
     usage = Usage(cpu_total_usec=1, io_read_bytes=5, io_call_reads=2)
-    assert with_tasks(usage).lower_bounds == ("io_read_bytes", "io_call_reads")
+    assert with_lower_bounds(usage).lower_bounds == ("io_read_bytes", "io_call_reads")
     counted_by_group = Usage(cpu_total_usec=1, io_read_bytes=5, io_read_ops=1, io_call_reads=2)
-    assert with_tasks(counted_by_group).lower_bounds == ("io_call_reads",)
+    assert with_lower_bounds(counted_by_group).lower_bounds == ("io_call_reads",)

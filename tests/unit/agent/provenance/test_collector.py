@@ -3,7 +3,6 @@
 import hashlib
 import os
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,31 +13,12 @@ from joblens.agent.provenance import collector as collector_module
 from joblens.agent.provenance.collector import ProvenanceCollector
 from joblens.agent.provenance.parts import NOT_ANSWERED, TOO_MANY, ProvenanceParts
 from joblens.model.jobs.details import Provenance
-from joblens.model.jobs.job import Attempt, FileStamp, Job, Outcome, Owner, Record, RunLink, Status
-from joblens.model.values.ids import new_uuid
-from joblens.model.writes import JobStarted, ProvenanceSeen, Write
+from joblens.model.jobs.job import FileStamp, Record, RunLink, Status
+from joblens.model.writes import JobStarted, ProvenanceSeen
 from joblens.probes.host.machine_load import read_host
 from joblens.probes.provenance.program_files import CommandKind
 from tests.conftest import wait_until
-
-_ATTEMPT = Attempt(started_at_us=1, owner=Owner("here", 1, 1, "boot"))
-_OUTCOME = Outcome(status=Status.SUCCESS, ended_at_us=2, duration_s=1.0)
-
-
-class Kept:
-    """In place of a recorder: what was put."""
-
-    def __init__(self) -> None:
-        self.writes: list[Write] = []
-
-    def put(self, writes: Sequence[Write], *, can_wait: bool = False) -> int:
-        assert can_wait
-        self.writes += writes
-        return len(self.writes)
-
-    @property
-    def seen(self) -> dict[str, Provenance]:
-        return {each.digest: each.provenance for each in self.writes if isinstance(each, ProvenanceSeen)}
+from tests.unit.agent.provenance.collected import ATTEMPT, OUTCOME, Kept, ended, job
 
 
 @pytest.fixture
@@ -51,15 +31,6 @@ def collector(kept: Kept) -> Any:
     one = ProvenanceCollector(kept, read_host(), "9.9", largest_hashed=1 << 20)  # type: ignore[arg-type]
     yield one
     one.close()
-
-
-def job(*argv: str, cwd: str = "/", **more: Any) -> Job:
-    env = {"PATH": os.environ["PATH"]}
-    return Job(uuid=new_uuid(), argv=argv, created_at_us=1, cwd=cwd, env=env, **more)
-
-
-def ended(one: Job) -> Record:
-    return Record(status=Status.SUCCESS, job=one, attempt=_ATTEMPT, outcome=_OUTCOME)
 
 
 def test_jobs_of_one_kind_share_a_look(collector: ProvenanceCollector, kept: Kept) -> None:
@@ -78,11 +49,11 @@ def test_what_is_known_later_than_its_start_is_written_then(
 ) -> None:
     one = job("true")
     collector.begin(one)
-    collector.follow(one.uuid, _ATTEMPT)
+    collector.follow(one.uuid, ATTEMPT)
     wait_until(lambda: any(isinstance(each, JobStarted) for each in kept.writes), what="the attempt again")
     seen, again = kept.writes
     assert isinstance(seen, ProvenanceSeen)
-    assert again == JobStarted(one.uuid, replace(_ATTEMPT, provenance=seen.digest))
+    assert again == JobStarted(one.uuid, replace(ATTEMPT, provenance=seen.digest))
 
 
 def test_ends_wait_for_a_slow_look_once_and_go_on_with_what_is_known(
@@ -224,6 +195,6 @@ def test_words_that_a_job_of_a_workflow_names_are_not_its_outputs(
 def test_a_job_that_never_began_is_let_go(collector: ProvenanceCollector) -> None:
     one = job("true")
     collector.begin(one)
-    record = Record(status=Status.ERROR, job=one, outcome=_OUTCOME)
+    record = Record(status=Status.ERROR, job=one, outcome=OUTCOME)
     assert collector.complete(record) is record
-    assert collector._asked == {}
+    assert collector._requests == {}

@@ -22,15 +22,17 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_one_that_failed_is_not_asked_for_each_of_many_jobs(asked: Path) -> None:
-    programs = Programs(failed_s=1e6)
+    programs = Programs(failed_s=10.0, now_s=lambda: 100.0)
     assert [programs.usable(("solver",), CHECK) for _ in range(5)] == [None] * 5
     assert len(asked.read_text().splitlines()) == 1
 
 
 def test_one_that_failed_is_asked_again_after_a_while(asked: Path) -> None:
-    programs = Programs(failed_s=1e-9)
+    now_s = 100.0
+    programs = Programs(failed_s=10.0, now_s=lambda: now_s)
     assert programs.usable(("solver",), CHECK) is None
     (asked.parent / "good").touch()
+    now_s = 110.0
     found = [programs.usable(("solver",), CHECK) for _ in range(5)]
     assert found == [str(asked.parent / "solver")] * 5
     assert len(asked.read_text().splitlines()) == 2

@@ -23,7 +23,7 @@ class SlowCleanup:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.may_end = threading.Event()
         self.ended_by = ""
-        monkeypatch.setattr(lost_workers, "end_processes_left", self._end)
+        monkeypatch.setattr(lost_workers, "kill_leftover_processes", self._end)
 
     def _end(self, *_: object) -> None:
         assert self.may_end.wait(30)
@@ -36,7 +36,7 @@ def test_processes_of_a_lost_attempt_are_killed_on_another_thread(
     cleanup, loop, events = SlowCleanup(monkeypatch), Loop(), list[str]()
     one = Leftovers(str(tmp_path), HOST, loop)
     assert one.may_exist(LOST)
-    one.take_away("a", LOST, lambda: events.append("cleared"))
+    one.remove("a", LOST, lambda: events.append("cleared"))
     events.append("lease renewed")
     busy = [one.is_busy]
     cleanup.may_end.set()
@@ -52,11 +52,11 @@ def test_a_cleanup_that_fails_does_not_hold_the_job_back(
     def fail(*_: object) -> None:
         raise OSError("no such group")
 
-    monkeypatch.setattr(lost_workers, "end_processes_left", fail)
+    monkeypatch.setattr(lost_workers, "kill_leftover_processes", fail)
     loop, cleared = Loop(), list[int]()
     one = Leftovers(str(tmp_path), HOST, loop)
     for number in range(2):
-        one.take_away("a", LOST, lambda number=number: cleared.append(number))  # type: ignore[misc]
+        one.remove("a", LOST, lambda number=number: cleared.append(number))  # type: ignore[misc]
     loop.run_until(lambda: len(cleared) == 2)
 
 
@@ -68,5 +68,5 @@ def test_nothing_is_left_of_an_attempt_elsewhere(tmp_path: Path, attempt: Attemp
     loop, cleared = Loop(), list[int]()
     one = Leftovers(str(tmp_path), HOST, loop)
     assert not one.may_exist(attempt)
-    one.take_away("a", attempt, lambda: cleared.append(1))
+    one.remove("a", attempt, lambda: cleared.append(1))
     loop.run_until(lambda: bool(cleared))

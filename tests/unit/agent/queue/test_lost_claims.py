@@ -28,9 +28,9 @@ HERE = WorkerInfo(
 NO_PID = 2**22 + 1  # above the largest that the kernel gives
 
 
-def lost(workers: list[WorkerInfo], *holdings: Holding, may_judge: bool = False) -> list[str]:
+def lost(workers: list[WorkerInfo], *holdings: Holding, is_conclusive: bool = False) -> list[str]:
     ended = workers_ended_here(workers, HOST)
-    return [one.uuid for one in holdings if is_lost(one, ended, may_judge=may_judge)]
+    return [one.uuid for one in holdings if is_lost(one, ended, is_conclusive=is_conclusive)]
 
 
 def dead(**more: Any) -> WorkerInfo:
@@ -54,4 +54,4 @@ def test_what_cannot_be_seen_from_here_is_not_judged_by_its_process() -> None:
 def test_a_lease_that_ran_out_counts_only_for_who_has_had_the_store_for_long_enough() -> None:
     holdings = Holding("a", 1, "far", expired_us=1), Holding("b", 1, "far", expired_us=0)
     assert lost([], *holdings) == []
-    assert lost([], *holdings, may_judge=True) == ["a"]
+    assert lost([], *holdings, is_conclusive=True) == ["a"]

@@ -48,8 +48,8 @@ def test_all_that_was_asked_is_answered_before_the_end() -> None:
 def test_who_watches_the_store_learns_that_it_is_away() -> None:
     watch = StoreWatch(1.0, 0.5)
     for at_us in (0, 500_000, 1_000_000, 1_500_000):
-        watch.answered(at_us)
-    assert watch.may_judge
+        watch.note_answer(at_us)
+    assert watch.is_conclusive
 
     def fail(_: Deliveries) -> None:
         raise StoreError("it is away")
@@ -57,5 +57,5 @@ def test_who_watches_the_store_learns_that_it_is_away() -> None:
     client = open_client(Loop(), watch)
     client.ask(fail, lambda _: None)
     client.start()
-    wait_until(lambda: not watch.may_judge, what="the watch to hear of it")
+    wait_until(lambda: not watch.is_conclusive, what="the watch to hear of it")
     client.close()

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from joblens.agent.launcher.launcher import TOTALS, write_outcome
-from joblens.agent.launcher.slot_ledger import outcome_path, read_left_outcome
+from joblens.agent.launcher.slot_ledger import outcome_path, read_launcher_outcome
 from joblens.agent.measuring.accounting import PROCESS_TREE, Accountant
 from joblens.agent.recovery.finalization import UNKNOWN, Finalization, History, Tools
 from joblens.agent.runtime.ownership import this_process
@@ -59,13 +59,11 @@ class Gone:
             assert text.endswith("{})")
             Path(path).write_text(text.removesuffix("{})") + ascii(self.contents) + ")")
 
-    def finalize(self, *, is_within_reach: bool = True) -> tuple[Outcome, list[Write]]:
+    def finalize(self, *, has_valid_pid: bool = True) -> tuple[Outcome, list[Write]]:
         clock = SystemClock()
         tools = Tools(str(self._spool), Accountant(clock), clock, 0)
         seen = History([(0, _SEEN)], Details())
-        writes = Finalization(
-            self.record, seen, UNKNOWN, tools, None, is_within_reach=is_within_reach
-        ).writes()
+        writes = Finalization(self.record, seen, UNKNOWN, tools, None, has_valid_pid=has_valid_pid).writes()
         ended = writes[-1]
         assert isinstance(ended, JobEnded)
         return ended.outcome, writes
@@ -76,10 +74,10 @@ def gone(request: pytest.FixtureRequest, tmp_path: Path) -> Gone:
     return Gone(request.param, tmp_path)
 
 
-@pytest.mark.parametrize("is_within_reach", [True, False], ids=["same boot", "after a reboot"])
-def test_noted_counters_are_the_final_sample(gone: Gone, *, is_within_reach: bool) -> None:
+@pytest.mark.parametrize("has_valid_pid", [True, False], ids=["same boot", "after a reboot"])
+def test_noted_counters_are_the_final_sample(gone: Gone, *, has_valid_pid: bool) -> None:
     gone.leave_outcome(with_counters=True)
-    outcome, writes = gone.finalize(is_within_reach=is_within_reach)
+    outcome, writes = gone.finalize(has_valid_pid=has_valid_pid)
     usage = outcome.usage
     assert outcome.status is Status.SUCCESS
     assert usage.cpu_total_usec == gone.reading["cpu_total_usec"] - _BASE_USEC
@@ -123,7 +121,7 @@ def test_counters_that_do_not_fit_are_not_used(gone: Gone) -> None:
 def test_an_outcome_of_an_earlier_version_has_no_counters(tmp_path: Path) -> None:
     totals = (0,) * len(TOTALS)
     (tmp_path / "u.outcome").write_text(ascii((0, totals, 1, 2, "")))
-    left = read_left_outcome(str(tmp_path), "u", None)
+    left = read_launcher_outcome(str(tmp_path), "u", None)
     assert left is not None
     assert left.counters == {}
 
@@ -151,13 +149,13 @@ def test_counters_that_cannot_be_read_are_not_used(gone: Gone, text: bytes) -> N
 )
 def test_an_outcome_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "u.outcome").write_text(text)
-    assert read_left_outcome(str(tmp_path), "u", None) is None
+    assert read_launcher_outcome(str(tmp_path), "u", None) is None
 
 
 def test_more_facts_of_a_later_version_are_skipped(tmp_path: Path) -> None:
     totals = (0,) * len(TOTALS)
     (tmp_path / "u.outcome").write_text(ascii((0, totals, 1, 2, "", {"/a": b"1"}, "more")))
-    left = read_left_outcome(str(tmp_path), "u", None)
+    left = read_launcher_outcome(str(tmp_path), "u", None)
     assert left is not None
     assert (left.counters, left.slot_job) == ({"/a": b"1"}, None)
 
@@ -187,7 +185,7 @@ def test_cpu_time_of_a_tree_is_that_of_its_launcher_however_ticks_split_it(
         UNKNOWN,
         Tools(str(tmp_path), Accountant(clock), clock, 0),
         None,
-        is_within_reach=True,
+        has_valid_pid=True,
     ).writes()
     ended, taken = writes[-1], writes[0]
     assert isinstance(ended, JobEnded)

@@ -104,7 +104,7 @@ class Supervised:
             return self.hosts[0]
 
         monkeypatch.setattr(module, "SessionHost", host)
-        monkeypatch.setattr(module, "waits_here", lambda _job, _host: True)
+        monkeypatch.setattr(module, "starts_here", lambda _job, _host: True)
         context: Any = SimpleNamespace(
             loop=Calls(),
             recorder=self.store,
@@ -227,7 +227,7 @@ def test_a_store_that_does_not_answer_is_reported_once_and_asked_again(
 def test_nothing_is_started_once_it_was_asked_to_restart(make: Callable[..., Supervised]) -> None:
     one = make()
     one.poll()
-    one.supervisor._asked_to_restart(12, None)
+    one.supervisor._on_restart_signal(12, None)
     one.queue("a")
     one.poll()
     assert one.host.started == {}

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-import pytest
-
 from joblens.agent.runs.facts import JobsQuestion, RunFacts
+from tests.unit.agent.fake_clock import FakeClock
 
 
 class Facts:
@@ -23,10 +22,16 @@ class Facts:
             then(["news"])
 
 
-def question(away: int, *, may_wait: bool = True) -> tuple[JobsQuestion, Facts, list[Any]]:
+def question(
+    away: int, clock: FakeClock | None = None, *, may_wait: bool = True
+) -> tuple[JobsQuestion, Facts, list[Any]]:
     facts, result = Facts(away), list[Any]()
     asking = JobsQuestion(
-        cast(RunFacts, facts), result.extend, lambda: result.append("answered"), lambda: may_wait
+        cast(RunFacts, facts),
+        result.extend,
+        lambda: result.append("answered"),
+        lambda: may_wait,
+        clock or FakeClock(),
     )
     return asking, facts, result
 
@@ -57,13 +62,12 @@ def test_a_run_to_which_no_job_adds_others_does_not_wait_for_the_store() -> None
     assert result == ["answered"]
 
 
-def test_a_store_that_stays_away_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s = [100.0]
-    monkeypatch.setattr("joblens.agent.runs.facts.time.monotonic", lambda: now_s[0])
-    asking, facts, result = question(10_000)
+def test_a_store_that_stays_away_is_given_up_in_the_end() -> None:
+    clock = FakeClock()
+    asking, facts, result = question(10_000, clock)
     asking.ask()
     while asking.next_wake_s is not None:
-        now_s[0] = asking.next_wake_s
-        asking.wake(now_s[0])
+        clock.mono = round(asking.next_wake_s * 1e9)
+        asking.wake(asking.next_wake_s)
     assert result == ["answered"]
     assert 50 <= facts.asked <= 70

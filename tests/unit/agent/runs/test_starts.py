@@ -2,13 +2,12 @@
 
 from typing import Any, cast
 
-import pytest
-
 from joblens.agent.runs.in_flight import RunStarts
 from joblens.engine.schedule.events import StartAttempt
 from joblens.model.jobs.job import FileStamp, Requirements
 from joblens.model.runs.plan import Plan, PlannedFile
 from joblens.model.runs.workflow_spec import ExecutionSpec
+from tests.unit.agent.fake_clock import FakeClock
 from tests.unit.engine.plans import job, plan_of
 
 
@@ -28,9 +27,10 @@ class Harness:
     def __init__(self, plan: Plan) -> None:
         self.files = SlowFiles()
         self.handed: list[int] = []
-        self.starts = RunStarts(plan, cast(Any, self.files), self._hand_over)
+        self.clock = FakeClock()
+        self.starts = RunStarts(plan, cast(Any, self.files), self._submit, self.clock)
 
-    def _hand_over(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
+    def _submit(self, start: StartAttempt, stamps: tuple[FileStamp, ...]) -> None:
         self.handed.append(start.index)
 
     def add(self, *indexes: int) -> None:
@@ -45,19 +45,15 @@ def test_without_files_and_without_a_pause_a_start_is_handed_over_at_once() -> N
     assert harness.starts.next_wake_s() is None
 
 
-def test_starts_that_are_spread_come_one_after_the_other_and_can_be_taken_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now_s = 100.0
-    monkeypatch.setattr("joblens.agent.runs.in_flight.time.monotonic", lambda: now_s)
+def test_starts_that_are_spread_come_one_after_the_other_and_can_be_taken_out() -> None:
     plan = plan_of(job("a"), job("b"), job("c"), execution=ExecutionSpec(staggered_start_s=2.0))
     harness = Harness(plan)
     harness.add(0, 1, 2)
-    assert (harness.handed, harness.starts.next_wake_s()) == ([0], 102.0)
+    assert (harness.handed, harness.starts.next_wake_s()) == ([0], 7.0)
     assert harness.starts.take_out(1) is not None
     harness.starts.wake()
     assert harness.handed == [0], "its turn has not come"
-    now_s = 102.0
+    harness.clock.pass_s(2.0)
     harness.starts.wake()
     assert (harness.handed, harness.starts.next_wake_s()) == ([0, 2], None)
 

@@ -10,7 +10,7 @@ import pytest
 from joblens.agent.runtime.ownership import (
     RunLock,
     SupervisorLock,
-    alone,
+    exclusive_lock,
     remove_idle_folder,
     remove_idle_folders,
 )
@@ -22,15 +22,18 @@ def test_nobody_holds_a_lock_that_nobody_took(tmp_path: Path) -> None:
 
 
 def test_only_one_is_alone_at_a_time(tmp_path: Path) -> None:
-    with alone(str(tmp_path), "work", 0.0) as first, alone(str(tmp_path), "work", 0.02) as second:
+    with (
+        exclusive_lock(str(tmp_path), "work", 0.0) as first,
+        exclusive_lock(str(tmp_path), "work", 0.02) as second,
+    ):
         assert (first, second) == (True, False)
-    with alone(str(tmp_path), "work", 0.0) as third:
+    with exclusive_lock(str(tmp_path), "work", 0.0) as third:
         assert third
 
 
 def test_where_no_lock_can_be_made_nobody_is_alone(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with alone(str(tmp_path / "file" / "below"), "work", 0.0) as is_alone:
+    with exclusive_lock(str(tmp_path / "file" / "below"), "work", 0.0) as is_alone:
         assert not is_alone
 
 
@@ -39,7 +42,7 @@ def test_a_folder_with_nothing_but_free_locks_is_taken_away(tmp_path: Path) -> N
     lock = RunLock(str(spool), "r")
     assert lock.holder() is None
     assert not spool.exists()  # asking makes nothing
-    with alone(str(spool), "recovery", 0.0):
+    with exclusive_lock(str(spool), "recovery", 0.0):
         assert not remove_idle_folder(str(spool))
     assert lock.take()
     assert not remove_idle_folder(str(spool))

@@ -48,16 +48,16 @@ class OneJob:
         self.is_started = self.is_killed = False
 
     @property
-    def was_asked_to_stop(self) -> bool:
+    def is_stopping(self) -> bool:
         return bool(self.stops)
 
     def start(self) -> None:
         self.is_started = True
 
-    def ask_stop(self, cause: EndCause, number: int = signal.SIGTERM) -> None:
+    def request_stop(self, cause: EndCause, number: int = signal.SIGTERM) -> None:
         self.stops.append((cause, number))
 
-    def kill_now(self) -> None:
+    def kill(self) -> None:
         self.is_killed = True
 
 
@@ -90,9 +90,9 @@ def test_a_job_is_held_from_its_start_to_its_end(owner: Owner) -> None:
     one = owner.add("a")
     assert one.is_started
     assert owner.host.holds("a")
-    owner.host.outcome_known(one)
+    owner.host.handle_outcome(one)
     assert owner.host.holds("a")
-    owner.host.ended(one)
+    owner.host.handle_end(one)
     assert (owner.outcomes, owner.ends) == (["a"], [("a", "")])
     assert not owner.host.holds("a")
     assert not owner.host
@@ -146,7 +146,7 @@ def test_a_host_is_steady_while_all_its_jobs_are(owner: Owner) -> None:
 
 def test_closing_kills_what_still_runs_although_one_kill_fails(owner: Owner) -> None:
     class Stubborn(OneJob):
-        def kill_now(self) -> None:
+        def kill(self) -> None:
             raise OSError("no such process")
 
     owner.host.add(Stubborn("a"))

@@ -60,7 +60,7 @@ class Bench:
         launcher: Any = SimpleNamespace(
             pid=os.getpid(),
             socket=None,
-            give=lambda plan: self.done.append("give"),
+            set_plan=lambda plan: self.done.append("give"),
             prepare=self._prepare,
             go=lambda files: self.done.append("go"),
             receive=self._receive,
@@ -205,8 +205,8 @@ def test_the_store_knows_of_the_job_before_its_first_instruction_runs() -> None:
 def test_a_stop_that_comes_before_the_first_instruction_is_kept_for_it() -> None:
     one = bench()
     one.session.start()
-    one.session.ask_stop(EndCause.CANCELLED)
-    assert one.session.was_asked_to_stop
+    one.session.request_stop(EndCause.CANCELLED)
+    assert one.session.is_stopping
     assert "main SIGTERM" not in one.done
     one.store()
     assert one.done[-2:] == ["go", "main SIGTERM"]
@@ -307,7 +307,7 @@ def test_a_job_within_its_limit_is_left_alone() -> None:
     one.clock.pass_s(1)
     one.samplers["a (limits)"]()
     assert one.done == []
-    assert not one.session.was_asked_to_stop
+    assert not one.session.is_stopping
 
 
 def test_without_its_launcher_a_job_is_ended_and_lost() -> None:

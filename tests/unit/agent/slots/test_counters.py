@@ -155,7 +155,7 @@ class SlotMeter:
     details = None
     has_end = True
 
-    def beside(self) -> dict[str, int]:
+    def read_others(self) -> dict[str, int]:
         return {"instructions": 8}
 
     def sample(self, _reaped: ExitUsage, *, final: bool) -> Sample:
@@ -175,7 +175,7 @@ def test_an_adopted_job_has_the_peak_that_its_launcher_noted(
     clock = SystemClock()
     tools = Tools(str(group), Accountant(clock), clock, 0)
     seen = History([], Details(), SlotMeter())  # type: ignore[arg-type]
-    writes = Finalization(record, seen, UNKNOWN, tools, job, is_within_reach=True).writes()
+    writes = Finalization(record, seen, UNKNOWN, tools, job, has_valid_pid=True).writes()
     ended = writes[-1]
     assert isinstance(ended, JobEnded)
     assert ended.outcome.usage.memory_kernel_peak_bytes == (795 if is_noted else None)

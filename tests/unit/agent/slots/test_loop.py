@@ -51,7 +51,7 @@ class FakeSlot:
         ended, self.current = self.current, None
         return ended, Finished(is_clean=True)
 
-    def follow_on(self) -> SlotJob | None:
+    def next_job(self) -> SlotJob | None:
         return self._ahead.popleft() if self._ahead else None
 
     def take_back(self) -> SlotJob | None:
@@ -169,7 +169,7 @@ def test_behind_a_job_that_takes_long_none_has_to_wait(make: Callable[..., Loope
     assert one.shows()[0] == "long"
     one.loop._fill_all()
     assert set(" ".join(one.shows()).split()) | {
-        job.job.uuid for waiting in one.loop._fed.values() for job in waiting
+        job.job.uuid for waiting in one.loop._unsent.values() for job in waiting
     } == {"long", "a", "b", "c"}
 
 

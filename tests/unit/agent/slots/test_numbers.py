@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joblens.agent.measuring.readings import SlotNumbers, live_numbers, never_back
+from joblens.agent.measuring.readings import SlotNumbers, keep_monotonic, live_numbers
 from joblens.model.jobs.sample import DeviceIo
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -135,7 +135,7 @@ def test_processes_are_unknown_unless_someone_looked() -> None:
 
 def test_a_counter_does_not_go_back() -> None:
     fields = {"cpu_user_usec": 5, "faults_minor": 9, "memory_anon_bytes": 1}
-    never_back(fields, {"cpu_user_usec": 8, "faults_minor": 3, "memory_anon_bytes": 4}.get)
+    keep_monotonic(fields, {"cpu_user_usec": 8, "faults_minor": 3, "memory_anon_bytes": 4}.get)
     assert fields == {"cpu_user_usec": 8, "faults_minor": 9, "memory_anon_bytes": 1}
 
 

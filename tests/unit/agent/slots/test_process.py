@@ -19,7 +19,7 @@ def launcher(tmp_path: Path) -> Iterator[SlotProcess]:
 
 
 def give(launcher: SlotProcess, uuid: str, *argv: str, is_ahead: bool = False) -> None:
-    launcher.give_jobs([order(uuid, *argv)], has_one=is_ahead)
+    launcher.send_jobs([order(uuid, *argv)], has_one=is_ahead)
 
 
 def order(uuid: str, *argv: str) -> SlotOrder:
@@ -114,11 +114,11 @@ def test_the_job_that_is_taken_back_is_the_last_one_sent(launcher: SlotProcess, 
     give(launcher, "a", "sh", "-c", f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done")
     give(launcher, "b", "sh", "-c", "exit 2", is_ahead=True)
     give(launcher, "c", "touch", str(tmp_path / "c"), is_ahead=True)
-    assert launcher.take_permit_back()
+    assert launcher.revoke_permit()
     (tmp_path / "go").touch()
     assert [launcher.receive()[:2] for _ in range(3)] == [("done", 0), ("done", 2 << 8), ("skipped", "c")]
     assert not (tmp_path / "c").exists()
-    assert not launcher.take_permit_back()
+    assert not launcher.revoke_permit()
 
 
 def test_nothing_follows_a_job_that_was_killed(launcher: SlotProcess) -> None:
@@ -149,8 +149,8 @@ def test_jobs_that_were_sent_together_can_be_taken_back_but_the_first(
     launcher: SlotProcess, tmp_path: Path
 ) -> None:
     wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"
-    launcher.give_jobs([order(uuid, "sh", "-c", wait) for uuid in "abc"], has_one=False)
-    assert [launcher.take_permit_back() for _ in range(3)] == [True, True, False]
+    launcher.send_jobs([order(uuid, "sh", "-c", wait) for uuid in "abc"], has_one=False)
+    assert [launcher.revoke_permit() for _ in range(3)] == [True, True, False]
     (tmp_path / "go").touch()
     assert [launcher.receive()[:2] for _ in range(3)] == [("done", 0), ("skipped", "b"), ("skipped", "c")]
 

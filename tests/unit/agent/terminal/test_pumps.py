@@ -66,13 +66,13 @@ def test_while_the_target_is_full_the_source_is_left_alone(loop: Loop) -> None:
         loop.call(lambda: None)
         loop.run_once()
     assert sent < 100 * 65536  # the job is held up
-    waits = not pump.has_shown_all
+    waits = not pump.is_flushed
     got = 0
     while got < sent:
         got += len(ours.taken())
         loop.call(lambda: None)
         loop.run_once()
-    assert (waits, pump.has_shown_all) == (True, True)
+    assert (waits, pump.is_flushed) == (True, True)
     assert got == sent
     pump.close()
 
@@ -81,10 +81,10 @@ def test_the_rest_is_kept_at_once_and_shown_when_there_is_room(loop: Loop, kept:
     job, ours = Pipe(), Pipe()
     pump = OutputPump(loop, job.read, ours.write, kept)
     os.write(job.write, b"x" * 65536)
-    pump.take_rest()
+    pump.drain()
     os.write(job.write, b"y" * 65536)
     os.close(job.write)
-    pump.take_rest()
+    pump.drain()
     assert kept.size() == 65536  # the file is closed with the first end of the job
     pump.close()
 
@@ -98,7 +98,7 @@ def test_a_reader_that_is_gone_closes_the_jobs_pipe(loop: Loop) -> None:
     loop.run_once()
     with pytest.raises(BrokenPipeError):
         os.write(job.write, b"x")
-    assert pump.has_shown_all
+    assert pump.is_flushed
     pump.close()
 
 
@@ -153,7 +153,7 @@ def test_a_lone_carriage_return_at_the_end_is_kept(loop: Loop, kept: CappedFile)
     job, ours = Pipe(), Pipe()
     pump = OutputPump(loop, job.read, ours.write, kept, from_terminal=True)
     os.write(job.write, b"50%\r")
-    pump.take_rest()
+    pump.drain()
     assert Path(kept.path).read_bytes() == b"50%\r"
     pump.close()
 

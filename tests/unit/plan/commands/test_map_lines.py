@@ -99,11 +99,11 @@ def test_jobs_whose_values_do_not_tell_them_apart_are_numbered_too() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("echo {}",), "there are no values"),
+        (("echo {}",), "no values"),
         ((":::", "1"), "no command was given"),
-        (("echo {}", ":::"), "::: has nothing behind it"),
-        (("echo {}", ":::+", "1"), "nothing to go along with"),
-        (("echo {1}{2}", ":::", "1", "2", ":::+", "x"), "equally many, not 2 and 1"),
+        (("echo {}", ":::"), "::: is followed by nothing"),
+        (("echo {}", ":::+", "1"), "cannot be linked"),
+        (("echo {1}{2}", ":::", "1", "2", ":::+", "x"), "equally many values, not 2 and 1"),
     ],
 )
 def test_what_cannot_be_meant_is_reported(words: tuple[str, ...], message: str) -> None:

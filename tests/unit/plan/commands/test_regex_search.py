@@ -49,7 +49,7 @@ def test_a_pattern_with_too_many_ways_to_match_comes_to_an_end(pattern: str, nam
 
 
 def test_what_cannot_be_bounded_is_refused() -> None:
-    with pytest.raises(re.error, match="may never end"):
+    with pytest.raises(re.error, match="cannot be combined"):
         search_of(r"(a+)+\1+(b+)+$")
 
 

@@ -132,7 +132,7 @@ def test_values_of_the_right_kind_pass() -> None:
         ({"times": ["x"]}, "parameter times of s.py: must be a number, not 'x'"),
         ({"rate": None}, "parameter rate: null cannot be passed to a script"),
         ({"rate": {"a": 1}}, "parameter rate: dict cannot be passed to a script"),
-        ({"rate": float("nan")}, "parameter rate: nan is no number a script can work with"),
+        ({"rate": float("nan")}, "parameter rate: nan is not a finite number"),
         ({"name": "a\0"}, "parameter name: it contains a NUL character"),
         ({"a b": 1}, "parameter 'a b': a name has letters, digits, '_', '-' and '.', a letter first"),
     ],

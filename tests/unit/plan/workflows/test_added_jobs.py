@@ -78,7 +78,7 @@ def test_a_file_has_one_maker() -> None:
     reading = PlanExtender(plan()).read(
         [job("a", output_files=("data",)), job("b", output_files=("same",))], 0, "l"
     )
-    assert [one.message for one in reading.problems] == ["'same' is made by 'a' already"]
+    assert [one.message for one in reading.problems] == ["'same' is already made by 'a'"]
 
 
 def test_texts_of_a_batch_are_taken_as_they_are() -> None:
@@ -235,4 +235,4 @@ def test_a_container_that_cannot_be_is_refused_for_an_added_job() -> None:
     [bad] = extender.read([job("a", container={"image": "i", "volumes": ("x",)})], 0, "l").problems
     assert bad.path == ("jobs", 0, "container", "volumes")
     [wide] = extender.read([job("a", requirements=RequirementsSpec(num_nodes=2))], 0, "l").problems
-    assert "a container is on one" in wide.message
+    assert "a container runs on one" in wide.message

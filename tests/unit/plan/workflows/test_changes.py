@@ -146,9 +146,9 @@ def test_a_dataset_without_a_hash_is_never_read_and_never_changed() -> None:
 
 def test_what_needs_no_reading_is_found_out_first() -> None:
     plan = dataset_plan(HashMode.CONTENT)
-    new = {"read": "dataset 'parts' is new to it"}
+    new = {"read": "dataset 'parts' is new"}
     assert again_with(plan, None, dataset_stamp("a")) == (new, 0)
     other = {"read": "the hash mode of dataset 'parts' has changed"}
     assert again_with(plan, dataset_stamp("a"), dataset_stamp("a")) == (other, 0)
-    as_file = {"read": "dataset 'parts' is new to it"}
+    as_file = {"read": "dataset 'parts' is new"}
     assert again_with(plan, FileStamp("parts", 10, 5, "a"), dataset_stamp("a")) == (as_file, 0)

@@ -98,7 +98,7 @@ def test_mistakes_are_reported_with_their_place(container: str, message: str) ->
 
 
 def test_a_container_is_on_one_node() -> None:
-    with pytest.raises(SpecError, match="has 2 nodes, and a container is on one"):
+    with pytest.raises(SpecError, match="has 2 nodes, but a container runs on one"):
         load("{name: x, container: a, jobs: [{name: a, command: c, num_nodes: 2}]}")
 
 

@@ -22,7 +22,7 @@ def test_a_slip_in_a_name_is_reported_with_the_one_that_was_meant() -> None:
     parameters = {"lr": [0.1, 0.2], "mb": [1]}
     assert warnings_of(command="echo lr={lr} mb={mbb}", parameters=parameters) == [
         "job 't_{lr}': {mbb} in its command is not a parameter and stays unchanged; did you mean {mb}?",
-        "job 't_{lr}' uses its parameter 'mb' nowhere",
+        "job 't_{lr}' does not use its parameter 'mb'",
     ]
 
 
@@ -61,7 +61,7 @@ def test_a_shared_parameter_that_no_entry_uses_is_reported() -> None:
     spec = WorkflowSpec(name="w", jobs=(job,), parameters={"n": "1:2", "m": [1]})
     plan = make_plan(spec).plan
     assert plan is not None
-    assert loose_names(spec, plan) == ["parameter 'm' is used nowhere"]
+    assert loose_names(spec, plan) == ["parameter 'm' is unused"]
 
 
 def test_a_shared_parameter_in_the_environment_of_the_workflow_is_used() -> None:
@@ -70,7 +70,7 @@ def test_a_shared_parameter_in_the_environment_of_the_workflow_is_used() -> None
     spec = WorkflowSpec(name="w", jobs=(job,), parameters={"n": "1:2", "m": [1], "k": [2]}, env=env)
     plan = make_plan(spec).plan
     assert plan is not None
-    assert loose_names(spec, plan) == ["parameter 'k' is used nowhere"]
+    assert loose_names(spec, plan) == ["parameter 'k' is unused"]
 
 
 def test_a_shared_parameter_must_be_named_in_use_parameters() -> None:

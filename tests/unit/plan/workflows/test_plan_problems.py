@@ -51,7 +51,7 @@ ACTION = ActionSpec(
         (
             workflow(job("a", "x ${files.inputs.raw}"), files=FILES),
             ("jobs", 0, "command"),
-            "'${files.inputs.raw}' is no reference; write ${files.input.NAME} or the like",
+            "'${files.inputs.raw}' is not a valid reference; write it as ${files.input.NAME}",
         ),
         (
             workflow(job("a", input_user_data=("d",))),
@@ -78,19 +78,16 @@ ACTION = ActionSpec(
             ("actions", 0, "jobs", 0),
             "there is no job 'prepp'; did you mean 'prep'?",
         ),
-        (workflow(job("a"), job("a")), ("jobs", 1, "name"), "there are two jobs named 'a'"),
+        (workflow(job("a"), job("a")), ("jobs", 1, "name"), "duplicate job 'a'"),
         (
             workflow(job("a_{x}", parameters={"x": "1:2", "y": "1:3"})),
             ("jobs", 0, "name"),
-            (
-                "there are two jobs named 'a_1'; put every parameter into the name: {x}, {y}"
-                " (and 3 more like it from this entry)"
-            ),
+            ("duplicate job 'a_1'; use every parameter in the name: {x}, {y} (and 3 more from this entry)"),
         ),
         (
             workflow(job("a"), files=(*FILES, FILES[0])),
             ("files", 2, "name"),
-            "there are two files named 'raw'",
+            "duplicate file 'raw'",
         ),
         (
             workflow(job("a", depends_on=("b",)), job("b", depends_on=("c",)), job("c", depends_on=("a",))),
@@ -101,12 +98,12 @@ ACTION = ActionSpec(
         (
             workflow(job("a"), job("ab", depends_on_regexes=("a",))),
             ("jobs", 1, "depends_on_regexes", 0),
-            "regex 'a' finds the job 'ab' itself; anchor it with ^ or $",
+            "regex 'a' matches job 'ab' itself; anchor it with ^ or $",
         ),
         (
             workflow(job("a", depends_on_regexes=("^x$",))),
             ("jobs", 0, "depends_on_regexes", 0),
-            "regex '^x$' finds no job; names are such as 'a'",
+            "regex '^x$' matches no job; names are, for example, 'a'",
         ),
         (
             workflow(job("a", depends_on_regexes=("x(",))),
@@ -130,12 +127,12 @@ ACTION = ActionSpec(
         (
             workflow(job("a", input_files=("raw",), output_files=("raw",)), files=FILES),
             ("jobs", 0, "output_files"),
-            "job 'a' would need file 'raw', which it makes itself",
+            "job 'a' both reads and makes file 'raw'",
         ),
         (
             workflow(job("a", parameters={"x": [1, 2], "y": [1]}, parameter_mode=ParameterMode.ZIP)),
             ("jobs", 0, "parameter_mode"),
-            "parameter_mode zip needs equally many values of each: x has 2, y has 1",
+            "parameter_mode zip needs equally many values per parameter: x has 2, y has 1",
         ),
         (
             workflow(job("a_{x}", parameters={"x": "1:5:0"})),
@@ -206,7 +203,7 @@ def test_a_mistake_of_a_sweep_is_reported_once_with_how_often() -> None:
     spec = workflow(job("a_{i}", parameters={"i": "1:1000"}, depends_on=("x_{i}",)))
     assert problems(spec) == {
         ("jobs", 0, "depends_on", 0): "there is no job 'x_1'; did you mean 'a_1'?"
-        " (and 999 more like it from this entry)"
+        " (and 999 more from this entry)"
     }
 
 
@@ -234,7 +231,7 @@ def test_several_mistakes_at_one_place_are_all_reported() -> None:
     assert [problem.message.partition(";")[0] for problem in reading.problems] == [
         "'{tol}' is neither a variable nor a parameter here",
         "'{rot}' is neither a variable nor a parameter here",
-        "'${files.raw}' is no reference",
+        "'${files.raw}' is not a valid reference",
         "there is no file 'rw'",
         "there is no file 'cln'",
     ]

@@ -5,7 +5,7 @@ import pytest
 from joblens.model.errors import InputError
 from joblens.model.jobs.job import Requirements
 from joblens.runners.ray.messages import Need, NodeOffer
-from joblens.runners.ray.requirements import lack_of, need_of, read_resources, why_waiting, width_of
+from joblens.runners.ray.requirements import lack_of, need_of, read_resources, wait_reason, width_of
 
 GIB = 1 << 30
 SMALL = NodeOffer(node_id="a", cpus=4, memory_bytes=8 * GIB)
@@ -61,8 +61,8 @@ def test_resources_that_cannot_be_are_refused(text: str) -> None:
 
 def test_why_a_task_waits_says_what_it_wants_and_whether_there_is_such_a_node() -> None:
     nodes = [NodeOffer(node_id="a", cpus=4.0, memory_bytes=8 << 30)]
-    assert why_waiting(Need(cpus=4.0), nodes) == "wants 4 CPUs; no node has as much free"
+    assert wait_reason(Need(cpus=4.0), nodes) == "wants 4 CPUs; no node has as much free"
     asks = Need(memory_bytes=16 << 30, gpus=1, more=(("ssd", 1.0),))
-    assert why_waiting(asks, nodes) == "wants 1 CPU, 16.0 GiB, 1 GPU, ssd=1; no node has as much"
+    assert wait_reason(asks, nodes) == "wants 1 CPU, 16.0 GiB, 1 GPU, ssd=1; no node has as much"
     wide = Need(cpus=2.0, nodes=2)
-    assert why_waiting(wide, nodes) == "wants 2 CPUs on each of 2 nodes; fewer than 2 nodes have as much"
+    assert wait_reason(wide, nodes) == "wants 2 CPUs on each of 2 nodes; fewer than 2 nodes have as much"

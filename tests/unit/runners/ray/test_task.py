@@ -51,7 +51,7 @@ def test_a_worker_that_has_left_is_reached_again(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ray_task, "_links", {"run": ray_task._Link(ours)})
     monkeypatch.setattr(ray_task, "_for_node", lambda *_: None)
     monkeypatch.setattr(ray_task, "reach_worker", lambda *_: fresh)
-    carrier = object.__new__(ray_task._Carrier)
+    carrier = object.__new__(ray_task._JobTask)
     carrier._task_input, carrier._node_id, carrier._task_id, carrier._gpus = task_input, "node", "task", None
     words = carrier.words()
     assert isinstance(next(words), Begun)

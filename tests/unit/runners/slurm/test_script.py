@@ -8,8 +8,8 @@ from joblens.model.jobs.job import Status
 from joblens.runners.slurm.allocations import (
     allocation_state,
     ending_of,
-    is_for_good,
     is_mistake,
+    is_permanent,
     state_in_notice,
 )
 from joblens.runners.slurm.orders import allocation_name, array_name, batch_script, job_name, natural
@@ -70,7 +70,7 @@ def test_an_allocation_that_jobs_share_is_called_after_its_workflow_and_schedule
     ],
 )
 def test_what_sbatch_would_say_again_is_final_and_the_rest_is_not(complaint: str, is_final: bool) -> None:
-    assert is_for_good(complaint) is is_final
+    assert is_permanent(complaint) is is_final
 
 
 @pytest.mark.parametrize(

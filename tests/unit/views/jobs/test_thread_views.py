@@ -52,7 +52,7 @@ def test_time_after_the_last_look_makes_the_sum_a_lower_bound() -> None:
 
 def test_threads_that_were_all_seen_are_reported_as_they_are() -> None:
     text = "\n".join(render_part("threads", _look(_threads(cpu_usec=2 * _SECOND), cpu_usec=2_004_000)))
-    assert "Threads (29 seen)" in text
+    assert "Threads (29 sampled)" in text
     assert "≥" not in text
     assert "of the job's" not in text
 

@@ -47,7 +47,7 @@ def test_why_co2_is_not_known_is_reported_where_energy_is(energy: int | None, is
 def test_who_has_set_a_grid_factor_learns_why_there_is_no_co2() -> None:
     usage = with_co2(Usage(unknown={"energy_package_uj": "no RAPL"}), 380)
     text = "\n".join(render_usage(usage, 1.0, 120, PLAIN))
-    assert "unknown: CO2 (the energy it used is not known)" in text
+    assert "unknown: CO2 (its energy is unknown)" in text
 
 
 def test_every_number_of_a_usage_has_a_line() -> None:
