@@ -4,7 +4,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= 4
+# More than there are cores: most tests wait for processes.
+WORKERS ?= 6
 # Tests for a GPU or another system are skipped here; more skips mean that something is missing.
 MAX_SKIPS ?= 15
 
@@ -87,4 +88,6 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@scripts/crate-validator $(VENV)
 	@scripts/check-web $(VENV) --install
 	@$(BIN)/python -m compileall -q src
+	@echo "Compiling the tests, which each test process would do by itself"
+	@$(BIN)/python -m pytest --collect-only -qq > /dev/null || true
 	@touch $@ $(VENV)/.base

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from tests.fork_server import ForkServer
-from tests.limits import pytest_addoption, pytest_sessionfinish, time_limit
+from tests.limits import IS_THOROUGH, pytest_addoption, pytest_sessionfinish, time_limit
 from tests.servers import (
     own_postgres,
     own_rabbitmq,
@@ -48,7 +48,7 @@ __all__ = [
 ]  # fixtures and hooks for every folder of tests
 
 # The machine may be busy: how long one example takes says nothing about the code.
-hypothesis.settings.register_profile("joblens", deadline=None)
+hypothesis.settings.register_profile("joblens", deadline=None, max_examples=100 if IS_THOROUGH else 40)
 hypothesis.settings.load_profile("joblens")
 
 

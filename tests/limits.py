@@ -1,11 +1,14 @@
 """Limits of a test run: how long one test may take, and how many tests may be skipped."""
 
+import os
 import signal
 from collections.abc import Iterator
 from types import FrameType
 
 import pytest
 
+# Fewer examples and kills are enough for each run; TESTS_THOROUGH=1 takes as many as find rare mistakes.
+IS_THOROUGH = os.environ.get("TESTS_THOROUGH", "") not in ("", "0")
 LONGEST_S = 300.0  # the machine may be busy; a test that hangs takes longer
 
 

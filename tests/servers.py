@@ -367,12 +367,17 @@ class PostgresServer(Server):
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """Its children too: they would hold the memory that a new one asks for."""
-        children = _children_of(self.pid)
-        super().kill()
-        for child in children:
+        """Its children too: they would hold the memory that a new one asks for. It is stopped first, since
+        clients that connect again make it fork."""
+        pid = self.pid
+        with contextlib.suppress(ProcessLookupError):
+            if not is_over(pid):
+                os.kill(pid, signal.SIGSTOP)
+        children = _children_of(pid)
+        for each in (pid, *children) if pid else ():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
+                os.kill(each, signal.SIGKILL)
+        super().kill()
         deadline = time.monotonic() + _END_S
         while not all(map(is_over, children)) and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,8 +10,7 @@ from tests.conftest import RunJoblens
 from tests.integration.engines import Engine, shared_engine
 from tests.integration.run_jobs import Runner, runner
 from tests.integration.workflow_cli import WorkflowCli
-
-OBJECT_STORE_BYTES = 80 * 2**20  # of each node of Ray
+from tests.ray_head import RayCluster, ray_cluster
 
 
 @pytest.fixture
@@ -31,27 +29,10 @@ def root_run(tmp_path: Path) -> Iterator[Runner]:
 
 
 @pytest.fixture(scope="session")
-def ray_head() -> Iterator[Any]:
+def ray_head() -> Iterator[RayCluster]:
     """A Ray cluster with one node. Starting one takes longer than most tests on it."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    from ray.cluster_utils import Cluster
-
-    made = Cluster(
-        initialize_head=True,
-        head_node_args={
-            "num_cpus": 2,
-            "object_store_memory": OBJECT_STORE_BYTES,
-            "include_dashboard": False,
-            # That a node is lost shows within seconds.
-            "_system_config": {
-                "health_check_initial_delay_ms": 0,
-                "health_check_period_ms": 500,
-                "health_check_failure_threshold": 3,
-            },
-        },
-    )
-    yield made
-    made.shutdown()  # type: ignore[no-untyped-call]
+    with ray_cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -184,7 +184,7 @@ def _is_true(record: Record, name: str) -> bool:
     )
 
 
-def fault_run(folder: Path, kills: int, seed: int) -> Counts:
+def fault_run(folder: Path, kills: int, seed: int, at_a_time: int = 3) -> Counts:
     """Half of the kills for workflows and half for maps, of short and of mixed jobs in turn."""
     chance = random.Random(seed)
     total = Counts()
@@ -194,8 +194,8 @@ def fault_run(folder: Path, kills: int, seed: int) -> Counts:
         home = folder / str(number)
         home.mkdir()
         drivers = KilledDrivers(home, chance, SHORT_S if number % 2 else MIXED_S)
-        drivers.kill_workflow(3)
-        for _ in range(3):
+        drivers.kill_workflow(at_a_time)
+        for _ in range(at_a_time):
             drivers.kill_map()
         total.add(drivers.counts())
     return total

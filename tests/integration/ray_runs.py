@@ -26,10 +26,10 @@ def quick_leases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     yield
     state = os.environ.get("XDG_STATE_HOME", "")
-    wait_until(lambda: not _of_this_test(state), what="proxies and workers to leave", timeout=30)
+    wait_until(lambda: not workers_and_proxies(state), what="proxies and workers to leave", timeout=30)
 
 
-def _of_this_test(state: str) -> list[int]:
+def workers_and_proxies(state: str) -> list[int]:
     found = []
     for process in psutil.process_iter(["pid", "cmdline", "environ"]):
         words, environ = process.info["cmdline"] or (), process.info["environ"] or {}

@@ -10,19 +10,9 @@ import pytest
 
 from joblens.model.jobs.job import Record, Status
 from joblens.model.runs.run import AllocationEnded, WorkPlaced
-from tests.conftest import Finished, python_path, wait_until
-from tests.integration.workflow_cli import WorkflowCli, interrupt, local_cluster, states
+from tests.conftest import Finished, wait_until
+from tests.integration.workflow_cli import WorkflowCli
 
-ROOT = Path(__file__).parents[2]
-MIXED = """
-name: mixed
-jobs:
-  - {name: made, command: "echo hello > made.txt"}
-  - {name: read, command: "cat made.txt", depends_on: [made]}
-  - {name: limited, command: "sleep 0.05", num_cpus: 1, memory: 200m, runtime: 30s}
-  - {name: broken, command: "echo no room >&2; exit 3"}
-  - {name: never, command: "true", depends_on: [broken], cancel_on_blocking_job_failure: true}
-"""
 SLOW = """
 name: slow
 jobs:
@@ -38,30 +28,15 @@ jobs:
 @pytest.fixture(autouse=True)
 def quick_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBLENS_QUEUE_LEASE", "3s")
-    monkeypatch.setenv("PYTHONPATH", python_path(ROOT))
 
 
 def run(cli: WorkflowCli, text: str, *arguments: str, code: int = 0) -> Finished:
     return cli.call_local_cluster("run", cli.write(text), "--engine", "slurm", *arguments, code=code)
 
 
-def start(cli: WorkflowCli, *arguments: str | Path) -> "subprocess.Popen[str]":
-    return cli.adopt(
-        subprocess.Popen(
-            local_cluster(*arguments),
-            cwd=cli.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-    )
-
-
 def start_slow(cli: WorkflowCli) -> "subprocess.Popen[str]":
     """A driver of SLOW, once two of its jobs run."""
-    driver = start(cli, "run", cli.write(SLOW), "--engine", "slurm")
+    driver = cli.start_local_cluster("run", cli.write(SLOW), "--engine", "slurm")
     wait_until(lambda: len(cli.lines("ran")) == 2, what="two jobs that run")
     return driver
 
@@ -85,18 +60,6 @@ def places_of(cli: WorkflowCli) -> tuple[dict[str, tuple[str, ...]], dict[str, b
 def worker_pid(record: Record) -> int:
     assert record.attempt is not None
     return record.attempt.owner.pid
-
-
-def test_a_workflow_on_a_cluster_ends_as_it_does_here(cli: WorkflowCli) -> None:
-    here = cli.run(MIXED, code=1)
-    there = run(cli, MIXED, "--json", code=1).json
-    assert states(there) == states(here)
-    assert {row["job_name"]: row["return_code"] for row in there["results"]} == {
-        row["job_name"]: row["return_code"] for row in here["results"]
-    }
-    folder = cli.folder / "output" / "job_output" / "1_2"
-    assert (folder / "read" / "stdout.log").read_text() == "hello\n"
-    assert (folder / "broken" / "stderr.log").read_text() == "no room\n"
 
 
 def test_records_tell_where_the_cluster_has_put_the_job(cli: WorkflowCli) -> None:
@@ -177,7 +140,7 @@ jobs:
       while [ ! -e go ]; do sleep 0.02; done; echo {i} >> ran
     parameters: {i: "1:4"}
 """
-    driver = start(cli, "run", cli.write(text), "--engine", "slurm")
+    driver = cli.start_local_cluster("run", cli.write(text), "--engine", "slurm")
     wait_until(lambda: len(cli.lines("pids")) == 4, what="four jobs that run")
     wait_until(lambda: all(one.attempt is not None for one in cli.records().values()))
     worker = worker_pid(cli.records()["part_1"])
@@ -217,7 +180,7 @@ def test_a_job_that_must_not_run_twice_ends_as_lost_with_its_worker(
     cli: WorkflowCli, how: signal.Signals
 ) -> None:
     text = "name: once\njobs:\n  - {name: a, command: 'echo begun >> ran; sleep 60', retry_lost: never}\n"
-    driver = start(cli, "run", cli.write(text), "--engine", "slurm")
+    driver = cli.start_local_cluster("run", cli.write(text), "--engine", "slurm")
     wait_until(lambda: cli.lines("ran") == ["begun"], what="the job")
     wait_until(lambda: cli.records()["a"].attempt is not None, what="its record")
     os.kill(worker_pid(cli.records()["a"]), how)
@@ -245,7 +208,7 @@ def test_a_driver_that_is_killed_leaves_jobs_in_their_places_and_the_next_one_fo
     driver = start_slow(cli)
     driver.kill()
     driver.communicate()
-    resumed = start(cli, "resume", "slow")
+    resumed = cli.start_local_cluster("resume", "slow")
     (cli.folder / "go").touch()
     output, _ = resumed.communicate(timeout=60)
     assert resumed.returncode == 0, output
@@ -262,38 +225,12 @@ def test_a_worker_that_dies_while_nobody_drives_is_found_to_be_gone_by_the_next_
     driver.kill()
     driver.communicate()
     os.kill(worker_pid(cli.records()["part_1"]), signal.SIGKILL)
-    resumed = start(cli, "resume", "slow")
+    resumed = cli.start_local_cluster("resume", "slow")
     wait_until(lambda: len(cli.lines("ran")) == 3, what="it to be taken up again")
     (cli.folder / "go").touch()
     output, _ = resumed.communicate(timeout=60)
     assert resumed.returncode == 0, output
     assert cli.lines("tries_1") == ["1", "2"]
-
-
-def test_cancelling_a_run_ends_what_runs_there(cli: WorkflowCli) -> None:
-    driver = start_slow(cli)
-    cli.call("cancel", "slow", code=0)
-    driver.communicate(timeout=60)
-    assert sorted(cli.lines("ran")) == ["begin_1", "begin_2"]
-    assert [one for one in cli.results() if not one.status.is_final] == []
-
-
-def test_an_interrupt_lets_what_runs_come_to_its_end(cli: WorkflowCli) -> None:
-    driver = start_slow(cli)
-    interrupt(driver)
-    (cli.folder / "go").touch()
-    driver.communicate(timeout=60)
-    assert driver.returncode == 130
-    assert "last" not in cli.lines("ran")
-    assert {one.status for one in cli.results()} == {Status.SUCCESS}
-
-
-def test_a_job_for_which_there_is_no_gpu_anywhere_is_refused_before_anything_is_written(
-    cli: WorkflowCli, store_path: Path
-) -> None:
-    done = run(cli, "name: one\njobs:\n  - {name: a, command: 'true', num_gpus: 1}\n", code=2)
-    assert "a: needs 1 GPU, 0 available" in done.stderr
-    assert not store_path.exists()
 
 
 def test_places_in_which_nothing_begins_are_not_asked_for_for_ever(
@@ -323,8 +260,8 @@ def test_jobs_wait_for_a_cluster_that_is_away(cli: WorkflowCli, monkeypatch: pyt
     away = cli.folder / "away"
     away.touch()
     monkeypatch.setenv("JOBLENS_TEST_AWAY", str(away))
-    driver = start(
-        cli, "run", cli.write("name: one\njobs:\n  - {name: a, command: 'true'}\n"), "--engine", "slurm"
+    driver = cli.start_local_cluster(
+        "run", cli.write("name: one\njobs:\n  - {name: a, command: 'true'}\n"), "--engine", "slurm"
     )
     assert driver.stdout is not None
     for line in driver.stdout:

@@ -2,7 +2,7 @@
 
 from joblens.model.runs.run import JobCancelled
 from tests.conftest import wait_until
-from tests.integration.test_cluster_runs import quick_leases, start
+from tests.integration.test_cluster_runs import quick_leases
 from tests.integration.workflow_cli import WorkflowCli
 
 __all__ = ["quick_leases"]  # for every test here, too
@@ -16,7 +16,7 @@ jobs:
 
 
 def test_a_job_that_ended_with_its_run_runs_again_when_the_run_is_gone_on_with(cli: WorkflowCli) -> None:
-    driver = start(cli, "run", cli.write(LINGERING), "--engine", "slurm")
+    driver = cli.start_local_cluster("run", cli.write(LINGERING), "--engine", "slurm")
     wait_until(lambda: cli.lines("ran") == ["begun"], what="a job that runs")
     cli.call("cancel", "lingering", code=0)
     # Whoever drove it has let go of it by now, and of its places.

@@ -188,6 +188,11 @@ def test_a_profiler_and_a_job_monitor_tell_of_a_container_beside_the_process(
     monitor = JobMonitor(log_dir=tmp_path, interval=0.1)
     monitor.start_monitoring("t", "fenicsx", "poisson.py", container_name=name)
     wait_until(lambda: has_worked(engine.api(), container))
+    # Each looks for the container on a thread of its own.
+    wait_until(lambda: profiler.snapshot()["container_stats"], what="the profiler to find it")
+    of_the_job = monitor._active["t"].container
+    assert of_the_job is not None
+    wait_until(lambda: of_the_job.stats(of_the_job.peek()), what="the monitor to find it")
     profile = profiler.stop_profiling()
     record = monitor.stop_monitoring("t", "success")
     monitor.close()

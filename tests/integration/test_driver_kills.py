@@ -13,12 +13,14 @@ from tests.conftest import wait_until
 from tests.integration.background_jobs import open_cli
 from tests.integration.driver_kills import fault_run
 from tests.integration.run_jobs import wait_for_file
+from tests.limits import IS_THOROUGH
 
 
 @pytest.mark.slow
 def test_drivers_killed_at_random_moments_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    counts = fault_run(tmp_path, kills=12, seed=7)
-    assert counts.kills >= 12
+    at_a_time = 3 if IS_THOROUGH else 1
+    counts = fault_run(tmp_path, kills=4 * at_a_time, seed=7, at_a_time=at_a_time)
+    assert counts.kills >= 4 * at_a_time
     assert counts.errors == 0, counts
 
 

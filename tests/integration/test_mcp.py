@@ -7,19 +7,17 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.conftest import RunJoblens
 
-pytest.importorskip("mcp")
+if TYPE_CHECKING:
+    from mcp.client import Client
 
-import anyio
-from mcp.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
-
-pytestmark = pytest.mark.slow  # each answer starts a client and a server
+# Each answer starts a client and a server. The SDK is imported by the tests: it takes a second.
+pytestmark = [pytest.mark.slow, pytest.mark.needs("mcp")]
 
 READING = {
     "list_jobs",
@@ -32,8 +30,12 @@ READING = {
 }
 
 
-def with_client(step: Callable[[Client], Awaitable[Any]], tmp_path: Path, *options: str) -> Any:
+def with_client(step: Callable[["Client"], Awaitable[Any]], tmp_path: Path, *options: str) -> Any:
     """Starts `joblens mcp` and returns what `step` returns."""
+    import anyio
+    from mcp.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "joblens", "mcp", *options], env=dict(os.environ), cwd=tmp_path
     )
@@ -47,7 +49,7 @@ def with_client(step: Callable[[Client], Awaitable[Any]], tmp_path: Path, *optio
 
 
 def ask(tmp_path: Path, tool: str, *options: str, **arguments: Any) -> dict[str, Any]:
-    async def step(client: Client) -> Any:
+    async def step(client: "Client") -> Any:
         return await client.call_tool(tool, arguments)
 
     answer = with_client(step, tmp_path, *options)
@@ -57,7 +59,7 @@ def ask(tmp_path: Path, tool: str, *options: str, **arguments: Any) -> dict[str,
 
 
 def refusal(tmp_path: Path, tool: str, **arguments: Any) -> str:
-    async def step(client: Client) -> Any:
+    async def step(client: "Client") -> Any:
         return await client.call_tool(tool, arguments)
 
     answer = with_client(step, tmp_path)

@@ -15,13 +15,14 @@ from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record
 from tests.integration.background_jobs import burned
 from tests.integration.ray_cluster import cluster, ray
+from tests.ray_head import RayCluster
 
 __all__ = ["cluster"]
 _BURNT_S = 0.3
 
 
 @pytest.fixture
-def store_path(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def store_path(cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path = tmp_path / "jobs.db"
     monkeypatch.setenv("JOBLENS_STORE", str(path))
     ray.init(

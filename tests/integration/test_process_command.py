@@ -99,7 +99,7 @@ def is_waiting(place: Path, job_id: str) -> bool:
 def test_rows_come_out_and_the_job_is_in_the_history(place: Path, joblens: RunJoblens) -> None:
     recipe = write_recipe(place, [{"text_length_filter": {"min_len": 15}}, "document_deduplicator"])
     done = joblens("process", recipe, "--job-id", "monday", cwd=place, code=0)
-    assert "mine: job monday begins" in done.stdout
+    assert "mine: job monday starts" in done.stdout
     assert "61 in, 50 out" in done.stdout
     assert "1 rejected" in done.stdout
     assert [row["id"] for row in rows_of(place / "out" / "rows.jsonl")] == list(range(10, 60))
@@ -227,7 +227,7 @@ def test_a_job_that_is_complete_is_not_begun_again(place: Path, joblens: RunJobl
     assert (again["uuid"], again["rows_out"], again["runs"]) == (first["uuid"], 61, 1)
     (place / "out" / "rows.jsonl").unlink()
     output = joblens("process", "--resume", "out/monday", cwd=place, code=0).stdout
-    assert output.startswith("mine: job monday goes on\n")
+    assert output.startswith("mine: job monday resumes\n")
     assert ", run 2 (" in output
     assert " in this run\n" in output
     assert "  all 2 runs together:\n" in output
@@ -267,7 +267,7 @@ def test_a_job_that_was_ended_goes_on_to_the_same_rows(
     (place / "go").touch()
     assert joblens("show", "monday", "--json", cwd=place, code=0).json["status"] == "cancelled"
     done = joblens("process", "--resume", "monday", cwd=Path("/"), code=0)  # the history knows where it is
-    assert "job monday goes on" in done.stdout
+    assert "job monday resumes" in done.stdout
     assert [row["text"] for row in rows_of(place / "out" / "rows.jsonl")] == [
         *(f"ROW {number} OF A FEW" for number in range(60)),
         "ROW 0 OF A FEW",
@@ -290,7 +290,7 @@ def test_a_terminal_shows_how_far_it_is_and_ctrl_c_ends_it(place: Path) -> None:
         terminal.close()
     screen = SmallTerminal()
     screen.feed(terminal.screen)
-    assert screen.lines[0] == "mine: job monday begins"
+    assert screen.lines[0] == "mine: job monday starts"
     assert screen.lines[1].startswith("mine  monday  stopped in ")
     assert "  stopped by SIGINT (Ctrl-C)" in screen.lines
     assert any("joblens process --resume" in line for line in screen.lines)

@@ -4,21 +4,20 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from joblens.model.jobs.job import Code, Status
 from tests.conftest import wait_until
-from tests.integration.ray_cluster import add_node, cluster
+from tests.integration.ray_cluster import cluster
 from tests.integration.ray_runs import FAR, quick_leases
-from tests.integration.test_run_engine import CHAIN, SLOW
-from tests.integration.workflow_cli import WorkflowCli, states
+from tests.integration.test_run_engine import SLOW
+from tests.integration.workflow_cli import WorkflowCli
+from tests.ray_head import RayCluster
 
 __all__ = ["cluster", "quick_leases"]
 
@@ -29,33 +28,18 @@ jobs:
 """
 
 
-def on(cluster: Any) -> tuple[str, ...]:
+def on(cluster: RayCluster) -> tuple[str, ...]:
     return ("--engine", "ray", "--address", cluster.address)
 
 
-def start_slow(cli: WorkflowCli, cluster: Any) -> "subprocess.Popen[str]":
+def start_slow(cli: WorkflowCli, cluster: RayCluster) -> "subprocess.Popen[str]":
     driver = cli.start("run", cli.write(SLOW), *on(cluster))
     wait_until(lambda: len(cli.lines("ran")) == 2, what="two jobs that run", timeout=60)
     return driver
 
 
-def test_a_workflow_on_ray_ends_as_it_does_here(cli: WorkflowCli, cluster: Any) -> None:
-    text = CHAIN % sys.executable
-    here = cli.run(text, code=1)
-    (cli.folder / "made.txt").unlink()
-    there = cli.run(text, *on(cluster), code=1)
-    assert states(there) == states(here)
-    assert {row["job_name"]: row["return_code"] for row in there["results"]} == {
-        row["job_name"]: row["return_code"] for row in here["results"]
-    }
-    folder = cli.folder / "output" / "job_output" / "1_2"
-    assert (folder / "read" / "stdout.log").read_text() == "hello\n"
-    assert (folder / "broken" / "stderr.log").read_text() == "no room\n"
-    assert not list((cli.folder / "output").glob(".joblens-*")), "the mark is taken away"
-
-
 def test_short_jobs_share_tasks_and_each_runs_once_with_a_record_of_its_own(
-    cli: WorkflowCli, cluster: Any
+    cli: WorkflowCli, cluster: RayCluster
 ) -> None:
     cli.run(MANY, *on(cluster))
     assert Counter(cli.lines("ran")) == Counter(map(str, range(1, 151)))
@@ -68,14 +52,6 @@ def test_short_jobs_share_tasks_and_each_runs_once_with_a_record_of_its_own(
     assert all(record.outcome and record.outcome.usage.cpu_total_usec for record in records.values())
 
 
-def test_what_no_node_has_is_refused_before_anything_runs(cli: WorkflowCli, cluster: Any) -> None:
-    text = "name: big\njobs:\n  - {name: a, command: 'touch a', num_cpus: 500}\n"
-    refused = cli.call("run", cli.write(text), *on(cluster), code=2)
-    assert "a: needs 500 CPUs, 2 available" in refused.stderr
-    assert not (cli.folder / "a").exists()
-    assert not cli.store_path.exists(), "nothing was written"
-
-
 def test_a_cluster_that_is_not_there_is_reported(cli: WorkflowCli) -> None:
     refused = cli.call("run", cli.write(MANY), "--engine", "ray", "--address", "127.0.0.1:1", timeout=120)
     assert refused.code != 0
@@ -83,22 +59,8 @@ def test_a_cluster_that_is_not_there_is_reported(cli: WorkflowCli) -> None:
     assert "Traceback" not in refused.stderr
 
 
-def test_a_driver_that_is_killed_leaves_jobs_to_ray_and_the_next_one_follows_them(
-    cli: WorkflowCli, cluster: Any
-) -> None:
-    driver = start_slow(cli, cluster)
-    driver.kill()
-    driver.communicate()
-    (cli.folder / "go").touch()
-    document = cli.call("resume", "slow", "--json", code=0).json
-    assert set(states(document).values()) == {"completed"}
-    assert Counter(cli.lines("ran")) == Counter(
-        [f"{word}_{i}" for i in range(1, 5) for word in ("begin", "end")] + ["last"]
-    ), "nothing ran twice"
-
-
 def test_however_often_the_process_that_uses_ray_dies_no_job_is_given_up(
-    cli: WorkflowCli, cluster: Any
+    cli: WorkflowCli, cluster: RayCluster
 ) -> None:
     driver = start_slow(cli, cluster)
     for begun in (4, 6, 8):  # a job is given up at the third place in vain
@@ -123,21 +85,8 @@ def _proxy_of(driver: int) -> int:
     raise AssertionError("there is no cli")
 
 
-def test_cancelling_ends_what_runs_and_takes_the_rest_from_ray(cli: WorkflowCli, cluster: Any) -> None:
-    driver = start_slow(cli, cluster)
-    cli.call("cancel", "slow", code=0)
-    driver.communicate(timeout=60)
-    assert len(cli.lines("ran")) == 2
-    assert all(one.status.is_final for one in cli.results())
-    store = cli.store()
-    try:
-        assert store.backlog() == []
-    finally:
-        store.close()
-
-
 def test_what_jobs_print_where_the_runs_folder_is_not_seen_comes_home_as_it_is_printed(
-    cli: WorkflowCli, cluster: Any, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOBLENS_RAY_RESOURCES", "apart=1")
     monkeypatch.setenv("JOBLENS_RAY_WAIT_FOR_NODES", "true")
@@ -153,7 +102,7 @@ jobs:
         mark.unlink()  # as for a node that has another file system
     why = "waits at ray: wants 1 CPU, apart=1; no node has as much"
     wait_until(lambda: why in cli.call("show", "1", code=0).stdout, what="why it waits", timeout=30)
-    node = add_node(cluster, apart=1)
+    node = cluster.add_node(apart=1)
     printed = output / "job_output" / "1_1" / "a" / "stdout.log"
     wait_until(printed.exists, what="what it prints while it runs", timeout=60)
     wait_until(lambda: printed.read_text() == "first\n")
@@ -176,14 +125,14 @@ def nodes_folder() -> Path:
 
 
 def test_jobs_of_a_node_that_is_lost_run_again_elsewhere(
-    cli: WorkflowCli, cluster: Any, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOBLENS_RAY_RESOURCES", "far=1")
-    lost = add_node(cluster, far=1)
+    lost = cluster.add_node(far=1)
     driver = cli.start("run", cli.write(FAR), *on(cluster))
     wait_until(lambda: len(cli.lines("ran")) == 1, what="a job that runs there", timeout=60)
     cluster.remove_node(lost, allow_graceful=False)
-    other = add_node(cluster, far=2)
+    other = cluster.add_node(far=2)
     wait_until(lambda: len(cli.lines("ran")) >= 2, what="it to run again", timeout=60)
     (cli.folder / "go").touch()
     output, _ = driver.communicate(timeout=60)

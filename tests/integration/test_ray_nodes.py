@@ -3,13 +3,13 @@
 import os
 import shutil
 import sys
-from typing import Any
 
 import pytest
 
 from joblens.model.history import HistoryQuery
-from tests.integration.ray_cluster import add_node, cluster
+from tests.integration.ray_cluster import cluster
 from tests.integration.workflow_cli import WorkflowCli
+from tests.ray_head import RayCluster
 
 __all__ = ["cluster"]
 
@@ -31,10 +31,10 @@ jobs:
 
 
 def test_what_runs_on_the_other_node_is_in_the_record(
-    cli: WorkflowCli, cluster: Any, monkeypatch: pytest.MonkeyPatch
+    cli: WorkflowCli, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    add_node(cluster)
+    cluster.add_node()
     has_mpi = shutil.which("mpirun") is not None
     as_root = " --allow-run-as-root" if os.geteuid() == 0 else ""
     text = WIDE.replace("{mpirun}", f"mpirun{as_root}")

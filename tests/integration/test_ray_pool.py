@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,8 @@ from joblens.data.partition.resources import ResourceDetector
 from joblens.model.errors import InputError
 from joblens.model.recipes.recipe import ClusterResources, EventType, Recipe, RecipeEvent, RecipePlan
 from tests.conftest import wait_until
-from tests.integration.ray_cluster import add_node, cluster, ray
+from tests.integration.ray_cluster import cluster, ray
+from tests.ray_head import RayCluster
 
 __all__ = ["cluster"]
 
@@ -61,7 +61,7 @@ def task(name: str) -> Task:
 
 
 @pytest.fixture
-def pool(cluster: Any) -> Iterator[RayPool]:
+def pool(cluster: RayCluster) -> Iterator[RayPool]:
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     made = RayPool(2, PLAN, cluster.address, carry)
     yield made
@@ -123,8 +123,8 @@ def test_a_killed_worker_is_reported_once_and_replaced(pool: RayPool) -> None:
     assert pool.messages(0.0) == []
 
 
-def test_a_lost_machine_loses_what_ran_there(cluster: Any) -> None:
-    node = add_node(cluster)
+def test_a_lost_machine_loses_what_ran_there(cluster: RayCluster) -> None:
+    node = cluster.add_node()
     pool = RayPool(3, PLAN, cluster.address, carry)
     try:
         names = ["wait-1", "wait-2", "wait-3"]
@@ -144,7 +144,7 @@ def test_a_lost_machine_loses_what_ran_there(cluster: Any) -> None:
         pool.close()
 
 
-def test_closing_ends_what_still_runs(cluster: Any) -> None:
+def test_closing_ends_what_still_runs(cluster: RayCluster) -> None:
     pool = RayPool(1, PLAN, cluster.address, carry)
     pool.submit(task("wait"))
     pid = process_of(messages_of(pool, "wait", events=3)["wait"])
@@ -152,7 +152,7 @@ def test_closing_ends_what_still_runs(cluster: Any) -> None:
     wait_until(lambda: not os.path.exists(f"/proc/{pid}"), what="the worker's end")
 
 
-def test_the_cluster_is_seen_only_by_who_is_connected(cluster: Any) -> None:
+def test_the_cluster_is_seen_only_by_who_is_connected(cluster: RayCluster) -> None:
     assert ResourceDetector.detect_ray_cluster() is None
 
     def seen() -> ClusterResources | None:
@@ -167,7 +167,7 @@ def test_the_cluster_is_seen_only_by_who_is_connected(cluster: Any) -> None:
     assert ResourceDetector.detect_ray_cluster() is None
 
 
-def test_a_connection_of_the_program_itself_is_used_and_kept(cluster: Any) -> None:
+def test_a_connection_of_the_program_itself_is_used_and_kept(cluster: RayCluster) -> None:
     ray.init(address=cluster.address, log_to_driver=False)
     try:
         assert ResourceDetector.calculate_optimal_worker_count() == 2

@@ -14,6 +14,7 @@ from joblens.model.recipes.recipe import RecipePlan
 from tests.integration import recipe_executor as executors
 from tests.integration.ray_cluster import cluster
 from tests.integration.recipe_executor import WITH_GLOBAL
+from tests.ray_head import RayCluster
 
 __all__ = ["cluster"]
 
@@ -49,7 +50,9 @@ def local(data: Path, tmp_path_factory: pytest.TempPathFactory) -> RecipePlan:
     return job
 
 
-def on_ray(folder: Path, data: Path, cluster: Any, process: Any = WITH_GLOBAL, **keys: Any) -> RecipePlan:
+def on_ray(
+    folder: Path, data: Path, cluster: RayCluster, process: Any = WITH_GLOBAL, **keys: Any
+) -> RecipePlan:
     ray = {"executor_type": "ray_partitioned", "ray_address": cluster.address}
     return executors.plan(folder, data, process, partition=PARTS, **ray, **keys)
 
@@ -70,7 +73,7 @@ def what_happened(job: RecipePlan) -> Counter[Any]:
 
 
 def test_rows_and_events_are_those_of_the_local_executor(
-    tmp_path: Path, data: Path, cluster: Any, local: RecipePlan
+    tmp_path: Path, data: Path, cluster: RayCluster, local: RecipePlan
 ) -> None:
     job = on_ray(tmp_path, data, cluster)
     assert ended(job)[0] == 0
@@ -80,7 +83,7 @@ def test_rows_and_events_are_those_of_the_local_executor(
 
 
 def test_a_lost_worker_costs_its_partition_another_attempt_and_no_row(
-    tmp_path: Path, data: Path, cluster: Any, local: RecipePlan
+    tmp_path: Path, data: Path, cluster: RayCluster, local: RecipePlan
 ) -> None:
     flag = tmp_path / "kill"
     flag.touch()
@@ -95,7 +98,7 @@ def test_a_lost_worker_costs_its_partition_another_attempt_and_no_row(
 
 
 def test_a_killed_job_goes_on_from_its_checkpoints(
-    tmp_path: Path, data: Path, cluster: Any, local: RecipePlan
+    tmp_path: Path, data: Path, cluster: RayCluster, local: RecipePlan
 ) -> None:
     job = on_ray(tmp_path, data, cluster)
     executors.kill_after_events(job, 40)
@@ -108,7 +111,7 @@ def test_a_killed_job_goes_on_from_its_checkpoints(
             assert event.operation_idx > saved.get(event.partition_id, -1)  # type: ignore[operator]
 
 
-def test_a_stop_is_written_down_and_ends_the_work(tmp_path: Path, data: Path, cluster: Any) -> None:
+def test_a_stop_is_written_down_and_ends_the_work(tmp_path: Path, data: Path, cluster: RayCluster) -> None:
     job = on_ray(tmp_path, data, cluster)
     path = executors.folder_of(job).events
     process = executors.start(job)

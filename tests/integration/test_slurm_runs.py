@@ -1,7 +1,6 @@
 """Runs whose jobs a real Slurm of two nodes gives their places."""
 
 import datetime as dt
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -242,21 +241,6 @@ def test_cancelling_takes_waiting_jobs_out_of_slurm_and_ends_those_that_run(
     asked, _ = places(cli)
     wait_until(lambda: has_left(slurm, *(one.job_id for one in asked)))
     assert not any(line.startswith("end") for line in cli.lines("ran"))
-
-
-def test_a_driver_that_is_killed_leaves_its_jobs_and_the_next_one_follows_them(
-    slurm: SlurmServer, cli: WorkflowCli
-) -> None:
-    process = cli.start("run", cli.write(GATED % 2), *SLURM)
-    wait_until(lambda: len(cli.lines("ran")) == 2)
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=10)
-    run = cli.newest_run()
-    again = cli.start("resume", run.uuid)
-    (cli.folder / "go").touch()
-    assert ended(again) == 0
-    assert sorted(cli.lines("ran")) == ["end_1", "end_2", "part_1", "part_2"]
-    assert len(places(cli)[0]) == 2
 
 
 def test_a_job_whose_place_slurm_ends_runs_again_in_another(slurm: SlurmServer, cli: WorkflowCli) -> None:

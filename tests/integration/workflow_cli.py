@@ -14,7 +14,7 @@ from joblens.model.history import HistoryQuery
 from joblens.model.jobs.job import Record
 from joblens.model.runs.run import JobResult, Run
 from joblens.stores.sqlite import SqliteStore
-from tests.conftest import Finished, RunJoblens, wait_until
+from tests.conftest import REPOSITORY, Finished, RunJoblens, python_path, wait_until
 
 JOBLENS = [sys.executable, "-m", "joblens"]
 
@@ -22,6 +22,10 @@ JOBLENS = [sys.executable, "-m", "joblens"]
 def local_cluster(*arguments: str | Path) -> list[str]:
     """joblens with a cluster of this machine as Slurm."""
     return [sys.executable, "-m", "tests.local_backend", *map(str, arguments)]
+
+
+def local_cluster_env() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": python_path(REPOSITORY)}
 
 
 @contextmanager
@@ -65,6 +69,7 @@ class WorkflowCli:
         done = subprocess.run(
             local_cluster(*arguments),
             cwd=self.folder,
+            env=local_cluster_env(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -76,14 +81,20 @@ class WorkflowCli:
 
     def start(self, *arguments: str | Path) -> "subprocess.Popen[str]":
         """In the background of the test, alone in its process group."""
+        return self._start([*JOBLENS, *map(str, arguments)], dict(os.environ))
+
+    def start_local_cluster(self, *arguments: str | Path) -> "subprocess.Popen[str]":
+        return self._start(local_cluster(*arguments), local_cluster_env())
+
+    def _start(self, command: list[str], env: dict[str, str]) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
-            [*JOBLENS, *map(str, arguments)],
+            command,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=dict(os.environ),
+            env=env,
             start_new_session=True,
         )
         self._started.append(process)

@@ -39,16 +39,16 @@ class Globals(Struct, frozen=True, kw_only=True):
     no_color: bool = False
 
 
-def with_given(before: Globals, given: dict[str, Any]) -> Globals:
-    """Returns `before` with the options in `given`, which override it; keys are names of the option table."""
-    format_name = given["global_format"]
+def with_values(before: Globals, values: dict[str, Any]) -> Globals:
+    """Returns `before` with the options that `values` sets; keys are names of the option table."""
+    format_name = values["global_format"]
     wants_json = before.json if format_name is None else format_name == "json"
     return Globals(
-        store=given["global_store"] if given["global_store"] is not None else before.store,
-        server=given["global_server"] if given["global_server"] is not None else before.server,
-        config=given["global_config"] if given["global_config"] is not None else before.config,
-        json=given["global_json"] or wants_json,
-        no_color=given["global_no_color"] or before.no_color,
+        store=values["global_store"] if values["global_store"] is not None else before.store,
+        server=values["global_server"] if values["global_server"] is not None else before.server,
+        config=values["global_config"] if values["global_config"] is not None else before.config,
+        json=values["global_json"] or wants_json,
+        no_color=values["global_no_color"] or before.no_color,
     )
 
 
@@ -96,13 +96,13 @@ class Session:
                 f"other users of this machine can read the password in {option}; use {variable} instead"
             )
 
-    def warn_of_broker(self, given: str | None) -> None:
+    def warn_of_broker(self, broker: str | None) -> None:
         """Warns about a password in a broker URL; None: the option was not given."""
-        if given is not None:
+        if broker is not None:
             from joblens.app.queue.notifiers import broker_of
             from joblens.app.queue.worker_service import warn_of_password
 
-            warn_of_password(given, broker_of(self.settings), self.warn)
+            warn_of_password(broker, broker_of(self.settings), self.warn)
 
     @contextmanager
     def loaded_as_far_as_possible(self) -> Iterator[LoadedSettings]:
@@ -219,7 +219,7 @@ class Session:
     def own_runs(self) -> None:
         """This command drives runs over its own connection to the store: a silent server is given up as
         early as in other processes that run jobs. Call it before the store is opened."""
-        assert self._connection is None
+        assert self._drives_runs or self._connection is None
         self._drives_runs = True
 
     @property

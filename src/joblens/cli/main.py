@@ -146,8 +146,8 @@ class LazyGroup(click.Group):
 def unknown_command(name: str, ctx: click.Context) -> click.UsageError:
     import difflib
 
-    begun = [command for command in COMMANDS if name and command.startswith(name)]
-    near = begun or difflib.get_close_matches(name, COMMANDS, n=2, cutoff=0.6)
+    alike = [command for command in COMMANDS if name and command.startswith(name)]
+    near = alike or difflib.get_close_matches(name, COMMANDS, n=2, cutoff=0.6)
     meant = " or ".join(f"'joblens {word}'" for word in near)
     hint = f"did you mean {meant}?" if near else "'joblens help' lists all commands"
     return click.UsageError(f"joblens has no command '{name}'; {hint}", ctx)
@@ -164,6 +164,6 @@ def unknown_command(name: str, ctx: click.Context) -> click.UsageError:
 )
 @global_options
 @click.pass_context
-def cli(ctx: click.Context, /, **given: Any) -> None:
+def cli(ctx: click.Context, /, **values: Any) -> None:
     """Run jobs, measure exactly what each one used, record it, and suggest improvements."""
-    remember_globals(ctx, given)
+    remember_globals(ctx, values)

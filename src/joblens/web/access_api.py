@@ -116,10 +116,10 @@ def _session(call: Call) -> SessionInfo:
 
 def _tokens(call: Call) -> Tokens:
     call.principal.require_all("tokens")
-    asked: TokenPage = call.query
+    query: TokenPage = call.query
     tokens = call.store.tokens()
-    begin = next((place for place, each in enumerate(tokens, 1) if each.id == asked.after), 0)
-    page = tokens[begin : begin + asked.limit]
+    begin = next((index for index, each in enumerate(tokens, 1) if each.id == query.after), 0)
+    page = tokens[begin : begin + query.limit]
     more = begin + len(page) < len(tokens)
     return Tokens(items=tuple(map(shown_token, page)), next=page[-1].id if more else None)
 
@@ -130,15 +130,15 @@ def _token(call: Call) -> ShownToken:
 
 
 def _create(call: Call) -> ShownNewToken:
-    asked: TokenRequest = call.body
+    request: TokenRequest = call.body
     new = create_token(
         call.store,
         call.principal,
-        name=asked.name,
-        user=asked.user or call.principal.user,
-        role=asked.role,
-        scope=asked.scope,
-        lifetime_s=asked.lifetime_s,
+        name=request.name,
+        user=request.user or call.principal.user,
+        role=request.role,
+        scope=request.scope,
+        lifetime_s=request.lifetime_s,
     )
     return _shown_new(new)
 
@@ -153,12 +153,12 @@ def _revoke(call: Call) -> ShownToken:
 
 def _audit(call: Call) -> AuditPage:
     call.principal.require_all("entries of the audit log")
-    asked: AuditParameters = call.query
+    page: AuditParameters = call.query
     query = AuditQuery(
-        limit=asked.limit, before=asked.before, who=asked.who, action=asked.action, subject=asked.subject
+        limit=page.limit, before=page.before, who=page.who, action=page.action, subject=page.subject
     )
     items = tuple(call.store.audit_entries(query))
-    return AuditPage(items=items, next=items[-1].number if len(items) == asked.limit else None)
+    return AuditPage(items=items, next=items[-1].number if len(items) == page.limit else None)
 
 
 def _version(_call: Call) -> Version:

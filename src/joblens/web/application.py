@@ -10,8 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from joblens.app.metrics.scraper import MetricOptions, Scraper, compat_names
 from joblens.app.wiring.drivers import Warn
+from joblens.model.access import Role
 from joblens.model.settings import Settings
+from joblens.ports.store import QueueStore
+from joblens.views.prometheus.exposition import OPENMETRICS_TYPE, TEXT_TYPE
 from joblens.web.access_api import ENDPOINTS as ACCESS
 from joblens.web.auth import Authenticator
 from joblens.web.chart_api import ENDPOINTS as CHARTS
@@ -20,7 +24,6 @@ from joblens.web.guard import App, Guard, Limits
 from joblens.web.job_api import ENDPOINTS as JOBS
 from joblens.web.listeners import ServeOptions
 from joblens.web.machine_api import ENDPOINTS as MACHINES
-from joblens.web.metrics_api import MetricsPage
 from joblens.web.openapi import openapi_document
 from joblens.web.overview_api import ENDPOINTS as OVERVIEW
 from joblens.web.pages import Pages
@@ -36,6 +39,41 @@ _THREADS = 4
 _SLOW_THREADS = 4  # the page of a large run asks three such questions at once
 _QUERY_THREADS = 2
 _SMALLEST_COMPRESSED = 1000
+
+
+class MetricsPage:
+    """`GET /metrics` for Prometheus. Counters continue from scrape to scrape, so one scraper lives as long
+    as the server, on a thread of its own."""
+
+    def __init__(self, context: ServerContext) -> None:
+        self._context = context
+        settings = context.settings.server
+        compat = compat_names(settings.metrics_compat, "server.metrics_compat")
+        self._options = MetricOptions(job_ids=settings.metrics_job_ids, compat=compat)
+        self._stores = StoreThreads(context.settings, context.warn, 1)
+        self._scraper: Scraper | None = None
+        self._store: QueueStore | None = None
+
+    def route(self) -> Route:
+        return Route("/metrics", self._respond, methods=["GET"])
+
+    def close(self) -> None:
+        self._stores.close()
+
+    async def _respond(self, request: Request) -> Response:
+        try:
+            caller = await allowed(request, self._context, Role.READER)
+            caller.principal.require_all("metrics")
+            is_openmetrics = "application/openmetrics-text" in request.headers.get("accept", "")
+            text = await self._stores.call(lambda store: self._render(store, is_openmetrics))
+        except Exception as error:  # noqa: BLE001 - as every endpoint
+            return failed(error, request)
+        return Response(text, headers={"content-type": OPENMETRICS_TYPE if is_openmetrics else TEXT_TYPE})
+
+    def _render(self, store: QueueStore, is_openmetrics: bool) -> str:  # noqa: FBT001 - asked by the client
+        if self._scraper is None or self._store is not store:
+            self._scraper, self._store = Scraper(store, self._options), store
+        return self._scraper.render(is_openmetrics=is_openmetrics)
 
 
 class Application:

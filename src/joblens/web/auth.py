@@ -38,7 +38,7 @@ class Session(Struct, kw_only=True):
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """Who sent a request, and how that is known."""
+    """Caller of a request: identity, and the session that proved it."""
 
     principal: Principal
     session: Session | None = None
@@ -216,8 +216,8 @@ def _check_same_site(headers: dict[bytes, str], session: Session) -> None:
     """A page of another site can make a browser send a request with its cookie, but can neither read the
     CSRF token nor forge the Origin header."""
     site = headers.get(b"sec-fetch-site", "same-origin")
-    given = headers.get(b"x-csrf-token", "")
-    if site not in ("same-origin", "none") or not hmac.compare_digest(given.encode(), session.csrf.encode()):
+    token = headers.get(b"x-csrf-token", "")
+    if site not in ("same-origin", "none") or not hmac.compare_digest(token.encode(), session.csrf.encode()):
         raise AccessDenied(
             "the request does not carry the session's CSRF token",
             hint="send the value of `csrf` from GET /api/v1/session in the header X-CSRF-Token",

@@ -30,38 +30,38 @@ class CompareQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def _charts(call: Call) -> charts.JobCharts:
-    asked: SeriesQuery = call.query
+    query: SeriesQuery = call.query
     return charts.get_charts(
-        call.store, call.principal, call.path["job"], asked.begin_us, asked.end_us, asked.points
+        call.store, call.principal, call.path["job"], query.begin_us, query.end_us, query.points
     )
 
 
 def _earlier(call: Call) -> charts.EarlierRuns:
-    asked: EarlierQuery = call.query
-    return charts.get_earlier(call.store, call.principal, call.path["job"], asked.limit, asked.points)
+    query: EarlierQuery = call.query
+    return charts.get_earlier(call.store, call.principal, call.path["job"], query.limit, query.points)
 
 
 def _search(call: Call) -> LogMatches:
-    asked: SearchQuery = call.query
-    return search_log(call.store, call.principal, call.path["job"], call.path["stream"], asked)
+    query: SearchQuery = call.query
+    return search_log(call.store, call.principal, call.path["job"], call.path["stream"], query)
 
 
 def _window(call: Call) -> LogWindow:
-    asked: WindowQuery = call.query
+    query: WindowQuery = call.query
     return read_window(
         call.store,
         call.principal,
         call.path["job"],
         call.path["stream"],
-        at=asked.at,
-        part=asked.part,
-        limit=asked.limit,
+        at=query.at,
+        part=query.part,
+        limit=query.limit,
     )
 
 
 def _compare(call: Call) -> comparison.Comparison:
-    asked: CompareQuery = call.query
-    return comparison.compare(call.store, call.principal, asked.job, asked.run, asked.points)
+    query: CompareQuery = call.query
+    return comparison.compare(call.store, call.principal, query.job, query.run, query.points)
 
 
 ENDPOINTS = (

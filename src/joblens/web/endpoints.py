@@ -187,8 +187,8 @@ async def _respond(endpoint: Endpoint, server: ServerContext, request: Request) 
 def _with_etag(content: bytes, headers: Mapping[str, str], request: Request) -> Response:
     tag = f'W/"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
     named = {**headers, "etag": tag, "cache-control": "private, no-cache", "vary": "authorization, cookie"}
-    wanted = [each.strip() for each in request.headers.get("if-none-match", "").split(",")]
-    if "*" in wanted or any(each.removeprefix("W/") == tag.removeprefix("W/") for each in wanted):
+    tags = [each.strip() for each in request.headers.get("if-none-match", "").split(",")]
+    if "*" in tags or any(each.removeprefix("W/") == tag.removeprefix("W/") for each in tags):
         return Response(status_code=304, headers=named)
     return Response(content, 200, named, media_type="application/json")
 

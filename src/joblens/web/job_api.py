@@ -50,9 +50,9 @@ def _submitted(found: tuple[Record, bool]) -> Reply:
 
 
 def _series(call: Call) -> Series:
-    asked: FieldsQuery = call.query
+    query: FieldsQuery = call.query
     return jobs.get_series(
-        call.store, call.principal, call.path["job"], asked.field, asked.begin_us, asked.end_us, asked.points
+        call.store, call.principal, call.path["job"], query.field, query.begin_us, query.end_us, query.points
     )
 
 

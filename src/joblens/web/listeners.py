@@ -106,7 +106,7 @@ def inherited_sockets(environ: Mapping[str, str]) -> list[socket.socket]:
         return []
     count = environ.get("LISTEN_FDS", "0")
     number = int(count) if count.isdecimal() else 0
-    return [socket.socket(fileno=_FIRST_DESCRIPTOR + place) for place in range(number)]
+    return [socket.socket(fileno=_FIRST_DESCRIPTOR + index) for index in range(number)]
 
 
 def listen_tcp(host: str, port: int) -> socket.socket:

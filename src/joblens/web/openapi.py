@@ -150,7 +150,7 @@ def _parameters(path: str, query: type[msgspec.Struct], headers: dict[str, str])
 
 
 def _query_schema(kind: Any) -> dict[str, Any]:
-    """As a parameter: what is not given is not null."""
+    """Returns the schema of query parameters, which are absent instead of null."""
     (schema,), components = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
     return _without_null(_inlined(schema, components))
 
@@ -169,6 +169,6 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     options = schema.get("anyOf")
     if not options:
         return schema
-    kept = [each for each in options if each.get("type") != "null"]
+    types = [each for each in options if each.get("type") != "null"]
     rest = {key: value for key, value in schema.items() if key != "anyOf"}
-    return {**rest, **kept[0]} if len(kept) == 1 else {**rest, "anyOf": kept}
+    return {**rest, **types[0]} if len(types) == 1 else {**rest, "anyOf": types}

@@ -9,19 +9,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from joblens.app.dashboard.bundle import assets
+from joblens.app.dashboard.bundle import ICON, assets
 from joblens.model.errors import AccessDenied, JoblensError, SignInRequired
 from joblens.web.access_api import session_info
 from joblens.web.auth import Caller
 from joblens.web.endpoints import ServerContext, encode, failed
 from joblens.web.problems import HttpProblem
 
-# Without an icon of its own the browser would ask for one.
-_ICON = (
-    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16' fill='none' "
-    "stroke='%230b5cad' stroke-width='2.5'%3E%3Ccircle cx='7' cy='7' r='5'/%3E"
-    "%3Cpath d='M11 11l4 4'/%3E%3C/svg%3E"
-)
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>joblens</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -108,10 +102,8 @@ class Pages:
 
     async def asset(self, request: Request) -> Response:
         """The names have digests: a browser keeps them, and a new version has other names."""
-        wanted = request.path_params["name"]
-        found = next(
-            (each for each in (self._assets.script, self._assets.style) if each.name == wanted), None
-        )
+        name = request.path_params["name"]
+        found = next((each for each in (self._assets.script, self._assets.style) if each.name == name), None)
         if found is None:
             return failed(HttpProblem(404, "there is no such file", "reload the page"), request)
         headers = {"cache-control": "public, max-age=31536000, immutable", "vary": "accept-encoding"}
@@ -190,7 +182,7 @@ class Pages:
     ) -> Response:
         script = f'<script src="{self._base}/assets/{self._assets.script.name}" defer></script>\n'
         page = _PAGE.format(
-            icon=_ICON,
+            icon=ICON,
             base=self._base,
             style=self._assets.style.name,
             script=script if with_script else "",

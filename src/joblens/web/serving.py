@@ -88,9 +88,9 @@ class Serving:
         self._rpc: RpcServer | None = None
 
     def _listeners(self) -> tuple[list[socket.socket], list[socket.socket]]:
-        given = inherited_sockets(os.environ)
-        unix = [each for each in given if each.family == socket.AF_UNIX]
-        tcp = [each for each in given if each.family != socket.AF_UNIX]
+        inherited = inherited_sockets(os.environ)
+        unix = [each for each in inherited if each.family == socket.AF_UNIX]
+        tcp = [each for each in inherited if each.family != socket.AF_UNIX]
         if not tcp:
             tcp = [listen_tcp(self._options.host, self._options.port)]
         for each in tcp:

@@ -31,11 +31,11 @@ _recoveries = Recoveries()
 def _check_version(headers: Mapping[str, str]) -> None:
     """Raises IncompatibleServer for a client whose questions have another version. Only those of joblens name
     it."""
-    asked = headers.get(q.API_HEADER, str(q.API_VERSION))
-    if asked != str(q.API_VERSION):
+    version = headers.get(q.API_HEADER, str(q.API_VERSION))
+    if version != str(q.API_VERSION):
         raise IncompatibleServer(
             f"this server answers questions of version {q.API_VERSION}, and the client asks those of version "
-            f"{asked[:20]}",
+            f"{version[:20]}",
             hint=f"the server has joblens {joblens.__version__}: use the same version",
         )
 

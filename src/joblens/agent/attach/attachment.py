@@ -415,12 +415,12 @@ class Attachment:
     def _has_no_oom_kill(self) -> bool:
         """Returns whether the engine reports the end without an out-of-memory kill, within a short time."""
         ask, deadline_s = self._target.ask_container, mono_s(self._context.clock) + _ENGINE_NOTICES_S
-        with contextlib.suppress(JoblensError, OSError):
-            while ask is not None and mono_s(self._context.clock) < deadline_s:
+        while ask is not None and mono_s(self._context.clock) < deadline_s:
+            with contextlib.suppress(JoblensError, OSError):
                 info = ask()
                 if not info.is_running:
                     return not info.oom_killed
-                time.sleep(_ASK_AGAIN_S)
+            time.sleep(_ASK_AGAIN_S)
         return False
 
     def _wait_status(self) -> int | None:

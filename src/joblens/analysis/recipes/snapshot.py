@@ -34,7 +34,7 @@ class JobFacts(Struct, frozen=True, kw_only=True):
     summary: Mapping[str, Any] = {}  # job_summary.json
     checkpoint_strategy: str | None = None  # of the recipe
     has_checkpoints: bool | None = None  # on disk; None: not checked
-    can_be_gone_on_with: bool | None = None  # from its folder; None: from its checkpoints
+    is_resumable: bool | None = None  # from its folder; None: from its checkpoints
     is_disk_full: bool = False
 
 
@@ -424,6 +424,6 @@ def _is_state(path: str | None) -> bool:
 
 
 def _is_resumable(status: ProcessingStatus, facts: JobFacts, saved: int) -> bool:
-    if facts.can_be_gone_on_with and status is not ProcessingStatus.COMPLETED:
+    if facts.is_resumable and status is not ProcessingStatus.COMPLETED:
         return True
     return saved > 0 and facts.has_checkpoints is not False

@@ -75,7 +75,7 @@ class JobTools:
             outcome = record.outcome
             if outcome is None:
                 return {**_short(record), "explanation": "the job has not ended"}
-            asked = to_builtins(record.job.requirements)
+            requirements = to_builtins(record.job.requirements)
             return {
                 **_short(record),
                 "is_failure": record.status.is_failure,
@@ -83,7 +83,7 @@ class JobTools:
                 "signal": outcome.signal,
                 "error": outcome.error,
                 "findings": [finding_form(finding) for finding in outcome.findings],
-                "requested": asked,
+                "requested": requirements,
                 "cpu_total_usec": outcome.usage.cpu_total_usec,
                 "stderr_end": (outcome.stderr_tail or self._printed(record, "stderr"))[-_LONGEST_OUTPUT:],
                 "stdout_end": (outcome.stdout_tail or self._printed(record, "stdout"))[

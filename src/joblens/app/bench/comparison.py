@@ -77,8 +77,8 @@ def command_of_line(name: str, line: str, **common: Any) -> BenchCommand:
     if not line.strip():
         raise InputError(f"command {name} is empty", hint="--command 'make test'")
     argv = plain_words(line)
-    asked = {"argv": argv} if argv else {"shell": line}
-    return BenchCommand(name, Request(**asked, **common))
+    command = {"argv": argv} if argv else {"shell": line}
+    return BenchCommand(name, Request(**command, **common))
 
 
 def command_of_argv(name: str, argv: Sequence[str], **common: Any) -> BenchCommand:
@@ -216,8 +216,8 @@ class _Bench:
 
     def _widest(self) -> float | None:
         """Computed every round at first, later every tenth: with many runs it is slow."""
-        done = self._so_far.rounds
-        if done < LEAST_FOR_PRECISION or (done > 40 and done % 10):
+        rounds = self._so_far.rounds
+        if rounds < LEAST_FOR_PRECISION or (rounds > 40 and rounds % 10):
             return self._half_width
         variants = [{"name": name, "runs": runs} for name, runs in self._so_far.runs.items()]
         if len(variants) == 1:

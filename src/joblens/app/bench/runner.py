@@ -82,8 +82,8 @@ class BenchmarkRunner:
         self, results_dir: "str | os.PathLike[str] | None" = None, *, settings: Settings | None = None
     ) -> None:
         self._settings = settings or load_settings().settings
-        given = os.fspath(results_dir) if results_dir is not None else None
-        self.results_dir = os.path.abspath(given or default_results_dir(self._settings))
+        directory = os.fspath(results_dir) if results_dir is not None else None
+        self.results_dir = os.path.abspath(directory or default_results_dir(self._settings))
 
     def run_benchmark(
         self,
@@ -226,13 +226,13 @@ def check_device(device: str) -> None:
 
 def usable_devices(tool: Tool) -> tuple[list[str], dict[str, str]]:
     """Returns (devices to run on, skipped devices with the reason)."""
-    left_out = {}
+    reasons = {}
     for device in DEVICES[1:]:
         why = "" if device in tool.devices else f"{tool.name} does not support it"
         reason = missing_device(device) or why
         if reason:
-            left_out[device] = reason
-    return [device for device in DEVICES if device not in left_out], left_out
+            reasons[device] = reason
+    return [device for device in DEVICES if device not in reasons], reasons
 
 
 def _check_count(name: str, value: Any, *, least: int) -> None:

@@ -226,9 +226,9 @@ class _Crate:
         loaded = loaded_run(run, keeps_spec=True)
         spec = loaded.spec
         named = [(one.name, one.path, one.producer >= 0) for one in state.plan.files]
-        taken = {one.name for one in state.plan.files}
+        names = {one.name for one in state.plan.files}
         named += [
-            (f"{one.name} (dataset)" if one.name in taken else one.name, one.path, bool(one.producers))
+            (f"{one.name} (dataset)" if one.name in names else one.name, one.path, bool(one.producers))
             for one in state.plan.datasets
         ]
         return CrateRun(

@@ -190,10 +190,10 @@ def write_crate(output: str, contents: Mapping[str, bytes], copies: Sequence[Cop
         for target, content in contents.items():
             with into.open(target) as file:
                 file.write(content)
-        done: set[str] = set()
+        written: set[str] = set()
         for copy in copies:
-            if copy.target not in done:
-                done.add(copy.target)
+            if copy.target not in written:
+                written.add(copy.target)
                 _copy(copy, into)
 
 

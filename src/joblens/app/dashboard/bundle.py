@@ -21,6 +21,12 @@ _IMPORT = re.compile(
 )
 _EXPORT = re.compile(r"^export\s+(?:async\s+)?(?:const|let|class|function\*?)\s+(\w+)", re.MULTILINE)
 _OTHER = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
+# A page without an icon makes the browser ask for one.
+ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16' fill='none' "
+    "stroke='%230b5cad' stroke-width='2.5'%3E%3Ccircle cx='7' cy='7' r='5'/%3E"
+    "%3Cpath d='M11 11l4 4'/%3E%3C/svg%3E"
+)
 
 
 class Asset(Struct, frozen=True, kw_only=True):

@@ -200,10 +200,10 @@ def _check_inputs(plan: Plan, cwd: str, indices: frozenset[int]) -> None:
     missing = [
         [
             f"{path}, which {plan.jobs[index].name} reads"
-            for path, index in wanted.items()
+            for path, index in inputs.items()
             if not os.path.exists(os.path.join(cwd, path))
         ]
-        for wanted in (files, datasets)
+        for inputs in (files, datasets)
     ]
     if any(missing):
         kinds = [kind for kind, paths in zip(("files", "datasets"), missing, strict=True) if paths]

@@ -14,11 +14,10 @@ from joblens.agent.runtime.ownership import RunLock
 from joblens.app.clusters.engine import ClusterEngine
 from joblens.app.driving.checks import open_engine, refuse_inside_a_job
 from joblens.app.driving.detaching import detach_run
-from joblens.app.driving.driver import RunOutcome, drive
 from joblens.app.jobs.logs import OutputFollower
-from joblens.app.queue.submission import QueueRequest, make_tickets, open_queue_store
-from joblens.app.wiring.agent_context import OwnLog, current_user
-from joblens.app.wiring.drivers import Warn, logs_root, spool_dir, store_name
+from joblens.app.queue.submission import QueueRequest, make_tickets
+from joblens.app.wiring.agent_context import current_user
+from joblens.app.wiring.drivers import StoreConnection, Warn, logs_root, spool_dir, store_name
 from joblens.files.private import make_private_folder
 from joblens.model.delivery import Ticket
 from joblens.model.errors import InputError, JoblensError, StoreError, UnknownRun
@@ -34,11 +33,16 @@ _SOURCE = "joblens run --engine"  # in place of a file; each user has one such w
 
 
 def create_command_run(
-    asked: QueueRequest, options: RunOptions, settings: Settings, config: str | None, warn: Warn
+    request: QueueRequest,
+    options: RunOptions,
+    connection: StoreConnection,
+    settings: Settings,
+    config: str | None,
+    warn: Warn,
 ) -> tuple[Run, Record]:
     """Raises InputError or PlanError for what can never run there, PlacingError if the cluster does not
     answer: nothing is written then."""
-    ((job, ticket),) = make_tickets([asked], settings)
+    ((job, ticket),) = make_tickets([request], settings)
     folder = os.path.abspath(logs_root(settings))
     make_private_folder(folder)
     spec = CommandSpec(name=job.name, requirements=job.requirements, retry_lost=ticket.retry_lost)
@@ -59,10 +63,10 @@ def create_command_run(
     queue = ClusterEngine(run, plan, settings, config, warn).queue_of(plan.jobs[0])
     job, ticket = _of_run(job, ticket, run, queue, os.path.join(folder, job.uuid))
     try:
-        with closing(open_queue_store(settings, warn)) as store:
-            run = replace(run, workflow_uuid=_workflow(store).uuid)
-            store.apply([RunCreated(run), JobQueued(job), TicketMade(ticket)])
-            return store.find_run(run.uuid), store.find(job.uuid)
+        store = connection.to_write().direct()
+        run = replace(run, workflow_uuid=_workflow(store).uuid)
+        store.apply([RunCreated(run), JobQueued(job), TicketMade(ticket)])
+        return store.find_run(run.uuid), store.find(job.uuid)
     except StoreError as error:
         raise StoreError(f"the job cannot be queued: {error}", hint=error.hint) from error
 
@@ -96,7 +100,7 @@ def _workflow(store: Store) -> Workflow:
 
 
 class CommandView(NoView):
-    """Passes the job's output on, and reports why it waits."""
+    """Passes the job's output on, and reports to `say`, if any, why it waits."""
 
     def __init__(self, store: Store, output: OutputFollower, say: Callable[[str], None] | None) -> None:
         self._store = store
@@ -125,33 +129,13 @@ class CommandView(NoView):
                 self._output.copy(self._store.find(self._uuid))
 
 
-def drive_command(
-    run: Run,
-    settings: Settings,
-    store: Store,
-    output: OutputFollower,
-    *,
-    config: str | None,
-    say: Callable[[str], None] | None,
-) -> RunOutcome:
-    """`say` gets messages meanwhile; None: there are none."""
-    plan = plan_of_command(run.spec_text)
-    return drive(
-        run,
-        plan,
-        settings,
-        make_view=lambda _run, _plan, _offer: CommandView(store, output, say),
-        log=OwnLog(settings.logs),
-        config=config,
-    )
-
-
 # ---- in the background ------------------------------------------------------------------------------------
 
 
 def detach_command(
-    asked: QueueRequest,
+    request: QueueRequest,
     options: RunOptions,
+    connection: StoreConnection,
     settings: Settings,
     config: str | None,
     warn: Warn,
@@ -159,12 +143,11 @@ def detach_command(
 ) -> Record:
     """Queues the job and starts its driver. Withdraws the job if no driver can be started."""
     refuse_inside_a_job()
-    run, record = create_command_run(asked, options, settings, config, warn)
+    run, record = create_command_run(request, options, connection, settings, config, warn)
     try:
         detach_run(run, settings, config, notify)
     except JoblensError:
-        with closing(open_queue_store(settings, warn)) as store:
-            store.withdraw(record.job.uuid)
+        connection.to_write().withdraw(record.job.uuid)
         raise
     return record
 

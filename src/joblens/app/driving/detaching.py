@@ -87,9 +87,9 @@ def main() -> None:
         own_log = OwnLog(settings.logs, lambda text, level: log(f"{level}: {text}"))
         store = open_store(settings, own_log.warn, must_open=True)
         run = whole_run(store.find_run(options.run), store, settings)
-        asked = msgspec.json.decode(options.options, type=RunOptions)
-        asked = msgspec.structs.replace(asked, parameters=run.options.parameters)
-        run = msgspec.structs.replace(run, options=asked)
+        run_options = msgspec.json.decode(options.options, type=RunOptions)
+        run_options = msgspec.structs.replace(run_options, parameters=run.options.parameters)
+        run = msgspec.structs.replace(run, options=run_options)
         plan = plan_of_run(run)
         lock = RunLock(spool_dir(store_name(settings)), run.uuid)
         store.close()  # SQLite must not be used across a fork; the child opens it again

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -67,10 +68,7 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
     interrupted_by: int | None = None  # the signal
 
     def counts(self) -> dict[JobState, int]:
-        found: dict[JobState, int] = {}
-        for state in self.states:
-            found[state] = found.get(state, 0) + 1
-        return dict(sorted(found.items()))
+        return dict(sorted(Counter(self.states).items()))
 
 
 class _Past(NamedTuple):

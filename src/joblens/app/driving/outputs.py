@@ -3,11 +3,10 @@
 import contextlib
 import os
 import shutil
-from collections.abc import Callable
 
 from joblens.agent.attempts.preparation import RunSetup
 from joblens.agent.runtime.output_folders import claim_folder
-from joblens.app.jobs.epilog import apply_retention
+from joblens.app.jobs.epilog import apply_retention, warn_of_errors
 from joblens.app.wiring.agent_context import OwnLog
 from joblens.app.wiring.drivers import store_name
 from joblens.model.errors import JoblensError
@@ -51,14 +50,16 @@ def after_run(
 ) -> None:
     monitor = plan.monitor
     if setup.monitor and monitor.enabled and monitor.granularity is Granularity.TIME_SERIES:
-        _warned(lambda: _write_time_series(store, run, plan, setup.output_dir, settings, own_log), own_log)
+        warn_of_errors(
+            lambda: _write_time_series(store, run, plan, setup.output_dir, settings, own_log), own_log.warn
+        )
     if setup.monitor and monitor.enabled and monitor.generate_plots:
-        _warned(lambda: _plot(store, run, plan, setup.output_dir, settings, own_log), own_log)
+        warn_of_errors(lambda: _plot(store, run, plan, setup.output_dir, settings, own_log), own_log.warn)
     if run.options.engine == "slurm":
         _store_accounts(store, run)
     if plan.other.get("enable_ro_crate"):
-        _warned(lambda: _write_crate(store, run, setup.output_dir), own_log)
-    _warned(lambda: apply_retention(store, settings, run.created_at_us), own_log)
+        warn_of_errors(lambda: _write_crate(store, run, setup.output_dir), own_log.warn)
+    warn_of_errors(lambda: apply_retention(store, settings, run.created_at_us), own_log.warn)
 
 
 def _write_time_series(
@@ -107,10 +108,3 @@ def _store_accounts(store: Store, run: Run) -> None:
 
     with contextlib.suppress(JoblensError):
         store_accounts(store, list(records_of_run(store, run.uuid)), wait_s=_ACCOUNTS_S)
-
-
-def _warned(action: Callable[[], object], own_log: OwnLog) -> None:
-    try:
-        action()
-    except (JoblensError, OSError) as error:
-        own_log.warn(str(error))

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +15,7 @@ from joblens.analysis.runs.status import run_label
 from joblens.app.driving.checks import RunRequest
 from joblens.app.driving.requests import load_run
 from joblens.app.driving.start import Runs
-from joblens.app.runs.control import driven_by_another, refuse_unfinished_base
+from joblens.app.runs.control import driven_by_another, note_facts, refuse_unfinished_base
 from joblens.app.runs.state import JobStanding, RunState, state_of_run
 from joblens.app.wiring.agent_context import current_user
 from joblens.app.wiring.drivers import StoreConnection, spool_dir, store_name
@@ -40,13 +39,10 @@ from joblens.model.runs.run import (
     RequirementsRaised,
     Run,
     RunEnded,
-    RunEvent,
     RunFact,
     RunStatus,
 )
 from joblens.model.settings import Settings
-from joblens.model.values.ids import new_uuid
-from joblens.model.writes import RunNoted
 from joblens.plan.workflows.graph import Graph
 from joblens.plan.workflows.plan_document import with_raised
 from joblens.ports.store import Store
@@ -88,8 +84,7 @@ def reset_jobs(
         facts.insert(0, RequirementsRaised(tuple(raised), by))
     if run.status is not RunStatus.CREATED:
         facts.append(RunEnded(RunStatus.STOPPED))
-    now_us = time.time_ns() // 1000
-    store.apply([RunNoted(RunEvent(new_uuid(), run.uuid, now_us, fact)) for fact in facts])
+    note_facts(store, run, *facts)
 
 
 class JobReset(Struct, frozen=True):
@@ -119,14 +114,14 @@ def last_attempt(job: JobStanding) -> int:
 
 
 def with_dependants(state: RunState, indices: Collection[int], cancelled: Collection[int] = ()) -> list[int]:
-    """Returns the jobs and all their dependents. Jobs that are not part of this run stay so, and so do
+    """Returns the jobs and all their dependants. Jobs that are not part of this run stay so, and so do
     `cancelled` jobs, unless they are named."""
     behind = Graph(state.plan).behind(sorted(indices))
-    left_out = set(cancelled) - set(indices)
+    excluded = set(cancelled) - set(indices)
     return sorted(
         index
         for index in behind
-        if index not in left_out and state.jobs[index].state is not JobState.DISABLED
+        if index not in excluded and state.jobs[index].state is not JobState.DISABLED
     )
 
 

@@ -64,11 +64,11 @@ def unfinished_jobs(store: Store, run: Run) -> tuple[tuple[int, ...], bool]:
     """Returns the unfinished jobs, and whether resuming can do anything: one of them does not wait for a
     failed job, a dataset can be finalized now, or no job failed, so that it was an action."""
     state = state_of_run(store, run)
-    left = tuple(job.index for job in state.jobs if job.is_left)
+    unfinished = tuple(job.index for job in state.jobs if job.is_left)
     succeeded = (JobState.COMPLETED, JobState.DISABLED)
     failed = [job.index for job in state.jobs if not job.is_left and job.state not in succeeded]
-    can_resume = bool(set(left) - Graph(state.plan).behind(failed))
-    return left, can_resume or not failed or state.has_failed_datasets
+    can_resume = bool(set(unfinished) - Graph(state.plan).behind(failed))
+    return unfinished, can_resume or not failed or state.has_failed_datasets
 
 
 # ---- repeat ---------------------------------------------------------------------------------------------

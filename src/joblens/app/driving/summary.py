@@ -140,12 +140,12 @@ def notify_run(store: Store, driven: RunOutcome, line: str, warn: Callable[[str]
     }
     document = msgspec.json.encode(ending_document(store, driven))
     try:
-        done = subprocess.run(argv, input=document, env=env, timeout=_TIMEOUT_S, check=False)
+        process = subprocess.run(argv, input=document, env=env, timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         warn(f"--notify {shlex.join(argv[:1])}: {error}")
         return
-    if done.returncode != 0:
-        warn(f"--notify {shlex.join(argv[:1])} ended with exit code {done.returncode}")
+    if process.returncode != 0:
+        warn(f"--notify {shlex.join(argv[:1])} ended with exit code {process.returncode}")
 
 
 def _notify_of_command(store: Store, run: Run, argv: tuple[str, ...], warn: Callable[[str], None]) -> None:

@@ -78,8 +78,8 @@ def parameter_sources(written: Sequence[str]) -> list[Source]:
 
 
 def spec_of(name: str, jobs: Sequence[MappedJob], each: EachJob) -> LoadedSpec:
-    asked: dict[str, Any] = {"name": _GROUP}
-    asked |= {
+    requirements: dict[str, Any] = {"name": _GROUP}
+    requirements |= {
         key: value
         for key, value in (("num_cpus", each.cpus), ("memory", each.memory), ("runtime", each.timeout))
         if value is not None
@@ -87,7 +87,7 @@ def spec_of(name: str, jobs: Sequence[MappedJob], each: EachJob) -> LoadedSpec:
     document = {
         "name": name,
         "resource_monitor": {"sample_interval_seconds": 1},
-        "resource_requirements": [asked],
+        "resource_requirements": [requirements],
         "jobs": [{"name": job.name, "command": job.command, "resource_requirements": _GROUP} for job in jobs],
     }
     text = json.format(json.encode(document), indent=1).decode()

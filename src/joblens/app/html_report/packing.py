@@ -8,13 +8,10 @@ from typing import IO, Any
 
 from msgspec import json
 
+from joblens.app.dashboard.bundle import ICON
+
 _BLOCK_BYTES = 400_000  # of JSON before compression
 _LEVEL = 9
-_ICON = (
-    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16' fill='none' "
-    "stroke='%230b5cad' stroke-width='2.5'%3E%3Ccircle cx='7' cy='7' r='5'/%3E"
-    "%3Cpath d='M11 11l4 4'/%3E%3C/svg%3E"
-)
 # No request can leave the page, and nothing but this script and this style sheet takes effect.
 _POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; "
@@ -45,7 +42,7 @@ class ReportFile:
         self._counts: dict[str, int] = {}
         self._index: dict[str, list[tuple[int, int]]] = {}  # kind -> (block, its first item)
         policy = _POLICY.format(script=_digest(script), style=_digest(style))
-        head = _HEAD.format(policy=policy, version=version, icon=_ICON, style=style)
+        head = _HEAD.format(policy=policy, version=version, icon=ICON, style=style)
         self._file.write(head.encode())
 
     def add(self, kind: str, item: Any) -> int:

@@ -48,16 +48,16 @@ def print_pdf(chromium: str, report: str, output: str) -> None:
         part = os.path.join(folder, "report.pdf")
         command = [chromium, *_OPTIONS, *sandbox, f"--user-data-dir={folder}", f"--print-to-pdf={part}", url]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command, capture_output=True, timeout=_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
             )
         except subprocess.TimeoutExpired as error:
             raise PrintError(f"Chromium did not print the report within {_TIMEOUT_S}s") from error
         except OSError as error:
             raise PrintError(f"{chromium} cannot be started: {error.strerror}") from error
-        if done.returncode or not os.path.exists(part):
-            last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-            why = "".join(last)[:300] or f"exit code {done.returncode}"
+        if process.returncode or not os.path.exists(part):
+            last = process.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+            why = "".join(last)[:300] or f"exit code {process.returncode}"
             raise PrintError(
                 f"Chromium could not print the report: {why}",
                 hint="open the HTML report in a browser and print it",

@@ -195,9 +195,9 @@ class HostConnection:
 
         def write(store: Store) -> Record:
             details_writes = [] if details == Details() else [DetailsTaken(uuid, details)]
-            taken = SamplesTaken(uuid, measured.first_pending, samples)
+            batch = SamplesTaken(uuid, measured.first_pending, samples)
             with self._pending(record):
-                store.apply([taken, *details_writes, JobEnded(uuid, outcome)])
+                store.apply([batch, *details_writes, JobEnded(uuid, outcome)])
                 stored = record
                 with contextlib.suppress(JoblensError):
                     stored = store.find(uuid)

@@ -74,10 +74,10 @@ def ray_placement() -> Placement | None:
     if task is None or context.worker.mode != ray.WORKER_MODE:
         return None
     actor = context.get_actor_id()
-    asked = {name: f"{amount:g}" for name, amount in (context.get_assigned_resources() or {}).items()}
+    resources = {name: f"{amount:g}" for name, amount in (context.get_assigned_resources() or {}).items()}
     if actor is not None:
-        asked["actor"] = actor
-    return Placement(engine="ray", job_id=task, node_id=context.get_node_id(), asked=asked)
+        resources["actor"] = actor
+    return Placement(engine="ray", job_id=task, node_id=context.get_node_id(), asked=resources)
 
 
 def is_remote(thing: Any) -> bool:
@@ -234,8 +234,8 @@ class JobMonitor:
             logger.warning("Job %s was started again before it was stopped", task_id)
             self.stop_monitoring(task_id, Status.ERROR, error="started again before it was stopped")
         self._connection.open()
-        given = plain_params(params)
-        shown, secrets = redact_params(given), secret_values(given)
+        values = plain_params(params)
+        shown, secrets = redact_params(values), secret_values(values)
         job = Job(
             uuid=new_uuid(),
             argv=(),

@@ -69,7 +69,7 @@ class ResourceProfiler:
         _profilers.add(self)
 
     def _forget(self) -> None:
-        """Also called in a forked child: the measurement is the parent's."""
+        """Forgets the measurement. A forked child does too: the measurement is the parent's."""
         self._lock = threading.RLock()
         self._active: _ActiveProfile | None = None
 

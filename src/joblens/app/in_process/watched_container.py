@@ -83,7 +83,7 @@ def _connect() -> ContainerApi:
 
 
 def _form(api: ContainerApi, info: ContainerInfo) -> dict[str, Any]:
-    """Without its environment, which may have secrets."""
+    """Returns the container's facts without its environment, which may have secrets."""
     return {
         "id": info.id,
         "name": info.name,

@@ -257,9 +257,9 @@ def map_commands(  # noqa: PLR0913 - the keywords are the interface
             "commands: expected a list, not a string", hint="pass a list of commands, or use joblens.run"
         )
     width = _width(jobs)
-    asked = _requirements(cpus, memory, pids, timeout)
+    requirements = _requirements(cpus, memory, pids, timeout)
     common = Request(
-        tool=tool, tags=tags_of(tags), env=mapping_of("env", env), cwd=_path(cwd), requirements=asked
+        tool=tool, tags=tags_of(tags), env=mapping_of("env", env), cwd=_path(cwd), requirements=requirements
     )
     check_request(replace(common, argv=("the same for all",)))
     settings = _settings(store)
@@ -270,7 +270,7 @@ def map_commands(  # noqa: PLR0913 - the keywords are the interface
             argv, shell = command_of(command)
             yield prepare(replace(common, argv=argv, shell=shell), settings, here)
 
-    if asked != Requirements():
+    if requirements != Requirements():
         return _run_sessions(prepared(), settings, width)
     return _run_slots(prepared(), settings, width, common.env)
 
@@ -340,12 +340,12 @@ def _accounting(name: str | None) -> Accounting | None:
         raise InputError(f"accounting='{name}'", hint=f"one of {', '.join(Accounting)}") from None
 
 
-def _container(given: "str | Mapping[str, Any] | ContainerJob | None") -> ContainerJob | None:
-    if given is None:
+def _container(value: "str | Mapping[str, Any] | ContainerJob | None") -> ContainerJob | None:
+    if value is None:
         return None
     from joblens.app.jobs.requests import container_of
 
-    return container_of(given)
+    return container_of(value)
 
 
 def _width(jobs: Any) -> int:
@@ -367,5 +367,5 @@ def _requirements(
     )
 
 
-def _path(given: "str | os.PathLike[str] | None") -> str | None:
-    return os.fspath(given) if isinstance(given, os.PathLike) else given
+def _path(path: "str | os.PathLike[str] | None") -> str | None:
+    return os.fspath(path) if isinstance(path, os.PathLike) else path

@@ -80,12 +80,12 @@ def after_job(
 ) -> None:
     """Nothing here may change the job's outcome: failures are warnings."""
     if record.job.granularity is Granularity.TIME_SERIES and record.attempt is not None:
-        _warned(lambda: write_time_series(record, store, warn), warn)
+        warn_of_errors(lambda: write_time_series(record, store, warn), warn)
     if notice is not None:
-        _warned(lambda: notify(record, notice), warn)
+        warn_of_errors(lambda: notify(record, notice), warn)
     elif record.job.notify:
         warn(f"--notify {record.job.notify[0]} was not run: its secrets were lost when joblens was killed")
-    _warned(
+    warn_of_errors(
         lambda: apply_retention(store, settings, record.outcome.ended_at_us if record.outcome else 0), warn
     )
 
@@ -127,14 +127,16 @@ def notify(record: Record, notice: Notice) -> None:
     }
     document = msgspec.json.encode(to_history_record(record))
     try:
-        done = subprocess.run(notice.argv, input=document, env=env, cwd=notice.cwd, timeout=60, check=False)
+        process = subprocess.run(
+            notice.argv, input=document, env=env, cwd=notice.cwd, timeout=60, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JoblensError(f"--notify {program}: {error}") from error
-    if done.returncode != 0:
-        raise JoblensError(f"--notify {program} ended with exit code {done.returncode}")
+    if process.returncode != 0:
+        raise JoblensError(f"--notify {program} ended with exit code {process.returncode}")
 
 
-def _warned(action: Callable[[], object], warn: Warn) -> None:
+def warn_of_errors(action: Callable[[], object], warn: Warn) -> None:
     try:
         action()
     except (JoblensError, OSError) as error:

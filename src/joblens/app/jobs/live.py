@@ -79,7 +79,8 @@ class LiveTails:
 
 
 def _not_back(reading: Sample, last: Sample | None) -> Sample:
-    """Without groups, reaped processes are only in samples: counters must not decrease."""
+    """Returns the reading, whose counters must not decrease: without groups, reaped processes are only in
+    samples."""
     now_usec, before_usec = reading.cpu_total_usec, last.cpu_total_usec if last is not None else None
     if now_usec is None or before_usec is None or now_usec >= before_usec:
         return reading

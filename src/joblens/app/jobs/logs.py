@@ -76,17 +76,17 @@ class LogReader:
         if descriptor is None:
             return
         position = self._offset = os.fstat(descriptor).st_size
-        wanted = count
+        missing = count
         if position and os.pread(descriptor, 1, position - 1) == b"\n":
-            wanted += 1  # the last line's own end
+            missing += 1  # the last line's own end
         while count and position > 0:
             start = max(0, position - _TAIL_CHUNK)
             chunk = os.pread(descriptor, position - start, start)
             ends = [index for index, byte in enumerate(chunk) if byte == _NEWLINE]
-            if len(ends) >= wanted:
-                self._offset = start + ends[-wanted] + 1
+            if len(ends) >= missing:
+                self._offset = start + ends[-missing] + 1
                 return
-            wanted -= len(ends)
+            missing -= len(ends)
             position = self._offset = start
 
     def read_on(self) -> Iterator[bytes]:

@@ -184,16 +184,16 @@ def _cpu_list(text: str | None) -> str:
     return format_cpu_list(parse_cpu_list(text))
 
 
-def probes_of(asked: str | None, settings: Settings) -> tuple[str, ...] | None:
+def probes_of(choice: str | None, settings: Settings) -> tuple[str, ...] | None:
     """Returns the request applied to the settings; None: the default. Raises InputError."""
     configured = settings.job_metrics.probes
-    if asked is None and configured == "default":
+    if choice is None and configured == "default":
         return None
     from joblens.model.jobs.probe_choice import DEFAULT_PROBES, chosen_probes
 
     chosen = chosen_probes(configured)
-    if asked is not None:
-        chosen = chosen_probes(asked, chosen)
+    if choice is not None:
+        chosen = chosen_probes(choice, chosen)
     return None if chosen == DEFAULT_PROBES else chosen
 
 
@@ -364,18 +364,18 @@ def _default_script(argv: tuple[str, ...], shell: str | None, *, is_in_container
     return ""
 
 
-def _job_dir(asked: str | None, current: str) -> str:
-    if asked is None:
+def _job_dir(cwd: str | None, current: str) -> str:
+    if cwd is None:
         if not current:
             raise LaunchError(
                 "the current directory no longer exists", hint="cd to another directory, or give --cwd"
             )
         return current
-    if not asked or (not current and not os.path.isabs(asked)):
-        raise InputError(f"--cwd '{asked}': cannot be found", hint="give an absolute path")
-    path = os.path.normpath(os.path.join(current, asked))
+    if not cwd or (not current and not os.path.isabs(cwd)):
+        raise InputError(f"--cwd '{cwd}': cannot be found", hint="give an absolute path")
+    path = os.path.normpath(os.path.join(current, cwd))
     if not os.path.isdir(path):
-        raise InputError(f"--cwd {asked}: there is no such directory")
+        raise InputError(f"--cwd {cwd}: there is no such directory")
     return path
 
 
@@ -386,5 +386,5 @@ def _current_dir() -> str:
         return ""  # the directory was removed; only a job with another directory can start
 
 
-def _chosen(asked: Any, default: Any) -> Any:
-    return default if asked is None else asked
+def _chosen(value: Any, default: Any) -> Any:
+    return default if value is None else value

@@ -136,7 +136,7 @@ def also_in_slurm(store: Store, ident: str, found: Record) -> str:
 
 
 def _others(store: Store, ident: str, found: Record) -> list[Record]:
-    """Only recent ones: a large store is not read through for a known number."""
+    """Returns recent jobs with this id: a large store is not read through for a known number."""
     if not ident.isdecimal() or not may_be_slurm_id(ident):
         return []
     since_us = round((time.time() - _RECENT_S) * 1e6)
@@ -210,7 +210,7 @@ def _found_in_slurm(store: Store, bare: str) -> Record:
 
 
 def _note_slurm(store: Store, ident: str, found: Record, note: Note | None, *, is_to_change: bool) -> None:
-    """Only joblens numbers can be confused with Slurm's; ids that people gave take precedence."""
+    """Notes that a Slurm job has this number too. Ids that people gave take precedence."""
     if str(found.number) != ident:
         return
 

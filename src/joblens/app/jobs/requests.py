@@ -118,18 +118,18 @@ def client_env(environ: Mapping[str, str], env: Mapping[str, str], uuid: str) ->
     return {**environ, JOB_ID_VARIABLE: uuid, **client_variables(inside)}
 
 
-def container_of(given: "str | Mapping[str, Any] | ContainerJob | None") -> ContainerJob | None:
+def container_of(choice: "str | Mapping[str, Any] | ContainerJob | None") -> ContainerJob | None:
     """Accepts an image, or a dict of fields of ContainerJob, from Python programs."""
-    if given is None or isinstance(given, ContainerJob):
-        return given
-    if isinstance(given, str):
-        return ContainerJob(image=given)
-    if "image" not in given:
-        raise InputError(f"container={given!r}: expected an image, or a dict with 'image' in it")
-    unknown = [name for name in given if name not in _FIELDS]
+    if choice is None or isinstance(choice, ContainerJob):
+        return choice
+    if isinstance(choice, str):
+        return ContainerJob(image=choice)
+    if "image" not in choice:
+        raise InputError(f"container={choice!r}: expected an image, or a dict with 'image' in it")
+    unknown = [name for name in choice if name not in _FIELDS]
     if unknown:
         raise InputError(f"container: unknown key '{unknown[0]}'", hint=f"known are {', '.join(_FIELDS)}")
-    return ContainerJob(**{name: _value(name, value) for name, value in given.items()})
+    return ContainerJob(**{name: _value(name, value) for name, value in choice.items()})
 
 
 def _value(name: str, value: Any) -> Any:
@@ -330,31 +330,31 @@ def _check_env(env: Mapping[Any, Any]) -> None:
         check_exec_string(f"env {name}", value)
 
 
-def _check_requirements(asked: Requirements) -> None:
-    _check_number("cpus", asked.cpus, most=MOST_CPUS, unit="a number of CPUs")
+def _check_requirements(requirements: Requirements) -> None:
+    _check_number("cpus", requirements.cpus, most=MOST_CPUS, unit="a number of CPUs")
     _check_number(
-        "memory", asked.memory_bytes, most=_MOST_BYTES, unit="a size such as 512m or 2g", whole=True
+        "memory", requirements.memory_bytes, most=_MOST_BYTES, unit="a size such as 512m or 2g", whole=True
     )
-    _check_number("pids", asked.pids, most=_MOST_BYTES, unit="a number of processes", whole=True)
-    _check_number("timeout", asked.timeout_s, most=_FOREVER_S, unit="a time such as 90 or 1h30m")
+    _check_number("pids", requirements.pids, most=_MOST_BYTES, unit="a number of processes", whole=True)
+    _check_number("timeout", requirements.timeout_s, most=_FOREVER_S, unit="a time such as 90 or 1h30m")
 
 
 def _check_cpu_list(request: Request, text: str) -> None:
     from joblens.model.values.units import format_cpu_list, parse_cpu_list
 
     check_exec_string("cpu_list", text)
-    wanted = parse_cpu_list(text)
+    chosen = parse_cpu_list(text)
     usable = os.sched_getaffinity(0)
-    missing = [cpu for cpu in wanted if cpu not in usable]
+    missing = [cpu for cpu in chosen if cpu not in usable]
     if missing:
         raise InputError(
             f"CPU list '{text}': CPU {format_cpu_list(missing)} is not available here",
             hint=f"available: {format_cpu_list(usable)}",
         )
     cpus = request.requirements.cpus
-    if cpus is not None and cpus > len(wanted):
+    if cpus is not None and cpus > len(chosen):
         raise InputError(
-            f"CPU list '{text}': {cpus:g} CPUs were requested, but the list has {len(wanted)}",
+            f"CPU list '{text}': {cpus:g} CPUs were requested, but the list has {len(chosen)}",
             hint="give a longer list, or fewer CPUs",
         )
 
@@ -390,10 +390,10 @@ def inputs_of(request: Request, shown: Sequence[str], cwd: str, settings: Settin
     from joblens.agent.provenance.parts import expanded, named_inputs, stamp
 
     paths: dict[str, None] = {}
-    for asked in request.inputs:
-        found = expanded((asked,), cwd)
+    for name in request.inputs:
+        found = expanded((name,), cwd)
         if not found or not all(os.path.exists(remembered_path(path, cwd)) for path in found):
-            raise InputError(f"--input {asked}: there is no such file", hint=_hint(request, cwd))
+            raise InputError(f"--input {name}: there is no such file", hint=_hint(request, cwd))
         paths |= dict.fromkeys(map(as_text, found))
     stamps = [stamp(path, cwd) for path in paths]
     if is_named:

@@ -59,10 +59,10 @@ def prune(
     samples, the output (below `logs`) and the live sample files (below `live`) each fit into `max_bytes`.
     Removes private files (in `spool`) of runs that finished before `before_us`."""
     report = store.prune(before_us=before_us, max_bytes=max_bytes, dry_run=dry_run)
-    wanted = _Bounds(set(report.uuids), before_us, max_bytes)
-    old_logs = list(_surplus(store, logs, wanted, unknown_may_go=True))
+    bounds = _Bounds(set(report.uuids), before_us, max_bytes)
+    old_logs = list(_surplus(store, logs, bounds, unknown_may_go=True))
     # Another system may have its files of the same form there.
-    old_live = list(_surplus(store, live, wanted, unknown_may_go=False)) if live else []
+    old_live = list(_surplus(store, live, bounds, unknown_may_go=False)) if live else []
     run_files = list(_old_run_files(store, spool, before_us)) if spool and before_us is not None else []
     if not dry_run:
         for folder in (*old_logs, *old_live):
@@ -126,7 +126,7 @@ def _find(store: Store, uuid: str) -> Record | None:
 
 
 def _job_folders(root: str) -> Iterator[OutputFolder]:
-    """Only folders that look like ours: named by a UUID, directly below the root."""
+    """Yields folders that look like ours: named by a UUID, directly below the root."""
     try:
         entries = list(os.scandir(root))
     except FileNotFoundError:

@@ -51,7 +51,7 @@ class Address(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """As `--listen` takes it."""
+        """Returns the address as a value of `--listen`."""
         if self.path:
             return f"{_UNIX}{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -183,9 +183,9 @@ class _Bounded(socketserver.ThreadingMixIn, socketserver.TCPServer):
         return 200, OPENMETRICS_TYPE if is_openmetrics else TEXT_TYPE, text, more
 
     def _has_token(self, header: str) -> bool:
-        scheme, _, given = header.partition(" ")
+        scheme, _, token = header.partition(" ")
         return scheme.lower() == "bearer" and hmac.compare_digest(
-            given.strip().encode(), self._token.encode()
+            token.strip().encode(), self._token.encode()
         )
 
 

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from joblens import __version__
 from joblens.analysis.numbers.name_totals import Buckets, NameTotals
 from joblens.app.jobs.queries import RunningJobs, SampleTails
-from joblens.model.errors import JoblensError
+from joblens.model.errors import InputError, JoblensError
 from joblens.model.history import HistoryQuery, SortKey
 from joblens.model.jobs.details import GpuFacts
 from joblens.model.jobs.job import Record, Status
 from joblens.ports.store import Store
-from joblens.views.prometheus.compat_families import add_compat
+from joblens.views.prometheus.compat_families import COMPAT, add_compat
 from joblens.views.prometheus.exposition import Families, labels
 from joblens.views.prometheus.own_families import RunningJob, add_jobs, add_running, add_totals
 
@@ -36,6 +36,15 @@ class MetricOptions(Struct, frozen=True, kw_only=True):
     most_tags: int = 100
     most_jobs: int = 5000  # with series of their own
     host: str = ""  # only jobs of this machine; '': of all
+
+
+def compat_names(text: str, option: str) -> tuple[str, ...]:
+    """Returns the names in the value of an option. Raises InputError."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    unknown = [name for name in names if name not in COMPAT]
+    if unknown:
+        raise InputError(f"{option}: unknown name '{unknown[0]}'", hint=f"choose from {', '.join(COMPAT)}")
+    return names
 
 
 def _now_us() -> int:

@@ -146,8 +146,8 @@ def plain_notifier(
         return configured_notifier(settings)
     mine = _own_by_hand(settings, deliveries) if workers is None else workers
     plain = [worker for worker in mine if not worker.labels]
-    wanted = {queue for queue in queues if is_for_any_worker(queue)}
-    if not plain or not {queue for worker in plain for queue in worker.queues}.issuperset(wanted):
+    common = {queue for queue in queues if is_for_any_worker(queue)}
+    if not plain or not {queue for worker in plain for queue in worker.queues}.issuperset(common):
         return StartedWorker(settings, config)
     return _notifier_of(plain, settings)
 

@@ -86,12 +86,12 @@ def _finalize_locked(store: Store, recovery: "Recovery", settings: Settings, war
     from joblens.probes.host.machine_load import read_host
 
     with exclusive_lock(recovery.spool_dir, "recovery", _TIMEOUT_S) as is_alone:
-        begun = recovery.unrecorded(lambda question: question(store)) if is_alone else []
-        store.apply([write for write in begun if not isinstance(write, JobEnded)])
+        unrecorded = recovery.unrecorded(lambda question: question(store)) if is_alone else []
+        store.apply([write for write in unrecorded if not isinstance(write, JobEnded)])
         found = recovery.orphans(store.running(user=current_user()))
         if not is_alone:
             return found
-        unstarted = [write for write in begun if isinstance(write, JobEnded)]
+        unstarted = [write for write in unrecorded if isinstance(write, JobEnded)]
         ended = [record.job.uuid for record in (*found.dead, *found.never_started)]
         ended += [write.uuid for write in unstarted]
         pending = PendingEnds(recovery.spool_dir, this_process(read_host()))
@@ -106,15 +106,15 @@ def _finalize_locked(store: Store, recovery: "Recovery", settings: Settings, war
 def _finalize(found: "Orphans", store: Store, recovery: "Recovery") -> None:
     from joblens.agent.recovery.finalization import Circumstances, History
 
-    asked = store.cancel_requests()
+    cancellations = store.cancel_requests()
     for record in found.dead:
         uuid = record.job.uuid
         how = Circumstances(
-            cancel_asked_at_us=asked[uuid].asked_at_us if uuid in asked else None,
+            cancel_asked_at_us=cancellations[uuid].asked_at_us if uuid in cancellations else None,
             owns_groups=uuid not in found.superseded,
         )
-        seen = History(store.samples(uuid), store.details(uuid))
-        store.apply(recovery.finalize(record, seen, how))
+        history = History(store.samples(uuid), store.details(uuid))
+        store.apply(recovery.finalize(record, history, how))
         recovery.forget(uuid)
     for record in found.never_started:
         store.apply(recovery.give_up(record))

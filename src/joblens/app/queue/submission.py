@@ -47,7 +47,7 @@ class QueueRequest(Struct, frozen=True, kw_only=True):
 
 
 def open_queue_store(settings: Settings, warn: Warn = warn_in_python) -> QueueStore:
-    """Without a journal: only what is in the store is queued."""
+    """Opens the store without a journal: only what is in the store is queued."""
     return open_deliveries(settings, warn)  # type: ignore[return-value]  # the store itself
 
 
@@ -78,7 +78,7 @@ def enqueue(
 
 
 def _warn_of_logout(jobs: int, settings: Settings, warn: Warn) -> None:
-    """Without a broker, a worker of this user and machine runs the jobs."""
+    """Warns that a logout ends the jobs. Without a broker, a worker of this user and machine runs them."""
     if not settings.queue.broker:
         from joblens.app.queue.embedded_worker import worker_lock
         from joblens.app.wiring.background_process import warn_of_logout
@@ -108,36 +108,38 @@ def _traced_environment() -> SubmitEnvironment:
     return SubmitEnvironment.here({TRACE_VARIABLE: caller} if caller else {})
 
 
-def _ticket(asked: QueueRequest, prepared: PreparedJob, settings: Settings, after: str) -> tuple[Job, Ticket]:
-    queue = route_of(check_queue(asked.queue or settings.queue.name), asked.label)
-    cwd = "" if asked.own_folder else prepared.cwd
+def _ticket(
+    request: QueueRequest, prepared: PreparedJob, settings: Settings, after: str
+) -> tuple[Job, Ticket]:
+    queue = route_of(check_queue(request.queue or settings.queue.name), request.label)
+    cwd = "" if request.own_folder else prepared.cwd
     job = replace(
         prepared.job,
         queue=queue,
-        label=asked.label,
-        cwd="" if asked.own_folder else prepared.job.cwd,
-        artifacts=asked.artifacts,
+        label=request.label,
+        cwd="" if request.own_folder else prepared.job.cwd,
+        artifacts=request.artifacts,
         background=False,
         created_by=None,  # it belongs to the holder of its ticket
     )
-    env = dict(asked.request.env)  # a container gets nothing else; others also have their worker's
+    env = dict(request.request.env)  # a container gets nothing else; others also have their worker's
     if settings.otel.enabled:
         env |= trace_variables(job)
     order = Order(
         argv=prepared.argv,
         env=env,
         cwd=cwd,
-        files=asked.files,
+        files=request.files,
         notify=prepared.notify,
-        programs=asked.programs,
+        programs=request.programs,
         secrets=prepared.secrets.shown,
     )
     ticket = Ticket(
         uuid=job.uuid,
         queue=queue,
-        label=asked.label,
+        label=request.label,
         order=order,
-        retry_lost=settings.queue.retry_lost if asked.retry_lost is None else asked.retry_lost,
+        retry_lost=settings.queue.retry_lost if request.retry_lost is None else request.retry_lost,
         most_deliveries=settings.queue.most_deliveries,
         after=after,
     )

@@ -120,8 +120,8 @@ class TaskPipeline:
         queue: str | None = None,
         config: str | None = None,
     ) -> None:
-        wanted = {"queue.broker": broker, "store.url": store, "queue.name": queue}
-        overrides = {name: text for name, text in wanted.items() if text is not None}
+        choices = {"queue.broker": broker, "store.url": store, "queue.name": queue}
+        overrides = {name: text for name, text in choices.items() if text is not None}
         self._settings = load_settings(config=config, overrides=overrides).settings
         if self._settings.queue.broker:
             broker_of(self._settings)  # an invalid one is reported now

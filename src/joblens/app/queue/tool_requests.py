@@ -169,12 +169,12 @@ def tool_run(tool: Tool, script: str, params: dict[str, Any], choices: Choices) 
         if inside.user:
             variables.setdefault("HOME", inside.workdir)  # that user may have none inside
     named = ChainMap(variables, outside)
-    asked = _merged(tool.requirements, choices.requirements)
+    requirements = _merged(tool.requirements, choices.requirements)
 
     def fill(program: str, interpreter: tuple[str, ...]) -> tuple[str, ...]:
         return fill_command(
             tuple(fill_variables(each, named, tool.name) for each in tool.command),
-            {"program": program, "script": argument, "cpus": str(whole_cpus(asked.cpus))},
+            {"program": program, "script": argument, "cpus": str(whole_cpus(requirements.cpus))},
             {"params...": passed.words, "device...": device.arguments, "interpreter...": interpreter},
         )
 
@@ -190,7 +190,7 @@ def tool_run(tool: Tool, script: str, params: dict[str, Any], choices: Choices) 
         cwd="" if tool.own_folder or inside is not None else choices.cwd,
         files=files,
         container=inside,
-        requirements=asked,
+        requirements=requirements,
         artifacts=tool.artifacts,
         retry_lost=tool.retry_lost,
         device=choices.device,
@@ -280,21 +280,21 @@ def _device(tool: Tool, device: str) -> ToolDevice:
     raise ToolError(f"{tool.name} does not support '{device}'; it supports {known}")
 
 
-def _merged(usual: Requirements, given: Requirements | None) -> Requirements:
-    if given is None:
+def _merged(usual: Requirements, own: Requirements | None) -> Requirements:
+    if own is None:
         return usual
-    changes = {one.name: getattr(given, one.name) for one in fields(Requirements)}
+    changes = {one.name: getattr(own, one.name) for one in fields(Requirements)}
     return replace(usual, **{name: value for name, value in changes.items() if value is not None})
 
 
-def _container(tool: Tool, given: "str | ContainerJob | None") -> ContainerJob | None:
-    if isinstance(given, ContainerJob):
-        return given
-    if not given:
+def _container(tool: Tool, choice: "str | ContainerJob | None") -> ContainerJob | None:
+    if isinstance(choice, ContainerJob):
+        return choice
+    if not choice:
         return tool.container
     if tool.container is not None:
-        return replace(tool.container, image=given)
-    return ContainerJob(image=given)
+        return replace(tool.container, image=choice)
+    return ContainerJob(image=choice)
 
 
 def _with_paths(container: ContainerJob, script: str, cwd: str) -> tuple[ContainerJob, str]:

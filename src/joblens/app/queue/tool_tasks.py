@@ -64,7 +64,7 @@ def request_of_task(task: WrittenTask, settings: Settings) -> QueueRequest:
 
 
 def runs_here(settings: Settings) -> bool:
-    """Without a broker, a worker of this machine presumably runs it."""
+    """Returns whether a worker of this machine presumably runs the tasks: there is no broker."""
     return not settings.queue.broker
 
 

@@ -197,13 +197,13 @@ def _facts(context: AgentContext, options: WorkerOptions) -> dict[str, Any]:
 
 
 def _memory_of(options: WorkerOptions, layout: CgroupLayout) -> int | None:
-    given = options.pilot.memory_bytes if options.pilot is not None else None
-    return given if given is not None else usable_memory_bytes(layout)
+    limit = options.pilot.memory_bytes if options.pilot is not None else None
+    return limit if limit is not None else usable_memory_bytes(layout)
 
 
 def _gpus_of(options: WorkerOptions) -> tuple[str, ...]:
-    given = options.pilot.gpus if options.pilot is not None else None
-    return given if given is not None else usable_gpus()
+    gpus = options.pilot.gpus if options.pilot is not None else None
+    return gpus if gpus is not None else usable_gpus()
 
 
 class RunningWorker:

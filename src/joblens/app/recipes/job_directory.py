@@ -179,7 +179,7 @@ class JobDirectory:
         return planned_by_names(call["name"] for call in self.operator_calls())
 
     def _node_names(self) -> Iterator[str]:
-        """Without decoding the whole file: it has a node for each operator on each partition."""
+        """Yields names without decoding the whole file, which has a node per operator and partition."""
         try:
             with (
                 open_plain_file(self.dag_path) as file,

@@ -253,7 +253,7 @@ class JobUtils:
     def calculate_overall_progress(self) -> dict[str, Any]:
         snapshot = self.snapshot()
         counts = [one for one in snapshot.partition_statuses.values() if one.sample_count is not None]
-        done = [one for one in counts if one.status is ProcessingStatus.COMPLETED]
+        completed = [one for one in counts if one.status is ProcessingStatus.COMPLETED]
         return {
             "total_partitions": snapshot.total_partitions,
             "completed_partitions": snapshot.completed_partitions,
@@ -261,7 +261,7 @@ class JobUtils:
             "failed_partitions": snapshot.failed_partitions,
             "progress_percentage": 100 * snapshot.overall_fraction,
             "total_samples": sum(one.sample_count or 0 for one in counts),
-            "processed_samples": sum(one.sample_count or 0 for one in done),
+            "processed_samples": sum(one.sample_count or 0 for one in completed),
             "estimated_remaining_seconds": snapshot.eta_seconds,
             "job_status": status_text(snapshot),
         }

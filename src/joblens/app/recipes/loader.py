@@ -71,47 +71,53 @@ class CheckedRecipe(Struct, frozen=True):
         return self.loaded.recipe
 
 
-def load_recipe(path: str, given: Mapping[str, Any], cwd: str | None = None) -> LoadedRecipe:
-    """`given`: values that replace keys of the file. RecipeError lists every problem."""
+def load_recipe(path: str, overrides: Mapping[str, Any], cwd: str | None = None) -> LoadedRecipe:
+    """`overrides`: values that replace keys of the file. RecipeError lists every problem."""
     text = _read(path)
     form = format_of(path, text)
-    return loaded_from_text(text, form if form in _FORMATS else "yaml", path, given, cwd)
+    return loaded_from_text(text, form if form in _FORMATS else "yaml", path, overrides, cwd)
 
 
 def loaded_from_text(
-    text: str, form: str, path: str, given: Mapping[str, Any], cwd: str | None = None, *, is_file: bool = True
+    text: str,
+    form: str,
+    path: str,
+    overrides: Mapping[str, Any],
+    cwd: str | None = None,
+    *,
+    is_file: bool = True,
 ) -> LoadedRecipe:
-    reading = read_recipe(text, form, path, cwd=cwd or os.getcwd(), given=given)
+    reading = read_recipe(text, form, path, cwd=cwd or os.getcwd(), given=overrides)
     if reading.recipe is None:
         _refuse_workflows(path, reading.document)
         problems = [f"{path}:{one.mark.line}:{one.mark.column}: {one.message}" for one in reading.problems]
         raise RecipeError.of(path, problems)
     value = reading.document.value
-    is_np_given = given.get("np") is not None or value.get("np") is not None
-    options = frozenset(name for name, each in given.items() if each is not None)
+    is_np_given = overrides.get("np") is not None or value.get("np") is not None
+    options = frozenset(name for name, each in overrides.items() if each is not None)
     return LoadedRecipe(
         reading.recipe, text, path, reading.document, is_np_given, options, is_file, reading.path_note
     )
 
 
-def loaded_from_plan(plan: RecipePlan, given: Mapping[str, Any]) -> LoadedRecipe:
+def loaded_from_plan(plan: RecipePlan, overrides: Mapping[str, Any]) -> LoadedRecipe:
     """Returns the recipe of an existing job, as it was created, whatever has become of its file."""
     form = format_of(plan.recipe_path, plan.recipe_text)
     document = read_document(plan.recipe_text, form if form in _FORMATS else "yaml")
     recipe = replace(plan.recipe, resume=plan.job_id)
-    if given.get("np") is not None:
-        recipe = replace(recipe, np=given["np"])
-    if given.get("executor_type") is not None:
-        executor = Executor(given["executor_type"])
-        recipe = replace(recipe, executor=executor, executor_type=given["executor_type"])
-    if given.get("max_rejects") is not None:
-        recipe = replace(recipe, max_rejects=given["max_rejects"])
-    if given.get("is_strict"):
+    if overrides.get("np") is not None:
+        recipe = replace(recipe, np=overrides["np"])
+    if overrides.get("executor_type") is not None:
+        executor = Executor(overrides["executor_type"])
+        recipe = replace(recipe, executor=executor, executor_type=overrides["executor_type"])
+    if overrides.get("max_rejects") is not None:
+        recipe = replace(recipe, max_rejects=overrides["max_rejects"])
+    if overrides.get("is_strict"):
         recipe = replace(recipe, is_strict=True)
     written = document.value if isinstance(document.value, dict) else {}
     # np has a default: a value that differs from the file was given as an option
     is_np_given = written.get("np") is not None or recipe.np != DEFAULT_NP
-    options = frozenset(name for name, each in given.items() if each is not None)
+    options = frozenset(name for name, each in overrides.items() if each is not None)
     return LoadedRecipe(
         recipe, plan.recipe_text, plan.recipe_path, document, is_np_given, options, is_file=False
     )

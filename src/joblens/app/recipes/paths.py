@@ -167,5 +167,5 @@ def _is_below(path: str, folder: str, suffixes: tuple[str, ...]) -> bool:
 def _matches(path: str, pattern: str) -> bool:
     if "**" in pattern:
         return fnmatch.fnmatchcase(path, pattern.replace("**/", "*"))
-    names, wanted = path.split("/"), pattern.split("/")
-    return len(names) == len(wanted) and all(map(fnmatch.fnmatchcase, names, wanted))
+    names, parts = path.split("/"), pattern.split("/")
+    return len(names) == len(parts) and all(map(fnmatch.fnmatchcase, names, parts))

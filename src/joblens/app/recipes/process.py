@@ -315,9 +315,9 @@ def _loaded(
     return loaded
 
 
-def _loaded_from(recipe: "str | Mapping[str, Any]", given: dict[str, Any]) -> LoadedRecipe:
+def _loaded_from(recipe: "str | Mapping[str, Any]", overrides: dict[str, Any]) -> LoadedRecipe:
     if isinstance(recipe, str):
-        return load_recipe(recipe, given)
+        return load_recipe(recipe, overrides)
     try:
         values = msgspec.to_builtins(dict(recipe))
         msgspec.json.encode(values)
@@ -329,7 +329,7 @@ def _loaded_from(recipe: "str | Mapping[str, Any]", given: dict[str, Any]) -> Lo
         text, form = json.dumps(values, ensure_ascii=False, allow_nan=False), "json"
     except ValueError:
         text, form = json.dumps(values, ensure_ascii=False), "json5"  # JSON5 has infinity
-    return loaded_from_text(text, form, f"recipe.{form}", given, is_file=False)
+    return loaded_from_text(text, form, f"recipe.{form}", overrides, is_file=False)
 
 
 def _given(options: ProcessOptions) -> dict[str, Any]:

@@ -214,7 +214,7 @@ class LiveSnapshot:
             summary=self._summary,
             checkpoint_strategy=self.directory.checkpoint_strategy(),
             has_checkpoints=self.directory.has_checkpoints(),
-            can_be_gone_on_with=self.directory.plan is not None or None,
+            is_resumable=self.directory.plan is not None or None,
             is_disk_full=process.is_alive is False and self.directory.is_disk_full(),
         )
 

@@ -40,7 +40,7 @@ _QUEUED = 1000  # events that a slow reader may be behind; then the stream waits
 
 
 class AsyncClient:
-    """As `Client`, with methods to await; `jobs`, `samples` and the streams are asynchronous iterators.
+    """`Client` with methods to await; `jobs`, `samples` and the streams are asynchronous iterators.
     `connections`: requests at a time."""
 
     def __init__(

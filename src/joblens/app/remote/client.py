@@ -249,11 +249,11 @@ class Client:
         return EventStream(self._server, f"{_job(job)}/samples/stream", "" if after == -1 else str(after))
 
     def stream_of_log(self, job: str | int, stream: str = "stdout", after: str = "") -> EventStream:
-        """As `stream_of_samples`, of output."""
+        """Streams output in the way of `stream_of_samples`."""
         return EventStream(self._server, f"{_job(job)}/logs/{_quoted(stream)}/stream", after)
 
     def stream_of_run(self, run: str, after: int = 0) -> EventStream:
-        """As `stream_of_samples`, of the events of a run."""
+        """Streams the events of a run in the way of `stream_of_samples`."""
         return EventStream(self._server, f"{_run(run)}/events/stream", str(after) if after else "")
 
     def wait(self, job: str | int, timeout_s: float | None = None) -> Record:
@@ -350,31 +350,31 @@ class Client:
     def _uuid(self, job: str | int) -> str:
         return self.job(job).job.uuid
 
-    def _query(self, asked: JobFilters) -> HistoryQuery:
+    def _query(self, filters: JobFilters) -> HistoryQuery:
         now_us = time.time_ns() // 1000
-        tags, run = _texts(asked.get("tag", ())), asked.get("run")
-        since, until = asked.get("since"), asked.get("until")
+        tags, run = _texts(filters.get("tag", ())), filters.get("run")
+        since, until = filters.get("since"), filters.get("until")
         return HistoryQuery(
-            statuses=tuple(map(_status, _texts(asked.get("status", ())))),
-            names=_texts(asked.get("name", ())),
-            name_contains=asked.get("name_contains", ""),
-            tools=_texts(asked.get("tool", ())),
+            statuses=tuple(map(_status, _texts(filters.get("status", ())))),
+            names=_texts(filters.get("name", ())),
+            name_contains=filters.get("name_contains", ""),
+            tools=_texts(filters.get("tool", ())),
             tags=tags,
             without_tag="" if BENCH_TAG in tags else BENCH_TAG,
-            user=asked.get("user"),
-            hosts=_texts(asked.get("host", ())),
+            user=filters.get("user"),
+            hosts=_texts(filters.get("host", ())),
             run_uuid=None if run is None else self.run(run).uuid,
-            findings=_texts(asked.get("finding", ())),
+            findings=_texts(filters.get("finding", ())),
             since_us=None if since is None else parse_instant(since, now_us),
             until_us=None if until is None else parse_instant(until, now_us),
-            sort=_sort(asked.get("sort", "started")),
-            ascending=asked.get("ascending", False),
-            limit=asked.get("limit"),
+            sort=_sort(filters.get("sort", "started")),
+            ascending=filters.get("ascending", False),
+            limit=filters.get("limit"),
         )
 
 
-def _texts(given: Texts) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _texts(values: Texts) -> tuple[str, ...]:
+    return (values,) if isinstance(values, str) else tuple(values)
 
 
 def _status(text: str) -> Status:

@@ -21,7 +21,7 @@ _MOST_EARLIER = 200
 
 
 def diff_jobs(store: Store, before: Record, after: Record) -> JobDiff:
-    """Also compares jobs of different names."""
+    """Compares two jobs, which may have different names."""
     return compare_jobs(view_of(store, before), view_of(store, after), noise_of_jobs(store, before, after))
 
 
@@ -53,10 +53,10 @@ def view_of(store: Store, record: Record) -> JobView:
 def noise_of_jobs(store: Store, *compared: Record, user: str | None = None) -> Mapping[str, Noise]:
     """Uses successful runs of the same name without those that are compared, each among similar ones.
     `user`: only runs of this one."""
-    left_out = {record.job.uuid for record in compared}
+    uuids = {record.job.uuid for record in compared}
     groups: dict[tuple[object, ...], list[dict[str, float | None]]] = {}
     for record in _earlier(store, {record.job.name for record in compared if record.job.name}, user):
-        if record.job.uuid not in left_out:
+        if record.job.uuid not in uuids:
             groups.setdefault(_likeness(record), []).append(numbers_of(record))
     return noises(groups.values())
 

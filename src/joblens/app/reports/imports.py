@@ -79,7 +79,7 @@ class ImportResult(Struct, kw_only=True):
     bad: list[str] = field(default_factory=list)
     is_strict: bool = False
 
-    def complain(self, where: str, error: Exception) -> None:
+    def add_problem(self, where: str, error: Exception) -> None:
         problem = str(error) if str(error).startswith(where) else f"{where}: {error}"
         if self.is_strict:
             raise FormatError(problem, hint="without --strict, invalid lines are skipped and counted")
@@ -98,7 +98,7 @@ def import_history(store: Store, paths: Sequence[str], result: ImportResult, adv
                 fields = decode_json(line)
                 record, details = from_history_record(fields), _details_of(fields)
             except (msgspec.DecodeError, FormatError, UnicodeDecodeError) as error:
-                result.complain(f"{path}:{number}", error)
+                result.add_problem(f"{path}:{number}", error)
                 continue
             if record.outcome is None:
                 result.unfinished += 1
@@ -164,7 +164,7 @@ def _import_sample_file(
             sample = from_sample_object(fields, None if job is None else job.last)
             gpus = read_gpu_facts(fields)
         except (msgspec.DecodeError, FormatError, UnicodeDecodeError) as error:
-            result.complain(f"{path}:{number}", error)
+            result.add_problem(f"{path}:{number}", error)
             continue
         if job is None:
             if len(jobs) == _MOST_JOBS:
@@ -189,7 +189,7 @@ def import_time_series(store: Store, paths: Sequence[str], result: ImportResult,
                 if series.rows:
                     _add_series(store, series, result)
         except FormatError as error:
-            result.complain(path, error)
+            result.add_problem(path, error)
 
 
 def _add_series(store: Store, series: Series, result: ImportResult) -> None:
@@ -414,7 +414,7 @@ def lines_of(path: str, result: ImportResult) -> Iterator[tuple[int, bytes]]:
                 if line.strip():
                     yield number, line
     except _TornFile as torn:  # everything before its damaged end was returned
-        result.complain(path, torn)
+        result.add_problem(path, torn)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
 

@@ -187,11 +187,11 @@ def source_of_run(
 
         plan = plan_of_run(run)
     reading = _SourceBuilder(store)
-    asked = {}
+    requirements = {}
     for record in records_of_whole_run(store, run):
         if record.attempt is not None:
             reading.add(record)
-            asked[record.job.uuid] = record.job.requirements
+            requirements[record.job.uuid] = record.job.requirements
         advance(1)
     name = f"{run.workflow_number}.{run.number}"
     reused = reused_results(store, run)
@@ -201,7 +201,7 @@ def source_of_run(
     if reused is not None:
         events = [*reused_events(store, reused), *events]
         results = [*reused.results, *results]
-    facts = AttemptFacts(asked=asked, not_before_us=ends_of_pauses(plan, results, events))
+    facts = AttemptFacts(asked=requirements, not_before_us=ends_of_pauses(plan, results, events))
     gantt = gantt_of(jobs, results, events, time.time_ns() // 1000, facts)
     chart = None
     if gantt is not None:

@@ -99,10 +99,10 @@ def _charts(sources: Sequence[Source], single: Sequence[JobSeries]) -> Iterator[
         yield structs.replace(source.gantt, stem=f"gantt{several}")
     plots = [source.plot for source in sources if source.plot.jobs]
     ids = Counter(job.job_id for plot in plots for job in plot.jobs)
-    wanted = {id(job) for job in single}
+    own = {id(job) for job in single}
     for plot in plots:
         for job in plot.jobs:
-            if id(job) in wanted:
+            if id(job) in own:
                 # The same number in several files is a job in each.
                 several = "" if ids[job.job_id] == 1 else f"_{_safe(plot.file_label)}"
                 yield job_chart(job, plot.label, f"job_{job.job_id}{several}")

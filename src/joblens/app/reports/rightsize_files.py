@@ -64,9 +64,9 @@ def retries_for(spec: WorkflowSpec, value: Any, groups: Sequence[GroupAdvice]) -
                 notes.append(f"{entry.get('name')}: retried with more memory by '{handler.name}'")
                 continue
             at, handler_there = _handler(spec, str(name), entry)
-            for path, wanted in _raised(spec, handler_there, at, first, needed, entry):
+            for path, least in _raised(spec, handler_there, at, first, needed, entry):
                 before = changes.get(path, 0)
-                changes[path] = max(before, wanted)
+                changes[path] = max(before, least)
                 notes.append(f"{path[-1]} of '{name}': {changes[path]:g}")
     return Retries(changes, tuple(new.values()), tuple(dict.fromkeys(notes)))
 
@@ -81,10 +81,10 @@ def _advice_with_retries(groups: Sequence[GroupAdvice]) -> Iterator[tuple[GroupA
 def _entries_of(value: Any, found: GroupAdvice) -> Iterator[tuple[int, dict[str, Any]]]:
     group = found.group
     for index, entry in enumerate(value.get("jobs") or ()):
-        asked = entry.get("resource_requirements")
+        requirements = entry.get("resource_requirements")
         if group.is_named:
             # A name with a parameter may stand for this group among others.
-            if asked == group.name or (isinstance(asked, str) and "{" in asked):
+            if requirements == group.name or (isinstance(requirements, str) and "{" in requirements):
                 yield index, entry
         elif entry.get("name") == group.name:
             yield index, entry
@@ -97,9 +97,9 @@ def _factor(least: float) -> float:
 
 
 def _new_handler(spec: WorkflowSpec, factor: float, count: int) -> NewHandler:
-    taken = {handler.name for handler in spec.failure_handlers}
-    names = (_NAME if number == 1 else f"{_NAME}_{number}" for number in range(1, len(taken) + count + 2))
-    free = [name for name in names if name not in taken]
+    used = {handler.name for handler in spec.failure_handlers}
+    names = (_NAME if number == 1 else f"{_NAME}_{number}" for number in range(1, len(used) + count + 2))
+    free = [name for name in names if name not in used]
     return NewHandler(name=free[count], exit_code=spec.execution.oom_exit_code, memory_factor=factor)
 
 

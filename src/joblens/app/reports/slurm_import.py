@@ -167,7 +167,7 @@ def _rows(path: str, result: ImportResult, advance: Advance) -> Iterator[SlurmRo
     for number, row in read_sacct(lines, fields, separator):
         advance(1)
         if row is None:
-            result.complain(
+            result.add_problem(
                 f"{path}:{number + 1}", FormatError("the number of values differs from the number of columns")
             )
         else:

@@ -118,18 +118,18 @@ def request_run_cancel(run: Run, store: Store, settings: Settings, by: str) -> N
         return
     running = _running(store, run)
     ended = tuple((one.job.run.index, one.job.run.attempt) for one in running if one.job.run is not None)
-    store.apply([_noted(run, StopAskedFor("kill", by, ended))])
+    note_facts(store, run, StopAskedFor("kill", by, ended))
     if wake_driver(run, settings):
         return
     for record in running:
         request_cancel(record, store, settings, by)
-    store.apply([_noted(run, RunEnded(RunStatus.STOPPED))])
+    note_facts(store, run, RunEnded(RunStatus.STOPPED))
 
 
 def request_job_cancel(run: Run, index: int, store: Store, settings: Settings, by: str) -> None:
     """Cancels a job of a run, whether it runs, waits for its next attempt, or has not started: it does
     not start, not even when the run is resumed."""
-    store.apply([_noted(run, JobCancelled(index, by))])
+    note_facts(store, run, JobCancelled(index, by))
     if wake_driver(run, settings):
         return
     for record in _running(store, run):
@@ -161,8 +161,10 @@ def wait_for_job_of_run(store: Store, run: Run, index: int, drivers: Drivers, ti
         poll_s = min(_LONGEST_POLL_S, poll_s * 1.3)
 
 
-def _noted(run: Run, fact: RunFact) -> RunNoted:
-    return RunNoted(RunEvent(new_uuid(), run.uuid, time.time_ns() // 1000, fact))
+def note_facts(store: Store, run: Run, *facts: RunFact) -> None:
+    """Adds the facts to the run's events, all at once and with the time of now."""
+    now_us = time.time_ns() // 1000
+    store.apply([RunNoted(RunEvent(new_uuid(), run.uuid, now_us, fact)) for fact in facts])
 
 
 def wait_for_run(

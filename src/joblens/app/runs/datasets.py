@@ -90,7 +90,7 @@ def _standing(
     is_driven: bool,
 ) -> DatasetStanding:
     state = schedule.table.datasets.states[position]
-    done = (JobState.COMPLETED, JobState.DISABLED)
+    final = (JobState.COMPLETED, JobState.DISABLED)
     found = DatasetStanding(
         index=position,
         name=dataset.name,
@@ -99,7 +99,7 @@ def _standing(
         hash_mode=dataset.hash_mode.value,
         description=dataset.description,
         producers=tuple(schedule.plan.jobs[index].name for index in dataset.producers),
-        producers_done=sum(schedule.state_of(index) in done for index in dataset.producers),
+        producers_done=sum(schedule.state_of(index) in final for index in dataset.producers),
         readers=readers,
     )
     fact = event.fact if event is not None else None
@@ -162,16 +162,16 @@ def finalize_by_hand(
     plan: Plan = plan_of_run(with_private_values(run, settings))
     secrets = stored_secrets(run, settings)
     cwd = run.options.cwd or os.getcwd()
-    done = []
+    finalized = []
     for one in chosen:
         if one.is_due:
             note(one)
             fact = finalize(plan, one.index, cwd)
             event = RunEvent(new_uuid(), run.uuid, time.time_ns() // 1000, fact)
             store.apply([RunNoted(secrets.hide(event) if secrets else event)])
-        done.append(one.name)
+        finalized.append(one.name)
     now = {one.name: one for one in datasets_of_run(store, run)}
-    return [now[name] for name in done]
+    return [now[name] for name in finalized]
 
 
 def dataset_form(one: DatasetStanding) -> dict[str, Any]:

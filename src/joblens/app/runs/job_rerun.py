@@ -100,11 +100,11 @@ def _command_of_plan(record: Record, planned: PlannedJob | None) -> tuple[str, .
     return (line,) if is_shell else words
 
 
-def _environment(record: Record, planned: PlannedJob | None, given: Mapping[str, str]) -> dict[str, str]:
+def _environment(record: Record, planned: PlannedJob | None, own: Mapping[str, str]) -> dict[str, str]:
     job = record.job
     then = {name: value for name, value in job.env.items() if REDACTED not in value}
     planned_env = {} if planned is None else planned.env
-    missing = sorted(job.env.keys() - then.keys() - given.keys() - planned_env.keys())
+    missing = sorted(job.env.keys() - then.keys() - own.keys() - planned_env.keys())
     if missing:
         names = ", ".join(missing)
         raise InputError(
@@ -114,14 +114,14 @@ def _environment(record: Record, planned: PlannedJob | None, given: Mapping[str,
         )
     if job.container is not None:
         then.pop(TRACE_VARIABLE, None)  # of the trace that it was part of
-        return {**then, **planned_env, **given}
+        return {**then, **planned_env, **own}
     lasting = {
         name: value
         for name, value in then.items()
         if os.environ.get(name) != value
         and (name in job.env_given or (is_lasting_env(name) and name not in _CURRENT_ONLY))
     }
-    return {**lasting, **planned_env, **_of_run(job), **given}
+    return {**lasting, **planned_env, **_of_run(job), **own}
 
 
 def _of_run(job: Job) -> dict[str, str]:
@@ -134,10 +134,10 @@ def _of_run(job: Job) -> dict[str, str]:
     return {**joblens, "TORC_JOB_NAME": job.name, "TORC_OUTPUT_DIR": job.output_dir, "TORC_ATTEMPT_ID": "1"}
 
 
-def _folder(record: Record, asked: str | None) -> str:
+def _folder(record: Record, cwd: str | None) -> str:
     job = record.job
-    if asked is not None or job.container is not None:
-        return asked or ""
+    if cwd is not None or job.container is not None:
+        return cwd or ""
     if not job.cwd:
         raise InputError(
             f"{label_of(record)} ran in a temporary directory on a worker, with files created there",

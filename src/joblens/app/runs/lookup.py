@@ -182,9 +182,9 @@ def records_of_whole_run(store: Store, run: Run) -> list[Record]:
     reused = reused_results(store, run)
     earlier: list[Record] = []
     if reused is not None:
-        wanted = {result.job_uuid for result in reused.results}
+        uuids = {result.job_uuid for result in reused.results}
         for uuid in dict.fromkeys(reused.run_of.values()):
-            earlier += [record for record in records_of_run(store, uuid) if record.job.uuid in wanted]
+            earlier += [record for record in records_of_run(store, uuid) if record.job.uuid in uuids]
     return [*earlier, *records_of_run(store, run.uuid)]
 
 

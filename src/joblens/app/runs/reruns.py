@@ -236,12 +236,12 @@ def _refuse_impossible(state: RunState, chosen: set[int], indexes: set[int]) -> 
         for index in sorted(chosen)
         if jobs[index].state is JobState.DISABLED
     ]
-    done = (JobState.COMPLETED, JobState.DISABLED)
+    final = (JobState.COMPLETED, JobState.DISABLED)
     problems += [
         f"{jobs[index].name} needs {jobs[needed].name}, which has not succeeded in run {label}"
         for index in sorted(indexes)
         for needed in state.plan.jobs[index].depends_on
-        if needed not in indexes and jobs[needed].state not in done
+        if needed not in indexes and jobs[needed].state not in final
     ]
     if problems:
         raise PlanError("\n  ".join(problems), hint="add them with --only, or use --failed")
@@ -274,14 +274,14 @@ def changed_of(store: Store, base: Run, loaded: LoadedSpec, cwd: str) -> RerunSe
             plan, same, _files_in(cwd), without_success=lambda one: must.get(one, why), shown=_shown(loaded)
         )
 
-    kept = carry(state, loaded.plan, decide)
+    carried = carry(state, loaded.plan, decide)
     return RerunSelection(
         base,
-        tuple(sorted(kept.reasons)),
-        kept.reasons,
-        kept_from=kept.kept_from,
-        spawned=kept.spawned,
-        raised=kept.raised,
+        tuple(sorted(carried.reasons)),
+        carried.reasons,
+        kept_from=carried.kept_from,
+        spawned=carried.spawned,
+        raised=carried.raised,
     )
 
 
@@ -342,14 +342,14 @@ def _shown(loaded: LoadedSpec) -> Callable[[str], str]:
 
 
 def _last_successes(store: Store, state: RunState) -> dict[int, LastSuccess]:
-    done = {
+    completed = {
         job.results[-1].job_uuid: job for job in state.jobs if job.state is JobState.COMPLETED and job.results
     }
-    uuids = dict.fromkeys([state.run.uuid, *(job.kept_from for job in done.values() if job.kept_from)])
+    uuids = dict.fromkeys([state.run.uuid, *(job.kept_from for job in completed.values() if job.kept_from)])
     found: dict[int, LastSuccess] = {}
     for run_uuid in uuids:
         for record in records_of_run(store, run_uuid):
-            job = done.get(record.job.uuid)
+            job = completed.get(record.job.uuid)
             if job is not None:
                 found[job.index] = success_of(record)
     return found

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.runs.facts import PrivateBatch, whole_batch
-from joblens.app.runs.control import wake_driver
+from joblens.app.runs.control import note_facts, wake_driver
 from joblens.app.runs.specs import stored_secrets
 from joblens.app.runs.user_data import RUN_VARIABLE, is_driven_elsewhere
 from joblens.app.wiring.drivers import open_store_directly, spool_dir, store_name
@@ -259,8 +259,7 @@ class _Attempt:
         """The run has ended meanwhile: it can be resumed, and then runs the new jobs. Its driver polls
         after its own last write, so one of the two finds the other's."""
         if self._run.status in _OVER:
-            event = RunEvent(new_uuid(), self._run.uuid, time.time_ns() // 1000, RunEnded(RunStatus.STOPPED))
-            self._store.apply([RunNoted(event)])
+            note_facts(self._store, self._run, RunEnded(RunStatus.STOPPED))
             self._run = self._store.find_run(self._run.uuid)
 
     # ---- checks --------------------------------------------------------------------------------------

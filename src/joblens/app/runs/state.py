@@ -1,5 +1,6 @@
 """State of a run from its plan, results and events; its single jobs and failed actions."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -60,10 +61,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     has_failed_datasets: bool = False
 
     def counts(self) -> dict[JobState, int]:
-        found: dict[JobState, int] = {}
-        for job in self.jobs:
-            found[job.state] = found.get(job.state, 0) + 1
-        return found
+        return dict(Counter(job.state for job in self.jobs))
 
 
 def state_of_run(store: Store, run: Run, plan: Plan | None = None) -> RunState:

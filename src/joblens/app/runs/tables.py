@@ -2,6 +2,7 @@
 
 import enum
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -47,11 +48,11 @@ _LARGEST_FIRST = (ResultSort.DURATION, ResultSort.CPU, ResultSort.MEMORY)
 def result_rows(store: Store, run: Run) -> list[ResultRow]:
     """Returns every job of the plan, in its order."""
     standing = state_of_run(store, run)
-    wanted = {job.results[-1].job_uuid for job in standing.jobs if job.results}
+    uuids = {job.results[-1].job_uuid for job in standing.jobs if job.results}
     records: dict[str, Record] = {}
     for uuid in _runs_of(standing):
         for record in records_of_run(store, uuid):
-            if record.job.uuid in wanted:
+            if record.job.uuid in uuids:
                 records[record.job.uuid] = record
     rows = [
         _row(
@@ -124,9 +125,7 @@ def sorted_rows(rows: list[ResultRow], sort: ResultSort, *, reverse: bool) -> li
 def summary_of(store: Store, run: Run) -> RunSummary:
     rows = result_rows(store, run)
     results = [result for result in store.run_results(run.uuid) if result.index >= 0]
-    counts: dict[JobState, int] = {}
-    for row in rows:
-        counts[row.state] = counts.get(row.state, 0) + 1
+    counts = Counter(row.state for row in rows)
     cpu = [result.cpu_usec for result in results if result.cpu_usec is not None]
     timed = [row for row in rows if row.duration_s is not None]
     measured = [row for row in rows if row.peak_memory_bytes is not None]

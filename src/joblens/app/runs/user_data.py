@@ -2,7 +2,6 @@
 
 import difflib
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,14 +11,14 @@ from msgspec.structs import replace
 from joblens.agent.measuring.accounting import JOB_ID_VARIABLE
 from joblens.agent.runs.facts import value_of
 from joblens.agent.runtime.ownership import RunLock
+from joblens.app.runs.control import note_facts
 from joblens.app.wiring.drivers import is_file_store, spool_dir, store_name
 from joblens.files.atomic import write_durably
 from joblens.model.errors import InputError, StoreError, UnknownRun
 from joblens.model.redaction.secrets import redact_params
-from joblens.model.runs.run import Run, RunEvent, RunStarted, UserDataSet
+from joblens.model.runs.run import Run, RunStarted, UserDataSet
 from joblens.model.settings import Settings
 from joblens.model.values.ids import new_uuid
-from joblens.model.writes import RunNoted
 from joblens.ports.store import Store
 
 RUN_VARIABLE = "JOBLENS_RUN_ID"
@@ -29,13 +28,13 @@ _MOST_JOBS_CHECKED = 5_000
 
 def chosen_run(store: Store, ident: str | None) -> Run:
     """Returns the named run, or that of the calling job."""
-    wanted = ident or os.environ.get(RUN_VARIABLE)
-    if not wanted:
+    chosen = ident or os.environ.get(RUN_VARIABLE)
+    if not chosen:
         raise InputError(
             "no run given",
             hint=f"inside a job, {RUN_VARIABLE} sets it; elsewhere use --run RUN",
         )
-    return store.find_run(wanted)
+    return store.find_run(chosen)
 
 
 def set_user_data(store: Store, run: Run, name: str, data: Any, settings: Settings) -> None:
@@ -45,7 +44,7 @@ def set_user_data(store: Store, run: Run, name: str, data: Any, settings: Settin
     shown = shown_data(name, data)
     if shown != data and not is_driven_elsewhere(store, run, settings):
         fact = _with_private_file(replace(fact, data=shown), data, run, settings)
-    store.apply([RunNoted(RunEvent(new_uuid(), run.uuid, time.time_ns() // 1000, fact))])
+    note_facts(store, run, fact)
 
 
 def shown_data(name: str, data: Any) -> Any:

@@ -38,7 +38,7 @@ _USE_NOTED_US = 60_000_000
 
 
 class Principal(Struct, frozen=True, kw_only=True):
-    """Who acts: the owner of the server, a token, or a client certificate with a role."""
+    """Acting identity: the owner of the server, a token, or a client certificate with a role."""
 
     name: str
     user: str  # of the store
@@ -107,7 +107,7 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     @property
     def audit_name(self) -> str:
-        """As the audit log names it."""
+        """Returns the name for the audit log."""
         if self.is_certificate:
             return f"{self.user} (certificate {self.name})"
         return f"{self.user} (token {self.name})" if self.token_id else self.user

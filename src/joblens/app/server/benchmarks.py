@@ -38,11 +38,11 @@ class Benchmarks(Struct, frozen=True, kw_only=True):
     next: int | None = None
 
 
-def list_benchmarks(caller: Principal, settings: Settings, asked: BenchPage) -> Benchmarks:
+def list_benchmarks(caller: Principal, settings: Settings, query: BenchPage) -> Benchmarks:
     documents, problems, folder = _documents(caller, settings)
     rows = summaries_of(documents)
-    items = tuple(rows[asked.after : asked.after + asked.limit])
-    end = asked.after + len(items)
+    items = tuple(rows[query.after : query.after + query.limit])
+    end = query.after + len(items)
     return Benchmarks(
         items=items, problems=tuple(problems), folder=folder, next=end if end < len(rows) else None
     )

@@ -35,14 +35,14 @@ class BulkResult(Struct, frozen=True, kw_only=True):
     new: tuple[int, ...] = ()  # numbers of jobs that a rerun started
 
 
-def change_all(changer: Changer, asked: BulkChange) -> BulkResult:
+def change_all(changer: Changer, change: BulkChange) -> BulkResult:
     """Raises AccessDenied if the caller may not make such changes at all."""
-    if asked.action is BulkAction.TAG and not (asked.tags.add or asked.tags.remove):
+    if change.action is BulkAction.TAG and not (change.tags.add or change.tags.remove):
         raise InputError("tags to add or to remove are missing", hint='send "tags": {"add": ["NAME"]}')
     changed, refused, new = 0, [], []
-    for job in dict.fromkeys(asked.jobs):
+    for job in dict.fromkeys(change.jobs):
         try:
-            number = _change(changer, asked, job)
+            number = _change(changer, change, job)
         except AccessDenied:
             if changed == 0:
                 raise
@@ -56,15 +56,15 @@ def change_all(changer: Changer, asked: BulkChange) -> BulkResult:
     return BulkResult(changed=changed, refused=tuple(refused), new=tuple(new))
 
 
-def _change(changer: Changer, asked: BulkChange, job: str) -> int | None:
+def _change(changer: Changer, change: BulkChange, job: str) -> int | None:
     """Returns the number of a new job."""
-    match asked.action:
+    match change.action:
         case BulkAction.CANCEL:
             changer.cancel(job)
         case BulkAction.RERUN:
             return changer.rerun(job, RerunRequest(), None)[0].number
         case BulkAction.TAG:
-            changer.tag(job, asked.tags)
+            changer.tag(job, change.tags)
         case BulkAction.DELETE:
             changer.delete(job)
     return None

@@ -112,22 +112,24 @@ class Changer:
         self._config = config
         self._warn = warn
 
-    def submit(self, asked: SubmitRequest, key: str | None) -> tuple[Record, bool]:
+    def submit(self, request: SubmitRequest, key: str | None) -> tuple[Record, bool]:
         """Returns the record, and whether the job is new. The same key again returns the first job."""
         self._caller.require(Role.OPERATOR)
         self._check_may_run()
-        digest = hashlib.sha256(json.encode(asked, order="deterministic")).hexdigest()
-        return self.submit_whole(SubmitJob(request=_request(asked), queue=asked.queue), key, digest)
+        digest = hashlib.sha256(json.encode(request, order="deterministic")).hexdigest()
+        return self.submit_whole(SubmitJob(request=_request(request), queue=request.queue), key, digest)
 
-    def submit_whole(self, asked: SubmitJob, key: str | None, digest: str = "") -> tuple[Record, bool]:
+    def submit_whole(self, submission: SubmitJob, key: str | None, digest: str = "") -> tuple[Record, bool]:
         """The same for a request with all options of the command line."""
         self._caller.require(Role.OPERATOR)
         self._check_may_run()
-        digest = digest or hashlib.sha256(json.encode(asked, order="deterministic")).hexdigest()
-        needs_workers = bool(asked.queue or asked.label or asked.retry_lost or self._settings.queue.broker)
-        request = replace(asked.request, background=not needs_workers)
+        digest = digest or hashlib.sha256(json.encode(submission, order="deterministic")).hexdigest()
+        needs_workers = bool(
+            submission.queue or submission.label or submission.retry_lost or self._settings.queue.broker
+        )
+        request = replace(submission.request, background=not needs_workers)
         record, is_new = self._submit_once(
-            replace(asked, request=request), key, digest, needs_workers=needs_workers
+            replace(submission, request=request), key, digest, needs_workers=needs_workers
         )
         if is_new:
             self._audit("job-submit", record.job.uuid, {"name": record.job.name, "key": key})
@@ -140,25 +142,25 @@ class Changer:
         self._cancel([record])
         return self._store.find(record.job.uuid)
 
-    def cancel_jobs(self, asked: CancelJobs) -> Done:
+    def cancel_jobs(self, request: CancelJobs) -> Done:
         """All jobs are checked before the first is cancelled."""
         self._caller.require(Role.OPERATOR)
-        if bool(asked.run) != bool(asked.indexes):
+        if bool(request.run) != bool(request.indexes):
             raise InputError("run and indexes belong together", hint="indexes count jobs in the plan of run")
-        records = self._jobs(asked.uuids)
-        if asked.run:
-            self._cancel_of_run(asked)
-        return Done(self._cancel(records) + len(asked.indexes))
+        records = self._jobs(request.uuids)
+        if request.run:
+            self._cancel_of_run(request)
+        return Done(self._cancel(records) + len(request.indexes))
 
-    def rerun(self, ident: str, asked: RerunRequest, key: str | None) -> tuple[Record, bool]:
+    def rerun(self, ident: str, changes: RerunRequest, key: str | None) -> tuple[Record, bool]:
         """Submits the command of an earlier job again. Returns as `submit`."""
         from joblens.app.runs.job_rerun import prepare_rerun
 
         self._caller.require(Role.OPERATOR)
         self._check_may_run()
         record = get_job(self._store, self._caller, ident)
-        digest = hashlib.sha256(json.encode((record.job.uuid, asked), order="deterministic")).hexdigest()
-        again = prepare_rerun(record, self._store, self._settings, asked.env, None)
+        digest = hashlib.sha256(json.encode((record.job.uuid, changes), order="deterministic")).hexdigest()
+        again = prepare_rerun(record, self._store, self._settings, changes.env, None)
         job = record.job
         request = Request(
             argv=again.argv,
@@ -187,7 +189,7 @@ class Changer:
         self._audit("run-cancel", run.uuid)
         return self._store.find_run(run.uuid)
 
-    def start_run(self, asked: RunBody) -> Run:
+    def start_run(self, body: RunBody) -> Run:
         """Starts a workflow in a process of its own. Raises SpecError with every mistake, PlanError for jobs
         that can never start."""
         from joblens.app.driving.checks import RunRequest
@@ -198,12 +200,12 @@ class Changer:
 
         self._caller.require(Role.OPERATOR)
         self._check_may_run()
-        if not os.path.isdir(asked.cwd) or not os.path.isabs(asked.cwd):
+        if not os.path.isdir(body.cwd) or not os.path.isabs(body.cwd):
             raise InputError(
-                f"cwd '{asked.cwd[:200]}' is not an absolute path of a directory on the server's machine"
+                f"cwd '{body.cwd[:200]}' is not an absolute path of a directory on the server's machine"
             )
-        options = RunOptions(output_dir=asked.output_dir, cwd=asked.cwd, parameters=asked.parameters)
-        loaded = load_document(asked.workflow, asked.parameters, asked.cwd)
+        options = RunOptions(output_dir=body.output_dir, cwd=body.cwd, parameters=body.parameters)
+        loaded = load_document(body.workflow, body.parameters, body.cwd)
         options = hide_secrets(loaded, with_broker(options, self._settings))
         known = workflow_without_file(self._store, loaded.plan.name)
         request = RunRequest(loaded=loaded, options=options, workflow=known or "")
@@ -231,19 +233,19 @@ class Changer:
         self._audit("run-resume", run.uuid)
         return resumed
 
-    def rerun_run(self, ident: str, asked: RunRerun) -> Run:
+    def rerun_run(self, ident: str, body: RunRerun) -> Run:
         """Starts a new run that repeats part of an earlier one."""
         from joblens.app.driving.requests import RerunPart, rerun_request
 
         self._caller.require(Role.OPERATOR)
         self._check_may_run()
-        if asked.failed and asked.only:
+        if body.failed and body.only:
             raise InputError("give failed or only, not both", hint="without both, all jobs run again")
         base = find_run(self._store, self._caller, ident)
-        part = RerunPart.FAILED if asked.failed else RerunPart.ONLY if asked.only else RerunPart.ALL
+        part = RerunPart.FAILED if body.failed else RerunPart.ONLY if body.only else RerunPart.ALL
 
         def request(store: Store) -> "RunRequest":
-            made = rerun_request(store, base, self._settings, part, asked.only)
+            made = rerun_request(store, base, self._settings, part, body.only)
             if made.again is not None and made.again.is_empty:
                 raise InputError(f"no job of run {run_label(base)} needs to run again")
             return made
@@ -272,7 +274,7 @@ class Changer:
             self._audit("job-tag", uuid, {"add": change.add, "remove": change.remove})
         return self._store.find(uuid)
 
-    def annotate(self, ident: str, asked: NoteRequest) -> Annotation:
+    def annotate(self, ident: str, request: NoteRequest) -> Annotation:
         self._caller.require(Role.OPERATOR)
         uuid = get_job(self._store, self._caller, ident).job.uuid
         note = Annotation(
@@ -280,7 +282,7 @@ class Changer:
             job_uuid=uuid,
             at_us=time.time_ns() // 1000,
             author=self._caller.user,
-            text=asked.text,
+            text=request.text,
         )
         self._store.apply([JobAnnotated(note)])
         self._audit("job-annotate", uuid, {"note": note.uuid})
@@ -296,15 +298,15 @@ class Changer:
             raise UnknownJob(f"job {record.number} was deleted meanwhile")
         return deleted[0]
 
-    def delete_jobs(self, asked: DeleteJobs) -> Done:
-        """As `delete`, with workflows. Nothing is deleted if one of the jobs or workflows must stay."""
+    def delete_jobs(self, request: DeleteJobs) -> Done:
+        """Deletes jobs and workflows, or nothing if one of them must stay."""
         from joblens.app.runs.deletion import refuse_resumable
 
         self._caller.require(Role.ADMIN)
-        workflows = [find_workflow(self._store, self._caller, ident) for ident in asked.workflows]
+        workflows = [find_workflow(self._store, self._caller, ident) for ident in request.workflows]
         for workflow in workflows:
             refuse_resumable(self._store, workflow, None, self._settings)
-        gone = self._delete(self._jobs(asked.uuids))
+        gone = self._delete(self._jobs(request.uuids))
         removed = [each for each in workflows if self._store.delete_workflow(each.uuid)]
         for workflow in removed:
             self._audit("workflow-delete", workflow.uuid, {"name": workflow.name})
@@ -330,11 +332,11 @@ class Changer:
             self._audit("job-cancel", record.job.uuid)
         return len(unfinished)
 
-    def _cancel_of_run(self, asked: CancelJobs) -> None:
-        run = find_run(self._store, self._caller, asked.run)
-        if max(asked.indexes) >= len(state_of_run(self._store, run).jobs):
-            raise InputError(f"run {asked.run} has no job with that index", hint="indexes count from 0")
-        for index in asked.indexes:
+    def _cancel_of_run(self, request: CancelJobs) -> None:
+        run = find_run(self._store, self._caller, request.run)
+        if max(request.indexes) >= len(state_of_run(self._store, run).jobs):
+            raise InputError(f"run {request.run} has no job with that index", hint="indexes count from 0")
+        for index in request.indexes:
             request_job_cancel(run, index, self._store, self._settings, self._caller.audit_name)
             self._audit("job-cancel", run.uuid, {"index": index})
 
@@ -363,11 +365,11 @@ class Changer:
             )
 
     def _submit_once(
-        self, asked: SubmitJob, key: str | None, digest: str, *, needs_workers: bool
+        self, submission: SubmitJob, key: str | None, digest: str, *, needs_workers: bool
     ) -> tuple[Record, bool]:
         """Decides on the job's UUID before it exists: however often a request is sent, and wherever the
         server was killed meanwhile, there is one job. Without workers it is the supervisor's."""
-        request = asked.request
+        request = submission.request
         prepared = prepare(replace(request, uuid=new_uuid()), self._settings)  # refused before a key is used
         uuid = prepared.job.uuid
         if key is not None:
@@ -390,9 +392,9 @@ class Changer:
 
             queued = QueueRequest(
                 request=replace(request, uuid=uuid),
-                queue=asked.queue,
-                label=asked.label,
-                retry_lost=asked.retry_lost,
+                queue=submission.queue,
+                label=submission.label,
+                retry_lost=submission.retry_lost,
             )
             (record,) = enqueue([queued], self._settings, self._config, self._warn)
             return record, True
@@ -422,20 +424,20 @@ def _check_key(key: str) -> None:
         )
 
 
-def _request(asked: SubmitRequest) -> Request:
+def _request(request: SubmitRequest) -> Request:
     return Request(
-        argv=asked.argv,
-        shell=asked.shell,
-        name=asked.name,
-        external_id=asked.id,
-        tags=asked.tags,
-        params=asked.params,
-        env=asked.env,
-        cwd=asked.cwd,
+        argv=request.argv,
+        shell=request.shell,
+        name=request.name,
+        external_id=request.id,
+        tags=request.tags,
+        params=request.params,
+        env=request.env,
+        cwd=request.cwd,
         requirements=Requirements(
-            cpus=asked.cpus,
-            memory_bytes=asked.memory_bytes,
-            gpus=asked.gpus,
-            timeout_s=asked.timeout_s,
+            cpus=request.cpus,
+            memory_bytes=request.memory_bytes,
+            gpus=request.gpus,
+            timeout_s=request.timeout_s,
         ),
     )

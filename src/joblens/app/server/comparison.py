@@ -66,12 +66,12 @@ def compare(
     """Raises InputError for jobs and runs together, or too few or too many of them."""
     if bool(jobs) == bool(runs):
         raise InputError("compare jobs or runs", hint="job=12&job=15, or run=3.1&run=3.2")
-    asked = tuple(dict.fromkeys(jobs or runs))
-    if not 2 <= len(asked) <= MOST:
-        raise InputError(f"compare needs 2 to {MOST} different ones, not {len(asked)}")
+    idents = tuple(dict.fromkeys(jobs or runs))
+    if not 2 <= len(idents) <= MOST:
+        raise InputError(f"compare needs 2 to {MOST} different ones, not {len(idents)}")
     if jobs:
-        return _compare_jobs(store, caller, [get_job(store, caller, ident) for ident in asked], points)
-    return _compare_runs(store, [find_run(store, caller, ident) for ident in asked], points)
+        return _compare_jobs(store, caller, [get_job(store, caller, ident) for ident in idents], points)
+    return _compare_runs(store, [find_run(store, caller, ident) for ident in idents], points)
 
 
 def _compare_jobs(store: QueueStore, caller: Principal, records: list[Record], points: int) -> Comparison:

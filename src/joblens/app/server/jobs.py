@@ -104,7 +104,7 @@ class JobSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class UseSoFar(Struct, frozen=True, kw_only=True, array_like=True):
-    """Of a running job at its last sample."""
+    """Resource use of a running job at its last sample."""
 
     cpu_s: float | None
     memory_bytes: int | None  # that cannot be reclaimed
@@ -166,23 +166,23 @@ class JobAdvice(Struct, frozen=True, kw_only=True):
     next: int | None = None  # for `after` of the next request
 
 
-def job_query(store: QueueStore, caller: Principal, asked: JobFilter) -> HistoryQuery:
+def job_query(store: QueueStore, caller: Principal, filters: JobFilter) -> HistoryQuery:
     """Raises InputError, UnknownRun, or AccessDenied for jobs of others."""
     now_us = time.time_ns() // 1000
     query = HistoryQuery(
-        statuses=asked.status,
-        names=asked.name,
-        name_contains=asked.name_contains,
-        tools=asked.tool,
-        tags=asked.tag,
-        user=asked.user,
-        hosts=asked.host,
-        external_id=asked.id,
-        findings=asked.finding,
-        run_uuid=None if asked.run is None else find_run(store, caller, asked.run).uuid,
-        since_us=_instant("since", asked.since, now_us),
-        until_us=_instant("until", asked.until, now_us),
-        without_tag="" if asked.bench or BENCH_TAG in asked.tag else BENCH_TAG,
+        statuses=filters.status,
+        names=filters.name,
+        name_contains=filters.name_contains,
+        tools=filters.tool,
+        tags=filters.tag,
+        user=filters.user,
+        hosts=filters.host,
+        external_id=filters.id,
+        findings=filters.finding,
+        run_uuid=None if filters.run is None else find_run(store, caller, filters.run).uuid,
+        since_us=_instant("since", filters.since, now_us),
+        until_us=_instant("until", filters.until, now_us),
+        without_tag="" if filters.bench or BENCH_TAG in filters.tag else BENCH_TAG,
     )
     return caller.visible(query)
 
@@ -194,20 +194,20 @@ def _instant(name: str, text: str | None, now_us: int) -> int | None:
         raise InputError(f"parameter '{name}': {error}", hint=error.hint) from error
 
 
-def list_jobs(store: QueueStore, caller: Principal, asked: JobList) -> JobPage:
+def list_jobs(store: QueueStore, caller: Principal, listing: JobList) -> JobPage:
     query = replace(
-        job_query(store, caller, asked),
-        sort=asked.sort,
-        ascending=asked.ascending,
-        limit=asked.limit,
-        after=asked.cursor,
+        job_query(store, caller, listing),
+        sort=listing.sort,
+        ascending=listing.ascending,
+        limit=listing.limit,
+        after=listing.cursor,
     )
     page = store.page(query)
     return JobPage(items=page.records, next=page.next)
 
 
-def list_summaries(store: QueueStore, caller: Principal, asked: JobList) -> JobSummaries:
-    page = list_jobs(store, caller, asked)
+def list_summaries(store: QueueStore, caller: Principal, listing: JobList) -> JobSummaries:
+    page = list_jobs(store, caller, listing)
     return JobSummaries(items=summaries_of(store, page.items), next=page.next)
 
 
@@ -274,14 +274,14 @@ def run_of(job: Job) -> str:
     return job.run.run_uuid if job.run is not None and is_of_workflow(job) else ""
 
 
-def count_jobs(store: QueueStore, caller: Principal, asked: JobFilter) -> JobCount:
-    return JobCount(count=store.count(job_query(store, caller, asked)))
+def count_jobs(store: QueueStore, caller: Principal, filters: JobFilter) -> JobCount:
+    return JobCount(count=store.count(job_query(store, caller, filters)))
 
 
-def list_running(store: QueueStore, caller: Principal, asked: RunningList) -> JobPage:
+def list_running(store: QueueStore, caller: Principal, query: RunningList) -> JobPage:
     """Returns queued and running jobs, oldest first."""
     unfinished = HistoryQuery(
-        statuses=(Status.QUEUED, Status.RUNNING), ascending=True, limit=asked.limit, after=asked.cursor
+        statuses=(Status.QUEUED, Status.RUNNING), ascending=True, limit=query.limit, after=query.cursor
     )
     page = store.page(caller.visible(unfinished))
     return JobPage(items=page.records, next=page.next)
@@ -347,7 +347,7 @@ def get_series(
     end_us: int | None,
     points: int,
 ) -> Series:
-    """Only the requested columns are decoded."""
+    """Returns the requested columns; no others are decoded."""
     record = get_job(store, caller, ident)
     return series(store, record, fields or DEFAULT_FIELDS, from_us=begin_us, to_us=end_us, points=points)
 
@@ -361,9 +361,9 @@ def get_findings(store: QueueStore, caller: Principal, ident: str) -> Findings:
     return Findings(items=() if outcome is None else outcome.findings)
 
 
-def list_findings(store: QueueStore, caller: Principal, asked: JobList) -> FindingPage:
+def list_findings(store: QueueStore, caller: Principal, query: JobList) -> FindingPage:
     """Returns findings of the jobs that match; of a `finding` filter only those codes."""
-    page = list_jobs(store, caller, asked)
+    page = list_jobs(store, caller, query)
     items = tuple(
         FindingOfJob(
             job_uuid=record.job.uuid,
@@ -375,7 +375,7 @@ def list_findings(store: QueueStore, caller: Principal, asked: JobList) -> Findi
         for record in page.items
         if record.outcome is not None
         for finding in record.outcome.findings
-        if not asked.finding or finding.code in asked.finding
+        if not query.finding or finding.code in query.finding
     )
     return FindingPage(items=items, next=page.next)
 
@@ -398,15 +398,15 @@ def get_annotations(store: QueueStore, caller: Principal, ident: str, part: Part
     return Annotations(items=tuple(found[part.after : end]), next=end if end < len(found) else None)
 
 
-def get_statistics(store: QueueStore, caller: Principal, asked: JobFilter) -> Statistics:
-    return store.statistics(job_query(store, caller, asked))
+def get_statistics(store: QueueStore, caller: Principal, filters: JobFilter) -> Statistics:
+    return store.statistics(job_query(store, caller, filters))
 
 
-def get_advice(store: QueueStore, caller: Principal, asked: AdviceQuery) -> JobAdvice:
+def get_advice(store: QueueStore, caller: Principal, question: AdviceQuery) -> JobAdvice:
     """Returns resource requests that earlier jobs of these names suggest."""
     from joblens.app.reports.rightsizing import size_jobs
 
-    names = asked.name
+    names = question.name
     if not names:
         raise InputError("advice needs the names of jobs", hint="add name=NAME; * and ? match")
     if caller.visible(HistoryQuery()).user is not None:
@@ -416,9 +416,10 @@ def get_advice(store: QueueStore, caller: Principal, asked: AdviceQuery) -> JobA
                 "jobs of other users have these names too", hint="advice needs a token with the scope 'all'"
             )
     found = size_jobs(store, names, most=_ADVICE_FROM)
-    end = asked.after + asked.limit
+    end = question.after + question.limit
     shown = [
-        replace(each, group=replace(each.group, observations=())) for each in found.groups[asked.after : end]
+        replace(each, group=replace(each.group, observations=()))
+        for each in found.groups[question.after : end]
     ]
     return JobAdvice(groups=tuple(shown), jobs=found.jobs, next=end if end < len(found.groups) else None)
 

@@ -127,12 +127,12 @@ class LiveJobs:
     def close(self) -> None:
         self._here.close()
 
-    def answer(self, store: QueueStore, caller: Principal, asked: LiveQuery) -> LiveAnswer:
+    def answer(self, store: QueueStore, caller: Principal, query: LiveQuery) -> LiveAnswer:
         with self._lock:
             self._refresh(store)
             oldest = self._gone[0][0] if len(self._gone) == _GONE else self._first
-            is_complete = not oldest <= asked.since <= self._turn
-            since = 0 if is_complete else asked.since
+            is_complete = not oldest <= query.since <= self._turn
+            since = 0 if is_complete else query.since
             visible = [each for each in self._jobs.values() if caller.may_see_user(each.record.job.user)]
             running = sum(each.record.status is Status.RUNNING for each in visible)
             queued = self._count_queued(store, caller)
@@ -153,7 +153,7 @@ class LiveJobs:
             )
 
     def machines(self, store: QueueStore, caller: Principal) -> tuple[Machine, ...]:
-        """Returns machines with running jobs that `who` may see, and this one, which comes first."""
+        """Returns machines with running jobs that `caller` may see, and this one, which comes first."""
         with self._lock:
             self._refresh(store)
             visible = [each for each in self._jobs.values() if caller.may_see_user(each.record.job.user)]
@@ -289,7 +289,7 @@ def _points_since(followed: _Followed, turn: int) -> LivePoints | None:
 
 def _live_job(record: Record) -> LiveJob:
     job, attempt = record.job, record.attempt
-    asked = job.requirements
+    requirements = job.requirements
     return LiveJob(
         number=record.number or 0,
         uuid=job.uuid,
@@ -302,7 +302,7 @@ def _live_job(record: Record) -> LiveJob:
         run=run_of(job),
         command=" ".join(job.argv)[:200],
         since_us=record.began_at_us,
-        cpus=asked.cpus,
-        memory_bytes=asked.memory_bytes,
-        timeout_s=asked.timeout_s,
+        cpus=requirements.cpus,
+        memory_bytes=requirements.memory_bytes,
+        timeout_s=requirements.timeout_s,
     )

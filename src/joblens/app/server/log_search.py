@@ -44,41 +44,41 @@ class LogMatches(Struct, frozen=True, kw_only=True):
 
 
 def search_log(
-    store: QueueStore, caller: Principal, ident: str, stream: str, asked: SearchQuery
+    store: QueueStore, caller: Principal, ident: str, stream: str, query: SearchQuery
 ) -> LogMatches:
     """Positions count what the job printed."""
-    ignores_case, limit, start = asked.ignore_case, asked.limit, asked.start
+    ignores_case, limit, start = query.ignore_case, query.limit, query.start
     record = get_job(store, caller, ident)
     log_path(record, stream)
-    wanted = asked.text.encode("utf-8", "replace")
-    wanted = wanted.lower() if ignores_case else wanted
+    needle = query.text.encode("utf-8", "replace")
+    needle = needle.lower() if ignores_case else needle
     log = LogFile.open(record, stream)
     if log is None:
         data = stored_tail(record, stream).encode("utf-8", "replace")
-        found = tuple(_offsets(data.lower() if ignores_case else data, wanted))[:limit]
-        return LogMatches(offsets=found, length=len(wanted), next=None, total=len(data), searched=len(data))
+        found = tuple(_offsets(data.lower() if ignores_case else data, needle))[:limit]
+        return LogMatches(offsets=found, length=len(needle), next=None, total=len(data), searched=len(data))
     with log:
-        search = _Search(log, wanted, limit, ignores_case=ignores_case)
-        if asked.direction is Direction.FORWARD:
+        search = _Search(log, needle, limit, ignores_case=ignores_case)
+        if query.direction is Direction.FORWARD:
             return search.forward(start or 0)
         return search.backward(log.total if start is None else min(start, log.total))
 
 
-def _offsets(data: bytes, wanted: bytes) -> list[int]:
+def _offsets(data: bytes, needle: bytes) -> list[int]:
     found: list[int] = []
-    at = data.find(wanted)
+    at = data.find(needle)
     while at >= 0:
         found.append(at)
-        at = data.find(wanted, at + len(wanted))
+        at = data.find(needle, at + len(needle))
     return found
 
 
 class _Search:
     """Reads chunks; each is read on by a match less one byte, so that none is cut in two."""
 
-    def __init__(self, log: LogFile, wanted: bytes, limit: int, *, ignores_case: bool) -> None:
+    def __init__(self, log: LogFile, needle: bytes, limit: int, *, ignores_case: bool) -> None:
         self._log = log
-        self._wanted = wanted
+        self._needle = needle
         self._ignores_case = ignores_case
         self._limit = limit
         self._total = log.total
@@ -90,11 +90,11 @@ class _Search:
         position = start
         while position < self._total and not self._is_over():
             for at in self._matches_between(position, position + _CHUNK):
-                if found and at < found[-1] + len(self._wanted):
+                if found and at < found[-1] + len(self._needle):
                     continue  # overlaps a match in the chunk before
                 found.append(at)
                 if len(found) == self._limit:
-                    return self._result(found, at + len(self._wanted))
+                    return self._result(found, at + len(self._needle))
             position += _CHUNK
         return self._result(found, position if position < self._total else None)
 
@@ -113,9 +113,9 @@ class _Search:
 
     def _matches_between(self, start: int, end: int) -> list[int]:
         found: list[int] = []
-        for position, data in self._pieces(start, end + len(self._wanted) - 1):
+        for position, data in self._pieces(start, end + len(self._needle) - 1):
             text = data.lower() if self._ignores_case else data
-            found += [position + at for at in _offsets(text, self._wanted) if position + at < end]
+            found += [position + at for at in _offsets(text, self._needle) if position + at < end]
         return found
 
     def _pieces(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
@@ -140,7 +140,7 @@ class _Search:
     def _result(self, found: list[int], following: int | None) -> LogMatches:
         return LogMatches(
             offsets=tuple(found),
-            length=len(self._wanted),
+            length=len(self._needle),
             next=following,
             total=self._total,
             searched=self._searched,

@@ -74,9 +74,9 @@ def read_window(
         elif part is WindowPart.BACKWARD:
             start, lines, following = reader.backward(reader.total if at is None else at, limit)
         else:
-            place = reader.line_start(reader.total if at is None else at)
-            start, before, _ = reader.backward(place, limit // 2)
-            _, behind, following = reader.forward(place, limit - limit // 2)
+            line_start = reader.line_start(reader.total if at is None else at)
+            start, before, _ = reader.backward(line_start, limit // 2)
+            _, behind, following = reader.forward(line_start, limit - limit // 2)
             lines = [*before, *behind]
         return LogWindow(
             start=start,
@@ -120,13 +120,13 @@ class _Reader:
             first = start if start == 0 or gap is not None else self._after_newline(start, end)
             lines, following = self._lines(first, end)
             if len(lines) >= limit or start == 0 or span >= _MOST_BYTES:
-                kept = lines[-limit:]
-                return (kept[0].at if kept else first), kept, following
+                window = lines[-limit:]
+                return (window[0].at if window else first), window, following
             span *= 4
         return end, [], end
 
     def line_start(self, at: int) -> int:
-        """Returns where the line of this position starts; of a very long line some place in it."""
+        """Returns where the line of this position starts; of a very long line some position in it."""
         end = min(at, self.total)
         start = max(0, end - _LONGEST_LINE)
         data = b"".join(part for _, part in self._parts(start, end))

@@ -81,7 +81,7 @@ class LogFile:
 
     def position_of_last_lines(self, count: int) -> int:
         """Returns where the last `count` lines start, looking back at most some megabytes."""
-        position, wanted = self.total, count + 1
+        position, missing = self.total, count + 1
         for _ in range(64):
             if position <= 0 or count <= 0:
                 break
@@ -90,12 +90,12 @@ class LogFile:
             if part is None or part.end > position:
                 break
             data = part.data
-            if wanted == count + 1 and not data.endswith(b"\n"):
-                wanted -= 1  # the last line has no end
-            ends = [place for place, byte in enumerate(data) if byte == 0x0A]
-            if len(ends) >= wanted:
-                return part.start + ends[-wanted] + 1
-            wanted -= len(ends)
+            if missing == count + 1 and not data.endswith(b"\n"):
+                missing -= 1  # the last line has no end
+            ends = [index for index, byte in enumerate(data) if byte == 0x0A]
+            if len(ends) >= missing:
+                return part.start + ends[-missing] + 1
+            missing -= len(ends)
             position = start
         return position if count > 0 else self.total
 
@@ -152,8 +152,8 @@ class _Cut(Struct, frozen=True):
         elif position < tail_at:
             return LogPart(position, tail_at, self.notice)
         else:
-            place = self.half + len(self.notice) + position - tail_at
-            chunk = os.pread(descriptor, most, place)
+            offset = self.half + len(self.notice) + position - tail_at
+            chunk = os.pread(descriptor, most, offset)
         return LogPart(position, position + len(chunk), chunk) if chunk else None
 
 

@@ -125,7 +125,7 @@ def list_nodes(
     settings: Settings,
     live: LiveJobs,
     history: HostHistory,
-    asked: NodePage,
+    query: NodePage,
 ) -> Nodes:
     """Returns the server's machine first, then machines with jobs or workers, by name."""
     machines = live.machines(store, caller)
@@ -133,14 +133,14 @@ def list_nodes(
     nodes = nodes_of(machines, workers, history.read(store, caller), store.now_us(), settings.queue.lease)
     names = [node.host for node in nodes]
     begin = 0
-    if asked.cursor is not None:
-        if asked.cursor not in names:
+    if query.cursor is not None:
+        if query.cursor not in names:
             raise InputError(
-                f"cursor '{asked.cursor[:80]}': this machine is no longer known",
+                f"cursor '{query.cursor[:80]}': this machine is no longer known",
                 hint="omit it to start again",
             )
-        begin = names.index(asked.cursor) + 1
-    items = tuple(nodes[begin : begin + asked.limit])
+        begin = names.index(query.cursor) + 1
+    items = tuple(nodes[begin : begin + query.limit])
     more = begin + len(items) < len(nodes)
     return Nodes(items=items, next=items[-1].host if more else None)
 
@@ -174,11 +174,11 @@ def _node(
     now_us: int,
     lease_s: float,
 ) -> Node:
-    seen = [each.seen_at_us for each in workers]
+    times = [each.seen_at_us for each in workers]
     if machine is not None and (is_server or machine.jobs):
-        seen.append(now_us)
+        times.append(now_us)
     if history is not None:
-        seen.append(history.last_us)
+        times.append(history.last_us)
     cpus = max((each.cpus for each in workers if each.cpus is not None), default=None)
     memory = max((each.memory_bytes for each in workers if each.memory_bytes is not None), default=None)
     shown = machine or Machine(host=host)
@@ -193,7 +193,7 @@ def _node(
         cpu_percent=shown.cpu_percent,
         memory_used_bytes=shown.memory_used_bytes,
         load1=shown.load1,
-        seen_at_us=max(seen, default=None),
+        seen_at_us=max(times, default=None),
         workers=tuple(_worker(each, now_us, lease_s) for each in workers),
     )
 

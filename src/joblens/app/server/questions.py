@@ -35,35 +35,36 @@ class Answering:
 
     # ---- jobs
 
-    def find(self, asked: q.OneJob) -> Record:
+    def find(self, question: q.OneJob) -> Record:
         return self._caller.find(
-            lambda: self._store.find(asked.ident),
+            lambda: self._store.find(question.ident),
             lambda record: record.job.user,
-            self._caller.unknown_job(asked.ident),
+            self._caller.unknown_job(question.ident),
         )
 
-    def page(self, asked: q.JobQuery) -> Page:
-        limit = q.MOST_RECORDS if asked.limit is None else min(asked.limit, q.MOST_RECORDS)
-        return self._store.page(replace(self._caller.visible(asked), limit=limit))
+    def page(self, question: q.JobQuery) -> Page:
+        limit = q.MOST_RECORDS if question.limit is None else min(question.limit, q.MOST_RECORDS)
+        return self._store.page(replace(self._caller.visible(question), limit=limit))
 
-    def count(self, asked: q.JobQuery) -> q.Count:
-        return q.Count(self._store.count(self._caller.visible(asked)))
+    def count(self, question: q.JobQuery) -> q.Count:
+        return q.Count(self._store.count(self._caller.visible(question)))
 
-    def statistics(self, asked: q.JobQuery) -> Statistics:
-        return self._store.statistics(self._caller.visible(asked))
+    def statistics(self, question: q.JobQuery) -> Statistics:
+        return self._store.statistics(self._caller.visible(question))
 
-    def tagged(self, asked: q.TagPrefix) -> q.Tagged:
-        found = self._store.tagged(asked.prefix)
+    def tagged(self, question: q.TagPrefix) -> q.Tagged:
+        found = self._store.tagged(question.prefix)
         if not self._sees_all:
             own = [mine for each in found if (mine := self._own_part(each)) is not None]
             found = sorted(own, key=lambda each: each.began_at_us, reverse=True)
         return q.Tagged(tuple(found))
 
-    def running(self, asked: q.RunningQuery) -> q.RunningAnswer:
-        found = self._store.running(user=asked.user, run=asked.run)
+    def running(self, question: q.RunningQuery) -> q.RunningAnswer:
+        found = self._store.running(user=question.user, run=question.run)
         items = [
             number
-            if (number := record.number) is not None and asked.known.get(number) == q.digest_of_record(record)
+            if (number := record.number) is not None
+            and question.known.get(number) == q.digest_of_record(record)
             else record
             for record in found
             if self._caller.may_see_user(record.job.user)
@@ -75,44 +76,44 @@ class Answering:
         visible = self._visible(found)
         return q.CancelRequests(tuple(each for uuid, each in found.items() if uuid in visible))
 
-    def samples(self, asked: q.SamplesQuery) -> q.SampleBlocks:
-        if not self._visible([asked.uuid]):
+    def samples(self, question: q.SamplesQuery) -> q.SampleBlocks:
+        if not self._visible([question.uuid]):
             return q.SampleBlocks(blocks=())
-        most = q.MOST_SAMPLES if asked.most is None else min(asked.most, q.MOST_SAMPLES)
-        found = self._store.samples(asked.uuid, asked.after, most + 1)
+        most = q.MOST_SAMPLES if question.most is None else min(question.most, q.MOST_SAMPLES)
+        found = self._store.samples(question.uuid, question.after, most + 1)
         is_cut = len(found) > most and most == q.MOST_SAMPLES
         return q.SampleBlocks(blocks=_blocks(found[:most]), has_more=is_cut)
 
-    def series(self, asked: q.SeriesQuery) -> SampleSeries:
-        if not self._visible([asked.uuid]):
-            return SampleSeries([], {name: [] for name in asked.names})
-        check_columns(asked.names)
-        return self._store.series(asked.uuid, asked.names, asked.from_us, asked.to_us)
+    def series(self, question: q.SeriesQuery) -> SampleSeries:
+        if not self._visible([question.uuid]):
+            return SampleSeries([], {name: [] for name in question.names})
+        check_columns(question.names)
+        return self._store.series(question.uuid, question.names, question.from_us, question.to_us)
 
-    def tails(self, asked: q.TailsQuery) -> q.SampleTails:
-        visible = self._visible(asked.after)
-        after = {uuid: place for uuid, place in asked.after.items() if uuid in visible}
-        found = self._store.tails(after, asked.most) if after else {}
+    def tails(self, question: q.TailsQuery) -> q.SampleTails:
+        visible = self._visible(question.after)
+        after = {uuid: position for uuid, position in question.after.items() if uuid in visible}
+        found = self._store.tails(after, question.most) if after else {}
         return q.SampleTails({uuid: _blocks(samples) for uuid, samples in found.items()})
 
-    def details(self, asked: q.OneJob) -> Details:
-        return self._store.details(asked.ident) if self._visible([asked.ident]) else Details()
+    def details(self, question: q.OneJob) -> Details:
+        return self._store.details(question.ident) if self._visible([question.ident]) else Details()
 
-    def provenance(self, asked: q.ProvenanceQuery) -> q.ProvenanceAnswer:
+    def provenance(self, question: q.ProvenanceQuery) -> q.ProvenanceAnswer:
         """Programs and paths of others must not be read by a digest alone."""
         if not self._sees_all:
-            record = self.find(q.OneJob(asked.job)) if asked.job else None
+            record = self.find(q.OneJob(question.job)) if question.job else None
             attempt = None if record is None else record.attempt
-            if attempt is None or attempt.provenance != asked.digest:
+            if attempt is None or attempt.provenance != question.digest:
                 return q.ProvenanceAnswer(None)
-        return q.ProvenanceAnswer(self._store.provenance(asked.digest))
+        return q.ProvenanceAnswer(self._store.provenance(question.digest))
 
-    def annotations(self, asked: q.OneJob) -> q.Notes:
-        found = self._store.annotations(asked.ident) if self._visible([asked.ident]) else []
+    def annotations(self, question: q.OneJob) -> q.Notes:
+        found = self._store.annotations(question.ident) if self._visible([question.ident]) else []
         return q.Notes(tuple(found))
 
-    def tombstones(self, asked: q.ManyJobs) -> q.Tombstones:
-        found = self._store.tombstones(asked.uuids)
+    def tombstones(self, question: q.ManyJobs) -> q.Tombstones:
+        found = self._store.tombstones(question.uuids)
         return q.Tombstones(tuple(each for each in found if self._caller.may_see_user(each.user)))
 
     # ---- runs
@@ -121,75 +122,77 @@ class Answering:
         found = self._store.workflows()
         return q.WorkflowList(tuple(each for each in found if self._caller.may_see_user(each.user)))
 
-    def find_workflow(self, asked: q.OneRun) -> Workflow:
-        return find_workflow(self._store, self._caller, asked.ident)
+    def find_workflow(self, question: q.OneRun) -> Workflow:
+        return find_workflow(self._store, self._caller, question.ident)
 
-    def workflow_of_source(self, asked: q.SourceQuery) -> q.WorkflowAnswer:
-        if not self._caller.may_see_user(asked.user):
+    def workflow_of_source(self, question: q.SourceQuery) -> q.WorkflowAnswer:
+        if not self._caller.may_see_user(question.user):
             return q.WorkflowAnswer(None)
-        return q.WorkflowAnswer(self._store.workflow_of_source(asked.source, asked.name, asked.user))
+        return q.WorkflowAnswer(self._store.workflow_of_source(question.source, question.name, question.user))
 
-    def runs(self, asked: q.OneRun) -> q.RunsAnswer:
-        found = self._store.runs(asked.ident)
+    def runs(self, question: q.OneRun) -> q.RunsAnswer:
+        found = self._store.runs(question.ident)
         return q.RunsAnswer(tuple(each for each in found if self._caller.may_see_user(each.user)))
 
-    def find_run(self, asked: q.OneRun) -> Run:
+    def find_run(self, question: q.OneRun) -> Run:
         return self._caller.find(
-            lambda: self._store.find_run(asked.ident),
+            lambda: self._store.find_run(question.ident),
             lambda run: run.user,
-            self._caller.unknown_run(asked.ident),
+            self._caller.unknown_run(question.ident),
         )
 
-    def run_events(self, asked: q.EventsQuery) -> q.EventPart:
-        found = self._store.run_events(asked.run, asked.after) if self._may_see_run(asked.run) else []
+    def run_events(self, question: q.EventsQuery) -> q.EventPart:
+        found = (
+            self._store.run_events(question.run, question.after) if self._may_see_run(question.run) else []
+        )
         return q.EventPart(items=tuple(found[: q.MOST_EVENTS]), has_more=len(found) > q.MOST_EVENTS)
 
-    def run_results(self, asked: q.OneRun) -> q.Results:
-        found = self._store.run_results(asked.ident) if self._may_see_run(asked.ident) else []
+    def run_results(self, question: q.OneRun) -> q.Results:
+        found = self._store.run_results(question.ident) if self._may_see_run(question.ident) else []
         return q.Results(tuple(found))
 
     # ---- queue
 
-    def holdings(self, asked: q.HoldingsQuery) -> q.Holdings:
-        found = self._store.holdings(of=asked.of)
+    def holdings(self, question: q.HoldingsQuery) -> q.Holdings:
+        found = self._store.holdings(of=question.of)
         visible = self._visible(each.uuid for each in found)
         return q.Holdings(tuple(each for each in found if each.uuid in visible))
 
-    def workers(self, asked: q.WorkersQuery) -> q.WorkerList:
-        found = self._store.workers(host=asked.host)
+    def workers(self, question: q.WorkersQuery) -> q.WorkerList:
+        found = self._store.workers(host=question.host)
         return q.WorkerList(tuple(each for each in found if self._caller.may_see_user(each.user)))
 
     def backlog(self, _asked: q.Nothing) -> q.BacklogList:
         """A queue counts jobs of all users."""
         return q.BacklogList(tuple(self._store.backlog()) if self._sees_all else ())
 
-    def states(self, asked: q.ManyJobs) -> q.States:
-        return q.States(self._store.states(self._only_visible(asked.uuids)))
+    def states(self, question: q.ManyJobs) -> q.States:
+        return q.States(self._store.states(self._only_visible(question.uuids)))
 
-    def former_workers(self, asked: q.ManyJobs) -> q.FormerWorkers:
-        return q.FormerWorkers(self._store.former_workers(self._only_visible(asked.uuids)))
+    def former_workers(self, question: q.ManyJobs) -> q.FormerWorkers:
+        return q.FormerWorkers(self._store.former_workers(self._only_visible(question.uuids)))
 
     def now(self, _asked: q.Nothing) -> q.Clock:
         return q.Clock(self._store.now_us())
 
-    def sql(self, asked: q.SqlQuery) -> SqlAnswer:
+    def sql(self, question: q.SqlQuery) -> SqlAnswer:
         limits = SqlLimits(
-            seconds=max(0.0, min(asked.limits.seconds, _SQL.seconds)),
-            rows=max(0, min(asked.limits.rows, _SQL.rows)),
-            bytes=max(0, min(asked.limits.bytes, _SQL.bytes)),
+            seconds=max(0.0, min(question.limits.seconds, _SQL.seconds)),
+            rows=max(0, min(question.limits.rows, _SQL.rows)),
+            bytes=max(0, min(question.limits.bytes, _SQL.bytes)),
         )
-        only = self._caller.visible(HistoryQuery(user=asked.only_user)).user
-        return self._store.sql(asked.text, limits, only_user=only)
+        only = self._caller.visible(HistoryQuery(user=question.only_user)).user
+        return self._store.sql(question.text, limits, only_user=only)
 
     # ---- visibility
 
     def _visible(self, uuids: Iterable[str]) -> set[str]:
         """Returns those of jobs that the caller may see. All at once: most that are asked about run."""
-        wanted = set(uuids)
-        if self._sees_all or not wanted:
-            return wanted
+        idents = set(uuids)
+        if self._sees_all or not idents:
+            return idents
         unfinished = {record.job.uuid: record for record in self._store.running(user=self._caller.user)}
-        return {uuid for uuid in wanted if self._is_own(unfinished.get(uuid), uuid)}
+        return {uuid for uuid in idents if self._is_own(unfinished.get(uuid), uuid)}
 
     def _is_own(self, known: Record | None, uuid: str) -> bool:
         try:

@@ -15,6 +15,7 @@ from joblens.model.errors import InputError
 from joblens.model.settings import Settings
 from joblens.model.values.labels import queue_and_label, unserved_words
 from joblens.ports.store import QueueStore
+from joblens.views.text.numbers import counted
 
 
 class TicketPage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,11 +122,11 @@ def _queue(backlog: Backlog, workers: Sequence[WorkerInfo]) -> QueueStanding:
     )
 
 
-def list_waiting(store: QueueStore, caller: Principal, settings: Settings, asked: TicketPage) -> WaitingJobs:
-    found = store.tickets(_query(caller, asked, is_held=False))
+def list_waiting(store: QueueStore, caller: Principal, settings: Settings, query: TicketPage) -> WaitingJobs:
+    found = store.tickets(_query(caller, query, is_held=False))
     workers = living_workers(settings, store)
     items = tuple(_waiting(each, workers) for each in found)
-    return WaitingJobs(items=items, next=_next(found, asked))
+    return WaitingJobs(items=items, next=_next(found, query))
 
 
 def _waiting(ticket: TicketStanding, workers: Sequence[WorkerInfo]) -> WaitingJob:
@@ -144,11 +145,11 @@ def _waiting(ticket: TicketStanding, workers: Sequence[WorkerInfo]) -> WaitingJo
     )
 
 
-def list_leases(store: QueueStore, caller: Principal, asked: TicketPage) -> Leases:
-    found = store.tickets(_query(caller, asked, is_held=True))
+def list_leases(store: QueueStore, caller: Principal, query: TicketPage) -> Leases:
+    found = store.tickets(_query(caller, query, is_held=True))
     hosts = {worker.name: worker.host for worker in store.workers()}
     now_us = store.now_us()
-    return Leases(items=tuple(_lease(each, hosts, now_us) for each in found), next=_next(found, asked))
+    return Leases(items=tuple(_lease(each, hosts, now_us) for each in found), next=_next(found, query))
 
 
 def _lease(ticket: TicketStanding, hosts: dict[str, str], now_us: int) -> Lease:
@@ -198,10 +199,10 @@ def reason_of(ticket: TicketStanding, workers: Sequence[WorkerInfo]) -> str:
     ahead = (ticket.position or 1) - 1
     before = f"{ahead} before it; " if ahead else ""
     if not serving.free:
-        slots, workers_words = _counted(serving.slots, "slot"), _counted(serving.workers, "worker")
-        return f"{again}{before}all {slots} of {workers_words} are taken"
+        slots, its_workers = counted(serving.slots, "slot"), counted(serving.workers, "worker")
+        return f"{again}{before}all {slots} of {its_workers} are taken"
     if ahead >= serving.free:
-        return f"{again}{before}{serving.free} of {_counted(serving.slots, 'slot')} free"
+        return f"{again}{before}{serving.free} of {counted(serving.slots, 'slot')} free"
     return f"{again}a worker takes it next, if it fits the worker's memory and GPUs"
 
 
@@ -213,16 +214,12 @@ def _unserved(route: str) -> str:
     return f"no worker serves the queue {queue}: start one with joblens worker{where}"
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _query(caller: Principal, asked: TicketPage, *, is_held: bool) -> TicketQuery:
+def _query(caller: Principal, query: TicketPage, *, is_held: bool) -> TicketQuery:
     return TicketQuery(
         is_held=is_held,
-        limit=asked.limit,
-        after=_after(asked.cursor),
-        queue=asked.queue,
+        limit=query.limit,
+        after=_after(query.cursor),
+        queue=query.queue,
         user=caller.only_user,
     )
 
@@ -239,8 +236,8 @@ def _after(cursor: str | None) -> tuple[int, int]:
     return int(since), int(number)
 
 
-def _next(found: Sequence[TicketStanding], asked: TicketPage) -> str | None:
-    if len(found) < asked.limit:
+def _next(found: Sequence[TicketStanding], query: TicketPage) -> str | None:
+    if len(found) < query.limit:
         return None
     since_us, number = found[-1].position_key
     return f"{since_us}.{number}"

@@ -60,26 +60,26 @@ class TimelineAnswer(Struct, frozen=True, kw_only=True):
 
 
 def get_graph(
-    views: RunViews, store: QueueStore, caller: Principal, ident: str, asked: GraphQuery
+    views: RunViews, store: QueueStore, caller: Principal, ident: str, query: GraphQuery
 ) -> GraphAnswer:
     """Jobs one by one in a small run, otherwise groups; a large group opens with the jobs that matter."""
     run = find_run(store, caller, ident)
     view = views.of(run)
     with view.lock:
         plan, groups = view.read_plan(run)
-        is_grouped = asked.grouped or len(plan.jobs) > MOST_SINGLE
-        wanted = {each for each in asked.open if each < len(groups.members)}
-        if wanted:
+        is_grouped = query.grouped or len(plan.jobs) > MOST_SINGLE
+        open_groups = {each for each in query.open if each < len(groups.members)}
+        if open_groups:
             view.refresh(store, run)
         opened = {
             group: _most_important(view, members) if is_grouped else members
             for group, members in enumerate(groups.members)
-            if not is_grouped or group in wanted
+            if not is_grouped or group in open_groups
         }
     return GraphAnswer(
         is_grouped=is_grouped,
         can_group=len(groups.members) < len(plan.jobs),
-        opened=tuple(sorted(wanted)),
+        opened=tuple(sorted(open_groups)),
         graph=graph_of(plan, groups, opened),
     )
 
@@ -87,20 +87,20 @@ def get_graph(
 def _most_important(view: RunView, members: tuple[int, ...]) -> tuple[int, ...]:
     if not view.rows:
         return members[:MOST_OPENED]
-    urgency = {int(state): place for place, state in enumerate(_URGENT)}
+    urgency = {int(state): rank for rank, state in enumerate(_URGENT)}
     order = sorted(members, key=lambda index: (urgency.get(view.rows[index].state, len(_URGENT)), index))
     return tuple(order[:MOST_OPENED])
 
 
 def get_timeline(
-    views: RunViews, store: QueueStore, caller: Principal, ident: str, asked: TimelineQuery
+    views: RunViews, store: QueueStore, caller: Principal, ident: str, query: TimelineQuery
 ) -> TimelineAnswer:
     run = find_run(store, caller, ident)
     view = views.of(run)
     with view.lock:
         plan, groups = view.read_plan(run)
         at_us, timeline = view.timeline(
-            run, asked.group, lambda: _timeline_now(store, run, plan, groups, asked.group)
+            run, query.group, lambda: _timeline_now(store, run, plan, groups, query.group)
         )
     return TimelineAnswer(at_us=at_us, timeline=timeline)
 

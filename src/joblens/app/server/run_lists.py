@@ -86,7 +86,7 @@ class RunLists:
         self._lock = threading.Lock()
         self._known: dict[tuple[object, ...], RunLine] = {}
 
-    def list_runs(self, store: QueueStore, caller: Principal, asked: RunsQuery) -> RunLines:
+    def list_runs(self, store: QueueStore, caller: Principal, query: RunsQuery) -> RunLines:
         found = [
             (run, workflow)
             for workflow in listed_workflows(store)
@@ -94,11 +94,11 @@ class RunLists:
             if caller.may_see_user(run.user)
         ]
         found.sort(key=lambda each: (each[0].created_at_us, each[0].uuid), reverse=True)
-        end = asked.after + asked.limit
+        end = query.after + query.limit
         return RunLines(
             at_us=store.now_us(),
             total=len(found),
-            items=tuple(self._line(store, run, workflow) for run, workflow in found[asked.after : end]),
+            items=tuple(self._line(store, run, workflow) for run, workflow in found[query.after : end]),
             next=end if end < len(found) else None,
         )
 

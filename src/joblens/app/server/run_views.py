@@ -74,7 +74,7 @@ class RunRowColumns(Struct, frozen=True, kw_only=True):
 
     index: list[int]  # in the plan
     name: list[str]
-    state: list[int]  # place in RunTable.states
+    state: list[int]  # index in RunTable.states
     group: list[int]
     number: list[int | None]  # Job ID of the last attempt
     attempts: list[int]
@@ -194,11 +194,11 @@ class Attempts:
 def _first_records(store: QueueStore, run: Run, attempts: Attempts) -> list[Record]:
     found: list[Record] = []
     statuses = {result.status for result in attempts.last.values()}
-    for wanted in (_FAILURES, _UNDER_WAY, ()):
-        if wanted and not statuses.intersection(wanted):
+    for states in (_FAILURES, _UNDER_WAY, ()):
+        if states and not statuses.intersection(states):
             continue
         query = HistoryQuery(
-            run_uuid=run.uuid, statuses=wanted, limit=FIRST_ROWS - len(found), sort=SortKey.STARTED
+            run_uuid=run.uuid, statuses=states, limit=FIRST_ROWS - len(found), sort=SortKey.STARTED
         )
         found += store.page(query).records
         if len(found) >= FIRST_ROWS:
@@ -349,9 +349,9 @@ class RunView:
         rows = [_row(job, groups.group_of[job.index], reasons) for job in standing.jobs]
         self.turn += 1
         changed = [self.turn] * len(rows)
-        for place, (before, after) in enumerate(zip(self.rows, rows, strict=False)):
+        for index, (before, after) in enumerate(zip(self.rows, rows, strict=False)):
             if before == after:
-                changed[place] = self.changed[place]
+                changed[index] = self.changed[index]
         counts: dict[str, int] = {}
         for row in rows:
             counts[STATES[row.state]] = counts.get(STATES[row.state], 0) + 1
@@ -399,12 +399,12 @@ class RunViews:
         self._lock = threading.Lock()
         self._views: OrderedDict[str, tuple[int, RunView, int]] = OrderedDict()  # jobs, view, first turn
 
-    def get_table(self, store: QueueStore, caller: Principal, ident: str, asked: TableQuery) -> RunTable:
+    def get_table(self, store: QueueStore, caller: Principal, ident: str, query: TableQuery) -> RunTable:
         run = find_run(store, caller, ident)
         view, first_turn = self._view(run)
         with view.lock:
             view.refresh(store, run)
-            return view.table(asked.since, first_turn)
+            return view.table(query.since, first_turn)
 
     def of(self, run: Run) -> RunView:
         return self._view(run)[0]

@@ -86,7 +86,7 @@ def list_runs(store: QueueStore, caller: Principal, ident: str, page: PageQuery)
 
 
 def _short(row: RunRow) -> RunRow:
-    """Without the file's text, which only the run itself shows."""
+    """Workflow without the file's text, which only the run itself shows."""
     return replace(row, run=replace(row.run, spec_text="", tables={}))
 
 

@@ -110,7 +110,7 @@ def read_samples(store: QueueStore, after: Mapping[SampleSource, int], most: int
 
 
 def _attempt_of(source: SampleSource, store: QueueStore, status: Status | None, fence: int) -> int | None:
-    """Of a job that a worker holds it is the fencing token; others are polled once, and at the end."""
+    """Returns the attempt's number: the fencing token of a job that a worker holds; else the store's."""
     if status is None:
         return None
     if status is Status.QUEUED:

@@ -84,8 +84,8 @@ def _find(store: Store, uuid: str) -> Record | None:
 def _add(records: list[Record], settings: Settings, warn: Warn) -> None:
     from joblens.stores.sinks.history_jsonl import HistoryJsonl
 
-    wanted = settings.sinks.history
-    sink = HistoryJsonl(history_file(settings), wanted.max_size, wanted.backup_count, warn)
+    limits = settings.sinks.history
+    sink = HistoryJsonl(history_file(settings), limits.max_size, limits.backup_count, warn)
     sink.add_missing(records)
     sink.close()
 

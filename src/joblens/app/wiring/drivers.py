@@ -25,9 +25,9 @@ CONFIG_NAME = "joblens.yml"
 
 def _base(env: Mapping[str, str], variable: str, *below_home: str) -> str:
     """Returns an XDG directory; the specification says to ignore relative paths in its variables."""
-    given = env.get(variable, "")
-    if given.startswith("/"):
-        return given
+    path = env.get(variable, "")
+    if path.startswith("/"):
+        return path
     return os.path.join(home_dir(env), *below_home)
 
 
@@ -191,7 +191,7 @@ def warn_in_python(message: str) -> None:
 
 
 def open_store_directly(settings: Settings, warn: Warn) -> PostgresStore | SqliteStore:
-    """Without a journal: failing writes raise StoreError."""
+    """Opens the store without a journal: failing writes raise StoreError."""
     return _opener(settings, warn)()
 
 
@@ -311,8 +311,8 @@ def open_sinks(settings: Settings, warn: Warn) -> list[Sink]:
     if settings.sinks.history.enabled:
         from joblens.stores.sinks.history_jsonl import HistoryJsonl
 
-        wanted = settings.sinks.history
-        sinks.append(HistoryJsonl(history_file(settings), wanted.max_size, wanted.backup_count, warn))
+        limits = settings.sinks.history
+        sinks.append(HistoryJsonl(history_file(settings), limits.max_size, limits.backup_count, warn))
     folder = settings.job_metrics.storage_dir
     if folder:
         from joblens.stores.sinks.sample_jsonl_gz import SampleJsonlGz
@@ -357,7 +357,7 @@ def store_for_jobs(settings: Settings, *, is_elsewhere: bool, environ: Mapping[s
 def retrying_store(
     store: Store, notify: Callable[[str], None], timeout_s: float | None = None
 ) -> RetryingStore:
-    """`tell` is called once per outage. After the time-out its error is raised."""
+    """`notify` is called once per outage. After the time-out its error is raised."""
     from joblens.stores.wrappers.retrying import RetryingStore
 
     inner = store.inner if isinstance(store, RetryingStore) else store

@@ -23,11 +23,11 @@ def set_up_logging(settings: LogSettings) -> logging.Logger:
     """Configures the 'joblens' logger with one handler. Calling it again with other settings replaces
     that handler; handlers of the host program and the root logger are not changed."""
     logger = logging.getLogger(LOGGER_NAME)
-    wanted = (settings, os.getpid())  # a forked child must not share its parent's file and lock
+    state = (settings, os.getpid())  # a forked child must not share its parent's file and lock
     own = [handler for handler in logger.handlers if isinstance(handler, _OwnHandler)]
-    if [handler.made_for for handler in own] != [wanted]:
+    if [handler.made_for for handler in own] != [state]:
         new = _handler_for(settings)
-        new.made_for = wanted
+        new.made_for = state
         logger.addHandler(new)
         for handler in own:
             logger.removeHandler(handler)

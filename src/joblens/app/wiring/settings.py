@@ -136,14 +136,14 @@ def _read_files(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Returns the files to apply with their text, in that order, and the skipped ones with the reason.
     The nearest trusted project file is used; a file that is found in two ways is applied last."""
-    asked = os.path.expanduser(config or env.get("JOBLENS_CONFIG", ""))
+    own = os.path.expanduser(config or env.get("JOBLENS_CONFIG", ""))
     # A relative path in the environment is a different file in every directory: ignored.
-    named = os.path.join(here, asked) if config or os.path.isabs(asked) else None
+    named = os.path.join(here, own) if config or os.path.isabs(own) else None
     sources: list[Iterable[str]] = [
         filter(os.path.isfile, [system_config]),
         filter(os.path.isfile, [user_config_path(env)]),
         find_project_configs(here, home_dir(env)),
-        [os.path.join(here, asked)] if asked else [],
+        [os.path.join(here, own)] if own else [],
     ]
     texts: dict[str, str] = {}
     skipped: dict[str, str] = {}
@@ -187,13 +187,13 @@ def _read(path: str, *, check: bool) -> tuple[str, str]:
 
 def _add_environment(layers: _Layers, env: Mapping[str, str], here: str) -> None:
     """An empty variable counts as not set, as in most programs."""
-    given = [name for name in env if name.startswith("JOBLENS_") and env[name]]
-    if not given:
+    variables = [name for name in env if name.startswith("JOBLENS_") and env[name]]
+    if not variables:
         return
     known = {variable_of(name): name for name in names_of(_DEFAULTS)} | _SHORT_VARIABLES
     sections = tuple(variable_of(section) + "_" for section in _DEFAULTS.__struct_fields__)
     # Short names last, so that they override the long ones.
-    for variable in sorted(given, key=lambda name: (name in _SHORT_VARIABLES, name)):
+    for variable in sorted(variables, key=lambda name: (name in _SHORT_VARIABLES, name)):
         if variable in known:
             layers.add_text(known[variable], env[variable], f"environment {variable}", here)
         elif variable.startswith(sections):

@@ -106,7 +106,7 @@ _results_dir = click.option(
 @_results_dir
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND…]")
 @shared_options
-def ab(session: Session, /, **given: Any) -> int:
+def ab(session: Session, /, **values: Any) -> int:
     """Run commands alternately until it is clear how they compare. Give one command after --, others as
     options.
 
@@ -116,17 +116,17 @@ def ab(session: Session, /, **given: Any) -> int:
     from joblens.app.bench.comparison import check_ab, run_ab
     from joblens.app.bench.runner import check_report_path
 
-    plan = _plan(given)
+    plan = _plan(values)
     check_ab(plan)
-    report = given["report"]
+    report = values["report"]
     if report:
         check_report_path(report)
-    runner = _runner(session, given["results_dir"])
+    runner = _runner(session, values["results_dir"])
     session.own_jobs()
     with _Progress(session, plan) as progress:
-        document = run_ab(plan, session.settings, progress.tell)
+        document = run_ab(plan, session.settings, progress.update)
     has_runs = document["rounds"] > 0
-    if has_runs and not given["no_save"]:
+    if has_runs and not values["no_save"]:
         runner.save_results(document)
     if has_runs and report:
         runner.generate_report(document, report, title=plan.title or document["title"])
@@ -138,7 +138,7 @@ def ab(session: Session, /, **given: Any) -> int:
         from joblens.views.bench.text import render_result
 
         session.write_lines(render_result(document, session.table_width, session.palette))
-        if has_runs and not given["no_save"]:
+        if has_runs and not values["no_save"]:
             session.note(f"joblens: saved as {document['id']}")
     return {"interrupt": 130, "failure": 1}.get(document["stopped"], 0)
 
@@ -167,27 +167,27 @@ def _report_failure(session: Session, document: dict[str, Any]) -> None:
 @click.option("--container", metavar="IMAGE", help="Run in a container from this image.")
 @_results_dir
 @shared_options
-def run(session: Session, /, **given: Any) -> int:
+def run(session: Session, /, **values: Any) -> int:
     """Run a tool's benchmark a few times, and save the result."""
     from joblens.app.bench.runner import usable_devices
     from joblens.app.jobs.preparation import parse_params
     from joblens.app.queue.tools import find_tool
     from joblens.views.bench.text import fine_duration, render_result
 
-    if not given["tools"]:
+    if not values["tools"]:
         raise BenchmarkError("no tool was named", hint="joblens bench run --tool NAME; list-tools shows them")
-    params = parse_params(given["params"])
-    runner = _runner(session, given["results_dir"])
-    found = [find_tool(name) for name in given["tools"]]  # all must be known before the first runs
+    params = parse_params(values["params"])
+    runner = _runner(session, values["results_dir"])
+    found = [find_tool(name) for name in values["tools"]]  # all must be known before the first runs
     session.own_jobs()
     documents = []
     for tool in found:
-        devices, left_out = usable_devices(tool) if given["device"] == "all" else ([given["device"]], {})
-        for device, why in left_out.items():
+        devices, unusable = usable_devices(tool) if values["device"] == "all" else ([values["device"]], {})
+        for device, why in unusable.items():
             session.note(f"joblens: {tool.name}: not on {device}: {why}")
 
-        def tell(number: int, result: Any, name: str = tool.name) -> None:
-            what = f"run {number} of {given['runs']}" if number else "warm-up"
+        def note_run(number: int, result: Any, name: str = tool.name) -> None:
+            what = f"run {number} of {values['runs']}" if number else "warm-up"
             session.note(f"joblens: {name}: {what}: {result.status}, {fine_duration(result.duration_s)}")
 
         for device in devices:
@@ -195,11 +195,11 @@ def run(session: Session, /, **given: Any) -> int:
                 tool.name,
                 device,
                 params,
-                given["runs"],
-                script=given["script"],
-                warmup=given["warmup"],
-                container=given["container"],
-                tell=None if session.json else tell,
+                values["runs"],
+                script=values["script"],
+                warmup=values["warmup"],
+                container=values["container"],
+                tell=None if session.json else note_run,
             )
             runner.save_results(document)
             documents.append(document)
@@ -289,19 +289,19 @@ def _runner(session: Session, results_dir: str | None) -> "BenchmarkRunner":
     return BenchmarkRunner(results_dir, settings=session.settings)
 
 
-def _plan(given: dict[str, Any]) -> "AbPlan":
+def _plan(values: dict[str, Any]) -> "AbPlan":
     from joblens.app.bench.comparison import AbPlan, command_of_argv, command_of_line
     from joblens.app.jobs.preparation import parse_notify
     from joblens.app.jobs.requests import seconds_of
 
-    lines, argv = given["lines"], given["words"]
+    lines, argv = values["lines"], values["words"]
     made: list[tuple[Any, Any]] = []
-    if given["baseline"] is not None:
-        made.append((command_of_line, given["baseline"]))
+    if values["baseline"] is not None:
+        made.append((command_of_line, values["baseline"]))
     made += [(command_of_line, line) for line in lines]
     if argv:
         made.append((command_of_argv, argv))
-    names = list(given["names"])
+    names = list(values["names"])
     if len(names) > len(made):
         raise InputError(f"--name: {len(names)} names for {len(made)} commands")
     if len(made) > len(_NAMES):
@@ -313,16 +313,16 @@ def _plan(given: dict[str, Any]) -> "AbPlan":
         commands=tuple(
             make(name, what, tags=(BENCH_TAG,)) for name, (make, what) in zip(names, made, strict=True)
         ),
-        title=given["title"],
-        warmup=given["warmup"],
-        rounds=given["runs"],
-        most_rounds=given["max_runs"],
-        time_s=seconds_of("--time", given["time_text"]) or 0.0,
-        precision=_share("--precision", given["precision"]),
-        confidence=_share("--confidence", given["confidence"]),
-        seed=given["seed"],
-        accepts_failures=given["ignore_failure"],
-        prepare=parse_notify(given["prepare"]),
+        title=values["title"],
+        warmup=values["warmup"],
+        rounds=values["runs"],
+        most_rounds=values["max_runs"],
+        time_s=seconds_of("--time", values["time_text"]) or 0.0,
+        precision=_share("--precision", values["precision"]),
+        confidence=_share("--confidence", values["confidence"]),
+        seed=values["seed"],
+        accepts_failures=values["ignore_failure"],
+        prepare=parse_notify(values["prepare"]),
     )
 
 
@@ -349,7 +349,7 @@ class _Progress:
     def __enter__(self) -> Self:
         return self
 
-    def tell(self, at: "AbProgress") -> None:
+    def update(self, at: "AbProgress") -> None:
         if not self._is_shown:
             return
         import sys

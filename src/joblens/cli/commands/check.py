@@ -62,7 +62,7 @@ def command(session: Session, /, **chosen: Any) -> None:
 @_options("--min-over-utilization")
 @shared_options
 def check_resource_utilization(session: Session, /, **chosen: Any) -> None:
-    """As 'check': compare what jobs used with what they requested."""
+    """Compare what the jobs of a run used with what they requested: 'check' with Torc's options."""
     _check(session, **chosen)
 
 

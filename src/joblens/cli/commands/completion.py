@@ -15,11 +15,11 @@ _SHELLS = ("bash", "fish", "zsh")
 # without joblens, and file names are completed where joblens has nothing to offer.
 _BASH = """\
 _joblens_completion() {
-    local IFS=$'\\n' place kind value
+    local IFS=$'\\n' index kind value
     COMPREPLY=()
-    for ((place = 1; place < COMP_CWORD; place++)); do
-        if [[ ${COMP_WORDS[place]} == -- ]]; then
-            if ((place + 1 == COMP_CWORD)); then
+    for ((index = 1; index < COMP_CWORD; index++)); do
+        if [[ ${COMP_WORDS[index]} == -- ]]; then
+            if ((index + 1 == COMP_CWORD)); then
                 COMPREPLY=($(compgen -c -- "${COMP_WORDS[COMP_CWORD]}" | sort -u))
             fi
             return 0

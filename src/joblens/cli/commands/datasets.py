@@ -103,19 +103,21 @@ def finalize(session: Session, ident: str, name: str | None, dry_run: bool) -> N
         if not due:
             session.write("Nothing to finalize.\n")
         return
-    done = finalize_by_hand(session.store, run, session.settings, chosen)
-    failed = [one for one in done if one.error or (name is not None and one.status != FINALIZED)]
+    finalized = finalize_by_hand(session.store, run, session.settings, chosen)
+    failed = [one for one in finalized if one.error or (name is not None and one.status != FINALIZED)]
     if session.json:
-        session.write_json([dataset_form(one) for one in done])
+        session.write_json([dataset_form(one) for one in finalized])
     else:
-        _tell(session, [one for one in done if one.is_due or one.status == FINALIZED], chosen, failed)
+        _write_finalized(
+            session, [one for one in finalized if one.is_due or one.status == FINALIZED], chosen, failed
+        )
     if failed:
         raise SystemExit(1)
 
 
-def _tell(
+def _write_finalized(
     session: Session,
-    done: "list[DatasetStanding]",
+    finalized: "list[DatasetStanding]",
     chosen: "list[DatasetStanding]",
     failed: "list[DatasetStanding]",
 ) -> None:
@@ -123,7 +125,7 @@ def _tell(
     from joblens.views.runs.workflows import render_datasets
 
     was_due = {one.name for one in chosen if one.is_due}
-    rows = [dataset_form(one) for one in done if one.name in was_due]
+    rows = [dataset_form(one) for one in finalized if one.name in was_due]
     if rows:
         session.write_lines(render_datasets(rows, width=session.table_width, paint=session.palette))
     elif not failed:

@@ -42,8 +42,8 @@ def crate_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def with_crate(*args: Any, **kwargs: Any) -> Any:
-        given = {name: kwargs.pop(name) for name in _NAMES}
-        return function(*args, crate=CrateRequest(**given), **kwargs)
+        values = {name: kwargs.pop(name) for name in _NAMES}
+        return function(*args, crate=CrateRequest(**values), **kwargs)
 
     for option in (
         click.option("--license", metavar="URL|WORDS", help="For ro-crate: license, as a URL or text."),
@@ -57,47 +57,47 @@ def crate_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return with_crate
 
 
-def refuse_crate_options(form: str, asked: CrateRequest) -> None:
+def refuse_crate_options(form: str, request: CrateRequest) -> None:
     """Refuses crate options with another format."""
-    if asked.ident is not None:
-        raise InputError(f"'{asked.ident}' does not apply to '{form}'", hint="use --job ID to select a job")
+    if request.ident is not None:
+        raise InputError(f"'{request.ident}' does not apply to '{form}'", hint="use --job ID to select a job")
     for name in ("with_files", "files_limit", "license"):
-        if getattr(asked, name):
+        if getattr(request, name):
             option = f"--{name.replace('_', '-')}"
             raise InputError(f"{option} does not apply to '{form}'", hint="it needs ro-crate")
 
 
-def export_crate(session: Session, output: str | None, asked: CrateRequest) -> None:
-    done = _write(session, output, asked)
+def export_crate(session: Session, output: str | None, request: CrateRequest) -> None:
+    result = _write(session, output, request)
     if session.json:
-        form = {"jobs": done.jobs, "rows": done.rows, "files": list(done.files), "note": done.note}
+        form = {"jobs": result.jobs, "rows": result.rows, "files": list(result.files), "note": result.note}
         session.write_json(form)
         return
-    session.note(f"{counted(done.rows, 'file')} about {counted(done.jobs, 'job')} written to {output}")
-    if done.note:
-        session.note(done.note)
+    session.note(f"{counted(result.rows, 'file')} about {counted(result.jobs, 'job')} written to {output}")
+    if result.note:
+        session.note(result.note)
 
 
-def _write(session: Session, output: str | None, asked: CrateRequest) -> "ExportResult":
+def _write(session: Session, output: str | None, request: CrateRequest) -> "ExportResult":
     from joblens.app.crates.collection import MOST_BYTES, NO_LICENSE, CrateChoice
     from joblens.app.crates.collection import export_crate as write
     from joblens.app.crates.files import check_output
     from joblens.app.runs.lookup import find_job_or_run
 
-    if asked.ident is None:
+    if request.ident is None:
         raise InputError("'ro-crate' needs a run or a job", hint=_EXAMPLE)
     if output is None or output == "-":
         raise InputError("'ro-crate' needs an output path", hint=f"{_EXAMPLE}, or -o crate.zip")
-    if asked.files_limit is not None and not asked.with_files:
+    if request.files_limit is not None and not request.with_files:
         raise InputError("--files-limit needs --with-files")
     choice = CrateChoice(
-        license=asked.license or NO_LICENSE,
-        with_files=asked.with_files,
-        most_bytes=MOST_BYTES if asked.files_limit is None else parse_size(asked.files_limit),
+        license=request.license or NO_LICENSE,
+        with_files=request.with_files,
+        most_bytes=MOST_BYTES if request.files_limit is None else parse_size(request.files_limit),
     )
     check_output(output)
     store = session.current_store
-    found = find_job_or_run(store, asked.ident, session.note)
+    found = find_job_or_run(store, request.ident, session.note)
     with ProgressBar("jobs") as bar:
         return write(store, found, output, choice, bar.advance)
 
@@ -156,13 +156,13 @@ def command(
         raise InputError(f"--samples does not apply to '{form}'", hint="it needs csv or parquet")
     choice = structs.replace(query, limit=limit, sort=SortKey.STARTED, ascending=limit is None)
     with ProgressBar("jobs") as bar:
-        done = _Export(session, output, idents, choice, bar).run(form, samples)
+        result = _Export(session, output, idents, choice, bar).run(form, samples)
     if session.json and output is not None:
-        session.write_json({"jobs": done.jobs, "rows": done.rows, "files": list(done.files)})
+        session.write_json({"jobs": result.jobs, "rows": result.rows, "files": list(result.files)})
     elif output is not None:
-        session.note(f"{counted(done.rows, 'row')} of {counted(done.jobs, 'job')} written to {output}")
-        if done.note:
-            session.note(done.note)
+        session.note(f"{counted(result.rows, 'row')} of {counted(result.jobs, 'job')} written to {output}")
+        if result.note:
+            session.note(result.note)
 
 
 class _Export:

@@ -66,7 +66,7 @@ _SHORTEST_INTERVAL_S = 1.0
     help="Running jobs with series of their own (--job-ids, --compat).",
 )
 @shared_options
-def command(session: Session, /, *, textfile: str | None, once: bool, **given: Any) -> None:
+def command(session: Session, /, *, textfile: str | None, once: bool, **values: Any) -> None:
     """Serve metrics of running and ended jobs to Prometheus until stopped.
 
     Reads the store; measures nothing itself. Counters start at 0 when the exporter starts.
@@ -75,36 +75,31 @@ def command(session: Session, /, *, textfile: str | None, once: bool, **given: A
 
     if once and textfile is None:
         raise InputError("--once needs --textfile")
-    if textfile is not None and (given["listen"] or given["token_file"]):
+    if textfile is not None and (values["listen"] or values["token_file"]):
         raise InputError("--textfile cannot be combined with --listen or --token-file")
-    interval_s = parse_duration(given["interval"])
+    interval_s = parse_duration(values["interval"])
     if interval_s < _SHORTEST_INTERVAL_S:
-        raise InputError(f"--interval {given['interval']} is too short", hint="1s or more")
-    scraper = Scraper(session.store, _options(given))
+        raise InputError(f"--interval {values['interval']} is too short", hint="1s or more")
+    scraper = Scraper(session.store, _options(values))
     if textfile is None:
-        _serve(session, scraper, given["listen"], given["token_file"])
+        _serve(session, scraper, values["listen"], values["token_file"])
     else:
         _write(session, scraper, textfile, None if once else interval_s)
 
 
-def _options(given: dict[str, Any]) -> "MetricOptions":
+def _options(values: dict[str, Any]) -> "MetricOptions":
     import os
 
-    from joblens.app.metrics.scraper import MetricOptions
-    from joblens.views.prometheus.compat_families import COMPAT
+    from joblens.app.metrics.scraper import MetricOptions, compat_names
 
-    compat = tuple(name.strip() for name in given["compat"].split(",") if name.strip())
-    unknown = [name for name in compat if name not in COMPAT]
-    if unknown:
-        raise InputError(f"--compat: unknown name '{unknown[0]}'", hint=f"choose from {', '.join(COMPAT)}")
     return MetricOptions(
-        job_ids=given["job_ids"],
-        compat=compat,
-        cluster=given["cluster"],
-        most_names=given["max_names"],
-        most_tags=given["max_names"],
-        most_jobs=given["max_jobs"],
-        host=os.uname().nodename if given["this_host"] else "",
+        job_ids=values["job_ids"],
+        compat=compat_names(values["compat"], "--compat"),
+        cluster=values["cluster"],
+        most_names=values["max_names"],
+        most_tags=values["max_names"],
+        most_jobs=values["max_jobs"],
+        host=os.uname().nodename if values["this_host"] else "",
     )
 
 

@@ -49,19 +49,19 @@ def command(session: Session, /, form: str, files: tuple[str, ...], strict: bool
     Records that the store already has are skipped, so importing twice is harmless."""
     from joblens.app.reports import imports
 
-    given = [name for name in _OF_SLURM if chosen[name]]
-    if given and form != "slurm":
-        raise InputError(f"{_option(given[0])} needs 'import slurm'")
+    slurm_options = [name for name in _OF_SLURM if chosen[name]]
+    if slurm_options and form != "slurm":
+        raise InputError(f"{_option(slurm_options[0])} needs 'import slurm'")
     if not files and form != "slurm":
         raise InputError(f"import {form} needs files")
-    if files and (others := [name for name in given if name != "cluster"]):
+    if files and (others := [name for name in slurm_options if name != "cluster"]):
         raise InputError(f"{_option(others[0])} selects what sacct reports; it does not apply to a file")
     result = imports.ImportResult(is_strict=strict)
     with ProgressBar("lines") as bar:
         if form == "slurm":
             from joblens.app.reports.slurm_import import SlurmPast, import_slurm
 
-            past = SlurmPast(**{name: chosen[name] for name in given})
+            past = SlurmPast(**{name: chosen[name] for name in slurm_options})
             import_slurm(session.writable_store, files, past, result, bar.advance)
         else:
             work = {

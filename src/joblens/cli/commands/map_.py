@@ -101,9 +101,9 @@ def command(
     session.own_runs()
     take_queue_options(session, of_engine)
     asked_probes = checked_probes(probes)
-    given, sources = split_words(arguments, lines_of_file)
-    mapped = mapped_jobs(given, [*parameter_sources(params), *sources])
-    title = name or os.path.basename(given[0].split()[0] if given[0].split() else "map")
+    words, sources = split_words(arguments, lines_of_file)
+    mapped = mapped_jobs(words, [*parameter_sources(params), *sources])
+    title = name or os.path.basename(words[0].split()[0] if words[0].split() else "map")
     loaded = spec_of(title, mapped, EachJob(cpus=cpus, memory=memory, timeout=timeout))
     options = RunOptions(
         output_dir=output_dir_of(session.settings, output_dir),
@@ -158,7 +158,7 @@ def _drive(session: Session, run: "Run", loaded: "LoadedSpec", *, keeps_order: b
         except JoblensError as error:  # the store is gone, but the outcome of the run is known
             session.warn(str(error))
     elif not quiet:
-        done = driven.counts().get(JobState.COMPLETED, 0)
-        if done < len(loaded.plan.jobs) or sys.stderr.isatty():
-            say(f"{done:,} of {len(loaded.plan.jobs):,} jobs done: joblens results {run_label(run)}")
+        completed = driven.counts().get(JobState.COMPLETED, 0)
+        if completed < len(loaded.plan.jobs) or sys.stderr.isatty():
+            say(f"{completed:,} of {len(loaded.plan.jobs):,} jobs done: joblens results {run_label(run)}")
     return exit_code_of(driven)

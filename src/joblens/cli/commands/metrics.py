@@ -46,11 +46,11 @@ def command(
         if follow
         else iter(store.samples(record.job.uuid))
     )
-    wanted = ((sample, from_us is None or sample.at_us >= from_us) for _, sample in stream)
+    selected = ((sample, from_us is None or sample.at_us >= from_us) for _, sample in stream)
     if table:
-        shown = _write_table(session, wanted, record)
+        shown = _write_table(session, selected, record)
     else:
-        shown = _write_samples(session, wanted, record, chosen)
+        shown = _write_samples(session, selected, record, chosen)
     if not shown and not session.json:
         session.note(f"no samples of job {record.job.uuid}" + (" from then on" if since else ""))
 

@@ -31,20 +31,20 @@ _OF_FILES = frozenset({"params", "output_dir", "cwd", "wait", "wait_timeout"})
 _OF_RUNS = frozenset({"detach", "quiet"})
 
 
-def submit(session: Session, given: dict[str, Any]) -> None:
-    """As `joblens submit`: prints the id; with --wait the result."""
-    if given["tool_name"] is not None:
+def submit(session: Session, values: dict[str, Any]) -> None:
+    """Submits a command or a file and prints its id; with --wait the result."""
+    if values["tool_name"] is not None:
         raise InputError(
-            f"{given['tool_name']} is a tool of this machine, which the server does not know",
+            f"{values['tool_name']} is a tool of this machine, which the server does not know",
             hint="submit a command: joblens submit -- COMMAND",
         )
-    if given["spec"] is not None:
-        _submit_file(session, given)
+    if values["spec"] is not None:
+        _submit_file(session, values)
     else:
-        _submit_command(session, given)
+        _submit_command(session, values)
 
 
-def _submit_command(session: Session, given: dict[str, Any]) -> None:
+def _submit_command(session: Session, values: dict[str, Any]) -> None:
     from msgspec.structs import replace
 
     from joblens.app.server.changes import SubmitJob
@@ -54,60 +54,60 @@ def _submit_command(session: Session, given: dict[str, Any]) -> None:
     from joblens.model.jobs.job import Record, RetryLost
 
     server = _server(session)
-    _refuse_other_options(given, _OF_COMMANDS)
-    request = request_from(given, background=True)
+    _refuse_other_options(values, _OF_COMMANDS)
+    request = request_from(values, background=True)
     if request.cwd is None and server.address.scheme == "unix":
         request = replace(request, cwd=os.getcwd())  # the same machine
-    asked = SubmitJob(
+    body = SubmitJob(
         request=request,
-        queue=given["queue"] or "",
-        label=only_label(given),
-        retry_lost=RetryLost(given["retry_lost"]) if given["retry_lost"] else None,
+        queue=values["queue"] or "",
+        label=only_label(values),
+        retry_lost=RetryLost(values["retry_lost"]) if values["retry_lost"] else None,
     )
-    record = server.call("POST", "/store/submit", Record, asked, _key())
-    report_submitted(session, record, given, session.recover_orphans)
+    record = server.call("POST", "/store/submit", Record, body, _key())
+    report_submitted(session, record, values, session.recover_orphans)
 
 
-def _submit_file(session: Session, given: dict[str, Any]) -> None:
+def _submit_file(session: Session, values: dict[str, Any]) -> None:
     from joblens.app.jobs.preparation import parse_params
     from joblens.app.workflows.loader import load_spec
     from joblens.model.runs.run import Run
 
-    _refuse_other_options(given, _OF_FILES)
-    parameters = parse_params(given["params"])
-    loaded = load_spec(given["spec"], parameters, keeps_spec=True)
+    _refuse_other_options(values, _OF_FILES)
+    parameters = parse_params(values["params"])
+    loaded = load_spec(values["spec"], parameters, keeps_spec=True)
     for warning in loaded.warnings_for("local"):
         session.warn(warning)
     body = {
         "workflow": loaded.document.value,
-        "cwd": os.path.abspath(given["cwd"] or os.getcwd()),
-        "output_dir": given["output_dir"] or "output",
+        "cwd": os.path.abspath(values["cwd"] or os.getcwd()),
+        "output_dir": values["output_dir"] or "output",
         "parameters": parameters,
     }
     run = _server(session).call("POST", "/runs", Run, body, is_repeatable=False)
-    _report(session, run, waits=given["wait"], timeout=given["wait_timeout"])
+    _report(session, run, waits=values["wait"], timeout=values["wait_timeout"])
 
 
-def rerun_job(session: Session, record: "Record", given: dict[str, Any]) -> None:
+def rerun_job(session: Session, record: "Record", values: dict[str, Any]) -> None:
     """Runs its command again on the server's machine, copies its output, and exits with its exit code."""
     from joblens.app.jobs.preparation import parse_env
     from joblens.app.jobs.queries import exit_code_of, records_until_final
     from joblens.cli.commands.submitted import report_running, write_form
     from joblens.model.jobs.job import Record
 
-    _refuse_other_options(given, {"env", "quiet", "only"})
-    if given["cwd"] is not None:
+    _refuse_other_options(values, {"env", "quiet", "only"})
+    if values["cwd"] is not None:
         raise InputError("--cwd cannot be used on a server", hint="the job runs where it ran before")
     path = f"/jobs/{record.job.uuid}/rerun"
-    new = _server(session).call("POST", path, Record, {"env": parse_env(given["env"])}, _key())
-    if not given["quiet"]:
+    new = _server(session).call("POST", path, Record, {"env": parse_env(values["env"])}, _key())
+    if not values["quiet"]:
         session.note(f"joblens: runs again as job {new.number} on the server's machine")
     output = _Output(session)
     with report_running(session, f"job {new.number}", str(new.number)):
-        for seen in records_until_final(session.store, new.job.uuid, session.recover_orphans):
+        for known in records_until_final(session.store, new.job.uuid, session.recover_orphans):
             if not session.json:
-                output.copy(seen)
-            new = seen
+                output.copy(known)
+            new = known
     if session.json:
         write_form(session, new)
     sys.exit(exit_code_of(new))
@@ -131,29 +131,29 @@ class _Output:
                 to.flush()
 
 
-def rerun_run(session: Session, run: "Run", part: "RerunPart", given: dict[str, Any]) -> None:
+def rerun_run(session: Session, run: "Run", part: "RerunPart", values: dict[str, Any]) -> None:
     """Starts a new run on the server's machine, and waits for it unless --detach."""
     from joblens.app.driving.requests import RerunPart
     from joblens.model.runs.run import Run
 
-    _refuse_other_options(given, _OF_RUNS | {"only"})
+    _refuse_other_options(values, _OF_RUNS | {"only"})
     if part is RerunPart.CHANGED:
         raise InputError(
             "--changed compares the file with its present state, which is on the server's machine",
             hint="use --failed, --only or --all",
         )
-    body = {"failed": part is RerunPart.FAILED, "only": list(given["only"])}
+    body = {"failed": part is RerunPart.FAILED, "only": list(values["only"])}
     new = _server(session).call("POST", f"/runs/{run.uuid}/rerun", Run, body, is_repeatable=False)
-    _report(session, new, waits=not given["detach"])
+    _report(session, new, waits=not values["detach"])
 
 
-def resume(session: Session, run: "Run", given: dict[str, Any]) -> None:
+def resume(session: Session, run: "Run", values: dict[str, Any]) -> None:
     """Continues a run on the server's machine, and waits for it unless --detach."""
     from joblens.model.runs.run import Run
 
-    _refuse_other_options(given, _OF_RUNS)
+    _refuse_other_options(values, _OF_RUNS)
     resumed = _server(session).call("POST", f"/runs/{run.uuid}/resume", Run, is_repeatable=False)
-    _report(session, resumed, waits=not given["detach"])
+    _report(session, resumed, waits=not values["detach"])
 
 
 def cancel(remote: "RemoteStore", found: Sequence[Any], is_over: Callable[[Any], bool]) -> None:
@@ -201,10 +201,10 @@ def _key() -> dict[str, str]:
     return {_KEY: new_uuid()}
 
 
-def _refuse_other_options(given: dict[str, Any], known: Collection[str]) -> None:
+def _refuse_other_options(values: dict[str, Any], known: Collection[str]) -> None:
     """Raises InputError for an option that the server cannot follow."""
     for row in _option_rows():
-        value = given.get(row.name)
+        value = values.get(row.name)
         if row.name not in known and value not in (None, (), False, "", row.default):
             raise InputError(
                 f"{row.flags[-1]} cannot be used here on a server",

@@ -165,11 +165,11 @@ def no_such_option(error: click.NoSuchOption) -> str:
     command = error.ctx.command if error.ctx else None
     flags = {flag for parameter in command.params for flag in parameter.opts} if command else set()
     meant = [flag for flag in SUGGESTED_OPTIONS.get(error.option_name, ()) if flag in flags][:1]
-    begun = sorted(flag for flag in flags if flag.startswith("--") and flag.startswith(error.option_name))
+    matches = sorted(flag for flag in flags if flag.startswith("--") and flag.startswith(error.option_name))
     import difflib
 
     close = difflib.get_close_matches(error.option_name, error.possibilities or (), n=2, cutoff=_CLOSE)
-    near = meant or begun[:2] or [flag for flag in close if flag in flags]
+    near = meant or matches[:2] or [flag for flag in close if flag in flags]
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return f"no such option: {error.option_name}{hint}"
 

@@ -19,10 +19,10 @@ _FORMATS = ("html", "png", "svg")
 
 
 def _split_formats(
-    ctx: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
+    ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[str, ...]:
     """--format also selects JSON, as for every command."""
-    names = [name.strip().lower() for each in given for name in each.split(",") if name.strip()]
+    names = [name.strip().lower() for each in texts for name in each.split(",") if name.strip()]
     unknown = [name for name in names if name not in (*_FORMATS, "json", "text")]
     if unknown:
         raise click.BadParameter(f"'{unknown[0]}' is not a format: use {', '.join(_FORMATS)}, json or text.")
@@ -31,12 +31,12 @@ def _split_formats(
     return tuple(dict.fromkeys(name for name in names if name in _FORMATS)) or ("html",)
 
 
-def _split_ids(_ctx: click.Context, _parameter: click.Parameter, given: str | None) -> tuple[int, ...]:
-    if given is None:
+def _split_ids(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
+    if text is None:
         return ()
-    names = [name.strip() for name in given.split(",") if name.strip()]
+    names = [name.strip() for name in text.split(",") if name.strip()]
     if not names or not all(name.isdecimal() and len(name) < 19 for name in names):
-        raise click.BadParameter(f"'{given:.60}' is not a list of job numbers such as 1,3,5.")
+        raise click.BadParameter(f"'{text:.60}' is not a list of job numbers such as 1,3,5.")
     return tuple(dict.fromkeys(int(name) for name in names))
 
 
@@ -98,11 +98,11 @@ def command(
     with ProgressBar("jobs read") as bar:
         sources = sources_named(idents, lambda: session.current_store, bar.advance, session.note)
     with ProgressBar("plots", poll_every=1) as bar:
-        done = plot_sources(sources, output, choice, bar.advance)
+        result = plot_sources(sources, output, choice, bar.advance)
     if session.json:
-        session.write_json({"files": list(done.files), "jobs": done.jobs, "notes": list(done.notes)})
+        session.write_json({"files": list(result.files), "jobs": result.jobs, "notes": list(result.notes)})
         return
-    session.write_lines(list(done.files))
-    session.note(f"{counted(len(done.files), 'plot')} of {counted(done.jobs, 'job')} in {output}")
-    for note in done.notes:
+    session.write_lines(list(result.files))
+    session.note(f"{counted(len(result.files), 'plot')} of {counted(result.jobs, 'job')} in {output}")
+    for note in result.notes:
         session.note(note)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Check everything and show what would be done.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors.")
 @shared_options
-def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bool, **given: Any) -> None:
+def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bool, **values: Any) -> None:
     """Run the operators of RECIPE on its dataset in parallel partitions, with an event log and
     checkpoints.
 
@@ -49,7 +49,7 @@ def command(session: Session, /, recipe: str | None, *, dry_run: bool, quiet: bo
 
     with suppress(ImportError):  # the module that needs it reports it
         import_arrow()
-    planned = plan_recipe(recipe, ProcessOptions(**given), session.settings)
+    planned = plan_recipe(recipe, ProcessOptions(**values), session.settings)
     if not quiet:
         for warning in planned.warnings:
             session.warn(warning)
@@ -73,14 +73,14 @@ def _run_recipe(session: Session, planned: "PlannedRecipe", *, quiet: bool) -> "
     name = planned.checked.recipe.name
     descriptor = 2 if session.json else 1  # standard output gets only the document
 
-    def tell() -> None:
+    def note_start() -> None:
         if not session.json:
-            how = "goes on" if planned.job.is_resumed else "begins"
-            session.write(f"{name}: job {planned.job.plan.job_id} {how}\n")
+            verb = "resumes" if planned.job.is_resumed else "starts"
+            session.write(f"{name}: job {planned.job.plan.job_id} {verb}\n")
             session.flush()
 
     view = recipe_view(name, descriptor=descriptor, color=session.color)
-    return run_recipe(planned, session.settings, view, tell)
+    return run_recipe(planned, session.settings, view, note_start)
 
 
 def _show_plan(session: Session, planned: "PlannedRecipe") -> None:

@@ -96,7 +96,7 @@ def _one_of(question: str, letters: tuple[str, ...], ask: Ask, say: Say) -> str:
 
 
 def confirm(question: str, ask: Ask) -> bool:
-    """Only a yes counts."""
+    """Returns whether the answer is yes."""
     return ask(f"{question} (y/N): ").strip().lower() in ("y", "yes")
 
 
@@ -139,17 +139,17 @@ def recovery_options(function: F) -> F:
     return function
 
 
-def request_from(given: dict[str, Any]) -> RecoveryRequest:
+def request_from(values: dict[str, Any]) -> RecoveryRequest:
     """Raises InputError."""
     from joblens.app.driving.recovery import parse_hook
     from joblens.engine.life.recovery_plan import RecoveryChoice
 
-    hook = given["recovery_hook"]
+    hook = values["recovery_hook"]
     choice = RecoveryChoice(
-        memory_multiplier=multiplier_of("--memory-multiplier", given["memory_multiplier"]),
-        runtime_multiplier=multiplier_of("--runtime-multiplier", given["runtime_multiplier"]),
+        memory_multiplier=multiplier_of("--memory-multiplier", values["memory_multiplier"]),
+        runtime_multiplier=multiplier_of("--runtime-multiplier", values["runtime_multiplier"]),
         # A hook is for failures of unknown cause.
-        retry_unknown=given["retry_unknown"] or hook is not None,
+        retry_unknown=values["retry_unknown"] or hook is not None,
     )
     return RecoveryRequest(choice, () if hook is None else parse_hook(hook))
 
@@ -160,7 +160,7 @@ def request_from(given: dict[str, Any]) -> RecoveryRequest:
 @click.option("--no-prompts", is_flag=True, help="Do not ask for confirmation.")
 @click_options(DRIVE_OPTIONS)
 @shared_options
-def command(session: Session, /, ident: str, **given: Any) -> int:
+def command(session: Session, /, ident: str, **values: Any) -> int:
     """Rerun the failed jobs of RUN and their dependents, in the same run. Jobs that ran out of memory or
     time get more; lost jobs run unchanged; jobs that failed for an unknown reason are skipped.
 
@@ -173,15 +173,15 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
     from joblens.cli.commands.run_spec import exit_code_of
     from joblens.model.runs.run import RunStatus
 
-    request = request_from(given)
+    request = request_from(values)
     session.own_runs()
     store = session.current_store
     run = find_named_run(store, ident, session.note)
     refuse_command(run, store)
     if run.status is RunStatus.COMPLETED:
-        _report_nothing_failed(session, run, is_dry_run=given["dry_run"])
+        _report_nothing_failed(session, run, is_dry_run=values["dry_run"])
         return 0
-    if given["dry_run"]:
+    if values["dry_run"]:
         recovery = decide(session, run, lambda _failures: request.choice)
         if session.json:
             session.write_json(recovery.document(is_dry_run=True))
@@ -190,10 +190,10 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
             session.write("Nothing changed\n")
         return 0
     with hold_run(run, store, session.settings) as lock:
-        asks = session.is_interactive and not given["no_prompts"]
+        asks = session.is_interactive and not values["no_prompts"]
         choose = _wizard(session, request.choice) if asks else lambda _failures: request.choice
         recovery = decide(session, store.find_run(run.uuid), choose)
-        if not session.json and not given["quiet"]:
+        if not session.json and not values["quiet"]:
             show(session, recovery)
         if not recovery.has_work:
             if session.json:
@@ -204,14 +204,14 @@ def command(session: Session, /, ident: str, **given: Any) -> int:
             session.write("Nothing changed\n")
             return 1
         recovered = write(session, recovery, request)
-        if given["detach"]:
+        if values["detach"]:
             from joblens.cli.commands.run_spec import detach
 
             lock.release()
             detach(session, recovered, recovered.options.notify, also={"recovery": recovery.document()})
             return 0
-        driven = drive_recovered(session, recovered, recovery, lock, quiet=given["quiet"])
-    if not session.json and not given["quiet"]:
+        driven = drive_recovered(session, recovered, recovery, lock, quiet=values["quiet"])
+    if not session.json and not values["quiet"]:
         _hint_at_rightsize(session, recovery, driven)
     return exit_code_of(driven)
 

@@ -93,7 +93,7 @@ def command(
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="joblens-report-"))
             page = os.path.join(folder, "report.html")
         with ProgressBar("jobs", poll_every=1) as bar, output_file(page) as file:
-            done = write_report(
+            result = write_report(
                 store,  # type: ignore[arg-type]  # every store of a session has the queue's tables
                 reader(current_user()),
                 selection,
@@ -108,15 +108,15 @@ def command(
             print_pdf(chromium, page, files[-1])
     sizes = {path: os.path.getsize(path) for path in files if os.path.isfile(path)}
     if session.json:
-        session.write_json({**structs.asdict(done), "files": files, "bytes": sum(sizes.values())})
+        session.write_json({**structs.asdict(result), "files": files, "bytes": sum(sizes.values())})
         return
     session.write_lines(files)
     size = format_bytes(sum(sizes.values()))
-    runs = f" and {counted(done.runs, 'run')}" if done.runs else ""
-    session.note(f"report of {counted(done.jobs, 'job')}{runs}, {size}")
-    if done.unknown_secrets:
+    runs = f" and {counted(result.runs, 'run')}" if result.runs else ""
+    session.note(f"report of {counted(result.jobs, 'job')}{runs}, {size}")
+    if result.unknown_secrets:
         session.warn(
-            f"output may contain values of {listed(done.unknown_secrets, 5)}, "
+            f"output may contain values of {listed(result.unknown_secrets, 5)}, "
             "which are not stored and cannot be hidden there; --log-lines 0 omits output"
         )
 

@@ -26,29 +26,31 @@ _OF_A_JOB = frozenset({"env", "cwd", "dry_run", "quiet", "engine"})
 _MOST_SHOWN = 5  # per kind
 
 
-def rerun_job(session: Session, record: "Record", given: dict[str, Any]) -> None:
+def rerun_job(session: Session, record: "Record", values: dict[str, Any]) -> None:
     from joblens.app.jobs.preparation import parse_env
     from joblens.app.runs.job_rerun import prepare_rerun
     from joblens.cli.commands.run import run
 
-    _refuse_options_of_runs(given)
-    cwd = None if given["cwd"] is None else os.path.abspath(given["cwd"])
-    again = prepare_rerun(record, session.current_store, session.settings, parse_env(given["env"]), cwd)
-    if given["dry_run"]:
+    _refuse_options_of_runs(values)
+    cwd = None if values["cwd"] is None else os.path.abspath(values["cwd"])
+    again = prepare_rerun(record, session.current_store, session.settings, parse_env(values["env"]), cwd)
+    if values["dry_run"]:
         _show_plan(session, again)
         return
     for text in (*again.notes, *described_differences(again.differences)):
         session.warn(text)
-    run(session, {**options_of(again), **_engine(session, record, given["engine"]), "quiet": given["quiet"]})
+    run(
+        session, {**options_of(again), **_engine(session, record, values["engine"]), "quiet": values["quiet"]}
+    )
 
 
-def _engine(session: Session, record: "Record", asked: str | None) -> dict[str, Any]:
+def _engine(session: Session, record: "Record", engine: str | None) -> dict[str, Any]:
     """Returns the options of the cluster that ran it, unless another engine was requested."""
     from joblens.app.driving.command_runs import cluster_options_of
 
     then = cluster_options_of(record, session.current_store)
-    if then is None or asked not in (None, then.engine):
-        return {"engine": asked}
+    if then is None or engine not in (None, then.engine):
+        return {"engine": engine}
     slurm = then.slurm
     needs = record.job.requirements
     return {
@@ -64,8 +66,8 @@ def _engine(session: Session, record: "Record", asked: str | None) -> dict[str, 
     }
 
 
-def _refuse_options_of_runs(given: dict[str, Any]) -> None:
-    for name, value in given.items():
+def _refuse_options_of_runs(values: dict[str, Any]) -> None:
+    for name, value in values.items():
         if name not in _OF_A_JOB and value not in (None, False, ()):
             raise InputError(f"--{name.replace('_', '-')} needs a run, not a job")
 
@@ -93,13 +95,13 @@ def options_of(again: "JobRerun") -> dict[str, Any]:
     from joblens.probes.provenance.program_files import remembered_path
 
     rows = (*JOB_OPTIONS, *RUN_OPTIONS, *SPEC_OPTIONS, *GLOBAL_OPTIONS)
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         row.name: False if row.kind == "flag" else () if row.kind == "many" else row.default for row in rows
     }
     job = again.record.job
     paths = [each.path for each in job.inputs if not each.is_guess]  # found again by itself
     return {
-        **given,
+        **values,
         "spec": None,
         "command_line": again.argv,
         "shell": again.shell,
@@ -129,13 +131,13 @@ def _description(job: "Job") -> dict[str, Any]:
 
 
 def _limits(job: "Job") -> dict[str, Any]:
-    asked, early = job.requirements, job.early_signal
+    requirements, early = job.requirements, job.early_signal
     return {
-        "cpus": asked.cpus,
-        "memory": None if asked.memory_bytes is None else str(asked.memory_bytes),
-        "gpus": None if asked.gpus is None else str(asked.gpus),
-        "pids": asked.pids,
-        "timeout": None if asked.timeout_s is None else str(asked.timeout_s),
+        "cpus": requirements.cpus,
+        "memory": None if requirements.memory_bytes is None else str(requirements.memory_bytes),
+        "gpus": None if requirements.gpus is None else str(requirements.gpus),
+        "pids": requirements.pids,
+        "timeout": None if requirements.timeout_s is None else str(requirements.timeout_s),
         "early_signal": None if early is None else f"{early.signal}@{early.lead_s}",
         "grace": str(job.grace_s),
         "interval": str(job.interval_s),
@@ -169,11 +171,11 @@ def _show_plan(session: Session, again: "JobRerun") -> None:
             }
         )
         return
-    asked = again.record.job.requirements
+    requirements = again.record.job.requirements
     limits = [
-        "" if asked.cpus is None else f"--cpus {asked.cpus:g}",
-        "" if asked.memory_bytes is None else f"--memory '{format_bytes(asked.memory_bytes)}'",
-        "" if asked.timeout_s is None else f"--timeout {format_duration(asked.timeout_s)}",
+        "" if requirements.cpus is None else f"--cpus {requirements.cpus:g}",
+        "" if requirements.memory_bytes is None else f"--memory '{format_bytes(requirements.memory_bytes)}'",
+        "" if requirements.timeout_s is None else f"--timeout {format_duration(requirements.timeout_s)}",
     ]
     line = shlex.join(command) if again.shell is None else command[0]
     lines = [
@@ -209,7 +211,7 @@ def _show_plan(session: Session, again: "JobRerun") -> None:
 @offer_options
 @shared_options
 def command(
-    session: Session, /, ident: str, failed: bool, changed: bool, everything: bool, **given: Any
+    session: Session, /, ident: str, failed: bool, changed: bool, everything: bool, **values: Any
 ) -> None:
     """Start a new run of the same workflow that runs part of RUN again; the other jobs keep their
     results. --failed, --only and --all use the file as recorded, --changed uses the current file.
@@ -223,29 +225,29 @@ def command(
     from joblens.model.jobs.job import Record
 
     session.own_runs()
-    take_queue_options(session, given)
+    take_queue_options(session, values)
     found = find_job_or_run(session.current_store, ident, session.note, is_to_change=True)
     if isinstance(found, Record):
-        if failed or changed or everything or given["only"]:
+        if failed or changed or everything or values["only"]:
             raise InputError("--failed, --changed, --only and --all need a run, not a job")
         if session.server_url is not None:
-            on_server.rerun_job(session, found, given)
+            on_server.rerun_job(session, found, values)
         else:
-            rerun_job(session, found, given)
+            rerun_job(session, found, values)
         return
-    if given["env"] or given["cwd"] is not None:
+    if values["env"] or values["cwd"] is not None:
         raise InputError("--env and --cwd need a job, not a run")
-    chosen = {"failed": failed, "changed": changed, "all": everything, "only": bool(given["only"])}
+    chosen = {"failed": failed, "changed": changed, "all": everything, "only": bool(values["only"])}
     if sum(chosen.values()) != 1:
         raise InputError("give one of --failed, --changed, --only or --all")
     part = RerunPart(next(name for name, is_chosen in chosen.items() if is_chosen))
     if session.server_url is not None:
-        on_server.rerun_run(session, found, part, given)
+        on_server.rerun_run(session, found, part, values)
     else:
-        _run_again(session, found, part, given)
+        _run_again(session, found, part, values)
 
 
-def _run_again(session: Session, base: "Run", part: "RerunPart", given: dict[str, Any]) -> None:
+def _run_again(session: Session, base: "Run", part: "RerunPart", values: dict[str, Any]) -> None:
     from joblens.app.driving.requests import RerunPart, rerun_request
     from joblens.cli.commands.run_spec import carry_out
 
@@ -254,8 +256,8 @@ def _run_again(session: Session, base: "Run", part: "RerunPart", given: dict[str
         base,
         session.settings,
         part,
-        given["only"],
-        lambda options: with_offer(options, given),
+        values["only"],
+        lambda options: with_offer(options, values),
     )
     if part is not RerunPart.CHANGED:
         _warn_of_changed_file(session, base, request.loaded.text)
@@ -267,14 +269,14 @@ def _run_again(session: Session, base: "Run", part: "RerunPart", given: dict[str
         return
     options = request.options
     warnings = request.loaded.warnings_for(options.engine)  # of the current file
-    if not given["quiet"]:
+    if not values["quiet"]:
         for warning in warnings:
             session.warn(warning)
     warn_of_other_broker(session, options)
-    request = replace(request, detach=given["detach"])
+    request = replace(request, detach=values["detach"])
     workflow = session.store.find_workflow(base.workflow_uuid)
-    notify = given["notify"] or options.notify
-    carry_out(session, request, given, known=workflow, notify=notify, warnings=warnings)
+    notify = values["notify"] or options.notify
+    carry_out(session, request, values, known=workflow, notify=notify, warnings=warnings)
 
 
 def _warn_of_changed_file(session: Session, base: "Run", text: str) -> None:

@@ -90,13 +90,13 @@ def _chosen_run(
     from joblens.app.runs.lookup import find_named_run, newest_run
     from joblens.model.errors import UnknownRun, UnknownWorkflow
 
-    given = arguments[1:] if len(arguments) > 1 and arguments[0] == "list" else arguments
-    if len(given) > 1:
-        raise click.UsageError(f"expected one RUN, not {len(given)}: {' '.join(given)}")
+    idents = arguments[1:] if len(arguments) > 1 and arguments[0] == "list" else arguments
+    if len(idents) > 1:
+        raise click.UsageError(f"expected one RUN, not {len(idents)}: {' '.join(idents)}")
     try:
-        return find_named_run(store, given[0], session.note, run_number) if given else newest_run(store)
+        return find_named_run(store, idents[0], session.note, run_number) if idents else newest_run(store)
     except (UnknownRun, UnknownWorkflow):
-        if given != ("list",):
+        if idents != ("list",):
             raise
     return newest_run(store)
 

@@ -31,7 +31,7 @@ def _end_if_failed(session: Session, run: "Run") -> None:
 @run_argument
 @offer_options
 @shared_options
-def command(session: Session, /, ident: str, **given: Any) -> None:
+def command(session: Session, /, ident: str, **values: Any) -> None:
     """Continue RUN: skip jobs that succeeded, wait for jobs that are still running, and run the others.
 
     The exit code is that of 'run FILE': 0 if all jobs succeeded, 1 if any failed.
@@ -46,7 +46,7 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     from joblens.model.runs.run import RunStatus
 
     session.own_runs()
-    take_queue_options(session, given)
+    take_queue_options(session, values)
     run = find_named_run(session.store, ident, session.note)
     refuse_command(run, session.store)
     if run.status is RunStatus.COMPLETED and not session.json:
@@ -57,14 +57,14 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
 
         if run.status is RunStatus.FAILED and not unfinished_jobs(session.store, run)[1]:
             _end_if_failed(session, run)
-        on_server.resume(session, run, given)
+        on_server.resume(session, run, values)
         return
     request, can_resume = resume_request(
-        session.store, run, session.settings, lambda options: with_offer(options, given)
+        session.store, run, session.settings, lambda options: with_offer(options, values)
     )
     warn_of_other_broker(session, request.options)
     if not can_resume:
         _end_if_failed(session, run)
-    request = replace(request, detach=given["detach"])
+    request = replace(request, detach=values["detach"])
     known = session.store.find_workflow(run.workflow_uuid)
-    carry_out(session, request, given, known=known, notify=given["notify"] or request.options.notify)
+    carry_out(session, request, values, known=known, notify=values["notify"] or request.options.notify)

@@ -5,7 +5,7 @@ import os
 import sys
 from typing import Any
 
-from joblens.cli.context import Globals, Session, with_given
+from joblens.cli.context import Globals, Session, with_values
 from joblens.cli.options.request import check_options, request_from
 from joblens.model.errors import InputError
 
@@ -93,7 +93,7 @@ def _run_here(session: Session, given: dict[str, Any]) -> None:
 
 def run_parsed(given: dict[str, Any]) -> None:
     """Takes the result of `quick_run.parse`."""
-    session = Session(with_given(Globals(), given))
+    session = Session(with_values(Globals(), given))
     try:
         run(session, given)
     finally:

@@ -23,7 +23,7 @@ from joblens.cli.options.table import RUN_OPTIONS, SPEC_OPTIONS
 @click_options(RUN_OPTIONS)
 @click_options(SPEC_OPTIONS)
 @shared_options
-def command(session: Session, /, **given: Any) -> None:
+def command(session: Session, /, **values: Any) -> None:
     """Run COMMAND, pass its streams through and measure everything it starts; or run the jobs of a
     workflow FILE (.yaml, .json, .json5, .kdl, .toml).
 
@@ -31,4 +31,4 @@ def command(session: Session, /, **given: Any) -> None:
     does not exist, 126 if it cannot be executed, 125 if joblens could not run it. For a workflow: 0 if
     all jobs succeeded, 1 if any failed, 130 after an interrupt.
     """
-    run(session, with_spec(given))
+    run(session, with_spec(values))

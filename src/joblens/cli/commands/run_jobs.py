@@ -15,7 +15,7 @@ from joblens.cli.options.run import offer_options, take_queue_options, warn_of_o
 @click.argument("ident", metavar="WORKFLOW", shell_complete=complete_run)
 @offer_options
 @shared_options
-def command(session: Session, /, ident: str, **given: Any) -> None:
+def command(session: Session, /, ident: str, **values: Any) -> None:
     """Run all jobs of WORKFLOW, a number or a name, in a new run. 'workflows create-from-spec' creates
     one."""
     from msgspec.structs import replace
@@ -24,14 +24,14 @@ def command(session: Session, /, ident: str, **given: Any) -> None:
     from joblens.cli.commands.run_spec import carry_out
 
     session.own_runs()
-    take_queue_options(session, given)
+    take_queue_options(session, values)
     workflow = session.store.find_workflow(ident)
     request = workflow_request(
         session.store,
         workflow,
         session.settings,
-        lambda options: replace(with_offer(options, given), cwd=os.getcwd()),
+        lambda options: replace(with_offer(options, values), cwd=os.getcwd()),
     )
     warn_of_other_broker(session, request.options)
-    request = replace(request, detach=given["detach"])
-    carry_out(session, request, given, known=workflow, notify=given["notify"] or request.options.notify)
+    request = replace(request, detach=values["detach"])
+    carry_out(session, request, values, known=workflow, notify=values["notify"] or request.options.notify)

@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 _CANCEL_TIMEOUT_S = 60.0
 
 
-def run_options(given: dict[str, Any]) -> "RunOptions":
+def run_options(values: dict[str, Any]) -> "RunOptions":
     from joblens.cli.options.request import engine_options
     from joblens.model.runs.run import RunOptions
 
-    options = {**given, "nodes": None}  # for one command they belong to the job: see `with_nodes`
+    options = {**values, "nodes": None}  # for one command they belong to the job: see `with_nodes`
     return RunOptions(cwd=_current_dir(), **engine_options(options))
 
 
-def with_nodes(asked: "QueueRequest", given: dict[str, Any]) -> "QueueRequest":
+def with_nodes(request: "QueueRequest", values: dict[str, Any]) -> "QueueRequest":
     """`--nodes N`: the job has N nodes, and its command runs on the first of them."""
     from msgspec.structs import replace
 
-    if given["nodes"] is None:
-        return asked
-    if given["nodes"] > 1 and asked.request.container is not None:
-        raise InputError(f"--nodes {given['nodes']}: a container runs on one node", hint="omit --nodes")
-    needs = replace(asked.request.requirements, nodes=given["nodes"])
-    return replace(asked, request=replace(asked.request, requirements=needs))
+    if values["nodes"] is None:
+        return request
+    if values["nodes"] > 1 and request.request.container is not None:
+        raise InputError(f"--nodes {values['nodes']}: a container runs on one node", hint="omit --nodes")
+    needs = replace(request.request.requirements, nodes=values["nodes"])
+    return replace(request, request=replace(request.request, requirements=needs))
 
 
 def _current_dir() -> str:
@@ -46,7 +46,7 @@ def _current_dir() -> str:
 # ---- run --------------------------------------------------------------------------------------------------
 
 
-def run_on_engine(session: Session, given: dict[str, Any]) -> None:
+def run_on_engine(session: Session, values: dict[str, Any]) -> None:
     """Passes the job's output on as it comes; exits with the job's exit code."""
     from joblens.app.jobs.logs import OutputFollower
     from joblens.app.queue.submission import QueueRequest
@@ -54,28 +54,28 @@ def run_on_engine(session: Session, given: dict[str, Any]) -> None:
     from joblens.cli.options.request import CELERY, request_from
     from joblens.cli.options.run import only_label
 
-    if given["quiet"] and given["verbose"]:
+    if values["quiet"] and values["verbose"]:
         raise InputError("--quiet and --verbose cannot be combined")
-    asked = QueueRequest(request=request_from(given, background=False), label=only_label(given))
-    if given["report"]:
-        check_report(given["report"])
+    request = QueueRequest(request=request_from(values, background=False), label=only_label(values))
+    if values["report"]:
+        check_report(values["report"])
     session.own_jobs()
     output = OutputFollower()
     try:
-        if given["engine"] == CELERY:
-            record, signal = _run_on_queue(session, asked, output)
+        if values["engine"] == CELERY:
+            record, signal = _run_on_queue(session, request, output)
         else:
-            record, signal = _run_on_cluster(session, given, with_nodes(asked, given), output)
+            record, signal = _run_on_cluster(session, values, with_nodes(request, values), output)
     finally:
         output.close()
     if output.is_elsewhere and record.attempt is not None:
         session.note(f"joblens: its output is on {record.attempt.owner.host}: {record.attempt.logs_dir}")
-    shows_summary = given["verbose"] or (not given["quiet"] and os.isatty(2))
+    shows_summary = values["verbose"] or (not values["quiet"] and os.isatty(2))
     if shows_summary and record.outcome is not None:
         color = os.isatty(2) and not session.options.no_color and not os.environ.get("NO_COLOR")
         print_summary(record, color=color, ends_line_first=not output.ends_in_newline[2])
-    if given["report"]:
-        write_report(record, given["report"])
+    if values["report"]:
+        write_report(record, values["report"])
     if session.json:
         write_document(record, on_new_line=not output.ends_in_newline[1])
     _finish(session, record, signal)
@@ -96,27 +96,34 @@ def _finish(session: Session, record: "Record", signal: int | None) -> None:
 
 
 def _run_on_cluster(
-    session: Session, given: dict[str, Any], asked: "QueueRequest", output: "OutputFollower"
+    session: Session, values: dict[str, Any], request: "QueueRequest", output: "OutputFollower"
 ) -> "tuple[Record, int | None]":
-    from joblens.app.driving.command_runs import create_command_run, drive_command
+    from joblens.app.driving.command_runs import CommandView, create_command_run
     from joblens.app.driving.summary import notify_run, record_of_command
+    from joblens.plan.commands.command_lines import plan_of_command
 
-    settings, config = session.settings, session.options.config
-    run, _ = create_command_run(asked, run_options(given), settings, config, session.warn)
+    session.own_runs()
+    run, _ = create_command_run(
+        request,
+        run_options(values),
+        session.connection,
+        session.settings,
+        session.options.config,
+        session.warn,
+    )
 
     def say(text: str) -> None:
         session.note(f"joblens: {text}")
 
-    driven = drive_command(
-        run, settings, session.store, output, config=config, say=None if given["quiet"] else say
-    )
-    if given["notify"]:
-        notify_run(session.store, driven, given["notify"], session.warn)
+    view = CommandView(session.store, output, None if values["quiet"] else say)
+    driven = session.runs.drive(run, plan_of_command(run.spec_text), make_view=lambda *_: view)
+    if values["notify"]:
+        notify_run(session.store, driven, values["notify"], session.warn)
     return record_of_command(session.store, run), driven.interrupted_by
 
 
 def _run_on_queue(
-    session: Session, asked: "QueueRequest", output: "OutputFollower"
+    session: Session, request: "QueueRequest", output: "OutputFollower"
 ) -> "tuple[Record, int | None]":
     """Ctrl-C and SIGTERM cancel the job. The worker sends the notification."""
     import signal
@@ -124,7 +131,7 @@ def _run_on_queue(
     from joblens.app.jobs.queries import records_until_final, wait_for_end
     from joblens.app.queue.submission import cancel_queued, enqueue
 
-    (record,) = enqueue([asked], session.settings, session.options.config, session.warn)
+    (record,) = enqueue([request], session.settings, session.options.config, session.warn)
     before = signal.signal(signal.SIGTERM, _raise_terminated)
     try:
         for one in records_until_final(session.store, record.job.uuid, session.restart_embedded_worker):
@@ -154,17 +161,18 @@ def _raise_terminated(_number: int, _frame: object) -> None:
 # ---- submit -----------------------------------------------------------------------------------------------
 
 
-def submit_to_cluster(session: Session, given: dict[str, Any], asked: "QueueRequest") -> "Record":
+def submit_to_cluster(session: Session, values: dict[str, Any], request: "QueueRequest") -> "Record":
     """A driver in the background runs until the job has ended."""
     from joblens.app.driving.command_runs import detach_command
 
     return detach_command(
-        with_nodes(asked, given),
-        run_options(given),
+        with_nodes(request, values),
+        run_options(values),
+        session.connection,
         session.settings,
         session.options.config,
         session.warn,
-        given["notify"],
+        values["notify"],
     )
 
 

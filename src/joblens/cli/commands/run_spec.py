@@ -41,34 +41,34 @@ _SHARED = frozenset(
 )
 
 
-def run_spec(session: Session, given: dict[str, Any]) -> None:
+def run_spec(session: Session, values: dict[str, Any]) -> None:
     """Exits with 0 if every job succeeded, 1 if some did not, 130 after an interrupt."""
     from joblens.app.driving.checks import RunRequest
     from joblens.app.queue.notifiers import with_broker
     from joblens.app.runs.specs import hide_secrets
 
-    _refuse_command_options(given)
+    _refuse_command_options(values)
     session.own_runs()
-    options = with_broker(options_from(given), session.settings)
-    loaded = _load(given)
+    options = with_broker(options_from(values), session.settings)
+    loaded = _load(values)
     options = hide_secrets(loaded, options)
-    warnings = _warn(session, loaded, options, quiet=given["quiet"])
-    again = _again(session, given, loaded, options)
+    warnings = _warn(session, loaded, options, quiet=values["quiet"])
+    again = _again(session, values, loaded, options)
     request = RunRequest(
         loaded=loaded,
         options=options,
         workflow=os.path.abspath(loaded.path),
         again=again,
-        detach=given["detach"],
+        detach=values["detach"],
     )
-    known = _known(session, given, loaded) if given["dry_run"] else None
-    carry_out(session, request, given, known=known, notify=given["notify"], warnings=warnings)
+    known = _known(session, values, loaded) if values["dry_run"] else None
+    carry_out(session, request, values, known=known, notify=values["notify"], warnings=warnings)
 
 
 def carry_out(
     session: Session,
     request: "RunRequest",
-    given: dict[str, Any],
+    values: dict[str, Any],
     *,
     known: "Workflow | None",
     notify: str | None,
@@ -76,26 +76,26 @@ def carry_out(
 ) -> None:
     """Shows, detaches or drives the run, as requested; exits with its exit code. `known`: the workflow,
     if the store has it."""
-    if given["dry_run"]:
+    if values["dry_run"]:
         show_dry_run(session, request, known, warnings)
         return
     run = session.runs.prepare(request)
-    if given.get("wait"):
-        _detach_and_wait(session, run, given, warnings)
+    if values.get("wait"):
+        _detach_and_wait(session, run, values, warnings)
     elif request.detach:
         detach(session, run, notify, warnings)
     else:
         driven = drive_to_end(
-            session, run, request.plan, quiet=given["quiet"], notify=notify, warnings=warnings
+            session, run, request.plan, quiet=values["quiet"], notify=notify, warnings=warnings
         )
         sys.exit(exit_code_of(driven))
 
 
-def submit_spec(session: Session, given: dict[str, Any]) -> None:
+def submit_spec(session: Session, values: dict[str, Any]) -> None:
     """`submit FILE` is `run FILE --detach`, and waits for its end if requested."""
-    if given["engine"] is None and (session.settings.queue.broker or given["queue"]):
-        given = {**given, "engine": "celery"}
-    run_spec(session, {**given, **_no_run_options(), "detach": True})
+    if values["engine"] is None and (session.settings.queue.broker or values["queue"]):
+        values = {**values, "engine": "celery"}
+    run_spec(session, {**values, **_no_run_options(), "detach": True})
 
 
 def _no_run_options() -> dict[str, Any]:
@@ -104,12 +104,12 @@ def _no_run_options() -> dict[str, Any]:
     return {row.name: False if row.kind == "flag" else row.default for row in rows}
 
 
-def _refuse_command_options(given: dict[str, Any]) -> None:
+def _refuse_command_options(values: dict[str, Any]) -> None:
     for row in (*JOB_OPTIONS, *RUN_OPTIONS):
-        if row.name not in _SHARED and row.name in given and _is_given(given[row.name], row):
+        if row.name not in _SHARED and row.name in values and _is_given(values[row.name], row):
             raise InputError(
                 f"{row.flags[-1]} applies to a single command, not to a workflow file",
-                hint=f"set it in {given['spec']}; a command goes after --: joblens run -- COMMAND",
+                hint=f"set it in {values['spec']}; a command goes after --: joblens run -- COMMAND",
             )
 
 
@@ -122,7 +122,7 @@ def _is_given(value: Any, row: OptionRow) -> bool:
     return value not in (None, (), False, "", row.default)
 
 
-def options_from(given: dict[str, Any]) -> "RunOptions":
+def options_from(values: dict[str, Any]) -> "RunOptions":
     from joblens.app.jobs.preparation import parse_params
     from joblens.app.jobs.requests import memory_of, seconds_of
     from joblens.app.wiring.machine import parse_gpus
@@ -130,34 +130,34 @@ def options_from(given: dict[str, Any]) -> "RunOptions":
     from joblens.cli.options.run import check_offer, checked_labels, checked_probes, recorded_notify
     from joblens.model.runs.run import RunOptions
 
-    check_offer(given)
+    check_offer(values)
     return RunOptions(
-        output_dir=given["output_dir"] or "output",
+        output_dir=values["output_dir"] or "output",
         cwd=os.getcwd(),
-        most_jobs=given["jobs"],
-        cpus=given["cpus"],
-        memory_bytes=memory_of("--memory", given["memory"]),
-        gpus=parse_gpus(given["gpus"]) if given["gpus"] is not None else None,
-        time_s=seconds_of("--time", given["time"]),
-        only=given["only"],
-        skip=given["skip"],
-        until=given["until"],
-        parameters=parse_params(given["params"]),
-        enforce=not given["no_enforce"],
-        monitor=not (given["no_resource_monitoring"] or given["no_monitor"]),
-        probes=checked_probes(given["probes"]),
-        interrupt=given["on_interrupt"],
-        labels=checked_labels(given["label"]),
-        notify=recorded_notify(given["notify"]),
-        **engine_options(given),
+        most_jobs=values["jobs"],
+        cpus=values["cpus"],
+        memory_bytes=memory_of("--memory", values["memory"]),
+        gpus=parse_gpus(values["gpus"]) if values["gpus"] is not None else None,
+        time_s=seconds_of("--time", values["time"]),
+        only=values["only"],
+        skip=values["skip"],
+        until=values["until"],
+        parameters=parse_params(values["params"]),
+        enforce=not values["no_enforce"],
+        monitor=not (values["no_resource_monitoring"] or values["no_monitor"]),
+        probes=checked_probes(values["probes"]),
+        interrupt=values["on_interrupt"],
+        labels=checked_labels(values["label"]),
+        notify=recorded_notify(values["notify"]),
+        **engine_options(values),
     )
 
 
-def _load(given: dict[str, Any]) -> "LoadedSpec":
+def _load(values: dict[str, Any]) -> "LoadedSpec":
     from joblens.app.jobs.preparation import parse_params
     from joblens.app.workflows.loader import load_spec
 
-    return load_spec(given["spec"], parse_params(given["params"]))
+    return load_spec(values["spec"], parse_params(values["params"]))
 
 
 def _warn(session: Session, loaded: "LoadedSpec", options: "RunOptions", *, quiet: bool) -> tuple[str, ...]:
@@ -175,36 +175,36 @@ def _warn(session: Session, loaded: "LoadedSpec", options: "RunOptions", *, quie
 
 
 def _again(
-    session: Session, given: dict[str, Any], loaded: "LoadedSpec", options: "RunOptions"
+    session: Session, values: dict[str, Any], loaded: "LoadedSpec", options: "RunOptions"
 ) -> "RerunSelection | None":
     """For --rerun-changed: returns the previous run, which jobs run again and why. None: everything runs."""
-    if not given["rerun_changed"] or session.store_if_exists is None:
+    if not values["rerun_changed"] or session.store_if_exists is None:
         return None
     from joblens.app.runs.reruns import carry_raised_requests, changed_since_last
 
-    workflow = _known(session, given, loaded)
+    workflow = _known(session, values, loaded)
     again = changed_since_last(session.store_if_exists, workflow, loaded, options.cwd)
     if again is not None:
         carry_raised_requests(again.base, loaded)
     return again
 
 
-def _known(session: Session, given: dict[str, Any], loaded: "LoadedSpec") -> "Workflow | None":
+def _known(session: Session, values: dict[str, Any], loaded: "LoadedSpec") -> "Workflow | None":
     from joblens.app.runs.records import known_workflow
 
     store = session.store_if_exists
-    return None if store is None else known_workflow(store, loaded, os.path.abspath(given["spec"]))
+    return None if store is None else known_workflow(store, loaded, os.path.abspath(values["spec"]))
 
 
-def _detach_and_wait(session: Session, run: "Run", given: dict[str, Any], warnings: tuple[str, ...]) -> None:
+def _detach_and_wait(session: Session, run: "Run", values: dict[str, Any], warnings: tuple[str, ...]) -> None:
     """Prints the results at the end; exits with the exit code of `run FILE`."""
     from joblens.cli.commands.submitted import await_run
 
-    session.runs.detach(run, given["notify"])
+    session.runs.detach(run, values["notify"])
     if not session.json:
         report_detached(session, run, warnings, {})
         session.flush()  # the run must be known even if this process is killed while it waits
-    await_run(session, run, given["wait_timeout"])
+    await_run(session, run, values["wait_timeout"])
 
 
 def detach(

@@ -52,14 +52,14 @@ if TYPE_CHECKING:
 @click.option("--no-open", is_flag=True, help="Do not open the dashboard in the browser of a desktop.")
 @shared_options
 def command(
-    session: Session, /, *, behind_proxy: bool, hosts: tuple[str, ...], no_open: bool, **given: Any
+    session: Session, /, *, behind_proxy: bool, hosts: tuple[str, ...], no_open: bool, **values: Any
 ) -> None:
     """Serve the dashboard and the store over HTTP until stopped.
 
     Prints a sign-in URL that works once. Every request needs a session or a token (joblens token create).
     """
     for name in ("host", "port", "tls_cert", "tls_key", "client_ca", "base_path", "grpc"):
-        value = given[name]
+        value = values[name]
         session.override(f"server.{name}", None if value is None else str(value))
     settings = session.settings
     try:
@@ -69,29 +69,29 @@ def command(
     from joblens.app.server.machine import socket_path
     from joblens.web.listeners import ServeOptions
 
-    asked = settings.server
+    server = settings.server
     options = ServeOptions(
-        host=asked.host,
-        port=asked.port,
+        host=server.host,
+        port=server.port,
         socket_path=socket_path(settings),
-        certificate=asked.tls_cert or "",
-        key=asked.tls_key or "",
-        client_ca=asked.client_ca or "",
+        certificate=server.tls_cert or "",
+        key=server.tls_key or "",
+        client_ca=server.client_ca or "",
         is_behind_proxy=behind_proxy,
-        base_path=asked.base_path,
-        grpc=asked.grpc,
-        grpc_roles=asked.grpc_roles,
-        hosts=(*hosts, *(each.strip() for each in asked.hosts.split(",") if each.strip())),
+        base_path=server.base_path,
+        grpc=server.grpc,
+        grpc_roles=server.grpc_roles,
+        hosts=(*hosts, *(each.strip() for each in server.hosts.split(",") if each.strip())),
     )
     opens = not (no_open or session.json) and sys.stdout.isatty() and has_desktop(os.environ, sys.platform)
 
-    def tell(started: "Started") -> None:
-        _tell(session, started)
+    def note_start(started: "Started") -> None:
+        _write_started(session, started)
         if opens:
             # In a thread: some browsers return only when they are closed.
             threading.Thread(target=_open, args=(started.sign_in_url,), daemon=True).start()
 
-    serve(settings, session.options.config, options, session.warn, tell)
+    serve(settings, session.options.config, options, session.warn, note_start)
 
 
 def has_desktop(env: Mapping[str, str], platform: str) -> bool:
@@ -108,7 +108,7 @@ def _open(url: str) -> None:
         webbrowser.open(url)
 
 
-def _tell(session: Session, started: "Started") -> None:
+def _write_started(session: Session, started: "Started") -> None:
     if session.json:
         from msgspec import to_builtins
 

@@ -73,7 +73,7 @@ def _spawn(session: Session, file: str | None, lineage: str | None, state: str |
     from joblens.spec.workflows.file import SpawnReading
 
     caller = Caller.of(os.environ)
-    given = _given_state(state) if state is not None else None
+    own_state = _given_state(state) if state is not None else None
     reading = SpawnReading() if file is None else _read(file)
     spawned = _located_errors(
         file,
@@ -83,7 +83,7 @@ def _spawn(session: Session, file: str | None, lineage: str | None, state: str |
             caller,
             reading.jobs,
             lineage=lineage if lineage is not None else reading.lineage,
-            state=given if state is not None else reading.state,
+            state=own_state if state is not None else reading.state,
         ),
     )
     if session.json:

@@ -113,9 +113,9 @@ def _statistics(session: Session, query: HistoryQuery) -> Statistics | None:
 
 
 def _none_of(store: Store, query: HistoryQuery) -> str:
-    left_out = hidden_benchmarks(store, structs.replace(query, include_unfinished=False))
-    if left_out:
-        return left_out
+    hidden = hidden_benchmarks(store, structs.replace(query, include_unfinished=False))
+    if hidden:
+        return hidden
     if is_narrowed(query):
         return "No ended jobs match."
     return "No jobs have ended yet. Run one: joblens run -- CMD"

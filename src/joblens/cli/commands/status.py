@@ -50,7 +50,7 @@ def command(session: Session, ident: str, monitor: bool, interval: str) -> None:
     status = task_status(session.queue_store, record)
     if monitor and not status["ready"]:
         with report_running(session, f"job {record.job.uuid}", record.job.uuid):
-            status = follow_status(session, record.job.uuid, interval_s, _teller(session, live_line))
+            status = follow_status(session, record.job.uuid, interval_s, _reporter(session, live_line))
         clear_line()
     if session.json:
         write = session.write_json_line if monitor else session.write_json
@@ -96,7 +96,7 @@ def show_workflow(session: Session, uuids: Sequence[str], every_s: float | None 
     if every_s is not None and not status["all_complete"]:
         ident = status["workflow_id"]
         with report_running(session, ident, ident):
-            _follow_workflow(session, uuids, every_s, _teller(session, workflow_text))
+            _follow_workflow(session, uuids, every_s, _reporter(session, workflow_text))
         clear_line()
         status = workflow_status(session.queue_store, uuids)
     if session.json:
@@ -121,7 +121,7 @@ def _follow_workflow(session: Session, uuids: Sequence[str], every_s: float, rep
             reported_at = time.monotonic()
 
 
-def _teller(session: Session, ids: Callable[[dict[str, Any]], str]) -> Report:
+def _reporter(session: Session, ids: Callable[[dict[str, Any]], str]) -> Report:
     if session.json:
         return session.write_json_line
     if sys.stdout.isatty():

@@ -85,16 +85,16 @@ def _tool(argument: str, *, in_container: bool) -> str | None:
     )
 
 
-def with_tool(given: dict[str, Any]) -> dict[str, Any]:
-    """Returns `given` with the tool as `tool_name` and its script as `tool_script`, or the workflow file
+def with_tool(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns `values` with the tool as `tool_name` and its script as `tool_script`, or the workflow file
     as `spec`; all None: a command."""
     meta = click.get_current_context().meta
     if _MISTAKE in meta:
         raise meta[_MISTAKE]
     tool = meta.get(_KEY)
     if tool is None:
-        return {**with_spec(given), "tool_name": None, "tool_script": None}
-    arguments = given["command_line"]
+        return {**with_spec(values), "tool_name": None, "tool_script": None}
+    arguments = values["command_line"]
     if len(arguments) != 1:
         message = (
             f"'{arguments[1]}' after the script {arguments[0]}" if arguments else f"{tool} needs a script"
@@ -103,14 +103,16 @@ def with_tool(given: dict[str, Any]) -> dict[str, Any]:
             f"{message}: joblens submit {tool} SCRIPT [OPTIONS]; a command goes after --: "
             f"joblens submit -- {tool} …"
         )
-    return {**given, "spec": None, "tool_name": tool, "tool_script": arguments[0]}
+    return {**values, "spec": None, "tool_name": tool, "tool_script": arguments[0]}
 
 
-def split_devices(given: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+def split_devices(devices: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """--device selects what a tool computes on, or devices of a container. Returns (the first, the
     others)."""
-    kinds = [argument for argument in given if argument in _DEVICES]
-    unknown = next((argument for argument in given if argument not in _DEVICES and "/" not in argument), None)
+    kinds = [argument for argument in devices if argument in _DEVICES]
+    unknown = next(
+        (argument for argument in devices if argument not in _DEVICES and "/" not in argument), None
+    )
     if unknown is not None:
         raise click.UsageError(
             f"--device {unknown}: tools run on {', '.join(_DEVICES)}; "
@@ -118,59 +120,59 @@ def split_devices(given: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
         )
     if len(kinds) > 1:
         raise click.UsageError(f"--device {kinds[0]} and --device {kinds[1]}: choose one device")
-    return (kinds[0] if kinds else ""), tuple(argument for argument in given if argument not in _DEVICES)
+    return (kinds[0] if kinds else ""), tuple(argument for argument in devices if argument not in _DEVICES)
 
 
-def submit_command(session: Session, given: dict[str, Any]) -> None:
+def submit_command(session: Session, values: dict[str, Any]) -> None:
     from joblens.app.queue.submission import QueueRequest
 
-    asked = QueueRequest(request=request_from(given, background=False), label=only_label(given))
-    _enqueue(session, asked, given)
+    request = QueueRequest(request=request_from(values, background=False), label=only_label(values))
+    _enqueue(session, request, values)
 
 
-def submit_tool(session: Session, given: dict[str, Any]) -> None:
+def submit_tool(session: Session, values: dict[str, Any]) -> None:
     from joblens.app.queue.tools import tool_shelf
 
     for name, flag in (("shell", "--shell"), ("tool", "--tool"), ("script", "--script"), ("cwd", "--cwd")):
-        if given[name]:
-            raise InputError(f"{flag} applies to a command; the tool {given['tool_name']} sets it itself")
-    if given["container_engine"] == "apptainer":
+        if values[name]:
+            raise InputError(f"{flag} applies to a command; the tool {values['tool_name']} sets it itself")
+    if values["container_engine"] == "apptainer":
         raise InputError(
             "--container-engine apptainer: tools run in docker or podman",
             hint="a command can run in Apptainer: joblens submit --container-engine apptainer … -- COMMAND",
         )
-    asked = _tool_request(session, given)
+    request = _tool_request(session, values)
     for folder in tool_shelf().skipped:  # it may have had another tool of that name
         session.warn(folder)
-    _enqueue(session, asked, given)
+    _enqueue(session, request, values)
 
 
-def _tool_request(session: Session, given: dict[str, Any]) -> "QueueRequest":
+def _tool_request(session: Session, values: dict[str, Any]) -> "QueueRequest":
     """Options override the tool's own values."""
     from joblens.app.queue.tool_tasks import queue_request, runs_here
     from joblens.app.queue.tools import tool_request
     from joblens.app.wiring.machine import missing_device
 
-    device, devices = split_devices(given["devices"])
-    given = {**given, "devices": devices, "command_line": (given["tool_name"],)}
-    plain = request_from({**given, **_NO_CONTAINER}, background=False)
+    device, devices = split_devices(values["devices"])
+    values = {**values, "devices": devices, "command_line": (values["tool_name"],)}
+    plain = request_from({**values, **_NO_CONTAINER}, background=False)
     run = tool_request(
-        given["tool_name"],
-        given["tool_script"],
+        values["tool_name"],
+        values["tool_script"],
         plain.params,
         device=device,
         requirements=plain.requirements,
-        container=_container(given),
+        container=_container(values),
         env=plain.env,
-        here=runs_here(session.settings) and given["engine"] not in CLUSTERS,
+        here=runs_here(session.settings) and values["engine"] not in CLUSTERS,
     )
     missing = missing_device(device)
     if missing:  # otherwise it would have been refused
         session.note(
             f"joblens: on this machine {missing}; a worker on another machine must run it (--queue NAME)"
         )
-    asked = queue_request(run, session.settings, retry_lost=_retry_lost(given))
-    tools = asked.request
+    request = queue_request(run, session.settings, retry_lost=_retry_lost(values))
+    tools = request.request
     merged = replace(
         plain,
         argv=tools.argv,
@@ -183,7 +185,7 @@ def _tool_request(session: Session, given: dict[str, Any]) -> "QueueRequest":
         requirements=tools.requirements,
         container=tools.container,
     )
-    return replace(asked, request=merged, label=only_label(given))
+    return replace(request, request=merged, label=only_label(values))
 
 
 _NO_CONTAINER: dict[str, Any] = {
@@ -201,42 +203,42 @@ _NO_CONTAINER: dict[str, Any] = {
 }
 
 
-def _container(given: dict[str, Any]) -> "str | ContainerJob | None":
+def _container(values: dict[str, Any]) -> "str | ContainerJob | None":
     """An image alone is combined with the tool's container."""
-    made = container_from(given)
+    made = container_from(values)
     if made is None:
         return None
-    is_plain = all(given[name] in (None, (), False) for name in _NO_CONTAINER if name != "container")
+    is_plain = all(values[name] in (None, (), False) for name in _NO_CONTAINER if name != "container")
     return made.image if is_plain else made
 
 
-def _retry_lost(given: dict[str, Any]) -> Any:
+def _retry_lost(values: dict[str, Any]) -> Any:
     from joblens.model.jobs.job import RetryLost
 
-    return RetryLost(given["retry_lost"]) if given["retry_lost"] else None
+    return RetryLost(values["retry_lost"]) if values["retry_lost"] else None
 
 
-def _enqueue(session: Session, asked: "QueueRequest", given: dict[str, Any]) -> None:
+def _enqueue(session: Session, request: "QueueRequest", values: dict[str, Any]) -> None:
     from joblens.app.jobs.requests import seconds_of
     from joblens.app.queue.submission import enqueue
 
-    timeout_s = seconds_of("-t", given["wait_timeout"])
-    if given["engine"] in CLUSTERS:
+    timeout_s = seconds_of("-t", values["wait_timeout"])
+    if values["engine"] in CLUSTERS:
         from joblens.cli.commands.run_on_engine import restart_driver, submit_to_cluster
 
-        record = submit_to_cluster(session, given, asked)
-        report_submitted(session, record, given, lambda: restart_driver(session, record))
+        record = submit_to_cluster(session, values, request)
+        report_submitted(session, record, values, lambda: restart_driver(session, record))
         return
     warnings, warn = collecting(session)
-    (record,) = enqueue([asked], session.settings, session.options.config, warn)
-    if given["wait"] and session.is_terminal and not session.json:
-        _show_while_waiting(session, record, given, timeout_s)
+    (record,) = enqueue([request], session.settings, session.options.config, warn)
+    if values["wait"] and session.is_terminal and not session.json:
+        _show_while_waiting(session, record, values, timeout_s)
     else:
-        report_submitted(session, record, given, session.restart_embedded_worker, warnings)
+        report_submitted(session, record, values, session.restart_embedded_worker, warnings)
 
 
 def _show_while_waiting(
-    session: Session, record: "Record", given: dict[str, Any], timeout_s: float | None
+    session: Session, record: "Record", values: dict[str, Any], timeout_s: float | None
 ) -> None:
     from joblens.cli.commands.status import follow_status, terminal_line
     from joblens.views.runs.tasks import live_line, render_status
@@ -246,7 +248,7 @@ def _show_while_waiting(
         status = follow_status(session, record.job.uuid, 0.5, terminal_line(session, live_line), timeout_s)
     clear_line()
     session.write_lines(render_status(status, paint=session.palette))
-    finish(session, session.store.find(record.job.uuid), given["wait_timeout"])
+    finish(session, session.store.find(record.job.uuid), values["wait_timeout"])
 
 
 @click.command(
@@ -264,7 +266,7 @@ def _show_while_waiting(
 @click_options(SPEC_OPTIONS)
 @click_options(QUEUE_OPTIONS)
 @shared_options
-def command(session: Session, /, **given: Any) -> None:
+def command(session: Session, /, **values: Any) -> None:
     """Run COMMAND, the jobs of a workflow FILE, or TOOL SCRIPT in the background, measured as with 'run'.
     The job keeps running when the terminal is closed.
 
@@ -273,47 +275,47 @@ def command(session: Session, /, **given: Any) -> None:
 
     Prints the ID of the job or run, for status, list, top, logs, metrics, wait and cancel.
     """
-    given = with_tool(given)
-    if given["wait_timeout"] is not None and not given["wait"]:
+    values = with_tool(values)
+    if values["wait_timeout"] is not None and not values["wait"]:
         raise InputError("-t needs --wait")
     if session.server_url is not None:
         from joblens.cli.commands import on_server
 
-        on_server.submit(session, given)
+        on_server.submit(session, values)
         return
-    take_queue_options(session, given)
-    if given["spec"] is not None:
+    take_queue_options(session, values)
+    if values["spec"] is not None:
         from joblens.cli.commands.run_spec import submit_spec
 
-        submit_spec(session, given)
+        submit_spec(session, values)
         return
-    engine = _engine(session, given)
-    check_options(engine, given)
-    if given["tool_name"] is not None:
-        submit_tool(session, given)
+    engine = _engine(session, values)
+    check_options(engine, values)
+    if values["tool_name"] is not None:
+        submit_tool(session, values)
     elif engine != LOCAL:
-        submit_command(session, given)
+        submit_command(session, values)
     else:
-        _submit_here(session, given)
+        _submit_here(session, values)
 
 
-def _engine(session: Session, given: dict[str, Any]) -> str:
+def _engine(session: Session, values: dict[str, Any]) -> str:
     """Returns the requested engine, otherwise the one implied by other options and the configuration."""
-    engine: str | None = given["engine"]
-    if given["tool_name"] is not None:
+    engine: str | None = values["engine"]
+    if values["tool_name"] is not None:
         return engine if engine in CLUSTERS else CELERY
     if engine is not None:
         return engine
-    needs_workers = any(given[name] for name in ("queue", "retry_lost", "label"))
+    needs_workers = any(values[name] for name in ("queue", "retry_lost", "label"))
     return CELERY if needs_workers or session.settings.queue.broker else LOCAL
 
 
-def _submit_here(session: Session, given: dict[str, Any]) -> None:
+def _submit_here(session: Session, values: dict[str, Any]) -> None:
     """Submits to the supervisor of this user."""
     from joblens.app.jobs.preparation import prepare
     from joblens.app.jobs.submission import submit
 
-    prepared = prepare(request_from(given, background=True), session.settings)
+    prepared = prepare(request_from(values, background=True), session.settings)
     warnings, warn = collecting(session)
     record = submit(prepared, session.settings, session.options.config, warn)
-    report_submitted(session, record, given, session.recover_orphans, warnings)
+    report_submitted(session, record, values, session.recover_orphans, warnings)

@@ -35,7 +35,7 @@ _OWN = ("--wait", "--wait-timeout")
     help="With --wait: stop waiting after TIME (exit code 124); the tasks keep running.",
 )
 @shared_options
-def command(session: Session, /, **given: Any) -> None:
+def command(session: Session, /, **values: Any) -> None:
     """Submit the tasks of FILE to a queue, all or none. FILE is a JSON or YAML list of {tool, script,
     params}, or has one under 'tasks'.
 
@@ -46,14 +46,14 @@ def command(session: Session, /, **given: Any) -> None:
     from joblens.app.queue.tool_tasks import load_tasks
     from joblens.app.queue.watch import submit_together
 
-    if given["wait_timeout"] is not None and not given["wait"]:
+    if values["wait_timeout"] is not None and not values["wait"]:
         raise InputError("-t needs --wait")
-    timeout_s = seconds_of("-t", given["wait_timeout"])
+    timeout_s = seconds_of("-t", values["wait_timeout"])
     for setting in ("broker", "retry_lost"):
-        session.override(f"queue.{setting}", given[setting])
-    session.override("queue.name", given["queue"])
-    session.warn_of_broker(given["broker"])
-    loaded = load_tasks(given["file"], session.settings, sequential=given["sequential"])
+        session.override(f"queue.{setting}", values[setting])
+    session.override("queue.name", values["queue"])
+    session.warn_of_broker(values["broker"])
+    loaded = load_tasks(values["file"], session.settings, sequential=values["sequential"])
     submitted = submit_together(
         loaded.requests,
         session.settings,
@@ -62,8 +62,8 @@ def command(session: Session, /, **given: Any) -> None:
         sequential=loaded.sequential,
         name=loaded.name,
     )
-    if given["wait"]:
-        _wait(session, submitted, timeout_s, given["wait_timeout"])
+    if values["wait"]:
+        _wait(session, submitted, timeout_s, values["wait_timeout"])
         return
     _say(session, submitted)
 

@@ -24,12 +24,12 @@ def with_unit(timeout: str | None) -> str:
 def report_submitted(
     session: Session,
     record: "Record",
-    given: dict[str, Any],
+    values: dict[str, Any],
     recover: "Recover",
     warnings: Sequence[str] = (),
 ) -> None:
-    """With --wait: shows its end and exits with the job's exit code."""
-    if not given["wait"]:
+    """Prints the id; with --wait shows the job's end and exits with its exit code."""
+    if not values["wait"]:
         say(session, record, warnings)
         return
     session.own_jobs()
@@ -37,12 +37,12 @@ def report_submitted(
         say(session, record)
         session.flush()  # the id must be known even if this process is killed while it waits
     with report_running(session, f"job {record.job.uuid}", record.job.uuid):
-        record = awaited(session, record, given["wait_timeout"], recover)
+        record = awaited(session, record, values["wait_timeout"], recover)
     if session.json:
         write_form(session, record)
     elif record.status.is_final:
         write_result(session, record)
-    finish(session, record, given["wait_timeout"])
+    finish(session, record, values["wait_timeout"])
 
 
 def collecting(session: Session) -> tuple[list[str], "Callable[[str], None]"]:

@@ -43,7 +43,7 @@ _STILL_GOING = (RunStatus.RUNNING, RunStatus.CREATED)
 )
 @recovery_options
 @shared_options
-def command(session: Session, /, ident: str, once: bool, **given: Any) -> int:
+def command(session: Session, /, ident: str, once: bool, **values: Any) -> int:
     """Show the progress of a run: a bar per stage, running jobs, failures and the remaining time.
 
     Exits when the run ends: with 0 if every job succeeded, else with 1. Press q or Ctrl-C to quit; the
@@ -54,23 +54,23 @@ def command(session: Session, /, ident: str, once: bool, **given: Any) -> int:
     """
     from joblens.app.jobs.requests import seconds_of
 
-    every_s = seconds_of("--poll-interval", given["poll_interval"]) or 0.0
+    every_s = seconds_of("--poll-interval", values["poll_interval"]) or 0.0
     if not every_s > 0:
-        raise InputError(f"--poll-interval {given['poll_interval']}: must be more than 0")
-    request = request_from(given)
-    if not given["recover"]:
+        raise InputError(f"--poll-interval {values['poll_interval']}: must be more than 0")
+    request = request_from(values)
+    if not values["recover"]:
         _refuse_recovery_options()
     elif session.server_url is not None:
         session.refuse_server("watch --recover")
     elif once:
         raise InputError("--once and --recover cannot be combined")
-    watch = _Watch(session, every_s=every_s, once=once, shows_counts=given["show_job_counts"])
+    watch = _Watch(session, every_s=every_s, once=once, shows_counts=values["show_job_counts"])
     run = session.current_store.find_run(ident)
-    if given["recover"]:
+    if values["recover"]:
         from joblens.app.runs.control import refuse_command
 
         refuse_command(run, session.current_store)
-        return _watch_and_recover(session, watch, run, request, given["max_retries"])
+        return _watch_and_recover(session, watch, run, request, values["max_retries"])
     status = watch.until_end(run)
     return 0 if status in (RunStatus.COMPLETED, *_STILL_GOING) else 1
 

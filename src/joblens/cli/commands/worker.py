@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     help="Create job cgroups inside this process's own delegated cgroup (systemd Delegate=yes).",
 )
 @shared_options
-def command(session: Session, /, *, broker: str | None, **given: Any) -> None:
+def command(session: Session, /, *, broker: str | None, **values: Any) -> None:
     """Run queued jobs on this machine until stopped.
 
     Takes queued jobs from the store; the broker only wakes it. Ctrl-C or SIGTERM: finish running jobs,
@@ -58,11 +58,11 @@ def command(session: Session, /, *, broker: str | None, **given: Any) -> None:
 
     session.override("queue.broker", broker)
     options = WorkerOptions(
-        concurrency=given["concurrency"],
-        queues=queues_of(given["queues"]),
-        labels=checked_labels(given["labels"]),
-        name=given["name"] or "",
-        any_user=given["any_user"],
+        concurrency=values["concurrency"],
+        queues=queues_of(values["queues"]),
+        labels=checked_labels(values["labels"]),
+        name=values["name"] or "",
+        any_user=values["any_user"],
     )
     warn_of_password(broker, broker_of(session.settings), session.warn)
     session.own_jobs()
@@ -72,8 +72,8 @@ def command(session: Session, /, *, broker: str | None, **given: Any) -> None:
         options,
         lines.note,
         has_begun=lines.begun,
-        has_ended=lines.job if given["verbose"] else None,
-        divides_own_group=given["own_group"],
+        has_ended=lines.job if values["verbose"] else None,
+        divides_own_group=values["own_group"],
     )
     lines.left(served.info.name, {str(status): count for status, count in served.counts.items()})
 
@@ -84,7 +84,7 @@ class _Lines:
     def __init__(self, *, is_json: bool) -> None:
         self._is_json = is_json
 
-    def _tell(self, event: str, text: str, **more: Any) -> None:
+    def _write(self, event: str, text: str, **more: Any) -> None:
         if self._is_json:
             from msgspec import json
 
@@ -98,7 +98,7 @@ class _Lines:
             sys.stderr.flush()
 
     def note(self, text: str) -> None:
-        self._tell("note", text)
+        self._write("note", text)
 
     def begun(self, info: "WorkerInfo", store: str) -> None:
         jobs = "one job at a time" if info.concurrency == 1 else f"{info.concurrency} jobs at a time"
@@ -107,7 +107,7 @@ class _Lines:
             f"worker {info.name}: {jobs} of {', '.join(info.queues)}{labels}; "
             f"broker {info.broker}, store {store}"
         )
-        self._tell(
+        self._write(
             "began",
             text,
             worker=info.name,
@@ -122,7 +122,7 @@ class _Lines:
         outcome = record.outcome
         took = f" in {outcome.duration_s:.3f}s" if outcome is not None else ""
         again = f", attempt {claim.fence}" if claim.fence > 1 else ""
-        self._tell(
+        self._write(
             "job",
             f"job {record.job.uuid} ({record.job.name}): {record.status}{took}{again}",
             job=record.job.uuid,
@@ -133,5 +133,5 @@ class _Lines:
         )
 
     def left(self, name: str, counts: dict[str, int]) -> None:
-        done = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "no job"
-        self._tell("ended", f"worker {name} ends: {done}", worker=name, jobs=counts)
+        counts_text = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "no job"
+        self._write("ended", f"worker {name} ends: {counts_text}", worker=name, jobs=counts)

@@ -20,9 +20,9 @@ from joblens.cli.options.common import (
 @click.group("workflows", cls=CommandGroup, invoke_without_command=True)
 @global_options
 @click.pass_context
-def command(ctx: click.Context, /, **given: Any) -> None:
+def command(ctx: click.Context, /, **values: Any) -> None:
     """List workflows and their runs. Without a subcommand, the same as 'workflows list'."""
-    remember_globals(ctx, given)
+    remember_globals(ctx, values)
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_)
 

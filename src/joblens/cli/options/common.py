@@ -7,7 +7,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from joblens.cli.context import Globals, Session, with_given
+from joblens.cli.context import Globals, Session, with_values
 from joblens.cli.options.table import GLOBAL_OPTIONS, JOB_OPTIONS, MOST_COUNT, OptionRow
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -210,8 +210,8 @@ def global_options(function: F) -> F:
     return click_options(GLOBAL_OPTIONS)(function)
 
 
-def remember_globals(ctx: click.Context, given: dict[str, Any]) -> None:
-    ctx.obj = with_given(ctx.find_object(Globals) or Globals(), given)
+def remember_globals(ctx: click.Context, values: dict[str, Any]) -> None:
+    ctx.obj = with_values(ctx.find_object(Globals) or Globals(), values)
 
 
 def shared_options(function: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
@@ -220,8 +220,8 @@ def shared_options(function: Callable[Concatenate[Session, P], R]) -> Callable[P
     @functools.wraps(function)
     def with_session(*args: P.args, **kwargs: P.kwargs) -> R:
         ctx = click.get_current_context()
-        given = {name: kwargs.pop(name, None) for name in _NAMES}  # a command may have its own instead
-        session = Session(with_given(ctx.find_object(Globals) or Globals(), given))
+        values = {name: kwargs.pop(name, None) for name in _NAMES}  # a command may have its own instead
+        session = Session(with_values(ctx.find_object(Globals) or Globals(), values))
         _check_server(session, ctx)
         try:
             return function(session, *args, **kwargs)

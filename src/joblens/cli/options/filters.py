@@ -26,8 +26,8 @@ def job_filters(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def with_query(*args: Any, **kwargs: Any) -> Any:
-        given = {name: kwargs.pop(name) for name in _NAMES}
-        return function(*args, query=_query(given), **kwargs)
+        values = {name: kwargs.pop(name) for name in _NAMES}
+        return function(*args, query=_query(values), **kwargs)
 
     for option in (
         click.option(
@@ -93,22 +93,22 @@ def job_filters(function: Callable[..., Any]) -> Callable[..., Any]:
     return with_query
 
 
-def _query(given: dict[str, Any]) -> HistoryQuery:
+def _query(values: dict[str, Any]) -> HistoryQuery:
     from joblens.app.wiring.drivers import SystemClock
 
     now_us = SystemClock().now_us()
     return HistoryQuery(
-        tools=given["tools"],
-        statuses=tuple(Status(status) for status in given["statuses"]),
-        tags=given["tags"],
-        names=given["names"],
-        since_us=_instant("--since", given["since"], now_us),
-        until_us=_instant("--until", given["until"], now_us),
-        user=given["user"],
-        run_uuid=given["run"],
-        name_contains=given["contains"] or "",
-        hosts=given["hosts"],
-        findings=_codes(given["findings"], over_limit=given["over_limit"]),
+        tools=values["tools"],
+        statuses=tuple(Status(status) for status in values["statuses"]),
+        tags=values["tags"],
+        names=values["names"],
+        since_us=_instant("--since", values["since"], now_us),
+        until_us=_instant("--until", values["until"], now_us),
+        user=values["user"],
+        run_uuid=values["run"],
+        name_contains=values["contains"] or "",
+        hosts=values["hosts"],
+        findings=_codes(values["findings"], over_limit=values["over_limit"]),
     )
 
 

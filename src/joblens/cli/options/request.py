@@ -47,72 +47,72 @@ OPTION_NEEDS = {
 }
 
 
-def check_engine_options(engine: str, given: dict[str, Any]) -> None:
+def check_engine_options(engine: str, values: dict[str, Any]) -> None:
     """Raises InputError for options that have no effect with that engine, or with the chosen packing."""
     for name in _SLURM_TEXTS:
-        text = given.get(name)
+        text = values.get(name)
         if text is not None and not (text.strip() and text.isprintable()):
             raise InputError(f"--{name} is empty" if not text.strip() else f"--{name}: must be one line")
-    if given.get("retry_lost") is not None and engine == LOCAL:
+    if values.get("retry_lost") is not None and engine == LOCAL:
         raise InputError(
             "--retry-lost has no effect with --engine local: there are no workers to lose",
             hint="add --engine celery, ray or slurm, or omit --retry-lost",
         )
     for name, need in OPTION_NEEDS.items():
-        if given.get(name) in (None, (), ""):
+        if values.get(name) in (None, (), ""):
             continue
         if need.engine != engine:
             raise InputError(
                 f"--{name} has no effect with --engine {engine}: it needs --engine {need.engine}",
                 hint=f"add --engine {need.engine}, or omit --{name}",
             )
-        if need.allocations and given.get("packing") == "jobs":
+        if need.allocations and values.get("packing") == "jobs":
             raise InputError(
                 f"--{name} has no effect with --packing jobs, which submits one sbatch per job",
                 hint=f"choose --packing allocations, or omit --{name}",
             )
 
 
-def check_options(engine: str, given: dict[str, Any]) -> None:
+def check_options(engine: str, values: dict[str, Any]) -> None:
     """Raises InputError for options that have no meaning for one command, or on that engine."""
-    refuse_spec_options(given)
-    check_engine_options(engine, given)
+    refuse_spec_options(values)
+    check_engine_options(engine, values)
     for row in SLURM_OPTIONS:
-        if row.name in _OF_SEVERAL_JOBS and given[row.name] is not None:
+        if row.name in _OF_SEVERAL_JOBS and values[row.name] is not None:
             raise InputError(
                 f"{row.flags[-1]} needs a workflow file", hint="a single command is one Slurm job"
             )
-    if given["label"] and engine != CELERY:
+    if values["label"] and engine != CELERY:
         raise InputError(
             f"--label has no effect with --engine {engine}: only queue workers have labels",
             hint=f"add --engine {CELERY}, or omit --label",
         )
-    if engine in CLUSTERS and given["cpu_list"] is not None:
+    if engine in CLUSTERS and values["cpu_list"] is not None:
         raise InputError(
             f"--cpu-list selects CPUs of this machine, but the job runs on {engine}",
             hint="use --cpus N",
         )
-    if engine != LOCAL and given.get("no_capture"):
+    if engine != LOCAL and values.get("no_capture"):
         raise InputError(
             f"--no-capture: the output of a job on {engine} is always captured",
             hint="omit it",
         )
 
 
-def slurm_choice(given: dict[str, Any]) -> "SlurmChoice":
+def slurm_choice(values: dict[str, Any]) -> "SlurmChoice":
     """Raises InputError for values that Slurm cannot read."""
     from joblens.model.runs.run import SlurmChoice
 
     return SlurmChoice(
-        packing=given["packing"] or "",
-        partition=given["partition"] or "",
-        account=given["account"] or "",
-        qos=given["qos"] or "",
-        constraint=given["constraint"] or "",
-        nodes=given["nodes"],
-        allocations=given["allocations"],
-        time_s=_walltime_s(given["walltime"]),
-        options=_sbatch_options(given["sbatch"]),
+        packing=values["packing"] or "",
+        partition=values["partition"] or "",
+        account=values["account"] or "",
+        qos=values["qos"] or "",
+        constraint=values["constraint"] or "",
+        nodes=values["nodes"],
+        allocations=values["allocations"],
+        time_s=_walltime_s(values["walltime"]),
+        options=_sbatch_options(values["sbatch"]),
     )
 
 
@@ -140,26 +140,26 @@ def _sbatch_options(words: tuple[str, ...]) -> tuple[str, ...]:
     return words
 
 
-def engine_options(given: dict[str, Any]) -> dict[str, Any]:
+def engine_options(values: dict[str, Any]) -> dict[str, Any]:
     """Returns the fields of RunOptions that these options set. Raises InputError."""
-    engine = given.get("engine") or LOCAL
-    check_engine_options(engine, given)
+    engine = values.get("engine") or LOCAL
+    check_engine_options(engine, values)
     return {
         "engine": engine,
-        "address": given.get("address") or "",
-        "slurm": slurm_choice({name: given.get(name) or _nothing(name) for name in _SLURM_FIELDS}),
-        **_queue_choice(given),
+        "address": values.get("address") or "",
+        "slurm": slurm_choice({name: values.get(name) or _nothing(name) for name in _SLURM_FIELDS}),
+        **_queue_choice(values),
     }
 
 
-def _queue_choice(given: dict[str, Any]) -> dict[str, str]:
+def _queue_choice(values: dict[str, Any]) -> dict[str, str]:
     from joblens.runners.celery.broker_url import recorded_broker
 
-    broker = given.get("broker")
+    broker = values.get("broker")
     return {
-        "queue": given.get("queue") or "",
+        "queue": values.get("queue") or "",
         "broker": recorded_broker(broker) if broker is not None else "",
-        "retry_lost": given.get("retry_lost") or "",
+        "retry_lost": values.get("retry_lost") or "",
     }
 
 
@@ -167,27 +167,27 @@ def _nothing(name: str) -> Any:
     return () if name == "sbatch" else None
 
 
-def changed_engine(options: "RunOptions", given: dict[str, Any]) -> dict[str, Any]:
+def changed_engine(options: "RunOptions", values: dict[str, Any]) -> dict[str, Any]:
     """Returns the fields of RunOptions that these options change. Each option replaces its own value;
     another engine starts without the options of the previous one. Raises InputError."""
-    engine = given.get("engine") or options.engine
+    engine = values.get("engine") or options.engine
     if engine != options.engine:
-        return engine_options({**given, "engine": engine})
-    check_engine_options(engine, given)
-    changes: dict[str, Any] = {name: value for name, value in _queue_choice(given).items() if value}
-    if given.get("address"):
-        changes["address"] = given["address"]
-    if any(given.get(name) for name in _SLURM_FIELDS):
-        changes["slurm"] = _changed_slurm(options.slurm, given)
+        return engine_options({**values, "engine": engine})
+    check_engine_options(engine, values)
+    changes: dict[str, Any] = {name: value for name, value in _queue_choice(values).items() if value}
+    if values.get("address"):
+        changes["address"] = values["address"]
+    if any(values.get(name) for name in _SLURM_FIELDS):
+        changes["slurm"] = _changed_slurm(options.slurm, values)
     return changes
 
 
-def _changed_slurm(choice: "SlurmChoice", given: dict[str, Any]) -> "SlurmChoice":
+def _changed_slurm(choice: "SlurmChoice", values: dict[str, Any]) -> "SlurmChoice":
     from msgspec.structs import asdict, replace
 
     from joblens.model.runs.run import SlurmChoice
 
-    choice_given = slurm_choice({name: given.get(name) or _nothing(name) for name in _SLURM_FIELDS})
+    choice_given = slurm_choice({name: values.get(name) or _nothing(name) for name in _SLURM_FIELDS})
     nothing = asdict(SlurmChoice())
     changes = {name: value for name, value in asdict(choice_given).items() if value != nothing[name]}
     if choice_given.packing == "jobs":  # allocations no longer apply
@@ -201,13 +201,13 @@ QUEUE_OPTIONS_OF_RUNS = tuple(row for row in RUN_OPTIONS if row.name in _OF_QUEU
 ENGINE_OPTIONS_OF_RUNS = (*ENGINE_OPTIONS, *SLURM_OPTIONS)
 
 
-def request_from(given: dict[str, Any], *, background: bool) -> Request:
+def request_from(values: dict[str, Any], *, background: bool) -> Request:
     """Raises InputError for invalid values."""
-    request = _request(given, background=background)
+    request = _request(values, background=background)
     try:
         check_request(request)
     except UnusableValue as error:
-        value = given[error.name]
+        value = values[error.name]
         typed = value if isinstance(value, str) else f"{value:g}"
         raise InputError(f"--{error.name} {typed}: {error.reason}", hint=error.hint) from error
     return request
@@ -223,41 +223,41 @@ def _gpus(text: str | None) -> int | None:
     return gpu_count(text)
 
 
-def _request(given: dict[str, Any], *, background: bool) -> Request:
+def _request(values: dict[str, Any], *, background: bool) -> Request:
     return Request(
-        argv=given["command_line"],
-        shell=given["shell"],
-        name=given["name"],
-        tool=given["tool"],
-        script=given["script"],
-        external_id=given["external_id"],
-        params=parse_params(given["params"]),
-        tags=given["tags"],
-        env=parse_env(given["env"]),
-        cwd=given["cwd"],
+        argv=values["command_line"],
+        shell=values["shell"],
+        name=values["name"],
+        tool=values["tool"],
+        script=values["script"],
+        external_id=values["external_id"],
+        params=parse_params(values["params"]),
+        tags=values["tags"],
+        env=parse_env(values["env"]),
+        cwd=values["cwd"],
         requirements=Requirements(
-            cpus=given["cpus"],
-            memory_bytes=memory_of("--memory", given["memory"]),
-            gpus=_gpus(given["gpus"]),
-            pids=given["pids"],
-            timeout_s=seconds_of("--timeout", given["timeout"]),
+            cpus=values["cpus"],
+            memory_bytes=memory_of("--memory", values["memory"]),
+            gpus=_gpus(values["gpus"]),
+            pids=values["pids"],
+            timeout_s=seconds_of("--timeout", values["timeout"]),
         ),
-        enforce=False if given["no_enforce"] else None,
-        accounting=Accounting(given["accounting"]) if given["accounting"] else None,
-        monitor=False if given["no_monitor"] else None,
-        probes=given["probes"],
-        cpu_list=given["cpu_list"],
-        granularity=Granularity(given["granularity"]),
-        interval_s=seconds_of("--interval", given["interval"]),
-        grace_s=seconds_of("--grace", given["grace"]),
-        early_signal=parse_early_signal(given["early_signal"]) if given["early_signal"] else None,
-        output_dir=given["output_dir"] or "",
-        notify=parse_notify(given["notify"]),
+        enforce=False if values["no_enforce"] else None,
+        accounting=Accounting(values["accounting"]) if values["accounting"] else None,
+        monitor=False if values["no_monitor"] else None,
+        probes=values["probes"],
+        cpu_list=values["cpu_list"],
+        granularity=Granularity(values["granularity"]),
+        interval_s=seconds_of("--interval", values["interval"]),
+        grace_s=seconds_of("--grace", values["grace"]),
+        early_signal=parse_early_signal(values["early_signal"]) if values["early_signal"] else None,
+        output_dir=values["output_dir"] or "",
+        notify=parse_notify(values["notify"]),
         background=background,
-        inputs=given["inputs"],
-        outputs=given["outputs"],
-        rerun_of=given.get("rerun_of", ""),
-        container=container_from(given),
+        inputs=values["inputs"],
+        outputs=values["outputs"],
+        rerun_of=values.get("rerun_of", ""),
+        container=container_from(values),
     )
 
 
@@ -275,15 +275,15 @@ _CONTAINER_OPTIONS = {  # option -> field of ContainerJob
 }
 
 
-def container_from(given: dict[str, Any]) -> ContainerJob | None:
-    wanted = {field: given[name] for name, field in _CONTAINER_OPTIONS.items() if given[name]}
-    if given["container"] is None:
-        if wanted:
-            name = next(name for name in _CONTAINER_OPTIONS if given[name])
+def container_from(values: dict[str, Any]) -> ContainerJob | None:
+    fields = {field: values[name] for name, field in _CONTAINER_OPTIONS.items() if values[name]}
+    if values["container"] is None:
+        if fields:
+            name = next(name for name in _CONTAINER_OPTIONS if values[name])
             flag = {"volumes": "volume", "devices": "device"}.get(name, name).replace("_", "-")
             raise InputError(f"--{flag} needs --container IMAGE")
         return None
-    return ContainerJob(image=given["container"], **wanted)
+    return ContainerJob(image=values["container"], **fields)
 
 
 def options_of_container(container: ContainerJob | None) -> dict[str, Any]:
@@ -294,14 +294,14 @@ def options_of_container(container: ContainerJob | None) -> dict[str, Any]:
     return {"container": container.image, **fields}
 
 
-def refuse_spec_options(given: dict[str, Any]) -> None:
+def refuse_spec_options(values: dict[str, Any]) -> None:
     """Raises InputError for options that need a workflow file. Options of engines and --label also work
     with commands."""
     from joblens.cli.options.table import ENGINE_OPTIONS, SLURM_OPTIONS, SPEC_OPTIONS
 
     also_of_commands = {"label", *(row.name for row in (*ENGINE_OPTIONS, *SLURM_OPTIONS))}
     for row in SPEC_OPTIONS:
-        value = given[row.name]
+        value = values[row.name]
         if row.name not in also_of_commands and value and value != row.default:
             hint = "the time limit of a command is --timeout TIME" if row.name == "time" else ""
             raise InputError(

@@ -84,21 +84,21 @@ def offer_options(function: F) -> F:
     return click_options((*offer_rows(), *DRIVE_OPTIONS))(function)
 
 
-def check_offer(given: dict[str, Any]) -> None:
+def check_offer(values: dict[str, Any]) -> None:
     """Raises InputError for an empty capacity: no job could ever start."""
     from joblens.app.jobs.requests import MOST_CPUS, memory_of, seconds_of
     from joblens.model.errors import InputError
 
     for name, value in (
-        ("--cpus", given["cpus"]),
-        ("--memory", memory_of("--memory", given["memory"])),
-        ("--time", seconds_of("--time", given["time"])),
+        ("--cpus", values["cpus"]),
+        ("--memory", memory_of("--memory", values["memory"])),
+        ("--time", seconds_of("--time", values["time"])),
     ):
         if value is not None and not value > 0:
             raise InputError(f"{name} {value:g}: must be more than 0")
-    if given["cpus"] is not None and not given["cpus"] < MOST_CPUS:
-        raise InputError(f"--cpus {given['cpus']:g}: too large")
-    if given["output_dir"] is not None and not given["output_dir"].strip():
+    if values["cpus"] is not None and not values["cpus"] < MOST_CPUS:
+        raise InputError(f"--cpus {values['cpus']:g}: too large")
+    if values["output_dir"] is not None and not values["output_dir"].strip():
         raise InputError("-o: the directory name is empty", hint="omit it, or give one")
 
 
@@ -111,7 +111,7 @@ def checked_probes(text: str | None) -> str | None:
     return text
 
 
-def with_offer(options: Any, given: dict[str, Any]) -> Any:
+def with_offer(options: Any, values: dict[str, Any]) -> Any:
     """Returns RunOptions in which the options of this command replace the recorded ones. Raises
     InputError."""
     from msgspec.structs import replace
@@ -120,21 +120,21 @@ def with_offer(options: Any, given: dict[str, Any]) -> Any:
     from joblens.app.wiring.machine import parse_gpus
     from joblens.cli.options.request import changed_engine
 
-    check_offer(given)
+    check_offer(values)
     changes = {
-        "most_jobs": given["jobs"],
-        "cpus": given["cpus"],
-        "memory_bytes": memory_of("--memory", given["memory"]),
-        "gpus": parse_gpus(given["gpus"]) if given["gpus"] is not None else None,
-        "time_s": seconds_of("--time", given["time"]),
-        "probes": checked_probes(given["probes"]),
+        "most_jobs": values["jobs"],
+        "cpus": values["cpus"],
+        "memory_bytes": memory_of("--memory", values["memory"]),
+        "gpus": parse_gpus(values["gpus"]) if values["gpus"] is not None else None,
+        "time_s": seconds_of("--time", values["time"]),
+        "probes": checked_probes(values["probes"]),
         # Relative to the current directory, wherever the run was created.
-        "output_dir": os.path.abspath(given["output_dir"]) if given["output_dir"] is not None else None,
-        "labels": checked_labels(given["label"]) or None,
-        "notify": recorded_notify(given["notify"]) or None,
+        "output_dir": os.path.abspath(values["output_dir"]) if values["output_dir"] is not None else None,
+        "labels": checked_labels(values["label"]) or None,
+        "notify": recorded_notify(values["notify"]) or None,
     }
     known = {name: value for name, value in changes.items() if value is not None}
-    return replace(options, **known, **changed_engine(options, given))
+    return replace(options, **known, **changed_engine(options, values))
 
 
 def checked_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
@@ -148,11 +148,11 @@ def checked_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(labels))
 
 
-def only_label(given: dict[str, Any]) -> str:
+def only_label(values: dict[str, Any]) -> str:
     """Returns the --label of one command. Raises InputError for several."""
     from joblens.model.errors import InputError
 
-    labels = checked_labels(given["label"])
+    labels = checked_labels(values["label"])
     if len(labels) > 1:
         raise InputError("--label: a job has one label", hint="submit the job once per label")
     return labels[0] if labels else ""
@@ -180,9 +180,9 @@ def warn_of_other_broker(session: Any, options: Any) -> None:
         session.note(f"joblens: using the run's broker {own}, not {other}; use --broker to change it")
 
 
-def take_queue_options(session: Any, given: dict[str, Any]) -> None:
+def take_queue_options(session: Any, values: dict[str, Any]) -> None:
     """Applies --queue, --broker and --retry-lost to the settings. Call it before the settings are loaded."""
-    session.override("queue.name", given["queue"])
-    session.override("queue.broker", given["broker"])
-    session.override("queue.retry_lost", given["retry_lost"])
-    session.warn_of_broker(given["broker"])
+    session.override("queue.name", values["queue"])
+    session.override("queue.broker", values["broker"])
+    session.override("queue.retry_lost", values["retry_lost"])
+    session.warn_of_broker(values["broker"])

@@ -29,9 +29,9 @@ def param_option(function: F) -> F:
     )(function)
 
 
-def params_of(given: tuple[str, ...]) -> dict[str, str]:
+def params_of(texts: tuple[str, ...]) -> dict[str, str]:
     params = {}
-    for text in given:
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise InputError(f"--param {text}: not NAME=VALUE", hint="for example: --param lr=0.1:0.5:0.1")
@@ -78,10 +78,10 @@ class SpecCommand(GroupedCommand):
         return super().parse_args(ctx, args)
 
 
-def with_spec(given: dict[str, Any]) -> dict[str, Any]:
-    """Returns `given` with the workflow file as `spec`; None: a command."""
+def with_spec(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns `values` with the workflow file as `spec`; None: a command."""
     spec = click.get_current_context().meta.get(_KEY)
-    if spec is not None and given["command_line"]:
-        word = given["command_line"][0]
+    if spec is not None and values["command_line"]:
+        word = values["command_line"][0]
         raise click.UsageError(f"'{word}' after the workflow file {spec}: only options may follow it")
-    return {**given, "spec": spec}
+    return {**values, "spec": spec}

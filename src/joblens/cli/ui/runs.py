@@ -72,14 +72,16 @@ def failure_of(index: int, attempt: int, record: Record) -> JobFailure:
     if outcome is not None:
         how = ending(outcome)
         reason = how or outcome.status.value
-        asked = record.job.requirements
+        requirements = record.job.requirements
         if outcome.reason in (CANCELLED_REASON, WALLTIME_REASON):
             reason = outcome.error or reason
         elif outcome.status is Status.TIMEOUT:
-            limit = "" if asked.timeout_s is None else f" after {format_duration(asked.timeout_s)}"
+            limit = (
+                "" if requirements.timeout_s is None else f" after {format_duration(requirements.timeout_s)}"
+            )
             reason = f"timed out{limit}"
-        elif outcome.reason == "out-of-memory" and asked.memory_bytes is not None:
-            reason += f" at {format_bytes(asked.memory_bytes)}"
+        elif outcome.reason == "out-of-memory" and requirements.memory_bytes is not None:
+            reason += f" at {format_bytes(requirements.memory_bytes)}"
         elif outcome.status is Status.CANCELLED and outcome.reason != "not-started":
             reason = "cancelled"
         elif outcome.reason == "not-started" and outcome.error:

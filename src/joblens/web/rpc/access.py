@@ -1,4 +1,4 @@
-"""Who calls, from the token in a call's metadata or from the client's certificate; and errors as statuses."""
+"""Callers, from the token in a call's metadata or the client's certificate; and errors as statuses."""
 
 import logging
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ def parse_certificate_roles(text: str) -> tuple[CertificateRole, ...]:
     return tuple(found)
 
 
-class Door:
+class CallGuard:
     """Admits calls: rate per client, then token or certificate."""
 
     def __init__(
@@ -121,11 +121,11 @@ class Door:
     def _scope(self, call: Any) -> dict[str, Any]:
         """Returns what decides about access, in the form of an HTTP request. No cookies: sessions are for
         browsers."""
-        wanted = ("authorization", "x-forwarded-for")
+        kinds = ("authorization", "x-forwarded-for")
         headers = [
             (name.encode(), value.encode("utf-8", "replace") if isinstance(value, str) else value)
             for name, value in call.invocation_metadata() or ()
-            if name in wanted
+            if name in kinds
         ]
         # ipv4:127.0.0.1:51234, ipv6:%5B::1%5D:51234
         scope: dict[str, Any] = {"headers": headers, "client": (call.peer().rpartition(":")[0], 0)}

@@ -170,18 +170,18 @@ class _Reader:
         self._place += 1
         return self._tokens[self._place - 1]
 
-    def _expect(self, wanted: str) -> None:
-        if (found := self._next()) != wanted:
-            raise ValueError(f"'{found}' in place of '{wanted}'")
+    def _expect(self, expected: str) -> None:
+        if (found := self._next()) != expected:
+            raise ValueError(f"'{found}' in place of '{expected}'")
 
 
 def _tokens(text: str) -> Iterator[str]:
-    place = 0
-    while place < len(text):
-        found = _TOKEN.match(text, place)
+    position = 0
+    while position < len(text):
+        found = _TOKEN.match(text, position)
         if found is None:
-            raise ValueError(f"'{text[place]}' is not known here")
-        place = found.end()
+            raise ValueError(f"'{text[position]}' is not known here")
+        position = found.end()
         if found["text"] is not None:
             yield found["text"]
         elif found["token"] is not None:

@@ -18,7 +18,7 @@ from joblens.web.endpoints import ServerContext
 from joblens.web.listeners import Certificates, ServeOptions, grpc_address
 from joblens.web.problems import HttpProblem
 from joblens.web.rpc import proto_text
-from joblens.web.rpc.access import Door, parse_certificate_roles, refuse
+from joblens.web.rpc.access import CallGuard, parse_certificate_roles, refuse
 from joblens.web.rpc.conversion import decode
 from joblens.web.rpc.schema import Schema
 from joblens.web.rpc.service import Call, JobService, Method, read, signed_out, write
@@ -41,7 +41,7 @@ class RpcServer:
         self._settings = server.settings.server
         self._schema = Schema(proto_text())
         roles = parse_certificate_roles(options.grpc_roles)
-        self._door = Door(server, roles, is_behind_proxy=options.is_behind_proxy)
+        self._guard = CallGuard(server, roles, is_behind_proxy=options.is_behind_proxy)
         self._service = JobService(server, hub, self._schema)
         self._stopping = asyncio.Event()
         self._server = grpc.aio.server(
@@ -122,12 +122,12 @@ class RpcServer:
         none is not waited for, and a request that cannot be decoded is an error like any other."""
 
         async def admitted(rpc: Any) -> Call:
-            principal = await self._door.admit(rpc, method.role)
+            principal = await self._guard.admit(rpc, method.role)
             return Call(
                 request=decode(kind, await read(rpc, self._settings.body_timeout)),
                 principal=principal,
                 rpc=rpc,
-                refusal=lambda: self._door.refusal(rpc),
+                refusal=lambda: self._guard.refusal(rpc),
             )
 
         async def answer(_: Any, rpc: Any) -> bytes:
@@ -179,21 +179,21 @@ class RpcServer:
         pool = self._schema.pool
         for file in (health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
             pool.AddSerializedFile(file.serialized_pb)
-        servicer = _Reflection(self._door, self._schema, (self._schema.service, _HEALTH, _REFLECTION))
+        servicer = _Reflection(self._guard, self._schema, (self._schema.service, _HEALTH, _REFLECTION))
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, self._server)
 
 
 class _Reflection(reflection_aio.ReflectionServicer):  # type: ignore[misc]  # a library without types
     """Describes the service to callers with a token."""
 
-    def __init__(self, door: Door, schema: Schema, services: tuple[str, ...]) -> None:
+    def __init__(self, guard: CallGuard, schema: Schema, services: tuple[str, ...]) -> None:
         super().__init__(services, schema.pool)
-        self._door = door
+        self._guard = guard
         self._schema = schema
 
     async def ServerReflectionInfo(self, requests: Any, rpc: Any) -> AsyncGenerator[Any, None]:  # noqa: N802 - its name
         try:
-            await self._door.admit(rpc, Role.READER)
+            await self._guard.admit(rpc, Role.READER)
         except Exception as error:  # noqa: BLE001 - no traceback leaves the server
             await refuse(rpc, error, self._schema, _REFLECTION)
         async for reply in super().ServerReflectionInfo(requests, rpc):

@@ -62,8 +62,8 @@ class JobService:
         }
 
     async def list_jobs(self, call: Call) -> Any:
-        asked = to_value(plain_values(call.request), JobList)
-        page = await self._stores.call(lambda store: list_summaries(store, call.principal, asked))
+        query = to_value(plain_values(call.request), JobList)
+        page = await self._stores.call(lambda store: list_summaries(store, call.principal, query))
         return to_message(self._message("ListJobsResponse"), msgspec.to_builtins(page))
 
     async def get_job(self, call: Call) -> Any:
@@ -74,8 +74,10 @@ class JobService:
         key = values.pop("idempotency_key", None)
         if text := values.pop("params_json", ""):
             values["params"] = _params(text)
-        asked = to_value(values, SubmitRequest)
-        record, is_new = await self._stores.call(lambda store: self._changer(store, call).submit(asked, key))
+        request = to_value(values, SubmitRequest)
+        record, is_new = await self._stores.call(
+            lambda store: self._changer(store, call).submit(request, key)
+        )
         return self._message("SubmitJobResponse")(job=self._job(record), is_new=is_new)
 
     async def cancel_job(self, call: Call) -> Any:
@@ -98,13 +100,13 @@ class JobService:
 
     async def stream_job_logs(self, call: Call) -> AsyncGenerator[Any, None]:
         record = await self._record(call)
-        asked = call.request
-        stream = asked.stream or "stdout"
+        query = call.request
+        stream = query.stream or "stdout"
         log_path(record, stream)  # refuses other names
-        start = await self._start(record, stream, asked)
+        start = await self._start(record, stream, query)
         parts = (
             self._followed_log(call, record, stream, start)
-            if asked.follow
+            if query.follow
             else self._present_log(record, stream, start)
         )
         message = self._message("LogChunk")
@@ -160,11 +162,11 @@ class JobService:
             await asyncio.wait({reading})  # before the file is closed: its number would be another one's
             raise
 
-    async def _start(self, record: Record, stream: str, asked: Any) -> Position:
-        after = _after(asked)
-        if not asked.HasField("tail"):
+    async def _start(self, record: Record, stream: str, query: Any) -> Position:
+        after = _after(query)
+        if not query.HasField("tail"):
             return Position(0) if after is None else Position(max(after.index, 0), after.attempt)
-        if after is not None or not 0 <= asked.tail <= _MOST_LINES:
+        if after is not None or not 0 <= query.tail <= _MOST_LINES:
             raise InputError(
                 f"tail is a number of lines up to {_MOST_LINES:,}, without after", hint="give one of them"
             )
@@ -174,7 +176,7 @@ class JobService:
             if log is None or record.attempt is None:
                 return Position(0)
             with log:
-                return Position(log.position_of_last_lines(asked.tail), record.attempt.number)
+                return Position(log.position_of_last_lines(query.tail), record.attempt.number)
 
         return await self._stores.call(find)
 

@@ -171,8 +171,8 @@ def test_partitions_before_a_global_operator_wait() -> None:
 
 def test_a_job_whose_plan_is_there_can_be_gone_on_with_whatever_is_kept(partial: Job) -> None:
     assert not partial.look(has_checkpoints=False).resumable
-    assert partial.look(has_checkpoints=False, can_be_gone_on_with=True).resumable
-    assert not gone_on_with(partial).look(can_be_gone_on_with=True).resumable  # nothing is left to do
+    assert partial.look(has_checkpoints=False, is_resumable=True).resumable
+    assert not gone_on_with(partial).look(is_resumable=True).resumable  # nothing is left to do
 
 
 def test_a_job_that_died_on_a_full_disk_is_reported_as_such(partial: Job) -> None:

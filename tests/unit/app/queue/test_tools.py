@@ -31,8 +31,9 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def users() -> Path:
-    folder = Path(os.environ["XDG_CONFIG_HOME"]) / "joblens" / "tools"
+def users(own_environment: dict[str, str], tmp_path: Path) -> Path:
+    folder = Path(own_environment["XDG_CONFIG_HOME"]) / "joblens" / "tools"
+    assert folder.is_relative_to(tmp_path)
     folder.mkdir(parents=True)
     return folder
 

@@ -29,7 +29,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["--tag", "", "--", "true"], "a tag is empty"),
     (["--id", "", "--", "true"], "the id is empty"),
     (["--pids", "0", "--", "true"], "--pids"),
-    (["--pids", "many", "--", "true"], "'many' is not a valid integer"),
+    (["--pids", "many", "--", "true"], "'many' is not a number"),
     (["--gpus", "-1", "--", "true"], "--gpus"),
     (["--timeout", "soon", "--", "true"], "--timeout: 'soon' is not a duration"),
     (["--timeout", "0", "--", "true"], "--timeout 0: must be more than 0"),
