@@ -1,7 +1,6 @@
 """Blocks: samples of one job, compressed by column; docs/format.md describes every byte."""
 
 import struct
-import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, compress
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from joblens.files.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
 from joblens.model.errors import StoreCorrupt
 from joblens.model.jobs.sample import SAMPLE_COLUMNS, SAMPLE_TABLES, Sample, within_64_bits
 from joblens.stores.samples import columns_flat
@@ -120,11 +120,6 @@ def read_head(payload: bytes, position: int) -> tuple[TableColumns, int]:
     return TableColumns(index, width, names), position
 
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
 # Version byte: the layout of columns, and whether there are tables besides devices.
 FLAT, PACKED, FLAT_WITH_TABLES, PACKED_WITH_TABLES = _VERSIONS = 1, 2, 3, 4
 _PACKED_FROM = 16  # samples; below, packing costs more time than it saves space
@@ -157,7 +152,7 @@ _OFTEN_EQUAL: _Predictions = {
 }
 _ALL_PREDICTIONS = _OFTEN_SUMS | _NETWORK_SUMS | _OFTEN_EQUAL
 
-_compressors: dict[int, "zstd.ZstdCompressor"] = {}
+_compressors: dict[int, ZstdCompressor] = {}
 
 
 def encode_block(samples: Sequence[Sample], level: int = 3) -> bytes:
@@ -168,7 +163,7 @@ def encode_block(samples: Sequence[Sample], level: int = 3) -> bytes:
         )
     except OverflowError:  # predictions may overflow as well
         version, payload = _layout_of([within_64_bits(sample) for sample in samples], {}, is_packed=False)
-    packed = _compressor(level).compress(payload, zstd.ZstdCompressor.FLUSH_FRAME)
+    packed = _compressor(level).compress(payload, ZstdCompressor.FLUSH_FRAME)
     return _FRAME.pack(version, zlib.crc32(packed)) + packed
 
 
@@ -195,8 +190,8 @@ def _opened(data: bytes, read: Callable[[int, bytes], T]) -> T:
     if zlib.crc32(packed) != checksum:
         raise StoreCorrupt(f"a sample block of {len(data)} bytes fails its checksum")
     try:
-        return read(version, zstd.ZstdDecompressor().decompress(packed, MAX_PAYLOAD))
-    except (zstd.ZstdError, EOFError, struct.error, LookupError, ValueError, TypeError) as error:
+        return read(version, ZstdDecompressor().decompress(packed, MAX_PAYLOAD))
+    except (ZstdError, EOFError, struct.error, LookupError, ValueError, TypeError) as error:
         raise StoreCorrupt(f"a sample block does not match its header ({error})") from error
 
 
@@ -226,11 +221,11 @@ def _layout_of(
     return version, _payload(version, tables, columns, predicted_from)
 
 
-def _compressor(level: int) -> "zstd.ZstdCompressor":
+def _compressor(level: int) -> ZstdCompressor:
     # Creating one costs as much as compressing a small block with it.
     compressor = _compressors.get(level)
     if compressor is None:
-        compressor = _compressors[level] = zstd.ZstdCompressor(level=level)
+        compressor = _compressors[level] = ZstdCompressor(level=level)
     return compressor
 
 

@@ -1,32 +1,27 @@
 """Details and provenance of a job, each as one compressed value."""
 
 import functools
-import sys
 from collections.abc import Mapping
 
 import msgspec
 
+from joblens.files.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
 from joblens.model.errors import StoreCorrupt
 from joblens.model.jobs.details import Details, Provenance
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
 _MAX_JSON = 1 << 26  # a damaged length must not allocate all memory
 _encoder = msgspec.json.Encoder()
-_compressor = zstd.ZstdCompressor(level=3)  # creating one costs as much as using it
+_compressor = ZstdCompressor(level=3)  # creating one costs as much as using it
 
 
 def pack_details(details: Details) -> bytes:
-    return _compressor.compress(_encoder.encode(details), zstd.ZstdCompressor.FLUSH_FRAME)
+    return _compressor.compress(_encoder.encode(details), ZstdCompressor.FLUSH_FRAME)
 
 
 def unpack_details(data: bytes) -> Details:
     try:
-        return _decoder().decode(zstd.ZstdDecompressor().decompress(data, _MAX_JSON))
-    except (zstd.ZstdError, EOFError, msgspec.MsgspecError) as error:
+        return _decoder().decode(ZstdDecompressor().decompress(data, _MAX_JSON))
+    except (ZstdError, EOFError, msgspec.MsgspecError) as error:
         raise StoreCorrupt(f"details of {len(data)} bytes cannot be read ({error})") from error
 
 
@@ -53,22 +48,17 @@ def _decoder() -> "msgspec.json.Decoder[Details]":
     return msgspec.json.Decoder(Details)
 
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
 _PACKED_PROVENANCE_MAX_JSON = 1 << 24  # a damaged length must not allocate all memory
 
 
 def pack_provenance(provenance: Provenance) -> bytes:
-    return zstd.compress(msgspec.json.encode(provenance), 3)
+    return _compressor.compress(_encoder.encode(provenance), ZstdCompressor.FLUSH_FRAME)
 
 
 def unpack_provenance(data: bytes) -> Provenance:
     try:
         return msgspec.json.decode(
-            zstd.ZstdDecompressor().decompress(data, _PACKED_PROVENANCE_MAX_JSON), type=Provenance
+            ZstdDecompressor().decompress(data, _PACKED_PROVENANCE_MAX_JSON), type=Provenance
         )
-    except (zstd.ZstdError, EOFError, msgspec.MsgspecError) as error:
+    except (ZstdError, EOFError, msgspec.MsgspecError) as error:
         raise StoreCorrupt(f"provenance of {len(data)} bytes cannot be read ({error})") from error

@@ -3,7 +3,6 @@
 The first byte identifies the encoding: below 16 a block, 16 a piece, above a single row (docs/format.md).
 """
 
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from joblens.files.zstd import CHECKSUM, COMPRESSION_LEVEL, ZstdCompressor, ZstdDecompressor, ZstdError
 from joblens.model.errors import StoreCorrupt
 from joblens.model.jobs.sample import (
     SAMPLE_COLUMNS,
@@ -22,11 +22,6 @@ from joblens.model.jobs.sample import (
 )
 from joblens.stores.samples.blocks import MAX_PAYLOAD, Column, decode_block, decode_columns
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
 _PIECE = 16
 _MARK = bytes([_PIECE])
 _WIDTH = len(SAMPLE_COLUMNS)  # the tables follow
@@ -35,10 +30,10 @@ _encoder = msgspec.msgpack.Encoder()
 _row_decoder = msgspec.msgpack.Decoder(list[Any])
 _piece_decoder = msgspec.msgpack.Decoder(tuple[int, list[list[Any]]])
 _options: dict[int, int] = {
-    zstd.CompressionParameter.compression_level: 1,
-    zstd.CompressionParameter.checksum_flag: 1,
+    COMPRESSION_LEVEL: 1,
+    CHECKSUM: 1,
 }
-_compressor = zstd.ZstdCompressor(options=_options)  # creating one costs more than using it
+_compressor = ZstdCompressor(options=_options)  # creating one costs more than using it
 
 
 def decode_samples(data: bytes) -> list[Sample]:
@@ -144,15 +139,15 @@ def joined_pieces(pieces: Sequence[bytes]) -> bytes | None:
 
 def pack_piece(width: int, rows: Sequence[Sequence[Any]]) -> bytes:
     """Packs rows of `width` columns and the tables."""
-    return _MARK + _compressor.compress(_encoder.encode((width, rows)), zstd.ZstdCompressor.FLUSH_FRAME)
+    return _MARK + _compressor.compress(_encoder.encode((width, rows)), ZstdCompressor.FLUSH_FRAME)
 
 
 def _unpack_piece(data: bytes) -> tuple[int, list[list[Any]]]:
-    decompressor = zstd.ZstdDecompressor()
+    decompressor = ZstdDecompressor()
     try:
         payload = decompressor.decompress(data[1:], MAX_PAYLOAD)
         if not decompressor.eof:  # its checksum comes last
             raise EOFError("it was cut off")
         return _piece_decoder.decode(payload)
-    except (zstd.ZstdError, EOFError, msgspec.MsgspecError) as error:
+    except (ZstdError, EOFError, msgspec.MsgspecError) as error:
         raise StoreCorrupt(f"a piece of samples of {len(data)} bytes cannot be read ({error})") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from joblens.analysis.numbers.statistics import bucket_of, distribution, merge
+from joblens.files.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
 from joblens.model.errors import StoreCorrupt
 from joblens.model.jobs.details import Details
 from joblens.model.jobs.job import Status
@@ -347,11 +347,6 @@ class BatchRows:
             self._ended.append(after)
 
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
 _json = msgspec.json.Encoder()
 
 
@@ -396,11 +391,11 @@ def run_row(run: Run) -> tuple[str | bytes, ...]:
 
 
 def packed_spec(text: str, tables: dict[str, Any]) -> bytes:
-    return zstd.compress(msgspec.json.encode((text, tables)))
+    return ZstdCompressor().compress(msgspec.json.encode((text, tables)), ZstdCompressor.FLUSH_FRAME)
 
 
 def unpacked_spec(data: bytes, run_uuid: str) -> tuple[str, dict[str, Any]]:
     try:
-        return msgspec.json.decode(zstd.decompress(data), type=tuple[str, dict[str, Any]])
-    except (zstd.ZstdError, EOFError, msgspec.DecodeError) as error:
+        return msgspec.json.decode(ZstdDecompressor().decompress(data), type=tuple[str, dict[str, Any]])
+    except (ZstdError, EOFError, msgspec.DecodeError) as error:
         raise StoreCorrupt(f"the spec of run {run_uuid} cannot be read from the store ({error})") from error
