@@ -57,6 +57,7 @@ class Foreground:
         self._was_interrupted_by_key = False
         self._was_interrupted = False
         self._is_output_abandoned = False
+        self._give_up_s: float | None = None  # on a reader that does not take the last output
         # Without pumps the last output of the job is unknown.
         self.stdout_ends_in_newline = output is not None
         self.is_stderr_line_open = False  # by the last output to standard error, where messages go
@@ -138,12 +139,15 @@ class Foreground:
         """Writes the remaining output after the record is safe."""
         if self._streams is None:
             return
-        timeout_s = _LAST_OUTPUT_S if self.session.is_stopping else float("inf")
-        give_up_s = mono_s(self._context.clock) + timeout_s
         streams = self._streams
+        if self.session.is_stopping:
+            self._give_up_s = mono_s(self._context.clock) + _LAST_OUTPUT_S
         self._context.loop.run_until(
-            lambda: streams.is_flushed or self._is_output_abandoned or mono_s(self._context.clock) > give_up_s
+            lambda: streams.is_flushed or self._is_output_abandoned or self._has_given_up()
         )
+
+    def _has_given_up(self) -> bool:
+        return self._give_up_s is not None and mono_s(self._context.clock) >= self._give_up_s
 
     # ---- keys and signals ----------------------------------------------------------------------
 
@@ -246,7 +250,8 @@ class Foreground:
     def next_wake_s(self) -> float | None:
         redraw_at_s = self._live.redraw_at_s if self._live is not None else None
         check_at_s = self._next_check_s if self._live is not None or self._was_interrupted_by_key else None
-        return min((due_s for due_s in (redraw_at_s, check_at_s) if due_s is not None), default=None)
+        due = (redraw_at_s, check_at_s, self._give_up_s)
+        return min((due_s for due_s in due if due_s is not None), default=None)
 
     def wake(self) -> None:
         now_s = mono_s(self._context.clock)
