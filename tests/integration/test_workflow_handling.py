@@ -241,4 +241,4 @@ jobs:
     assert not (cli.folder / "broken").exists()
     shown = cli.call("results", "1", "--json", code=0).stdout
     assert states(json.loads(shown))["arithmetic"] == "failed"
-    assert "its value is no number" in cli.call("show", "arithmetic", code=0).stdout
+    assert "its value is not a number" in cli.call("show", "arithmetic", code=0).stdout
