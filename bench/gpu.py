@@ -1,6 +1,6 @@
 """Two jobs on one NVIDIA GPU at once: joblens' numbers next to nvidia-smi's, and the cost of reading them.
 
-`python -m bench.gpu` (or this file itself) needs a GPU, PyTorch and nvidia-smi, and ends within 4 minutes. It
+`python -m bench.gpu` needs a GPU, PyTorch and nvidia-smi, and ends within 4 minutes. It
 prints its results and writes to the folder $OUT: results.json, nvml.json (every call of NVML and its answer,
 which tests replay), nvml_bursts.json, pmon.txt and samples.json.
 """

@@ -13,7 +13,7 @@ from typing import Any
 from bench.commands import Workbench
 from bench.goals import Figure
 
-PROGRAM = str(Path(__file__).parent / "gpu.py")
+PROJECT = Path(__file__).parent.parent
 
 
 def figures(bench: Workbench) -> Iterator[Figure]:
@@ -21,8 +21,9 @@ def figures(bench: Workbench) -> Iterator[Figure]:
         print("gpu: left out, this machine has no NVIDIA GPU with PyTorch")
         return
     out = bench.path("gpu")
+    command = [sys.executable, "-m", "bench.gpu"]
     subprocess.run(
-        [sys.executable, PROGRAM], check=True, env={**os.environ, "OUT": out}, stdout=subprocess.DEVNULL
+        command, check=True, cwd=PROJECT, env={**os.environ, "OUT": out}, stdout=subprocess.DEVNULL
     )
     results = json.loads((Path(out) / "results.json").read_text())
     yield from figures_of(results)
