@@ -36,7 +36,7 @@ def figures_of(results: dict[str, Any]) -> Iterator[Figure]:
             both = joint["compared"][job][number]
             yield Figure(
                 f"GPU {number} of the {job} job, off nvidia-smi's",
-                abs(both["off_percent"]),
+                _off_percent(both),
                 "%",
                 2.0,
                 note=f"{both['joblens']:.4g} against {both['nvidia_smi']:.4g}",
@@ -52,3 +52,11 @@ def figures_of(results: dict[str, Any]) -> Iterator[Figure]:
 if __name__ == "__main__":
     for figure in figures_of(json.loads(Path(sys.argv[1]).read_text())):
         print(figure)
+
+
+def _off_percent(both: dict[str, Any]) -> float:
+    """Without a figure of nvidia-smi to divide by, only the same figure is right."""
+    off = both.get("off_percent")
+    if off is not None:
+        return abs(float(off))
+    return 0.0 if both["joblens"] == both["nvidia_smi"] else float("inf")
