@@ -142,6 +142,17 @@ def test_a_filter_leaves_exactly_the_jobs_it_is_about(filled: Store, sort: SortK
         assert filled.count(query) == len(expected), name
 
 
+def test_a_count_is_of_all_that_match_whatever_the_limit_and_the_cursor(filled: Store) -> None:
+    everything = list(filled.records(HistoryQuery()))
+    first = filled.page(HistoryQuery(limit=3))
+    assert filled.count(HistoryQuery(limit=3, after=first.next)) == len(everything)
+    even = [record for record in everything if "even" in record.job.tags]
+    assert 0 < len(even) < len(everything)
+    assert filled.count(HistoryQuery(without_tag="even")) == len(everything) - len(even)
+    assert filled.count(HistoryQuery(without_tag="no job has it")) == len(everything)
+    assert filled.count(HistoryQuery(tags=("even",), without_tag="even")) == 0
+
+
 def test_jobs_that_start_between_two_pages_change_no_later_page(filled: Store) -> None:
     whole = _uuids(list(filled.records(HistoryQuery())))
     first = filled.page(HistoryQuery(limit=10))

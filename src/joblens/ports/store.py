@@ -57,7 +57,7 @@ class StoreReader(Protocol):
         ...
 
     def count(self, query: HistoryQuery) -> int:
-        """How many records there are; the limit does not count."""
+        """Counts the jobs that match, whatever the limit and the cursor."""
         ...
 
     def tagged(self, prefix: str) -> list[TaggedJobs]:

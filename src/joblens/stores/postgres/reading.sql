@@ -48,6 +48,9 @@ SELECT data FROM provenance WHERE digest = %s
 -- name: details_of_uuid
 SELECT job_details.data FROM job JOIN job_details ON job_details.job_id = job.id WHERE job.uuid = %s
 
+-- name: count_jobs
+SELECT count(*) FROM job WHERE {conditions}
+
 -- name: history
 SELECT job.id, {key} FROM job WHERE {conditions} ORDER BY {key} {direction}, job.id {direction} LIMIT %s
 

@@ -58,6 +58,13 @@ def job_positions(connection: Connection, query: HistoryQuery) -> list[Position]
     return found
 
 
+def count_jobs(connection: Connection, query: HistoryQuery) -> int:
+    conditions, values = conditions_of(query)
+    sql = _texts()["count_jobs"].format(conditions=conditions)
+    ((count,),) = connection.execute(sql.encode(), values)
+    return int(count)
+
+
 def conditions_of(query: HistoryQuery) -> Condition:
     return joined(_texts(), list(_conditions(query).values()))
 

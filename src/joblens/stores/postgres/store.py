@@ -112,6 +112,12 @@ class PostgresStore(RecordQueries, TicketQueries, AccessQueries):
         with self._database.use() as connection:
             return job_positions(connection, query)
 
+    def _count_matching(self, query: HistoryQuery) -> int:
+        from joblens.stores.postgres.selection import count_jobs
+
+        with self._database.use() as connection:
+            return count_jobs(connection, query)
+
     def statistics(self, query: HistoryQuery) -> Statistics:
         from joblens.stores.postgres.statistics import statistics
 

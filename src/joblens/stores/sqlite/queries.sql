@@ -216,6 +216,9 @@ SELECT job.id, {key} FROM job INDEXED BY {index} WHERE {conditions} ORDER BY {ke
 SELECT job.id, {key} FROM tag AS driving CROSS JOIN job ON job.id = driving.job_id
 WHERE driving.tag = ? AND {conditions} ORDER BY {key} {direction}, job.id {direction} LIMIT ?
 
+-- name: count_jobs
+SELECT count(*) FROM job WHERE {conditions}
+
 -- name: count_up_to
 SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY {index} WHERE {conditions} LIMIT ?)
 

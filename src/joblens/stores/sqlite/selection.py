@@ -67,6 +67,11 @@ def job_positions(connection: apsw.Connection, query: HistoryQuery) -> list[Posi
     return found
 
 
+def count_jobs(connection: apsw.Connection, query: HistoryQuery) -> int:
+    conditions, parameters = conditions_of(query)
+    return _count(connection, QUERIES["count_jobs"].format(conditions=conditions), parameters)
+
+
 def conditions_of(query: HistoryQuery) -> Condition:
     """Returns conditions for reading all matches, in any order."""
     conditions = _conditions(query)

@@ -81,6 +81,12 @@ class SqliteStore(SqliteJobStore, RecordQueries, TicketQueries, AccessQueries):
         with self._use() as connection:
             return job_positions(connection, query)
 
+    def _count_matching(self, query: HistoryQuery) -> int:
+        from joblens.stores.sqlite.selection import count_jobs
+
+        with self._use() as connection:
+            return count_jobs(connection, query)
+
     def statistics(self, query: HistoryQuery) -> Statistics:
         from joblens.stores.sqlite import statistics as rollup
 
