@@ -160,8 +160,9 @@ def test_half_a_cpu_is_throttled(cgroup: Runner) -> None:
     ran = cgroup("--cpus", "0.5", "--", *PYTHON, BURN.format(wall=1.5))
     assert ran.code == 0
     assert _enforced_by(ran.record)["cpus"].startswith("cgroup cpu.")
-    assert ran.usage["cpu_throttled_usec"] > 0
-    assert ran.usage["cpu_total_seconds"] < 0.65 * ran.record["duration_seconds"]
+    share = ran.usage["cpu_total_seconds"] / ran.record["duration_seconds"]
+    assert share < 0.65
+    assert ran.usage["cpu_throttled_usec"] > 0 or share < 0.45  # other load left it less than its half
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU is all there is")
