@@ -35,7 +35,7 @@ class Notice(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """Events of one attempt; none at all tells both sides that the connection lives."""
+    """Events of one attempt; an empty batch shows both sides that the connection lives."""
 
     events: Sequence[Event] = ()
     attempt: int = 0

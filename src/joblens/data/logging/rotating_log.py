@@ -25,7 +25,7 @@ class RotatingLog(logging.Handler):
             self._file.append(self.format(record).encode(errors="backslashreplace") + b"\n")
         except OSError:
             return
-        except Exception:  # noqa: BLE001 - logging must not end what it tells about
+        except Exception:  # noqa: BLE001 - a failing log must not end its job
             self.handleError(record)
 
     def close(self) -> None:
