@@ -1,1 +1,1 @@
-"""Wiring: store, sinks, clock, folders and settings of a process; opening and closing them."""
+"""Wiring: store, sinks, clock, directories and settings of a process; opening and closing them."""

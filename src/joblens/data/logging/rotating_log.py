@@ -78,7 +78,7 @@ def setup_logger(
 
 def _check(filename: str, max_log_size_mb: float, backup_count: int, level: str) -> None:
     if not filename or os.path.basename(filename) != filename:
-        raise InputError(f"filename must be a name without a folder, not '{filename}'")
+        raise InputError(f"filename must be a name without a directory, not '{filename}'")
     if max_log_size_mb <= 0:
         raise InputError(f"max_log_size_mb must be above 0, not {max_log_size_mb}")
     if backup_count < 0:

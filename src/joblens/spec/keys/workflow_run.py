@@ -201,7 +201,7 @@ EXECUTION_CONFIG = section(
     key(
         "staggered_start",
         Kind.STAGGER,
-        "Delay between the starts of two jobs. true and false are about nodes of a cluster.",
+        "Delay between the starts of two jobs. true and false apply to nodes of a cluster.",
         default=0,
         field="staggered_start_s",
     ),
