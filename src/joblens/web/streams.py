@@ -24,7 +24,7 @@ _POLL_S = 0.1
 _RING = 256  # events that a topic keeps
 _HEARTBEAT_S = 15.0
 _SLOW_S = 10.0  # a client that blocks longer is disconnected with a reason
-_LONGEST_PAUSE_S = 5.0  # between polls while the store cannot be asked
+_LONGEST_PAUSE_S = 5.0  # between polls while the store is unreachable
 
 
 class Notice(Struct, frozen=True):
