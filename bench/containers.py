@@ -41,7 +41,7 @@ def figures(bench: Workbench) -> Iterator[Figure]:
 def _figures_of(bench: Workbench, engine: Engine) -> Iterator[Figure]:
     name = engine.name
     outside, inside = [], []
-    for _ in range(REPEATS):  # turn and turn about, so that a busy moment hits both
+    for _ in range(REPEATS):  # alternating, so that a busy moment affects both
         outside.append(_run(bench, ["/bin/busybox", "sh", "-c", WORK]))
         inside.append(_run(bench, ["sh", "-c", WORK], *engine.options))
     off = median(abs(run.measured_s / run.reported_s - 1) for run in inside) * 100

@@ -84,7 +84,7 @@ def _installed(peers: Path, package: str, command: str) -> str:
 
 
 def _slow_down(bench: Workbench, joblens: list[str]) -> Figure:
-    """A CPU-bound job with and without joblens, turn and turn about; start and end of joblens included."""
+    """A CPU-bound job with and without joblens, alternating; start and end of joblens included."""
     job = [sys.executable, str(Path(__file__).parent / "workloads" / "spin.py"), "24"]
     alone, measured = [], []
     for _ in range(5):

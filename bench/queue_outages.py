@@ -1,4 +1,4 @@
-"""A broker or a database that is away for half a minute while jobs flow."""
+"""A broker or a database that is unreachable for half a minute while jobs run."""
 
 import threading
 import time

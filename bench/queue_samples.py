@@ -34,7 +34,7 @@ class Shape(NamedTuple):
     piece: int
 
 
-LONG = Shape(4, 100)  # sampled fast, or brought in from a journal
+LONG = Shape(4, 100)  # sampled fast, or written from a journal
 LIVE = Shape(100, 2)  # as a recorder writes many running jobs, every second tick
 
 

@@ -94,7 +94,7 @@ def _small(bench: Workbench, other: DataJuicer) -> Figure:
 
 
 def _recording(bench: Workbench, data: str) -> Figure:
-    """Turn and turn about, so that a busy moment hits both."""
+    """Alternates both, so that a busy moment affects both."""
     bare_keys = {"checkpoint": {"enabled": False}, "event_logging": {"enabled": False}}
     bare, full = [], []
     for _ in range(REPEATS):

@@ -38,7 +38,7 @@ def picture(screen: str, width: int, title: str) -> str:
 
 
 def _begin_at_the_first_letter(found: re.Match[str]) -> str:
-    """Some programs leave out spaces a text begins with; a text that begins further right has none."""
+    """Some programs drop leading spaces; a text that is moved to the right has none."""
     head, x, middle, length, tail, text = found.groups()
     columns = 0
     while text.startswith(SPACE):

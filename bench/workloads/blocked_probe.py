@@ -49,7 +49,7 @@ if blocks_s:
     module = types.ModuleType("blocking_instrument")
     module.open_probe = lambda _, them: Waiting(them.driver("blocking", Blocking))  # type: ignore[attr-defined]
     sys.modules[module.__name__] = module
-    registry._MAKERS["gpu"] = (module.__name__,)  # noqa: SLF001 - in the place of a real one
+    registry._MAKERS["gpu"] = (module.__name__,)  # noqa: SLF001 - replaces a real one
 result = joblens.run(["sleep", str(seconds)], interval=INTERVAL_S, probes="all")
 ticks = [sample.elapsed_us / 1e6 for sample in result.samples[1:-1]]
 places = [tick - INTERVAL_S * round((tick - ticks[0]) / INTERVAL_S) for tick in ticks]

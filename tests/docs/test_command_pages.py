@@ -97,3 +97,13 @@ def test_the_grammar_names_every_global_option_and_exit_code() -> None:
     }
     for code in codes | {124, 130}:
         assert f"| {code} |" in text, code
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_defaults_and_bounds_are_sentences(name: str) -> None:
+    table = options_of(command_named(name), name)
+    assert not re.findall(r"\[default|x[<>]=", table)
+    assert all(
+        row.endswith((". |", "| |", "|---|", "meaning |"))
+        for row in re.findall(r"^\|.*", table, re.MULTILINE)
+    )

@@ -16,6 +16,7 @@ def all_errors() -> dict[str, type[JoblensError]]:
     found = {
         "JobFailed": joblens.JobFailed,
         "RecipeFailed": joblens.RecipeFailed,
+        "RunFailed": joblens.RunFailed,
         "JoblensError": JoblensError,
     }
     waiting = [JoblensError]

@@ -10,7 +10,7 @@ from joblens.model.jobs.job import USAGE_NUMBERS
 from joblens.model.jobs.sample import SAMPLE_TABLES, Sample
 
 TEXT = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
-SAMPLES, USED = TEXT.split("\n## What the whole job used\n")
+SAMPLES, USED = TEXT.split("\n## Usage of the whole job\n")
 
 
 def rows(text: str) -> list[str]:

@@ -32,7 +32,7 @@ def row(info: OperatorInfo) -> str:
 
 def table() -> str:
     rows = [row(describe(name)) for name in sorted(MODULES)]
-    return "\n".join(["| operator | what it does | parameters and defaults |", "|---|---|---|", *rows, ""])
+    return "\n".join(["| operator | effect | parameters and defaults |", "|---|---|---|", *rows, ""])
 
 
 def test_the_page_has_every_operator_with_its_parameters() -> None:

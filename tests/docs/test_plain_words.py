@@ -130,11 +130,11 @@ def packages() -> Iterator[tuple[str, list[Path]]]:
     yield "joblens", sorted(SOURCE.glob("*.py"))
 
 
-def prose_in(files: list[Path]) -> Texts:
+def prose_in(files: list[Path], folder: Path = SOURCE) -> Texts:
     """Yields docstrings and comments, without names in backticks."""
     for path in files:
         text = path.read_text(encoding="utf-8")
-        where = path.relative_to(SOURCE)
+        where = path.relative_to(folder)
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 docstring = ast.get_docstring(node)
@@ -144,6 +144,16 @@ def prose_in(files: list[Path]) -> Texts:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:
                 yield f"{where}:{token.start[0]}", INLINE.sub("", token.string.lstrip("# "))
+
+
+def beside_the_package() -> Texts:
+    """Yields prose of scripts, examples and benchmarks; the whole text of units, alerts, shell scripts."""
+    for folder in (REPOSITORY / name for name in ("scripts", "examples", "bench", "contrib")):
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        yield from prose_in([path for path in files if path.suffix == ".py"], REPOSITORY)
+        for path in files:
+            if path.suffix in {"", ".service", ".socket", ".yml", ".yaml", ".toml", ".kdl"}:
+                yield str(path.relative_to(REPOSITORY)), path.read_text(encoding="utf-8")
 
 
 def scripts() -> Texts:
@@ -158,9 +168,10 @@ def scripts() -> Texts:
 
 AREAS: dict[str, Callable[[], Texts]] = {
     "README": lambda: pages(
-        [REPOSITORY / f"{name}.md" for name in ("README", "CONTRIBUTING", "ARCHITECTURE")]
+        [REPOSITORY / f"{name}.md" for name in ("README", "CONTRIBUTING", "ARCHITECTURE", "CHANGELOG")]
     ),
     "dashboard": scripts,
+    "beside the package": beside_the_package,
     "examples": lambda: pages([REPOSITORY / "examples" / "README.md"]),
     "pages": lambda: pages(sorted(DOCS.glob("*.md"))),
     "command pages": lambda: pages(sorted((DOCS / "commands").glob("*.md"))),

@@ -1,5 +1,5 @@
 """A store that does not answer delays no sample, no time-out and no dependant: the threads that look after
-jobs never wait for it (rule 8 of ARCHITECTURE.md)."""
+jobs never wait for it (rule 7 of ARCHITECTURE.md)."""
 
 import os
 import signal

@@ -1,5 +1,5 @@
 """Standard output, standard error, a terminal, the log file or a sink that cannot be written: every job runs
-to its end all the same, its exit code is returned and its record is kept (rule 8 of ARCHITECTURE.md)."""
+to its end all the same, its exit code is returned and its record is kept (rule 7 of ARCHITECTURE.md)."""
 
 import contextlib
 import os

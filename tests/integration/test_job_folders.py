@@ -215,7 +215,7 @@ def test_a_job_whose_folder_is_removed_ends_soon_and_says_so(tmp_path: Path, dat
     shutil.rmtree(job.job_dir)
     _, result = process.communicate(timeout=executors.TIMEOUT_S)
     assert process.returncode == 1
-    assert f"the job's folder {job.job_dir} was removed while the job ran" in result.decode()
+    assert f"the job's directory {job.job_dir} was removed while the job ran" in result.decode()
 
 
 def test_a_full_disk_is_reported_with_its_place_and_what_to_do(tmp_path: Path) -> None:

@@ -393,4 +393,4 @@ def test_operators_of_a_path_that_is_not_there_are_reported_by_the_option(
     place: Path, joblens: RunJoblens
 ) -> None:
     output = joblens("operators", "--path", "nix.py", cwd=place, code=2).stderr
-    assert "--path: no such file or folder: nix.py" in output
+    assert "--path: no such file or directory: nix.py" in output

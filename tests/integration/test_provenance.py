@@ -162,7 +162,7 @@ def test_a_folder_is_noted_as_one(joblens: RunJoblens, store_path: Path, code: P
     (code / "meshes").mkdir()
     joblens("run", "--name", "x", "--input", "meshes", "--output", "meshes", "--", "true", cwd=code, code=0)
     output = joblens("show", "x", "--provenance", code=0).stdout
-    assert output.count("meshes  a folder") == 2
+    assert output.count("meshes  a directory") == 2
     crate = code / "crate"
     joblens("export", "ro-crate", "x", "-o", crate, code=0)
     graph = json.loads((crate / "ro-crate-metadata.json").read_text())["@graph"]

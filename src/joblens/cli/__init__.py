@@ -1,1 +1,1 @@
-"""One file per command: parse, call app, show a view."""
+"""Command line: parses, calls `app`, shows a view."""

@@ -1,1 +1,1 @@
-"""Recipes: datasets, operators, partitions, checkpoints, and the process that executes a recipe's job."""
+"""Recipes: datasets, operators, partitions, checkpoints, and the process that executes them."""

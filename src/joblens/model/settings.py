@@ -90,7 +90,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
 class OutputSettings(Struct, frozen=True, kw_only=True):
     capture: Annotated[bool, _doc("Keep the output of jobs.")] = True
     dir: Annotated[
-        Path | None, _doc("Folder for stdout and stderr files of jobs. Unset: logs/ next to the store.")
+        Path | None, _doc("Directory for stdout and stderr files of jobs. Unset: logs/ next to the store.")
     ] = None
     max_size: Annotated[Size, _doc("Bytes kept per stream: the first half and the last half.")] = 20 * 1024**2
 
@@ -154,7 +154,7 @@ class SupervisorSettings(Struct, frozen=True, kw_only=True):
 class QueueSettings(Struct, frozen=True, kw_only=True):
     broker: Annotated[
         str | None,
-        _doc("redis://…, rediss://…, amqp://… or a folder; notifies workers. Unset: a folder of joblens."),
+        _doc("redis://…, rediss://…, amqp://… or a directory; wakes workers. Unset: a directory of joblens."),
     ] = None
     name: Annotated[str, _doc("Queue that jobs go to, and that a worker serves, when none is named.")] = (
         "default"
@@ -226,7 +226,7 @@ class LogSettings(Struct, frozen=True, kw_only=True):
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
     host: Annotated[
-        str, _doc("Address that `serve` listens on. Others than loopback need TLS or a proxy.")
+        str, _doc("Address that `serve` listens on. Any other than loopback needs TLS or a proxy.")
     ] = "127.0.0.1"
     port: Annotated[int, _doc("Port that `serve` listens on. 0: any free one.", least=0, most=65535)] = 7373
     socket: Annotated[

@@ -1,1 +1,1 @@
-"""Protocols of stores, probes, clusters, brokers and clocks, which the layers below `app` use. No code."""
+"""Protocols of stores, probes, clusters, brokers and clocks. No code."""

@@ -66,7 +66,7 @@ class WorkerConfigWriter(Protocol):
         ...
 
     def drop(self, path: str) -> None:
-        """Removes the configuration: no worker starts with it any longer. Does nothing if it is gone."""
+        """Removes the configuration: no further worker starts with it. Does nothing if it is gone."""
         ...
 
     def close(self) -> None:

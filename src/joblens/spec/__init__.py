@@ -1,1 +1,1 @@
-"""Files that people write (configuration, workflows, recipes, tools), parsed into values with positions."""
+"""Files that people write (configuration, workflows, recipes, tools), parsed into values."""

@@ -1,1 +1,1 @@
-"""Stores: SQLite and PostgreSQL, sample blocks, the journal, and sinks that write plain files."""
+"""Stores: SQLite and PostgreSQL, sample blocks, the journal, and plain-file sinks."""

@@ -24,7 +24,7 @@ _POLL_S = 0.1
 _RING = 256  # events that a topic keeps
 _HEARTBEAT_S = 15.0
 _SLOW_S = 10.0  # a client that blocks longer is disconnected with a reason
-_LONGEST_PAUSE_S = 5.0  # between polls while the store cannot be asked
+_LONGEST_PAUSE_S = 5.0  # between polls while the store is unreachable
 
 
 class Notice(Struct, frozen=True):
@@ -35,7 +35,7 @@ class Notice(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """Events of one attempt; none at all tells both sides that the connection lives."""
+    """Events of one attempt; an empty batch shows both sides that the connection lives."""
 
     events: Sequence[Event] = ()
     attempt: int = 0

@@ -1,1 +1,1 @@
-"""Attempts of jobs as runs and workers start them: in slots or in sessions; jobs in the foreground."""
+"""Attempts of jobs as runs and workers start them: in slots, sessions or the foreground."""

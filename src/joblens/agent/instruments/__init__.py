@@ -1,4 +1,4 @@
-"""Instruments beyond the control groups: GPU, network, energy, counters, threads, endpoints, memory.
+"""Instruments beyond the control groups: GPU, network, energy, counters, threads, memory.
 
 Each is a row of one table and a module of its own, imported when the first job uses it. A probe that takes
 microseconds is read with every sample. An expensive one is a `DetailProbe` with a budget. One that may block

@@ -12,6 +12,9 @@ reads this file.
 `joblens run -- COMMAND` forks its launcher before it imports anything (`forked`), at half the cost of a new
 interpreter. All other launchers are started as programs.
 
+A launcher signals only processes that it has not waited for; owners signal groups through pidfds, and
+recovery compares start times: no process is signalled by a reused number.
+
 Modules here are imported as plain files from this folder (`launcher.start_argv`): they import nothing from
 joblens, except `launch` and `forked`, which owners import. No name here may shadow a module of the standard
 library."""

@@ -113,7 +113,7 @@ class ClaimedJobs:
             _write_files(cwd, order.files)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else None
-            raise LaunchError(f"its folder cannot be created: {cwd}: {why or error}") from error
+            raise LaunchError(f"its directory cannot be created: {cwd}: {why or error}") from error
         job = claim.job
         if job.container is not None:
             job = replace(job, container=container_in_folder(job.container, cwd), cwd="")

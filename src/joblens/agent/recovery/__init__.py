@@ -1,4 +1,4 @@
-"""Recovery of jobs whose owner was killed: adoption, finalization, cleanup. Background supervisor.
+"""Recovery of jobs whose owner was killed: adoption, finalization, cleanup; the supervisor.
 
 Recovery reads the control groups if they still exist, otherwise the file that the launcher wrote, with the
 same parser. If neither exists, totals are lower bounds from `wait4` and the samples, and a finding says so.

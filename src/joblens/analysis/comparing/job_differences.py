@@ -306,7 +306,7 @@ def file_facts(stamps: Iterable[FileStamp]) -> dict[str, str]:
 
 def _file(stamp: FileStamp) -> str:
     if stamp.size is None:
-        return "missing" if stamp.mtime_ns is None else "a folder"
+        return "missing" if stamp.mtime_ns is None else "a directory"
     mark = stamp.digest[:_SHORT] if stamp.digest else ""
     files = "" if stamp.files is None else f"{stamp.files:,} files, "
     return f"{files}{format_bytes(stamp.size)} {mark}".rstrip()

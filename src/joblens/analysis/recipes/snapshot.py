@@ -403,7 +403,7 @@ class SnapshotFold:
 
     def _error(self, status: ProcessingStatus, facts: JobFacts) -> str | None:
         if status is ProcessingStatus.KILLED and facts.is_disk_full:
-            return "no space left on the file system of its folder"
+            return "no space left on the file system of its directory"
         if status not in (ProcessingStatus.FAILED, ProcessingStatus.PARTIAL):
             return None
         reported = self._runs.end.error_message if self._runs.end is not None else None

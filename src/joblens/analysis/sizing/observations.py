@@ -320,7 +320,7 @@ def more_memory_option(limit_bytes: float, peak_bytes: float = 0) -> str:
 
 
 def more_time_option(limit_s: float, took_s: float) -> str:
-    """`--timeout 1h30m`, where a time was up."""
+    """`--timeout 1h30m`, if a job timed out."""
     enough, more = runtime_for(took_s), limit_s * TIMEOUT_GROWTH
     seconds = rounded_runtime(more) if more > enough else enough
     hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60

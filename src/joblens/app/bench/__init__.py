@@ -1,1 +1,1 @@
-"""Benchmarks: comparisons of commands, and benchmarks of tools."""
+"""Benchmarks of commands and of tools."""

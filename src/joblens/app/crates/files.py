@@ -201,7 +201,7 @@ def check_output(output: str) -> None:
     """Checks it before anything is collected."""
     if is_zip(output):
         if os.path.isdir(output):
-            raise InputError(f"{output} is a folder")
+            raise InputError(f"{output} is a directory")
         return
     if os.path.isdir(output) and not os.listdir(output):
         return

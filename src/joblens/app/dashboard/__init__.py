@@ -1,1 +1,1 @@
-"""Dashboard: modules and style sheets for browsers, and the one script and style sheet made of them."""
+"""Dashboard: modules and style sheets, bundled into one script and one style sheet."""

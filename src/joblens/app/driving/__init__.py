@@ -1,4 +1,4 @@
-"""Driving runs: checks, creation, the driver in the foreground or in the background, and the end.
+"""Driving runs: checks, creation, the driver in the foreground or background, the end.
 
 Everything that cannot work (jobs that never fit, missing inputs, a cluster that does not answer) is
 refused before anything is written. Workflow and run are stored with the text of the file and of every

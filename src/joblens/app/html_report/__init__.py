@@ -1,1 +1,1 @@
-"""Reports to share: one file with the pages of the dashboard and the data of some jobs, or a PDF of it."""
+"""Reports to share: one HTML file with pages of the dashboard and their data, or a PDF."""

@@ -1,1 +1,1 @@
-"""JobMonitor, ResourceProfiler and @measured: monitoring from inside a Python program."""
+"""`JobMonitor`, `ResourceProfiler`, `@measured`: monitoring from inside a Python program."""

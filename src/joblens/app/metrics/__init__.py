@@ -1,1 +1,1 @@
-"""Prometheus metrics: read the store, render families, serve them over HTTP or write them to a file."""
+"""Prometheus metrics: read the store, render families, serve or write them."""

@@ -60,7 +60,7 @@ def _before_the_first_job(form: dict[str, Any], settings: Settings) -> None:
     named one that does not exist was mistyped."""
     folder = os.path.dirname(store_name(settings))
     if settings.store.url is not None and not os.path.isdir(folder):
-        raise InputError(f"there is no store at {store_name(settings)}, and no folder {folder}")
+        raise InputError(f"there is no store at {store_name(settings)}, and no directory {folder}")
     form["store"]["ok"] = True
     if settings.queue.broker:
         form["problems"] += _unserved(settings, [], [])

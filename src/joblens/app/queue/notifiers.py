@@ -181,7 +181,7 @@ def check_broker_answers(settings: Settings) -> str:
         return ""
     broker = broker_of(settings)
     if broker.kind == "folder":
-        return f"folder at {broker.shown}"  # created at first use
+        return f"directory at {broker.shown}"  # created at first use
     notifier = configured_notifier(settings)
     try:
         return notifier.check()

@@ -127,19 +127,19 @@ class Client:
         return self._store.records(self._query(filters))
 
     def statistics(self, **filters: Unpack[JobFilters]) -> Statistics:
-        """Totals and percentiles of ended jobs."""
+        """Returns totals and percentiles of ended jobs."""
         return self._store.statistics(self._query(filters))
 
     def job(self, job: str | int) -> Record:
-        """By number, UUID, prefix of it, or own id. Raises UnknownJob or AmbiguousJob."""
+        """Returns a job by number, UUID, prefix of it, or own id. Raises UnknownJob or AmbiguousJob."""
         return self._store.find(str(job))
 
     def running(self) -> list[Record]:
-        """Queued and running jobs, oldest first."""
+        """Returns queued and running jobs, oldest first."""
         return self._store.running()
 
     def samples(self, job: str | int, after: int = -1) -> Iterator[tuple[int, Sample]]:
-        """Yields (index, sample) in order: counters as they were read."""
+        """Yields (index, sample) in order, with counters as read."""
         uuid = self._uuid(job)
         while found := self._store.samples(uuid, after, _SAMPLES_AT_ONCE):
             yield from found
@@ -152,15 +152,15 @@ class Client:
         return self._server.call("GET", f"{_job(job)}/series?{query}", Series)
 
     def details(self, job: str | int) -> Details:
-        """Probes, GPUs, processes, and why a number is unknown."""
+        """Returns probes, GPUs, processes, and why a number is unknown."""
         return self._store.details(self._uuid(job))
 
     def provenance(self, job: str | int) -> Provenance:
-        """Programs, packages, code, machine, inputs and outputs."""
+        """Returns programs, packages, code, machine, inputs and outputs."""
         return self._server.call("GET", f"{_job(job)}/provenance", Provenance)
 
     def annotations(self, job: str | int) -> list[Annotation]:
-        """Notes and metrics that people and jobs added, oldest first."""
+        """Returns notes and metrics that people and jobs added, oldest first."""
         return self._store.annotations(self._uuid(job))
 
     def log(self, job: str | int, stream: str = "stdout", tail: int | None = None) -> bytes:
@@ -177,7 +177,7 @@ class Client:
         return bytes(found)
 
     def advice(self, *names: str) -> Advice:
-        """Resource requests that earlier jobs of these names suggest."""
+        """Returns the resource requests that earlier jobs of these names suggest."""
         query = urllib.parse.urlencode([("name", name) for name in names])
         page = self._server.call("GET", f"/advice?{query}", _AdvicePage)
         groups, jobs = list(page.groups), page.jobs
@@ -187,29 +187,29 @@ class Client:
         return Advice(tuple(groups), jobs)
 
     def sql(self, text: str, *, rows: int = 10_000, seconds: float = 30.0) -> SqlAnswer:
-        """One SELECT over the views of docs/sql.md."""
+        """Runs one SELECT over the views of docs/sql.md."""
         return self._store.sql(text, SqlLimits(seconds=seconds, rows=rows))
 
     def health(self) -> Health:
-        """State and version of the server."""
+        """Returns the state and version of the server."""
         return self._server.call("GET", "/health", Health)
 
     # ---- runs
 
     def workflows(self) -> list[Workflow]:
-        """Newest first."""
+        """Returns workflows, newest first."""
         return self._store.workflows()
 
     def runs(self, workflow: str | int) -> list[Run]:
-        """Oldest first."""
+        """Returns the runs of a workflow, oldest first."""
         return self._store.runs(self._store.find_workflow(str(workflow)).uuid)
 
     def run(self, run: str) -> Run:
-        """By UUID, WORKFLOW.N, or a workflow's number or name: its newest run."""
+        """Returns a run by UUID or WORKFLOW.N; a workflow's number or name means its newest run."""
         return self._store.find_run(run)
 
     def run_jobs(self, run: str) -> list[ResultRow]:
-        """Every job of the run with its last attempt."""
+        """Returns every job of the run with its last attempt."""
         found: list[ResultRow] = []
         after: int | None = 0
         while after is not None:
@@ -219,7 +219,7 @@ class Client:
         return found
 
     def run_events(self, run: str, after: int = 0) -> list[tuple[int, RunEvent]]:
-        """(number, event) in order, behind number `after`."""
+        """Returns (number, event) in order, from the one after number `after`."""
         return self._store.run_events(self.run(run).uuid, after)
 
     # ---- streams
@@ -244,16 +244,16 @@ class Client:
                 yield int(event.id), msgspec.json.decode(event.data, type=RunEvent)
 
     def stream_of_samples(self, job: str | int, after: int | str = -1) -> EventStream:
-        """Raw events of the stream, with `close` to end it from another thread. `after` is an index in the
-        present attempt, or the `id` of an event, which also says of which attempt."""
+        """Streams raw events of samples; `close` ends the stream from another thread. `after` is an index in
+        the current attempt, or the `id` of an event, which includes its attempt."""
         return EventStream(self._server, f"{_job(job)}/samples/stream", "" if after == -1 else str(after))
 
     def stream_of_log(self, job: str | int, stream: str = "stdout", after: str = "") -> EventStream:
-        """Streams output in the way of `stream_of_samples`."""
+        """Streams raw events of output."""
         return EventStream(self._server, f"{_job(job)}/logs/{_quoted(stream)}/stream", after)
 
     def stream_of_run(self, run: str, after: int = 0) -> EventStream:
-        """Streams the events of a run in the way of `stream_of_samples`."""
+        """Streams raw events of a run."""
         return EventStream(self._server, f"{_run(run)}/events/stream", str(after) if after else "")
 
     def wait(self, job: str | int, timeout_s: float | None = None) -> Record:
@@ -293,7 +293,7 @@ class Client:
         return self._server.call("POST", "/jobs", Record, body, key)
 
     def cancel(self, job: str | int) -> Record:
-        """Asks a job to end."""
+        """Requests the cancellation of a job; `wait` returns when it has ended."""
         return self._server.call("POST", f"{_job(job)}/cancel", Record)
 
     def rerun(self, job: str | int, env: Mapping[str, str] | None = None) -> Record:
@@ -333,7 +333,7 @@ class Client:
         return self._server.call("POST", "/runs", Run, body, is_repeatable=False)
 
     def cancel_run(self, run: str) -> Run:
-        """Asks a run to end."""
+        """Requests the cancellation of a run; `wait_for_run` returns when it has ended."""
         return self._server.call("POST", f"{_run(run)}/cancel", Run)
 
     def resume_run(self, run: str) -> Run:

@@ -1,1 +1,1 @@
-"""Use cases of the server: access, jobs, runs, samples, logs and changes, as values that handlers encode."""
+"""Use cases of the server: access, jobs, runs, samples, logs and changes, as values."""

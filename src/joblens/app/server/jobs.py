@@ -435,7 +435,7 @@ def get_snapshot(store: QueueStore, caller: Principal, ident: str) -> dict[str, 
     # The folder is text of the job: it must be the folder of this job.
     if plan is None or plan.job_id != record.job.external_id:
         raise InputError(
-            f"job {record.number} ran no recipe, or its folder is not on this machine",
+            f"job {record.number} ran no recipe, or its directory is not on this machine",
             hint="joblens snapshot JOB_DIR",
         )
     assert isinstance(folder, str)

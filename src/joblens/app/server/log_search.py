@@ -74,7 +74,7 @@ def _offsets(data: bytes, needle: bytes) -> list[int]:
 
 
 class _Search:
-    """Reads chunks; each is read on by a match less one byte, so that none is cut in two."""
+    """Reads chunks; each is read on by a match less one byte, so that none is split."""
 
     def __init__(self, log: LogFile, needle: bytes, limit: int, *, ignores_case: bool) -> None:
         self._log = log

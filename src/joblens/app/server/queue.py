@@ -1,4 +1,4 @@
-"""Queues as the server shows them: how each stands, jobs that wait with position and reason, and leases."""
+"""Queues as the server shows them: their status, jobs that wait with position and reason, and leases."""
 
 from collections.abc import Sequence
 from typing import Annotated

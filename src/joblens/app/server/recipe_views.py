@@ -110,7 +110,7 @@ class RecipePage(Struct, frozen=True, kw_only=True):
 
 
 class RecipeViews:
-    """Logs of recipes' jobs that clients look at. Thread-safe."""
+    """Logs of recipes' jobs that clients read. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

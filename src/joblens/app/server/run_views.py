@@ -393,7 +393,7 @@ class RunView:
 
 
 class RunViews:
-    """Runs that clients look at, shared by all of them. Thread-safe; the longest unused leave first."""
+    """Runs that clients follow, shared by all of them. Thread-safe; the longest unused leave first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,1 +1,1 @@
-"""Wiring: which store, sinks, clock, folders and settings a process uses; opening and closing all of it."""
+"""Wiring: store, sinks, clock, directories and settings of a process; opening and closing them."""

@@ -1,1 +1,1 @@
-"""One module per command: parse, call app, show a view."""
+"""Commands, one module each."""

@@ -27,8 +27,8 @@ _TIMEOUT_S = 60.0
 @click.option("--no-wait", is_flag=True, help="Send the request without waiting for the jobs to end.")
 @shared_options
 def command(session: Session, /, idents: tuple[str, ...], names: tuple[str, ...], no_wait: bool) -> None:
-    """Cancel jobs, runs or workflows (wf-…): SIGTERM, then SIGKILL after the grace time. No process of
-    them remains. A cancelled run starts no more jobs; 'joblens resume' continues it.
+    """Cancel jobs, runs or workflows (wf-…): SIGTERM, then SIGKILL after the grace time. None of their
+    processes remains. A cancelled run starts no more jobs; 'joblens resume' continues it.
 
     Jobs of a run that are waiting to start or to be retried are not started.
     """

@@ -30,7 +30,7 @@ _SHOWN = 10
 def command(session: Session, idents: tuple[str, ...], query: HistoryQuery, dry_run: bool, yes: bool) -> int:
     """Delete jobs: their records, samples, output and lines in files beside the store. This cannot be undone.
 
-    Jobs are named by ID, or chosen with filters. Jobs that have not ended, and jobs of runs that can be
+    Select jobs by ID, or with filters. Jobs that have not ended, and jobs of runs that can be
     resumed, are refused by ID and skipped by filter.
     """
     from joblens.app.queue.watch import find_tasks

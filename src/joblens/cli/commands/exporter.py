@@ -22,7 +22,7 @@ _SHORTEST_INTERVAL_S = 1.0
 @click.option(
     "--listen",
     metavar="ADDRESS",
-    help="HOST:PORT or unix:PATH. Other than loopback needs --token-file.  [default: 127.0.0.1:9750]",
+    help="Listen on HOST:PORT or unix:PATH; other hosts need --token-file. Default: 127.0.0.1:9750.",
 )
 @click.option("--token-file", metavar="FILE", help="Require the bearer token in FILE's first line.")
 @click.option("--textfile", metavar="PATH", help="Write metrics to PATH instead, for node_exporter.")
@@ -39,7 +39,7 @@ _SHORTEST_INTERVAL_S = 1.0
     "--compat",
     metavar="LIST",
     default="",
-    help="Add metrics named as by: cgroup, ceems, cadvisor (comma-separated).",
+    help="Add names of other exporters: cgroup, ceems, cadvisor (comma-separated).",
 )
 @click.option(
     "--cluster",

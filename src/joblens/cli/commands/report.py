@@ -40,7 +40,7 @@ _EXAMPLE = "for example: joblens report 12, joblens report nightly, joblens repo
 )
 @click.option("--pdf", is_flag=True, help="Also write a PDF beside the file; needs Chromium.")
 @click.option("--title", metavar="TEXT", help="Heading of the report. Default: names its jobs.")
-@click.option("--redact-paths", is_flag=True, help="Hide the folders of all paths; file names stay.")
+@click.option("--redact-paths", is_flag=True, help="Hide the directories of all paths; file names stay.")
 @click.option(
     "--points",
     type=click.IntRange(10, 10_000),

@@ -191,18 +191,18 @@ def _show_plan(session: Session, again: "JobRerun") -> None:
 
 @click.command(cls=GroupedCommand, groups=RERUN_GROUPS)
 @click.argument("ident", metavar="RUN|JOB", shell_complete=complete_run)
-@click.option("--failed", is_flag=True, help="Jobs that did not succeed, and their dependents.")
+@click.option("--failed", is_flag=True, help="Run jobs that did not succeed, and their dependents.")
 @click.option(
     "--changed",
     is_flag=True,
-    help="Jobs whose definition, inputs or datasets changed since, and their dependents.",
+    help="Run jobs whose definition, inputs or datasets have changed, and their dependents.",
 )
-@click.option("--all", "everything", is_flag=True, help="Everything.")
+@click.option("--all", "everything", is_flag=True, help="Run all jobs.")
 @click.option(
     "--only",
     multiple=True,
     metavar="NAME",
-    help="These jobs and their dependents: name, glob, label:…, regex:…. Repeatable.",
+    help="Run these jobs and their dependents: name, glob, label:…, regex:…. Repeatable.",
 )
 @click.option(
     "--env", multiple=True, metavar="K=V", help="Set an environment variable, such as a secret. Repeatable."

@@ -16,7 +16,7 @@ from joblens.cli.options.run import offer_options, take_queue_options, warn_of_o
 @offer_options
 @shared_options
 def command(session: Session, /, ident: str, **values: Any) -> None:
-    """Run all jobs of WORKFLOW, a number or a name, in a new run. 'workflows create-from-spec' creates
+    """Run all jobs of a stored WORKFLOW (number or name) in a new run. 'workflows create-from-spec' stores
     one."""
     from msgspec.structs import replace
 

@@ -18,7 +18,7 @@ Report = Callable[[dict[str, Any]], None]
 @job_argument
 @click.option("-m", "--monitor", is_flag=True, help="Follow the job until it ends.")
 @click.option(
-    "-i", "--interval", default="2", metavar="TIME", show_default=True, help="With -m: polling interval."
+    "-i", "--interval", default="2s", metavar="TIME", show_default=True, help="With -m: polling interval."
 )
 @shared_options
 def command(session: Session, ident: str, monitor: bool, interval: str) -> None:

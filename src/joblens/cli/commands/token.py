@@ -26,21 +26,21 @@ def command() -> None:
     type=click.Choice([role.value for role in Role]),
     default=Role.READER.value,
     show_default=True,
-    help="reader reads; operator also submits, cancels, reruns, tags; admin also deletes, manages tokens.",
+    help="reader: read; operator: also submit, cancel, rerun, tag; admin: also delete, manage tokens.",
 )
 @click.option(
     "--scope",
     type=click.Choice([scope.value for scope in Scope]),
     default=Scope.OWN.value,
     show_default=True,
-    help="Jobs of the user, or all jobs.",
+    help="own: jobs of the user; all: all jobs.",
 )
 @click.option(
     "--expires",
     metavar="TIME",
     default=_LIFETIME,
     show_default=True,
-    help="Lifetime, such as 12h or 30d; never for none.",
+    help="Lifetime: 12h, 30d, or never.",
 )
 @shared_options
 def create(session: Session, name: str, user: str | None, role: str, scope: str, expires: str) -> None:

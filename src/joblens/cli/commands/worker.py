@@ -49,7 +49,7 @@ def command(session: Session, /, *, broker: str | None, **values: Any) -> None:
     """Run queued jobs on this machine until stopped.
 
     Takes queued jobs from the store; the broker only wakes it. Ctrl-C or SIGTERM: finish running jobs,
-    take no new ones. A second one: stop running jobs and requeue them.
+    take no new ones. A second signal: stop running jobs and requeue them.
     """
     from joblens.app.queue.notifiers import broker_of
     from joblens.app.queue.worker import WorkerOptions

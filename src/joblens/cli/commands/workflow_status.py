@@ -11,8 +11,8 @@ from joblens.cli.options.groups import GroupedCommand
 @click.argument("idents", metavar="ID...", nargs=-1, required=True, shell_complete=complete_job)
 @shared_options
 def command(session: Session, idents: tuple[str, ...]) -> None:
-    """Show the status of the tasks of a workflow. ID is printed by submit-workflow; or give the IDs of
-    single tasks.
+    """Show the status of tasks submitted together. ID is a workflow ID (wf-…) or a task ID; several are
+    combined.
 
     'Completed' counts tasks that succeeded; failed tasks are counted separately.
     """

@@ -1,5 +1,6 @@
 """Help of commands with many options: options in titled groups, and a usage line per form."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ Groups = Mapping[str, tuple[str, ...]]  # title -> a flag of each option
 GLOBAL = "Global options"
 _OTHERS = "Options"
 _SENTENCE = 200  # characters; no first sentence of a command's help is longer
+_EXTRA = re.compile(r"\s+\[(?:default: ([^;\]]+))?(?:; )?(?:x>=[01]|(\d+)<=x<=(\d+))?\]$")
 _WIDEST_COLUMN = 30  # click's own limit; longer options get a line of their own
 
 _CLUSTER_FLAGS = (
@@ -180,12 +182,26 @@ class GroupedCommand(click.Command):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is not None:
+                record = (record[0], with_default(record[1]))
                 default = GLOBAL if is_global(parameter) else _OTHERS
                 found = (order[flag] for flag in parameter.opts if flag in order)
                 ranked.append((*next(found, (default, 0)), record))
         for title, _, record in sorted(ranked, key=lambda each: each[1]):
             sections[title].append(record)
         return {title: records for title, records in sections.items() if records}
+
+
+def with_default(meaning: str) -> str:
+    """Returns the help of an option with click's `[default: 2; 1<=x<=9]` as sentences; that a count is at
+    least 1 goes without saying."""
+    match = _EXTRA.search(meaning)
+    if match is None:
+        return meaning
+    default, low, high = match.groups()
+    facts = [f" Default: {default}."] if default else []
+    if high:
+        facts.append(f" From {low} to {high}.")
+    return meaning[: match.start()] + "".join(facts)
 
 
 def is_global(parameter: click.Parameter) -> bool:

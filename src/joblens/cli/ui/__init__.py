@@ -1,1 +1,1 @@
-"""Terminal views: runs, sweeps and recipes, drawn in place or as lines."""
+"""Terminal views of runs, sweeps and recipes, drawn in place or as lines."""

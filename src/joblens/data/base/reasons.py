@@ -74,7 +74,7 @@ def with_location(error: OSError, folders: Sequence[str]) -> str:
             "another location with work_dir, checkpoint_dir or export_path"
         )
     if error.errno == errno.ENOENT and not os.path.isdir(folders[0]):
-        return encodable(f"the job's folder {folders[0]} was removed while the job ran")
+        return encodable(f"the job's directory {folders[0]} was removed while the job ran")
     return message_of(error)
 
 

@@ -201,7 +201,7 @@ class StopCheck:
         if now_s >= self._next_check_s:
             self._next_check_s = now_s + _CHECK_FOLDER_S
             if not is_lock_valid(self._folder, self._lock):
-                raise JoblensError(f"the job's folder {self._folder.path} was removed while the job ran")
+                raise JoblensError(f"the job's directory {self._folder.path} was removed while the job ran")
         return self._stop_signal()
 
 

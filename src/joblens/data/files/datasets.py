@@ -79,7 +79,7 @@ def _paths_of(written: str, suffixes: tuple[str, ...]) -> list[str]:
         raise InputError(f"no file matches {written}", hint=_RELATIVE)
     if "://" in written:
         raise InputError(f"{written} is a URL", hint="datasets are read from files; download it first")
-    raise InputError(f"no such file or folder: {written}{_nearest(written)}", hint=_RELATIVE)
+    raise InputError(f"no such file or directory: {written}{_nearest(written)}", hint=_RELATIVE)
 
 
 def _exists(path: str) -> bool:

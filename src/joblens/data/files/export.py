@@ -166,7 +166,7 @@ def assemble(
     size = sum(part.content_bytes for part in parts)
     paths = shard_paths(recipe.export_path, kind, total, size, recipe.export_shard_bytes)
     if any(os.path.isdir(path) for path in paths):
-        raise InputError(f"export_path {recipe.export_path} is a folder", hint="give a file name")
+        raise InputError(f"export_path {recipe.export_path} is a directory", hint="give a file name")
     os.makedirs(os.path.dirname(os.path.abspath(recipe.export_path)), exist_ok=True)
     being_written = [
         os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{plan.job_id}.partial")

@@ -25,7 +25,7 @@ class RotatingLog(logging.Handler):
             self._file.append(self.format(record).encode(errors="backslashreplace") + b"\n")
         except OSError:
             return
-        except Exception:  # noqa: BLE001 - logging must not end what it tells about
+        except Exception:  # noqa: BLE001 - a failing log must not end its job
             self.handleError(record)
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ def setup_logger(
 
 def _check(filename: str, max_log_size_mb: float, backup_count: int, level: str) -> None:
     if not filename or os.path.basename(filename) != filename:
-        raise InputError(f"filename must be a name without a folder, not '{filename}'")
+        raise InputError(f"filename must be a name without a directory, not '{filename}'")
     if max_log_size_mb <= 0:
         raise InputError(f"max_log_size_mb must be above 0, not {max_log_size_mb}")
     if backup_count < 0:

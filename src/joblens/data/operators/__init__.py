@@ -1,4 +1,4 @@
-"""Operators of recipes, one module per family. A recipe imports only the families of its operators."""
+"""Operators of recipes, one module per family; a recipe imports only the families it uses."""
 
 # name in recipes -> "module:class", the module below joblens.data.operators
 MODULES: dict[str, str] = {

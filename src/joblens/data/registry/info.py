@@ -24,7 +24,7 @@ from joblens.model.recipes.recipe import OperatorInfo, ParameterInfo
 _MEANINGS = {
     "backend": "accepted for compatibility; has no effect",
     "dedup_set_num": "accepted for compatibility; has no effect",
-    "flagged_words_dir": "folder with lists of your own: *flagged_words*.json, words by language",
+    "flagged_words_dir": "directory with lists of your own: *flagged_words*.json, words by language",
     "hamming_distance": "maximum number of different bits between two hashes",
     "ignore_non_character": "compare only letters: without spaces, digits and punctuation",
     "ignore_pattern": "regular expression of text to ignore in the comparison",
@@ -58,7 +58,7 @@ _MEANINGS = {
     "seed": "random seed; the same seed and data select the same rows",
     "select_num": "number of rows",
     "select_ratio": "share of the rows, from 0 to 1",
-    "stopwords_dir": "folder with lists of your own: *stopwords*.json, words by language",
+    "stopwords_dir": "directory with lists of your own: *stopwords*.json, words by language",
     "tokenization": "split words with a tokenizer model; joblens includes none, so it must be false",
     "tokenization.document_minhash_deduplicator": "unit of shingles: space, punctuation, character",
     "tokenization.document_simhash_deduplicator": "unit of shingles: space, punctuation, character",

@@ -173,7 +173,7 @@ def _modules(path: str, real: str) -> Iterator[Any]:
             # the package itself may have imported it already
             yield sys.modules.get(module) or _run(os.path.join(path, name), os.path.join(real, name), module)
     else:
-        raise RecipeError(f"no such file or folder: {path}")
+        raise RecipeError(f"no such file or directory: {path}")
 
 
 def _module_name(real: str) -> str:

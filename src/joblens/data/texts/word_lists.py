@@ -22,7 +22,7 @@ def words_of(operator: str, list_name: str, language: str, folder: str | None) -
         hint = f"; did you mean '{near}'?" if near else ""
         raise RecipeError(
             f"{operator}: no word list for the language '{language}'{hint}",
-            hint=f"available: {', '.join(sorted(lists))}, {ALL}; {list_name}_dir: a folder with your own",
+            hint=f"available: {', '.join(sorted(lists))}, {ALL}; {list_name}_dir: a directory with your own",
         )
     return frozenset(lists[language])
 
@@ -33,7 +33,7 @@ def _lists(operator: str, list_name: str, folder: str | None) -> dict[str, list[
     try:
         entries = sorted(os.listdir(os.path.expanduser(folder)))
     except OSError as error:
-        raise RecipeError(f"{operator}: the folder {folder} cannot be read: {error.strerror}") from error
+        raise RecipeError(f"{operator}: the directory {folder} cannot be read: {error.strerror}") from error
     files = [name for name in entries if name.endswith(".json") and list_name in name]
     if not files:
         raise RecipeError(

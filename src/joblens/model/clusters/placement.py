@@ -87,7 +87,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory_bytes: int | None = None
     most_jobs: int | None = None  # at a time
     idle_s: float = 0.0  # exits after being idle for so long; 0: when its tickets have ended
-    reserve_s: float = 60.0  # stops claiming so long before its time is up
+    reserve_s: float = 60.0  # stops claiming so long before its time limit
     placement: Placement | None = None
     walltime_s: float | None = None  # of its allocation
     env: dict[str, str] = field(default_factory=dict)

@@ -39,7 +39,7 @@ def container_problems(container: ContainerJob) -> Iterator[tuple[str, str]]:
         if problem := volume_problem(text):
             yield "volumes", f"{text!r}: {problem}"
         elif container.engine == APPTAINER and not is_path(text.partition(":")[0]):
-            yield "volumes", f"{text!r}: Apptainer has no volumes by name; give a folder"
+            yield "volumes", f"{text!r}: Apptainer has no volumes by name; give a directory"
     for text in container.devices:
         if problem := device_problem(text):
             yield "devices", f"{text!r}: {problem}"

@@ -97,7 +97,7 @@ class Status(enum.StrEnum):
     RUNNING = "running"  # started, not ended
     SUCCESS = "success"  # ended with exit code 0
     FAILED = "failed"  # ended with another exit code or by a signal, including out of memory
-    TIMEOUT = "timeout"  # stopped by joblens because its time was up
+    TIMEOUT = "timeout"  # stopped by joblens at its time limit
     ERROR = "error"  # could not be started, or its host program raised
     CANCELLED = "cancelled"  # by a user, or with the login session or the machine
     MEASURED = "measured"  # only observed (attach): its end is unknown, or it still runs

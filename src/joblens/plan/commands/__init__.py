@@ -1,1 +1,3 @@
-"""Texts of commands: parameters, references, quoting, patterns."""
+"""Texts of commands: parameters, references, quoting, patterns.
+
+Commands without shell syntax run without a shell: one process less, and their own exit codes and signals."""

@@ -154,7 +154,7 @@ def now_us() -> int:
 
 
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
-_NO_INSTANCE_SHARE = "NVML tells the utilisation of a whole GPU, not of a MIG instance"
+_NO_INSTANCE_SHARE = "NVML reports the utilization of a whole GPU, not of a MIG instance"
 SOURCES = {
     "gpu": "NVML (nvidia-ml-py)",
     "gpu_process_memory": "nvmlDeviceGetComputeRunningProcesses, nvmlDeviceGetGraphicsRunningProcesses",

@@ -64,7 +64,7 @@ def parse_broker(text: str | None, default_folder: str) -> Broker:
         raise InputError(f"no broker is known by {parts.scheme}://", hint=_hint())
     if kind == "folder":
         if parts.netloc not in ("", "localhost"):
-            raise InputError("a folder's URL has no host: file:///FOLDER", hint=_hint())
+            raise InputError("a directory's URL has no host: file:///FOLDER", hint=_hint())
         return _folder(_path(unquote(parts.path)))
     secrets = tuple(sorted({word for word in _secrets(text) if word}, key=len, reverse=True))
     if parts.scheme == "sentinel":
@@ -186,13 +186,13 @@ def _path(text: str) -> str:
     if _HOST_AND_PORT.fullmatch(text):
         raise InputError(f"{text} names no broker by itself", hint=f"redis://{text} or amqp://{text}")
     if os.sep not in text and text not in (".", "..", "~"):
-        raise InputError(f"{text!r} is no broker", hint=f"{_hint()}; a folder beside you is ./{text}")
+        raise InputError(f"{text!r} is no broker", hint=f"{_hint()}; a directory beside you is ./{text}")
     return os.path.abspath(os.path.expanduser(text))
 
 
 def _folder(path: str) -> Broker:
     if os.path.exists(path) and not os.path.isdir(path):
-        raise InputError(f"{path} is not a folder", hint="messages are files: name a folder for them")
+        raise InputError(f"{path} is not a directory", hint="messages are files: name a directory for them")
     return Broker(kind="folder", shown=path, url="joblens-folder://", folder=path)
 
 

@@ -40,11 +40,11 @@ WITHOUT_EFFECT: dict[str, str] = {
     "op_fusion": "operators always share intermediate results",
     "open_monitor": "every job is measured",
     "override_num_blocks": "use the section partition",
-    "partition_dir": "partitions are in the job's folder",
+    "partition_dir": "partitions are in the job's directory",
     "percentiles": "they belong to an analyzer",
     "read_options": "the result does not depend on the batch size",
     "save_stats_in_one_file": "they belong to an analyzer",
-    "temp_dir": "temporary files are in the job's folder",
+    "temp_dir": "temporary files are in the job's directory",
     "turbo": "nothing is timed twice",
     "use_cache": "there is no cache",
     "use_checkpoint": "use the section checkpoint",
@@ -88,11 +88,11 @@ RECIPE = section(
     key(
         "dataset_path",
         Kind.PATHS,
-        "Files, folders and patterns to read: one, or a list. One text may have several paths with weights.",
+        "Files, directories and patterns to read, one or a list. One text may hold paths with weights.",
         example="data/*.jsonl",
     ),
     key("dataset", Kind.SECTION, "Long form of dataset_path.", section="recipe_dataset"),
-    key("suffixes", Kind.WORDS, "Extensions of files to read from folders. Default: all readable ones."),
+    key("suffixes", Kind.WORDS, "Extensions of files to read from directories. Default: all readable ones."),
     key(
         "load_dataset_kwargs",
         Kind.SECTION,
@@ -114,7 +114,7 @@ RECIPE = section(
         least=0,
         field="shard_bytes",
     ),
-    key("work_dir", Kind.PATH, "Folder for the job's folder. Default: the folder of export_path."),
+    key("work_dir", Kind.PATH, "Directory for the job's directory. Default: the directory of export_path."),
     required("process", Kind.OPERATORS, "Operators with their parameters, in order."),
     key("project_name", Kind.NAME, "Name of the job. Default: the file's name.", field="name"),
     choice(
@@ -144,9 +144,9 @@ RECIPE = section(
         example="5%",
     ),
     key("checkpoint", Kind.SECTION, "Checkpoints.", section="recipe_checkpoint"),
-    key("checkpoint_dir", Kind.PATH, "Folder for checkpoints. Default: in the job's folder."),
+    key("checkpoint_dir", Kind.PATH, "Directory for checkpoints. Default: in the job's directory."),
     key("event_logging", Kind.SECTION, "Event log.", section="recipe_event_logging"),
-    key("event_log_dir", Kind.PATH, "Folder for the event log. Default: in the job's folder."),
+    key("event_log_dir", Kind.PATH, "Directory for the event log. Default: in the job's directory."),
     key("partition", Kind.SECTION, "How the data is split.", section="recipe_partition"),
     key(
         "resource_optimization",
@@ -176,8 +176,8 @@ RECIPE = section(
         default=True,
         field="is_strict_preflight",
     ),
-    key("custom_operator_paths", Kind.PATHS, "Files and folders with your own operators."),
-    key("job_id", Kind.JOB_ID, "ID of the job and name of its folder. Default: generated."),
+    key("custom_operator_paths", Kind.PATHS, "Files and directories with your own operators."),
+    key("job_id", Kind.JOB_ID, "ID of the job and name of its directory. Default: generated."),
     key("resume", Kind.JOB_ID, "Job to resume."),
     *_ignored(),
     *_refused(),
@@ -198,7 +198,7 @@ SOURCE = section(
     "a source",
     "an entry of `configs` of `dataset`",
     choice("type", ("local",), "Kind of source.", default="local"),
-    required("path", Kind.PATHS, "Files, folders and patterns to read."),
+    required("path", Kind.PATHS, "Files, directories and patterns to read."),
     key("weight", Kind.NUMBER, "Accepted for compatibility; no effect without max_sample_num.", least=0),
 )
 
@@ -323,7 +323,7 @@ def _one_or_more(raw: Any, kind: Kind, read: Any) -> tuple[str, ...]:
 def read_job_id(raw: Any) -> str:
     text = read_text(raw)
     if _JOB_ID.fullmatch(text) is None or len(text) > _LONGEST_JOB_ID:
-        fail(f"{_job_id_rule(text)}, not {shown(raw)}: it is used as the name of a folder")
+        fail(f"{_job_id_rule(text)}, not {shown(raw)}: it is used as the name of a directory")
     return text
 
 

@@ -67,7 +67,7 @@ TOOL = section(
     ),
     flag(
         "own_folder",
-        "Run each job in a new folder of its own; false: where it was submitted.",
+        "Run each job in a new directory of its own; false: where it was submitted.",
         default=True,
     ),
     choice(
@@ -97,7 +97,7 @@ TOOL_CONTAINER = section(
     key("devices", Kind.WORDS, "Devices of the machine: /dev/dri."),
     key("network", Kind.TEXT, "Network in the engine's terms: none, host, a name."),
     key("user", Kind.TEXT, "UID:GID inside. Default: the submitting user, except root."),
-    key("workdir", Kind.PATH, "Path of the job's folder inside.", default="/joblens"),
+    key("workdir", Kind.PATH, "Path of the job's directory inside.", default="/joblens"),
     key("entrypoint", Kind.TEXT, "Replaces the image's own entry point."),
     flag("pull", "Pull the image if it is missing."),
 )

@@ -1,4 +1,4 @@
-"""The store behind a server: questions over HTTP, through the standard library's http.client."""
+"""The store behind a server: queries over HTTP, with the standard library's client."""
 
 from joblens.stores.remote.address import TlsFiles
 from joblens.stores.remote.connection import ServerConnection

@@ -1,4 +1,4 @@
-"""Plain files beside the store: history lines, sample lines, time-series databases, Parquet."""
+"""Plain files beside the store: history and sample lines, time-series databases, Parquet."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,6 @@
-"""The embedded store: one SQLite file, through apsw."""
+"""The embedded store: one SQLite file, through apsw.
+
+Not `sqlite3`: the SQLite of many Pythons has a WAL corruption race, and many processes write here."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -58,7 +58,7 @@ def operators_section(context: SectionContext) -> list[str]:
         heading(f"Operators ({partition_counts(table)}{_all_runs(table)})", context),
         *(f"  {line}" for line in operator_lines(table, context.width - 2, context.paint)),
         *pairs([("rejected" if not number else "", line) for number, line in rejected], context),
-        *pairs([("folder", clean(table.job_dir))], context),
+        *pairs([("directory", clean(table.job_dir))], context),
     ]
 
 

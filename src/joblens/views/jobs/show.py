@@ -115,7 +115,7 @@ def _files(name: str, stamps: Sequence[FileStamp], *, is_whole: bool) -> Iterato
     shown = stamps if is_whole else stamps[:_FILES_SHOWN]
     for each in shown:
         if each.size is None:
-            yield name, f"{each.path}  {'missing' if each.mtime_ns is None else 'a folder'}"
+            yield name, f"{each.path}  {'missing' if each.mtime_ns is None else 'a directory'}"
         else:
             files = "" if each.files is None else f"{counted(each.files, 'file')}, "
             digest = _digest(each.digest or "", is_whole=is_whole)

@@ -1,1 +1,1 @@
-"""Charts of jobs and runs: the model (`chart`), one module per subject, and one per output format."""
+"""Charts of jobs and runs: one module per subject, one per output format."""

@@ -1,1 +1,1 @@
-"""Prometheus metrics of jobs as text, under joblens' own names and those of other exporters."""
+"""Prometheus metrics of jobs as text, also under names of other exporters."""

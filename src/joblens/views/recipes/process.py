@@ -101,7 +101,7 @@ def _facts(
         "split into": f"{partition_counts(table)}{failed}{retries}" if table.partitions else "",
         "used": f"{used[0]} CPU, {used[1]} memory{this_run}" if used and all(used) else "",
         "operators": "" if plan.recipe.log_events else "usage unknown: event_logging is off",
-        "folder": clean(plan.job_dir),
+        "directory": clean(plan.job_dir),
     }
 
 
@@ -347,7 +347,7 @@ def _planned(plan: RecipePlan) -> list[tuple[str, str]]:
             f"{plan.workers:,} ({plan.recipe.executor.value}), {format_bytes(plan.budget_bytes)} memory",
         ),
         ("export", clean(plan.recipe.export_path)),
-        ("folder", clean(plan.job_dir)),
+        ("directory", clean(plan.job_dir)),
     ]
 
 

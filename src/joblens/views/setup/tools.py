@@ -89,7 +89,7 @@ def _facts(tool: Tool) -> list[tuple[str, str]]:
         ("container", tool.container.image if tool.container is not None else ""),
         (
             "works in",
-            "a new folder per job" if tool.own_folder else "the folder it was submitted from",
+            "a new directory per job" if tool.own_folder else "the directory it was submitted from",
         ),
         ("artifacts", ", ".join(tool.artifacts)),
         ("requests", _requirements(tool)),

@@ -1,4 +1,4 @@
-"""gRPC: the service in joblens.proto, for programs in any language. Imported only if it is served."""
+"""gRPC: the service in joblens.proto. Imported only if it is served."""
 
 PROTO_FILE = "joblens.proto"
 

@@ -107,7 +107,7 @@ class CallGuard:
         except (SignInRequired, HttpProblem):
             return "signed-out"
         except JoblensError:
-            return ""  # the store cannot be asked now
+            return ""  # the store is unreachable now
         return ""
 
     async def _principal(self, call: Any, scope: dict[str, Any]) -> Principal:

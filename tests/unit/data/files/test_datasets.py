@@ -50,7 +50,7 @@ def test_only_files_with_the_wished_suffixes_are_taken_from_a_folder(tmp_path: P
     [
         ("docs.jsonI", "; did you mean docs.jsonl?"),
         ("doc.jsonl", "; did you mean docs.jsonl?"),
-        ("nix.jsonl", "no such file or folder: .*nix.jsonl$"),
+        ("nix.jsonl", "no such file or directory: .*nix.jsonl$"),
         ("s3://bucket/docs.jsonl", "is a URL$"),
         ("*.parquet", "no file matches"),
         ("docs.bin", "unknown format"),

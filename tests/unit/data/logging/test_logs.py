@@ -141,8 +141,8 @@ def test_handlers_that_were_there_do_not_become_talkative(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"filename": "a/b.txt"}, "without a folder"),
-        ({"filename": ""}, "without a folder"),
+        ({"filename": "a/b.txt"}, "without a directory"),
+        ({"filename": ""}, "without a directory"),
         ({"max_log_size_mb": 0}, "max_log_size_mb must be above 0"),
         ({"backup_count": -1}, "backup_count must be 0 or more"),
         ({"level": "LOUD"}, "unknown level 'LOUD'"),

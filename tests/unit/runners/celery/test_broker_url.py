@@ -64,7 +64,7 @@ def test_what_is_no_broker_is_refused_with_what_to_write_instead(text: str, mess
 
 
 def test_a_file_is_no_folder_for_messages() -> None:
-    with pytest.raises(InputError, match="is not a folder"):
+    with pytest.raises(InputError, match="is not a directory"):
         parse_broker("/etc/passwd", HOME_FOLDER)
 
 

@@ -151,7 +151,7 @@ def test_every_mistake_is_reported_with_its_place() -> None:
         "9:5: item 3 of process must name an operator; this one is empty",
         (
             "10:1: job_id must consist of letters, digits, '_', '-' and '.', not 'a/b': "
-            "it is used as the name of a folder"
+            "it is used as the name of a directory"
         ),
     ]
 

@@ -1,4 +1,4 @@
-/** Queue: how each queue stands, jobs that wait with position and reason, jobs that workers hold. */
+/** Queue: status of each queue, jobs that wait with position and reason, jobs that workers hold. */
 
 import { card, pageHead } from "../components/card.js";
 import { confirmDialog, emptyBox, errorBox, toast, wordsOf } from "../components/feedback.js";

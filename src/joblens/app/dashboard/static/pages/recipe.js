@@ -192,7 +192,7 @@ class RecipeView {
       this._note,
       found.is_from_folder
         ? `${format.counted(found.partitions, "partition")}${per > 1 ? `, ${format.count(per)} per cell` : ""}`
-        : "the job's folder is not on this machine: totals only",
+        : "the job's directory is not on this machine: totals only",
     );
     if (!found.operators.length) {
       fill(this._grid, emptyBox("No operator has started."));

@@ -196,7 +196,7 @@ function contentOf(manifest) {
     `Curves have about ${format.counted(points, "point")}; every peak is among them.`,
     log_lines ? `Of each output, the last ${format.counted(log_lines, "line")} are here.` : "",
     "Secrets are redacted.",
-    manifest.hides_paths ? "Folders of paths are hidden." : "",
+    manifest.hides_paths ? "Directories of paths are hidden." : "",
     manifest.comparisons.jobs === null ? "" : "Select jobs in the job table to compare them.",
   ];
   return parts.filter(Boolean).join(" ");

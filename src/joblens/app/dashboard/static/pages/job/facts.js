@@ -54,7 +54,7 @@ export class FactsCard {
         ["UUID", el("span", { class: "mono" }, job.uuid)],
         ["Id", job.external_id ?? ""],
         ["Tool", job.tool ?? ""],
-        ["Folder", job.cwd ?? ""],
+        ["Directory", job.cwd ?? ""],
         ["Requested", requested(asked)],
         ["Measured by", attempt?.accounting ?? ""],
         ["Reason for this method", attempt?.accounting_reason ?? ""],
