@@ -48,7 +48,9 @@ def command(
     if session.json:
         session.write_json({"file": output, "jobs": drawing.jobs, "stages": drawing.stages})
     else:
-        session.note(f"graph of {drawing.jobs:,} jobs written to {output}")
+        from joblens.views.text.numbers import counted
+
+        session.note(f"graph of {counted(drawing.jobs, 'job')} written to {output}")
 
 
 def _drawing(

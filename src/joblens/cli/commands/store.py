@@ -25,14 +25,14 @@ def check(session: Session) -> None:
         session.write_json(to_builtins(found))
     else:
         session.write(
-            f"{session.store.url}: schema {found.schema_version}, {found.jobs:,} jobs, "
-            f"{found.workflows:,} workflows, {found.runs:,} runs, "
-            f"{found.sample_blocks:,} sample blocks, {format_bytes(found.bytes)}\n"
+            f"{session.store.url}: schema {found.schema_version}, {counted(found.jobs, 'job')}, "
+            f"{counted(found.workflows, 'workflow')}, {counted(found.runs, 'run')}, "
+            f"{counted(found.sample_blocks, 'sample block')}, {format_bytes(found.bytes)}\n"
         )
         session.write("".join(f"  {problem}\n" for problem in found.problems) or "no damage found\n")
     if not found.ok:
         raise StoreCorrupt(
-            f"{session.store.url}: {len(found.problems)} problems found",
+            f"{session.store.url}: {counted(len(found.problems), 'problem')} found",
             hint="restore a backup, or export what is readable: joblens export history -o FILE",
         )
 

@@ -73,8 +73,10 @@ def create_from_spec(session: Session, path: str, params: tuple[str, ...], unmon
     if session.json:
         session.write_json({"workflow_id": run.workflow_number, "run_uuid": run.uuid, "jobs": run.jobs})
     elif session.is_terminal:
+        from joblens.views.text.numbers import counted
+
         number = run.workflow_number
-        session.write(f"Workflow {number} has {run.jobs:,} jobs: joblens run-jobs {number}\n")
+        session.write(f"Workflow {number} has {counted(run.jobs, 'job')}: joblens run-jobs {number}\n")
     else:
         session.write(f"{run.workflow_number}\n")
 
