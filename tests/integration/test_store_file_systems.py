@@ -154,7 +154,7 @@ def test_a_migration_on_a_full_disk_says_so_and_changes_nothing(tmp_path: Path) 
         f"mount -t tmpfs -o size=200k tmpfs {place} && cp {shlex.quote(str(old))} {place}/st.db;"
         f" trap 'cat {place}/st.db > {tmp_path}/after' EXIT; "
     )
-    done = _on(mount, "--store", disk / "st.db", "store", "check", cwd=tmp_path)
+    done = _on(mount, "--store", disk / "st.db", "prune", "--older-than", "0s", "--yes", cwd=tmp_path)
     assert done.returncode == 125
     assert "the disk is full" in done.stderr
     assert (tmp_path / "after").read_bytes() == old.read_bytes()
