@@ -69,14 +69,14 @@ class SqliteJobStore:
             if is_older:
                 from joblens.stores.sqlite.migration import OlderStore
 
-                self._older = OlderStore(self._connection, path)
+                self._older = OlderStore(self._connection, path, None if read_only else warn)
         self._identity = _identity(path)
 
     def upgrade(self) -> None:
         """Migrates an older store now instead of before the first write."""
         with self._lock, store_errors(self.url):
             if self._older is not None:
-                self._connection, self._older = self._older.migrated(self._warn), None
+                self._connection, self._older = self._older.migrated(), None
 
     def apply(self, writes: Sequence[Write]) -> None:
         if not writes:

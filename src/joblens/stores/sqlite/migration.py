@@ -48,12 +48,16 @@ class OlderStore:
     """A store with an older schema, which is migrated before the first write.
 
     Until then it stays as it is, so that other versions of joblens can continue to use it: a temporary copy
-    with the present schema is read.
+    with the present schema is read. If there is no space for one, the store is migrated. `warn`: None for a
+    store that may only be read.
     """
 
-    def __init__(self, connection: apsw.Connection, path: str) -> None:
+    def __init__(
+        self, connection: apsw.Connection, path: str, warn: Callable[[str], None] | None = None
+    ) -> None:
         self._store = connection
         self._path = path
+        self._warn = warn
         self._copy: apsw.Connection | None = None
         self._content: object = None  # SQLite's number of the content that was copied
         self.schema_version = 0  # at the last read
@@ -65,12 +69,26 @@ class OlderStore:
             self._discard()
             self.schema_version, _ = self._store.execute(QUERIES["identity"]).get
             if self.schema_version < len(migration_files()):
-                self._copy = _upgraded_copy(self._store, self._path)
+                self._make_copy()
             self._content = content
         return self._copy or self._store
 
-    def migrated(self, warn: Callable[[str], None]) -> apsw.Connection:
-        migrate(self._store, self._path, warn)
+    def _make_copy(self) -> None:
+        try:
+            self._copy = _upgraded_copy(self._store, self._path)
+        except apsw.FullError as error:
+            if self._warn is None:
+                raise StoreError(
+                    f"the store {self._path} has an old schema version, and there is no space for the "
+                    "temporary copy from which it is read",
+                    hint="free some space; a command of a user who may write to its directory upgrades it",
+                ) from error
+            self.migrated()
+
+    def migrated(self) -> apsw.Connection:
+        assert self._warn is not None
+        migrate(self._store, self._path, self._warn)
+        self.schema_version = len(migration_files())
         self._discard()
         return self._store
 
@@ -90,13 +108,9 @@ def _upgraded_copy(connection: apsw.Connection, path: str) -> apsw.Connection:
         _copy(connection, copy)
         with writing(copy):
             _upgrade(copy, path)
-    except apsw.FullError as error:
+    except BaseException:
         copy.close()
-        raise StoreError(
-            f"the store {path} has an old schema version, and there is no space for the temporary copy from "
-            "which it is read",
-            hint="free some space, or run a command that writes to the store, which upgrades it",
-        ) from error
+        raise
     return copy
 
 
