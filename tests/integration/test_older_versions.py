@@ -5,6 +5,7 @@ import gzip
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import apsw
@@ -77,13 +78,20 @@ def test_a_run_that_an_older_version_began_is_resumed(
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("history", "history.jsonl"), ("samples", "sampled.jsonl.gz"), ("time-series", "time-series.db")],
+    [
+        ("history", "history.jsonl"),
+        ("history", "crate.zip"),
+        ("samples", "sampled.jsonl.gz"),
+        ("time-series", "time-series.db"),
+    ],
 )
 def test_exports_of_an_older_version_are_imported(
     joblens: RunJoblens, tmp_path: Path, kind: str, name: str
 ) -> None:
     file = FIXTURE / "exports" / name
-    if not file.exists():
+    if name == "crate.zip":
+        file = Path(zipfile.ZipFile(file).extract("joblens/records.jsonl", tmp_path))
+    elif not file.exists():
         file = tmp_path / name
         unpacked(f"exports/{name}.gz", file)
     assert joblens("import", kind, file, code=0).stdout.startswith("1 job imported")
