@@ -1,4 +1,5 @@
-"""Records a store, a journal and what a killed owner leaves, written by another version of joblens:
+"""Records a store, a journal, what a killed owner and a killed driver leave, and exports, written by another
+version of joblens:
 
     git worktree add /tmp/older 71ad7c68
     unshare --uts sh -c 'hostname older-host; python tests/record_older_store.py /tmp/older/src'
@@ -34,6 +35,17 @@ jobs:
 """
 
 
+STOPPED = """\
+name: stopped
+jobs:
+  - {name: first, command: "echo first >> ran"}
+  - name: second
+    command: "echo second >> ran; [ -e pid ] || { echo $$ > pid; exec sleep 60; }"
+    depends_on: [first]
+  - {name: third, command: "echo third >> ran", depends_on: [second]}
+"""
+
+
 def environment(source: str) -> dict[str, str]:
     return {
         "PATH": "/usr/bin:/bin",
@@ -47,6 +59,41 @@ def environment(source: str) -> dict[str, str]:
         "JOBLENS_SUPERVISOR_IDLE": "0",
         "JOBLENS_LIMITS_ACCOUNTING": "process_tree",
     }
+
+
+def record_exports(command: list[str], env: dict[str, str]) -> None:
+    def export(*arguments: str) -> None:
+        subprocess.run([*command, "export", *arguments], env=env, cwd=FOLDER, check=True)
+
+    shutil.rmtree(FIXTURE / "exports", ignore_errors=True)
+    target = FIXTURE / "exports"
+    target.mkdir(parents=True)
+    export("history", "--job", "sampled", "-o", str(target / "history.jsonl"))
+    export("samples", "--job", "sampled", "-o", str(target / "sampled.jsonl.gz"))
+    export("time-series", "--job", "sampled", "-o", str(FOLDER / "time-series.db"))
+    packed = gzip.compress((FOLDER / "time-series.db").read_bytes(), mtime=0)
+    (target / "time-series.db.gz").write_bytes(packed)
+    export("ro-crate", "sampled", "-o", str(target / "crate.zip"))
+
+
+def record_stopped_run(command: list[str], env: dict[str, str]) -> None:
+    """A run whose driver was killed after the first job, and whose second job was killed with it."""
+    folder = FOLDER / "stopped"
+    folder.mkdir()
+    (folder / "stopped.yaml").write_text(STOPPED)
+    env = env | {"JOBLENS_STORE": str(folder / "joblens.db")}
+    driver = subprocess.Popen([*command, "run", "stopped.yaml"], env=env, cwd=folder)
+    while not (folder / "pid").exists() or not (folder / "pid").read_text().endswith("\n"):
+        time.sleep(0.05)
+    time.sleep(1)
+    driver.kill()
+    driver.wait()
+    os.kill(int((folder / "pid").read_text()), signal.SIGKILL)
+    time.sleep(1)
+    connection = apsw.Connection(str(folder / "joblens.db"))
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    (FIXTURE / "stopped.db.gz").write_bytes(gzip.compress((folder / "joblens.db").read_bytes(), mtime=0))
 
 
 def main(source: str) -> None:
@@ -89,6 +136,8 @@ def main(source: str) -> None:
     for name in STATEMENTS:
         (FIXTURE / name).parent.mkdir(exist_ok=True)
         shutil.copy(Path(source) / "joblens" / "stores" / name, FIXTURE / name)
+    record_exports(command, env)
+    record_stopped_run(command, env)
 
 
 if __name__ == "__main__":

@@ -154,10 +154,30 @@ def test_a_migration_on_a_full_disk_says_so_and_changes_nothing(tmp_path: Path) 
         f"mount -t tmpfs -o size=200k tmpfs {place} && cp {shlex.quote(str(old))} {place}/st.db;"
         f" trap 'cat {place}/st.db > {tmp_path}/after' EXIT; "
     )
-    done = _on(mount, "--store", disk / "st.db", "store", "check", cwd=tmp_path)
+    done = _on(mount, "--store", disk / "st.db", "prune", "--older-than", "0s", "--yes", cwd=tmp_path)
     assert done.returncode == 125
     assert "the disk is full" in done.stderr
     assert (tmp_path / "after").read_bytes() == old.read_bytes()
+
+
+def test_an_older_store_without_space_for_a_copy_is_migrated_by_who_may(tmp_path: Path) -> None:
+    disk, folder = tmp_path / "disk", tmp_path / "store"
+    disk.mkdir()
+    folder.mkdir()
+    old = folder / "old.db"
+    connection = apsw.Connection(str(old))
+    connection.execute(read_text(migration_files()[0]))
+    connection.execute("CREATE TABLE filling AS SELECT zeroblob(8000000)")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = 1")
+    connection.close()
+    place, there = shlex.quote(str(disk)), shlex.quote(str(folder))
+    mount = f"mount -t tmpfs -o size=1m tmpfs {place}; export SQLITE_TMPDIR={place}; "
+    read_only = f"{mount} mount --bind {there} {there}; mount -o remount,bind,ro {there}; "
+    refused = _on(read_only, "--store", old, "history", cwd=tmp_path)
+    assert refused.returncode == 125
+    assert "there is no space for the temporary copy" in refused.stderr
+    done = _on(mount, "--store", old, "history", cwd=tmp_path)
+    assert (done.returncode, "was upgraded from schema version 1" in done.stderr) == (0, True)
 
 
 def test_a_backup_onto_a_full_disk_names_that_disk_and_leaves_nothing_behind(

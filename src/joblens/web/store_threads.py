@@ -74,6 +74,8 @@ class StoreThreads:
             opened = open_store_to_read(self._settings, self._warn)
         else:
             opened = open_store_directly(self._settings, self._warn)
+            if self._path:
+                opened.upgrade()  # its threads read for long, and copies of an older store are slow
         self._was_there = True
         return opened  # type: ignore[no-any-return]  # every store is both
 

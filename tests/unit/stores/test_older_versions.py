@@ -46,6 +46,12 @@ def version_of(path: str) -> int:
     return version
 
 
+def upgrade(path: str) -> None:
+    store = SqliteStore(path, warn=lambda _: None)
+    store.upgrade()
+    store.close()
+
+
 def assert_has_everything(store: SqliteStore) -> None:
     records = store.records(HistoryQuery(limit=100))
     by_id = {one.job.external_id: one.status.value for one in records if one.job.external_id}
@@ -75,6 +81,7 @@ def test_an_older_store_is_migrated_after_a_backup_of_it(path: str) -> None:
     messages: list[str] = []
     store = SqliteStore(path, warn=messages.append)
     assert_has_everything(store)
+    assert messages == []
     store.apply(whole_job("a1", sample_count=2))
     assert store.check().ok
     store.close()
@@ -94,8 +101,10 @@ def test_a_migration_that_fails_changes_nothing_and_leaves_no_backup(
 ) -> None:
     before = Path(path).read_bytes()
     monkeypatch.setattr(migration, "read_text", lambda _: "ALTER TABLE nothing ADD COLUMN a")
+    store = SqliteStore(path)
     with pytest.raises(StoreCorrupt, match="schema version 7, but not its tables"):
-        SqliteStore(path)
+        store.apply(whole_job("a1"))
+    store.close()
     assert Path(path).read_bytes() == before
     assert {one.name.removesuffix("-wal").removesuffix("-shm") for one in Path(path).parent.iterdir()} == {
         "joblens.db"
@@ -103,7 +112,7 @@ def test_a_migration_that_fails_changes_nothing_and_leaves_no_backup(
 
 
 def test_a_process_that_finds_the_store_migrated_meanwhile_makes_no_backup(path: str) -> None:
-    SqliteStore(path, warn=lambda _: None).close()
+    upgrade(path)
     os.unlink(f"{path}.schema-{OLDER}")
     connection = apsw.Connection(path)
     migration.migrate(connection, path, pytest.fail)
@@ -113,10 +122,33 @@ def test_a_process_that_finds_the_store_migrated_meanwhile_makes_no_backup(path:
 # -- reading only
 
 
-def test_an_older_store_is_read_as_it_is(path: str) -> None:
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_reader_of_an_older_store_leaves_it_as_it_is(path: str, *, read_only: bool) -> None:
     before = Path(path).read_bytes()
-    store = SqliteStore(path, read_only=True, warn=pytest.fail)
+    store = SqliteStore(path, read_only=read_only, warn=pytest.fail)
     assert_has_everything(store)
+    check = store.check()
+    assert (check.ok, check.schema_version) == (True, OLDER)
+    store.close()
+    assert Path(path).read_bytes() == before
+    assert [one.name for one in Path(path).parent.iterdir() if "schema" in one.name] == []
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_reader_of_an_older_store_sees_what_older_processes_write(path: str, *, read_only: bool) -> None:
+    store = SqliteStore(path, read_only=read_only, warn=pytest.fail)
+    assert store.find("orphaned").status is Status.RUNNING
+    apsw.Connection(path).execute("UPDATE job SET status = 'lost' WHERE external_id = 'orphaned'")
+    assert store.find("orphaned").status is Status.LOST
+    assert version_of(path) == OLDER
+    upgrade(path)
+    apsw.Connection(path).execute("UPDATE job SET status = 'failed' WHERE external_id = 'orphaned'")
+    assert store.find("orphaned").status is Status.FAILED
+    store.close()
+
+
+def test_an_older_store_opened_for_reading_only_is_not_changed(path: str) -> None:
+    store = SqliteStore(path, read_only=True, warn=pytest.fail)
     for change in (
         lambda: store.apply(whole_job("a1")),
         lambda: store.prune(before_us=1, max_bytes=None, dry_run=False),
@@ -125,8 +157,7 @@ def test_an_older_store_is_read_as_it_is(path: str) -> None:
         with pytest.raises(StoreError, match="reading only"):
             change()
     store.close()
-    assert Path(path).read_bytes() == before
-    assert [one.name for one in Path(path).parent.iterdir() if "schema" in one.name] == []
+    assert version_of(path) == OLDER
 
 
 def test_sql_reads_an_older_store_as_it_is(path: str) -> None:
@@ -187,7 +218,7 @@ def test_a_ticket_of_an_older_joblens_is_claimed(path: str) -> None:
 def test_statements_of_an_older_joblens_that_is_connected_fit_the_migrated_store(
     path: str, file: str
 ) -> None:
-    SqliteStore(path, warn=lambda _: None).close()
+    upgrade(path)
     connection = apsw.Connection(path)
     statements = Queries.parse((FIXTURE / "sqlite" / file).read_text())
     whole = {

@@ -3,10 +3,13 @@
 Imports logging, which costs start-up time: import this module only to log something.
 """
 
+import contextlib
+import fcntl
 import logging
 import os
 import sys
 import time
+from collections.abc import Iterator
 
 from joblens.files.private import make_private_folder
 from joblens.files.rotation import RotatingFile
@@ -100,9 +103,25 @@ class FileHandler(_OwnHandler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._file.append(f"{self.format(record)}\n".encode(errors="replace"))
+            line = f"{self.format(record)}\n".encode(errors="replace")
+            with self._without_earlier_versions():
+                self._file.append(line)
         except (OSError, ValueError):
             self.handleError(record)
+
+    @contextlib.contextmanager
+    def _without_earlier_versions(self) -> Iterator[None]:
+        """Earlier versions lock FILE.lock in place of the file, and never remove it."""
+        try:
+            descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            yield
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def close(self) -> None:
         self._file.close()

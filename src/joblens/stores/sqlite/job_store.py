@@ -20,6 +20,7 @@ from joblens.stores.sqlite.sql import QUERIES, store_errors, writing
 
 if TYPE_CHECKING:
     from joblens.model.writes import Write
+    from joblens.stores.sqlite.migration import OlderStore
 
 
 def _warn(message: str) -> None:
@@ -38,7 +39,8 @@ class SqliteJobStore:
     """Store of a process that runs jobs: at the first other question it becomes a SqliteStore. Most jobs ask
     none, and start and end without importing queries.
 
-    One connection behind a lock: usable from several threads.
+    One connection behind a lock: usable from several threads. An older store is migrated before the first
+    write; until then it stays as it is.
     """
 
     def __init__(
@@ -59,11 +61,22 @@ class SqliteJobStore:
         self._syncs_each_commit = True
         self._numbers: dict[str, int] = {}  # running jobs whose samples are written here
         self._next_index: dict[str, int] = {}  # and the index of the next sample
+        self._older: OlderStore | None = None
         with store_errors(path):
-            self._connection = open_connection(
+            self._connection, is_older = open_connection(
                 path, read_only=read_only, busy_timeout_s=busy_timeout_s, warn=warn, mountinfo=mountinfo
             )
+            if is_older:
+                from joblens.stores.sqlite.migration import OlderStore
+
+                self._older = OlderStore(self._connection, path, None if read_only else warn)
         self._identity = _identity(path)
+
+    def upgrade(self) -> None:
+        """Migrates an older store now instead of before the first write."""
+        with self._lock, store_errors(self.url):
+            if self._older is not None:
+                self._connection, self._older = self._older.migrated(), None
 
     def apply(self, writes: Sequence[Write]) -> None:
         if not writes:
@@ -188,14 +201,18 @@ class SqliteJobStore:
         if _identity(self.url) != self._identity:
             # SQLite would continue to write to a deleted file.
             raise StoreVanished(f"the store {self.url} was removed or replaced while it was in use")
+        if self._older is not None:
+            self.upgrade()
 
     def close(self) -> None:
         with self._lock, store_errors(self.url):
-            self._connection.close()
+            (self._older or self._connection).close()
 
     @contextmanager
     def _use(self) -> Iterator[apsw.Connection]:
         with self._lock, store_errors(self.url):
+            if self._older is not None:
+                self._connection = self._older.to_read()
             yield self._connection
 
 

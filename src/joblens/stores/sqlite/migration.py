@@ -44,20 +44,73 @@ def _back_up(path: str, version: int) -> str:
     return backup
 
 
-def upgraded_copy(connection: apsw.Connection, path: str) -> apsw.Connection:
-    """Returns a connection to a temporary copy with the present schema, and closes the other one."""
+class OlderStore:
+    """A store with an older schema, which is migrated before the first write.
+
+    Until then it stays as it is, so that other versions of joblens can continue to use it: a temporary copy
+    with the present schema is read. If there is no space for one, the store is migrated. `warn`: None for a
+    store that may only be read.
+    """
+
+    def __init__(
+        self, connection: apsw.Connection, path: str, warn: Callable[[str], None] | None = None
+    ) -> None:
+        self._store = connection
+        self._path = path
+        self._warn = warn
+        self._copy: apsw.Connection | None = None
+        self._content: object = None  # SQLite's number of the content that was copied
+        self.schema_version = 0  # at the last read
+
+    def to_read(self) -> apsw.Connection:
+        """Returns the connection to the copy; to the store, once another process has migrated it."""
+        content = self._store.pragma("data_version")
+        if content != self._content:
+            self._discard()
+            self.schema_version, _ = self._store.execute(QUERIES["identity"]).get
+            if self.schema_version < len(migration_files()):
+                self._make_copy()
+            self._content = content
+        return self._copy or self._store
+
+    def _make_copy(self) -> None:
+        try:
+            self._copy = _upgraded_copy(self._store, self._path)
+        except apsw.FullError as error:
+            if self._warn is None:
+                raise StoreError(
+                    f"the store {self._path} has an old schema version, and there is no space for the "
+                    "temporary copy from which it is read",
+                    hint="free some space; a command of a user who may write to its directory upgrades it",
+                ) from error
+            self.migrated()
+
+    def migrated(self) -> apsw.Connection:
+        assert self._warn is not None
+        migrate(self._store, self._path, self._warn)
+        self.schema_version = len(migration_files())
+        self._discard()
+        return self._store
+
+    def close(self) -> None:
+        self._discard()
+        self._store.close()
+
+    def _discard(self) -> None:
+        if self._copy is not None:
+            self._copy.close()
+            self._copy = None
+
+
+def _upgraded_copy(connection: apsw.Connection, path: str) -> apsw.Connection:
     copy = apsw.Connection("")
     try:
         _copy(connection, copy)
         with writing(copy):
             _upgrade(copy, path)
-    except apsw.FullError as error:
-        raise StoreError(
-            f"the store {path} has an old schema version, and there is no space for the temporary copy from "
-            "which it is read",
-            hint="any joblens command of a user who may write to its directory brings it up to date",
-        ) from error
-    connection.close()
+    except BaseException:
+        copy.close()
+        raise
     return copy
 
 

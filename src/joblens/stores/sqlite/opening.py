@@ -76,7 +76,8 @@ def sqlite_library() -> tuple[str, bool]:
 
 def open_connection(
     path: str, *, read_only: bool, busy_timeout_s: float, warn: Warn, mountinfo: str = MOUNTINFO
-) -> apsw.Connection:
+) -> tuple[apsw.Connection, bool]:
+    """Returns the connection, and whether the store has an older schema."""
     if read_only:
         connection = _open_read_only(path)
     else:
@@ -87,31 +88,22 @@ def open_connection(
                 "write-ahead log, which is slower, and only one host may use it; "
                 "several hosts need a PostgreSQL store"
             )
+        connection = apsw.Connection(path, flags=_WRITE)
         try:
-            return _of_this_version(apsw.Connection(path, flags=_WRITE), path, busy_timeout_s, warn)
+            return connection, _is_older(connection, path, busy_timeout_s)
         except apsw.CorruptError:
             _create(path, _journal_mode(network))  # replaces a partially created store
             connection = apsw.Connection(path, flags=_WRITE)
-    return _of_this_version(connection, path, busy_timeout_s, None if read_only else warn)
+    return connection, _is_older(connection, path, busy_timeout_s)
 
 
-def _of_this_version(
-    connection: apsw.Connection, path: str, busy_timeout_s: float, warn: Warn | None
-) -> apsw.Connection:
-    """Returns the connection once the store has the present schema. Without `warn`, which is for readers, an
-    older store stays as it is, and the connection is to a copy."""
+def _is_older(connection: apsw.Connection, path: str, busy_timeout_s: float) -> bool:
     connection.set_busy_timeout(round(busy_timeout_s * 1000))
     try:
-        if _checked_version(connection, path) < SCHEMA_VERSION:
-            from joblens.stores.sqlite.migration import migrate, upgraded_copy
-
-            if warn is None:
-                return upgraded_copy(connection, path)
-            migrate(connection, path, warn)
+        return _checked_version(connection, path) < SCHEMA_VERSION
     except BaseException:
         connection.close()
         raise
-    return connection
 
 
 def _open_read_only(path: str) -> apsw.Connection:

@@ -104,12 +104,16 @@ def _limit_process(seconds: float) -> None:
 
 def _answered(question: _Question) -> SqlAnswer:
     with store_errors(question.path):
-        connection = open_connection(
+        connection, is_older = open_connection(
             question.path,
             read_only=True,
             busy_timeout_s=question.limits.timeout_s,
             warn=_no_warning,
         )
+        if is_older:
+            from joblens.stores.sqlite.migration import OlderStore
+
+            connection = OlderStore(connection, question.path).to_read()
     try:
         _make_views(connection, question.text, question.only_user)
         until_s = time.monotonic() + question.limits.seconds

@@ -11,6 +11,7 @@ from joblens.stores.queue.ticket_queries import TicketQueries
 from joblens.stores.sql.access_queries import AccessQueries
 from joblens.stores.sql.record_queries import Position, RecordQueries
 from joblens.stores.sqlite.job_store import SqliteJobStore
+from joblens.stores.sqlite.opening import SCHEMA_VERSION
 from joblens.stores.sqlite.sql import QUERIES, reading
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ class SqliteStore(SqliteJobStore, RecordQueries, TicketQueries, AccessQueries):
         from joblens.stores.sqlite import upkeep
 
         with self._use() as connection:
-            return upkeep.check(connection, self.url)
+            version = SCHEMA_VERSION if self._older is None else self._older.schema_version
+            return upkeep.check(connection, self.url, version)
 
     def backup(self, path: str) -> None:
         from joblens.stores.sqlite import upkeep

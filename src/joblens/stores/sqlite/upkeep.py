@@ -21,7 +21,6 @@ from joblens.stores.sql.upkeep import (
 )
 from joblens.stores.sqlite import statistics
 from joblens.stores.sqlite.migration import copy_store
-from joblens.stores.sqlite.opening import SCHEMA_VERSION
 from joblens.stores.sqlite.sample_tables import keys_of
 from joblens.stores.sqlite.sql import QUERIES, reading, store_errors, writing
 
@@ -54,7 +53,7 @@ def _drop_samples(connection: apsw.Connection, numbers: list[int]) -> None:
             connection.execute(QUERIES["clear_sample_bytes"], (number,))
 
 
-def check(connection: apsw.Connection, path: str) -> StoreCheck:
+def check(connection: apsw.Connection, path: str, schema_version: int) -> StoreCheck:
     problems: list[str] = []
     jobs, blocks, workflows, runs = 0, 0, 0, 0
     try:
@@ -72,7 +71,7 @@ def check(connection: apsw.Connection, path: str) -> StoreCheck:
         problems.append(str(error))
     return StoreCheck(
         ok=not problems,
-        schema_version=SCHEMA_VERSION,
+        schema_version=schema_version,
         jobs=jobs,
         sample_blocks=blocks,
         bytes=sum(os.path.getsize(file) for file in (path, f"{path}-wal") if os.path.exists(file)),

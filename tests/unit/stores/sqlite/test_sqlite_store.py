@@ -248,8 +248,10 @@ def test_a_store_from_before_there_were_details_takes_some(path: str) -> None:
 def test_a_store_whose_version_was_changed_says_so(path: str) -> None:
     SqliteStore(path).close()
     apsw.Connection(path).execute("PRAGMA user_version = 3")
+    store = SqliteStore(path)
     with pytest.raises(StoreCorrupt, match="number of schema version 3, but not its tables"):
-        SqliteStore(path)
+        store.running()
+    store.close()
 
 
 @pytest.mark.parametrize("read_only", [False, True])
