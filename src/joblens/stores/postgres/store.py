@@ -30,7 +30,7 @@ def _warn(message: str) -> None:
 
 
 class PostgresStore(RecordQueries, TicketQueries, AccessQueries):
-    """Implements ports.store.Store and ports.deliveries.Deliveries.
+    """Implements ports.store.QueueStore.
 
     One connection behind a lock: usable from several threads, and after a fork. `url` has no password.
     `answer_s`: how long a reachable server may take to answer. Code for readers and upkeep is imported on

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class SqliteStore(SqliteJobStore, RecordQueries, TicketQueries, AccessQueries):
-    """Implements ports.store.Store and ports.deliveries.Deliveries, for any number of processes on one host.
+    """Implements ports.store.QueueStore, for any number of processes on one host.
 
     Code for readers and upkeep is imported on demand.
     """
