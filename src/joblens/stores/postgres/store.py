@@ -5,6 +5,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+import msgspec
+
 from joblens.model.delivery import Holding, Renewal, WorkerInfo
 from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
@@ -14,7 +16,7 @@ from joblens.model.sql import SqlAnswer, SqlLimits
 from joblens.model.writes import Write
 from joblens.stores.postgres.connection import Connection, Database
 from joblens.stores.postgres.sql import asker, prepare
-from joblens.stores.postgres.writer import Writer
+from joblens.stores.postgres.writer import Writer, record_changes, ticket_book
 from joblens.stores.queue.ticket_queries import TicketQueries
 from joblens.stores.queue.tickets import TicketBook
 from joblens.stores.sql import Ask
@@ -146,32 +148,57 @@ class PostgresStore(RecordQueries, TicketQueries, AccessQueries):
     def close(self) -> None:
         self._database.close()
 
+    # Workers ask these often: each is one statement.
+
     def renew(self, worker: WorkerInfo, held: Mapping[str, int], lease_s: float) -> Renewal:
-        from joblens.stores.postgres.lease_renewal import renew
+        from joblens.stores.queue.claims import count_workers
+
+        def work(book: TicketBook) -> Renewal:
+            rows = book.ask(
+                "renew_at_once",
+                name=worker.name,
+                host=worker.host,
+                data=msgspec.json.encode(worker),
+                lease_us=round(lease_s * 1_000_000),
+                uuids=list(held),
+                fences=list(held.values()),
+            )
+            return Renewal(
+                fenced=frozenset(held) - {uuid for uuid, _ in rows},
+                cancelled=frozenset(uuid for uuid, is_cancelled in rows if is_cancelled),
+                workers=count_workers(book),
+            )
 
         self._check_writable()
-        return renew(self._database, worker, held, lease_s)
+        return self._read(work)
 
     def holdings(self, *, near: WorkerInfo | None = None, of: Collection[str] | None = None) -> list[Holding]:
-        from joblens.stores.postgres.lease_renewal import holdings_near
+        from joblens.stores.queue.claims import holding_of
 
-        return super().holdings(of=of) if near is None else holdings_near(self._database, near)
+        if near is None:
+            return super().holdings(of=of)
+        rows = self._read(lambda book: book.ask("holdings_near", worker=near.name, host=near.host))
+        return [holding_of(row) for row in rows]
 
     def _is_any_waiting(self, worker: WorkerInfo, older_than_s: float) -> bool:
-        from joblens.stores.postgres.lease_renewal import is_any_waiting
+        from joblens.stores.queue.claims import only_user
 
-        return is_any_waiting(self._database, worker, older_than_s)
+        [(is_waiting,)] = self._read(
+            lambda book: book.ask(
+                "is_any_waiting",
+                queues=list(worker.routes),
+                user=only_user(worker),
+                older_than_us=round(older_than_s * 1_000_000),
+            )
+        )
+        return bool(is_waiting)
 
     def _read(self, work: Callable[[TicketBook], T]) -> T:
-        from joblens.stores.postgres.writer import ticket_book
-
         with self._database.use() as connection:
             return work(ticket_book(connection, self._level))
 
     def _change(self, work: Callable[[TicketBook], T], *, for_good: bool) -> T:
         """Always durable: if the server lost a claim, two workers could get the same fencing token."""
-        from joblens.stores.postgres.writer import ticket_book
-
         self._check_writable()
         return self._database.write(lambda connection: work(ticket_book(connection, self._level)))
 
@@ -190,7 +217,6 @@ class PostgresStore(RecordQueries, TicketQueries, AccessQueries):
         return self._database.write(lambda connection: work(asker(connection, "access.sql")))
 
     def _delete(self, uuids: Sequence[str], by: str, at_us: int) -> DeletedJobs:
-        from joblens.stores.postgres.writer import record_changes
         from joblens.stores.sql.deletion import delete_jobs
 
         def work(connection: Connection) -> DeletedJobs:
