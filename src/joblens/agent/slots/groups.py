@@ -341,7 +341,7 @@ class SlotHome:
             mark = SlotMark(context.owner, files, self.groups.kind if self.groups else "", self.paths)
             write_mark(self._spool_dir, self._name, mark)
             attach = self.groups.attach_files() if self.groups else ()
-            network = open_network(self.paths) if context.instruments.is_chosen("network") else None
+            network = open_network(self.paths)
             if network is not None:
                 undo.callback(network.close)
             self.probe = SlotCounters(self.paths, self.kind, network) if self.groups else None

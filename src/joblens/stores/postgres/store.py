@@ -8,7 +8,6 @@ from typing import TypeVar
 import msgspec
 
 from joblens.model.delivery import Holding, Renewal, WorkerInfo
-from joblens.model.errors import StoreError
 from joblens.model.history import HistoryQuery, PruneReport, Statistics, StoreCheck
 from joblens.model.jobs.sample import Sample, SampleSeries
 from joblens.model.runs.run import Workflow
@@ -43,33 +42,25 @@ class PostgresStore(RecordQueries, TicketQueries, AccessQueries):
         self,
         url: str,
         *,
-        read_only: bool = False,
         compression_level: int = 3,
         answer_s: float = 60.0,
         warn: Callable[[str], None] = _warn,
     ) -> None:
         self._whole_url = url
-        self._read_only = read_only
         self._level = compression_level
         self._warn = warn
-        self._database = Database(url, read_only=read_only, answer_s=answer_s, on_connect=self._prepare)
+        self._database = Database(url, answer_s=answer_s, on_connect=self._prepare)
         self.url = self._database.shown
         self._writer = Writer(self._database, compression_level)
         with self._database.use():
             pass  # report a bad store now rather than at the first query
 
     def _prepare(self, connection: Connection) -> None:
-        prepare(connection, self._database.shown, read_only=self._read_only)
+        prepare(connection, self._database.shown)
 
     def apply(self, writes: Sequence[Write]) -> None:
-        if not writes:
-            return
-        self._check_writable()
-        self._writer.apply(writes)
-
-    def _check_writable(self) -> None:
-        if self._read_only:
-            raise StoreError(f"the store {self.url} was opened for reading only")
+        if writes:
+            self._writer.apply(writes)
 
     def keep_numbers(
         self, jobs: Sequence[tuple[int, str, int]] = (), workflows: Sequence[Workflow] = ()
@@ -169,7 +160,6 @@ class PostgresStore(RecordQueries, TicketQueries, AccessQueries):
                 workers=count_workers(book),
             )
 
-        self._check_writable()
         return self._read(work)
 
     def holdings(self, *, near: WorkerInfo | None = None, of: Collection[str] | None = None) -> list[Holding]:
@@ -199,7 +189,6 @@ class PostgresStore(RecordQueries, TicketQueries, AccessQueries):
 
     def _change(self, work: Callable[[TicketBook], T], *, for_good: bool) -> T:
         """Always durable: if the server lost a claim, two workers could get the same fencing token."""
-        self._check_writable()
         return self._database.write(lambda connection: work(ticket_book(connection, self._level)))
 
     @contextmanager
@@ -213,7 +202,6 @@ class PostgresStore(RecordQueries, TicketQueries, AccessQueries):
             yield asker(connection, "access.sql")
 
     def _change_access(self, work: Callable[[Ask], T]) -> T:
-        self._check_writable()
         return self._database.write(lambda connection: work(asker(connection, "access.sql")))
 
     def _delete(self, uuids: Sequence[str], by: str, at_us: int) -> DeletedJobs:
@@ -224,7 +212,6 @@ class PostgresStore(RecordQueries, TicketQueries, AccessQueries):
             record_changes(connection, [], deleted.sums)
             return deleted
 
-        self._check_writable()
         return self._database.write(work)
 
     @contextmanager
