@@ -158,7 +158,7 @@ def test_messages_that_were_not_acknowledged_go_back_when_a_worker_stops(harness
     harness.notifier().notify(jobs)
     wait_until(lambda: len(first.received) == 5, what="5 messages")
     first.unacknowledged[0]()
-    wait_until(lambda: len(first.consumer._inbox._under_way) == 4, what="one acknowledgement")  # type: ignore[union-attr]
+    wait_until(lambda: len(first.consumer._inbox._in_progress) == 4, what="one acknowledgement")  # type: ignore[union-attr]
     first.close()
 
     second = harness.listener()

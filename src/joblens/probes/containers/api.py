@@ -245,7 +245,7 @@ class ContainerApi:
         return answer if isinstance(answer, dict) else {}
 
     def create(self, body: Mapping[str, Any], name: str = "") -> str:
-        """`body` as this engine's own form wants it (agent.container_order). -> id"""
+        """`body` as this engine's own form wants it (agent.containers.protocol). -> id"""
         if self.engine == "podman":
             named = {**body, "name": name} if name else body
             answer = self.ask("POST", f"{_LIBPOD}/containers/create", named, timeout_s=CREATE_S)

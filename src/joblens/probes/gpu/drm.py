@@ -10,7 +10,7 @@ identified by its id and counted once.
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,9 +19,6 @@ from joblens.model.jobs.details import GpuFacts
 from joblens.model.jobs.sample import GpuReading
 from joblens.probes.gpu.attribution import Followers, GpuProcess, GpuState, JobGpus
 from joblens.probes.gpu.drm_sysfs import Card, find_cards, read_card
-
-if TYPE_CHECKING:
-    from joblens.probes.gpu.intel_gpu_top import IntelGpuTop
 
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 # Memory of the card before memory of the machine: the scarcer one of a discrete GPU.
@@ -199,6 +196,16 @@ _ENCODERS, _DECODERS = ("enc", "enc_1"), ("dec", "jpeg")
 Clients = dict[tuple[str, int], DrmClient]
 
 
+class DeviceWatch(Protocol):
+    """Reads more numbers of a card than the kernel's files have (intel_gpu_top)."""
+
+    def read(self, card: Card) -> tuple[dict[str, int], str]:
+        """Fields of GpuReading, and why there are none."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class DrmDriver:
     """`read` returns readings per job in `followers`; None: skipped, to stay within the budget."""
 
@@ -209,7 +216,7 @@ class DrmDriver:
         self,
         proc: str = "/proc",
         sys: str = "/sys",
-        watch: "IntelGpuTop | None" = None,
+        watch: DeviceWatch | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.followers = Followers()

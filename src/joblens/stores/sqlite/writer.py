@@ -15,6 +15,7 @@ from joblens.model.writes import RunCreated, WorkflowCreated
 from joblens.stores.queue.tickets import TicketFacts, counts, remove_ended
 from joblens.stores.sql.batch import (
     BatchRows,
+    EndedJob,
     began_at_us,
     codes_of,
     ending_of,
@@ -38,10 +39,7 @@ if TYPE_CHECKING:
     from joblens.model.jobs.job import Job, Outcome
     from joblens.model.runs.run import Run, Workflow
     from joblens.model.writes import RunNoted, Write
-    from joblens.stores.sql.batch import (
-        EndedJob,
-        JobChange,
-    )
+    from joblens.stores.sql.batch import JobChange
 
 _json = msgspec.json.Encoder()
 
@@ -171,7 +169,7 @@ class KnownJob(msgspec.Struct):
     has_free_ticket: bool  # no worker holds it
 
     def ended(self) -> EndedJob:
-        return self.tool, self.status.value, self.duration_us, self.cpu_usec, self.memory_bytes
+        return EndedJob(self.tool, self.status.value, self.duration_us, self.cpu_usec, self.memory_bytes)
 
 
 class Batch(BatchRows):
@@ -253,7 +251,7 @@ class Batch(BatchRows):
         status = status_of(change).value
         described = _description(job) if job is not None else (None, "", "", "")
         tool = described[2] or ""
-        ending: tuple[int | str | None, ...] = (None,) * 6 if outcome is None else ending_of(outcome)
+        ending = ending_of(outcome)
         began = began_at_us(change)
         self._row(
             "insert_job",
@@ -272,7 +270,7 @@ class Batch(BatchRows):
             self._tag(number, job)
         if outcome is not None:
             self._over.append((change.uuid, outcome.status))
-            self._ended.append((tool, status, *ending_of(outcome)[1:4]))
+            self._ended.append(ending.as_counted(tool, outcome.status))
             self._note_findings(number, outcome)
 
     def _update(self, known: KnownJob, change: JobChange) -> None:
@@ -309,7 +307,8 @@ class Batch(BatchRows):
             self._note_findings(known.number, outcome)
             known.status = outcome.status
             self._over.append((known.uuid, outcome.status))
-            known.duration_us, known.cpu_usec, known.memory_bytes = ending[1:4]
+            known.duration_us, known.cpu_usec = ending.duration_us, ending.cpu_usec
+            known.memory_bytes = ending.memory_bytes
             self._row("set_ended", outcome.status.value, *ending, known.number)
             self._row("set_outcome_detail", details[2], known.number)
         self._count(was_over, known.ended() if known.status.is_final else None)
