@@ -311,19 +311,16 @@ class RunInbox:
         schedule: Schedule,
         facts: RunFacts,
         flights: InFlightAttempts,
-        running: Mapping[int, str],
         added_jobs: AddedJobs,
         feed: ViewFeed,
         *,
         post: Callable[[Event], None],
         driver: "RunDriver",
     ) -> None:
-        """`running`: UUIDs of in-flight jobs of the plan, by index."""
         self._schedule = schedule
         self._plan = schedule.plan
         self._facts = facts
         self._in_flight = flights
-        self._running = running
         self._added_jobs = added_jobs
         self._feed = feed
         self._post = post
@@ -375,6 +372,6 @@ class RunInbox:
             return
         for uuid in self._in_flight.recovery_of(index):
             self._driver.end(uuid, at_once=False)
-        running = self._running.get(index)
+        running = self._in_flight.uuid_of(index)
         if running is None or self._facts.is_first_request(running):
             self._post(CancelWanted(index))
