@@ -126,23 +126,25 @@ class JobProcesses:
     def kill(self) -> None:
         if self.groups is not None:
             self.groups.kill()
-            return
-        for _ in range(_KILL_TRIES):
-            pids = self.pids()
-            if not pids:
-                return
-            signal_each(pids, signal.SIGKILL)
-            time.sleep(0.002)
+        else:
+            kill_each(self.pids)
 
 
-def signal_each(pids: list[int], number: int) -> None:
+def signal_each(pids: Iterable[int], number: int) -> None:
     for pid in pids:
-        try:
+        # It has ended, or belongs to another user now (setuid): killing the group reaches that one.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
-        except ProcessLookupError:
-            continue
-        except PermissionError:
-            continue  # it now belongs to another user (setuid); killing the group reaches it
+
+
+def kill_each(find: Callable[[], list[int]]) -> None:
+    """Kills the processes that `find` returns until there are none."""
+    for _ in range(_KILL_TRIES):
+        pids = find()
+        if not pids:
+            return
+        signal_each(pids, signal.SIGKILL)
+        time.sleep(0.002)
 
 
 PROCESS_TREE = "process-tree"
